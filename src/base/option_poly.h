@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/options.h"
+#include "base/registry.h"
+
+namespace mnemo::base {
+
+/// The usual PolyType: each type name with the options struct its tables are read into.
+///
+///     OptionTypes types("memory");
+///     types.add<SegmentCacheOptions>("segment_cache", "Transformer-XL: rows of earlier segments");
+class OptionTypes final : public PolyType {
+ public:
+  explicit OptionTypes(std::string kind) : entries_(std::move(kind)) {}
+
+  template <detail::OptionStruct O>
+  OptionTypes& add(std::string name, std::string meaning) {
+    entries_.add(std::move(name), Entry{std::move(meaning),
+                                        [](const Node& table) { return write_options(read_typed_options<O>(table)); },
+                                        [] { return describe_options<O>(); }});
+    return *this;
+  }
+
+  std::string kind() const override { return entries_.kind(); }
+  std::vector<std::string> types() const override { return entries_.names(); }
+  Node complete(const Node& table) const override;
+  std::vector<OptionDoc> describe(const std::string& type) const override;
+  std::string meaning(const std::string& type) const override;
+
+ private:
+  struct Entry {
+    std::string meaning;
+    std::function<Node(const Node&)> complete;
+    std::function<std::vector<OptionDoc>()> describe;
+  };
+  Registry<Entry> entries_;
+};
+
+}  // namespace mnemo::base

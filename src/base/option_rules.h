@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+
+namespace mnemo::base {
+
+/// One line of `mnemo help recipe`.
+struct OptionDoc {
+  std::string path;     ///< "train.steps", "memory[].mem_len"
+  std::string type;     ///< "integer", "list of strings", ...
+  std::string value;    ///< the default, as TOML; empty for tables
+  std::string range;    ///< what is accepted; empty when everything of the type is
+  std::string meaning;
+  std::string group;    ///< the type this key belongs to (`memory[] with type = "grc"`); empty for keys always there
+};
+
+/// The parts of a configuration that are chosen by a key `type`, each with its own options; see option_poly.h for the
+/// usual implementation.
+class PolyType {
+ public:
+  virtual ~PolyType() = default;
+  /// What a part is called in messages: "memory".
+  virtual std::string kind() const = 0;
+  virtual std::vector<std::string> types() const = 0;
+  /// Checks a table whose `type` is one of types() and returns it with every key filled in. Idempotent.
+  /// Throws InputError naming the offending key; `table.path()` is the table's full key.
+  virtual Node complete(const Node& table) const = 0;
+  /// The keys of one type, paths relative to the table.
+  virtual std::vector<OptionDoc> describe(const std::string& type) const = 0;
+  /// One line on a type.
+  virtual std::string meaning(const std::string& type) const = 0;
+};
+
+/// What the value of a field must keep beyond its type; for a list, each element must. A field may have several.
+struct Rule {
+  std::string text;                       ///< "0 to 64"; shown in help and in messages after "expected"
+  std::function<bool(const Node&)> holds; ///< on an integer, number or string; empty: always
+  std::vector<std::string> names;         ///< the strings accepted by one_of, for the nearest name
+  const PolyType* poly = nullptr;
+};
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// lo <= value <= hi. An infinite bound is none. Depth::full and unset values pass.
+Rule range(double lo, double hi);
+/// lo < value < hi.
+Rule open_range(double lo, double hi);
+/// lo <= value < hi: probabilities that must not reach 1, for example.
+Rule half_open_range(double lo, double hi);
+/// value >= lo.
+Rule at_least(double lo);
+/// value > 0.
+Rule positive();
+
+Rule one_of_names(std::vector<std::string> names);
+/// The string is one of these.
+template <class... Names>
+Rule one_of(Names&&... names) {
+  return one_of_names({std::string(std::forward<Names>(names))...});
+}
+
+/// The string is not empty.
+Rule not_empty();
+
+/// A rule of one's own: `holds` is asked about each integer, number or string.
+Rule check(std::string text, std::function<bool(const Node&)> holds);
+
+/// The Node (or each of a list of Nodes) is a table chosen by its key `type`. `types` must outlive the options' use.
+/// A string stands for a table of that type with default options; a single table without `type` is of the type the
+/// field has by default.
+Rule poly(const PolyType& types);
+
+}  // namespace mnemo::base
