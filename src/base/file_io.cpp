@@ -1,0 +1,266 @@
+#include "base/file_io.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace mnemo::base {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTemporaryMark = ".tmp-";
+
+[[noreturn]] void fail(const std::string& path, std::string_view action, int error) {
+  input_error("{}: {}: {}", printable(path, 400), action, std::generic_category().message(error));
+}
+
+// Opens a regular file for reading. O_NONBLOCK keeps a pipe without a writer from hanging us before we can refuse it.
+int open_regular(const std::string& path, uint64_t& size) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(path, "cannot open", errno);
+  struct stat info{};
+  if (::fstat(fd, &info) != 0) {
+    const int error = errno;
+    ::close(fd);
+    fail(path, "cannot open", error);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    ::close(fd);
+    input_error("{}: expected a regular file, found {}", printable(path, 400),
+                S_ISDIR(info.st_mode) ? "a folder" : "a device, pipe or socket");
+  }
+  size = static_cast<uint64_t>(info.st_size);
+  return fd;
+}
+
+// The process id of a temporary's name ("x.tmp-123-4"), or 0.
+pid_t owner_of(std::string_view name) {
+  const size_t at = name.rfind(kTemporaryMark);
+  if (at == std::string_view::npos) return 0;
+  const std::string_view rest = name.substr(at + kTemporaryMark.size());
+  pid_t pid = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), pid);
+  const bool whole = error == std::errc() && end != rest.data() + rest.size() && *end == '-';
+  return whole && pid > 0 ? pid : 0;
+}
+
+// True when nobody holds the lock that the maker of a temporary keeps on it; tells a live process of another container.
+bool unlocked(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  if (fd < 0) return false;
+  const bool free = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  ::close(fd);
+  return free;
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, uint64_t max_bytes) {
+  const FileReader file(path);
+  require(file.size() <= max_bytes, "{}: {} bytes, expected at most {}", printable(path, 400), file.size(), max_bytes);
+  std::string content(static_cast<size_t>(file.size()), '\0');
+  file.read_at(0, content.data(), content.size());
+  return content;
+}
+
+bool path_exists(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0;
+}
+
+bool is_folder(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+uint64_t file_size(const std::string& path) { return FileReader(path).size(); }
+
+std::vector<std::string> list_folder(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator entry(path, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) fail(path, "cannot list the folder", error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void make_folders(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail(path, "cannot make the folder", error.value());
+  require(is_folder(path), "{}: expected a folder, found a file", printable(path, 400));
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail(path, "cannot remove", error.value());
+}
+
+void sync_path(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(path, "cannot open to sync", errno);
+  const int result = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some file systems cannot sync a folder and say so with EINVAL; there is nothing more to do there.
+  if (result != 0 && error != EINVAL) fail(path, "cannot sync to disk", error);
+}
+
+std::string parent_folder(const std::string& path) {
+  size_t end = path.size();
+  while (end > 1 && path[end - 1] == '/') --end;
+  const size_t slash = path.rfind('/', end - 1);
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string join_path(const std::string& folder, const std::string& name) {
+  if (folder.empty()) return name;
+  return folder.back() == '/' ? folder + name : folder + "/" + name;
+}
+
+bool is_plain_name(std::string_view name) {
+  if (name.empty() || name.size() > 200 || name.front() == '.') return false;
+  if (name.find(kTemporaryMark) != std::string_view::npos) return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= 0x20 && c != 0x7F;
+  });
+}
+
+FileReader::FileReader(const std::string& path) : path_(path) { fd_ = open_regular(path, size_); }
+
+FileReader::~FileReader() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+FileReader::FileReader(FileReader&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+FileReader& FileReader::operator=(FileReader&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void FileReader::read_at(uint64_t offset, void* to, size_t n) const {
+  auto* p = static_cast<char*>(to);
+  while (n > 0) {
+    const ssize_t got = ::pread(fd_, p, std::min<size_t>(n, size_t{1} << 30), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path_, "cannot read", errno);
+    require(got > 0, "{}: ends at byte {}, expected {} bytes more: it was cut while being read", printable(path_, 400), offset, n);
+    p += got;
+    offset += static_cast<uint64_t>(got);
+    n -= static_cast<size_t>(got);
+  }
+}
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  uint64_t size = 0;
+  const int fd = open_regular(path, size);
+  if (size > 0) {
+    void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+    const int error = errno;
+    ::close(fd);
+    if (address == MAP_FAILED) fail(path, "cannot map into memory", error);
+    data_ = static_cast<const char*>(address);
+    size_ = static_cast<size_t>(size);
+  } else {
+    ::close(fd);
+  }
+}
+
+void MappedFile::unmap() noexcept {
+  if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
+}
+
+MappedFile::~MappedFile() { unmap(); }
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<uint64_t> counter{0};
+  std::string base = path;
+  while (base.size() > 1 && base.back() == '/') base.pop_back();
+  return fmt::format("{}{}{}-{}", base, kTemporaryMark, ::getpid(), counter++);
+}
+
+void remove_stale_temporaries(const std::string& folder, const std::string& prefix) {
+  if (!is_folder(folder)) return;
+  for (const std::string& name : list_folder(folder)) {
+    if (!name.starts_with(prefix)) continue;
+    const pid_t owner = owner_of(name);
+    if (owner == 0 || owner == ::getpid()) continue;
+    if (::kill(owner, 0) == 0 || errno != ESRCH) continue;
+    const std::string path = join_path(folder, name);
+    if (unlocked(path)) remove_tree(path);
+  }
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(temporary_name(path)) {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail(path_, "cannot write", errno);
+  ::flock(fd_, LOCK_EX | LOCK_NB);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t n) {
+  const auto* p = static_cast<const char*>(data);
+  while (n > 0) {
+    const ssize_t put = ::write(fd_, p, std::min<size_t>(n, size_t{1} << 30));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) fail(path_, "cannot write", put < 0 ? errno : ENOSPC);
+    p += put;
+    n -= static_cast<size_t>(put);
+  }
+}
+
+void AtomicFile::commit() {
+  ensure(fd_ >= 0, "{}: committed twice", path_);
+  if (::fsync(fd_) != 0) fail(path_, "cannot sync to disk", errno);
+  // Network file systems report a full disk as late as this.
+  if (::close(std::exchange(fd_, -1)) != 0) fail(path_, "cannot write", errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "cannot replace", errno);
+  temporary_.clear();
+  sync_path(parent_folder(path_));
+}
+
+void write_file_atomic(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+}  // namespace mnemo::base
