@@ -1,0 +1,59 @@
+# Finds LibTorch inside the folder of a PyTorch wheel (…/site-packages/torch or the `torch` folder of `pip install --target`).
+#
+#   MNEMO_TORCH_DIR   the folder that holds include/ and lib/ (a cache variable; default <source>/.deps/torch/torch)
+#
+# Gives the imported target LibTorch::torch: headers (as system headers), libtorch_cpu and libc10 with their run path,
+# the fmt headers that LibTorch carries (header-only), and LibTorch_VERSION. The wheel's own CMake package insists on
+# a CUDA toolkit, and its libtorch.so needs every CUDA library; neither is used here.
+
+set(MNEMO_TORCH_DIR "${CMAKE_SOURCE_DIR}/.deps/torch/torch" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
+
+# Every path is looked up again at each configuration: a changed MNEMO_TORCH_DIR must not leave an old library behind.
+unset(LibTorch_INCLUDE_DIR CACHE)
+unset(LibTorch_CPU_LIBRARY CACHE)
+unset(LibTorch_C10_LIBRARY CACHE)
+find_path(LibTorch_INCLUDE_DIR torch/csrc/api/include/torch/types.h PATHS "${MNEMO_TORCH_DIR}/include" NO_DEFAULT_PATH)
+find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+find_library(LibTorch_C10_LIBRARY c10 PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+mark_as_advanced(LibTorch_INCLUDE_DIR LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY)
+
+if(LibTorch_INCLUDE_DIR)
+  # torch/version.h in older wheels, torch/headeronly/version.h in newer ones.
+  foreach(header torch/headeronly/version.h torch/csrc/api/include/torch/version.h torch/version.h)
+    if(NOT LibTorch_VERSION AND EXISTS "${LibTorch_INCLUDE_DIR}/${header}")
+      file(STRINGS "${LibTorch_INCLUDE_DIR}/${header}" version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) [0-9]+")
+      foreach(part MAJOR MINOR PATCH)
+        if("${version_lines}" MATCHES "TORCH_VERSION_${part} ([0-9]+)")
+          list(APPEND LibTorch_VERSION "${CMAKE_MATCH_1}")
+        endif()
+      endforeach()
+      list(JOIN LibTorch_VERSION "." LibTorch_VERSION)
+    endif()
+  endforeach()
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(
+  LibTorch
+  REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR
+  VERSION_VAR LibTorch_VERSION
+  REASON_FAILURE_MESSAGE "No LibTorch in MNEMO_TORCH_DIR=${MNEMO_TORCH_DIR}. Run scripts/setup, or set MNEMO_TORCH_DIR to the `torch` folder of an installed torch wheel")
+
+if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
+  set(LibTorch_INCLUDE_DIRS "${LibTorch_INCLUDE_DIR}" "${LibTorch_INCLUDE_DIR}/torch/csrc/api/include")
+
+  add_library(LibTorch::c10 SHARED IMPORTED)
+  set_target_properties(LibTorch::c10 PROPERTIES IMPORTED_LOCATION "${LibTorch_C10_LIBRARY}")
+
+  add_library(LibTorch::torch_cpu SHARED IMPORTED)
+  set_target_properties(LibTorch::torch_cpu PROPERTIES
+    IMPORTED_LOCATION "${LibTorch_CPU_LIBRARY}"
+    INTERFACE_LINK_LIBRARIES LibTorch::c10)
+
+  add_library(LibTorch::torch INTERFACE IMPORTED)
+  set_target_properties(LibTorch::torch PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
+    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
+    INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1"
+    INTERFACE_LINK_LIBRARIES "LibTorch::torch_cpu;LibTorch::c10")
+endif()
