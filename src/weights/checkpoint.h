@@ -61,6 +61,7 @@ class CheckpointWriter {
   std::string commit(const std::map<std::string, double>& metrics = {}, const KeepOptions& keep = {});
 
  private:
+  void check_new(const std::string& name) const;
   void record(const std::string& name);
 
   std::string run_folder_;

@@ -1,0 +1,186 @@
+#include "weights/checkpoint.h"
+
+#include <stdio.h>
+
+#include <algorithm>
+
+#include "base/atomic_folder.h"
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/printable.h"
+#include "weights/checkpoint_manifest.h"
+
+namespace mnemo::weights {
+namespace {
+
+constexpr uint64_t kMaxManifestBytes = uint64_t{4} << 20;
+
+// Steps that have a folder, highest first.
+std::vector<int64_t> steps_in(const std::string& run_folder) {
+  std::vector<int64_t> steps;
+  if (!base::is_folder(run_folder)) return steps;
+  for (const std::string& name : base::list_folder(run_folder)) {
+    const int64_t step = checkpoint_step(name);
+    if (step >= 0) steps.push_back(step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+// A kill between the two renames of a file system without atomic exchange leaves a checkpoint moved aside.
+void recover(const std::string& run_folder) {
+  if (!base::is_folder(run_folder)) return;
+  for (const std::string& name : base::list_folder(run_folder)) {
+    const std::string original = name.substr(0, name.find(".old-"));
+    if (original.size() < name.size() && checkpoint_step(original) >= 0) {
+      base::finish_interrupted_replacement(base::join_path(run_folder, original));
+    }
+  }
+}
+
+// Under another name first: a kill while files go one by one must not leave a torn folder under a checkpoint's name.
+void remove_checkpoint(const std::string& path) {
+  const std::string aside = base::temporary_name(path);
+  if (::rename(path.c_str(), aside.c_str()) == 0) base::remove_tree(aside);
+}
+
+// Keeps the newest `keep_last` complete checkpoints, the newest one marked best, and the one just written. A folder without a
+// readable manifest counts for nothing and stays: it is not ours to judge.
+void prune(const std::string& run_folder, int64_t just_written, int64_t keep_last) {
+  if (keep_last <= 0) return;
+  int64_t kept = 0;
+  bool best_kept = false;
+  for (const int64_t step : steps_in(run_folder)) {
+    const std::string path = base::join_path(run_folder, checkpoint_name(step));
+    CheckpointInfo info;
+    try {
+      info = read_manifest(path);
+    } catch (const base::InputError&) {
+      continue;
+    }
+    const bool keep_as_best = info.best && !best_kept;
+    best_kept = best_kept || info.best;
+    if (step == just_written) {
+      ++kept;
+    } else if (kept < keep_last - (step > just_written ? 1 : 0)) {
+      ++kept;
+    } else if (!keep_as_best) {
+      remove_checkpoint(path);
+    }
+  }
+}
+
+std::optional<CheckpointInfo> newest(const std::string& run_folder, bool best_only, const WarnFunction& warn) {
+  recover(run_folder);
+  for (const int64_t step : steps_in(run_folder)) {
+    const std::string path = base::join_path(run_folder, checkpoint_name(step));
+    try {
+      if (best_only && !read_manifest(path).best) continue;
+      return verify_checkpoint(path);
+    } catch (const base::InputError& error) {
+      warn(fmt::format("skipping a damaged checkpoint: {}", error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void warn_on_stderr(const std::string& message) { fmt::print(stderr, "warning: {}\n", message); }
+
+CheckpointWriter::CheckpointWriter(const std::string& run_folder, int64_t step) : run_folder_(run_folder) {
+  base::require(step >= 0, "{}: a checkpoint's step is {}, expected 0 or more", base::printable(run_folder, 400), step);
+  base::make_folders(run_folder);
+  recover(run_folder);
+  base::remove_stale_temporaries(run_folder, "step-");
+  info_.step = step;
+  info_.path = base::join_path(run_folder, checkpoint_name(step));
+  folder_ = std::make_unique<base::AtomicFolder>(info_.path);
+}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::record(const std::string& name) {
+  const std::string path = folder_->file(name);
+  info_.files.push_back({name, base::file_size(path), base::sha256_file(path)});
+}
+
+void CheckpointWriter::add_tensors(const std::string& name, const NamedTensors& tensors, const Metadata& metadata) {
+  check_new(name);
+  write_safetensors(folder_->file(name), tensors, metadata);
+  record(name);
+}
+
+void CheckpointWriter::add_file(const std::string& name, std::string_view content) {
+  check_new(name);
+  base::write_file_atomic(folder_->file(name), content);
+  record(name);
+}
+
+void CheckpointWriter::check_new(const std::string& name) const {
+  const bool taken = std::any_of(info_.files.begin(), info_.files.end(), [&](const CheckpointFile& file) { return file.name == name; });
+  base::require(!taken && name != kManifestName, "{}: the file name '{}' is taken", base::printable(info_.path, 400), base::printable(name));
+}
+
+std::string CheckpointWriter::commit(const std::map<std::string, double>& metrics, const KeepOptions& keep) {
+  info_.metrics = metrics;
+  info_.best = keep.is_best;
+  base::write_file_atomic(folder_->file(kManifestName), format_manifest(info_));
+  folder_->commit();
+  prune(run_folder_, info_.step, keep.keep_last);
+  return info_.path;
+}
+
+std::string save_checkpoint(const std::string& run_folder, int64_t step, const CheckpointContent& content, const KeepOptions& keep) {
+  CheckpointWriter writer(run_folder, step);
+  for (const auto& [name, file] : content.tensors) writer.add_tensors(name, file.tensors, file.metadata);
+  for (const auto& [name, text] : content.files) writer.add_file(name, text);
+  return writer.commit(content.metrics, keep);
+}
+
+CheckpointInfo read_manifest(const std::string& path) {
+  const std::string manifest = base::join_path(path, kManifestName);
+  base::require(base::path_exists(manifest), "{}: not there; the checkpoint is incomplete", base::printable(manifest, 400));
+  return parse_manifest(base::read_file(manifest, kMaxManifestBytes), path);
+}
+
+CheckpointInfo verify_checkpoint(const std::string& path) {
+  CheckpointInfo info = read_manifest(path);
+  for (const CheckpointFile& file : info.files) {
+    const std::string name = base::join_path(path, file.name);
+    base::require(base::path_exists(name), "{}: listed in the manifest, not there", base::printable(name, 400));
+    const uint64_t size = base::file_size(name);
+    base::require(size == file.size, "{}: expected {} bytes by the manifest, found {}", base::printable(name, 400), file.size, size);
+    const std::string sum = base::sha256_file(name);
+    base::require(sum == file.sha256, "{}: damaged: expected SHA-256 {} by the manifest, found {}", base::printable(name, 400), base::printable(file.sha256), sum);
+  }
+  return info;
+}
+
+std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder, const WarnFunction& warn) {
+  return newest(run_folder, false, warn);
+}
+
+std::optional<CheckpointInfo> best_checkpoint(const std::string& run_folder, const WarnFunction& warn) {
+  return newest(run_folder, true, warn);
+}
+
+CheckpointReader::CheckpointReader(const std::string& path) : info_(verify_checkpoint(path)) {}
+
+bool CheckpointReader::has(const std::string& name) const {
+  return std::any_of(info_.files.begin(), info_.files.end(), [&](const CheckpointFile& file) { return file.name == name; });
+}
+
+std::string CheckpointReader::checked(const std::string& name) const {
+  base::require(has(name), "{}: has no file '{}'", base::printable(info_.path, 400), base::printable(name));
+  return base::join_path(info_.path, name);
+}
+
+TensorFile CheckpointReader::tensors(const std::string& name, const ReadOptions& options) const {
+  return read_safetensors(checked(name), options);
+}
+
+std::string CheckpointReader::file(const std::string& name) const { return base::read_file(checked(name)); }
+
+}  // namespace mnemo::weights

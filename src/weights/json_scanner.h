@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "weights/safetensors_header.h"
+
+namespace mnemo::weights {
+
+/// Walks the JSON of a safetensors header token by token, straight from the source. There is no tree and no recursion, so depth costs nothing, and a
+/// string is measured before it is allocated. Anything the caller does not ask for is an error of rule 6, or of rule 7 or 13 as the caller says.
+class JsonScanner {
+ public:
+  /// Bytes [begin, end) of the source.
+  JsonScanner(ByteSource& source, uint64_t begin, uint64_t end, std::string_view file)
+      : source_(source), file_(file), begin_(begin), end_(end), at_(begin) {}
+
+  /// The next byte that is no white space, left in place; '\0' at the end.
+  char peek();
+
+  /// Takes `c` or throws for `rule` saying that `what` was expected.
+  void expect(char c, int rule, std::string_view what);
+
+  /// Takes `c` when it is next.
+  bool accept(char c);
+
+  /// A string of at most `max_bytes` decoded bytes; `what` names it in messages (the cap, and what was expected).
+  std::string string(uint64_t max_bytes, int rule, std::string_view what);
+
+  /// A non-negative integer without sign, fraction, exponent or leading zeros.
+  uint64_t integer(std::string_view what);
+
+  /// Offset within the header, for messages.
+  uint64_t offset() const { return at_ - begin_; }
+
+  /// What stands next, for messages.
+  std::string found();
+
+  /// Fails for `rule`; a bracket where no bracket may be is a matter of depth (rule 6).
+  [[noreturn]] void unexpected(int rule, std::string_view what);
+
+ private:
+  int byte();  // next byte, or -1 at the end
+  void skip_space();
+  uint64_t measure();
+  uint32_t hex4();
+  void append_escape(std::string& out);
+
+  ByteSource& source_;
+  std::string_view file_;
+  uint64_t begin_;
+  uint64_t end_;
+  uint64_t at_;
+  std::string_view window_;
+  uint64_t window_at_ = 0;
+};
+
+}  // namespace mnemo::weights
