@@ -122,13 +122,14 @@ class Node {
 struct Node::Member {
   std::string key;
   Node value;
+  friend bool operator==(const Member& a, const Member& b) { return a.key == b.key && a.value == b.value; }
 };
 
 /// "integer", "table" …
 std::string_view kind_name(Node::Kind kind);
 
-/// `text` in quotes with control characters escaped and the middle of a long text left out: safe in a message.
-std::string quoted(std::string_view text, char quote = '"', size_t max_length = 80);
+/// `text` in quotes and fit for a message: see printable().
+std::string in_quotes(std::string_view text, char quote = '"');
 
 /// Limits on configuration files, so that a hostile one costs no more memory than its size and a megabyte.
 struct ReadLimits {

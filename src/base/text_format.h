@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mnemo::base {
+
+/// The shortest text that reads back as the same double, always with a point or an exponent: "1.0", "1e-05", "nan".
+std::string format_real(double value);
+
+/// A JSON string, quotes included; also a valid TOML basic string. Throws InputError when `text` is not valid UTF-8.
+std::string json_string(std::string_view text);
+
+/// A TOML key: bare when it can be, quoted otherwise.
+std::string toml_key(std::string_view key);
+
+}  // namespace mnemo::base

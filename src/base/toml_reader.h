@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string_view>
+
+#include "base/node.h"
+
+namespace mnemo::base {
+
+/// Reads one TOML value without line breaks: `3`, `"a"`, `[1, 2]`. Places are not set.
+/// Throws InputError, naming no place, when it is none.
+Node parse_toml_value(std::string_view text);
+
+}  // namespace mnemo::base
