@@ -29,7 +29,7 @@ class Registry {
   /// Throws InputError with the nearest name when there is no such entry.
   const Entry& find(std::string_view name) const {
     if (const Entry* entry = try_find(name)) return *entry;
-    input_error("unknown {} {}{}", kind_, quoted(name, '\''), suggestion(name, names_));
+    input_error("unknown {} {}{}", kind_, in_quotes(name, '\''), suggestion(name, names_));
   }
 
   /// Null when there is no such entry.
