@@ -1,0 +1,112 @@
+#include "base/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/log.h"
+
+namespace mnemo::base {
+namespace {
+
+constexpr int64_t kBarWidth = 24;
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Progress::Progress(std::string name, int64_t total, ProgressOptions options)
+    : name_(std::move(name)), total_(total), options_(std::move(options)), done_(options_.start) {
+  if (!options_.now) options_.now = steady_seconds;
+  began_ = last_ = options_.now();
+}
+
+Progress::~Progress() {
+  if (drawn_) set_status_line("");
+}
+
+void Progress::update(int64_t done, std::string_view note) {
+  done_ = done;
+  last_ = options_.now();
+  const bool terminal = log_is_terminal();
+  const double since = last_ - shown_.value_or(began_);
+  // A bar appears at once, the first line only after an interval.
+  const bool due = terminal ? !shown_ || since >= options_.bar_interval : since >= options_.plain_interval;
+  note_ = note;
+  if (!due) return;
+  shown_ = last_;
+  if (terminal) {
+    set_status_line(bar_text(note));
+    drawn_ = true;
+  } else {
+    log_info("{}", plain_text(note));
+  }
+}
+
+void Progress::finish() {
+  last_ = options_.now();
+  if (drawn_) set_status_line("");
+  drawn_ = false;
+  const std::string of = total_ > 0 ? fmt::format("{}/{}", done_, total_) : fmt::format("{}", done_);
+  const std::string note = note_.empty() ? "" : ", " + note_;
+  log_info("{} {} in {}, {}/s{}", name_, of, duration_text(last_ - began_), rate_text(steps_per_second()), note);
+}
+
+double Progress::steps_per_second() const {
+  const double seconds = last_ - began_;
+  return seconds > 0 ? static_cast<double>(done_ - options_.start) / seconds : 0;
+}
+
+std::string Progress::time_left() const {
+  const double speed = steps_per_second();
+  if (total_ <= 0 || speed <= 0) return "";
+  return duration_text(static_cast<double>(std::max<int64_t>(0, total_ - done_)) / speed) + " left";
+}
+
+std::string Progress::plain_text(std::string_view note) const {
+  std::string text = fmt::format("{} {}", name_, done_);
+  if (total_ > 0) text += fmt::format("/{} ({} %)", total_, std::min(done_, total_) * 100 / total_);
+  text += fmt::format(", {}/s", rate_text(steps_per_second()));
+  if (const std::string left = time_left(); !left.empty()) text += ", " + left;
+  if (!note.empty()) text += fmt::format(", {}", note);
+  return text;
+}
+
+std::string Progress::bar_text(std::string_view note) const {
+  std::string text = name_ + " ";
+  if (total_ > 0) {
+    const int64_t done = std::clamp<int64_t>(done_, 0, total_);
+    const auto filled = static_cast<int64_t>(static_cast<double>(done) / static_cast<double>(total_) * kBarWidth);
+    std::string bar(static_cast<size_t>(filled), '=');
+    if (filled < kBarWidth) bar += '>';
+    bar.resize(static_cast<size_t>(kBarWidth), ' ');
+    text += fmt::format("[{}] {} %  {}/{}", bar, done * 100 / total_, done_, total_);
+  } else {
+    text += fmt::format("{}", done_);
+  }
+  text += fmt::format("  {}/s", rate_text(steps_per_second()));
+  if (const std::string left = time_left(); !left.empty()) text += "  " + left;
+  if (!note.empty()) text += fmt::format("  {}", note);
+  return text;
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::clamp(seconds, 0.0, 1e12)));
+  const int64_t days = whole / 86400, hours = whole / 3600 % 24, minutes = whole / 60 % 60, rest = whole % 60;
+  if (days > 0) return fmt::format("{} d {:02}:{:02}", days, hours, minutes);
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, rest);
+  return fmt::format("{}:{:02}", minutes, rest);
+}
+
+std::string rate_text(double per_second) {
+  if (!(per_second > 0)) return "0";
+  if (per_second >= 1e6) return fmt::format("{:.3g} M", per_second / 1e6);
+  if (per_second >= 1000) return fmt::format("{:.0f}", per_second);
+  return fmt::format("{:.3g}", per_second);
+}
+
+}  // namespace mnemo::base

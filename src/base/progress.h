@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mnemo::base {
+
+struct ProgressOptions {
+  double plain_interval = 10;  ///< seconds between log lines when there is no terminal
+  double bar_interval = 0.1;   ///< seconds between redraws of the bar
+  int64_t start = 0;           ///< steps done before this run, when it is resumed: they do not count for the speed
+  std::function<double()> now; ///< seconds from any origin; the steady clock when empty
+};
+
+/// Shows how far a long job is: on a terminal a bar with speed and time left on the status line, otherwise a log line
+/// every few seconds.
+class Progress {
+ public:
+  /// `total` steps; 0 or less when unknown.
+  Progress(std::string name, int64_t total, ProgressOptions options = {});
+  /// Removes the bar.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `done` steps of the total are done; `note` is shown behind ("loss 2.31"). Cheap between redraws.
+  void update(int64_t done, std::string_view note = {});
+  /// Removes the bar and logs the last state with the time taken.
+  void finish();
+
+  /// "train 420/1000 (42 %), 12.3/s, 0:47 left, loss 2.31"
+  std::string plain_text(std::string_view note) const;
+  /// "train [=====>    ] 42 %  420/1000  12.3/s  0:47 left  loss 2.31"
+  std::string bar_text(std::string_view note) const;
+
+ private:
+  double steps_per_second() const;
+  std::string time_left() const;
+
+  std::string name_;
+  int64_t total_;
+  ProgressOptions options_;
+  double began_;
+  std::optional<double> shown_;
+  double last_ = 0;
+  int64_t done_;
+  std::string note_;
+  bool drawn_ = false;
+};
+
+/// "0:47", "12:05", "3:00:10", "2 d 03:00"
+std::string duration_text(double seconds);
+
+/// Three digits that matter: "0.0123", "12.3", "1234", "1.2 M"
+std::string rate_text(double per_second);
+
+}  // namespace mnemo::base
