@@ -1,0 +1,133 @@
+#include "data/algorithmic.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "data/random.h"
+
+namespace mnemo::data {
+namespace {
+
+constexpr int64_t kStart = 1;        // "now the answer"
+constexpr int64_t kFirstSymbol = 2;  // after padding and start
+
+}  // namespace
+
+void AlgorithmicOptions::validate(const base::Where& where) const {
+  where.require(task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
+                "expected at most num_keys = {} and alphabet = {}, found {}: keys and values of a sample are all different",
+                num_keys, alphabet, num_pairs);
+}
+
+AlgorithmicTask::AlgorithmicTask(AlgorithmicOptions options, int64_t seed) : options_(std::move(options)), seed_(seed) {
+  base::check_options(options_);
+}
+
+int64_t AlgorithmicTask::vocabulary_size() const {
+  if (options_.task == "retrieval") return options_.alphabet + 1 + options_.num_keys;
+  return options_.alphabet + kFirstSymbol;
+}
+
+int64_t AlgorithmicTask::answer_length() const {
+  if (options_.task == "retrieval") return 1;
+  return options_.task == "copy" ? 2 * options_.num_symbols : options_.num_symbols;
+}
+
+int64_t AlgorithmicTask::length() const {
+  // What is asked, then the token that starts the answer, then the answer without its last token.
+  const int64_t asked = options_.task == "retrieval" ? 2 * options_.num_pairs + 1 : options_.num_symbols;
+  return asked + answer_length();
+}
+
+std::vector<int64_t> AlgorithmicTask::sample(Part part, int64_t step, int64_t row) const {
+  Random random{static_cast<uint64_t>(seed_), static_cast<uint64_t>(part), static_cast<uint64_t>(step),
+                static_cast<uint64_t>(row)};
+  std::vector<int64_t> out;
+  if (options_.task == "retrieval") {
+    const auto pairs = static_cast<size_t>(options_.num_pairs);
+    const auto draw = [&](int64_t first, int64_t count) {
+      std::vector<int64_t> all(static_cast<size_t>(count));
+      std::iota(all.begin(), all.end(), first);
+      random.shuffle(all, pairs);
+      return all;
+    };
+    const auto keys = draw(options_.alphabet + 1, options_.num_keys);
+    const auto values = draw(0, options_.alphabet);
+    for (size_t i = 0; i < pairs; ++i) out.insert(out.end(), {keys[i], values[i]});
+    const auto asked = static_cast<size_t>(random.below(pairs));
+    out.insert(out.end(), {keys[asked], options_.alphabet, values[asked]});
+    return out;
+  }
+  for (int64_t i = 0; i < options_.num_symbols; ++i) {
+    out.push_back(kFirstSymbol + static_cast<int64_t>(random.below(static_cast<uint64_t>(options_.alphabet))));
+  }
+  const std::vector<int64_t> x = out;
+  out.push_back(kStart);
+  if (options_.task == "copy") {
+    out.insert(out.end(), x.begin(), x.end());
+    out.insert(out.end(), x.begin(), x.end());
+  } else {
+    out.insert(out.end(), x.rbegin(), x.rend());
+  }
+  return out;
+}
+
+AlgorithmicBatch AlgorithmicTask::batch(Part part, int64_t step, int64_t batch_size) const {
+  base::require(batch_size > 0 && step >= 0, "batch {} of {} samples", step, batch_size);
+  const int64_t length = this->length();
+  AlgorithmicBatch out{at::empty({batch_size, length}, at::kLong), at::empty({batch_size, length}, at::kLong),
+                       at::zeros({batch_size, length}, at::kBool)};
+  for (int64_t b = 0; b < batch_size; ++b) {
+    const std::vector<int64_t> tokens = sample(part, step, b);
+    base::ensure(static_cast<int64_t>(tokens.size()) == length + 1, "a sample of {} tokens, not {}", tokens.size(),
+                 length + 1);
+    std::copy_n(tokens.begin(), length, out.inputs.mutable_data_ptr<int64_t>() + b * length);
+    std::copy_n(tokens.begin() + 1, length, out.targets.mutable_data_ptr<int64_t>() + b * length);
+  }
+  out.answer.narrow(1, length - answer_length(), answer_length()).fill_(true);
+  return out;
+}
+
+std::vector<TokenSegment> cut_segments(const AlgorithmicBatch& batch, int64_t num_segments) {
+  const int64_t length = batch.inputs.size(1);
+  base::require(num_segments > 0 && length % num_segments == 0,
+                "num_segments = {}: expected a number that divides the {} tokens of a sample", num_segments, length);
+  const int64_t rows = batch.inputs.size(0);
+  const int64_t part = length / num_segments;
+  const at::Tensor targets = batch.targets.masked_fill(batch.answer.logical_not(), kIgnoreTarget);
+  std::vector<TokenSegment> segments;
+  for (int64_t i = 0; i < num_segments; ++i) {
+    TokenSegment segment;
+    segment.tokens = batch.inputs.narrow(1, i * part, part).contiguous();
+    segment.targets = targets.narrow(1, i * part, part).contiguous();
+    segment.reset = at::full({rows}, i == 0, at::kBool);
+    segment.num_targets = batch.answer.narrow(1, i * part, part).sum().item<int64_t>();
+    segments.push_back(std::move(segment));
+  }
+  return segments;
+}
+
+void write_samples(const AlgorithmicTask& task, Part part, int64_t count, std::ostream& out) {
+  const auto column = [](const at::Tensor& row) {
+    const at::Tensor values = row.to(at::kLong);
+    std::string text;
+    for (int64_t i = 0; i < values.numel(); ++i) {
+      text += fmt::format("{}{}", i == 0 ? "" : " ", values.const_data_ptr<int64_t>()[i]);
+    }
+    return text;
+  };
+  out << "input\ttarget\tanswer\n";
+  for (int64_t i = 0; i < count; ++i) {
+    // One batch each: sample i is the same whatever `count` is.
+    const AlgorithmicBatch batch = task.batch(part, i, 1);
+    out << column(batch.inputs[0]) << '\t' << column(batch.targets[0]) << '\t' << column(batch.answer[0]) << '\n';
+  }
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+#include "data/corpus.h"
+
+namespace mnemo::data {
+
+/// What `mnemo data` tells about one part of a text.
+struct PartDescription {
+  std::string name;  ///< "train", "valid" or "test"
+  std::string path;
+  int64_t begin = 0, end = 0;  ///< bytes of the file
+  int64_t characters = 0;
+  int64_t tokens = 0;
+  int64_t unknown = 0;      ///< tokens that are <unk>
+  int64_t documents = 0;
+  int64_t predictions = 0;  ///< targets of one pass: tokens less one a document
+  int64_t memory = 0;       ///< bytes held in memory
+};
+
+struct TextDescription {
+  std::string unit;
+  int64_t vocabulary_size = 0;
+  std::vector<PartDescription> parts;
+};
+
+/// Reads and encodes the text as training would, and counts.
+TextDescription describe(const TextOptions& options);
+/// The same of a corpus that is loaded; the parts' paths and byte ranges come from `options`.
+TextDescription describe(const TextOptions& options, const Corpus& corpus);
+
+/// An aligned table for a terminal.
+std::string to_text(const TextDescription& description);
+/// For --json.
+base::Node to_node(const TextDescription& description);
+
+}  // namespace mnemo::data

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace mnemo::data {
+
+/// A text file, or a range of its bytes. It is read in chunks and never held whole.
+class TextSource {
+ public:
+  /// The whole file. Throws InputError if it cannot be opened or is no regular file.
+  explicit TextSource(std::string path);
+
+  /// Bytes [begin, end) of the same file.
+  TextSource range(int64_t begin, int64_t end) const;
+
+  const std::string& path() const { return path_; }
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return end_; }
+  int64_t size() const { return end_ - begin_; }
+
+  /// Calls `use` with consecutive chunks of at most `chunk_size` bytes until all was seen or `use` returns false.
+  /// Throws InputError if the file cannot be read or became shorter.
+  void for_each_chunk(const std::function<bool(std::string_view)>& use, int64_t chunk_size = int64_t{1} << 20) const;
+
+ private:
+  std::string path_;
+  int64_t begin_ = 0;
+  int64_t end_ = 0;
+};
+
+}  // namespace mnemo::data

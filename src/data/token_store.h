@@ -1,0 +1,63 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace mnemo::data {
+
+/// The tokens of a text in memory, one, two or four bytes each as the vocabulary needs (256, 65,536 or more entries), and
+/// where its documents start. It grows in blocks, so nothing is copied or held twice while a large text is read.
+class TokenStore {
+ public:
+  /// `documents`: whether the text is several documents; without, it is one continuous text.
+  explicit TokenStore(int64_t vocabulary_size, bool documents = false);
+
+  /// Adds tokens. Throws InternalError for an id out of range.
+  void append(std::span<const int32_t> ids);
+  /// The next token begins a document. The first document needs no call.
+  void start_document();
+  /// Adds to what the text measured before it became tokens.
+  void count_text(int64_t bytes, int64_t characters);
+
+  int64_t size() const { return size_; }
+  int64_t vocabulary_size() const { return vocabulary_size_; }
+  /// Whether the text was read with a rule for documents.
+  bool has_documents() const { return documents_; }
+  int64_t num_documents() const { return size_ == 0 ? 0 : static_cast<int64_t>(starts_.size()); }
+  /// Tokens of document i are [document_begin(i), document_end(i)).
+  int64_t document_begin(int64_t i) const { return starts_[static_cast<size_t>(i)]; }
+  int64_t document_end(int64_t i) const;
+
+  int64_t text_bytes() const { return text_bytes_; }
+  int64_t text_characters() const { return text_characters_; }
+  /// Characters of the text for each token, the unit that makes models over words and characters comparable.
+  double characters_per_token() const;
+
+  /// Bytes of memory held.
+  int64_t num_bytes() const;
+  /// A number that changes with any token or document start; guards a resumed position against another text.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+  /// Copies tokens [begin, begin + out.size()) to `out`.
+  void read(int64_t begin, std::span<int64_t> out) const;
+  /// The same as a tensor [count] int64.
+  at::Tensor slice(int64_t begin, int64_t count) const;
+
+ private:
+  void mix(uint64_t value) { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3; }  // FNV-1a, a word at a time
+
+  int64_t vocabulary_size_;
+  bool documents_;
+  int64_t width_;  // bytes a token
+  int64_t size_ = 0;
+  std::vector<std::unique_ptr<unsigned char[]>> blocks_;
+  std::vector<int64_t> starts_;
+  int64_t text_bytes_ = 0, text_characters_ = 0;
+  uint64_t fingerprint_ = 0xcbf29ce484222325;
+};
+
+}  // namespace mnemo::data
