@@ -3,8 +3,8 @@
 #   MNEMO_TORCH_DIR   the folder that holds include/ and lib/ (a cache variable; default <source>/.deps/torch/torch)
 #
 # Gives the imported target LibTorch::torch: headers (as system headers), libtorch_cpu and libc10 with their run path,
-# the fmt headers that LibTorch carries (header-only), and LibTorch_VERSION. The wheel's own CMake package insists on
-# a CUDA toolkit, and its libtorch.so needs every CUDA library; neither is used here.
+# and LibTorch_VERSION. The include folder also holds the fmt headers that LibTorch carries. The wheel's own CMake package
+# insists on a CUDA toolkit, and its libtorch.so needs every CUDA library; neither is used here.
 
 set(MNEMO_TORCH_DIR "${CMAKE_SOURCE_DIR}/.deps/torch/torch" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
 
@@ -54,6 +54,5 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   set_target_properties(LibTorch::torch PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
-    INTERFACE_COMPILE_DEFINITIONS "FMT_HEADER_ONLY=1"
     INTERFACE_LINK_LIBRARIES "LibTorch::torch_cpu;LibTorch::c10")
 endif()

@@ -14,7 +14,9 @@ function(mnemo_folder name)
   if(sources)
     add_library(${target} STATIC ${sources})
     set(scope PUBLIC)
-    mnemo_use_precompiled_header(${target})
+    if(NOT name STREQUAL "base")  # base does not know tensors
+      target_precompile_headers(${target} REUSE_FROM mnemo_pch)
+    endif()
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
@@ -31,7 +33,12 @@ function(mnemo_folder name)
   set_property(GLOBAL APPEND PROPERTY MNEMO_FOLDERS ${name})
 endfunction()
 
-# The header torch/types.h is compiled once (in the target mnemo_pch) and shared.
-function(mnemo_use_precompiled_header target)
-  target_precompile_headers(${target} REUSE_FROM mnemo_pch)
+# mnemo_precompiled_header(NAME LINK HEADER...) makes a target whose only use is to carry a precompiled header, which
+# others share with target_precompile_headers(other REUSE_FROM NAME).
+function(mnemo_precompiled_header name link)
+  set(source "${PROJECT_BINARY_DIR}/generated/${name}.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "// Carries the precompiled header of ${name}.\n")
+  add_library(${name} OBJECT "${source}")
+  target_link_libraries(${name} PRIVATE ${link})
+  target_precompile_headers(${name} PRIVATE ${ARGN})
 endfunction()
