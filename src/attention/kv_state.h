@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+
+namespace mnemo::attention {
+
+/// Keys and values of an open segment's rows, contexts included; absent between segments.
+struct KvState {
+  at::Tensor k, v;  ///< [B,H,M,d]
+  template <class F>
+  void visit(F&& f) {
+    f("kv_cache.k", k, "B H M d");
+    f("kv_cache.v", v, "B H M d");
+  }
+};
+
+/// Puts what the open segment has on the left of new keys and values.
+inline KvState extend(const KvState& past, const at::Tensor& k, const at::Tensor& v) {
+  if (!past.k.defined()) return {k, v};
+  return {at::cat({past.k, k}, 2), at::cat({past.v, v}, 2)};
+}
+
+}  // namespace mnemo::attention

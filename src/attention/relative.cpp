@@ -1,0 +1,65 @@
+#include "attention/relative.h"
+
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "attention/kv_state.h"
+#include "attention/mask.h"
+#include "base/error.h"
+#include "ops/attention.h"
+#include "ops/position.h"
+
+namespace mnemo::attention {
+
+Relative::Relative(const Options& options, const core::AttentionBuild& build)
+    : options_(options),
+      dim_(build.dim),
+      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.bias, options.bias, build.init_std),
+      r_(build.attn / "r", build.dim, build.num_heads * build.head_dim, false, build.init_std) {
+  base::require(build.dim % 2 == 0, "relative attention: expected an even dim (sinusoids have two halves), found {}",
+                build.dim);
+  const layers::Scope& owner = options.shared_uv ? build.shared : build.layer;
+  const auto start = layers::normal(build.init_std);
+  u_ = owner.share("u", {build.num_heads, build.head_dim}, start, layers::ParameterKind::bias);
+  v_ = owner.share("v", {build.num_heads, build.head_dim}, start, layers::ParameterKind::bias);
+}
+
+core::State Relative::initial_state(int64_t) const { return KvState{}; }
+
+at::Tensor Relative::position_scores(const at::Tensor& q, const at::Tensor& sinusoids) const {
+  const int64_t heads = maps_.num_heads, width = maps_.head_dim, batch = q.size(0), queries = q.size(2);
+  const int64_t distances = sinusoids.size(0);
+  const at::Tensor by_head = q.transpose(0, 1).reshape({heads, batch * queries, width});
+  at::Tensor scores;
+  // Few queries: (W_r^T q) . R is cheaper than projecting every distance.
+  const bool few = batch * queries * (width + distances) < distances * width;
+  if (few) {
+    const at::Tensor folded = at::bmm(by_head, r_.weight.view({heads, width, dim_}));  // [H,B*Q,D]
+    scores = at::matmul(folded, sinusoids.t());
+  } else {
+    const at::Tensor r = r_(sinusoids).view({distances, heads, width}).permute({1, 2, 0});  // [H,d,P]
+    scores = at::bmm(by_head, r);
+  }
+  return scores.view({heads, batch, queries, distances}).transpose(0, 1);
+}
+
+core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, const core::State& state) const {
+  base::ensure(!input.table.is_cross(), "relative attention has no distances across sequences");
+  const at::Tensor rows = key_rows(input);
+  const KvState kv = extend(state.as<KvState>(), maps_.split(maps_.k(rows)), maps_.split(maps_.v(rows)));
+  const at::Tensor q = maps_.split(maps_.q(input.x));
+  const bool evaluates = input.mode == core::Mode::evaluate;
+  const int64_t clamp = evaluates ? options_.eval_clamp_len.value_or(options_.clamp_len) : options_.clamp_len;
+  const bool faithful = options_.rel_shift == "faithful";
+  const at::Tensor sinusoids =
+      ops::distance_sinusoids(q.size(2), kv.k.size(2), !faithful && input.table.looks_right(), clamp, dim_,
+                              at::TensorOptions().dtype(q.scalar_type()).device(q.device()));
+  const at::Tensor position = position_scores(q + v_.unsqueeze(1), sinusoids);
+  const at::Tensor o = ops::attention(q + u_.unsqueeze(1), kv.k, kv.v, position,
+                                      faithful ? ops::RelShift::faithful : ops::RelShift::signed_,
+                                      attend_mask(input.table), 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
+  return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
+}
+
+}  // namespace mnemo::attention

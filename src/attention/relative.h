@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/options.h"
+#include "core/attention.h"
+#include "core/attention_build.h"
+#include "layers/bricks.h"
+
+namespace mnemo::attention {
+
+struct RelativeOptions {
+  std::string rel_shift = "signed";
+  bool bias = false;
+  bool shared_uv = true;
+  int64_t clamp_len = 0;
+  std::optional<int64_t> eval_clamp_len;
+  template <class V>
+  void visit(V&& v) {
+    v("rel_shift", rel_shift,
+      "keys on the right of their query: signed distances, or the shift of the authors' code as it falls out",
+      base::one_of("signed", "faithful"));
+    v("bias", bias, "the maps q, k, v, o have a bias; r never has one");
+    v("shared_uv", shared_uv, "all layers share the biases u and v");
+    v("clamp_len", clamp_len, "distances are clamped to this many tokens; 0: not clamped", base::range(0, 1 << 24));
+    v("eval_clamp_len", eval_clamp_len, "clamp_len in evaluation; unset: the same", base::range(0, 1 << 24));
+  }
+};
+
+/// Attention with relative positions (Dai et al. 2019, section 3.3).
+///   p(i,j) = i + M - j        s(i,j) = ((q_i + u).k_j + (q_i + v).r(p)) / sqrt(d),   r(p) = W_r R(p)
+///   o = W_o concat_h( softmax_j(s, table) v_j ),  q of x, k and v of [context; x]
+/// M rows on the left of the segment; R are sinusoids of two halves (ops/position.h).
+/// State: kv_cache, only while a segment is open.
+class Relative final : public core::CoreAttention {
+ public:
+  using Options = RelativeOptions;
+  /// Throws InputError if `dim` is odd.
+  Relative(const Options& options, const core::AttentionBuild& build);
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
+  core::State initial_state(int64_t batch) const override;
+
+ private:
+  at::Tensor position_scores(const at::Tensor& q, const at::Tensor& sinusoids) const;
+
+  Options options_;
+  int64_t dim_;
+  layers::AttentionProjections maps_;
+  layers::Linear r_;
+  at::Tensor u_, v_;  // [H,d]
+};
+
+}  // namespace mnemo::attention

@@ -1,0 +1,28 @@
+#include "attention/softmax.h"
+
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "attention/kv_state.h"
+#include "attention/mask.h"
+#include "ops/attention.h"
+
+namespace mnemo::attention {
+
+Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
+    : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias), options.bias,
+            build.init_std) {}
+
+core::State Softmax::initial_state(int64_t) const { return KvState{}; }
+
+core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, const core::State& state) const {
+  const at::Tensor keys = key_rows(input);
+  const KvState kv = extend(state.as<KvState>(), maps_.split(maps_.k(keys)), maps_.split(maps_.v(keys)));
+  const at::Tensor q = maps_.split(maps_.q(input.x));
+  const at::Tensor o = ops::attention(q, kv.k, kv.v, {}, ops::RelShift::none, attend_mask(input.table),
+                                      1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
+  return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
+}
+
+}  // namespace mnemo::attention

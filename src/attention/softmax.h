@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+
+#include "base/options.h"
+#include "core/attention.h"
+#include "core/attention_build.h"
+#include "layers/bricks.h"
+
+namespace mnemo::attention {
+
+struct SoftmaxOptions {
+  bool bias = true;
+  std::optional<bool> qkv_bias;
+  template <class V>
+  void visit(V&& v) {
+    v("bias", bias, "the four maps q, k, v, o have a bias");
+    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+  }
+};
+
+/// Scaled dot-product attention over spans (Vaswani et al. 2017, eq. 1).
+///   o = W_o concat_h( softmax(q k^T / sqrt(d), table) v ),  q of x, k and v of [context; x]
+/// A query without any key gets zeros before W_o. State: kv_cache, only while a segment is open.
+class Softmax final : public core::CoreAttention {
+ public:
+  using Options = SoftmaxOptions;
+  Softmax(const Options& options, const core::AttentionBuild& build);
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
+  core::State initial_state(int64_t batch) const override;
+
+ private:
+  layers::AttentionProjections maps_;
+};
+
+}  // namespace mnemo::attention

@@ -1,0 +1,83 @@
+#include "backbones/decoder.h"
+
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "ops/position.h"
+
+namespace mnemo::backbones {
+
+void DecoderOptions::validate(const base::Where& where) const {
+  where.require(head_dim.has_value() || dim % num_heads == 0, "num_heads",
+                "expected a divisor of dim = {} (or head_dim set), found {}", dim, num_heads);
+  where.require(position.type != "sinusoidal" || dim % 2 == 0, "dim", "sinusoidal positions need an even dim, found {}", dim);
+}
+
+Decoder::Decoder(const DecoderOptions& options, const layers::Scope& scope, bool causal,
+                 const core::AttentionMaker& make_attention)
+    : options_(options) {
+  if (options.position.type == "learned") {
+    positions_ = (scope / "positions")
+                     .add("weight", {options.position.max_len, options.dim}, layers::normal(options.init_std));
+  }
+  for (int64_t n = 0; n < options.num_layers; ++n) {
+    const layers::Scope layer = scope / "layers" / n;
+    const layers::Scope attn = layer / "attn";
+    layers_.push_back({attn.prefix(),
+                       make_attention({attn, layer, scope, options.dim, options.num_heads, options.head_width(), causal,
+                                       options.init_std}),
+                       layers::LayerNorm(layer / "norm1", options.dim, options.norm_eps),
+                       layers::LayerNorm(layer / "norm2", options.dim, options.norm_eps),
+                       layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation,
+                                           options.init_std)});
+  }
+  if (options.final_norm) final_norm_ = layers::LayerNorm(scope / "final_norm", options.dim, options.norm_eps);
+}
+
+core::State Decoder::initial_state(int64_t batch) const {
+  core::State::Children children;
+  for (const Layer& layer : layers_) children.emplace_back(layer.name, layer.attention->initial_state(batch));
+  return core::State::list(std::move(children));
+}
+
+at::Tensor Decoder::add_positions(const core::BackboneInput& input) const {
+  if (options_.position.type == "none") return input.rows;
+  const auto index_options = at::TensorOptions().dtype(at::kLong).device(input.rows.device());
+  at::Tensor numbers = at::arange(input.rows.size(1), index_options).unsqueeze(0);  // [1,Q] or [B,Q]
+  if (input.first_row.defined()) numbers = numbers + input.first_row.unsqueeze(1);
+  if (options_.position.type == "sinusoidal") {
+    return input.rows + ops::sinusoids(numbers, options_.dim, input.rows.options());
+  }
+  const int64_t last = input.rows.size(1) == 0 ? -1 : numbers.max().item<int64_t>();
+  base::require(last < options_.position.max_len,
+                "[decoder] a segment with its memory rows has {} rows, but position.max_len is {}", last + 1,
+                options_.position.max_len);
+  return input.rows + at::embedding(positions_, numbers);
+}
+
+core::BackboneResult Decoder::forward(const core::BackboneInput& input, const core::State& state) const {
+  const bool pre = options_.norm == "pre";
+  const bool training = input.mode == core::Mode::train;
+  core::BackboneResult result;
+  core::State::Children states;
+  at::Tensor h = layers::dropout(add_positions(input), options_.dropout, training);
+  for (size_t n = 0; n < layers_.size(); ++n) {
+    const Layer& layer = layers_[n];
+    result.entering.push_back(h);
+    at::Tensor context = input.context ? input.context(static_cast<int64_t>(n)) : at::Tensor();
+    if (context.defined() && context.size(1) == 0) context = {};
+    if (pre && context.defined()) context = layer.norm1(context);
+    auto [y, attention_state] = layer.attention->forward(
+        {pre ? layer.norm1(h) : h, context, input.table, input.mode, input.ends}, state.child(layer.name));
+    states.emplace_back(layer.name, std::move(attention_state));
+    y = layers::dropout(y, options_.dropout, training);
+    h = pre ? h + y : layer.norm1(h + y);
+    const at::Tensor ffn = layers::dropout(layer.ffn(pre ? layer.norm2(h) : h), options_.dropout, training);
+    h = pre ? h + ffn : layer.norm2(h + ffn);
+  }
+  result.hidden = options_.final_norm ? final_norm_(h) : h;
+  result.state = core::State::list(std::move(states));
+  return result;
+}
+
+}  // namespace mnemo::backbones

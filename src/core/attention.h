@@ -1,0 +1,67 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "core/mode.h"
+#include "core/spans.h"
+#include "core/state.h"
+
+namespace mnemo::core {
+
+/// What one attention module gets for one segment, or a part of one.
+///   x [B,Q,D]        query rows, and keys and values after the contexts
+///   context [B,M,D]  rows on the left of x that are keys and values only (a segment cache's), or, in a cross table, all
+///                    keys; undefined = none. In a segment that was left open the module has them in its state already.
+///   table            who attends to whom: num_rows() = Q, num_context() = M plus the rows of the open segment
+struct AttentionInput {
+  at::Tensor x;
+  at::Tensor context;
+  const AttendTable& table;
+  Mode mode = Mode::evaluate;
+  bool ends = true;  ///< false: the segment goes on in the next call, so keys and values must stay in the state
+};
+
+/// y [B,Q,D]: after the output projection, before any residual.
+struct AttentionResult {
+  at::Tensor y;
+  State state;
+};
+
+/// What an attention can honour; checked when a model is put together.
+struct AttentionSupport {
+  bool tables = true;    ///< rules other than causal
+  bool contexts = true;  ///< rows of a layer context
+  bool keeps_state = false;  ///< it carries something from segment to segment
+};
+
+/// The attention seam: wraps or replaces one attention module. (queries, keys and values, table, state) -> (y, state').
+/// Nothing is remembered outside the state.
+class Attention {
+ public:
+  virtual ~Attention() = default;
+  virtual AttentionResult forward(const AttentionInput& input, const State& state) const = 0;
+  /// The state before a sequence's first segment (per-sequence fields for `batch` sequences).
+  virtual State initial_state(int64_t batch) const = 0;
+  virtual AttentionSupport support() const { return {}; }
+  /// How many segments back a gradient may go through its state; -1 = no limit.
+  virtual int64_t bptt_depth() const { return 0; }
+};
+
+/// An attention that ends in an output projection of joined heads, so that another mechanism (GRC) may step in between.
+class CoreAttention : public Attention {
+ public:
+  struct Heads {
+    at::Tensor heads;  ///< [B,Q,H*d], heads joined, before the output projection
+    State state;
+  };
+  virtual Heads heads(const AttentionInput& input, const State& state) const = 0;
+  /// The output projection: [B,Q,H*d] -> [B,Q,D].
+  virtual at::Tensor project(const at::Tensor& heads) const = 0;
+
+  AttentionResult forward(const AttentionInput& input, const State& state) const override {
+    Heads inner = heads(input, state);
+    return {project(inner.heads), std::move(inner.state)};
+  }
+};
+
+}  // namespace mnemo::core

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "layers/parameters.h"
+
+namespace mnemo::core {
+
+/// Where in a model an attention module stands; what its constructor gets beside its options.
+/// D `dim`, H `num_heads`, d `head_dim` (H*d need not be D).
+struct AttentionBuild {
+  layers::Scope attn;    ///< the module's own parameters ("backbone.layers.0.attn")
+  layers::Scope layer;   ///< its layer's ("backbone.layers.0")
+  layers::Scope shared;  ///< those that layers share ("backbone")
+  int64_t dim = 0;
+  int64_t num_heads = 0;
+  int64_t head_dim = 0;
+  bool causal = true;
+  double init_std = 0.02;
+};
+
+}  // namespace mnemo::core

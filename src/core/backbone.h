@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/attention.h"
+#include "core/mode.h"
+
+namespace mnemo::core {
+
+/// What a backbone gets for one segment, or a part of one.
+struct BackboneInput {
+  at::Tensor rows;           ///< [B,Q,D]
+  const AttendTable& table;  ///< over [contexts; rows]
+  /// Rows on the left of layer l's, [B,M,D] or undefined; asked once per layer, where the segment starts.
+  std::function<at::Tensor(int64_t layer)> context;
+  at::Tensor first_row;  ///< [B] int64: number of rows[0] within its segment; undefined = 0
+  Mode mode = Mode::evaluate;
+  bool ends = true;
+};
+
+struct BackboneResult {
+  at::Tensor hidden;                  ///< [B,Q,D]
+  std::vector<at::Tensor> entering;   ///< per layer [B,Q,D]: the rows that entered it, before any norm
+  State state;                        ///< the attentions' states, one child per layer, named like its parameters
+};
+
+/// A stack of layers over a segment's rows.
+class Backbone {
+ public:
+  virtual ~Backbone() = default;
+  virtual BackboneResult forward(const BackboneInput& input, const State& state) const = 0;
+  virtual State initial_state(int64_t batch) const = 0;
+  virtual int64_t num_layers() const = 0;
+  virtual int64_t dim() const = 0;
+  virtual const Attention& attention(int64_t layer) const = 0;
+};
+
+/// Makes the attention module of one layer, memories on the attention seam included.
+using AttentionMaker = std::function<std::unique_ptr<Attention>(const struct AttentionBuild&)>;
+
+}  // namespace mnemo::core

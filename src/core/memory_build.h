@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "layers/parameters.h"
+
+namespace mnemo::core {
+
+/// Where in a model a memory on the layer-context or sequence seam stands. D `dim`.
+struct MemoryBuild {
+  layers::Scope scope;  ///< "memory"
+  int64_t num_layers = 0;
+  int64_t dim = 0;
+  at::Tensor like;  ///< a parameter of the model: type and device of fresh states
+};
+
+}  // namespace mnemo::core

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace mnemo::core {
+
+/// Training (dropout, moving caches, training lengths) or evaluation.
+enum class Mode { evaluate, train };
+
+}  // namespace mnemo::core

@@ -1,0 +1,293 @@
+#include "core/spans.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mnemo::core {
+namespace {
+
+int64_t total(const std::vector<Span>& spans) {
+  int64_t rows = 0;
+  for (const Span& span : spans) rows += span.length;
+  return rows;
+}
+
+std::string rule_word(const Rule& rule) {
+  switch (rule.kind) {
+    case Rule::Kind::none: return "-";
+    case Rule::Kind::all: return "all";
+    case Rule::Kind::causal: return "causal";
+    case Rule::Kind::band: return fmt::format("band({})", rule.width);
+    case Rule::Kind::pattern: return "pattern";
+  }
+  return "?";
+}
+
+std::string label(const Span& span) {
+  return span.tag == 0 ? fmt::format("{} {}", name(span.kind), span.length)
+                       : fmt::format("{}#{} {}", name(span.kind), span.tag, span.length);
+}
+
+}  // namespace
+
+std::string_view name(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::cache: return "cache";
+    case SpanKind::read: return "read";
+    case SpanKind::tokens: return "tokens";
+    case SpanKind::write: return "write";
+  }
+  return "?";
+}
+
+AttendTable::AttendTable(Span rows, Rule among_themselves) : rows_{rows}, rules_{{std::move(among_themselves)}} {}
+
+AttendTable AttendTable::cross(Span queries, Span keys, Rule rule) {
+  AttendTable table;
+  table.rows_ = {queries};
+  table.contexts_ = {keys};
+  table.rules_ = {{std::move(rule)}};
+  table.cross_ = true;
+  return table;
+}
+
+AttendTable& AttendTable::append_context(Span span, Rule for_each_query) {
+  for (auto& row : rules_) row.insert(row.begin() + static_cast<int64_t>(contexts_.size()), for_each_query);
+  contexts_.push_back(span);
+  changed();
+  return *this;
+}
+
+AttendTable& AttendTable::prepend_rows(Span span) {
+  for (auto& row : rules_) row.insert(row.begin() + static_cast<int64_t>(contexts_.size()), Rule::none());
+  rows_.insert(rows_.begin(), span);
+  rules_.insert(rules_.begin(), std::vector<Rule>(contexts_.size() + rows_.size()));
+  changed();
+  return *this;
+}
+
+AttendTable& AttendTable::append_rows(Span span) {
+  for (auto& row : rules_) row.push_back(Rule::none());
+  rows_.push_back(span);
+  rules_.emplace_back(contexts_.size() + rows_.size());
+  changed();
+  return *this;
+}
+
+AttendTable& AttendTable::let(SpanKind query, SpanKind key, const Rule& rule) {
+  const std::vector<Span> all = keys();
+  for (size_t q = 0; q < rows_.size(); ++q) {
+    for (size_t k = 0; k < all.size(); ++k) {
+      if (rows_[q].kind == query && all[k].kind == key) rules_[q][k] = rule;
+    }
+  }
+  changed();
+  return *this;
+}
+
+AttendTable& AttendTable::set_valid(at::Tensor valid) {
+  if (valid.defined() && (valid.dim() != 2 || valid.size(1) != num_keys() || valid.scalar_type() != at::kBool)) {
+    throw base::ShapeError(fmt::format("[attend table] expected valid [B,{}] bool, found {}", num_keys(),
+                                       c10::str(valid.sizes())));
+  }
+  valid_ = std::move(valid);
+  changed();
+  return *this;
+}
+
+int64_t AttendTable::num_context() const { return total(contexts_); }
+int64_t AttendTable::num_rows() const { return total(rows_); }
+
+int64_t AttendTable::row_offset(SpanKind kind) const {
+  int64_t offset = 0;
+  for (const Span& span : rows_) {
+    if (span.kind == kind) return offset;
+    offset += span.length;
+  }
+  return -1;
+}
+
+int64_t AttendTable::row_length(SpanKind kind) const {
+  for (const Span& span : rows_) {
+    if (span.kind == kind) return span.length;
+  }
+  return 0;
+}
+
+std::vector<Span> AttendTable::keys() const {
+  std::vector<Span> all = contexts_;
+  if (!cross_) all.insert(all.end(), rows_.begin(), rows_.end());
+  return all;
+}
+
+bool AttendTable::plain_causal() const {
+  if (cross_) return false;
+  const std::vector<Span> all = keys();
+  for (size_t q = 0; q < rows_.size(); ++q) {
+    for (size_t k = 0; k < all.size(); ++k) {
+      const size_t self = contexts_.size() + q;
+      const Rule::Kind kind = rules_[q][k].kind;
+      const bool right = k > self;
+      const bool left = k < self;
+      const bool fits = kind == Rule::Kind::causal || all[k].length == 0 || rows_[q].length == 0 ||
+                        (right && kind == Rule::Kind::none) || (left && kind == Rule::Kind::all);
+      if (!fits) return false;
+    }
+  }
+  return true;
+}
+
+bool AttendTable::open() const {
+  for (const auto& row : rules_) {
+    for (const Rule& rule : row) {
+      if (rule.kind != Rule::Kind::all) return false;
+    }
+  }
+  return true;
+}
+
+bool AttendTable::looks_right() const {
+  if (cross_) return false;
+  for (size_t q = 0; q < rows_.size(); ++q) {
+    for (size_t k = contexts_.size() + q; k < rules_[q].size(); ++k) {
+      const Rule::Kind kind = rules_[q][k].kind;
+      if (kind == Rule::Kind::pattern) return true;
+      // A span of one row sees at most itself under "all".
+      if (kind == Rule::Kind::all && (k > contexts_.size() + q || rows_[q].length > 1)) return true;
+    }
+  }
+  return false;
+}
+
+const at::Tensor& AttendTable::expand() const {
+  if (expanded_.defined()) return expanded_;
+  const int64_t num_queries = num_rows(), keys_total = num_keys(), context = num_context();
+  at::Tensor mask = at::zeros({num_queries, keys_total}, at::kBool);
+  bool* data = mask.data_ptr<bool>();
+  const std::vector<Span> all = keys();
+  int64_t query_start = 0;
+  for (size_t q = 0; q < rows_.size(); ++q) {
+    int64_t key_start = 0;
+    for (size_t k = 0; k < all.size(); ++k) {
+      const Rule& rule = rules_[q][k];
+      at::Tensor matrix;
+      if (rule.kind == Rule::Kind::pattern) {
+        if (rule.matrix.sizes() != at::IntArrayRef({rows_[q].length, all[k].length})) {
+          throw base::ShapeError(fmt::format("[attend table] expected a pattern [{},{}], found {}", rows_[q].length,
+                                             all[k].length, c10::str(rule.matrix.sizes())));
+        }
+        matrix = rule.matrix.to(at::kCPU, at::kBool).contiguous();
+      }
+      for (int64_t i = 0; i < rows_[q].length; ++i) {
+        bool* row = data + (query_start + i) * keys_total + key_start;
+        for (int64_t j = 0; j < all[k].length; ++j) {
+          const int64_t distance = query_start + i + context - (key_start + j);
+          switch (rule.kind) {
+            case Rule::Kind::none: break;
+            case Rule::Kind::all: row[j] = true; break;
+            case Rule::Kind::causal: row[j] = distance >= 0; break;
+            case Rule::Kind::band: row[j] = distance >= 0 && distance < rule.width; break;
+            case Rule::Kind::pattern: row[j] = matrix.data_ptr<bool>()[i * all[k].length + j]; break;
+          }
+        }
+      }
+      key_start += all[k].length;
+    }
+    query_start += rows_[q].length;
+  }
+  expanded_ = valid_.defined() ? mask.to(valid_.device()).unsqueeze(0).logical_and(valid_.unsqueeze(1)) : mask;
+  return expanded_;
+}
+
+std::string AttendTable::draw() const {
+  const std::vector<Span> all = keys();
+  size_t width = 10;
+  for (const Span& span : all) width = std::max(width, label(span).size() + 2);
+  std::string text(width, ' ');
+  for (const Span& span : all) text += fmt::format("{:<{}}", label(span), width);
+  for (size_t q = 0; q < rows_.size(); ++q) {
+    text += fmt::format("\n{:<{}}", label(rows_[q]), width);
+    for (size_t k = 0; k < all.size(); ++k) text += fmt::format("{:<{}}", rule_word(rules_[q][k]), width);
+  }
+  text += '\n';
+  constexpr int64_t kMostRows = 40, kMostKeys = 100;
+  if (num_rows() > kMostRows || num_keys() > kMostKeys) return text;
+  AttendTable plain = *this;
+  plain.set_valid({});
+  const at::Tensor mask = plain.expand();
+  for (int64_t i = 0; i < num_rows(); ++i) {
+    text += '\n';
+    for (int64_t j = 0; j < num_keys(); ++j) text += mask.data_ptr<bool>()[i * num_keys() + j] ? 'x' : '.';
+  }
+  return text + '\n';
+}
+
+std::string AttendTable::draw_svg() const {
+  AttendTable plain = *this;
+  plain.set_valid({});
+  const at::Tensor mask = plain.expand();
+  const std::vector<Span> all = keys();
+  const int64_t cells = std::max(num_rows(), num_keys());
+  const double cell = std::clamp(480.0 / static_cast<double>(std::max<int64_t>(cells, 1)), 1.0, 14.0);
+  const double left = 70, top = 34;
+  const double width = left + cell * static_cast<double>(num_keys()) + 10;
+  const double height = top + cell * static_cast<double>(num_rows()) + 10;
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"spans\" viewBox=\"0 0 {0:.1f} {1:.1f}\" width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"10\">\n",
+      width, height);
+  auto colour = [](SpanKind kind) {
+    switch (kind) {
+      case SpanKind::cache: return "#7a5195";
+      case SpanKind::read: return "#2f8f5b";
+      case SpanKind::tokens: return "#2f6fb3";
+      case SpanKind::write: return "#d1662a";
+    }
+    return "#000";
+  };
+  double x = left;
+  for (const Span& span : all) {
+    const double w = cell * static_cast<double>(span.length);
+    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"5\" fill=\"{}\"/>", x, top - 7, w,
+                       colour(span.kind));
+    if (span.length > 0) {
+      svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" transform=\"rotate(-18 {:.1f} {:.1f})\">{}</text>\n", x + 1,
+                         top - 10, x + 1, top - 10, label(span));
+    }
+    x += w;
+  }
+  double y = top;
+  for (const Span& span : rows_) {
+    const double h = cell * static_cast<double>(span.length);
+    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"5\" height=\"{:.1f}\" fill=\"{}\"/>", left - 7, y, h,
+                       colour(span.kind));
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 10, y + h / 2 + 4,
+                       label(span));
+    y += h;
+  }
+  // Neighbouring cells of a row are one rectangle: a [T,T] picture stays small.
+  int64_t query = 0;
+  for (const Span& span : rows_) {
+    for (int64_t i = 0; i < span.length; ++i, ++query) {
+      const bool* row = mask.data_ptr<bool>() + query * num_keys();
+      for (int64_t j = 0; j < num_keys();) {
+        int64_t end = j;
+        while (end < num_keys() && row[end] == row[j]) ++end;
+        if (row[j]) {
+          svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" "
+                             "opacity=\"0.75\"/>",
+                             left + cell * static_cast<double>(j), top + cell * static_cast<double>(query),
+                             cell * static_cast<double>(end - j), std::max(cell - 0.6, 0.8), colour(span.kind));
+        }
+        j = end;
+      }
+      svg += '\n';
+    }
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace mnemo::core

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <any>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+namespace mnemo::core {
+
+/// What a mechanism declares about one tensor of its state.
+///
+/// dims names the dimensions, outermost first, separated by blanks ("B H n d"):
+///   B  the batch. A field with B lives per sequence: it is reset at a document's start, selected, repeated, detached.
+///      A field without B lives per model (the GRC cache as its paper has it): no operation on rows touches it.
+///   M  rows of the past, right-aligned: it may differ between sequences. When states are joined, shorter ones get
+///      zeros (false) on the left.
+/// Any other name is for the reader.
+struct Field {
+  std::string path;  ///< full name, "segment_cache.layers.0"
+  std::string_view dims;
+
+  /// Index of the dimension of that name, or -1.
+  int64_t dim(std::string_view name) const;
+  bool per_sequence() const { return dim("B") >= 0; }
+};
+
+/// A memory's state as a value: any struct that declares its tensors once,
+///
+///   struct AbcState {
+///     at::Tensor k, v, z;
+///     template <class F> void visit(F&& f) { f("k", k, "B H n d"); f("v", v, "B H n d"); f("z", z, "B H n"); }
+///   };
+///
+/// or a named list of States. Copies share tensors and nothing is changed in place, so a State may be kept, forked and
+/// continued from many times. All functions below are one map over that declaration. An undefined tensor is absent.
+class State {
+ public:
+  using Map = std::function<at::Tensor(const Field&, const at::Tensor&)>;
+  using Children = std::vector<std::pair<std::string, State>>;
+
+  /// The empty state: no tensors.
+  State() = default;
+
+  /// Wraps a struct with visit().
+  template <class S>
+    requires requires(S s) { s.visit([](std::string_view, at::Tensor&, std::string_view) {}); }
+  State(S value) : node_(std::make_shared<Typed<S>>(std::move(value))) {}  // NOLINT: implicit on purpose
+
+  /// A named list of states (layers, compositions). Names are unique.
+  static State list(Children children);
+
+  bool empty() const { return node_ == nullptr; }
+
+  /// The struct inside. Throws InternalError if it is of another type; an empty state gives a default-made S.
+  template <class S>
+  const S& as() const {
+    static const S kEmpty{};
+    if (!node_) return kEmpty;
+    const auto* typed = dynamic_cast<const Typed<S>*>(node_.get());
+    if (typed == nullptr) wrong_type(typeid(S).name());
+    return typed->value;
+  }
+
+  /// The child of that name of a list; an empty state where there is none.
+  State child(std::string_view name) const;
+
+  /// A state with each defined tensor replaced by what `map` returns for it.
+  State map(const Map& map) const { return mapped(map, ""); }
+
+  /// Every defined tensor with its field.
+  std::vector<std::pair<Field, at::Tensor>> fields() const;
+
+ private:
+  struct Node {
+    virtual ~Node() = default;
+    virtual std::shared_ptr<const Node> map(const Map& map, const std::string& prefix) const = 0;
+  };
+
+  template <class S>
+  struct Typed final : Node {
+    explicit Typed(S v) : value(std::move(v)) {}
+    std::shared_ptr<const Node> map(const Map& map, const std::string& prefix) const override {
+      S copy = value;
+      copy.visit([&](std::string_view name, at::Tensor& tensor, std::string_view dims) {
+        if (tensor.defined()) tensor = map(Field{prefix + std::string(name), dims}, tensor);
+      });
+      return std::make_shared<Typed<S>>(std::move(copy));
+    }
+    S value;
+  };
+
+  struct List;
+
+  State mapped(const Map& map, const std::string& prefix) const;
+  [[noreturn]] static void wrong_type(const char* wanted);
+
+  std::shared_ptr<const Node> node_;
+};
+
+/// The same state cut from the graph that made it. Segments' boundaries in truncated BPTT.
+State detach(const State& state);
+/// Deep copy of every tensor.
+State clone(const State& state);
+/// Moves to a device and, for floating tensors, a type.
+State to(const State& state, at::ScalarType dtype, at::Device device);
+/// The rows of the batch listed in rows [n] int64, in that order (beam search, batched serving).
+State select_batch(const State& state, const at::Tensor& rows);
+/// Every row `times` times, row after row: batch B becomes B * times.
+State repeat_batch(const State& state, int64_t times);
+/// One batch out of several; right-aligned rows of the past (M) are padded on the left. Per-model fields are the first's.
+/// Throws ShapeError if the states do not have the same fields.
+State concat_batch(const std::vector<State>& states);
+/// Rows where rows [B] bool is true start again: they become `initial`'s (a state of the same batch), gradient included.
+State reset_rows(const State& state, const at::Tensor& rows, const State& initial);
+/// Bytes of all tensors, per sequence or per model.
+enum class Lifetime { sequence, model };
+int64_t num_bytes(const State& state);
+int64_t num_bytes(const State& state, Lifetime lifetime);
+/// (path, tensor) of every field, for a file.
+std::vector<std::pair<std::string, at::Tensor>> save(const State& state);
+/// `find(path)` gives the tensor of that name or an undefined one. The result has the fields of `like`, with the file's
+/// tensors; B and M may differ from `like`'s, every other dimension must agree. Throws InputError otherwise.
+State load(const State& like, const std::function<at::Tensor(const std::string&)>& find);
+
+}  // namespace mnemo::core

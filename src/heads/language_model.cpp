@@ -1,0 +1,21 @@
+#include "heads/language_model.h"
+
+#include <torch/types.h>
+
+namespace mnemo::heads {
+
+LanguageModel::LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& embedding,
+                             double std)
+    : weight_(options.tied ? embedding : scope.add("weight", embedding.sizes(), layers::normal(std))) {
+  if (options.bias) bias_ = scope.add("bias", {embedding.size(0)}, layers::constant(0.0), layers::ParameterKind::bias);
+}
+
+at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return at::linear(hidden, weight_, bias_); }
+
+at::Tensor LanguageModel::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
+  const at::Tensor flat = logits(hidden).flatten(0, -2);
+  return at::cross_entropy_loss(flat, targets.reshape({-1}), {}, at::Reduction::None, core::kIgnoreTarget)
+      .view(targets.sizes());
+}
+
+}  // namespace mnemo::heads

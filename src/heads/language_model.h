@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+
+#include "base/options.h"
+#include "core/head.h"
+#include "layers/bricks.h"
+
+namespace mnemo::heads {
+
+struct LanguageModelOptions {
+  std::string type = "language_model";
+  bool tied = true;
+  bool bias = true;
+  template <class V>
+  void visit(V&& v) {
+    v("type", type, "a softmax over the vocabulary", base::one_of("language_model"));
+    v("tied", tied, "the output matrix is the embedding table");
+    v("bias", bias, "a bias on the logits");
+  }
+};
+
+/// Softmax over the vocabulary: logits = h W^T + b, W [V,D] its own or the embedding table.
+class LanguageModel final : public core::Head {
+ public:
+  /// embedding [V,D]: the table, used where the head is tied.
+  LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& embedding, double std);
+  at::Tensor logits(const at::Tensor& hidden) const override;
+  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+}  // namespace mnemo::heads

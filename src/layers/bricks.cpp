@@ -1,0 +1,70 @@
+#include "layers/bricks.h"
+
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace mnemo::layers {
+
+Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, double std)
+    : weight(scope.add("weight", {out, in}, normal(std))) {
+  if (with_bias) bias = scope.add("bias", {out}, constant(0.0), ParameterKind::bias);
+}
+
+at::Tensor Linear::operator()(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+
+LayerNorm::LayerNorm(const Scope& scope, int64_t dim, double epsilon)
+    : weight(scope.add("weight", {dim}, constant(1.0), ParameterKind::norm)),
+      bias(scope.add("bias", {dim}, constant(0.0), ParameterKind::norm)),
+      eps(epsilon) {}
+
+at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
+  return at::layer_norm(x, {weight.size(0)}, weight, bias, eps);
+}
+
+FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const std::string& act, double std)
+    : in(scope / "0", dim, hidden, true, std), out(scope / "1", hidden, dim, true, std), activation(act) {}
+
+at::Tensor FeedForward::operator()(const at::Tensor& x) const {
+  const at::Tensor hidden = in(x);
+  if (activation == "relu") return out(at::relu(hidden));
+  return out(at::gelu(hidden, activation == "gelu_tanh" ? "tanh" : "none"));
+}
+
+TokenEmbedding::TokenEmbedding(const Scope& scope, int64_t vocab_size, int64_t dim, bool scale, double std)
+    : weight(scope.add("weight", {vocab_size, dim}, normal(std))),
+      factor(scale ? std::sqrt(static_cast<double>(dim)) : 1.0) {}
+
+at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
+  if (tokens.numel() > 0) {
+    const auto [least, greatest] = at::aminmax(tokens);
+    const int64_t low = least.item<int64_t>(), high = greatest.item<int64_t>();
+    base::require(low >= 0 && high < weight.size(0), "[embedding] expected tokens 0 to {}, found {}",
+                  weight.size(0) - 1, low < 0 ? low : high);
+  }
+  const at::Tensor rows = at::embedding(weight, tokens);
+  return factor == 1.0 ? rows : rows * factor;
+}
+
+AttentionProjections::AttentionProjections(const Scope& scope, int64_t dim, int64_t heads, int64_t width, bool qkv_bias,
+                                           bool o_bias, double std)
+    : q(scope / "q", dim, heads * width, qkv_bias, std),
+      k(scope / "k", dim, heads * width, qkv_bias, std),
+      v(scope / "v", dim, heads * width, qkv_bias, std),
+      o(scope / "o", heads * width, dim, o_bias, std),
+      num_heads(heads),
+      head_dim(width) {}
+
+at::Tensor AttentionProjections::split(const at::Tensor& rows) const {
+  return rows.view({rows.size(0), rows.size(1), num_heads, head_dim}).transpose(1, 2);
+}
+
+at::Tensor AttentionProjections::join(const at::Tensor& heads) { return heads.transpose(1, 2).flatten(2); }
+
+at::Tensor dropout(const at::Tensor& x, double p, bool training) {
+  return training && p > 0.0 ? at::dropout(x, p, true) : x;
+}
+
+}  // namespace mnemo::layers

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "layers/parameters.h"
+
+namespace mnemo::layers {
+
+/// y = x W^T + b. weight [out,in], bias [out] or undefined.
+struct Linear {
+  Linear() = default;
+  /// W ~ N(0, std), b = 0.
+  Linear(const Scope& scope, int64_t in, int64_t out, bool bias, double std);
+  at::Tensor operator()(const at::Tensor& x) const;
+
+  at::Tensor weight, bias;
+};
+
+/// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, biased variance (Ba et al. 2016).
+struct LayerNorm {
+  LayerNorm() = default;
+  LayerNorm(const Scope& scope, int64_t dim, double eps);
+  at::Tensor operator()(const at::Tensor& x) const;
+
+  at::Tensor weight, bias;
+  double eps = 1e-5;
+};
+
+/// W_1 act(W_0 x + b_0) + b_1. activation: relu, gelu (erf), gelu_tanh.
+struct FeedForward {
+  FeedForward() = default;
+  FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const std::string& activation, double std);
+  at::Tensor operator()(const at::Tensor& x) const;
+
+  Linear in, out;
+  std::string activation;
+};
+
+/// Rows of a table by token, times sqrt(D) if scaled: [B,T] int64 -> [B,T,D].
+struct TokenEmbedding {
+  TokenEmbedding() = default;
+  TokenEmbedding(const Scope& scope, int64_t vocab_size, int64_t dim, bool scale, double std);
+  /// Throws InputError if a token is outside the vocabulary.
+  at::Tensor operator()(const at::Tensor& tokens) const;
+
+  at::Tensor weight;
+  double factor = 1.0;
+};
+
+/// The four maps of an attention and the cut into heads.
+/// q, k, v: [.., D] -> H heads of d; o: [.., H*d] -> D. Names q, k, v, o under the scope.
+struct AttentionProjections {
+  AttentionProjections() = default;
+  AttentionProjections(const Scope& scope, int64_t dim, int64_t num_heads, int64_t head_dim, bool qkv_bias, bool o_bias,
+                       double std);
+  /// [B,T,H*d] -> [B,H,T,d], a view.
+  at::Tensor split(const at::Tensor& rows) const;
+  /// [B,H,T,d] -> [B,T,H*d].
+  static at::Tensor join(const at::Tensor& heads);
+
+  Linear q, k, v, o;
+  int64_t num_heads = 0, head_dim = 0;
+};
+
+/// Dropout by LibTorch's default generator; x itself when p = 0 or not training.
+at::Tensor dropout(const at::Tensor& x, double p, bool training);
+
+}  // namespace mnemo::layers

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mnemo::layers {
+
+/// What kind of parameter this is; the optimiser's groups follow from it (no weight decay on norms, biases, memory).
+enum class ParameterKind { weight, bias, norm, memory };
+
+/// One trainable tensor and its full name ("backbone.layers.0.attn.q.weight").
+struct Parameter {
+  std::string name;
+  at::Tensor tensor;
+  ParameterKind kind;
+};
+
+/// How a fresh parameter is filled. The generator is the one of the ParameterSet.
+using Initialiser = std::function<void(at::Tensor&, at::Generator&)>;
+
+/// N(0, std).
+Initialiser normal(double std);
+/// Every element the same.
+Initialiser constant(double value);
+
+class Scope;
+
+/// The parameters of one model, in the order of their creation. Modules hold handles of the same tensors, so that moving
+/// or loading the set moves or loads the modules. Copies of a set share their tensors.
+class ParameterSet {
+ public:
+  /// seed: of the generator that fills fresh parameters. Parameters are made in float64 or float32, on the CPU.
+  explicit ParameterSet(uint64_t seed = 0, at::ScalarType dtype = at::kFloat);
+
+  /// The scope with the empty prefix.
+  Scope root();
+
+  const std::vector<Parameter>& all() const { return *parameters_; }
+  /// The parameter of that name, or an undefined tensor.
+  at::Tensor find(const std::string& name) const;
+  /// Number of scalars in all parameters; a tied tensor counts once.
+  int64_t count() const;
+  /// Changes type and device of every parameter in place; all handles see it.
+  void to(at::ScalarType dtype, at::Device device) const;
+  /// Sets every .grad to undefined.
+  void zero_grad() const;
+  /// (name, tensor) of all parameters, for loading and saving.
+  std::vector<std::pair<std::string, at::Tensor>> named() const;
+
+ private:
+  friend class Scope;
+  std::shared_ptr<std::vector<Parameter>> parameters_;
+  at::Generator generator_;
+  at::ScalarType dtype_;
+};
+
+/// A name prefix within a ParameterSet; what a module's constructor gets.
+class Scope {
+ public:
+  /// The scope one name further in: scope / "attn".
+  Scope operator/(const std::string& name) const;
+  Scope operator/(int64_t index) const { return *this / std::to_string(index); }
+
+  /// Makes the parameter prefix.name. Throws InternalError if it exists.
+  at::Tensor add(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
+                 ParameterKind kind = ParameterKind::weight) const;
+  /// The parameter prefix.name if some module made it already, else a new one (shared parameters).
+  at::Tensor share(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
+                   ParameterKind kind = ParameterKind::weight) const;
+  const std::string& prefix() const { return prefix_; }
+
+ private:
+  friend class ParameterSet;
+  Scope(ParameterSet& set, std::string prefix) : set_(&set), prefix_(std::move(prefix)) {}
+  std::string full(const std::string& name) const { return prefix_.empty() ? name : prefix_ + "." + name; }
+
+  ParameterSet* set_;
+  std::string prefix_;
+};
+
+}  // namespace mnemo::layers

@@ -1,0 +1,192 @@
+#include "memory/grc.h"
+
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/attention.h"
+
+namespace mnemo::memory {
+
+void GrcOptions::validate(const base::Where& where) const {
+  where.require(cache_ratio > 0.0, "cache_ratio", "expected more than 0, found {}", cache_ratio);
+  where.require(position == "none" || grid.size() == 2, "grid", "position \"cpe\" needs grid = [height, width]");
+  where.require(lifetime == "model" || variant == "paper", "lifetime",
+                "the authors' variant has one cache for the model; expected \"model\"");
+}
+
+Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner)
+    : options_(options),
+      authors_(options.variant == "authors"),
+      causal_(build.causal),
+      channels_(static_cast<int64_t>(static_cast<double>(build.dim) * options.cache_ratio)),
+      num_heads_(build.num_heads),
+      inner_(std::move(inner)) {
+  base::require(!(authors_ && causal_),
+                "grc: variant \"authors\" lets every query read an update made from the whole segment, later tokens "
+                "included, so it cannot stand in a causal model; use variant = \"paper\", whose causal form reads the "
+                "cache as it was before the segment");
+  base::require(channels_ >= build.num_heads && channels_ % build.num_heads == 0,
+                "grc: expected int(dim * cache_ratio) to be a multiple of num_heads = {}, found {}", build.num_heads,
+                channels_);
+  base::require(build.num_heads * build.head_dim == build.dim || !authors_,
+                "grc: variant \"authors\" mixes channels of the output: expected num_heads * head_dim = dim = {}, found {}",
+                build.dim, build.num_heads * build.head_dim);
+  base::require(channels_ / build.num_heads <= build.head_dim,
+                "grc: expected cached channels a head ({}) to be at most head_dim = {}", channels_ / build.num_heads,
+                build.head_dim);
+  const layers::Scope scope = build.attn / "grc";
+  const double std = build.init_std;
+  q_ = layers::Linear(scope / "q", channels_, channels_, options.qkv_bias, std);
+  k_ = layers::Linear(scope / "k", channels_, channels_, options.qkv_bias, std);
+  v_ = layers::Linear(scope / "v", channels_, channels_, options.qkv_bias, std);
+  if (authors_) o_ = layers::Linear(scope / "o", channels_, channels_, true, std);
+  const layers::Linear reset(scope / "reset_gate", 2 * channels_, channels_, true, std);
+  const layers::Linear update(scope / "update_gate", 2 * channels_, channels_, true, std);
+  const layers::Linear candidate(scope / "candidate", 2 * channels_, channels_, true, std);
+  gates_ = {reset.weight, reset.bias, update.weight, update.bias, candidate.weight, candidate.bias, {}, {}};
+  if (authors_) {
+    const layers::LayerNorm norm(scope / "candidate_norm", channels_, 1e-5);
+    gates_.norm_weight = norm.weight;
+    gates_.norm_bias = norm.bias;
+  }
+  lambda_ = scope.add("lambda", {num_heads_}, layers::constant(authors_ ? -1.0 : 0.0), layers::ParameterKind::bias);
+  if (options.position == "cpe") {
+    base::require(build.dim % channels_ == 0, "grc: position \"cpe\" needs dim = {} to be a multiple of the {} cached channels",
+                  build.dim, channels_);
+    cpe_weight_ = (scope / "cpe").add("weight", {build.dim, build.dim / channels_, 3, 3}, layers::normal(std));
+    cpe_bias_ = (scope / "cpe").add("bias", {build.dim}, layers::constant(0.0), layers::ParameterKind::bias);
+  }
+}
+
+core::State Grc::initial_state(int64_t batch) const {
+  const bool per_sequence = options_.lifetime == "sequence";
+  GrcState state;
+  state.cache = at::zeros({per_sequence ? batch : 1, options_.cache_len, channels_}, lambda_.options().requires_grad(false));
+  state.per_sequence = per_sequence;
+  return core::State::list({{"grc", state}, {"core", inner_->initial_state(batch)}});
+}
+
+core::AttentionSupport Grc::support() const {
+  core::AttentionSupport support = inner_->support();
+  support.keeps_state = true;
+  return support;
+}
+
+int64_t Grc::bptt_depth() const {
+  // An inner core with a state of its own (ABC) may reach further; the cache limits itself (next_state).
+  const int64_t own = options_.bptt_depth.value_or(causal_ ? 1 : 0);
+  const int64_t inner = inner_->bptt_depth();
+  return inner < 0 ? inner : std::max(own, inner);
+}
+
+at::Tensor Grc::cache_share() const { return at::sigmoid(lambda_.detach()); }
+
+at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache) const {
+  auto split = [&](const at::Tensor& t) { return t.unflatten(-1, {num_heads_, -1}).transpose(1, 2); };
+  const at::Tensor query = split(q_(x.narrow(-1, 0, channels_)));
+  // One cache for all sequences: its keys and values are projected once.
+  const at::Tensor k = split(k_(cache)).expand({x.size(0), -1, -1, -1});
+  const at::Tensor v = split(v_(cache)).expand({x.size(0), -1, -1, -1});
+  const double scale = 1.0 / std::sqrt(static_cast<double>(channels_ / num_heads_));
+  return layers::AttentionProjections::join(
+      ops::attention(query, k, v, {}, ops::RelShift::none, {}, scale));
+}
+
+at::Tensor Grc::update(const at::Tensor& cache, const Source& source) const {
+  const at::Tensor input = ops::resample_nearest(source.rows, options_.cache_len, source.valid);
+  const at::Tensor old = cache.expand({input.size(0), -1, -1});
+  const at::Tensor updated = ops::grc_step(old, input, gates_, authors_);
+  if (!source.valid.defined()) return updated;
+  return at::where(source.valid.any(1).unsqueeze(-1).unsqueeze(-1), updated, old);
+}
+
+at::Tensor Grc::convolve(const at::Tensor& x) const {
+  const int64_t height = options_.grid[0], width = options_.grid[1], batch = x.size(0), dim = x.size(2);
+  if (x.size(1) != options_.cls_tokens + height * width) {
+    throw base::ShapeError(fmt::format("[grc] expected {} + {}x{} rows for the position convolution, found {}",
+                                       options_.cls_tokens, height, width, x.size(1)));
+  }
+  const at::Tensor image = x.narrow(1, options_.cls_tokens, height * width).transpose(1, 2).reshape({batch, dim, height, width});
+  const at::Tensor out = at::conv2d(image, cpe_weight_, cpe_bias_, {1, 1}, {1, 1}, {1, 1}, channels_);
+  return at::constant_pad_nd(out.flatten(2).transpose(1, 2), {0, 0, options_.cls_tokens, 0});
+}
+
+GrcState Grc::next_state(const GrcState& old, const at::Tensor& updated, const Source& source, core::Mode mode) const {
+  GrcState next;
+  next.per_sequence = old.per_sequence;
+  const bool keeps_graph = causal_ && options_.bptt_depth.value_or(1) > 0;
+  if (old.per_sequence) {
+    next.cache = updated;
+  } else if (mode != core::Mode::train) {
+    next.cache = old.cache;
+    return next;
+  } else if (source.valid.defined()) {
+    const at::Tensor counts = source.valid.any(1).to(updated.scalar_type()).view({-1, 1, 1});
+    const at::Tensor total = counts.sum();
+    const at::Tensor mean = (updated * counts).sum(0, true) / total.clamp_min(1.0);
+    next.cache = at::where(total > 0, mean, old.cache);
+  } else {
+    next.cache = updated.mean(0, true);
+  }
+  if (!keeps_graph) next.cache = next.cache.detach();
+  return next;
+}
+
+core::AttentionResult Grc::forward(const core::AttentionInput& input, const core::State& state) const {
+  const core::State grc = state.child("grc");
+  const GrcState& old = grc.as<GrcState>();
+  const at::Tensor frozen = old.cache.detach();
+  const bool reads_graph = causal_ && options_.bptt_depth.value_or(1) > 0;
+  const int64_t context = input.table.num_context();
+
+  core::State inner_state;
+  at::Tensor self;
+  if (authors_) {
+    auto inner = inner_->forward(input, state.child("core"));
+    self = inner.y;
+    inner_state = std::move(inner.state);
+  } else {
+    auto inner = inner_->heads(input, state.child("core"));
+    self = inner.heads;
+    inner_state = std::move(inner.state);
+  }
+
+  // What the update is made of: this call's rows, behind those of the segment's earlier parts.
+  Source source{(authors_ ? self : input.x).narrow(-1, 0, channels_), {}};
+  const at::Tensor& valid = input.table.valid();
+  if (valid.defined()) source.valid = valid.narrow(1, context, input.x.size(1));
+  const bool moves = old.per_sequence || input.mode == core::Mode::train;
+  const bool needs_rows = moves || !causal_;
+  if (needs_rows && (old.rows.defined() || !input.ends)) {
+    const at::Tensor real = source.valid.defined()
+                                ? source.valid
+                                : at::ones({input.x.size(0), input.x.size(1)}, input.x.options().dtype(at::kBool));
+    source.rows = old.rows.defined() ? at::cat({old.rows, source.rows}, 1) : source.rows;
+    source.valid = old.valid.defined() ? at::cat({old.valid, real}, 1) : real;
+  }
+  base::ensure(causal_ || input.ends, "a GRC that is not causal needs its whole segment at once");
+
+  at::Tensor updated;
+  GrcState next;
+  if (input.ends) {
+    if (needs_rows) updated = update(frozen, source);
+    next = next_state(old, updated, source, input.mode);
+  } else {
+    next = old;
+    if (needs_rows) {
+      next.rows = source.rows;
+      next.valid = source.valid;
+    }
+  }
+
+  at::Tensor memory = read(input.x, !causal_ ? updated : reads_graph ? old.cache : frozen);
+  if (authors_) memory = o_(memory);
+  at::Tensor y = ops::grc_mix(memory, self, lambda_);
+  if (!authors_) y = inner_->project(y);
+  if (cpe_weight_.defined()) y = y + convolve(input.x);
+  return {y, core::State::list({{"grc", next}, {"core", inner_state}})};
+}
+
+}  // namespace mnemo::memory

@@ -1,0 +1,39 @@
+#include "memory/memory_tokens.h"
+
+#include <torch/types.h>
+
+#include "memory/rows.h"
+
+namespace mnemo::memory {
+
+using core::Rule;
+using core::SpanKind;
+
+MemoryTokens::MemoryTokens(const Options& options, const core::MemoryBuild& build)
+    : options_(options),
+      tokens_(build.scope.add("tokens", {options.num_mem_tokens, build.dim}, layers::normal(options.init_std),
+                              layers::ParameterKind::memory)) {}
+
+core::State MemoryTokens::initial_state(int64_t batch) const {
+  if (options_.variant == "paper") return MemoryTokensState{};
+  return MemoryTokensState{tokens_.unsqueeze(0).expand({batch, -1, -1})};
+}
+
+void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {
+  if (!part.starts || options_.num_mem_tokens == 0) return;
+  const at::Tensor& carried = state.as<MemoryTokensState>().tokens;
+  const at::Tensor tokens = carried.defined() ? carried : tokens_.unsqueeze(0).expand({rows.rows.size(0), -1, -1});
+  add_rows(rows, tokens, true);
+  rows.table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
+      .let(SpanKind::read, SpanKind::read, Rule::all())
+      .let(SpanKind::read, SpanKind::cache, options_.read_mem_from_cache ? Rule::all() : Rule::none())
+      .let(SpanKind::tokens, SpanKind::read, Rule::all());
+}
+
+core::State MemoryTokens::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
+                                core::Part part) const {
+  if (options_.variant == "paper" || !part.starts || options_.num_mem_tokens == 0) return state;
+  return MemoryTokensState{hidden.narrow(1, table.row_offset(SpanKind::read), options_.num_mem_tokens)};
+}
+
+}  // namespace mnemo::memory

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+
+#include "base/options.h"
+#include "core/memory.h"
+#include "core/memory_build.h"
+
+namespace mnemo::memory {
+
+struct MemoryTokensOptions {
+  int64_t num_mem_tokens = 8;
+  std::string variant = "paper";
+  bool read_mem_from_cache = false;
+  base::Depth bptt_depth = base::Depth::all();
+  double init_std = 1.0;
+  template <class V>
+  void visit(V&& v) {
+    v("num_mem_tokens", num_mem_tokens, "learned rows in front of every segment", base::range(0, 1 << 16));
+    v("variant", variant,
+      "paper: the learned tokens stand in front of every segment; authors: the last layer's rows are carried to the next",
+      base::one_of("paper", "authors"));
+    v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
+    v("bptt_depth", bptt_depth, "authors: segments a gradient goes back through the carried rows, or \"full\"");
+    v("init_std", init_std, "the learned tokens start as N(0, init_std)", base::at_least(0));
+  }
+};
+
+/// tokens [B,m,D]: the rows in front of the next segment; absent in the paper's variant, which carries nothing.
+struct MemoryTokensState {
+  at::Tensor tokens;
+  template <class F>
+  void visit(F&& f) {
+    f("tokens", tokens, "B m D");
+  }
+};
+
+/// Memory Transformer (Burtsev et al. 2020), segment by segment: rows [mem; x]; memory rows see memory only (and the cache
+/// if told so), token rows see memory, cache and earlier tokens.
+class MemoryTokens final : public core::SequenceMemory {
+ public:
+  using Options = MemoryTokensOptions;
+  MemoryTokens(const Options& options, const core::MemoryBuild& build);
+  core::State initial_state(int64_t batch) const override;
+  void enter(core::SegmentRows& rows, const core::State& state, core::Part part) const override;
+  core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
+                    core::Part part) const override;
+  int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+
+ private:
+  Options options_;
+  at::Tensor tokens_;  // [m,D]
+};
+
+}  // namespace mnemo::memory

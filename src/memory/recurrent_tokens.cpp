@@ -1,0 +1,50 @@
+#include "memory/recurrent_tokens.h"
+
+#include <torch/types.h>
+
+#include "memory/rows.h"
+
+namespace mnemo::memory {
+
+using core::Rule;
+using core::SpanKind;
+
+RecurrentTokens::RecurrentTokens(const Options& options, const core::MemoryBuild& build)
+    : options_(options),
+      tokens_(build.scope.add("tokens", {options.num_mem_tokens, build.dim}, layers::normal(options.init_std),
+                              layers::ParameterKind::memory)) {}
+
+core::State RecurrentTokens::initial_state(int64_t batch) const {
+  return RecurrentTokensState{tokens_.unsqueeze(0).expand({batch, -1, -1})};
+}
+
+void RecurrentTokens::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {
+  if (options_.num_mem_tokens == 0) return;
+  const at::Tensor& tokens = state.as<RecurrentTokensState>().tokens;
+  const bool causal = options_.block_mask == "causal";
+  const Rule inside = causal ? Rule::causal() : Rule::all();
+  const Rule cache = options_.read_mem_from_cache ? Rule::all() : Rule::none();
+  if (part.starts) {
+    add_rows(rows, tokens, true);
+    rows.table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
+        .let(SpanKind::read, SpanKind::read, inside)
+        .let(SpanKind::read, SpanKind::cache, cache)
+        .let(SpanKind::tokens, SpanKind::read, causal ? Rule::causal() : Rule::all());
+  }
+  if (part.ends) {
+    add_rows(rows, tokens, false);
+    rows.table.append_rows({SpanKind::write, options_.num_mem_tokens})
+        .let(SpanKind::write, SpanKind::cache, cache)
+        .let(SpanKind::write, SpanKind::read, Rule::all())
+        .let(SpanKind::write, SpanKind::tokens, Rule::all())
+        .let(SpanKind::write, SpanKind::write, inside);
+  }
+}
+
+core::State RecurrentTokens::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
+                                   core::Part part) const {
+  if (!part.ends || options_.num_mem_tokens == 0) return state;
+  return RecurrentTokensState{hidden.narrow(1, table.row_offset(SpanKind::write), options_.num_mem_tokens)};
+}
+
+}  // namespace mnemo::memory

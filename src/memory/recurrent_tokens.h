@@ -1,0 +1,72 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/options.h"
+#include "core/memory.h"
+#include "core/memory_build.h"
+
+namespace mnemo::memory {
+
+/// Auxiliary loss on the write rows (Bulatov et al. 2022, appendix): a special token predicted from each of them.
+struct AuxLossOptions {
+  double weight = 0.01;
+  int64_t token = 0;
+  template <class V>
+  void visit(V&& v) {
+    v("weight", weight, "factor of the auxiliary loss", base::at_least(0));
+    v("token", token, "the token to be predicted from every write row", base::at_least(0));
+  }
+};
+
+struct RecurrentTokensOptions {
+  int64_t num_mem_tokens = 4;
+  std::string layout = "read_write";
+  std::string block_mask = "open";
+  bool read_mem_from_cache = false;
+  base::Depth bptt_depth = base::Depth::all();
+  double init_std = 1.0;
+  std::optional<AuxLossOptions> aux_loss;
+  template <class V>
+  void visit(V&& v) {
+    v("num_mem_tokens", num_mem_tokens, "memory vectors, read in front of a segment and written behind it",
+      base::range(0, 1 << 16));
+    v("layout", layout, "read_write: rows [read; tokens; write] of a decoder", base::one_of("read_write"));
+    v("block_mask", block_mask, "open: both ways inside the read and the write block; causal: over all rows",
+      base::one_of("open", "causal"));
+    v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
+    v("bptt_depth", bptt_depth, "segment boundaries a loss's gradient goes back through the memory: 0, 1, ... or \"full\"");
+    v("init_std", init_std, "the learned memory starts as N(0, init_std)", base::at_least(0));
+    v("aux_loss", aux_loss, "a special token predicted from each write row; unset: none");
+  }
+};
+
+/// tokens [B,m,D]: the memory handed to the next segment.
+struct RecurrentTokensState {
+  at::Tensor tokens;
+  template <class F>
+  void visit(F&& f) {
+    f("tokens", tokens, "B m D");
+  }
+};
+
+/// Recurrent Memory Transformer (Bulatov et al. 2022, section 3.2): rows [mem; x; mem], the same vectors at both ends; the
+/// last m rows of the output are the next segment's memory.
+class RecurrentTokens final : public core::SequenceMemory {
+ public:
+  using Options = RecurrentTokensOptions;
+  RecurrentTokens(const Options& options, const core::MemoryBuild& build);
+  core::State initial_state(int64_t batch) const override;
+  void enter(core::SegmentRows& rows, const core::State& state, core::Part part) const override;
+  core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
+                    core::Part part) const override;
+  int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+  const Options& options() const { return options_; }
+
+ private:
+  Options options_;
+  at::Tensor tokens_;  // [m,D]
+};
+
+}  // namespace mnemo::memory

@@ -1,0 +1,50 @@
+#include "memory/registry.h"
+
+#include "memory/abc.h"
+#include "memory/grc.h"
+#include "memory/memory_tokens.h"
+#include "memory/recurrent_tokens.h"
+#include "memory/segment_cache.h"
+
+namespace mnemo::memory {
+namespace {
+
+/// One memory on the seam that its base class names.
+template <class M>
+void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name, const char* meaning) {
+  types.add<typename M::Options>(name, meaning);
+  Entry entry;
+  if constexpr (std::is_base_of_v<core::LayerContext, M>) {
+    entry.layer_context = [](const base::Node& options, const core::MemoryBuild& build) {
+      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build);
+    };
+  } else if constexpr (std::is_base_of_v<core::SequenceMemory, M>) {
+    entry.sequence = [](const base::Node& options, const core::MemoryBuild& build) {
+      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build);
+    };
+  } else {
+    entry.wrap_attention = [](const base::Node& options, const core::AttentionBuild& build,
+                              std::unique_ptr<core::CoreAttention> inner) {
+      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build, std::move(inner));
+    };
+  }
+  entries.add(name, std::move(entry));
+}
+
+}  // namespace
+
+void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
+  add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: every layer keeps rows of earlier segments");
+  add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of every segment");
+  add<RecurrentTokens>(types, entries, "recurrent_tokens", "RMT: memory read in front of a segment, written behind it");
+  add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache around the attention");
+}
+
+void add_attentions(base::OptionTypes& types, base::Registry<AttentionFactory>& factories) {
+  types.add<AbcOptions>("abc", "ABC: attention with bounded memory, its slots controlled by an MLP");
+  factories.add("abc", [](const base::Node& options, const core::AttentionBuild& build) {
+    return std::make_unique<Abc>(base::read_typed_options<AbcOptions>(options), build);
+  });
+}
+
+}  // namespace mnemo::memory

@@ -1,0 +1,76 @@
+#include "memory/segment_cache.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+namespace mnemo::memory {
+
+void SegmentCacheOptions::validate(const base::Where& where) const {
+  where.require(!same_length || mem_len > 0, "same_length",
+                "with mem_len 0 every key would be masked; expected mem_len of at least 1");
+  where.require(!eval_same_length.value_or(same_length) || eval_mem_len.value_or(mem_len) > 0, "eval_same_length",
+                "with a mem_len of 0 in evaluation every key would be masked; expected at least 1");
+}
+
+int64_t SegmentCache::mem_len(core::Mode mode) const {
+  return mode == core::Mode::evaluate ? options_.eval_mem_len.value_or(options_.mem_len) : options_.mem_len;
+}
+
+bool SegmentCache::same_length(core::Mode mode) const {
+  return mode == core::Mode::evaluate ? options_.eval_same_length.value_or(options_.same_length) : options_.same_length;
+}
+
+core::State SegmentCache::initial_state(int64_t batch) const {
+  const auto options = build_.like.options().requires_grad(false);
+  SegmentCacheState state;
+  for (int64_t layer = 0; layer < build_.num_layers; ++layer) {
+    state.rows.push_back(at::empty({batch, 0, build_.dim}, options));
+  }
+  state.valid = at::empty({batch, 0}, options.dtype(at::kBool));
+  return state;
+}
+
+void SegmentCache::add_spans(core::AttendTable& table, const core::State& state, core::Mode mode) const {
+  const int64_t rows = state.as<SegmentCacheState>().valid.size(1);
+  if (!same_length(mode)) {
+    table.append_context({core::SpanKind::cache, rows}, core::Rule::causal());
+    return;
+  }
+  const core::Rule band = core::Rule::band(mem_len(mode));
+  table.append_context({core::SpanKind::cache, rows}, band);
+  table.let(core::SpanKind::tokens, core::SpanKind::tokens, band);
+}
+
+core::ContextRows SegmentCache::before(int64_t layer, const core::State& state) const {
+  const auto& cache = state.as<SegmentCacheState>();
+  return {cache.rows[layer], cache.valid};
+}
+
+core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const at::Tensor& valid,
+                                const core::AttendTable& table, const core::State& state, core::Mode mode) const {
+  const auto& cache = state.as<SegmentCacheState>();
+  const int64_t limit = mem_len(mode);
+  // The rows of the segment that are kept, as [first, first + count).
+  const bool tokens_only = !options_.keep_memory_rows;
+  const int64_t first = tokens_only ? table.row_offset(core::SpanKind::tokens) : 0;
+  const int64_t count = tokens_only ? table.row_length(core::SpanKind::tokens) : table.num_rows();
+  const int64_t from_rows = std::min(count, limit);
+  const int64_t from_cache = std::min(cache.valid.size(1), limit - from_rows);
+  auto last_rows = [&](const at::Tensor& old, const at::Tensor& fresh) {
+    const at::Tensor kept = fresh.narrow(1, first + count - from_rows, from_rows);
+    const at::Tensor older = old.narrow(1, old.size(1) - from_cache, from_cache);
+    return (from_cache == 0 ? kept.clone() : at::cat({older, kept}, 1));
+  };
+  const at::NoGradGuard no_grad;
+  SegmentCacheState next;
+  for (size_t layer = 0; layer < entering.size(); ++layer) {
+    next.rows.push_back(last_rows(cache.rows[layer], entering[layer].detach()));
+  }
+  const at::Tensor real =
+      valid.defined() ? valid : at::ones({entering[0].size(0), table.num_rows()}, cache.valid.options());
+  next.valid = last_rows(cache.valid, real);
+  return next;
+}
+
+}  // namespace mnemo::memory

@@ -1,0 +1,112 @@
+#include "ops/abc.h"
+
+#include <torch/types.h>
+
+#include <limits>
+
+#include "ops/abc_scan.h"
+
+namespace mnemo::ops {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+/// exp(a - b) where a = b = -inf (nothing written) counts as 0.
+at::Tensor exp_difference(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor empty = at::isneginf(b);
+  return at::exp(at::where(empty, at::full_like(a, kMinusInfinity), a) - b.masked_fill(empty, 0.0));
+}
+
+/// Weights of relu and sigmoid controls, zero for padding. s [B,H,T,n].
+at::Tensor plain_weights(const at::Tensor& s, const at::Tensor& valid, AbcActivation activation) {
+  const at::Tensor a = activation == AbcActivation::relu ? at::relu(s) : at::sigmoid(s);
+  return valid.defined() ? a * valid.unsqueeze(1).unsqueeze(-1).to(a.scalar_type()) : a;
+}
+
+at::Tensor masked_logits(const at::Tensor& s, const at::Tensor& valid) {
+  return valid.defined() ? s.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), kMinusInfinity) : s;
+}
+
+/// relu and sigmoid by chunks of rows: inside a chunk a causal product, across chunks the carried sums.
+AbcOutput plain_chunks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& a,
+                       const AbcMemory& memory, double eps, double scale) {
+  constexpr int64_t kChunk = 64;
+  AbcMemory sums = memory;
+  std::vector<at::Tensor> outputs;
+  const auto qs = q.split(kChunk, 2), ks = k.split(kChunk, 2), vs = v.split(kChunk, 2), as = a.split(kChunk, 2);
+  for (size_t c = 0; c < qs.size(); ++c) {
+    const at::Tensor z = sums.z.unsqueeze(2) + as[c].cumsum(2);                                        // [B,H,C,n]
+    const at::Tensor inverse = (z + eps).reciprocal();
+    const at::Tensor qk = at::matmul(qs[c], ks[c].transpose(-1, -2)).tril();                           // [B,H,C,C]
+    const at::Tensor scores = (at::matmul(qk, as[c]) + at::matmul(qs[c], sums.k.transpose(-1, -2))) * inverse;
+    const at::Tensor p = at::softmax(scores * scale, -1) * inverse;                                    // [B,H,C,n]
+    const at::Tensor mixed = at::matmul(p, as[c].transpose(-1, -2)).tril();
+    outputs.push_back(at::matmul(mixed, vs[c]) + at::matmul(p, sums.v));
+    sums = {sums.k + at::matmul(as[c].transpose(-1, -2), ks[c]), sums.v + at::matmul(as[c].transpose(-1, -2), vs[c]),
+            z.select(2, z.size(2) - 1)};
+  }
+  return {at::cat(outputs, 2), sums};
+}
+
+}  // namespace
+
+AbcMemory abc_empty(int64_t batch, int64_t heads, int64_t slots, int64_t head_dim, AbcActivation activation,
+                    const at::TensorOptions& options) {
+  return {at::zeros({batch, heads, slots, head_dim}, options), at::zeros({batch, heads, slots, head_dim}, options),
+          at::full({batch, heads, slots}, activation == AbcActivation::exp ? kMinusInfinity : 0.0, options)};
+}
+
+AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
+                           const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
+                           double scale) {
+  const bool exp = activation == AbcActivation::exp;
+  const at::Tensor weights = exp ? masked_logits(s, valid) : plain_weights(s, valid, activation);
+  AbcMemory now = memory;
+  std::vector<at::Tensor> outputs;
+  for (int64_t t = 0; t < q.size(2); ++t) {
+    const at::Tensor w = weights.select(2, t);                        // [B,H,n]
+    const at::Tensor kt = k.select(2, t).unsqueeze(2);                // [B,H,1,d]
+    const at::Tensor vt = v.select(2, t).unsqueeze(2);
+    at::Tensor read_k, read_v;
+    if (exp) {
+      const at::Tensor both_empty = at::logical_and(at::isneginf(now.z), at::isneginf(w));
+      const at::Tensor z = at::where(both_empty, now.z, at::logaddexp(now.z.masked_fill(both_empty, 0.0), w.masked_fill(both_empty, 0.0)));
+      const at::Tensor keep = exp_difference(now.z, z).unsqueeze(-1), write = exp_difference(w, z).unsqueeze(-1);
+      now = {keep * now.k + write * kt, keep * now.v + write * vt, z};
+      read_k = now.k;
+      read_v = now.v;
+    } else {
+      const at::Tensor a = w.unsqueeze(-1);
+      now = {now.k + a * kt, now.v + a * vt, now.z + w};
+      read_k = now.k / (now.z + eps).unsqueeze(-1);
+      read_v = now.v / (now.z + eps).unsqueeze(-1);
+    }
+    const at::Tensor p = at::softmax(at::matmul(read_k, q.select(2, t).unsqueeze(-1)) * scale, -2);  // [B,H,n,1]
+    outputs.push_back((p * read_v).sum(-2));
+  }
+  return {at::stack(outputs, 2), now};
+}
+
+AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
+                     const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
+                     double scale) {
+  if (activation != AbcActivation::exp) {
+    return plain_chunks(q, k, v, plain_weights(s, valid, activation), memory, eps, scale);
+  }
+  return abc_exp_scan(q, k, v, masked_logits(s, valid), memory, scale);
+}
+
+at::Tensor abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
+                    const at::Tensor& valid, AbcActivation activation, double eps, double scale) {
+  at::Tensor phi;  // [B,H,S,n]: what token i gives to slot j
+  if (activation == AbcActivation::exp) {
+    phi = at::_safe_softmax(masked_logits(s, valid), 2);
+  } else {
+    const at::Tensor a = plain_weights(s, valid, activation);
+    phi = a / (a.sum(2, true) + eps);
+  }
+  const at::Tensor memory_k = at::matmul(phi.transpose(-1, -2), k), memory_v = at::matmul(phi.transpose(-1, -2), v);
+  return at::matmul(at::softmax(at::matmul(q, memory_k.transpose(-1, -2)) * scale, -1), memory_v);
+}
+
+}  // namespace mnemo::ops
