@@ -28,16 +28,13 @@ bool turned_off(const char* variable) {
 }  // namespace
 
 #ifdef MNEMO_MKL_OVERRIDE
-/// MKL asks this before it chooses its code path. It stands in libtorch_cpu as well; the executable's comes first in the
-/// order of symbols. MKL may ask before main, so the variable is read here.
+/// MKL asks this before it chooses its code path. It stands in libtorch_cpu as well; the executable's comes first in
+/// the order of symbols. MKL asks only once or twice, perhaps before main, so the variable is read here.
 extern "C" __attribute__((visibility("default"), used)) int mkl_serv_intel_cpu_true() {
-  static const int answer = [] {
-    if (!turned_off("MNEMO_MKL_OVERRIDE")) return 1;
-    using Question = int (*)();
-    const auto original = reinterpret_cast<Question>(dlsym(RTLD_NEXT, "mkl_serv_intel_cpu_true"));
-    return original != nullptr ? original() : 0;
-  }();
-  return answer;
+  if (!turned_off("MNEMO_MKL_OVERRIDE")) return 1;
+  using Question = int (*)();
+  const auto original = reinterpret_cast<Question>(dlsym(RTLD_NEXT, "mkl_serv_intel_cpu_true"));
+  return original != nullptr ? original() : 0;
 }
 #endif
 

@@ -1,0 +1,52 @@
+# cmake --install: the program, the headers, the libraries, and the CMake package `mnemo`.
+#
+# Headers go to include/mnemo/<folder>/x.h; users write <mnemo/core/state.h>. The headers themselves include
+# "core/state.h", so include/mnemo is on the include path of the targets as well.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+get_property(folder_targets GLOBAL PROPERTY MNEMO_FOLDER_TARGETS)
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/mnemo")
+
+target_include_directories(mnemo_common INTERFACE
+  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/mnemo>")
+
+# The one target that users link: all folders, highest first.
+set(all_folders ${folder_targets})
+list(REVERSE all_folders)
+list(REMOVE_ITEM all_folders mnemo_cli mnemo_serve)
+add_library(mnemo_all INTERFACE)
+add_library(mnemo::mnemo ALIAS mnemo_all)
+set_target_properties(mnemo_all PROPERTIES EXPORT_NAME mnemo)
+target_link_libraries(mnemo_all INTERFACE ${all_folders} mnemo_common)
+set_target_properties(mnemo_common PROPERTIES EXPORT_NAME common)
+set_target_properties(mnemo_fmt PROPERTIES EXPORT_NAME fmt)
+
+# cli is the program, not part of the library; serve joins the library when it is there.
+set(installed_targets mnemo_all mnemo_common mnemo_fmt ${folder_targets})
+list(REMOVE_ITEM installed_targets mnemo_cli)
+if(TARGET mnemo_serve)
+  target_link_libraries(mnemo_all INTERFACE mnemo_serve)
+endif()
+
+install(TARGETS ${installed_targets} EXPORT mnemoTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}/mnemo")
+install(EXPORT mnemoTargets NAMESPACE mnemo:: DESTINATION "${package_dir}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo" FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE)
+install(FILES "${PROJECT_BINARY_DIR}/generated/base/version.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo/base")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+configure_package_config_file(cmake/mnemoConfig.cmake.in "${PROJECT_BINARY_DIR}/mnemoConfig.cmake" INSTALL_DESTINATION "${package_dir}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/mnemoConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES
+  "${PROJECT_BINARY_DIR}/mnemoConfig.cmake"
+  "${PROJECT_BINARY_DIR}/mnemoConfigVersion.cmake"
+  cmake/FindLibTorch.cmake
+  cmake/FindUtf8proc.cmake
+  DESTINATION "${package_dir}")
+
+if(TARGET mnemo)
+  # The installed program finds LibTorch where it was at build time.
+  set_target_properties(mnemo PROPERTIES INSTALL_RPATH "${MNEMO_TORCH_DIR}/lib")
+  install(TARGETS mnemo RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
