@@ -1,0 +1,186 @@
+#include "data/corpus.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <numeric>
+
+#include "base/file_io.h"
+#include "data/describe.h"
+#include "data/utf8.h"
+#include "text_file.h"
+
+namespace mnemo::data {
+namespace {
+
+using test::TextFile;
+
+std::string text_of(const Tokenizer& tokenizer, const TokenStore& store) {
+  return tokenizer.decode(store.slice(0, store.size()));
+}
+
+std::string lines(int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += fmt::format("line {} of the text\n", i);
+  return out;
+}
+
+TEST(Corpus, FractionsCutTheTailAtLines) {
+  const std::string text = lines(1000);
+  const TextFile file(text);
+  TextOptions options;
+  options.train = file.path();
+  options.valid_fraction = 0.1;
+  options.test_fraction = 0.2;
+  const Corpus corpus = load_corpus(options);
+  const std::string train = text_of(*corpus.tokenizer, *corpus.train);
+  const std::string valid = text_of(*corpus.tokenizer, *corpus.valid);
+  const std::string test = text_of(*corpus.tokenizer, *corpus.test);
+  EXPECT_EQ(train + valid + test, text);
+  EXPECT_EQ(train.back(), '\n');
+  EXPECT_EQ(valid.back(), '\n');
+  EXPECT_NEAR(static_cast<double>(valid.size()) / static_cast<double>(text.size()), 0.1, 0.003);
+  EXPECT_NEAR(static_cast<double>(test.size()) / static_cast<double>(text.size()), 0.2, 0.003);
+  EXPECT_FALSE(corpus.train->has_documents());
+  EXPECT_EQ(corpus.train->text_bytes(), static_cast<int64_t>(train.size()));
+  EXPECT_EQ(corpus.train->characters_per_token(), 1.0);
+}
+
+TEST(Corpus, FractionsCutBetweenDocuments) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += fmt::format(" = Article {} = \n \n some words \n = = Section = = \n more \n", i);
+  const TextFile file(text);
+  TextOptions options;
+  options.train = file.path();
+  options.unit = "words";
+  options.document_separator = "heading";
+  options.valid_fraction = 0.1;
+  options.test_fraction = 0.1;
+  const Corpus corpus = load_corpus(options);
+  EXPECT_EQ(corpus.train->num_documents() + corpus.valid->num_documents() + corpus.test->num_documents(), 50);
+  EXPECT_NEAR(static_cast<double>(corpus.test->num_documents()), 5, 1);
+  for (const auto& part : {corpus.train, corpus.valid, corpus.test}) {
+    for (int64_t i = 0; i < part->num_documents(); ++i) {
+      const at::Tensor ids = part->slice(part->document_begin(i), part->document_end(i) - part->document_begin(i));
+      EXPECT_EQ(corpus.tokenizer->decode(ids).rfind("= Article", 0), 0u);
+    }
+  }
+  // Nothing of the held-out parts is in the vocabulary.
+  EXPECT_GT(std::count_if(text.begin(), text.end(), [](char) { return true; }), 0);
+  const at::Tensor test = corpus.test->slice(0, corpus.test->size());
+  EXPECT_TRUE(test.eq(corpus.tokenizer->unknown_id()).any().item<bool>());
+  EXPECT_FALSE(corpus.train->slice(0, corpus.train->size()).eq(corpus.tokenizer->unknown_id()).any().item<bool>());
+}
+
+TEST(Corpus, ATextWithoutLineEndsIsCutBetweenCharacters) {
+  std::string text;
+  for (int i = 0; i < 1001; ++i) text += "\xE2\x82\xAC";
+  const TextFile file(text);
+  TextOptions options;
+  options.train = file.path();
+  options.valid_fraction = 0.1;
+  options.test_fraction = 0;
+  const Corpus corpus = load_corpus(options);
+  EXPECT_EQ(corpus.train->size() + corpus.valid->size(), 1001);
+  EXPECT_EQ(corpus.test, nullptr);
+  EXPECT_NEAR(static_cast<double>(corpus.valid->size()), 100, 1);
+}
+
+TEST(Corpus, SeparateFiles) {
+  const TextFile train("aab\n"), valid("abz\n");
+  TextOptions options;
+  options.train = train.path();
+  options.valid = valid.path();
+  options.test_fraction = 0;
+  const Corpus corpus = load_corpus(options);
+  EXPECT_EQ(corpus.train->size(), 4);
+  EXPECT_EQ(text_of(*corpus.tokenizer, *corpus.valid), "ab\xEF\xBF\xBD\n");
+  // With a model's own vocabulary.
+  TextOptions other = options;
+  other.train = valid.path();
+  EXPECT_EQ(load_corpus(other, corpus.tokenizer).tokenizer, corpus.tokenizer);
+  other.unit = "words";
+  EXPECT_INPUT_ERROR(load_corpus(other, corpus.tokenizer), "expected \"characters\", the model's own, found \"words\"");
+}
+
+TEST(Corpus, Errors) {
+  TextOptions options;
+  options.train = "/nonexistent/text";
+  EXPECT_INPUT_ERROR(load_corpus(options), "/nonexistent/text");
+  options.train = ::testing::TempDir();
+  EXPECT_THROW(load_corpus(options), base::InputError);
+  const TextFile one("a\n\nb\n");
+  options.train = one.path();
+  options.document_separator = "blank_line";
+  options.valid_fraction = 0.9;
+  options.test_fraction = 0;
+  EXPECT_INPUT_ERROR(load_corpus(options), "no document starts in bytes");
+  const TextFile bad("good\n" + std::string(100, 'x') + "\n\xFF\n" + std::string(50, 'y') + "\n");
+  options = {};
+  options.train = bad.path();
+  options.valid_fraction = options.test_fraction = 0;
+  EXPECT_INPUT_ERROR(load_corpus(options), bad.path() + ": invalid UTF-8 at byte 106");
+  // The offset counts from the file's start in a part as well.
+  options.valid_fraction = 0.35;
+  EXPECT_INPUT_ERROR(load_corpus(options), "invalid UTF-8 at byte 106");
+}
+
+TEST(Corpus, OptionsAreChecked) {
+  const auto check = [](const char* toml) { return base::read_options<TextOptions>(base::parse_toml(toml, "recipe.toml")); };
+  EXPECT_EQ(check("train = \"a\"\nunit = \"bytes\"").unit, "bytes");
+  EXPECT_INPUT_ERROR(check("train = \"a\"\nvalid_fraction = 0.5\ntest_fraction = 0.5"), "recipe.toml:2");
+  EXPECT_INPUT_ERROR(check("train = \"a\"\nvalid_fraction = 1.0"), "valid_fraction");
+  EXPECT_INPUT_ERROR(check("train = \"a\"\nunit = \"letters\""), "unit");
+  EXPECT_INPUT_ERROR(check("train = \"a\"\nseparator_line = \"x\""), "separator_line");
+  EXPECT_INPUT_ERROR(check("train = \"a\"\ndocument_separator = \"line\""), "separator_line");
+  EXPECT_INPUT_ERROR(check("train = \"a\"\nunit = \"bytes\"\nmin_count = 2"), "unit");
+}
+
+RC_GTEST_PROP(Corpus, DocumentsAreTheSplittersOwnAndNothingIsLost, ()) {
+  const auto pieces = *rc::gen::container<std::vector<std::string>>(
+      rc::gen::element<std::string>("\n", " ", "a", "b c", "\n\n", "= T =\n", "\xC3\xA9"));
+  const std::string text = std::accumulate(pieces.begin(), pieces.end(), std::string("x"));
+  const TextFile file(text);
+  const TextSource source(file.path());
+  for (const char* rule_name : {"none", "blank_line", "heading"}) {
+    const DocumentRule rule = DocumentRule::parse(rule_name, "");
+    std::vector<std::string> expected{""};
+    DocumentSplitter splitter(rule, [&](std::string_view part, bool starts) {
+      if (starts) expected.emplace_back();
+      expected.back() += part;
+    });
+    splitter.put(text);
+    splitter.finish();
+    for (const char* unit : {"bytes", "characters"}) {
+      const auto tokenizer = make_tokenizer(unit, source);
+      const auto store = encode_text(*tokenizer, source, rule);
+      RC_ASSERT(store->num_documents() == static_cast<int64_t>(expected.size()));
+      for (int64_t i = 0; i < store->num_documents(); ++i) {
+        const int64_t begin = store->document_begin(i);
+        RC_ASSERT(tokenizer->decode(store->slice(begin, store->document_end(i) - begin)) == expected[static_cast<size_t>(i)]);
+      }
+      RC_ASSERT(store->text_bytes() == static_cast<int64_t>(text.size()));
+      RC_ASSERT(store->text_characters() == count_characters(text));
+    }
+  }
+}
+
+TEST(Corpus, TheTextThatShips) {
+  TextOptions options;
+  options.train = std::string(MNEMO_SOURCE_DIR) + "/data/tinyshakespeare/input.txt";
+  const TextDescription found = describe(options);
+  EXPECT_EQ(found.vocabulary_size, 66);  // 65 characters and <unk>
+  ASSERT_EQ(found.parts.size(), 3u);
+  EXPECT_EQ(found.parts[0].tokens + found.parts[1].tokens + found.parts[2].tokens, 1115394);
+  EXPECT_EQ(found.parts[1].unknown, 0);
+  EXPECT_EQ(found.parts[0].documents, 1);
+  EXPECT_EQ(found.parts[1].predictions, found.parts[1].tokens - 1);
+  EXPECT_EQ(found.parts[1].begin, found.parts[0].end);
+  EXPECT_EQ(found.parts[2].end, 1115394);
+  EXPECT_LT(found.parts[0].memory, 1115394 + 100000);
+  EXPECT_NE(to_text(found).find("1115394"), 0u);
+  EXPECT_EQ(to_node(found).at("parts").items()[1].at("predictions").as_int(), found.parts[1].predictions);
+}
+
+}  // namespace
+}  // namespace mnemo::data
