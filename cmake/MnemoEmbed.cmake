@@ -1,0 +1,45 @@
+# Puts files into the program: mnemo_embed(TARGET FILE...) writes a source with their bytes and the function
+# mnemo::cli::embedded_file (src/cli/embedded.h), and adds it to the target.
+#
+# A line "//# sourceMappingURL=" at the end of a script is left out: it points to a file that is not there.
+
+set(MNEMO_DYGRAPHS_DIR "/usr/share/javascript/dygraphs" CACHE PATH "Folder with dygraph.min.js (Debian: libjs-dygraphs)")
+
+function(mnemo_embed target)
+  set(arrays "")
+  set(cases "")
+  set(number 0)
+  foreach(file IN LISTS ARGN)
+    if(NOT EXISTS "${file}")
+      message(FATAL_ERROR "${file} is missing. The charts come from Debian's libjs-dygraphs: run scripts/setup, or set MNEMO_DYGRAPHS_DIR.")
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+    get_filename_component(name "${file}" NAME)
+    file(READ "${file}" content HEX)
+    if(name MATCHES "\\.js$")
+      # "\n//# sourceMappingURL=" to the end of the file
+      string(REGEX REPLACE "0a2f2f2320736f757263654d617070696e6755524c3d.*$" "0a" content "${content}")
+    endif()
+    if(name MATCHES "^dygraph")
+      file(READ "${PROJECT_SOURCE_DIR}/cmake/dygraphs-licence.txt" licence HEX)
+      set(content "2f2a210a${licence}2a2f0a${content}")  # /*! … */
+    endif()
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," content "${content}")
+    string(APPEND arrays "constexpr unsigned char file_${number}[] = {${content}0};\n")
+    string(APPEND cases "  if (name == \"${name}\") return {reinterpret_cast<const char*>(file_${number}), sizeof(file_${number}) - 1};\n")
+    math(EXPR number "${number} + 1")
+  endforeach()
+  set(source "${PROJECT_BINARY_DIR}/generated/cli/embedded.cpp")
+  set(text "#include \"cli/embedded.h\"\n\n#include \"base/error.h\"\n\nnamespace mnemo::cli {\nnamespace {\n${arrays}}\n\n")
+  string(APPEND text "std::string_view embedded_file(std::string_view name) {\n${cases}")
+  string(APPEND text "  throw base::InternalError(\"no embedded file '\" + std::string(name) + \"'\");\n}\n\n}  // namespace mnemo::cli\n")
+  set(old "")
+  if(EXISTS "${source}")
+    file(READ "${source}" old)
+  endif()
+  if(NOT old STREQUAL text)
+    file(WRITE "${source}" "${text}")
+  endif()
+  target_sources(${target} PRIVATE "${source}")
+  set_source_files_properties("${source}" TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
