@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text_table.h"
 #include "data/streams.h"
 
 namespace mnemo::data {
@@ -43,15 +44,22 @@ TextDescription describe(const TextOptions& options, const Corpus& corpus) {
 }
 
 std::string to_text(const TextDescription& description) {
-  std::string out = fmt::format("unit        {}\nvocabulary  {}\n\n", description.unit, description.vocabulary_size);
-  out += fmt::format("{:<6} {:>12} {:>12} {:>12} {:>10} {:>10} {:>12} {:>12}  {}\n", "part", "bytes", "characters",
-                     "tokens", "unknown", "documents", "predictions", "memory", "file and first byte");
+  using Align = base::TextTable::Align;
+  std::vector<Align> align(9, Align::right);
+  align[0] = Align::left;
+  base::TextTable table({"part", "first byte", "bytes", "characters", "tokens", "unknown", "documents", "predictions",
+                         "memory", "file"},
+                        align);
   for (const PartDescription& part : description.parts) {
-    out += fmt::format("{:<6} {:>12} {:>12} {:>12} {:>10} {:>10} {:>12} {:>12}  {} +{}\n", part.name, part.end - part.begin,
-                       part.characters, part.tokens, part.unknown, part.documents, part.predictions, part.memory, part.path,
-                       part.begin);
+    std::vector<std::string> cells{part.name};
+    for (const int64_t number : {part.begin, part.end - part.begin, part.characters, part.tokens, part.unknown,
+                                 part.documents, part.predictions, part.memory}) {
+      cells.push_back(std::to_string(number));
+    }
+    cells.push_back(part.path);
+    table.add_row(std::move(cells));
   }
-  return out;
+  return fmt::format("unit        {}\nvocabulary  {}\n\n{}", description.unit, description.vocabulary_size, table.text());
 }
 
 base::Node to_node(const TextDescription& description) {

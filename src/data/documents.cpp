@@ -38,7 +38,7 @@ bool is_heading(std::string_view line) {
 }
 
 DocumentSplitter::DocumentSplitter(DocumentRule rule, Use use, bool has_content)
-    : rule_(std::move(rule)), use_(std::move(use)), has_content_(has_content) {}
+    : rule_(std::move(rule)), use_(std::move(use)), has_content_(has_content), after_blank_(!has_content) {}
 
 void DocumentSplitter::put(std::string_view chunk) {
   if (rule_.kind == DocumentRule::Kind::none) {
@@ -51,9 +51,9 @@ void DocumentSplitter::put(std::string_view chunk) {
 
 void DocumentSplitter::finish() { split(true); }
 
-bool DocumentSplitter::starts_document(std::string_view line) {
-  const bool too_long = line.size() > kLongestLine;
-  const std::string_view text = too_long ? line : trim(line);
+bool DocumentSplitter::starts_document(std::string_view line, bool heading) {
+  const std::string_view text = line.size() > kLongestLine ? line : trim(line);
+  after_blank_ = text.empty();
   if (text.empty()) {
     separated_ = separated_ || (rule_.kind == DocumentRule::Kind::blank_line && has_content_);
     return false;
@@ -62,7 +62,7 @@ bool DocumentSplitter::starts_document(std::string_view line) {
     separated_ = has_content_;
     return false;
   }
-  const bool starts = has_content_ && (separated_ || (rule_.kind == DocumentRule::Kind::heading && !too_long && is_heading(text)));
+  const bool starts = has_content_ && (separated_ || heading);
   has_content_ = true;
   separated_ = false;
   return starts;
@@ -76,21 +76,33 @@ void DocumentSplitter::split(bool at_end) {
     if (end > part) use_(text.substr(part, end - part), part_starts);
     part = end;
   };
-  size_t line = 0;
-  while (line < text.size()) {
-    const size_t newline = text.find('\n', line);
-    const bool whole = newline != std::string_view::npos;
-    const size_t end = whole ? newline + 1 : text.size();
-    if (!whole && !at_end && !inside_line_ && end - line <= kLongestLine) break;
-    if (!inside_line_ && starts_document(text.substr(line, end - line))) {
-      hand_on(line);
-      part_starts = true;
+  // The line at `begin` as far as it is there, its end included, and whether all of it is there that counts.
+  const auto line_at = [&](size_t begin) {
+    const size_t newline = text.find('\n', begin);
+    const std::string_view line = text.substr(begin, newline == std::string_view::npos ? newline : newline + 1 - begin);
+    return std::pair(line, at_end || newline != std::string_view::npos || line.size() > kLongestLine);
+  };
+  size_t at = 0;
+  while (at < text.size()) {
+    const auto [line, known] = line_at(at);
+    if (!inside_line_) {
+      if (!known) break;
+      bool heading = rule_.kind == DocumentRule::Kind::heading && after_blank_ && line.size() <= kLongestLine && is_heading(line);
+      if (heading) {
+        const auto [next, next_known] = line_at(at + line.size());
+        if (!next_known) break;
+        heading = next.size() <= kLongestLine && trim(next).empty();
+      }
+      if (starts_document(line, heading)) {
+        hand_on(at);
+        part_starts = true;
+      }
     }
-    inside_line_ = !whole;
-    line = end;
+    inside_line_ = line.back() != '\n';
+    at += line.size();
   }
-  hand_on(line);
-  pending_.erase(0, line);
+  hand_on(at);
+  pending_.erase(0, at);
 }
 
 }  // namespace mnemo::data

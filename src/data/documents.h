@@ -11,7 +11,8 @@ namespace mnemo::data {
 /// end of the document before it, a heading the start of the one after.
 ///   none        the whole text is one
 ///   blank_line  at the first line with content after one or more blank lines
-///   heading     at a line " = Title = " (WikiText's articles; " = = Section = = " is not one)
+///   heading     at a line " = Title = " between blank lines (WikiText's articles: 600 in WikiText-2's training text;
+///               " = = Section = = " is none, nor is a line of a table that is cut at its equals signs)
 ///   line        at the first line with content after a line that equals `line` (blanks around it do not count)
 /// Every document but the last has content: blank lines at the front belong to the document that follows.
 struct DocumentRule {
@@ -23,7 +24,7 @@ struct DocumentRule {
   static DocumentRule parse(std::string_view name, std::string_view line);
 };
 
-/// Whether a line is a top-level WikiText heading.
+/// Whether a line has the form of a top-level WikiText heading.
 bool is_heading(std::string_view line);
 
 /// Cuts a text that comes in chunks at its documents' starts.
@@ -40,15 +41,16 @@ class DocumentSplitter {
   void finish();
 
  private:
-  bool starts_document(std::string_view line);
+  bool starts_document(std::string_view line, bool heading);
   void split(bool at_end);
 
   DocumentRule rule_;
   Use use_;
-  bool has_content_;         // the current document has a line that is neither blank nor a separator
-  bool separated_ = false;   // a separator was seen since that line
-  bool inside_line_ = false; // the text so far ends inside a line that was already handed on
-  std::string pending_;      // text not yet handed on
+  bool has_content_;          // the current document has a line that is neither blank nor a separator
+  bool separated_ = false;    // a separator was seen since that line
+  bool after_blank_;          // the line before was blank, or there was none
+  bool inside_line_ = false;  // the text so far ends inside a line that was already handed on
+  std::string pending_;       // text not yet handed on
 };
 
 }  // namespace mnemo::data

@@ -40,9 +40,12 @@ TEST(Documents, Heading) {
   EXPECT_FALSE(is_heading("= =\n"));
   EXPECT_FALSE(is_heading("a = b\n"));
   const DocumentRule rule = DocumentRule::parse("heading", "");
-  const std::string text = " \n = A = \n \n x \n = = S = = \n y \n = B = \n z \n";
-  EXPECT_EQ(documents(rule, text, 1000),
-            (Texts{" \n = A = \n \n x \n = = S = = \n y \n", " = B = \n z \n"}));
+  const std::string first = " \n = A = \n \n x \n \n = = S = = \n \n Key ; W \n = wins ; L = \n \n losses \n \n = t = \n y \n \n";
+  const std::string second = " = B = \n \n z \n \n";
+  for (size_t chunk = 1; chunk < 100; ++chunk) {
+    EXPECT_EQ(documents(rule, first + second + " = C = ", chunk), (Texts{first, second, " = C = "}));
+  }
+  EXPECT_EQ(documents(rule, " = A = \n \n x \n", 5), (Texts{" = A = \n \n x \n"}));
 }
 
 TEST(Documents, Line) {
@@ -57,8 +60,8 @@ TEST(Documents, NoneIsOne) { EXPECT_EQ(documents({}, "a\n\n = B = \n", 2), (Text
 TEST(Documents, LinesOf64KBAreContent) {
   const std::string line = " = " + std::string(70000, 'x') + " = ";
   for (const size_t chunk : {size_t{1000}, size_t{1} << 20}) {
-    EXPECT_EQ(documents(DocumentRule::parse("heading", ""), "a\n" + line + "\n = B = \n", chunk),
-              (Texts{"a\n" + line + "\n", " = B = \n"}));
+    EXPECT_EQ(documents(DocumentRule::parse("heading", ""), "a\n\n" + line + "\n\n = B = \n", chunk),
+              (Texts{"a\n\n" + line + "\n\n", " = B = \n"}));
     EXPECT_EQ(documents(DocumentRule::parse("blank_line", ""), "a\n\n" + std::string(70000, ' ') + "b\n\nc", chunk),
               (Texts{"a\n\n", std::string(70000, ' ') + "b\n\n", "c"}));
   }
