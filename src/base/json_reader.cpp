@@ -5,9 +5,12 @@
 #include <unordered_set>
 
 #include "base/node.h"
+#include "base/printable.h"
 
 namespace mnemo::base {
 namespace {
+
+constexpr size_t kMaxMessage = 200;
 
 /// Counts what the parser has read, because its callbacks do not say where they are.
 class CountingIterator {
@@ -50,12 +53,16 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool value) override { return scalar(Node(value)); }
   bool number_integer(number_integer_t value) override { return scalar(Node(value), 1); }
   bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<number_unsigned_t>(INT64_MAX)) fail("integer {} does not fit into 64 bits", value);
+    if (value > static_cast<number_unsigned_t>(INT64_MAX)) {
+      advance(1);
+      fail("integer {} does not fit into 64 bits", value);
+    }
     return scalar(Node(static_cast<int64_t>(value)), 1);
   }
   bool number_float(number_float_t value, const string_t& digits) override {
     if (digits.find_first_of(".eE") == std::string::npos) {
-      fail("integer {} does not fit into 64 bits", in_quotes(digits, '\''));
+      advance(1);
+      fail("integer {} does not fit into 64 bits", printable(digits));
     }
     return scalar(Node(value), 1);
   }
@@ -80,10 +87,9 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …"
     const size_t colon = message.find(": ");
     if (colon != std::string_view::npos) message.remove_prefix(colon + 2);
-    std::string shown(message.substr(0, 200));
     // The parser points at the last character it read, which may be the line's end already.
     move_to(consumed_ == 0 ? 0 : consumed_ - 1);
-    fail("{}", shown);
+    fail("{}", printable(message, kMaxMessage));
   }
 
  private:

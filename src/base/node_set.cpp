@@ -72,7 +72,7 @@ class Assignment {
       const size_t start = i;
       if (expect_name) {
         while (i < path.size() && is_name_character(path[i])) ++i;
-        if (i == start) fail("expected a name at '{}'", in_quotes(path.substr(i), '\''));
+        if (i == start) fail("expected a name at {}", in_quotes(path.substr(i), '\''));
         parts_.push_back({std::string(path.substr(start, i - start)), false});
         expect_name = false;
       } else if (path[i] == '.') {
@@ -94,7 +94,7 @@ class Assignment {
   }
 
   void parse_value(std::string_view text) {
-    place_.source = std::make_shared<const std::string>("--set " + std::string(text_.substr(0, 120)));
+    place_.source = std::make_shared<const std::string>("--set " + printable(text_));
     if (text.empty()) {
       value_ = Node("");
       return;

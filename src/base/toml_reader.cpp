@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/printable.h"
 #include "base/toml_scan.h"
 
 namespace mnemo::base {
@@ -24,6 +25,8 @@ namespace mnemo::base {
 
 namespace mnemo::base {
 namespace {
+
+constexpr size_t kMaxMessage = 300;
 
 /// Copies the tree of toml++ into nodes, tables in the order of the text.
 class Converter {
@@ -86,7 +89,7 @@ class Converter {
 };
 
 std::string description(const toml::parse_error& error) {
-  std::string text(error.description().substr(0, 300));
+  std::string text = printable(error.description(), kMaxMessage);
   // "Error while parsing key: expected …" reads better without its first words, after a file and line.
   for (const std::string_view start : {"Error while parsing ", "Error "}) {
     if (text.starts_with(start)) return text.substr(start.size());

@@ -10,6 +10,9 @@ namespace {
 constexpr size_t kSlack = 4;
 // Tokens a value may take: its key's dots, the equals sign or comma, a number's point.
 constexpr int64_t kTokensPerValue = 4;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+bool beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
 
 class Scanner {
  public:
@@ -17,6 +20,7 @@ class Scanner {
       : text_(text), file_(file), limits_(limits) {}
 
   void run() {
+    if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (c == '"' || c == '\'') {
@@ -40,6 +44,8 @@ class Scanner {
 
  private:
   void symbol(char c) {
+    // Not TOML, and toml++ 3.3 has undefined behaviour when it asks whether such a character is white space.
+    require(!beyond_ascii(c), "{}:{}: character beyond ASCII outside a string", file_, line_);
     if (c == '[' && line_is_blank_ && open_.empty()) {
       in_header_ = true;
       header_ = 1;
@@ -101,7 +107,10 @@ class Scanner {
     if (text_.substr(at_, 3) == triple) {
       at_ += 3;
       while (at_ < text_.size() && text_.substr(at_, 3) != triple) {
-        if (text_[at_] == '\\' && quote == '"') advance();
+        if (text_[at_] == '\\' && quote == '"') {
+          advance();
+          continue_line();
+        }
         advance();
       }
       // The closing quotes may follow on up to two quotes of the string's own.
@@ -115,6 +124,14 @@ class Scanner {
     }
     at_ = std::min(at_, text_.size());
     if (at_ < text_.size() && text_[at_] == quote) ++at_;
+  }
+
+  /// A backslash at a line's end joins the next line on. toml++ then asks what it must not be asked; see symbol().
+  void continue_line() {
+    size_t next = at_;
+    while (next < text_.size() && std::string_view(" \t\r\n").find(text_[next]) != std::string_view::npos) ++next;
+    require(next == text_.size() || !beyond_ascii(text_[next]),
+            "{}:{}: the character after '\\' (and line breaks) is beyond ASCII: write it as \\uXXXX", file_, line_);
   }
 
   void advance() {

@@ -1,0 +1,117 @@
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "base/progress.h"
+
+namespace mnemo::base {
+namespace {
+
+/// Collects what is logged; the log goes back to stderr afterwards.
+class Captured {
+ public:
+  explicit Captured(bool terminal) {
+    set_log_sink([this](std::string_view part) { text_ += part; }, terminal);
+  }
+  ~Captured() {
+    set_log_sink({});
+    set_log_level(LogLevel::info);
+  }
+  std::string take() { return std::exchange(text_, {}); }
+
+ private:
+  std::string text_;
+};
+
+TEST(Log, WritesLinesOfItsLevelAndAbove) {
+  Captured log(false);
+  log_debug("{}", 1);
+  log_info("a {}", 2);
+  log_warning("b {}", 3);
+  EXPECT_EQ(log.take(), "a 2\nwarning: b 3\n");
+  set_log_level(LogLevel::debug);
+  log_debug("{}", 1);
+  EXPECT_EQ(log.take(), "debug: 1\n");
+  set_log_level(LogLevel::silent);
+  log_warning("x");
+  EXPECT_EQ(log.take(), "");
+}
+
+TEST(Log, LinesGoAboveTheStatusLineOfATerminal) {
+  Captured log(true);
+  set_status_line("50 %");
+  log_info("line");
+  set_status_line("");
+  EXPECT_EQ(log.take(), "\r\x1b[K50 %\r\x1b[Kline\n50 %\r\x1b[K");
+  set_status_line(std::string(100000, 'x'));
+  EXPECT_LT(log.take().size(), 5000U);
+}
+
+TEST(Log, NoStatusLineWithoutATerminal) {
+  Captured log(false);
+  set_status_line("50 %");
+  EXPECT_EQ(log.take(), "");
+}
+
+TEST(Progress, DrawsABarOnATerminal) {
+  Captured log(true);
+  double now = 100;
+  {
+    Progress progress("train", 1000, {.now = [&] { return now; }});
+    progress.update(0);
+    EXPECT_EQ(log.take(), "\r\x1b[Ktrain [>                       ] 0 %  0/1000  0/s");
+    now = 100.05;
+    progress.update(10);
+    EXPECT_EQ(log.take(), "") << "not redrawn within a tenth of a second";
+    now = 110;
+    progress.update(500, "loss 2.31");
+    EXPECT_EQ(log.take(), "\r\x1b[Ktrain [============>           ] 50 %  500/1000  50/s  0:10 left  loss 2.31");
+    EXPECT_EQ(progress.plain_text(""), "train 500/1000 (50 %), 50/s, 0:10 left");
+  }
+  EXPECT_EQ(log.take(), "\r\x1b[K") << "removed at the end";
+}
+
+TEST(Progress, LogsLinesWithoutATerminal) {
+  Captured log(false);
+  double now = 0;
+  Progress progress("train", 1000, {.plain_interval = 10, .start = 400, .now = [&] { return now; }});
+  progress.update(400);
+  now = 9;
+  progress.update(420);
+  EXPECT_EQ(log.take(), "");
+  now = 10;
+  progress.update(420, "loss 2");
+  EXPECT_EQ(log.take(), "train 420/1000 (42 %), 2/s, 4:50 left, loss 2\n") << "steps before a resume do not count for the speed";
+  now = 11;
+  progress.update(1000, "loss 1");
+  EXPECT_EQ(log.take(), "");
+  progress.finish();
+  EXPECT_EQ(log.take(), "train 1000/1000 in 0:11, 54.5/s, loss 1\n");
+}
+
+TEST(Progress, AnUnknownTotalShowsNoTimeLeft) {
+  double now = 0;
+  Progress progress("read", 0, {.now = [&] { return now; }});
+  now = 2;
+  progress.update(5000);
+  EXPECT_EQ(progress.bar_text(""), "read 5000  2500/s");
+  EXPECT_EQ(progress.plain_text(""), "read 5000, 2500/s");
+}
+
+TEST(Progress, TextsOfDurationsAndRates) {
+  EXPECT_EQ(duration_text(0.4), "0:00");
+  EXPECT_EQ(duration_text(59.6), "1:00");
+  EXPECT_EQ(duration_text(3661), "1:01:01");
+  EXPECT_EQ(duration_text(2 * 86400 + 3 * 3600), "2 d 03:00");
+  EXPECT_EQ(duration_text(1e300), duration_text(1e12));
+  EXPECT_EQ(rate_text(0.01234), "0.0123");
+  EXPECT_EQ(rate_text(1234.4), "1234");
+  EXPECT_EQ(rate_text(1.234e6), "1.23 M");
+  EXPECT_EQ(rate_text(NAN), "0");
+}
+
+}  // namespace
+}  // namespace mnemo::base
