@@ -10,11 +10,21 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 void append_escaped(std::string_view valid, std::string& out) {
   for (const char c : valid) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
       default: {
         const auto byte = static_cast<unsigned char>(c);
         const bool forbidden = (byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7F;

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <mutex>
 
-
 namespace mnemo::base {
 namespace {
 

@@ -35,19 +35,22 @@ void write_log(LogLevel level, std::string_view text);
 /// Logs a line "warning: ...". Arguments as for fmt::format.
 template <class... Args>
 void log_warning(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_level() <= LogLevel::warning) detail::write_log(LogLevel::warning, fmt::format(format, std::forward<Args>(args)...));
+  if (log_level() <= LogLevel::warning)
+    detail::write_log(LogLevel::warning, fmt::format(format, std::forward<Args>(args)...));
 }
 
 /// Logs a line as it is.
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_level() <= LogLevel::info) detail::write_log(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+  if (log_level() <= LogLevel::info)
+    detail::write_log(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
 }
 
 /// Logs a line "debug: ...".
 template <class... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) {
-  if (log_level() <= LogLevel::debug) detail::write_log(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
+  if (log_level() <= LogLevel::debug)
+    detail::write_log(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
 }
 
 }  // namespace mnemo::base

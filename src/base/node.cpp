@@ -164,13 +164,20 @@ std::string Node::where() const {
 
 std::string Node::found() const {
   switch (kind()) {
-    case Kind::null: return "nothing (null)";
-    case Kind::boolean: return as_bool() ? "boolean true" : "boolean false";
-    case Kind::integer: return fmt::format("integer {}", as_int());
-    case Kind::real: return fmt::format("number {}", format_real(as_double()));
-    case Kind::string: return fmt::format("string {}", in_quotes(as_string()));
-    case Kind::array: return fmt::format("list of {} value{}", size(), size() == 1 ? "" : "s");
-    case Kind::table: return "table";
+    case Kind::null:
+      return "nothing (null)";
+    case Kind::boolean:
+      return as_bool() ? "boolean true" : "boolean false";
+    case Kind::integer:
+      return fmt::format("integer {}", as_int());
+    case Kind::real:
+      return fmt::format("number {}", format_real(as_double()));
+    case Kind::string:
+      return fmt::format("string {}", in_quotes(as_string()));
+    case Kind::array:
+      return fmt::format("list of {} value{}", size(), size() == 1 ? "" : "s");
+    case Kind::table:
+      return "table";
   }
   return "";
 }
@@ -187,13 +194,20 @@ bool operator==(const Node& a, const Node& b) {
 
 std::string_view kind_name(Node::Kind kind) {
   switch (kind) {
-    case Node::Kind::null: return "null";
-    case Node::Kind::boolean: return "boolean";
-    case Node::Kind::integer: return "integer";
-    case Node::Kind::real: return "number";
-    case Node::Kind::string: return "string";
-    case Node::Kind::array: return "list";
-    case Node::Kind::table: return "table";
+    case Node::Kind::null:
+      return "null";
+    case Node::Kind::boolean:
+      return "boolean";
+    case Node::Kind::integer:
+      return "integer";
+    case Node::Kind::real:
+      return "number";
+    case Node::Kind::string:
+      return "string";
+    case Node::Kind::array:
+      return "list";
+    case Node::Kind::table:
+      return "table";
   }
   return "";
 }

@@ -36,8 +36,7 @@ class Node {
   Node();
   Node(bool value);
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Node(T value) : Node(Integer{static_cast<int64_t>(value)}) {}
+  requires(!std::same_as<T, bool>) Node(T value) : Node(Integer{static_cast<int64_t>(value)}) {}
   Node(double value);
   Node(std::string value);
   Node(std::string_view value);

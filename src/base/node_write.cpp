@@ -23,11 +23,21 @@ std::string json_string(std::string_view text) {
   std::string result = "\"";
   for (char c : text) {
     switch (c) {
-      case '"': result += "\\\""; break;
-      case '\\': result += "\\\\"; break;
-      case '\n': result += "\\n"; break;
-      case '\r': result += "\\r"; break;
-      case '\t': result += "\\t"; break;
+      case '"':
+        result += "\\\"";
+        break;
+      case '\\':
+        result += "\\\\";
+        break;
+      case '\n':
+        result += "\\n";
+        break;
+      case '\r':
+        result += "\\r";
+        break;
+      case '\t':
+        result += "\\t";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
           result += fmt::format("\\u{:04X}", static_cast<unsigned char>(c));
@@ -40,8 +50,9 @@ std::string json_string(std::string_view text) {
 }
 
 std::string toml_key(std::string_view key) {
-  const bool bare = !key.empty() && key.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
-                                        std::string_view::npos;
+  const bool bare =
+      !key.empty() && key.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
+                          std::string_view::npos;
   return bare ? std::string(key) : json_string(key);
 }
 
@@ -49,13 +60,17 @@ namespace {
 
 std::string json_scalar(const Node& node) {
   switch (node.kind()) {
-    case Node::Kind::boolean: return node.as_bool() ? "true" : "false";
-    case Node::Kind::integer: return fmt::format("{}", node.as_int());
+    case Node::Kind::boolean:
+      return node.as_bool() ? "true" : "false";
+    case Node::Kind::integer:
+      return fmt::format("{}", node.as_int());
     case Node::Kind::real:
       require(std::isfinite(node.as_double()), "{}: JSON has no number {}", node.where(), node.as_double());
       return format_real(node.as_double());
-    case Node::Kind::string: return json_string(node.as_string());
-    default: return "null";
+    case Node::Kind::string:
+      return json_string(node.as_string());
+    default:
+      return "null";
   }
 }
 
@@ -100,8 +115,10 @@ void write_json(const Node& node, int indent, int level, std::string& out) {
 
 std::string toml_inline(const Node& node) {
   switch (node.kind()) {
-    case Node::Kind::null: return "\"unset\"";
-    case Node::Kind::real: return format_real(node.as_double());
+    case Node::Kind::null:
+      return "\"unset\"";
+    case Node::Kind::real:
+      return format_real(node.as_double());
     case Node::Kind::array: {
       std::string text = "[";
       for (const Node& item : node.items()) text += (text.size() > 1 ? ", " : "") + toml_inline(item);
@@ -114,7 +131,8 @@ std::string toml_inline(const Node& node) {
       }
       return text + (text.size() > 1 ? " }" : "}");
     }
-    default: return json_scalar(node);
+    default:
+      return json_scalar(node);
   }
 }
 

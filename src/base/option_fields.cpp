@@ -11,7 +11,8 @@
 namespace mnemo::base::detail {
 namespace {
 
-[[noreturn]] void wrong(const Node& node, const std::string& path, std::string_view expected, std::string_view more = "") {
+[[noreturn]] void wrong(const Node& node, const std::string& path, std::string_view expected,
+                        std::string_view more = "") {
   input_error("{}: '{}': expected {}, found {}{}", node.place().text(), path, expected, node.found(), more);
 }
 
@@ -20,7 +21,8 @@ void check_rules(const Node& node, const std::string& path, const FieldInfo& inf
     if (!rule.holds || rule.holds(node)) continue;
     std::string more;
     if (!rule.names.empty()) {
-      if (auto near = nearest(node.as_string(), rule.names)) more = fmt::format("; did you mean {}?", json_string(*near));
+      if (auto near = nearest(node.as_string(), rule.names))
+        more = fmt::format("; did you mean {}?", json_string(*near));
     }
     wrong(node, path, rule.text, more);
   }
@@ -162,7 +164,9 @@ void read_field(const Node& node, const std::string& path, const FieldInfo& info
 }
 
 Node write_field(const FieldRef& field) {
-  return std::visit([](auto* pointer) { return Writer{}(static_cast<const std::remove_pointer_t<decltype(pointer)>*>(pointer)); }, field);
+  return std::visit(
+      [](auto* pointer) { return Writer{}(static_cast<const std::remove_pointer_t<decltype(pointer)>*>(pointer)); },
+      field);
 }
 
 const PolyType* poly_of(const FieldInfo& info) {

@@ -19,15 +19,18 @@ std::string number_text(double value) {
 bool is_number(const Node& node) { return node.is_int() || node.is_real(); }
 
 Rule number_rule(std::string text, std::function<bool(double)> holds) {
-  return {std::move(text), [holds = std::move(holds)](const Node& node) {
-            return !is_number(node) || holds(node.as_double());
-          }, {}, nullptr};
+  return {std::move(text),
+          [holds = std::move(holds)](const Node& node) { return !is_number(node) || holds(node.as_double()); },
+          {},
+          nullptr};
 }
 
 std::string bounds_text(double lo, double hi, bool open_lo, bool open_hi) {
   const bool has_lo = lo != -kInfinity, has_hi = hi != kInfinity;
-  const std::string low = open_lo ? fmt::format("more than {}", number_text(lo)) : fmt::format("at least {}", number_text(lo));
-  const std::string high = open_hi ? fmt::format("less than {}", number_text(hi)) : fmt::format("at most {}", number_text(hi));
+  const std::string low =
+      open_lo ? fmt::format("more than {}", number_text(lo)) : fmt::format("at least {}", number_text(lo));
+  const std::string high =
+      open_hi ? fmt::format("less than {}", number_text(hi)) : fmt::format("at most {}", number_text(hi));
   if (has_lo && has_hi && !open_lo && !open_hi) return fmt::format("{} to {}", number_text(lo), number_text(hi));
   if (has_lo && has_hi) return low + " and " + high;
   return has_lo ? low : has_hi ? high : "";
@@ -49,7 +52,9 @@ Rule half_open_range(double lo, double hi) {
 
 Rule at_least(double lo) { return range(lo, kInfinity); }
 
-Rule positive() { return number_rule("more than 0", [](double value) { return value > 0; }); }
+Rule positive() {
+  return number_rule("more than 0", [](double value) { return value > 0; });
+}
 
 Rule one_of_names(std::vector<std::string> names) {
   std::vector<std::string> shown;

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/node.h"
@@ -11,12 +14,47 @@ namespace mnemo::base {
 
 /// One line of `mnemo help recipe`.
 struct OptionDoc {
-  std::string path;     ///< "train.steps", "memory[].mem_len"
-  std::string type;     ///< "integer", "list of strings", ...
-  std::string value;    ///< the default, as TOML; empty for tables
-  std::string range;    ///< what is accepted; empty when everything of the type is
+  std::string path;   ///< "train.steps", "memory[].mem_len"
+  std::string type;   ///< "integer", "list of strings", ...
+  std::string value;  ///< the default, as TOML; empty for tables
+  std::string range;  ///< what is accepted; empty when everything of the type is
   std::string meaning;
-  std::string group;    ///< the type this key belongs to (`memory[] with type = "grc"`); empty for keys always there
+  std::string group;  ///< the type this key belongs to (`memory[] with type = "grc"`); empty for keys always there
+};
+
+/// A number of steps from 0, or all of them; written 0, 1, 2 … or "full".
+struct Depth {
+  int64_t value = 0;  ///< ignored when `full`
+  bool full = false;
+
+  static Depth all() { return {0, true}; }
+  friend bool operator==(const Depth& a, const Depth& b) { return a.full == b.full && (a.full || a.value == b.value); }
+};
+
+/// Where a table of options was written; handed to `validate` to name a key in an error.
+class Where {
+ public:
+  Where() = default;
+  Where(const Node* table, std::string path) : table_(table), path_(std::move(path)) {}
+
+  /// Throws InputError: "recipe.toml:12: 'memory[0].mem_len': <message>".
+  template <class... Args>
+  [[noreturn]] void error(std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
+    fail(key, fmt::format(format, std::forward<Args>(args)...));
+  }
+  /// Throws error(key, ...) unless `condition` holds.
+  template <class... Args>
+  void require(bool condition, std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!condition) fail(key, fmt::format(format, std::forward<Args>(args)...));
+  }
+  /// Whether the key was written out rather than left to its default.
+  bool given(std::string_view key) const;
+
+ private:
+  [[noreturn]] void fail(std::string_view key, const std::string& message) const;
+
+  const Node* table_ = nullptr;
+  std::string path_;
 };
 
 /// The parts of a configuration that are chosen by a key `type`, each with its own options; see option_poly.h for the
@@ -38,9 +76,9 @@ class PolyType {
 
 /// What the value of a field must keep beyond its type; for a list, each element must. A field may have several.
 struct Rule {
-  std::string text;                       ///< "0 to 64"; shown in help and in messages after "expected"
-  std::function<bool(const Node&)> holds; ///< on an integer, number or string; empty: always
-  std::vector<std::string> names;         ///< the strings accepted by one_of, for the nearest name
+  std::string text;                        ///< "0 to 64"; shown in help and in messages after "expected"
+  std::function<bool(const Node&)> holds;  ///< on an integer, number or string; empty: always
+  std::vector<std::string> names;          ///< the strings accepted by one_of, for the nearest name
   const PolyType* poly = nullptr;
 };
 

@@ -9,10 +9,10 @@
 namespace mnemo::base {
 
 struct ProgressOptions {
-  double plain_interval = 10;  ///< seconds between log lines when there is no terminal
-  double bar_interval = 0.1;   ///< seconds between redraws of the bar
-  int64_t start = 0;           ///< steps done before this run, when it is resumed: they do not count for the speed
-  std::function<double()> now; ///< seconds from any origin; the steady clock when empty
+  double plain_interval = 10;   ///< seconds between log lines when there is no terminal
+  double bar_interval = 0.1;    ///< seconds between redraws of the bar
+  int64_t start = 0;            ///< steps done before this run, when it is resumed: they do not count for the speed
+  std::function<double()> now;  ///< seconds from any origin; the steady clock when empty
 };
 
 /// Shows how far a long job is: on a terminal a bar with speed and time left on the status line, otherwise a log line

@@ -7,7 +7,10 @@ namespace {
 
 TEST(Html, EscapesTextAndAttributes) {
   EXPECT_EQ(html_escape("<a href=\"x\">'&\xC3\xA4\n"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;\xC3\xA4\n");
-  EXPECT_EQ(html_escape("a\xFF" "b\xC3"), "a\xEF\xBF\xBD" "b\xEF\xBF\xBD");
+  EXPECT_EQ(html_escape("a\xFF"
+                        "b\xC3"),
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD");
   EXPECT_EQ(html_escape(std::string_view("\0\x1b", 2)), "\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 

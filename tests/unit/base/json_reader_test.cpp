@@ -20,7 +20,8 @@ TEST(Json, ReadsEveryKindInOrderOfTheText) {
 }
 
 TEST(Json, KnowsWhereEachValueWasWritten) {
-  const Node node = parse_json("\n{\"a\": 1,\n\"b\"\n:\n  [12,\n34\n,5],\r\n \"c\": {\n\"d\":7\n}, \"e\": \"x,\\n:]\", \"f\":\n[]}", "c.json");
+  const Node node = parse_json(
+      "\n{\"a\": 1,\n\"b\"\n:\n  [12,\n34\n,5],\r\n \"c\": {\n\"d\":7\n}, \"e\": \"x,\\n:]\", \"f\":\n[]}", "c.json");
   EXPECT_EQ(node.place().text(), "c.json:2");
   EXPECT_EQ(node.at("a").place().text(), "c.json:2");
   EXPECT_EQ(node.at("a").place().column, 7);
@@ -52,8 +53,10 @@ TEST(Json, ErrorsNameTheLine) {
   EXPECT_EQ(line("[\n\"\\ud800\"]"), "2");
   EXPECT_EQ(line("{\"a\": 1\n,\"b\": nan}"), "2");
   EXPECT_EQ(line("[// no comments\n1]"), "1");
-  expect_error<InputError>([] { parse_json("{\"a\": 1,\n \"b\": {\"a\": 1},\n \"a\": 2}", "c.json"); }, {"c.json:3", "'a' is there twice"});
-  expect_error<InputError>([] { parse_json("[\n9223372036854775808]", "c.json"); }, {"c.json:2", "9223372036854775808", "64 bits"});
+  expect_error<InputError>([] { parse_json("{\"a\": 1,\n \"b\": {\"a\": 1},\n \"a\": 2}", "c.json"); },
+                           {"c.json:3", "'a' is there twice"});
+  expect_error<InputError>([] { parse_json("[\n9223372036854775808]", "c.json"); },
+                           {"c.json:2", "9223372036854775808", "64 bits"});
   expect_error<InputError>([] { parse_json("[\n-99999999999999999999]", "c.json"); }, {"c.json:2", "64 bits"});
 }
 

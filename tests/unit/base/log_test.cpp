@@ -84,7 +84,8 @@ TEST(Progress, LogsLinesWithoutATerminal) {
   EXPECT_EQ(log.take(), "");
   now = 10;
   progress.update(420, "loss 2");
-  EXPECT_EQ(log.take(), "train 420/1000 (42 %), 2/s, 4:50 left, loss 2\n") << "steps before a resume do not count for the speed";
+  EXPECT_EQ(log.take(), "train 420/1000 (42 %), 2/s, 4:50 left, loss 2\n")
+      << "steps before a resume do not count for the speed";
   now = 11;
   progress.update(1000, "loss 1");
   EXPECT_EQ(log.take(), "");

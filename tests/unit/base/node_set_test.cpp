@@ -13,7 +13,8 @@ namespace {
 using test::expect_error;
 
 Node recipe() {
-  return parse_toml("attention = 'relative'\nsizes = [1, 2]\n[train]\nsteps = 10\n[[memory]]\ntype = 'a'\nmem_len = 4\n", "r.toml");
+  return parse_toml(
+      "attention = 'relative'\nsizes = [1, 2]\n[train]\nsteps = 10\n[[memory]]\ntype = 'a'\nmem_len = 4\n", "r.toml");
 }
 
 std::string after(const std::string& assignment) {

@@ -45,7 +45,8 @@ TEST(Node, SetReplacesInPlaceAndEraseRemoves) {
 TEST(Node, WrongKindsNamePlaceExpectedAndFound) {
   const Node root = parse_toml("\na = 'text'\nb = [1]\n", "x.toml");
   expect_error<InputError>([&] { root.at("a").as_int(); }, {"x.toml:2: ", "expected integer", "found string \"text\""});
-  expect_error<InputError>([&] { root.at("b").as_string(); }, {"x.toml:3: ", "expected string", "found list of 1 value"});
+  expect_error<InputError>([&] { root.at("b").as_string(); },
+                           {"x.toml:3: ", "expected string", "found list of 1 value"});
   expect_error<InputError>([&] { root.at("c"); }, {"x.toml:1: ", "'c' is missing"});
   expect_error<InputError>([&] { root.as_bool(); }, {"expected boolean", "found table"});
   expect_error<InputError>([&] { Node(1).items(); }, {"expected list, found integer 1"});

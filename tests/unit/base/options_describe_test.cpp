@@ -74,7 +74,9 @@ TEST(DescribeOptions, PrintsAsTextAndMarkdown) {
             "variant      string             \"paper\"  \"paper\" | \"authors\"  which reading\n"
             "bptt_depth   integer or \"full\"  \"full\"   0 to 1000            segments that gradients reach back\n");
   const std::string markdown = option_markdown(describe_options<SampleOptions>());
-  EXPECT_NE(markdown.find("| cache.variant | string | \"paper\" | \"paper\" \\| \"authors\" | which reading |\n"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find("| cache.variant | string | \"paper\" | \"paper\" \\| \"authors\" | which reading |\n"),
+            std::string::npos)
+      << markdown;
   EXPECT_NE(markdown.find("\n### memory[] with type = \"nothing\": no memory\n"), std::string::npos) << markdown;
 }
 

@@ -21,9 +21,36 @@ using test::SampleOptions;
 
 /// UTF-8 text of characters that need care in JSON and TOML.
 std::string text() {
-  const auto pieces = *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(std::vector<std::string>{
-      "a", "Z", "0", " ", "\"", "'", "\\", "\n", "\r", "\t", "\x01", "\x7F", "#", "[", "]", "{", "}", "=", ",", ".", "\xC3\xA4", "\xE2\x82\xAC",
-      "\xF0\x9F\x98\x80", "unset", "full", "\"\"\"", "'''", "\\u", "\\"}));
+  const auto pieces =
+      *rc::gen::container<std::vector<std::string>>(rc::gen::elementOf(std::vector<std::string>{"a",
+                                                                                                "Z",
+                                                                                                "0",
+                                                                                                " ",
+                                                                                                "\"",
+                                                                                                "'",
+                                                                                                "\\",
+                                                                                                "\n",
+                                                                                                "\r",
+                                                                                                "\t",
+                                                                                                "\x01",
+                                                                                                "\x7F",
+                                                                                                "#",
+                                                                                                "[",
+                                                                                                "]",
+                                                                                                "{",
+                                                                                                "}",
+                                                                                                "=",
+                                                                                                ",",
+                                                                                                ".",
+                                                                                                "\xC3\xA4",
+                                                                                                "\xE2\x82\xAC",
+                                                                                                "\xF0\x9F\x98\x80",
+                                                                                                "unset",
+                                                                                                "full",
+                                                                                                "\"\"\"",
+                                                                                                "'''",
+                                                                                                "\\u",
+                                                                                                "\\"}));
   std::string out;
   for (const std::string& piece : pieces) out += piece;
   return out;
@@ -31,7 +58,9 @@ std::string text() {
 
 std::string some_text() { return "x" + text(); }
 
-int64_t integer() { return *rc::gen::oneOf(rc::gen::arbitrary<int64_t>(), rc::gen::element<int64_t>(INT64_MIN, INT64_MAX, 0)); }
+int64_t integer() {
+  return *rc::gen::oneOf(rc::gen::arbitrary<int64_t>(), rc::gen::element<int64_t>(INT64_MIN, INT64_MAX, 0));
+}
 
 double number() {
   return *rc::gen::suchThat(rc::gen::map(rc::gen::arbitrary<uint64_t>(),
@@ -113,16 +142,27 @@ RC_GTEST_PROP(OptionsProperty, WhatIsWrittenReadsAsTheSame, ()) {
 
 /// Changes a text at random: bytes changed, removed, repeated and swapped for pieces of syntax.
 std::string mutated(std::string text) {
-  static const std::vector<std::string> pieces = {"[", "]", "{", "}", "\"", "'", "\"\"\"", "=", ",", ".", "\n", "#", "\\", "[[", "]]", ":", "\xFF",
-                                                  "\xC3", "\xC9\x9A", std::string(1, '\0'), "1e999", "-", "0x", "1979-05-27", "null", "\\u00", "type"};
+  static const std::vector<std::string> pieces = {
+      "[",     "]", "{",  "}",          "\"",   "'",     "\"\"\"", "=",    ",",        ".",
+      "\n",    "#", "\\", "[[",         "]]",   ":",     "\xFF",   "\xC3", "\xC9\x9A", std::string(1, '\0'),
+      "1e999", "-", "0x", "1979-05-27", "null", "\\u00", "type"};
   for (int changes = *rc::gen::inRange(1, 8); changes > 0 && !text.empty(); --changes) {
     const size_t at = *rc::gen::inRange<size_t>(0, text.size());
     switch (*rc::gen::inRange(0, 5)) {
-      case 0: text[at] = static_cast<char>(*rc::gen::inRange(0, 256)); break;
-      case 1: text.erase(at, *rc::gen::inRange<size_t>(1, 20)); break;
-      case 2: text.insert(at, *rc::gen::elementOf(pieces)); break;
-      case 3: text.insert(at, text.substr(at, *rc::gen::inRange<size_t>(1, 40))); break;
-      default: text.resize(at);
+      case 0:
+        text[at] = static_cast<char>(*rc::gen::inRange(0, 256));
+        break;
+      case 1:
+        text.erase(at, *rc::gen::inRange<size_t>(1, 20));
+        break;
+      case 2:
+        text.insert(at, *rc::gen::elementOf(pieces));
+        break;
+      case 3:
+        text.insert(at, text.substr(at, *rc::gen::inRange<size_t>(1, 40)));
+        break;
+      default:
+        text.resize(at);
     }
   }
   return text;
@@ -144,8 +184,12 @@ TEST(OptionsProperty, MutatedTextsGiveOptionsOrInputErrors) {
   const bool passed = rc::check("mutated texts", [&] {
     const Node written = write_options(options());
     for (int i = 0; i < 10; ++i) {
-      survives(mutated(to_toml(written)), [](const std::string& text) { return parse_toml(text, "a.toml"); }) ? ++read : ++refused;
-      survives(mutated(to_json(written)), [](const std::string& text) { return parse_json(text, "a.json"); }) ? ++read : ++refused;
+      survives(mutated(to_toml(written)), [](const std::string& text) { return parse_toml(text, "a.toml"); })
+          ? ++read
+          : ++refused;
+      survives(mutated(to_json(written)), [](const std::string& text) { return parse_json(text, "a.json"); })
+          ? ++read
+          : ++refused;
     }
   });
   EXPECT_TRUE(passed);
@@ -155,7 +199,8 @@ TEST(OptionsProperty, MutatedTextsGiveOptionsOrInputErrors) {
 
 RC_GTEST_PROP(OptionsProperty, AnySettingIsCarriedOutOrRefused, ()) {
   Node root = write_options(SampleOptions());
-  std::string assignment = *rc::gen::element<std::string>("memory[0].mem_len=32", "optimizer.betas[1]=0.5", "a.b.c={x = [1]}", "cache='unset'");
+  std::string assignment = *rc::gen::element<std::string>("memory[0].mem_len=32", "optimizer.betas[1]=0.5",
+                                                          "a.b.c={x = [1]}", "cache='unset'");
   assignment = mutated(assignment);
   try {
     set_value(root, assignment);

@@ -76,7 +76,8 @@ TEST(ReadOptions, UnsetEmptiesAnOptional) {
 TEST(ReadOptions, ErrorsNameFileLineAndFullKey) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"nmae = 'x'", "r.toml:3: unknown key 'nmae'; did you mean 'name'?"},
-      {"[[memory]]\ntype = 'segment_cache'\nmem_lne = 3", "r.toml:5: unknown key 'memory[0].mem_lne'; did you mean 'mem_len'?"},
+      {"[[memory]]\ntype = 'segment_cache'\nmem_lne = 3",
+       "r.toml:5: unknown key 'memory[0].mem_lne'; did you mean 'mem_len'?"},
       {"optimizer.xyzzy = 1", "r.toml:3: unknown key 'optimizer.xyzzy'; known: learning_rate, betas, clip, warmup"},
       {"[[phases]]\n[[phases]]\nclop = 1", "r.toml:5: unknown key 'phases[1].clop'; did you mean 'clip'?"},
       {"'a.b' = 1", "unknown key '\"a.b\"'"},
@@ -88,18 +89,22 @@ TEST(ReadOptions, ErrorsNameFileLineAndFullKey) {
       {"name = ''", "r.toml:3: 'name': expected not empty, found string \"\""},
       {"optimizer.learning_rate = true", "r.toml:3: 'optimizer.learning_rate': expected number, found boolean true"},
       {"optimizer.learning_rate = 0", "r.toml:3: 'optimizer.learning_rate': expected more than 0, found integer 0"},
-      {"optimizer.learning_rate = inf", "r.toml:3: 'optimizer.learning_rate': expected finite number, found number inf"},
+      {"optimizer.learning_rate = inf",
+       "r.toml:3: 'optimizer.learning_rate': expected finite number, found number inf"},
       {"optimizer.learning_rate = nan", "expected finite number, found number nan"},
       {"optimizer = 3", "r.toml:3: 'optimizer': expected table, found integer 3"},
       {"phases = 3", "r.toml:3: 'phases': expected list of tables, found integer 3"},
       {"phases = [3]", "r.toml:3: 'phases[0]': expected table, found integer 3"},
-      {"optimizer.betas = [\n0.5,\n1.0]", "r.toml:5: 'optimizer.betas[1]': expected at least 0 and less than 1, found number 1.0"},
+      {"optimizer.betas = [\n0.5,\n1.0]",
+       "r.toml:5: 'optimizer.betas[1]': expected at least 0 and less than 1, found number 1.0"},
       {"optimizer.betas = [0.5]", "r.toml:3: 'optimizer.betas': expected 2 numbers, found 1"},
       {"cutoffs = 3", "r.toml:3: 'cutoffs': expected list, found integer 3"},
       {"cutoffs = [0]", "r.toml:3: 'cutoffs[0]': expected at least 1, found integer 0"},
       {"cache.mem_len = -1", "r.toml:3: 'cache.mem_len': expected 0 to 1048576, found integer -1"},
       {"cache.mem_len = 1048577", "expected 0 to 1048576"},
-      {"cache.variant = 'autors'", "r.toml:3: 'cache.variant': expected \"paper\" | \"authors\", found string \"autors\"; did you mean \"authors\"?"},
+      {"cache.variant = 'autors'",
+       "r.toml:3: 'cache.variant': expected \"paper\" | \"authors\", found string \"autors\"; did you mean "
+       "\"authors\"?"},
       {"cache.bptt_depth = -1", "r.toml:3: 'cache.bptt_depth': expected integer from 0 or \"full\", found integer -1"},
       {"cache.bptt_depth = 1001", "expected 0 to 1000"},
       {"cache.bptt_depth = 'all'", "expected integer from 0 or \"full\", found string \"all\""},
@@ -110,7 +115,8 @@ TEST(ReadOptions, ErrorsNameFileLineAndFullKey) {
     expect_error<InputError>([&, &text = text] { read("\n\n" + text + "\n"); }, {message});
   }
   expect_error<InputError>([] { read_options<SampleOptions>(Node(3)); }, {"options: expected table, found integer 3"});
-  expect_error<InputError>([] { read_options<SampleOptions>(parse_json("{\"seed\":\nnull}", "c.json")); }, {"c.json:2: 'seed': expected integer, found nothing"});
+  expect_error<InputError>([] { read_options<SampleOptions>(parse_json("{\"seed\":\nnull}", "c.json")); },
+                           {"c.json:2: 'seed': expected integer, found nothing"});
 }
 
 TEST(ReadOptions, AnErrorLeavesTheOptionsAlone) {
@@ -120,9 +126,11 @@ TEST(ReadOptions, AnErrorLeavesTheOptionsAlone) {
 }
 
 TEST(PolyOptions, AreCompletedAndKeepTheirPlaces) {
-  const SampleOptions options = read("attention.inner = 'segment_cache'\nmemory = ['nothing', {type = 'segment_cache', mem_len = 3}]");
-  EXPECT_EQ(to_json(options.attention, -1),
-            R"({"type":"gate","lambda":-5.0,"inner":{"type":"segment_cache","mem_len":64,"same_length":false,"variant":"paper","bptt_depth":"full"}})")
+  const SampleOptions options =
+      read("attention.inner = 'segment_cache'\nmemory = ['nothing', {type = 'segment_cache', mem_len = 3}]");
+  EXPECT_EQ(
+      to_json(options.attention, -1),
+      R"({"type":"gate","lambda":-5.0,"inner":{"type":"segment_cache","mem_len":64,"same_length":false,"variant":"paper","bptt_depth":"full"}})")
       << "a table without a type is of the type the field has by default";
   ASSERT_EQ(options.memory.size(), 2U);
   EXPECT_EQ(options.memory[1].path(), "memory[1]");
@@ -137,18 +145,21 @@ TEST(PolyOptions, ErrorsNameTheFullKey) {
       {"memory = [{}]", "r.toml:3: 'memory[0]': key 'type' is missing; known: segment_cache, gate, nothing"},
       {"adapter.lambda = 3", "'adapter': key 'type' is missing"},
       {"memory = [{type = 3}]", "r.toml:3: 'memory[0].type': expected string, found integer 3"},
-      {"memory = ['segment_cash']", "r.toml:3: 'memory[0].type': unknown memory 'segment_cash'; did you mean 'segment_cache'?"},
+      {"memory = ['segment_cash']",
+       "r.toml:3: 'memory[0].type': unknown memory 'segment_cash'; did you mean 'segment_cache'?"},
       {"memory = 'gate'", "r.toml:3: 'memory': expected list of tables, found string \"gate\""},
       {"memory = [3]", "r.toml:3: 'memory[0]': expected memory table or the name of a type, found integer 3"},
       {"[[memory]]\ntype = 'gate'\n[memory.inner]\ntype = 'gate'\ninner.mem_len = -3\ninner.type = 'segment_cache'",
        "r.toml:7: 'memory[0].inner.inner.mem_len': expected 0 to 1048576, found integer -3"},
-      {"[[memory]]\ntype = 'segment_cache'\nmem_len = 0\nsame_length = true", "r.toml:6: 'memory[0].same_length': needs mem_len"},
+      {"[[memory]]\ntype = 'segment_cache'\nmem_len = 0\nsame_length = true",
+       "r.toml:6: 'memory[0].same_length': needs mem_len"},
       {"attention = {type = 'nothing', lambda = 3}", "r.toml:3: unknown key 'attention.lambda'; none is known here"},
   };
   for (const auto& [text, message] : cases) {
     expect_error<InputError>([&, &text = text] { read("\n\n" + text + "\n"); }, {message});
   }
-  expect_error<InputError>([] { read_options<SampleOptions>(parse_json("{\"attention\": null}", "c.json")); }, {"'attention': expected table"});
+  expect_error<InputError>([] { read_options<SampleOptions>(parse_json("{\"attention\": null}", "c.json")); },
+                           {"'attention': expected table"});
 }
 
 TEST(WriteOptions, HasEveryField) {
@@ -162,7 +173,8 @@ TEST(WriteOptions, HasEveryField) {
 TEST(CheckOptions, ChecksOptionsBuiltInCode) {
   EXPECT_NO_THROW(check_options(SampleOptions()));
   SampleCache cache{.mem_len = -1};
-  expect_error<InputError>([&] { check_options(cache); }, {"options: 'mem_len': expected 0 to 1048576, found integer -1"});
+  expect_error<InputError>([&] { check_options(cache); },
+                           {"options: 'mem_len': expected 0 to 1048576, found integer -1"});
   cache = {.mem_len = 0, .same_length = true};
   expect_error<InputError>([&] { check_options(cache); }, {"options: 'same_length': needs"});
 }
@@ -193,7 +205,8 @@ struct WithGiven {
 
 TEST(Where, KnowsWhatWasWritten) {
   EXPECT_NO_THROW(read_options<WithGiven>(Node::table()));
-  expect_error<InputError>([] { read_options<WithGiven>(parse_toml("steps = 1", "r.toml")); }, {"r.toml:1: 'steps': written out"});
+  expect_error<InputError>([] { read_options<WithGiven>(parse_toml("steps = 1", "r.toml")); },
+                           {"r.toml:1: 'steps': written out"});
 }
 
 }  // namespace

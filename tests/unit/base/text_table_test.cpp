@@ -13,7 +13,8 @@ TEST(TextTable, AlignsByCharacters) {
   table.add_row({"\xC3\xA4\xC3\xB6", "12.75"});
   table.add_row({"x"});
   EXPECT_EQ(table.text(), "memory    bpc\n------  -----\nnone      2.6\n\xC3\xA4\xC3\xB6      12.75\nx\n");
-  EXPECT_EQ(table.markdown(), "| memory | bpc |\n| --- | ---: |\n| none | 2.6 |\n| \xC3\xA4\xC3\xB6 | 12.75 |\n| x |  |\n");
+  EXPECT_EQ(table.markdown(),
+            "| memory | bpc |\n| --- | ---: |\n| none | 2.6 |\n| \xC3\xA4\xC3\xB6 | 12.75 |\n| x |  |\n");
 }
 
 TEST(TextTable, BreaksTheLastColumnBetweenWords) {
