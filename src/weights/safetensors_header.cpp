@@ -63,7 +63,8 @@ class HeaderParser {
   // Rule 6 and the caps; rule 5 for the first byte, which may not even be a space.
   void parse_object(JsonScanner& json) {
     if (header_.data_start == kLengthBytes) broken_rule(file_, 5, "the header is empty");
-    if (source_.window(kLengthBytes).front() != '{') broken_rule(file_, 5, "it starts with {}", json.found());
+    const std::string_view start = source_.window(kLengthBytes);
+    if (start.front() != '{') broken_rule(file_, 5, "it starts with '{}'", base::printable(start.substr(0, 1)));
     json.expect('{', 5, "'{'");
     if (json.accept('}')) return;
     bool metadata_seen = false;

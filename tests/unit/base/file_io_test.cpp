@@ -1,0 +1,189 @@
+#include "base/file_io.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/atomic_folder.h"
+#include "base/error.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace mnemo::base {
+namespace {
+
+using test::expect_error;
+using test::TemporaryFolder;
+using Names = std::vector<std::string>;
+
+// The id of a process that is certainly gone.
+pid_t dead_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(FileIo, WritesAndReads) {
+  const TemporaryFolder folder;
+  const std::string content("a\0b\n", 4);
+  write_file_atomic(folder / "f", content);
+  EXPECT_EQ(read_file(folder / "f"), content);
+  write_file_atomic(folder / "f", "");
+  EXPECT_EQ(read_file(folder / "f"), "");
+  EXPECT_EQ(list_folder(folder.path()), Names{"f"});
+}
+
+TEST(FileIo, AnUnfinishedFileLeavesTheOldOne) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "f", "old");
+  {
+    AtomicFile file(folder / "f");
+    file.write("new");
+    EXPECT_EQ(list_folder(folder.path()).size(), 2U);
+  }
+  EXPECT_EQ(read_file(folder / "f"), "old");
+  EXPECT_EQ(list_folder(folder.path()), Names{"f"});
+}
+
+TEST(FileIo, ErrorsNameThePathAndTheReason) {
+  const TemporaryFolder folder;
+  expect_error<InputError>([&] { read_file(folder / "none"); }, {folder / "none", "No such file or directory"});
+  expect_error<InputError>([&] { write_file_atomic(folder / "none/f", "x"); }, {folder / "none/f", "No such file or directory"});
+  expect_error<InputError>([&] { list_folder(folder / "none"); }, {folder / "none", "No such file or directory"});
+  expect_error<InputError>([&] { read_file(folder.path()); }, {folder.path(), "a folder"});
+  write_file_atomic(folder / "f", "12345");
+  expect_error<InputError>([&] { read_file(folder / "f", 4); }, {folder / "f", "5 bytes, expected at most 4"});
+  expect_error<InputError>([&] { make_folders(folder / "f/g"); }, {folder / "f/g"});
+  expect_error<InputError>([&] { FileReader(folder / "f").read_at(3, std::array<char, 4>().data(), 4); }, {folder / "f", "cut while being read"});
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  expect_error<InputError>([&] { read_file(folder / "pipe"); }, {folder / "pipe", "pipe"});
+}
+
+TEST(FileIo, MapsFiles) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "f", "mapped");
+  MappedFile first(folder / "f");
+  EXPECT_EQ(first.bytes(), "mapped");
+  MappedFile second(std::move(first));
+  EXPECT_EQ(second.bytes(), "mapped");
+  EXPECT_EQ(first.size(), 0U);
+  write_file_atomic(folder / "f", "replaced");
+  EXPECT_EQ(second.bytes(), "mapped");
+  second = MappedFile(folder / "f");
+  EXPECT_EQ(second.bytes(), "replaced");
+  write_file_atomic(folder / "empty", "");
+  EXPECT_EQ(MappedFile(folder / "empty").bytes(), "");
+}
+
+TEST(FileIo, Paths) {
+  EXPECT_EQ(parent_folder("a"), ".");
+  EXPECT_EQ(parent_folder("a/b"), "a");
+  EXPECT_EQ(parent_folder("a/b//"), "a");
+  EXPECT_EQ(parent_folder("/a"), "/");
+  EXPECT_EQ(join_path("a", "b"), "a/b");
+  EXPECT_EQ(join_path("a/", "b"), "a/b");
+  for (const std::string& bad : {std::string(), std::string("."), std::string(".."), std::string("../x"), std::string("a/b"), std::string("/a"),
+                                std::string("a\0b", 3), std::string("a\nb"), std::string(".hidden"), std::string("x.tmp-1-2"), std::string(201, 'x')}) {
+    EXPECT_FALSE(is_plain_name(bad)) << bad;
+  }
+  EXPECT_TRUE(is_plain_name("model-00001-of-00002.safetensors"));
+  EXPECT_TRUE(is_plain_name("w\xc3\xb6rter.txt"));
+}
+
+TEST(FileIo, OnlyTemporariesOfDeadProcessesAreStale) {
+  const TemporaryFolder folder;
+  const std::string dead = std::to_string(dead_process());
+  make_folders(folder / ("x.tmp-" + dead + "-0/deep"));
+  write_file_atomic(folder / ("x.tmp-" + dead + "-1"), "");
+  const Names kept = {"x.tmp-" + std::to_string(::getpid()) + "-7", "x.tmp-1-0", "x.tmp-notes", "y.tmp-" + dead + "-0"};
+  for (const std::string& name : kept) write_file_atomic(folder / name, "");
+  remove_stale_temporaries(folder.path(), "x");
+  Names expected = kept;
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(list_folder(folder.path()), expected);
+}
+
+TEST(AtomicFolder, AppearsWhole) {
+  const TemporaryFolder folder;
+  AtomicFolder made(folder / "a/b");
+  write_file_atomic(made.file("f"), "1");
+  EXPECT_FALSE(path_exists(folder / "a/b"));
+  made.commit();
+  EXPECT_EQ(read_file(folder / "a/b/f"), "1");
+  EXPECT_EQ(list_folder(folder / "a"), Names{"b"});
+}
+
+TEST(AtomicFolder, ReplacesWhole) {
+  const TemporaryFolder folder;
+  for (const std::string content : {"1", "2"}) {
+    AtomicFolder made(folder / "b/");
+    write_file_atomic(made.file("f" + content), content);
+    made.commit();
+  }
+  EXPECT_EQ(list_folder(folder.path()), Names{"b"});
+  EXPECT_EQ(list_folder(folder / "b"), Names{"f2"});
+}
+
+TEST(AtomicFolder, AbandonedLeavesNothing) {
+  const TemporaryFolder folder;
+  make_folders(folder / "b");
+  write_file_atomic(folder / "b/f", "old");
+  {
+    AtomicFolder made(folder / "b");
+    write_file_atomic(made.file("f"), "new");
+  }
+  EXPECT_EQ(read_file(folder / "b/f"), "old");
+  EXPECT_EQ(list_folder(folder.path()), Names{"b"});
+}
+
+TEST(AtomicFolder, RefusesNamesThatLeaveIt) {
+  const TemporaryFolder folder;
+  AtomicFolder made(folder / "b");
+  expect_error<InputError>([&] { made.file("../f"); }, {"../f", "no plain file name"});
+  write_file_atomic(folder / "file", "");
+  expect_error<InputError>([&] { AtomicFolder over(folder / "file"); }, {folder / "file", "found a file"});
+  expect_error<InputError>([&] { AtomicFolder over(folder / ".."); }, {"a name of its own"});
+}
+
+TEST(AtomicFolder, RemovesWhatADeadProcessLeft) {
+  const TemporaryFolder folder;
+  make_folders(folder / ("b.tmp-" + std::to_string(dead_process()) + "-0/x"));
+  AtomicFolder(folder / "b").commit();
+  EXPECT_EQ(list_folder(folder.path()), Names{"b"});
+}
+
+// File systems without an atomic exchange take the way in two steps.
+TEST(AtomicFolder, TwoStepReplacement) {
+  const TemporaryFolder folder;
+  const auto make = [&](const std::string& name, const std::string& content) {
+    make_folders(folder / name);
+    write_file_atomic(folder / (name + "/f"), content);
+  };
+  make("b", "old");
+  make("new", "new");
+  replace_folder_in_two_steps(folder / "new", folder / "b");
+  EXPECT_EQ(read_file(folder / "b/f"), "new");
+  EXPECT_EQ(list_folder(folder.path()), Names{"b"});
+
+  expect_error<InputError>([&] { replace_folder_in_two_steps(folder / "none", folder / "b"); }, {folder / "b", "No such file"});
+  EXPECT_EQ(read_file(folder / "b/f"), "new");
+
+  // Killed between the steps.
+  ASSERT_EQ(::rename((folder / "b").c_str(), (folder / "b.old-1-2").c_str()), 0);
+  finish_interrupted_replacement(folder / "b");
+  EXPECT_EQ(read_file(folder / "b/f"), "new");
+  // Killed after them.
+  make("b.old-1-3", "older");
+  finish_interrupted_replacement(folder / "b");
+  EXPECT_EQ(read_file(folder / "b/f"), "new");
+  EXPECT_EQ(list_folder(folder.path()), Names{"b"});
+}
+
+}  // namespace
+}  // namespace mnemo::base

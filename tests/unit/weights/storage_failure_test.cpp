@@ -1,0 +1,111 @@
+// A full disk and an unwritable folder: the error names the path, what was there stays, nothing half-written is left.
+
+#include <gtest/gtest.h>
+
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "weights/checkpoint.h"
+#include "weights/model_folder.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::weights {
+namespace {
+
+using base::InputError;
+using test::expect_error;
+using test::TemporaryFolder;
+using Names = std::vector<std::string>;
+
+const NamedTensors kSmall = {{"w", at::ones({4})}};
+
+NamedTensors big() { return {{"w", at::ones({1 << 20}, at::kFloat)}}; }  // 4 MB
+
+CheckpointContent checkpoint(const NamedTensors& tensors) {
+  CheckpointContent content;
+  content.tensors["model.safetensors"].tensors = tensors;
+  return content;
+}
+
+// Writes small things into `folder`, fails at big ones while `failing`, and finds everything as it was.
+void expect_failures_leave_all_in_place(const std::string& folder, const std::string& reason, auto&& while_failing) {
+  ModelFolder model;
+  model.weights.tensors = kSmall;
+  model.config = "{}";
+  write_safetensors(folder + "/a.safetensors", kSmall);
+  write_model_folder(folder + "/model", model);
+  save_checkpoint(folder + "/run", 1, checkpoint(kSmall), {.keep_last = 1});
+  model.weights.tensors = big();
+
+  while_failing([&] {
+    expect_error<InputError>([&] { write_safetensors(folder + "/a.safetensors", big()); }, {folder + "/a.safetensors", reason});
+    expect_error<InputError>([&] { write_safetensors(folder + "/b.safetensors", big()); }, {folder + "/b.safetensors", reason});
+    expect_error<InputError>([&] { write_model_folder(folder + "/model", model); }, {folder + "/model", reason});
+    expect_error<InputError>([&] { save_checkpoint(folder + "/run", 2, checkpoint(big()), {.keep_last = 1}); }, {folder + "/run/step-00000002", reason});
+    expect_error<InputError>([&] { save_checkpoint(folder + "/run", 1, checkpoint(big()), {.keep_last = 1}); }, {folder + "/run/step-00000001", reason});
+  });
+
+  EXPECT_EQ(base::list_folder(folder), (Names{"a.safetensors", "model", "run"}));
+  EXPECT_EQ(base::list_folder(folder + "/run"), Names{"step-00000001"});
+  EXPECT_TRUE(at::equal(read_safetensors(folder + "/a.safetensors").at("w", ""), kSmall[0].second));
+  EXPECT_TRUE(at::equal(read_model_folder(folder + "/model", {}).weights.at("w", ""), kSmall[0].second));
+  const auto latest = latest_checkpoint(folder + "/run");
+  ASSERT_TRUE(latest);
+  EXPECT_EQ(latest->step, 1);
+  EXPECT_TRUE(at::equal(CheckpointReader(latest->path).tensors("model.safetensors").at("w", ""), kSmall[0].second));
+}
+
+TEST(StorageFailure, FullDisk) {
+  const TemporaryFolder folder;
+  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) GTEST_SKIP() << "cannot mount a small tmpfs: " << std::strerror(errno);
+  expect_failures_leave_all_in_place(folder.path(), "No space left on device", [](auto&& body) { body(); });
+  ::umount2(folder.path().c_str(), MNT_DETACH);
+}
+
+// The same without privileges: the kernel refuses to let a file grow.
+TEST(StorageFailure, FileSizeLimit) {
+  const TemporaryFolder folder;
+  expect_failures_leave_all_in_place(folder.path(), "File too large", [](auto&& body) {
+    const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+    rlimit old{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+    rlimit small = old;
+    small.rlim_cur = 1 << 20;
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    body();
+    ::setrlimit(RLIMIT_FSIZE, &old);
+    ::signal(SIGXFSZ, old_handler);
+  });
+}
+
+TEST(StorageFailure, UnwritableFolder) {
+  const TemporaryFolder folder;
+  expect_failures_leave_all_in_place(folder.path(), "Permission denied", [&](auto&& body) {
+    // Permissions do not bind root, so it acts as nobody meanwhile.
+    const bool root = ::geteuid() == 0;
+    ::chmod(folder.path().c_str(), 0555);
+    ::chmod((folder / "run").c_str(), 0555);
+    if (root) { ASSERT_EQ(::seteuid(65534), 0); }
+    body();
+    if (root) { ASSERT_EQ(::seteuid(0), 0); }
+    ::chmod(folder.path().c_str(), 0755);
+    ::chmod((folder / "run").c_str(), 0755);
+  });
+}
+
+}  // namespace
+}  // namespace mnemo::weights
