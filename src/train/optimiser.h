@@ -1,0 +1,106 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+#include "base/option_poly.h"
+#include "base/options.h"
+#include "layers/parameters.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::train {
+
+/// Adam (Kingma and Ba 2015): g <- g + weight_decay p;  m <- b1 m + (1-b1) g;  v <- b2 v + (1-b2) g^2;
+///   p <- p - lr (m / (1-b1^n)) / (sqrt(v / (1-b2^n)) + eps), n counts the steps from 1
+struct AdamOptions {
+  double lr = 1e-3;
+  std::vector<double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  template <class V>
+  void visit(V&& v) {
+    v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
+    v("betas", betas, "decay of the mean and of the mean square of the gradient", base::half_open_range(0, 1));
+    v("eps", eps, "added to the root of the mean square", base::positive());
+    v("weight_decay", weight_decay, "pull of weights to zero; norms, biases and memories have none", base::at_least(0));
+  }
+  void validate(const base::Where& where) const {
+    where.require(betas.size() == 2, "betas", "expected 2 numbers, found {}", betas.size());
+  }
+};
+
+/// AdamW (Loshchilov and Hutter 2019): p <- p (1 - lr weight_decay) beside Adam's step, in place of decay in the gradient.
+struct AdamWOptions : AdamOptions {
+  AdamWOptions() { weight_decay = 0.01; }
+};
+
+/// Stochastic gradient descent: g <- g + weight_decay p;  b <- momentum b + g;  p <- p - lr b, with nesterov p - lr (g + momentum b).
+struct SgdOptions {
+  double lr = 0.1;
+  double momentum = 0.0;
+  bool nesterov = false;
+  double weight_decay = 0.0;
+  template <class V>
+  void visit(V&& v) {
+    v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
+    v("momentum", momentum, "how much of the last direction is kept", base::half_open_range(0, 1));
+    v("nesterov", nesterov, "look ahead along the momentum");
+    v("weight_decay", weight_decay, "pull of weights to zero; norms, biases and memories have none", base::at_least(0));
+  }
+  void validate(const base::Where& where) const {
+    where.require(!nesterov || momentum > 0, "nesterov", "needs momentum above 0, found {}", momentum);
+  }
+};
+
+/// The optimisers a recipe may name: adam, adamw, sgd.
+const base::OptionTypes& optimiser_types();
+
+/// Moves the parameters of a set along their gradients; LibTorch's fused kernels, a few calls a step. A parameter without a
+/// gradient is left alone and its step count stands still.
+class Optimiser {
+ public:
+  virtual ~Optimiser() = default;
+  /// One step with this learning rate. Gradients are kept.
+  void step(double lr);
+  /// The learning rate before any schedule.
+  double base_lr() const { return base_lr_; }
+  /// Everything a later step depends on, as handles: copying into them restores it.
+  const weights::NamedTensors& state() const { return state_; }
+
+ protected:
+  Optimiser(const layers::ParameterSet& parameters, double lr, double weight_decay);
+
+  /// Parameters that move alike: same decay, same number of steps done.
+  struct Group {
+    int64_t steps_done;
+    double weight_decay;
+    std::vector<at::Tensor> parameters, gradients;
+    std::vector<size_t> indices;
+  };
+  virtual void step_group(const Group& group, double lr) = 0;
+
+  /// Zeros like each parameter, kept in state() as "NAME.PARAMETER".
+  std::vector<at::Tensor> add_state(const std::string& name);
+  static std::vector<at::Tensor> pick(const std::vector<at::Tensor>& all, const std::vector<size_t>& indices);
+
+ private:
+  std::vector<layers::Parameter> parameters_;
+  double base_lr_, weight_decay_;
+  at::Tensor steps_;  // [P] int64, steps each parameter has taken
+  weights::NamedTensors state_;
+};
+
+/// From a table with the key `type`. Throws InputError for an unknown type or key.
+std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters);
+
+/// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. One wait for the device.
+double gradient_norm(const layers::ParameterSet& parameters);
+/// g <- g min(1, max_norm / (norm + 1e-6)), with norm = gradient_norm(parameters).
+void clip_gradients(const layers::ParameterSet& parameters, double norm, double max_norm);
+
+}  // namespace mnemo::train

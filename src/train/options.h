@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/node.h"
+#include "base/options.h"
+#include "train/optimiser.h"
+#include "train/schedule.h"
+
+namespace mnemo::train {
+
+/// How a model is trained: the `[train]` table of a recipe.
+struct TrainOptions {
+  int64_t steps = 1000;
+  int64_t batch_size = 16;
+  int64_t segments_per_step = 1;
+  std::string bptt = "sliding";
+  int64_t accumulate = 1;
+  base::Node optimiser = base::Node::table({{"type", "adamw"}});
+  base::Node schedule = base::Node::table({{"type", "constant"}});
+  std::optional<double> clip_norm = 1.0;
+  bool shuffle = false;
+  int64_t seed = 0;
+  int64_t threads = 0;
+  int64_t log_every = 10;
+  int64_t eval_every = 0;
+  int64_t eval_batch_size = 16;
+  int64_t eval_samples = 512;
+  int64_t save_every = 0;
+  int64_t keep_last = 3;
+  bool tensorboard = true;
+
+  template <class V>
+  void visit(V&& v) {
+    v("steps", steps, "optimiser steps", base::at_least(1));
+    v("batch_size", batch_size, "sequences a step, all parts of `accumulate` together", base::range(1, 1 << 20));
+    v("segments_per_step", segments_per_step,
+      "segments of a text a step, within which gradients cross boundaries; made tasks always take whole samples",
+      base::range(1, 1 << 16));
+    v("bptt", bptt, "sliding: each segment's loss reaches exactly bptt_depth boundaries back; chunked: 0 to bptt_depth, cheaper",
+      base::one_of("sliding", "chunked"));
+    v("accumulate", accumulate,
+      "parts the batch is cut into, to hold less in memory: the gradient is that of the whole batch", base::at_least(1));
+    v("optimiser", optimiser, "how weights move", base::poly(optimiser_types()));
+    v("schedule", schedule, "how the learning rate goes", base::poly(schedule_types()));
+    v("clip_norm", clip_norm, "gradients of a larger norm are scaled down to it; unset: never", base::positive());
+    v("shuffle", shuffle, "documents of a text in another order every epoch");
+    v("seed", seed, "of fresh weights, the order of the data, and dropout", base::at_least(0));
+    v("threads", threads, "of LibTorch's operations; 0: as many as it likes", base::range(0, 1024));
+    v("log_every", log_every, "steps between lines of the log", base::at_least(1));
+    v("eval_every", eval_every, "steps between evaluations on held-out data; 0: only at the end", base::at_least(0));
+    v("eval_batch_size", eval_batch_size, "sequences side by side in an evaluation; of a text, 1 sees the whole past at every token",
+      base::range(1, 1 << 20));
+    v("eval_samples", eval_samples, "samples of a made task in an evaluation", base::at_least(1));
+    v("save_every", save_every, "steps between checkpoints; 0: only at the end", base::at_least(0));
+    v("keep_last", keep_last, "newest checkpoints that are kept, beside the best one; 0: all", base::at_least(0));
+    v("tensorboard", tensorboard, "write event files for TensorBoard");
+  }
+  void validate(const base::Where& where) const {
+    where.require(batch_size % accumulate == 0, "accumulate", "expected a divisor of batch_size = {}, found {}", batch_size,
+                  accumulate);
+  }
+};
+
+}  // namespace mnemo::train

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/node.h"
+#include "base/option_poly.h"
+#include "base/options.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::train {
+
+/// What all schedules have: in the first `warmup_steps` steps the learning rate rises in a line, (step + 1) / warmup_steps.
+struct WarmUpOptions {
+  int64_t warmup_steps = 0;
+  template <class V>
+  void visit(V&& v) {
+    v("warmup_steps", warmup_steps, "steps in which the learning rate rises from 0 to its full value", base::at_least(0));
+  }
+};
+
+struct ConstantOptions : WarmUpOptions {};
+
+/// 1 / sqrt(n): factor sqrt(max(warmup_steps, 1)) / sqrt(step + 1) (Vaswani et al. 2017, eq. 3, up to a constant).
+struct InverseSqrtOptions : WarmUpOptions {};
+
+/// From 1 to `final_factor` between the end of the warm-up and step `decay_steps`, then constant.
+struct DecayOptions : WarmUpOptions {
+  double final_factor = 0.0;
+  int64_t decay_steps = 0;
+  template <class V>
+  void visit(V&& v) {
+    WarmUpOptions::visit(v);
+    v("final_factor", final_factor, "part of the learning rate that is left at the end", base::range(0, 1));
+    v("decay_steps", decay_steps, "step at which that is reached; 0: the last of the run", base::at_least(0));
+  }
+};
+struct LinearOptions : DecayOptions {};
+struct CosineOptions : DecayOptions {};
+
+/// Down by `decay` when `patience` evaluations in a row brought no gain of more than `threshold`.
+struct PlateauOptions : WarmUpOptions {
+  double decay = 0.5;
+  int64_t patience = 3;
+  double threshold = 1e-4;
+  double final_factor = 0.0;
+  template <class V>
+  void visit(V&& v) {
+    WarmUpOptions::visit(v);
+    v("decay", decay, "factor of each reduction", base::open_range(0, 1));
+    v("patience", patience, "evaluations without gain that are put up with", base::at_least(0));
+    v("threshold", threshold, "a smaller change of the metric is no gain", base::at_least(0));
+    v("final_factor", final_factor, "the learning rate's factor goes no lower", base::range(0, 1));
+  }
+};
+
+/// The schedules a recipe may name: constant, linear, cosine, inverse_sqrt, plateau.
+const base::OptionTypes& schedule_types();
+
+/// What the learning rate is multiplied with, step by step.
+class Schedule {
+ public:
+  virtual ~Schedule() = default;
+  /// The factor of step `step`, counted from 0.
+  double factor(int64_t step) const;
+  /// The result of an evaluation; lower is better.
+  virtual void observe(double /*metric*/) {}
+  /// What it has learned from evaluations, as handles: copying into them restores it.
+  weights::NamedTensors state() const { return state_; }
+
+ protected:
+  explicit Schedule(int64_t warmup) : warmup_(warmup) {}
+  /// The factor after the warm-up.
+  virtual double decayed(int64_t step) const = 0;
+  int64_t warmup() const { return warmup_; }
+  weights::NamedTensors state_;
+
+ private:
+  int64_t warmup_;
+};
+
+/// From a table with the key `type`; `steps` is the run's length. Throws InputError for an unknown type or key.
+std::unique_ptr<Schedule> make_schedule(const base::Node& options, int64_t steps);
+
+}  // namespace mnemo::train
