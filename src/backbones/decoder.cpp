@@ -65,7 +65,7 @@ core::BackboneResult Decoder::forward(const core::BackboneInput& input, const co
     const Layer& layer = layers_[n];
     result.entering.push_back(h);
     at::Tensor context = input.context ? input.context(static_cast<int64_t>(n)) : at::Tensor();
-    if (context.defined() && context.size(1) == 0) context = {};
+    if (context.defined() && context.size(1) == 0) context = at::Tensor();
     if (pre && context.defined()) context = layer.norm1(context);
     auto [y, attention_state] = layer.attention->forward(
         {pre ? layer.norm1(h) : h, context, input.table, input.mode, input.ends}, state.child(layer.name));

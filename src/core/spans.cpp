@@ -61,6 +61,16 @@ AttendTable& AttendTable::append_context(Span span, Rule for_each_query) {
   return *this;
 }
 
+AttendTable& AttendTable::resize_context(SpanKind kind, int64_t length) {
+  for (Span& span : contexts_) {
+    if (span.kind != kind) continue;
+    span.length = length;
+    break;
+  }
+  changed();
+  return *this;
+}
+
 AttendTable& AttendTable::prepend_rows(Span span) {
   for (auto& row : rules_) row.insert(row.begin() + static_cast<int64_t>(contexts_.size()), Rule::none());
   rows_.insert(rows_.begin(), span);

@@ -49,6 +49,8 @@ class AttendTable {
 
   /// Adds keys between the contexts there are and the rows, with one rule for each query span there is.
   AttendTable& append_context(Span span, Rule for_each_query);
+  /// Sets the length of the first context of that kind, where there is one: a segment that goes on knows it from its rows.
+  AttendTable& resize_context(SpanKind kind, int64_t length);
   /// Adds rows before or after the rows there are; until let() says otherwise nothing attends to or from them.
   AttendTable& prepend_rows(Span span);
   AttendTable& append_rows(Span span);

@@ -72,7 +72,12 @@ State State::mapped(const Map& map, const std::string& prefix) const {
 }
 
 void State::wrong_type(const char* wanted) {
-  throw base::InternalError(std::string("a state of another mechanism was handed in; wanted ") + wanted);
+  base::input_error("the state is of another mechanism or model; expected {}", wanted);
+}
+
+State State::map(const Map& map) const {
+  return mapped([&](const Field& field, const at::Tensor& tensor) { return tensor.defined() ? map(field, tensor) : tensor; },
+                "");
 }
 
 std::vector<std::pair<Field, at::Tensor>> State::fields() const {
@@ -182,24 +187,30 @@ std::vector<std::pair<std::string, at::Tensor>> save(const State& state) {
 
 State load(const State& like, const std::function<at::Tensor(const std::string&)>& find) {
   int64_t batch = -1;
-  return like.map([&](const Field& field, const at::Tensor& tensor) {
+  return like.map_declared([&](const Field& field, const at::Tensor& tensor) {
     at::Tensor stored = find(field.path);
+    if (!tensor.defined() && !stored.defined()) return tensor;
     base::require(stored.defined(), "state: expected a tensor '{}', found none", field.path);
     auto names = split_dims(field.dims);
-    bool fits = stored.dim() == tensor.dim() && stored.scalar_type() == tensor.scalar_type();
-    for (int64_t i = 0; fits && i < tensor.dim(); ++i) {
-      fits = names[i] == "B" || names[i] == "M" || stored.size(i) == tensor.size(i);
+    bool fits = stored.dim() == static_cast<int64_t>(names.size());
+    if (tensor.defined()) {
+      fits = fits && stored.scalar_type() == tensor.scalar_type();
+      for (int64_t i = 0; fits && i < tensor.dim(); ++i) {
+        fits = names[i] == "B" || names[i] == "M" || stored.size(i) == tensor.size(i);
+      }
     }
-    base::require(fits, "state: '{}' should be [{}] like {} of {}, found {} of {}", field.path, field.dims,
-                  c10::str(tensor.sizes()), c10::toString(tensor.scalar_type()), c10::str(stored.sizes()),
-                  c10::toString(stored.scalar_type()));
+    base::require(fits, "state: '{}' should be [{}]{}, found {} of {}", field.path, field.dims,
+                  tensor.defined() ? fmt::format(" like {} of {}", c10::str(tensor.sizes()),
+                                                 c10::toString(tensor.scalar_type()))
+                                   : std::string(),
+                  c10::str(stored.sizes()), c10::toString(stored.scalar_type()));
     if (field.per_sequence()) {
       int64_t rows = stored.size(field.dim("B"));
       base::require(batch < 0 || rows == batch, "state: '{}' has {} sequences, other tensors have {}", field.path, rows,
                     batch);
       batch = rows;
     }
-    return stored.to(tensor.device());
+    return tensor.defined() ? stored.to(tensor.device()) : stored;
   });
 }
 

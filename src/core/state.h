@@ -58,7 +58,7 @@ class State {
 
   bool empty() const { return node_ == nullptr; }
 
-  /// The struct inside. Throws InternalError if it is of another type; an empty state gives a default-made S.
+  /// The struct inside. Throws InputError if it is of another type; an empty state gives a default-made S.
   template <class S>
   const S& as() const {
     static const S kEmpty{};
@@ -72,7 +72,9 @@ class State {
   State child(std::string_view name) const;
 
   /// A state with each defined tensor replaced by what `map` returns for it.
-  State map(const Map& map) const { return mapped(map, ""); }
+  State map(const Map& map) const;
+  /// The same over every declared tensor, absent (undefined) ones too.
+  State map_declared(const Map& map) const { return mapped(map, ""); }
 
   /// Every defined tensor with its field.
   std::vector<std::pair<Field, at::Tensor>> fields() const;
@@ -89,7 +91,7 @@ class State {
     std::shared_ptr<const Node> map(const Map& map, const std::string& prefix) const override {
       S copy = value;
       copy.visit([&](std::string_view name, at::Tensor& tensor, std::string_view dims) {
-        if (tensor.defined()) tensor = map(Field{prefix + std::string(name), dims}, tensor);
+        tensor = map(Field{prefix + std::string(name), dims}, tensor);
       });
       return std::make_shared<Typed<S>>(std::move(copy));
     }
@@ -126,7 +128,8 @@ int64_t num_bytes(const State& state, Lifetime lifetime);
 /// (path, tensor) of every field, for a file.
 std::vector<std::pair<std::string, at::Tensor>> save(const State& state);
 /// `find(path)` gives the tensor of that name or an undefined one. The result has the fields of `like`, with the file's
-/// tensors; B and M may differ from `like`'s, every other dimension must agree. Throws InputError otherwise.
+/// tensors; B and M may differ from `like`'s, every other dimension must agree. Tensors absent in `like` (those of an open
+/// segment) are taken where the file has them. Throws InputError otherwise.
 State load(const State& like, const std::function<at::Tensor(const std::string&)>& find);
 
 }  // namespace mnemo::core

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
 
@@ -132,9 +133,11 @@ Probabilities probabilities(const at::Tensor& q, const at::Tensor& k, const at::
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const at::Tensor& position, const at::Tensor& mask, int64_t shift, double scale) {
+                            const std::optional<at::Tensor>& position, const std::optional<at::Tensor>& mask,
+                            int64_t shift, double scale) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    auto [p, sizes] = probabilities(q, k, position, static_cast<RelShift>(shift), mask, scale);
+    auto [p, sizes] = probabilities(q, k, position.value_or(at::Tensor()), static_cast<RelShift>(shift),
+                                    mask.value_or(at::Tensor()), scale);
     at::Tensor out = at::bmm(p, merge(v)).view({sizes.batch, sizes.heads, sizes.queries, v.size(3)});
     ctx->save_for_backward({q, k, v, p});
     ctx->saved_data["shift"] = shift;
@@ -212,7 +215,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     auto [p, sizes] = probabilities(q, k, position, shift, mask, scale);
     return at::bmm(p, merge(v)).view({sizes.batch, sizes.heads, sizes.queries, v.size(3)});
   }
-  return AttentionFunction::apply(q, k, v, position, mask, static_cast<int64_t>(shift), scale);
+  auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
+  return AttentionFunction::apply(q, k, v, optional(position), optional(mask), static_cast<int64_t>(shift), scale);
 }
 
 }  // namespace mnemo::ops

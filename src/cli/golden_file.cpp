@@ -1,0 +1,113 @@
+#include "cli/golden_file.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "weights/load_into.h"
+
+namespace mnemo::cli {
+
+bool GoldenReport::passed() const {
+  return std::all_of(groups.begin(), groups.end(), [&](const GoldenGroup& group) { return group.error <= tolerance; });
+}
+
+GoldenFile::GoldenFile(const std::string& path) : path_(path), file_(weights::read_safetensors(path)) {
+  auto text = [&](const char* key) {
+    auto found = file_.metadata.find(key);
+    base::require(found != file_.metadata.end(), "{}: expected '{}' in __metadata__ of a golden file, found none", path, key);
+    return found->second;
+  };
+  base::require(text("format") == "mnemo-golden/1", "{}: expected format \"mnemo-golden/1\", found \"{}\"", path,
+                text("format"));
+  config_ = base::parse_json(text("config"), path + " (config)");
+  what_ = text("case");
+  training_ = text("training") == "true";
+  const std::string tolerance = text("tolerance");
+  char* end = nullptr;
+  tolerance_ = std::strtod(tolerance.c_str(), &end);
+  base::require(end != tolerance.c_str() && *end == '\0' && tolerance_ > 0 && std::isfinite(tolerance_),
+                "{}: expected a positive number as tolerance, found \"{}\"", path, tolerance);
+}
+
+base::Node GoldenFile::metadata(const std::string& key) const {
+  auto found = file_.metadata.find(key);
+  return found == file_.metadata.end() ? base::Node() : base::parse_json(found->second, path_ + " (" + key + ")");
+}
+
+at::Tensor GoldenFile::find(const std::string& name) const {
+  const at::Tensor* tensor = file_.find(name);
+  return tensor == nullptr ? at::Tensor() : *tensor;
+}
+
+at::Tensor GoldenFile::step(int64_t step, const std::string& rest) const {
+  return find(fmt::format("step.{}.{}", step, rest));
+}
+
+int64_t GoldenFile::num_steps() const {
+  int64_t steps = 0;
+  while (!under(fmt::format("step.{}.", steps)).empty()) ++steps;
+  base::require(steps > 0, "{}: expected tensors step.0.*, found none", path_);
+  return steps;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> GoldenFile::under(const std::string& prefix) const {
+  std::vector<std::pair<std::string, at::Tensor>> found;
+  for (const auto& [name, tensor] : file_.tensors) {
+    if (name.starts_with(prefix)) found.emplace_back(name.substr(prefix.size()), tensor);
+  }
+  return found;
+}
+
+void GoldenFile::load_parameters(const layers::ParameterSet& parameters) const {
+  weights::TensorFile only;
+  only.tensors = under("param.");
+  weights::load_into(only, parameters.named(), path_);
+}
+
+GoldenComparison::GoldenComparison(const GoldenFile& file) {
+  report_.file = file.path();
+  report_.what = file.what();
+  report_.tolerance = file.tolerance();
+}
+
+void GoldenComparison::compare(const std::string& group, const std::string& name, const at::Tensor& expected,
+                               const at::Tensor& found) {
+  double error = 0.0;
+  if (found.defined() && expected.sizes() != found.sizes()) {
+    error = std::numeric_limits<double>::infinity();
+  } else if (expected.numel() > 0) {
+    const at::Tensor wanted = expected.to(at::kDouble);
+    const at::Tensor got = found.defined() ? found.detach().to(at::kDouble) : at::zeros_like(wanted);
+    // Equal infinities (an empty memory's z) are no difference.
+    const at::Tensor difference = at::where(wanted == got, at::zeros_like(wanted), (wanted - got).abs());
+    error = difference.max().item<double>();
+    if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
+  }
+  auto at = std::find_if(report_.groups.begin(), report_.groups.end(), [&](const GoldenGroup& g) { return g.name == group; });
+  if (at == report_.groups.end()) at = report_.groups.insert(report_.groups.end(), GoldenGroup{group, 0, 0.0, ""});
+  ++at->tensors;
+  if (error >= at->error) {
+    at->error = error;
+    at->worst = name;
+  }
+}
+
+GoldenReport verify_golden(const std::string& path) {
+  const GoldenFile file(path);
+  const base::Node* kind = file.config().find("kind");
+  base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
+  try {
+    if (kind->as_string() == "attention") return verify_attention(file);
+    if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
+  } catch (const c10::Error& error) {
+    // Tensors of the file that do not fit one another.
+    base::input_error("{}: its tensors do not fit its config: {}", path, error.what_without_backtrace());
+  }
+  base::input_error("{}: expected kind attention, layer_stack or model, found \"{}\"", path, kind->as_string());
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+#include "cli/golden.h"
+#include "layers/parameters.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::cli {
+
+/// A golden file read and cut into its parts ("mnemo-golden/1").
+class GoldenFile {
+ public:
+  explicit GoldenFile(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const base::Node& config() const { return config_; }
+  bool training() const { return training_; }
+  double tolerance() const { return tolerance_; }
+  const std::string& what() const { return what_; }
+  /// Metadata of that key as JSON, a null node where there is none.
+  base::Node metadata(const std::string& key) const;
+  int64_t num_steps() const;
+  /// The tensor of that name, or an undefined one.
+  at::Tensor find(const std::string& name) const;
+  at::Tensor step(int64_t step, const std::string& rest) const;
+  /// (rest of the name, tensor) of every tensor whose name starts with the prefix.
+  std::vector<std::pair<std::string, at::Tensor>> under(const std::string& prefix) const;
+  /// Copies param.* into the parameters, every one of both sides once.
+  void load_parameters(const layers::ParameterSet& parameters) const;
+
+ private:
+  std::string path_, what_;
+  weights::TensorFile file_;
+  base::Node config_;
+  bool training_ = false;
+  double tolerance_ = 0.0;
+};
+
+/// Collects differences by group.
+class GoldenComparison {
+ public:
+  explicit GoldenComparison(const GoldenFile& file);
+  /// `found` undefined counts as zeros (a gradient that no one asked for).
+  void compare(const std::string& group, const std::string& name, const at::Tensor& expected, const at::Tensor& found);
+  GoldenReport take() { return std::move(report_); }
+
+ private:
+  GoldenReport report_;
+};
+
+/// kind attention; and kinds layer_stack and model.
+GoldenReport verify_attention(const GoldenFile& file);
+GoldenReport verify_model(const GoldenFile& file);
+
+}  // namespace mnemo::cli

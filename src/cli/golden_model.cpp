@@ -1,0 +1,158 @@
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "cli/golden_file.h"
+#include "models/model.h"
+#include "train/optimiser.h"
+#include "train/segment_bptt.h"
+
+namespace mnemo::cli {
+namespace {
+
+/// One pass over the file's steps: what came out, and L differentiated.
+struct Pass {
+  std::vector<core::StepResult> steps;
+  std::vector<train::BpttSegment> segments;
+  core::State initial;
+  double loss = 0.0;
+};
+
+core::State initial_state(const GoldenFile& file, const core::Model& model, int64_t batch) {
+  const core::State fresh = model.initial_state(batch);
+  if (file.under("state.init.").empty()) return fresh;
+  const core::State given = fresh.map([&](const core::Field& field, const at::Tensor& tensor) {
+    const at::Tensor stored = file.find("state.init." + field.path);
+    if (stored.defined()) return stored.clone().set_requires_grad(file.find("grad.state.init." + field.path).defined());
+    if (field.path != "segment_cache.valid") return tensor;
+    // Files without a reset leave `valid` out: every cached row is real.
+    const at::Tensor rows = file.find("state.init.segment_cache.layers.0");
+    return rows.defined() ? at::ones({rows.size(0), rows.size(1)}, at::kBool) : tensor;
+  });
+  return given;
+}
+
+Pass run(const GoldenFile& file, const models::Model& model) {
+  const bool tokens = model.options().kind == "model";
+  const core::Mode mode = file.training() ? core::Mode::train : core::Mode::evaluate;
+  Pass pass;
+  const int64_t steps = file.num_steps();
+  int64_t batch = 0;
+  for (int64_t k = 0; k < steps; ++k) {
+    core::Segment segment;
+    at::Tensor input = file.step(k, tokens ? "input.tokens" : "input.x");
+    base::require(input.defined() && input.dim() == (tokens ? 2 : 3), "{}: expected step.{}.input.{}", file.path(), k,
+                  tokens ? "tokens [B,T]" : "x [B,T,D]");
+    (tokens ? segment.tokens : segment.rows) = tokens ? input : input.clone().set_requires_grad(true);
+    segment.mode = mode;
+    batch = input.size(0);
+    pass.segments.push_back({segment, file.step(k, "input.reset")});
+  }
+  pass.initial = initial_state(file, model, batch);
+  pass.steps.resize(steps);
+  auto loss = [&](const core::StepResult& step, size_t k) {
+    pass.steps[k] = step;
+    at::Tensor scalar;
+    auto add = [&](const char* name, const at::Tensor& output) {
+      const at::Tensor cotangent = file.step(static_cast<int64_t>(k), std::string("cotangent.") + name);
+      if (!cotangent.defined()) return;
+      const at::Tensor part = (cotangent * output).sum();
+      scalar = scalar.defined() ? scalar + part : part;
+    };
+    add("hidden", step.hidden);
+    if (tokens) {
+      add("nll", model.nll(step.hidden, file.step(static_cast<int64_t>(k), "input.targets")));
+      const at::Tensor auxiliary = model.auxiliary_nll(step);
+      if (auxiliary.defined()) add("aux_nll", auxiliary);
+    }
+    return scalar;
+  };
+  const train::BpttResult result =
+      train::backward_segments(model, pass.segments, pass.initial, loss, train::BpttForm::sliding);
+  for (const at::Tensor& part : result.losses) {
+    if (part.defined()) pass.loss += part.item<double>();
+  }
+  return pass;
+}
+
+void compare_steps(const GoldenFile& file, const models::Model& model, const Pass& pass, GoldenComparison& comparison) {
+  const at::NoGradGuard no_grad;
+  for (size_t k = 0; k < pass.steps.size(); ++k) {
+    const core::StepResult& step = pass.steps[k];
+    auto compare = [&](const char* name, auto&& found) {
+      const at::Tensor expected = file.step(static_cast<int64_t>(k), std::string("output.") + name);
+      if (expected.defined()) comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found());
+    };
+    compare("hidden", [&] { return step.hidden; });
+    compare("logits", [&] { return model.logits(step.hidden); });
+    compare("nll", [&] { return model.nll(step.hidden, file.step(static_cast<int64_t>(k), "input.targets")); });
+    compare("aux_nll", [&] { return model.auxiliary_nll(step); });
+    for (const auto& [field, tensor] : step.state.fields()) {
+      const std::string name = fmt::format("step.{}.state.{}", k, field.path);
+      if (const at::Tensor expected = file.find(name); expected.defined()) {
+        comparison.compare("states", name, expected, tensor);
+      }
+    }
+  }
+}
+
+void compare_gradients(const GoldenFile& file, const models::Model& model, const Pass& pass, GoldenComparison& comparison) {
+  auto compare = [&](const std::string& group, const std::string& name, const at::Tensor& found) {
+    if (const at::Tensor expected = file.find(name); expected.defined()) comparison.compare(group, name, expected, found);
+  };
+  for (const auto& parameter : model.parameters().all()) {
+    compare("gradients of parameters", "grad.param." + parameter.name, parameter.tensor.grad());
+  }
+  for (size_t k = 0; k < pass.segments.size(); ++k) {
+    const at::Tensor& rows = pass.segments[k].input.rows;
+    if (rows.defined()) compare("gradients of inputs", fmt::format("grad.step.{}.input.x", k), rows.grad());
+  }
+  for (const auto& [field, tensor] : pass.initial.fields()) {
+    const at::Tensor grad = tensor.is_leaf() ? tensor.grad() : at::Tensor();
+    compare("gradients of inputs", "grad.state.init." + field.path, grad);
+  }
+}
+
+/// Optimiser steps of the file (`optim`): the first pass has left its gradients.
+void compare_optimiser(const GoldenFile& file, const models::Model& model, double first_loss, GoldenComparison& comparison) {
+  base::Node optim = file.metadata("optim");
+  if (optim.is_null()) return;
+  const int64_t steps = optim.at("steps").as_int();
+  const double clip = optim.at("clip_norm").as_double();
+  base::require(steps > 0 && steps <= 1000, "{}: expected 1 to 1000 optimiser steps, found {}", file.path(), steps);
+  optim.erase("steps");
+  optim.erase("clip_norm");
+  const auto optimiser = train::make_optimiser(train::optimiser_types().complete(optim), model.parameters());
+  std::vector<double> losses, norms;
+  double loss = first_loss;
+  for (int64_t step = 0; step < steps; ++step) {
+    if (step > 0) {
+      model.parameters().zero_grad();
+      loss = run(file, model).loss;
+    }
+    losses.push_back(loss);
+    norms.push_back(train::gradient_norm(model.parameters()));
+    train::clip_gradients(model.parameters(), norms.back(), clip);
+    optimiser->step(optimiser->base_lr());
+  }
+  comparison.compare("optimiser steps", "optim.loss", file.find("optim.loss"), at::tensor(losses, at::kDouble));
+  comparison.compare("optimiser steps", "optim.grad_norm", file.find("optim.grad_norm"), at::tensor(norms, at::kDouble));
+  for (const auto& [name, expected] : file.under("optim.after.param.")) {
+    comparison.compare("optimiser steps", "optim.after.param." + name, expected, model.parameters().find(name));
+  }
+}
+
+}  // namespace
+
+GoldenReport verify_model(const GoldenFile& file) {
+  models::ModelOptions options = base::read_options<models::ModelOptions>(file.config());
+  const auto model = models::build(options, 0, at::kDouble);
+  file.load_parameters(model->parameters());
+  GoldenComparison comparison(file);
+  const Pass pass = run(file, *model);
+  compare_steps(file, *model, pass, comparison);
+  compare_gradients(file, *model, pass, comparison);
+  compare_optimiser(file, *model, pass.loss, comparison);
+  return comparison.take();
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text_table.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/golden.h"
+#include "cli/output.h"
+
+namespace mnemo::cli {
+namespace {
+
+struct VerifyArguments {
+  std::vector<std::string> files;
+  bool json = false;
+};
+
+base::Node as_node(const GoldenReport& report) {
+  base::Node groups = base::Node::array();
+  for (const GoldenGroup& group : report.groups) {
+    groups.push_back(base::Node::table({{"name", group.name},
+                                        {"tensors", group.tensors},
+                                        {"error", group.error},
+                                        {"worst", group.worst}}));
+  }
+  return base::Node::table({{"file", report.file},
+                            {"case", report.what},
+                            {"tolerance", report.tolerance},
+                            {"passed", report.passed()},
+                            {"groups", groups}});
+}
+
+int verify(const VerifyArguments& arguments) {
+  bool all = true;
+  base::Node reports = base::Node::array();
+  base::TextTable table({"file", "group", "tensors", "largest error", "tolerance", ""},
+                        {base::TextTable::Align::left, base::TextTable::Align::left, base::TextTable::Align::right,
+                         base::TextTable::Align::right, base::TextTable::Align::right});
+  for (const std::string& path : arguments.files) {
+    const GoldenReport report = verify_golden(path);
+    all = all && report.passed();
+    reports.push_back(as_node(report));
+    const size_t slash = path.find_last_of('/');
+    for (const GoldenGroup& group : report.groups) {
+      const bool good = group.error <= report.tolerance;
+      table.add_row({slash == std::string::npos ? path : path.substr(slash + 1), group.name, std::to_string(group.tensors),
+                     fmt::format("{:.1e}", group.error), fmt::format("{:.0e}", report.tolerance),
+                     good ? "ok" : "TOO FAR: " + group.worst});
+    }
+  }
+  if (arguments.json) {
+    fmt::print("{}\n", base::to_json(reports, 2));
+  } else {
+    fmt::print("{}{}\n", table.text(), all ? "all within tolerance" : "out of tolerance");
+  }
+  return all ? kDone : kAnswerIsNo;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app) {
+  auto arguments = std::make_shared<VerifyArguments>();
+  Command(app, "verify", "compares this build with golden files: outputs, states, gradients, optimiser steps")
+      .arguments("FILE", arguments->files, "golden files (safetensors)")
+      .flag("--json", arguments->json, "prints JSON")
+      .action([arguments] { return verify(*arguments); });
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,252 @@
+#include "models/model.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "backbones/decoder.h"
+#include "base/error.h"
+#include "heads/language_model.h"
+#include "memory/grc.h"
+#include "memory/recurrent_tokens.h"
+#include "models/registry.h"
+
+namespace mnemo::models {
+namespace {
+
+using core::Rule;
+using core::SpanKind;
+
+std::string type_of(const base::Node& options) { return options.find("type")->as_string(); }
+
+/// The attention of one layer, with the memories that wrap attention around it.
+std::unique_ptr<core::Attention> make_attention(const ModelOptions& options, const core::AttentionBuild& build) {
+  const Mechanisms& mechanisms = Mechanisms::all();
+  const base::Node& core_options = options.backbone.attention;
+  auto core = mechanisms.attentions.find(type_of(core_options))(core_options, build);
+  for (const base::Node& memory : options.memory) {
+    const auto& entry = mechanisms.memories.find(type_of(memory));
+    if (entry.wrap_attention) return entry.wrap_attention(memory, build, std::move(core));
+  }
+  return core;
+}
+
+/// All rows have the same number; the caller's batch is wrong otherwise.
+int64_t uniform(const at::Tensor& numbers, const char* what) {
+  const auto [least, greatest] = at::aminmax(numbers);
+  base::require(least.item<int64_t>() == greatest.item<int64_t>(),
+                "[model] sequences of one batch may start or end a segment only together: expected the same {} for all, "
+                "found {} to {}", what, least.item<int64_t>(), greatest.item<int64_t>());
+  return least.item<int64_t>();
+}
+
+/// The state was made for as many sequences as the segment has.
+void require_batch(const at::Tensor& of_state, const at::Tensor& rows) {
+  base::require(of_state.size(0) == rows.size(0), "[model] expected a segment of {} sequences, as many as the state has, found {}",
+                of_state.size(0), rows.size(0));
+}
+
+}  // namespace
+
+Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype) : options_(options), parameters_(seed, dtype) {
+  const layers::Scope root = parameters_.root();
+  const bool whole = options.kind == "model";
+  if (whole) {
+    base::require(options.embedding.vocab_size > 0, "model: expected embedding.vocab_size of at least 1, found 0");
+    embedding_.emplace(root / "embed", options.embedding.vocab_size, options.backbone.dim, options.embedding.scale,
+                       options.backbone.init_std);
+  }
+  backbone_ = std::make_unique<backbones::Decoder>(
+      options.backbone, root / "backbone", true,
+      [&](const core::AttentionBuild& build) { return make_attention(options, build); });
+  const core::MemoryBuild memory_build{root / "memory", backbone_->num_layers(), backbone_->dim(),
+                                       parameters_.all().front().tensor};
+  for (const base::Node& memory : options.memory) {
+    const std::string type = type_of(memory);
+    const auto& entry = Mechanisms::all().memories.find(type);
+    if (entry.layer_context) contexts_.push_back({type, entry.layer_context(memory, memory_build)});
+    if (entry.sequence) {
+      sequence_ = entry.sequence(memory, memory_build);
+      sequence_name_ = type;
+    }
+  }
+  if (!whole) return;
+  head_ = std::make_unique<heads::LanguageModel>(options.head, root / "head", embedding_->weight, options.backbone.init_std);
+  if (const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get())) {
+    if (const auto& aux = recurrent->options().aux_loss) {
+      base::require(aux->token < options.embedding.vocab_size,
+                    "model: aux_loss.token expected to be below vocab_size = {}, found {}", options.embedding.vocab_size,
+                    aux->token);
+      auxiliary_weight_ = aux->weight;
+      auxiliary_token_ = aux->token;
+    }
+  }
+}
+
+const core::Head& Model::head() const {
+  base::ensure(head_ != nullptr, "a layer_stack has no head");
+  return *head_;
+}
+
+core::State Model::initial_state(int64_t batch) const {
+  core::State::Children children;
+  for (const auto& [name, context] : contexts_) children.emplace_back(name, context->initial_state(batch));
+  if (sequence_) children.emplace_back(sequence_name_, sequence_->initial_state(batch));
+  children.emplace_back("layers", backbone_->initial_state(batch));
+  children.emplace_back("open", OpenSegment{});
+  core::State state = core::State::list(std::move(children));
+  if (committed_.empty()) return state;
+  return state.map([&](const core::Field& field, const at::Tensor& tensor) {
+    if (field.per_sequence()) return tensor;
+    auto found = std::find_if(committed_.begin(), committed_.end(), [&](const auto& c) { return c.first == field.path; });
+    return found == committed_.end() ? tensor : found->second.to(tensor.device(), tensor.scalar_type());
+  });
+}
+
+void Model::commit(const core::State& state) {
+  committed_.clear();
+  for (const auto& [field, tensor] : state.fields()) {
+    if (!field.per_sequence()) committed_.emplace_back(field.path, tensor.detach().clone());
+  }
+}
+
+int64_t Model::bptt_depth(const std::string& path) const {
+  if (sequence_ && path.starts_with(sequence_name_ + ".")) return sequence_->bptt_depth();
+  if (!path.starts_with("layers.")) return 0;
+  const core::Attention& attention = backbone_->attention(0);
+  const auto* grc = dynamic_cast<const memory::Grc*>(&attention);
+  if (grc == nullptr) return attention.bptt_depth();
+  return path.find(".core.") == std::string::npos ? grc->cache_bptt_depth() : grc->core_bptt_depth();
+}
+
+at::Tensor Model::auxiliary_nll(const core::StepResult& step) const {
+  if (auxiliary_weight_ == 0.0 || !step.write_hidden.defined()) return {};
+  const at::Tensor targets = at::full({step.write_hidden.size(0), step.write_hidden.size(1)}, auxiliary_token_,
+                                      step.write_hidden.options().dtype(at::kLong).requires_grad(false));
+  return nll(step.write_hidden, targets);
+}
+
+core::SegmentRows Model::start_rows(const core::Segment& segment, const core::State& state, const OpenSegment& open) const {
+  at::Tensor rows = segment.rows;
+  if (!rows.defined()) {
+    base::ensure(embedding_.has_value(), "a layer_stack takes rows, not tokens");
+    rows = (*embedding_)(segment.tokens);
+  }
+  core::SegmentRows result{rows, segment.valid, core::AttendTable({SpanKind::tokens, rows.size(1)})};
+  core::AttendTable& table = result.table;
+  for (const auto& [name, context] : contexts_) context->add_spans(table, state.child(name), segment.mode);
+  if (segment.part.starts) return result;
+
+  base::require(open.valid.defined(), "[model] expected the state of an open segment (part.starts is false), found none");
+  require_batch(open.valid, rows);
+  const Rule tokens_rule = table.rule(0, table.contexts().size());
+  int64_t before = open.valid.size(1);
+  if (segment.part.ends) {
+    // The write rows have rules of their own for cache, read rows and tokens, so the borders between them matter.
+    const int64_t length = uniform(open.length, "rows so far"), read = uniform(open.read_rows, "memory rows");
+    before -= length;
+    if (contexts_.empty()) table.append_context({SpanKind::cache, 0}, tokens_rule);
+    table.append_context({SpanKind::read, read}, tokens_rule);
+    table.append_context({SpanKind::tokens, length - read}, tokens_rule);
+  } else if (contexts_.empty()) {
+    table.append_context({SpanKind::cache, 0}, tokens_rule);
+  }
+  table.resize_context(SpanKind::cache, before);
+  return result;
+}
+
+void Model::set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open, bool starts) const {
+  std::vector<at::Tensor> parts;
+  bool all_real = !rows.valid.defined();
+  if (!starts) {
+    parts.push_back(open.valid);
+    all_real = all_real && open.valid.all().item<bool>();
+  } else {
+    for (const auto& [name, context] : contexts_) {
+      const at::Tensor valid = context->before(0, state.child(name)).valid;
+      require_batch(valid, rows.rows);
+      all_real = all_real && (valid.numel() == 0 || valid.all().item<bool>());
+      parts.push_back(valid);
+    }
+  }
+  if (all_real) return;
+  parts.push_back(rows.valid.defined() ? rows.valid
+                                       : at::ones({rows.rows.size(0), rows.rows.size(1)},
+                                                  rows.rows.options().dtype(at::kBool).requires_grad(false)));
+  rows.table.set_valid(at::cat(parts, 1));
+}
+
+OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& open, const core::State& state,
+                              bool starts) const {
+  const auto options = rows.rows.options().requires_grad(false);
+  const int64_t batch = rows.rows.size(0);
+  const at::Tensor real = rows.valid.defined() ? rows.valid : at::ones({batch, rows.rows.size(1)}, options.dtype(at::kBool));
+  if (!starts) {
+    return {open.length + rows.rows.size(1), open.read_rows, at::cat({open.valid, real}, 1)};
+  }
+  std::vector<at::Tensor> valid;
+  for (const auto& [name, context] : contexts_) valid.push_back(context->before(0, state.child(name)).valid);
+  valid.push_back(real);
+  return {at::full({batch}, rows.rows.size(1), options.dtype(at::kLong)),
+          at::full({batch}, rows.table.row_length(SpanKind::read), options.dtype(at::kLong)), at::cat(valid, 1)};
+}
+
+core::StepResult Model::forward(const core::Segment& segment, const core::State& state) const {
+  for (const std::string& name : Mechanisms::all().memories.names()) {
+    const bool own = name == sequence_name_ || std::any_of(contexts_.begin(), contexts_.end(), [&](const auto& c) { return c.name == name; });
+    base::require(state.child(name).empty() != own, "[model] the state {} a '{}'; is it of another model?", own ? "lacks" : "has", name);
+  }
+  const core::State open_state = state.child("open");
+  const OpenSegment& open = open_state.as<OpenSegment>();
+  base::require(!segment.part.starts || !open.length.defined(),
+                "[model] a segment is open in the state; expected part.starts = false");
+  core::SegmentRows rows = start_rows(segment, state, open);
+  if (sequence_) sequence_->enter(rows, state.child(sequence_name_), segment.part);
+  set_valid(rows, state, open, segment.part.starts);
+
+  core::BackboneInput input{rows.rows, rows.table, {}, segment.part.starts ? at::Tensor() : open.length, segment.mode,
+                            segment.part.ends};
+  if (segment.part.starts && !contexts_.empty()) {
+    input.context = [&](int64_t layer) {
+      return contexts_.front().context->before(layer, state.child(contexts_.front().name)).rows;
+    };
+  }
+  const core::BackboneResult result = backbone_->forward(input, state.child("layers"));
+
+  core::State::Children children;
+  for (const auto& [name, context] : contexts_) {
+    children.emplace_back(name, context->after(result.entering, rows.valid, rows.table, state.child(name), segment.mode));
+  }
+  if (sequence_) {
+    children.emplace_back(sequence_name_,
+                          sequence_->leave(result.hidden, rows.table, state.child(sequence_name_), segment.part));
+  }
+  children.emplace_back("layers", result.state);
+  children.emplace_back("open", segment.part.ends ? OpenSegment{} : still_open(rows, open, state, segment.part.starts));
+
+  core::StepResult step;
+  const int64_t first = rows.table.row_offset(SpanKind::tokens), count = rows.table.row_length(SpanKind::tokens);
+  step.hidden = count == rows.rows.size(1) ? result.hidden : result.hidden.narrow(1, first, count);
+  if (const int64_t write = rows.table.row_offset(SpanKind::write); write >= 0) {
+    step.write_hidden = result.hidden.narrow(1, write, rows.table.row_length(SpanKind::write));
+  }
+  step.state = core::State::list(std::move(children));
+  return step;
+}
+
+core::AttendTable Model::attend_table(int64_t tokens, const core::State& state, core::Mode mode) const {
+  const at::NoGradGuard no_grad;
+  core::Segment segment;
+  segment.rows = at::zeros({1, tokens, backbone_->dim()}, parameters_.all().front().tensor.options());
+  segment.mode = mode;
+  core::SegmentRows rows = start_rows(segment, state, OpenSegment{});
+  if (sequence_) sequence_->enter(rows, state.child(sequence_name_), segment.part);
+  return rows.table;
+}
+
+std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype) {
+  base::check_options(options);
+  return std::make_unique<Model>(options, seed, dtype);
+}
+
+}  // namespace mnemo::models

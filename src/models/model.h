@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/backbone.h"
+#include "core/head.h"
+#include "core/model.h"
+#include "layers/bricks.h"
+#include "models/options.h"
+
+namespace mnemo::models {
+
+/// Rows so far of a segment that goes on in the next call; absent between segments.
+struct OpenSegment {
+  at::Tensor length;     ///< [B] int64: rows of this segment so far, memory rows included
+  at::Tensor read_rows;  ///< [B] int64: memory rows among them
+  at::Tensor valid;      ///< [B,M] bool: which of [contexts; rows so far] are real
+  template <class F>
+  void visit(F&& f) {
+    f("length", length, "B");
+    f("read_rows", read_rows, "B");
+    f("valid", valid, "B M");
+  }
+};
+
+/// The one model of this project: embedding, memories on three seams, backbone, head, put together from options.
+/// State: one child for each memory of the list, "layers" with the attentions' states, "open" with the open segment.
+class Model final : public core::Model {
+ public:
+  Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype);
+
+  core::StepResult forward(const core::Segment& segment, const core::State& state) const override;
+  core::State initial_state(int64_t batch) const override;
+  void commit(const core::State& state) override;
+  int64_t bptt_depth(const std::string& path) const override;
+  at::Tensor logits(const at::Tensor& hidden) const override { return head().logits(hidden); }
+  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override { return head().nll(hidden, targets); }
+  at::Tensor auxiliary_nll(const core::StepResult& step) const override;
+  double auxiliary_weight() const override { return auxiliary_weight_; }
+  const layers::ParameterSet& parameters() const override { return parameters_; }
+  int64_t segment_size() const override { return options_.segment_size; }
+  int64_t vocab_size() const override { return options_.embedding.vocab_size; }
+
+  const ModelOptions& options() const { return options_; }
+  const core::Backbone& backbone() const { return *backbone_; }
+  /// The table of a whole segment of `tokens` rows after `state`: what `inspect` draws.
+  core::AttendTable attend_table(int64_t tokens, const core::State& state, core::Mode mode) const;
+
+ private:
+  struct NamedContext {
+    std::string name;
+    std::unique_ptr<core::LayerContext> context;
+  };
+  const core::Head& head() const;
+  core::SegmentRows start_rows(const core::Segment& segment, const core::State& state, const OpenSegment& open) const;
+  void set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open, bool starts) const;
+  OpenSegment still_open(const core::SegmentRows& rows, const OpenSegment& open, const core::State& state,
+                         bool starts) const;
+
+  ModelOptions options_;
+  layers::ParameterSet parameters_;
+  std::optional<layers::TokenEmbedding> embedding_;
+  std::unique_ptr<core::Backbone> backbone_;
+  std::vector<NamedContext> contexts_;
+  std::string sequence_name_;
+  std::unique_ptr<core::SequenceMemory> sequence_;
+  std::unique_ptr<core::Head> head_;
+  double auxiliary_weight_ = 0.0;
+  int64_t auxiliary_token_ = 0;
+  std::vector<std::pair<std::string, at::Tensor>> committed_;
+};
+
+/// Builds a model; its fresh parameters depend on the seed alone. Throws InputError for options that make no sense.
+std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed = 0, at::ScalarType dtype = at::kFloat);
+
+}  // namespace mnemo::models

@@ -1,0 +1,60 @@
+#include "models/options.h"
+
+#include "models/registry.h"
+
+namespace mnemo::models {
+
+const base::PolyType& BackboneOptions::attention_types() { return Mechanisms::all().attention_types; }
+const base::PolyType& ModelOptions::memory_types() { return Mechanisms::all().memory_types; }
+
+BackboneOptions::BackboneOptions() { attention = base::Node::table({{"type", "relative"}}); }
+
+namespace {
+
+std::string type_of(const base::Node& table) {
+  const base::Node* type = table.find("type");
+  return type == nullptr ? "" : type->as_string();
+}
+
+bool flag(const base::Node& table, std::string_view key) {
+  const base::Node* value = table.find(key);
+  return value != nullptr && value->is_bool() && value->as_bool();
+}
+
+}  // namespace
+
+void ModelOptions::validate(const base::Where& where) const {
+  const Mechanisms& mechanisms = Mechanisms::all();
+  const std::string attention = type_of(backbone.attention);
+  std::string sequence_memory, cache, wrapper;
+  bool same_length = false;
+  for (const base::Node& options : memory) {
+    const std::string type = type_of(options);
+    const memory::Entry& entry = mechanisms.memories.find(type);
+    std::string& taken = entry.sequence ? sequence_memory : entry.layer_context ? cache : wrapper;
+    where.require(taken.empty(), "memory",
+                  "'{}' and '{}' attach to the same place and cannot stand in one model; keep one of them", taken, type);
+    taken = type;
+    if (type == "segment_cache") same_length = flag(options, "same_length") || flag(options, "eval_same_length");
+    if (type == "grc") {
+      where.require(options.find("variant") == nullptr || options.find("variant")->as_string() != "authors", "memory",
+                    "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
+                    "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
+                    "the segment");
+    }
+    if (attention == "abc" && entry.sequence) {
+      const base::Node* mask = options.find("block_mask");
+      where.require(type == "recurrent_tokens" && mask != nullptr && mask->as_string() == "causal", "memory",
+                    "abc reads slots, so it cannot honour the table of '{}'; use recurrent_tokens with block_mask = "
+                    "\"causal\", or another attention", type);
+    }
+  }
+  where.require(attention != "abc" || cache.empty(), "memory",
+                "abc keeps the past in its slots and sees no rows of '{}'; drop that memory or use another attention", cache);
+  where.require(!same_length || sequence_memory.empty(), "memory",
+                "segment_cache with same_length gives memory rows no rule ('{}'); use same_length = false", sequence_memory);
+  where.require(!embedding.dim.has_value() || *embedding.dim == backbone.dim, "embedding",
+                "expected embedding.dim = backbone.dim = {}, found {}", backbone.dim, embedding.dim.value_or(0));
+}
+
+}  // namespace mnemo::models

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backbones/decoder.h"
+#include "base/option_poly.h"
+#include "base/options.h"
+#include "heads/language_model.h"
+
+namespace mnemo::models {
+
+struct EmbeddingOptions {
+  std::string type = "token";
+  int64_t vocab_size = 0;
+  std::optional<int64_t> dim;
+  bool scale = true;
+  template <class V>
+  void visit(V&& v) {
+    v("type", type, "a row of a table for each token", base::one_of("token"));
+    v("vocab_size", vocab_size, "tokens; 0: as many as the data has", base::range(0, 1 << 24));
+    v("dim", dim, "width of a row; unset: the backbone's, which is the only one supported", base::range(1, 1 << 16));
+    v("scale", scale, "rows times the root of their width");
+  }
+};
+
+struct BackboneOptions : backbones::DecoderOptions {
+  std::string type = "decoder";
+  template <class V>
+  void visit(V&& v) {
+    v("type", type, "decoder: causal layers", base::one_of("decoder"));
+    backbones::DecoderOptions::visit(v);
+    v("attention", attention, "the attention of every layer", base::poly(attention_types()));
+  }
+  static const base::PolyType& attention_types();
+  BackboneOptions();
+};
+
+/// Everything a model is made from: a recipe's [model], a model folder's config.json, a golden file's config.
+struct ModelOptions {
+  std::string kind = "model";
+  EmbeddingOptions embedding;
+  BackboneOptions backbone;
+  std::vector<base::Node> memory;
+  heads::LanguageModelOptions head;
+  int64_t segment_size = 32;
+  template <class V>
+  void visit(V&& v) {
+    v("kind", kind, "model: tokens to logits; layer_stack: rows to rows, no embedding and no head",
+      base::one_of("model", "layer_stack"));
+    v("embedding", embedding, "tokens to rows");
+    v("backbone", backbone, "the layers");
+    v("memory", memory, "the memories, a list; several compose where their seams differ", base::poly(memory_types()));
+    v("head", head, "rows to predictions");
+    v("segment_size", segment_size, "tokens of a segment in training and generation (tgt_len)", base::range(1, 1 << 20));
+  }
+  void validate(const base::Where& where) const;
+  static const base::PolyType& memory_types();
+};
+
+}  // namespace mnemo::models

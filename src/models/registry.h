@@ -1,0 +1,21 @@
+#pragma once
+
+#include "attention/registry.h"
+#include "base/option_poly.h"
+#include "memory/registry.h"
+
+namespace mnemo::models {
+
+/// Every attention and every memory a model can be made of, by name. The command line, the conformance suite and the
+/// documentation read it.
+struct Mechanisms {
+  base::OptionTypes attention_types{"attention"};
+  base::Registry<attention::Factory> attentions{"attention"};
+  base::OptionTypes memory_types{"memory"};
+  base::Registry<memory::Entry> memories{"memory"};
+
+  /// Filled on first use; constant afterwards.
+  static const Mechanisms& all();
+};
+
+}  // namespace mnemo::models
