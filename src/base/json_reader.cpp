@@ -51,20 +51,20 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return scalar(Node()); }
   bool boolean(bool value) override { return scalar(Node(value)); }
-  bool number_integer(number_integer_t value) override { return scalar(Node(value), 1); }
+  bool number_integer(number_integer_t value) override { return scalar(Node(value)); }
   bool number_unsigned(number_unsigned_t value) override {
     if (value > static_cast<number_unsigned_t>(INT64_MAX)) {
-      advance(1);
+      advance();
       fail("integer {} does not fit into 64 bits", value);
     }
-    return scalar(Node(static_cast<int64_t>(value)), 1);
+    return scalar(Node(static_cast<int64_t>(value)));
   }
   bool number_float(number_float_t value, const string_t& digits) override {
     if (digits.find_first_of(".eE") == std::string::npos) {
-      advance(1);
+      advance();
       fail("integer {} does not fit into 64 bits", printable(digits));
     }
-    return scalar(Node(value), 1);
+    return scalar(Node(value));
   }
   bool string(string_t& value) override { return scalar(Node(std::move(value))); }
   bool binary(binary_t&) override { return false; }
@@ -75,10 +75,9 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
-    advance(0);
+    advance();
     if (!open_.back().keys.insert(name).second) fail("key {} is there twice", in_quotes(name, '\''));
     key_ = std::move(name);
-    previous_end_ = consumed_;
     return true;
   }
 
@@ -115,12 +114,13 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   /// Moves to the start of the token just read: the first character after the previous token that can start one.
-  /// Numbers are read one character too far, unless the text ends there.
-  void advance(size_t read_ahead) {
+  /// (Numbers are read one character too far. That can only be a separator or a closing bracket, whose own place is not
+  /// kept.)
+  void advance() {
     size_t start = previous_end_;
     while (start < text_.size() && std::string_view(" \t\r\n,:").find(text_[start]) != std::string_view::npos) ++start;
     move_to(start);
-    previous_end_ = std::max(start, consumed_ - std::min(consumed_, read_ahead));
+    previous_end_ = std::max(start, consumed_);
   }
 
   Node& add(Node node) {
@@ -132,14 +132,14 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     return parent.members().emplace_back(Node::Member{std::move(key_), std::move(node)}).value;
   }
 
-  bool scalar(Node node, size_t read_ahead = 0) {
-    advance(read_ahead);
+  bool scalar(Node node) {
+    advance();
     add(std::move(node));
     return true;
   }
 
   bool open(Node node) {
-    advance(0);
+    advance();
     if (open_.size() >= static_cast<size_t>(limits_.max_depth)) fail("nested deeper than {} levels", limits_.max_depth);
     Node& added = add(std::move(node));
     open_.push_back({&added, {}});
@@ -147,7 +147,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool close() {
-    advance(0);
+    advance();
     open_.pop_back();
     return true;
   }

@@ -21,6 +21,7 @@ std::string json_string(std::string_view text) {
     input_error("cannot write string {}: byte {} is not valid UTF-8", in_quotes(text), *offset);
   }
   std::string result = "\"";
+  result.reserve(text.size() + 2);
   for (char c : text) {
     switch (c) {
       case '"':
