@@ -1,0 +1,71 @@
+#include "infer/progress.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mnemo::infer {
+namespace {
+
+/// One call's worth of tokens, [1,T] on the model's device.
+at::Tensor on_device(std::span<const int64_t> tokens, at::Device device) {
+  at::Tensor out = at::empty({1, static_cast<int64_t>(tokens.size())}, at::kLong);
+  std::copy(tokens.begin(), tokens.end(), out.mutable_data_ptr<int64_t>());
+  return device.is_cpu() ? out : out.to(device);
+}
+
+/// Runs tokens of one segment; `last` says whether the logits are wanted.
+void run_part(const core::Model& model, Progress& progress, std::span<const int64_t> tokens, bool last) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  core::Segment segment;
+  segment.tokens = on_device(tokens, device_of(model));
+  segment.part = part_of(model, progress.used, count);
+  core::StepResult step = model.forward(segment, progress.state);
+  if (last) progress.logits = model.logits(step.hidden.select(1, count - 1)).select(0, 0);
+  progress.state = std::move(step.state);
+  progress.used = segment.part.ends ? 0 : progress.used + count;
+}
+
+}  // namespace
+
+core::Part part_of(const core::Model& model, int64_t used, int64_t count) {
+  const int64_t left = model.segment_size() - used;
+  base::ensure(count <= left, "{} tokens do not fit into a segment with room for {}", count, left);
+  return {used == 0, count == left};
+}
+
+Progress begin(const core::Model& model) {
+  Progress progress;
+  progress.state = model.initial_state(1);
+  return progress;
+}
+
+void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens) {
+  const int64_t vocab = model.vocab_size();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    base::require(tokens[i] >= 0 && tokens[i] < vocab, "session: expected tokens from 0 to {}, found {} at {}", vocab - 1,
+                  tokens[i], i);
+  }
+  Progress next = progress;
+  next.position += static_cast<int64_t>(tokens.size());
+  if (next.pending >= 0) {
+    run_part(model, next, {&progress.pending, 1}, tokens.empty());
+    next.pending = -1;
+  }
+  while (!tokens.empty()) {
+    const auto room = static_cast<size_t>(model.segment_size() - next.used);
+    const size_t count = std::min(room, tokens.size());
+    run_part(model, next, tokens.first(count), count == tokens.size());
+    tokens = tokens.subspan(count);
+  }
+  progress = std::move(next);
+}
+
+at::Device device_of(const core::Model& model) {
+  const auto& parameters = model.parameters().all();
+  return parameters.empty() ? at::Device(at::kCPU) : parameters.front().tensor.device();
+}
+
+}  // namespace mnemo::infer

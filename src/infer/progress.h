@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+
+#include "core/model.h"
+#include "core/state.h"
+
+namespace mnemo::infer {
+
+/// How far one sequence has come: a value; copies share tensors.
+struct Progress {
+  core::State state;     ///< of one sequence, after the tokens that have run
+  at::Tensor logits;     ///< [V], of the token after the last one that has run; undefined before the first
+  int64_t position = 0;  ///< tokens of the sequence so far, the pending one included
+  int64_t used = 0;      ///< tokens of the open segment that have run, 0 to segment_size - 1
+  int64_t pending = -1;  ///< a token that was picked but has not run yet, or -1
+};
+
+/// The part of a segment that `count` tokens are, after `used` of them.
+core::Part part_of(const core::Model& model, int64_t used, int64_t count);
+
+/// A sequence with no tokens yet.
+Progress begin(const core::Model& model);
+
+/// Runs `tokens` after the pending one, segment by segment, and leaves the logits of the last. `progress` changes only if
+/// all of it succeeds. Throws InputError for a token out of range. Call it within inference mode.
+void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens);
+
+/// Runs the pending token, if there is one.
+inline void run_pending(const core::Model& model, Progress& progress) {
+  if (progress.pending >= 0) run(model, progress, {});
+}
+
+/// Where the model's parameters are.
+at::Device device_of(const core::Model& model);
+
+}  // namespace mnemo::infer

@@ -1,0 +1,168 @@
+#include "infer/sampling.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "data/random.h"
+
+namespace mnemo::infer {
+namespace {
+
+struct Candidate {
+  double logit;
+  int64_t id;
+  double weight;
+};
+
+bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
+
+/// The likeliest id and its logit. One pass that also finds what no softmax can be made of.
+template <class T>
+std::pair<int64_t, double> likeliest(const T* logits, int64_t size) {
+  T best = -std::numeric_limits<T>::infinity();
+  int64_t id = 0;
+  bool nan = false;
+  for (int64_t i = 0; i < size; ++i) {
+    nan |= logits[i] != logits[i];
+    if (logits[i] > best) {
+      best = logits[i];
+      id = i;
+    }
+  }
+  base::require(!nan, "sampling: expected finite logits (or -inf), found NaN among {}", size);
+  base::require(std::isfinite(best), "sampling: expected a largest logit that is finite, found {} among {}",
+                best > 0 ? "+inf" : "only -inf", size);
+  return {id, static_cast<double>(best)};
+}
+
+/// The first id whose cumulated weight exceeds `target`, in the order given; the last one with any weight if rounding
+/// left `target` at the end.
+template <class Weight, class Id>
+int64_t invert(size_t count, double target, const Weight& weight, const Id& id) {
+  double sum = 0.0;
+  size_t last = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double w = weight(i);
+    if (w <= 0.0) continue;
+    sum += w;
+    last = i;
+    if (sum > target) break;
+  }
+  return id(last);
+}
+
+/// How many of the first `kept` candidates make up the nucleus; these stand sorted at the front afterwards. Few are
+/// usually enough, so only as many as needed are sorted.
+size_t nucleus(std::vector<Candidate>& candidates, size_t kept, double goal) {
+  double sum = 0.0;
+  size_t sorted = 0;
+  for (size_t block = 64; sorted < kept; block *= 8) {
+    const size_t end = std::min(kept, sorted + block);
+    if (end < kept) {
+      std::nth_element(candidates.begin() + sorted, candidates.begin() + end, candidates.begin() + kept, likelier);
+    }
+    std::sort(candidates.begin() + sorted, candidates.begin() + end, likelier);
+    while (sorted < end) {
+      sum += candidates[sorted++].weight;
+      if (sum >= goal) return sorted;
+    }
+  }
+  return kept;
+}
+
+template <class T>
+int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, uint64_t draw) {
+  const auto [best_id, best] = likeliest(logits, size);
+  if (options.temperature == 0.0) return best_id;
+  const double uniform =
+      static_cast<double>(data::Random{static_cast<uint64_t>(options.seed), draw}.next() >> 11) * 0x1p-53;
+  auto weight_of = [&](double logit) { return std::exp((logit - best) / options.temperature); };
+
+  const bool all = options.top_p == 1.0 && (options.top_k == 0 || options.top_k >= size);
+  if (all) {
+    thread_local std::vector<double> weights;
+    weights.resize(static_cast<size_t>(size));
+    double total = 0.0;
+    for (int64_t i = 0; i < size; ++i) total += weights[i] = weight_of(static_cast<double>(logits[i]));
+    return invert(weights.size(), uniform * total, [&](size_t i) { return weights[i]; },
+                  [](size_t i) { return static_cast<int64_t>(i); });
+  }
+
+  thread_local std::vector<Candidate> candidates;
+  candidates.resize(static_cast<size_t>(size));
+  for (int64_t i = 0; i < size; ++i) candidates[i] = {static_cast<double>(logits[i]), i, 0.0};
+  size_t kept = candidates.size();
+  if (options.top_k > 0 && static_cast<size_t>(options.top_k) < kept) {
+    kept = static_cast<size_t>(options.top_k);
+    std::nth_element(candidates.begin(), candidates.begin() + kept, candidates.end(), likelier);
+  }
+  double total = 0.0;
+  for (size_t i = 0; i < kept; ++i) total += candidates[i].weight = weight_of(candidates[i].logit);
+  if (options.top_p < 1.0) {
+    kept = nucleus(candidates, kept, options.top_p * total);
+    total = 0.0;
+    for (size_t i = 0; i < kept; ++i) total += candidates[i].weight;
+  }
+  // By id, not by likelihood: two tokens whose logits differ by rounding only must not change places.
+  std::sort(candidates.begin(), candidates.begin() + kept, [](const auto& a, const auto& b) { return a.id < b.id; });
+  return invert(kept, uniform * total, [&](size_t i) { return candidates[i].weight; },
+                [&](size_t i) { return candidates[i].id; });
+}
+
+int64_t pick_readable(const at::Tensor& logits, const SamplingOptions& options, uint64_t draw) {
+  const int64_t size = logits.size(0);
+  return logits.scalar_type() == at::kDouble ? pick_one(logits.const_data_ptr<double>(), size, options, draw)
+                                             : pick_one(logits.const_data_ptr<float>(), size, options, draw);
+}
+
+void require_shape(const at::Tensor& logits, int64_t dims, const char* shape) {
+  if (logits.dim() != dims || logits.size(-1) == 0) {
+    throw base::ShapeError(
+        fmt::format("[sampling] expected logits {} with V of at least 1, found {}", shape, c10::str(logits.sizes())));
+  }
+}
+
+}  // namespace
+
+void SamplingOptions::validate(const base::Where& where) const {
+  where.require(temperature > 0.0 || top_k == 0, "top_k", "temperature 0 always takes the likeliest token, so top_k = {} "
+                "would do nothing; set a temperature above 0 or leave it out", top_k);
+  where.require(temperature > 0.0 || top_p == 1.0, "top_p", "temperature 0 always takes the likeliest token, so top_p = {} "
+                "would do nothing; set a temperature above 0 or leave it out", top_p);
+}
+
+Sampler::Sampler(const SamplingOptions& options) : options_(options) { base::check_options(options); }
+
+int64_t Sampler::pick(const at::Tensor& logits, uint64_t draw) const {
+  require_shape(logits, 1, "[V]");
+  return pick_readable(readable_logits(logits), options_, draw);
+}
+
+std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers, std::span<const uint64_t> draws) {
+  require_shape(logits, 2, "[B,V]");
+  const auto rows = static_cast<size_t>(logits.size(0));
+  if (samplers.size() != rows || draws.size() != rows) {
+    throw base::ShapeError(fmt::format("[sampling] expected a sampler and a draw for each of {} rows, found {} and {}", rows,
+                                       samplers.size(), draws.size()));
+  }
+  const at::Tensor readable = readable_logits(logits);
+  std::vector<int64_t> tokens;
+  for (size_t b = 0; b < rows; ++b) {
+    tokens.push_back(pick_readable(readable.select(0, static_cast<int64_t>(b)), samplers[b].options(), draws[b]));
+  }
+  return tokens;
+}
+
+at::Tensor readable_logits(const at::Tensor& logits) {
+  base::require(logits.is_floating_point(), "sampling: expected logits of a floating type, found {}",
+                c10::toString(logits.scalar_type()));
+  const bool readable = logits.scalar_type() == at::kDouble || logits.scalar_type() == at::kFloat;
+  if (readable && logits.is_cpu() && logits.is_contiguous()) return logits;
+  return logits.to(at::kCPU, readable ? logits.scalar_type() : at::kFloat).contiguous();
+}
+
+}  // namespace mnemo::infer

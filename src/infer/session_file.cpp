@@ -1,0 +1,169 @@
+#include <c10/core/InferenceMode.h>
+#include <torch/types.h>
+
+#include <charconv>
+#include <set>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "infer/session.h"
+#include "models/model.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::infer {
+namespace {
+
+constexpr const char* kFormat = "mnemo-session/1";
+constexpr const char* kStatePrefix = "state.";
+constexpr const char* kLogits = "logits";
+
+/// The metadata of one session file, with errors that name it.
+class Header {
+ public:
+  Header(const weights::Metadata& metadata, const std::string& path) : metadata_(metadata), path_(path) {}
+
+  const std::string& text(const std::string& key) const {
+    const auto found = metadata_.find(key);
+    base::require(found != metadata_.end(), "{}: expected the metadata '{}', found none; is this a session?", path_, key);
+    return found->second;
+  }
+
+  template <class T>
+  T number(const std::string& key) const {
+    const std::string& value = text(key);
+    T number{};
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    base::require(error == std::errc() && end == value.data() + value.size(), "{}: expected a number as '{}', found '{}'",
+                  path_, key, base::printable(value, 40));
+    return number;
+  }
+
+ private:
+  const weights::Metadata& metadata_;
+  const std::string& path_;
+};
+
+/// A state with the fields that every session has after `used` tokens of a segment.
+core::State pattern(const core::Model& model, int64_t used) {
+  Progress progress = begin(model);
+  const int64_t any_token = 0;
+  if (used > 0) run(model, progress, {&any_token, 1});
+  return progress.state;
+}
+
+core::State read_state(const weights::TensorFile& file, const core::State& like, const std::string& path) {
+  std::set<std::string> wanted = {kLogits};
+  for (const auto& [field, tensor] : like.fields()) wanted.insert(kStatePrefix + field.path);
+  for (const auto& [name, tensor] : file.tensors) {
+    base::require(wanted.contains(name), "{}: the tensor '{}' is not part of this model's state", path,
+                  base::printable(name));
+  }
+  core::State state;
+  try {
+    state = core::load(like, [&](const std::string& name) {
+      const at::Tensor* found = file.find(kStatePrefix + name);
+      return found == nullptr ? at::Tensor() : *found;
+    });
+  } catch (const base::InputError& error) {
+    base::input_error("{}: {}", path, error.what());
+  }
+  for (const auto& [field, tensor] : state.fields()) {
+    base::require(!field.per_sequence() || tensor.size(field.dim("B")) == 1,
+                  "{}: expected the state of one sequence, found '{}' for {}", path, field.path,
+                  field.per_sequence() ? tensor.size(field.dim("B")) : 0);
+  }
+  return state;
+}
+
+/// Runs a copy to the end of its segment and one token further: what each tensor's check cannot see (lengths that
+/// contradict one another) comes to light here and not in the middle of a text.
+void rehearse(const core::Model& model, Progress progress, const std::string& path) {
+  std::string problem;
+  try {
+    run_pending(model, progress);
+    const std::vector<int64_t> tokens(static_cast<size_t>(model.segment_size() - progress.used + 1), 0);
+    run(model, progress, tokens);
+    return;
+  } catch (const c10::Error& error) {
+    problem = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  base::input_error("{}: the state's tensors contradict one another: {}", path, base::printable(problem, 400));
+}
+
+}  // namespace
+
+std::string fingerprint(const core::Model& model) {
+  base::Sha256 hash;
+  hash.update(fmt::format("{} {}\n", model.segment_size(), model.vocab_size()));
+  if (const auto* built = dynamic_cast<const models::Model*>(&model)) {
+    hash.update(base::to_json(base::write_options(built->options()), -1));
+  }
+  for (const auto& [name, tensor, kind] : model.parameters().all()) {
+    hash.update(fmt::format("\n{} {} {}\n", name, c10::toString(tensor.scalar_type()), c10::str(tensor.sizes())));
+    const at::Tensor plain = tensor.detach().to(at::kCPU).contiguous();
+    hash.update(plain.const_data_ptr(), plain.nbytes());
+  }
+  return hash.hex();
+}
+
+void Session::save(const std::string& path) const {
+  weights::NamedTensors tensors;
+  for (auto& [name, tensor] : core::save(progress_.state)) tensors.emplace_back(kStatePrefix + name, tensor);
+  if (progress_.logits.defined()) tensors.emplace_back(kLogits, progress_.logits);
+  const SamplingOptions& options = sampling();
+  weights::write_safetensors(path, tensors,
+                             {{"format", kFormat},
+                              {"model", fingerprint(*model_)},
+                              {"position", fmt::format("{}", progress_.position)},
+                              {"used", fmt::format("{}", progress_.used)},
+                              {"pending", fmt::format("{}", progress_.pending)},
+                              {"temperature", fmt::format("{}", options.temperature)},
+                              {"top_k", fmt::format("{}", options.top_k)},
+                              {"top_p", fmt::format("{}", options.top_p)},
+                              {"seed", fmt::format("{}", options.seed)}});
+}
+
+Session Session::load(const std::string& path, std::shared_ptr<const core::Model> model) {
+  const weights::TensorFile file = weights::read_safetensors(path);
+  const Header header(file.metadata, path);
+  base::require(header.text("format") == kFormat, "{}: expected the format '{}', found '{}'", path, kFormat,
+                base::printable(header.text("format"), 40));
+  Session session(std::move(model));
+  base::require(header.text("model") == fingerprint(*session.model_),
+                "{}: this session belongs to a model with other options or weights; load it with the model it was saved with",
+                path);
+  try {
+    session.set_sampling({header.number<double>("temperature"), header.number<int64_t>("top_k"),
+                          header.number<double>("top_p"), header.number<int64_t>("seed")});
+  } catch (const base::InputError& error) {
+    base::input_error("{}: {}", path, error.what());
+  }
+
+  const c10::InferenceMode inference;
+  const core::Model& like = session.model();
+  Progress progress;
+  progress.position = header.number<int64_t>("position");
+  progress.used = header.number<int64_t>("used");
+  progress.pending = header.number<int64_t>("pending");
+  const int64_t ran = progress.position - (progress.pending >= 0 ? 1 : 0);
+  base::require(progress.pending >= -1 && progress.pending < like.vocab_size() && ran >= 0 &&
+                    progress.used == ran % like.segment_size() && (ran > 0 || progress.pending < 0),
+                "{}: 'position' {}, 'used' {} and 'pending' {} contradict one another (segments of {}, {} tokens)", path,
+                progress.position, progress.used, progress.pending, like.segment_size(), like.vocab_size());
+  progress.state = read_state(file, pattern(like, progress.used), path);
+  if (ran > 0) {
+    const at::Tensor& logits = file.at(kLogits, path);
+    base::require(logits.is_floating_point() && logits.sizes() == at::IntArrayRef({like.vocab_size()}),
+                  "{}: expected '{}' [{}] of a floating type, found {} of {}", path, kLogits, like.vocab_size(),
+                  c10::str(logits.sizes()), c10::toString(logits.scalar_type()));
+    progress.logits = logits.to(device_of(like));
+  }
+  rehearse(like, progress, path);
+  session.progress_ = std::move(progress);
+  return session;
+}
+
+}  // namespace mnemo::infer

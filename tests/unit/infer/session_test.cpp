@@ -1,0 +1,274 @@
+#include "infer/session.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/infer/fake_model.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::infer {
+namespace {
+
+using base::InputError;
+using test::expect_error;
+using test::FakeModel;
+
+std::shared_ptr<FakeModel> model(int64_t segment_size = 4, uint64_t seed = 1) {
+  return std::make_shared<FakeModel>(11, segment_size, seed);
+}
+
+std::vector<int64_t> prompt(int64_t length) {
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < length; ++i) tokens.push_back((i * i + 3 * i) % 11);
+  return tokens;
+}
+
+std::vector<int64_t> take(Session& session, int64_t count) {
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(session.next());
+  return tokens;
+}
+
+const SamplingOptions kSampled = {.temperature = 1.5, .seed = 3};
+
+TEST(Session, ReadsTokenByTokenAsWhole) {
+  for (const int64_t segment_size : {1, 2, 4, 7}) {
+    for (const int64_t length : {1, 3, 4, 8, 13}) {
+      Session whole(model(segment_size)), single(model(segment_size));
+      const std::vector<int64_t> tokens = prompt(length);
+      whole.feed(tokens);
+      for (const int64_t token : tokens) single.feed({&token, 1});
+      EXPECT_TRUE(at::allclose(whole.logits(), single.logits(), 0, 1e-12)) << segment_size << " " << length;
+      EXPECT_EQ(whole.position(), length);
+      EXPECT_EQ(single.position(), length);
+    }
+  }
+}
+
+TEST(Session, GeneratesWhatRecomputingFromTheStartGives) {
+  const auto shared = model();
+  Session session(shared, kSampled);
+  std::vector<int64_t> tokens = prompt(6);
+  session.feed(tokens);
+  for (int64_t i = 0; i < 30; ++i) {
+    Session again(shared, kSampled);
+    again.feed(tokens);
+    const int64_t token = session.next();
+    ASSERT_EQ(token, again.next()) << i;
+    tokens.push_back(token);
+  }
+}
+
+TEST(Session, TheLastTokenOfATextDoesNotRun) {
+  const auto shared = model();
+  Session session(shared);
+  session.feed(prompt(2));
+  EXPECT_EQ(shared->calls, 1);
+  take(session, 5);
+  EXPECT_EQ(shared->calls, 5);
+  EXPECT_EQ(session.position(), 7);
+}
+
+TEST(Session, SameSeedSameTextOtherSeedOtherText) {
+  const auto shared = model();
+  auto text = [&](int64_t seed) {
+    Session session(shared, {.temperature = 2.0, .seed = seed});
+    session.feed(prompt(3));
+    return take(session, 50);
+  };
+  EXPECT_EQ(text(1), text(1));
+  EXPECT_NE(text(1), text(2));
+}
+
+TEST(Session, GenerateStreamsAndStops) {
+  Session session(model(), kSampled);
+  session.feed(prompt(3));
+  Session copy = session.fork();
+  const std::vector<int64_t> all = take(copy, 40);
+
+  std::vector<int64_t> streamed;
+  auto keep = [&](int64_t token) {
+    streamed.push_back(token);
+    return streamed.size() < 7;
+  };
+  EXPECT_EQ(session.fork().generate(5, keep), 5);
+  EXPECT_EQ(streamed, std::vector<int64_t>(all.begin(), all.begin() + 5));
+  streamed.clear();
+  EXPECT_EQ(session.fork().generate(100, keep), 7);
+  EXPECT_EQ(streamed, std::vector<int64_t>(all.begin(), all.begin() + 7));
+
+  streamed.clear();
+  const std::vector<int64_t> stop = {all[4]};
+  const auto first = std::find(all.begin(), all.end(), all[4]) - all.begin();
+  Session stopped = session.fork();
+  EXPECT_EQ(stopped.generate(100, [&](int64_t token) { return streamed.push_back(token), true; }, stop), first);
+  EXPECT_EQ(streamed, std::vector<int64_t>(all.begin(), all.begin() + first));
+  EXPECT_EQ(stopped.position(), 3 + first + 1);
+  EXPECT_EQ(session.generate(0, keep), 0);
+  EXPECT_EQ(session.position(), 3);
+}
+
+TEST(Session, ForkContinuesOnItsOwn) {
+  Session session(model(), kSampled);
+  session.feed(prompt(5));
+  take(session, 3);
+  Session fork = session.fork();
+  Session changed = session.fork();
+  changed.feed(prompt(9));
+  take(changed, 20);
+  EXPECT_EQ(take(session, 20), take(fork, 20));
+}
+
+TEST(Session, RewindTakesBackEverything) {
+  Session session(model(), kSampled);
+  session.feed(prompt(5));
+  take(session, 2);
+  const Session::Mark mark = session.mark();
+  const std::vector<int64_t> text = take(session, 25);
+  for (int64_t times = 0; times < 2; ++times) {
+    session.rewind(mark);
+    EXPECT_EQ(session.position(), 7);
+    EXPECT_EQ(take(session, 25), text);
+    session.feed(prompt(3));
+  }
+  Session other(model());
+  expect_error<InputError>([&] { other.rewind(mark); }, {"another model"});
+}
+
+TEST(Session, FeedAfterGeneratingIncludesThePickedToken) {
+  const auto shared = model();
+  Session session(shared);
+  session.feed(prompt(5));
+  std::vector<int64_t> tokens = prompt(5);
+  for (const int64_t token : take(session, 3)) tokens.push_back(token);
+  for (const int64_t token : {1, 2, 3, 4, 5, 6}) tokens.push_back(token);
+  session.feed(at::tensor({1, 2, 3, 4, 5, 6}, at::kInt));
+  Session again(shared);
+  again.feed(tokens);
+  EXPECT_TRUE(at::allclose(session.logits(), again.logits(), 0, 1e-12));
+}
+
+TEST(Session, BadTokensLeaveItAsItWas) {
+  Session session(model());
+  session.feed(prompt(5));
+  const at::Tensor before = session.logits();
+  const std::vector<int64_t> bad = {1, 2, 11}, negative = {-1};
+  expect_error<InputError>([&] { session.feed(bad); }, {"0 to 10", "11", "at 2"});
+  expect_error<InputError>([&] { session.feed(negative); }, {"-1"});
+  expect_error<base::ShapeError>([&] { session.feed(at::zeros({3})); }, {"Float"});
+  expect_error<base::ShapeError>([&] { session.feed(at::zeros({1, 3}, at::kLong)); }, {"[1, 3]"});
+  EXPECT_EQ(session.position(), 5);
+  EXPECT_TRUE(at::equal(session.logits(), before));
+  Session empty(model());
+  empty.feed(std::span<const int64_t>{});
+  expect_error<InputError>([&] { empty.next(); }, {"at least one token"});
+  expect_error<InputError>([&] { empty.logits(); }, {"at least one token"});
+}
+
+TEST(Session, BytesAreThoseOfTheSequence) {
+  Session session(model());
+  session.feed(prompt(6));  // memory, 4 window rows, 2 open rows, of 6 float64; 4 + 2 flags; one count
+  EXPECT_EQ(session.num_bytes(), (1 + 4 + 2) * 6 * 8 + 6 + 8);
+}
+
+TEST(Session, StateIsOfUseInTraining) {
+  Session session(model());
+  session.feed(prompt(6));
+  const core::State state = core::clone(session.state());
+  at::Tensor memory = state.as<test::FakeState>().memory;
+  memory.requires_grad_(true);
+  (memory * memory).sum().backward();
+  EXPECT_TRUE(at::equal(memory.grad(), 2 * memory.detach()));
+}
+
+class SessionFile : public testing::Test {
+ protected:
+  /// Saves after `steps` tokens and returns the rest of the text.
+  std::vector<int64_t> saved_after(int64_t steps) {
+    Session session(model_, kSampled);
+    if (steps > 0) session.feed(prompt(3));
+    take(session, std::max<int64_t>(0, steps - 3));
+    session.save(path_);
+    return steps > 0 ? take(session, 40) : std::vector<int64_t>{};
+  }
+  /// The file with a change made to it.
+  void change(const std::function<void(weights::TensorFile&)>& edit) {
+    weights::TensorFile file = weights::read_safetensors(path_);
+    edit(file);
+    file.metadata.erase("format_version");
+    weights::write_safetensors(path_, file.tensors, file.metadata);
+  }
+  void expect_refused(const std::function<void(weights::TensorFile&)>& edit, std::initializer_list<std::string> parts) {
+    saved_after(10);
+    change(edit);
+    const std::string message = expect_error<InputError>([&] { Session::load(path_, model_); }, parts);
+    EXPECT_NE(message.find(path_), std::string::npos) << message;
+  }
+  static void replace(weights::TensorFile& file, const std::string& name, const at::Tensor& tensor) {
+    for (auto& [key, value] : file.tensors) {
+      if (key == name) value = tensor;
+    }
+  }
+
+  test::TemporaryFolder folder_;
+  std::string path_ = folder_ / "session.safetensors";
+  std::shared_ptr<FakeModel> model_ = model();
+};
+
+TEST_F(SessionFile, ContinuesExactly) {
+  for (const int64_t steps : {0, 3, 4, 5, 8, 10, 12, 23}) {
+    const std::vector<int64_t> rest = saved_after(steps);
+    Session loaded = Session::load(path_, model_);
+    EXPECT_EQ(loaded.position(), steps);
+    EXPECT_EQ(loaded.sampling().seed, kSampled.seed);
+    if (steps > 0) {
+      EXPECT_EQ(take(loaded, 40), rest) << steps;
+    }
+  }
+}
+
+TEST_F(SessionFile, OtherModelsAreRefused) {
+  saved_after(10);
+  for (const auto& other : {model(4, 2), model(5, 1)}) {
+    expect_error<InputError>([&] { Session::load(path_, other); }, {path_, "other options or weights"});
+  }
+  EXPECT_EQ(fingerprint(*model()), fingerprint(*model()));
+}
+
+TEST_F(SessionFile, DamagedFilesAreRefused) {
+  expect_refused([](auto& f) { f.metadata.erase("position"); }, {"'position'", "none"});
+  expect_refused([](auto& f) { f.metadata["format"] = "mnemo-session/9"; }, {"mnemo-session/1", "mnemo-session/9"});
+  expect_refused([](auto& f) { f.metadata["position"] = "ten"; }, {"'position'", "'ten'"});
+  expect_refused([](auto& f) { f.metadata["position"] = "11"; }, {"'position' 11", "'used'"});
+  expect_refused([](auto& f) { f.metadata["position"] = "-2"; }, {"'position' -2"});
+  expect_refused([](auto& f) { f.metadata["used"] = "77"; }, {"'used' 77"});
+  expect_refused([](auto& f) { f.metadata["pending"] = "11"; }, {"'pending' 11"});
+  expect_refused([](auto& f) { f.metadata["top_p"] = "2"; }, {"top_p", "2"});
+  expect_refused([](auto& f) { f.tensors.pop_back(); }, {"logits"});
+  expect_refused([](auto& f) { f.tensors.emplace_back("state.more", at::zeros({1})); }, {"'state.more'"});
+  expect_refused([](auto& f) { f.tensors.erase(f.tensors.begin()); }, {"'memory'"});
+  expect_refused([](auto& f) { replace(f, "state.memory", at::zeros({1, 7}, at::kDouble)); }, {"'memory'", "[1, 7]"});
+  expect_refused([](auto& f) { replace(f, "state.memory", at::zeros({1, 6}, at::kFloat)); }, {"'memory'", "Float"});
+  expect_refused([](auto& f) { replace(f, "logits", at::zeros({12}, at::kDouble)); }, {"'logits'", "[12]"});
+  // Each tensor is plausible alone: only running shows that they do not belong together.
+  expect_refused([](auto& f) { replace(f, "state.valid", at::ones({1, 5}, at::kBool)); }, {"contradict"});
+  expect_refused([](auto& f) { replace(f, "state.window_valid", at::ones({1, 2}, at::kBool)); }, {"contradict"});
+  expect_refused([](auto& f) { replace(f, "state.count", at::full({1}, 3, at::kLong)); }, {"contradict"});
+}
+
+TEST_F(SessionFile, SeveralSequencesAreRefused) {
+  saved_after(10);
+  change([](weights::TensorFile& file) {
+    for (auto& [name, tensor] : file.tensors) {
+      if (name.starts_with("state.") && name != "state.shared") tensor = at::cat({tensor, tensor}, 0);
+    }
+  });
+  expect_error<InputError>([&] { Session::load(path_, model_); }, {"one sequence", "for 2"});
+}
+
+}  // namespace
+}  // namespace mnemo::infer

@@ -1,0 +1,121 @@
+#include "infer/text_session.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/printable.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/infer/fake_model.h"
+
+namespace mnemo::infer {
+namespace {
+
+using test::FakeModel;
+
+/// A model that repeats a cycle of tokens: token t is followed by the one after it in the cycle.
+class Parrot final : public FakeModel {
+ public:
+  Parrot(int64_t vocab, std::vector<int64_t> cycle) : FakeModel(vocab, 4), cycle_(std::move(cycle)) {}
+  core::StepResult forward(const core::Segment& segment, const core::State& state) const override {
+    core::StepResult step = FakeModel::forward(segment, state);
+    step.hidden = segment.tokens.unsqueeze(-1).to(at::kDouble);
+    return step;
+  }
+  at::Tensor logits(const at::Tensor& hidden) const override {
+    at::Tensor out = at::zeros({hidden.size(0), vocab_size()}, at::kDouble);
+    for (int64_t b = 0; b < hidden.size(0); ++b) {
+      const auto token = static_cast<int64_t>(hidden[b][0].item<double>());
+      for (size_t i = 0; i < cycle_.size(); ++i) {
+        if (cycle_[i] == token) out[b][cycle_[(i + 1) % cycle_.size()]] = 10.0;
+      }
+    }
+    return out;
+  }
+
+ private:
+  std::vector<int64_t> cycle_;
+};
+
+TextSession parrot(const std::string& text) {
+  std::vector<int64_t> cycle;
+  for (const char c : text) cycle.push_back(static_cast<unsigned char>(c));
+  return {Session(std::make_shared<Parrot>(256, cycle), SamplingOptions::greedy()), data::make_byte_tokenizer()};
+}
+
+data::TextSource text_file(const test::TemporaryFolder& folder, const std::string& text) {
+  base::write_file_atomic(folder / "text.txt", text);
+  return data::TextSource(folder / "text.txt");
+}
+
+TEST(TextSession, StreamsWholeCharactersOnly) {
+  TextSession session = parrot("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");  // a, e acute, euro, an emoji: 10 bytes
+  session.feed("a");
+  std::string text;
+  std::vector<std::string> pieces;
+  const int64_t count = session.generate({.max_tokens = 20}, [&](std::string_view piece) {
+    EXPECT_FALSE(base::first_invalid_utf8(piece).has_value()) << base::printable(piece);
+    pieces.emplace_back(piece);
+    text += piece;
+    return true;
+  });
+  EXPECT_EQ(count, 20);
+  EXPECT_EQ(pieces.size(), 8u);
+  EXPECT_EQ(text, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80" "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80" "a");
+}
+
+TEST(TextSession, PiecesOfATextMakeTheWhole) {
+  TextSession whole = parrot("a\xC3\xA9\xE2\x82\xAC"), cut = parrot("a\xC3\xA9\xE2\x82\xAC");
+  whole.feed("a");
+  cut.feed("a");
+  std::string text;
+  for (int64_t i = 0; i < 4; ++i) text += cut.generate({.max_tokens = 3});
+  EXPECT_EQ(text, whole.generate({.max_tokens = 12}));
+  EXPECT_EQ(cut.finish(), "");
+  EXPECT_EQ(cut.generate({.max_tokens = 4}), "\xC3\xA9");
+  EXPECT_EQ(cut.finish(), "\xEF\xBF\xBD");
+}
+
+TEST(TextSession, AForkHasADecoderOfItsOwn) {
+  TextSession session = parrot("a\xE2\x82\xAC");
+  session.feed("a");
+  EXPECT_EQ(session.generate({.max_tokens = 2}), "");
+  TextSession fork = session;
+  EXPECT_EQ(session.generate({.max_tokens = 1}), "\xE2\x82\xAC");
+  EXPECT_EQ(fork.generate({.max_tokens = 1}), "\xE2\x82\xAC");
+}
+
+TEST(TextSession, StopsAtATokenAndWhenNoMoreIsWanted) {
+  TextSession session = parrot("abcd");
+  session.feed("a");
+  TextSession fork = session;
+  EXPECT_EQ(session.generate({.max_tokens = 20, .stop_tokens = {'d'}}), "bc");
+  EXPECT_EQ(session.generate({.max_tokens = 2}), "ab");
+  std::string text;
+  EXPECT_EQ(fork.generate({.max_tokens = 20}, [&](std::string_view piece) { return text += piece, text.size() < 5; }), 5);
+  EXPECT_EQ(text, "bcdab");
+}
+
+TEST(TextSession, WordsAreJoinedByBlanksAcrossThePrompt) {
+  const test::TemporaryFolder folder;
+  const auto tokenizer = data::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
+  std::vector<int64_t> cycle;
+  for (const int32_t id : tokenizer->encode("the cat sat")) cycle.push_back(id);
+  TextSession session(Session(std::make_shared<Parrot>(tokenizer->size(), cycle), SamplingOptions::greedy()), tokenizer);
+  session.feed("the");
+  EXPECT_EQ(session.generate({.max_tokens = 3}), " cat sat the");
+}
+
+TEST(TextSession, ErrorsOfThePromptAndOfTheVocabulary) {
+  const test::TemporaryFolder folder;
+  const auto characters = data::make_character_tokenizer(text_file(folder, "abc"));
+  TextSession session(Session(std::make_shared<FakeModel>(4, 4)), characters);
+  test::expect_error<base::InputError>([&] { session.feed("ab\xFF"); }, {"prompt", "UTF-8", "2"});
+  EXPECT_EQ(session.session().position(), 0);
+  test::expect_error<base::InputError>(
+      [&] { TextSession(Session(std::make_shared<FakeModel>(3, 4)), characters); }, {"at most the model's 3", "found 4"});
+}
+
+}  // namespace
+}  // namespace mnemo::infer
