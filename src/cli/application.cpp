@@ -1,0 +1,170 @@
+#include "cli/application.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <new>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "base/printable.h"
+#include "cli/output.h"
+
+namespace mnemo::cli {
+namespace {
+
+std::function<int()> chosen_action;
+
+void tell(std::string_view text) {
+  base::set_status_line("");
+  const std::string line = fmt::format("mnemo: error: {}\n", text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+/// Names that may stand where an unknown word stood.
+std::vector<std::string> known_words(const CLI::App& app, bool options) {
+  std::vector<std::string> words;
+  if (options) {
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+    }
+    return words;
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App* sub) { return !sub->get_group().empty(); })) {
+    words.push_back(command->get_name());
+  }
+  return words;
+}
+
+/// The subcommand that was given, or the application.
+const CLI::App& parsed_command(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app : *parsed.front();
+}
+
+std::string explain(const CLI::ParseError& error, const CLI::App& app) {
+  const CLI::App& command = parsed_command(app);
+  const std::vector<std::string> left = command.remaining();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr && dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) {
+    return base::printable(error.what(), 500);
+  }
+  if (left.empty()) return &command == &app ? "expected a subcommand" : base::printable(error.what(), 500);
+  const std::string& word = left.front();
+  const bool is_option = word.starts_with("-");
+  const std::string name = word.substr(0, word.find('='));
+  const std::string what = is_option ? "option" : &command == &app ? "subcommand" : "argument";
+  const std::string where = &command == &app ? "" : fmt::format("{}: ", command.get_name());
+  const bool may_suggest = is_option || &command == &app;
+  return fmt::format("{}unknown {} '{}'{}", where, what, base::printable(word),
+                     may_suggest ? base::suggestion(name, known_words(command, is_option)) : std::string());
+}
+
+int refuse(const CLI::ParseError& error, const CLI::App& app) {
+  const CLI::App& command = parsed_command(app);
+  tell(explain(error, app));
+  const std::string name = &command == &app ? "" : " " + command.get_name();
+  const std::string hint = fmt::format("try: mnemo{} --help\n", name);
+  std::fwrite(hint.data(), 1, hint.size(), stderr);
+  return kWrongInput;
+}
+
+bool is_out_of_memory(const c10::Error& error) {
+  return std::string_view(error.what_without_backtrace()).find("not enough memory") != std::string_view::npos;
+}
+
+int out_of_memory() {
+  tell("out of memory: this machine has less than the model, batch or text asked for needs; a smaller model, batch_size or "
+       "segment_size needs less");
+  return kWrongInput;
+}
+
+int parse_and_act(int argc, char** argv) {
+  const std::shared_ptr<CLI::App> app = make_application();
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print(app->help());
+    return kDone;
+  } catch (const CLI::CallForVersion&) {
+    print(version_text());
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    return refuse(error, *app);
+  }
+  if (common_options().quiet) base::set_log_level(base::LogLevel::warning);
+  if (common_options().threads > 0) at::set_num_threads(static_cast<int>(common_options().threads));
+  base::ensure(chosen_action != nullptr, "a subcommand has no action");
+  return chosen_action();
+}
+
+}  // namespace
+
+Common& common_options() {
+  static Common common;
+  return common;
+}
+
+void set_action(CLI::App& command, std::function<int()> action) {
+  command.callback([action = std::move(action)] { chosen_action = action; });
+}
+
+std::shared_ptr<CLI::App> make_application() {
+  auto app = std::make_shared<CLI::App>("Transformers with memory: train, compare, look inside, generate.", "mnemo");
+  app->set_version_flag("--version", "");
+  app->require_subcommand(1);
+  add_train(*app);
+  add_eval(*app);
+  add_compare(*app);
+  add_generate(*app);
+  add_inspect(*app);
+  add_verify(*app);
+  add_data(*app);
+  add_completion(*app);
+  add_help(*app);
+  app->footer(
+      "Start with:  mnemo compare recipes/demo.toml\n"
+      "             mnemo train recipes/text.toml --data my.txt --out runs/mine\n"
+      "             mnemo help recipe");
+  return app;
+}
+
+std::string help_text(const std::string& command) {
+  const std::shared_ptr<CLI::App> app = make_application();
+  if (command.empty()) return app->help();
+  for (const CLI::App* sub : app->get_subcommands([](const CLI::App*) { return true; })) {
+    if (sub->get_name() == command) return sub->help("mnemo");
+  }
+  std::vector<std::string> known = known_words(*app, false);
+  known.push_back("recipe");
+  base::input_error("help: unknown subject '{}'{}", base::printable(command), base::suggestion(command, known));
+}
+
+int run(int argc, char** argv) {
+  // A closed pipe shows as an error of the write, so that a training does not die of a closed terminal.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return parse_and_act(argc, argv);
+  } catch (const OutputClosed&) {
+    return kDone;
+  } catch (const base::InputError& error) {
+    tell(error.what());
+    return kWrongInput;
+  } catch (const base::InternalError& error) {
+    tell(fmt::format("internal: {}", error.what()));
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const c10::Error& error) {
+    if (is_out_of_memory(error)) return out_of_memory();
+    tell(fmt::format("internal: {}", error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    tell(fmt::format("internal: {}", error.what()));
+  }
+  return kOwnFault;
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cli/commands.h"
+
+namespace mnemo::cli {
+
+/// Options that every subcommand has.
+struct Common {
+  int64_t threads = 0;  ///< 0: LibTorch decides
+  bool quiet = false;
+};
+Common& common_options();
+
+/// The whole command line: every subcommand added. Fresh for each call.
+std::shared_ptr<CLI::App> make_application();
+
+/// A script for bash that completes subcommands, their options and, after --set, the keys of a recipe; all read from
+/// the application's own structure.
+std::string bash_completion(const CLI::App& app);
+
+/// The help text of a subcommand, or of the whole for an empty name. Throws InputError for an unknown one.
+std::string help_text(const std::string& command);
+
+/// What `mnemo --version` prints: versions of Mnemo and LibTorch, CPU features, process settings, threads.
+std::string version_text();
+
+}  // namespace mnemo::cli

@@ -1,0 +1,154 @@
+#include "cli/compare_job.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+
+#include "base/file_io.h"
+#include "cli/commands.h"
+#include "cli/machine.h"
+#include "cli/model_facts.h"
+#include "cli/output.h"
+#include "cli/workbench.h"
+#include "data/algorithmic.h"
+#include "data/utf8.h"
+#include "infer/session.h"
+#include "infer/text_session.h"
+#include "train/signals.h"
+#include "train/trainer.h"
+
+namespace mnemo::cli {
+namespace {
+
+constexpr const char* kJobFile = "job.json";
+
+/// Nothing where the number is not finite: JSON has no such numbers, and a table says "–".
+std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional<double>(value) : std::nullopt; }
+
+std::vector<CurvePoint> curve_of(const train::History& history, const tasks::Task& task) {
+  std::vector<CurvePoint> curve;
+  for (const train::LossPoint& point : history.losses) {
+    curve.push_back({point.step, point.tokens, point.seconds, finite(task.metric_of_loss(point.loss).value_or(point.loss)), {}});
+  }
+  for (const train::EvaluationPoint& point : history.evaluations) {
+    auto at = std::find_if(curve.begin(), curve.end(), [&](const CurvePoint& other) { return other.step >= point.step; });
+    if (at == curve.end() || at->step != point.step) at = curve.insert(at, {point.step, point.tokens, point.seconds, {}, {}});
+    at->held_out = finite(point.evaluation.at(task.metric()));
+  }
+  return curve;
+}
+
+/// Speed of generation from a position on, one token at a time: the median over rounds, each from the same position.
+double generation_speed(const infer::Session& start, int64_t position, const std::vector<int64_t>& text) {
+  constexpr int kRounds = 5;
+  constexpr int64_t kTokens = 64;
+  infer::Session session = start;
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < position; ++i) tokens.push_back(text[static_cast<size_t>(i) % text.size()]);
+  session.feed(tokens);
+  std::vector<double> speeds;
+  for (int round = 0; round < kRounds; ++round) {
+    infer::Session fork = session.fork();
+    const auto begin = std::chrono::steady_clock::now();
+    fork.generate(kTokens, [](int64_t) { return true; });
+    speeds.push_back(static_cast<double>(kTokens) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::sort(speeds.begin(), speeds.end());
+  return speeds[kRounds / 2];
+}
+
+/// Real text to read before the speed is taken: the prompt alone could be one symbol over and over.
+std::vector<int64_t> reading_text(const Workbench& bench) {
+  const data::TextOptions text = text_options(bench.recipe);
+  const data::TextSource source = data::split_text(text).train;
+  std::string bytes;
+  source.for_each_chunk([&](std::string_view chunk) {
+    bytes.append(chunk.substr(0, 1 << 16));
+    return false;
+  });
+  const std::vector<int32_t> ids = bench.tokenizer->encode(data::take_valid_utf8(bytes, false));
+  return {ids.begin(), ids.end()};
+}
+
+void measure_generation(const Workbench& bench, RunResult& result) {
+  const GenerateOptions& options = bench.recipe.generate;
+  const infer::Session start(bench.model, options.sampling);
+  infer::TextSession writer(start, bench.tokenizer);
+  writer.feed(options.prompt);
+  result.prompt = options.prompt;
+  result.sample = writer.generate({.max_tokens = options.tokens}) + writer.finish();
+  const std::vector<int64_t> text = reading_text(bench);
+  result.tokens_per_second_64 = finite(generation_speed(start, 64, text));
+  result.tokens_per_second_4096 = finite(generation_speed(start, 4096, text));
+}
+
+}  // namespace
+
+StudyMetric metric_of(const Recipe& recipe) {
+  if (!recipe.is_text()) {
+    return {.name = "accuracy", .loss_name = "nats a symbol", .higher_is_better = true, .percent = true, .generates = false,
+            .chance = data::AlgorithmicTask(algorithmic_options(recipe), 0).chance()};
+  }
+  if (recipe.data.at("unit").as_string() == "words") return {.name = "perplexity", .loss_name = "perplexity"};
+  return {};
+}
+
+std::string job_text(const CompareJob& job) {
+  return base::to_json(base::Node::table({{"study", job.study},
+                                          {"variant", job.variant},
+                                          {"seed", job.seed},
+                                          {"recipe", base::write_options(job.recipe)}})) +
+         "\n";
+}
+
+void write_job(const CompareJob& job) { base::write_file_atomic(base::join_path(job.folder, kJobFile), job_text(job)); }
+
+CompareJob read_job(const std::string& folder) {
+  const std::string path = base::join_path(folder, kJobFile);
+  const base::Node node = base::parse_json(base::read_file(path, 1 << 20), path);
+  return {node.at("study").as_string(), node.at("variant").as_string(), folder, node.at("seed").as_int(), read_recipe(node.at("recipe"))};
+}
+
+int run_job(const CompareJob& job) {
+  Workbench bench = make_workbench(job.recipe);
+  const train::SignalGuard guard;
+  train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train);
+  train::RunHooks hooks;
+  hooks.show_progress = false;
+  hooks.on_loss = [](const train::LossPoint& point) { print(fmt::format("progress {} {:.5g}\n", point.step, point.loss)); };
+  const train::TrainReport report = trainer.run(hooks);
+  if (report.signal != 0) return report.signal == SIGINT ? kInterrupted : kTerminated;
+
+  RunResult result{.study = job.study, .variant = job.variant, .seed = job.seed};
+  result.peak_memory = peak_memory();
+  base::require(!report.history.evaluations.empty(), "compare: the data have no held-out part; set data.valid_fraction above 0 or data.valid");
+  const tasks::Evaluation& measured = report.history.evaluations.back().evaluation;
+  result.value = finite(measured.at(bench.task->metric()));
+  result.loss = finite(measured.at("nll"));
+  base::require(result.value.has_value(), "the held-out {} is not finite after {} steps", bench.task->metric(), report.steps);
+  result.steps = report.steps;
+  result.tokens = report.tokens;
+  result.seconds = report.seconds;
+  result.train_tokens_per_second = finite(static_cast<double>(bench.tokens_per_step * report.steps) / report.seconds);
+  result.curve = curve_of(report.history, *bench.task);
+
+  const ModelFacts facts = look_into(*bench.model);
+  result.parameters = facts.parameters;
+  result.state_bytes = facts.state_bytes;
+  result.model_state_bytes = facts.model_state_bytes;
+  result.span_text = facts.table.draw();
+  result.span_svg = facts.table.draw_svg();
+  result.cache_share = facts.cache_share;
+  if (bench.tokenizer) measure_generation(bench, result);
+  write_model(base::join_path(job.folder, "model"), bench,
+              {.title = job.variant, .command = "mnemo compare (study \"" + job.study + "\")", .metrics = measured.metrics,
+               .steps = report.steps, .tokens = report.tokens, .seconds = report.seconds});
+  write_result(base::join_path(job.folder, "result.json"), result);
+  return kDone;
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,121 @@
+#include <chrono>
+#include <memory>
+
+#include "base/text_table.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/summary.h"
+#include "cli/workbench.h"
+#include "tasks/algorithmic.h"
+#include "tasks/language_model.h"
+
+namespace mnemo::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::optional<std::string> data;
+  std::optional<std::string> part, documents, separator;
+  std::optional<int64_t> segment_size;
+  int64_t batch = 1;
+  bool json = false;
+};
+
+/// What was measured, with what is not a metric beside it.
+struct Measured {
+  std::string what;
+  int64_t targets = 0;
+  std::vector<std::pair<std::string, double>> metrics;
+};
+
+Measured measure_text(const core::Model& model, const data::Tokenizer& tokenizer, std::shared_ptr<const data::TokenStore> text,
+                      const Options& options, std::string what) {
+  base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
+  const int64_t batch = std::min(options.batch, text->size() - 1);
+  const metrics::Likelihood likelihood = tasks::evaluate_text(model, text, {batch, options.segment_size.value_or(0)});
+  Measured measured{std::move(what), likelihood.count(), {}};
+  measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
+  if (tokenizer.type() != "bytes") {
+    const double bytes_per_token = static_cast<double>(text->text_bytes()) / static_cast<double>(text->size());
+    measured.metrics.emplace_back("bits_per_byte", likelihood.bits_per(bytes_per_token));
+  }
+  return measured;
+}
+
+data::Part part_of(const std::string& name) {
+  if (name == "valid") return data::Part::valid;
+  base::require(name == "test" || name == "train", "eval: --part: expected train, valid or test, found '{}'", name);
+  return name == "test" ? data::Part::test : data::Part::train;
+}
+
+/// A part of the data that the model's own recipe names.
+Measured measure_own(const core::Model& model, const data::Tokenizer* tokenizer, const Recipe& recipe, const Options& options) {
+  base::require(!options.documents, "eval: --documents goes with --data; the run's recipe has its own rule");
+  const std::string name = options.part.value_or("valid");
+  const data::Part part = part_of(name);
+  if (recipe.is_text()) {
+    base::require(tokenizer != nullptr, "{}: has no vocabulary", options.model);
+    const data::TextOptions text = text_options(recipe);
+    const data::TextSplit split = data::split_text(text);
+    const std::optional<data::TextSource> source = part == data::Part::train ? split.train : part == data::Part::valid ? split.valid : split.test;
+    base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", options.model, name);
+    return measure_text(model, *tokenizer, data::encode_text(*tokenizer, *source, text.document_rule()), options, name + " part of " + text.train);
+  }
+  base::require(!options.segment_size, "eval: --segment-size goes with texts");
+  const tasks::Algorithmic task(algorithmic_options(recipe), {options.batch, recipe.train.seed, recipe.train.eval_batch_size, recipe.train.eval_samples});
+  return {"made task " + task.task().options().task + ", " + name + " part", recipe.train.eval_samples * task.task().answer_length(),
+          task.evaluate(model, part)->metrics};
+}
+
+int evaluate(const Options& options) {
+  base::require(options.batch >= 1 && options.batch <= 1 << 20, "eval: --batch: expected 1 to {}, found {}", 1 << 20, options.batch);
+  base::require(!options.segment_size || (*options.segment_size >= 1 && *options.segment_size <= 1 << 20),
+                "eval: --segment-size: expected 1 to {}, found {}", 1 << 20, options.segment_size.value_or(0));
+  const std::string folder = model_folder(options.model);
+  const StoredModel stored = read_model(folder);
+  const auto begin = std::chrono::steady_clock::now();
+  Measured measured;
+  if (options.data) {
+    base::require(!options.part, "eval: --part goes with a run's own data; drop it or --data");
+    base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text", folder);
+    const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
+    const auto text = data::encode_text(*stored.tokenizer, data::TextSource(*options.data), rule);
+    measured = measure_text(*stored.model, *stored.tokenizer, text, options, *options.data);
+  } else {
+    const std::optional<Recipe> recipe = recipe_beside(folder);
+    base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give a text with --data FILE", folder);
+    measured = measure_own(*stored.model, stored.tokenizer.get(), *recipe, options);
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (options.json) {
+    base::Node node = base::Node::table({{"model", folder}, {"data", measured.what}, {"predictions", measured.targets}, {"seconds", seconds}});
+    for (const auto& [name, value] : measured.metrics) node.set(name, json_number(value));
+    print_json(node);
+    return kDone;
+  }
+  base::TextTable table({"metric", "value"}, {base::TextTable::Align::left, base::TextTable::Align::right});
+  for (const auto& [name, value] : measured.metrics) table.add_row({name, fmt::format("{:.5f}", value)});
+  table.add_row({"predictions", grouped(measured.targets)});
+  table.add_row({"seconds", fmt::format("{:.2f}", seconds)});
+  print(measured.what + "\n" + table.text());
+  return kDone;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  Command(app, "eval", "measures a model on held-out data, in one pass with its memory carried along")
+      .argument("MODEL", options->model, "a model folder, or a run's folder")
+      .option("--data", options->data, "FILE", "a text; without: the held-out part of the run's own data")
+      .option("--part", options->part, "PART", "of the run's own data: valid, test or train (valid)")
+      .option("--segment-size", options->segment_size, "N", "tokens a segment (as trained)")
+      .option("--batch", options->batch, "N", "parts of the text side by side; 1: every token sees all that came before it")
+      .option("--documents", options->documents, "RULE", "where memory starts again: none, blank_line, heading or line (none)")
+      .option("--separator", options->separator, "LINE", "the line that ends a document, for --documents line")
+      .flag("--json", options->json, "print JSON")
+      .footer("mnemo eval runs/mine/model --data other.txt")
+      .action([options] { return evaluate(*options); });
+}
+
+}  // namespace mnemo::cli

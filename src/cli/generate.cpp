@@ -1,0 +1,116 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+
+#include "base/file_io.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/recipe.h"
+#include "cli/summary.h"
+#include "cli/workbench.h"
+#include "infer/load.h"
+#include "infer/text_session.h"
+
+namespace mnemo::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::optional<std::string> prompt, prompt_file, session, save;
+  std::optional<int64_t> tokens, top_k, seed;
+  std::optional<double> temperature, top_p;
+  bool json = false;
+};
+
+infer::SamplingOptions sampling_of(const Options& options) {
+  infer::SamplingOptions sampling = GenerateOptions().sampling;
+  base::Node node = base::Node::table();
+  if (options.temperature) node.set("temperature", *options.temperature);
+  if (options.top_k) node.set("top_k", *options.top_k);
+  if (options.top_p) node.set("top_p", *options.top_p);
+  if (options.seed) node.set("seed", *options.seed);
+  node.set_place_deep({std::make_shared<const std::string>("generate"), 0, 0});
+  base::read_options(node, sampling);
+  return sampling;
+}
+
+std::string prompt_of(const Options& options) {
+  base::require(!options.prompt || !options.prompt_file, "generate: expected --prompt or --prompt-file, found both");
+  if (options.prompt) return *options.prompt;
+  if (!options.prompt_file) return options.session ? "" : GenerateOptions().prompt;
+  if (*options.prompt_file != "-") return base::read_file(*options.prompt_file, uint64_t{1} << 30);
+  std::string text;
+  char bytes[65536];
+  for (ssize_t count; (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) > 0;) text.append(bytes, static_cast<size_t>(count));
+  return text;
+}
+
+int generate(const Options& options) {
+  const int64_t tokens = options.tokens.value_or(GenerateOptions().tokens);
+  base::require(tokens >= 0, "generate: --tokens: expected 0 or more, found {}", tokens);
+  const infer::SamplingOptions sampling = sampling_of(options);
+  const std::string prompt = prompt_of(options);
+  base::require(options.session.has_value() || !prompt.empty(), "generate: expected a prompt of one character or more, found none");
+
+  const infer::LoadedModel loaded = infer::load_model(model_folder(options.model));
+  infer::Session session = options.session ? infer::Session::load(*options.session, loaded.model) : infer::Session(loaded.model, sampling);
+  session.set_sampling(sampling);
+  infer::TextSession text(std::move(session), loaded.tokenizer);
+  if (!prompt.empty()) text.feed(prompt);
+
+  const auto begin = std::chrono::steady_clock::now();
+  std::string written;
+  if (!options.json && !options.session) print(prompt);
+  const int64_t made = text.generate({.max_tokens = tokens}, [&](std::string_view piece) {
+    if (options.json) {
+      written += piece;
+    } else {
+      print(piece);
+    }
+    return true;
+  });
+  const std::string rest = text.finish();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double speed = seconds > 0 ? static_cast<double>(made) / seconds : 0;
+  if (options.save) text.session().save(*options.save);
+  if (options.json) {
+    print_json(base::Node::table({{"prompt", prompt},
+                                  {"text", written + rest},
+                                  {"tokens", made},
+                                  {"position", text.session().position()},
+                                  {"state_bytes", text.session().num_bytes()},
+                                  {"seconds", seconds},
+                                  {"tokens_per_second", json_number(speed)},
+                                  {"sampling", base::write_options(sampling)}}));
+    return kDone;
+  }
+  print(rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
+  base::log_info("{} tokens, {} a second, state of {} bytes", made, grouped(static_cast<int64_t>(speed)),
+                 grouped(text.session().num_bytes()));
+  return kDone;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  Command(app, "generate", "writes text with a trained model, token by token as it comes")
+      .argument("MODEL", options->model, "a model folder, or a run's folder")
+      .option("-p,--prompt", options->prompt, "TEXT", "the text to go on from; without: a line's start")
+      .option("--prompt-file", options->prompt_file, "FILE", "the same from a file; -: from standard input")
+      .option("-n,--tokens", options->tokens, "N", "tokens to write (256)")
+      .option("--temperature", options->temperature, "X", "divides the logits (0.8); 0: always the likeliest token")
+      .option("--top-k", options->top_k, "K", "only the K likeliest tokens; 0: all (0)")
+      .option("--top-p", options->top_p, "P", "only the fewest tokens that hold this share of the probability (1)")
+      .option("--seed", options->seed, "N", "of the random numbers; the same seed gives the same text (0)")
+      .option("--session", options->session, "FILE", "go on from a session that --save wrote")
+      .option("--save", options->save, "FILE", "keep the session, memory included, for --session")
+      .flag("--json", options->json, "print one JSON object at the end instead of a stream")
+      .footer("mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400")
+      .action([options] { return generate(*options); });
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,7 @@
+#include "cli/commands.h"
+#include "cli/process_settings.h"
+
+int main(int argc, char** argv) {
+  mnemo::cli::apply_process_settings();
+  return mnemo::cli::run(argc, argv);
+}

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+#include "cli/results.h"
+#include "core/spans.h"
+#include "models/model.h"
+
+namespace mnemo::cli {
+
+/// Parameters of one module ("backbone.layers.0.attn").
+struct ModuleFacts {
+  std::string name;
+  std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;  ///< last part of the name, shape
+  int64_t parameters = 0;
+};
+
+/// One tensor of the state of one sequence.
+struct StateFacts {
+  std::string path;
+  std::string dims;            ///< "B M D"
+  std::vector<int64_t> shape;
+  std::string dtype;
+  int64_t bytes = 0;
+  bool per_sequence = true;
+};
+
+/// What can be said of a model without running it on data.
+struct ModelFacts {
+  std::vector<ModuleFacts> modules = {};
+  int64_t parameters = 0;
+  std::vector<StateFacts> state = {};     ///< between segments, once every memory is full
+  int64_t state_bytes = 0;            ///< of one sequence
+  int64_t model_state_bytes = 0;      ///< of the model, shared by all sequences
+  int64_t open_bytes = 0;             ///< of one sequence at its largest, inside a segment decoded token by token
+  core::AttendTable table;            ///< a whole segment after full memories, as in evaluation
+  std::vector<CacheShare> cache_share = {};
+};
+
+/// Runs segments of token 0 until no memory grows any more.
+ModelFacts look_into(const models::Model& model);
+
+/// Numbers of every head's share of the cache, layer by layer; empty for a model without GRC.
+std::vector<CacheShare> cache_shares(const models::Model& model);
+
+std::string to_text(const ModelFacts& facts);
+base::Node to_node(const ModelFacts& facts);
+/// One HTML page.
+std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options);
+
+}  // namespace mnemo::cli

@@ -1,0 +1,30 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace mnemo::cli {
+
+void print(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<size_t>(written));
+    } else if (errno == EPIPE) {
+      throw OutputClosed{};
+    } else if (errno != EINTR) {
+      base::input_error("standard output: cannot be written: {}", std::strerror(errno));
+    }
+  }
+}
+
+void print_json(const base::Node& node) { print(base::to_json(node) + "\n"); }
+
+base::Node json_number(double value) { return std::isfinite(value) ? base::Node(value) : base::Node(); }
+
+}  // namespace mnemo::cli

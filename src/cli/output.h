@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string_view>
+
+#include "base/node.h"
+
+namespace mnemo::cli {
+
+/// Whoever read standard output has gone (`mnemo generate … | head`). The command ends at once, with status 0.
+struct OutputClosed {};
+
+/// Writes to standard output and flushes. Throws OutputClosed, or InputError when it cannot be written (a full disk).
+void print(std::string_view text);
+
+/// Prints a result as JSON, two spaces a level.
+void print_json(const base::Node& node);
+
+/// A number for JSON, which has neither infinity nor NaN: these become null.
+base::Node json_number(double value);
+
+}  // namespace mnemo::cli

@@ -1,0 +1,107 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cctype>
+
+#include "base/html.h"
+#include "base/node.h"
+#include "base/progress.h"
+#include "cli/embedded.h"
+#include "cli/report_parts.h"
+
+namespace mnemo::cli {
+namespace {
+
+using base::html_escape;
+
+std::string machine_word(const Comparison& comparison, const char* key) {
+  const base::Node* value = comparison.machine.find(key);
+  if (value == nullptr) return "unknown";
+  return value->is_string() ? value->as_string() : std::to_string(value->as_int());
+}
+
+std::string facts(const Comparison& comparison) {
+  auto fact = [](std::string_view name, std::string_view value) {
+    return fmt::format("<dt>{}</dt><dd>{}</dd>\n", html_escape(name), html_escape(value));
+  };
+  const base::Node* memory = comparison.machine.find("memory");
+  std::string html = "<h2>How this was made</h2>\n<dl class=\"facts\">\n";
+  html += fact("command", comparison.command);
+  html += fact("date", comparison.date);
+  html += fact("seeds", fmt::format("{}", fmt::join(comparison.seeds, ", ")));
+  html += fact("processes", fmt::format("{} at a time, {} each", comparison.jobs,
+                                        comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads)));
+  html += fact("time", base::duration_text(comparison.seconds));
+  html += fact("processor", fmt::format("{}, {} cores used ({})", machine_word(comparison, "cpu"),
+                                        machine_word(comparison, "cores"), machine_word(comparison, "features")));
+  if (memory != nullptr) html += fact("memory", fmt::format("{:.1f} GB", memory->as_double() / 1e9));
+  html += fact("system", machine_word(comparison, "system"));
+  html += fact("versions", fmt::format("Mnemo {}, LibTorch {} for {}", machine_word(comparison, "mnemo"),
+                                       machine_word(comparison, "libtorch"), machine_word(comparison, "capability")));
+  html += "</dl>\n";
+  html += fmt::format("<details><summary>the recipe</summary><pre>{}</pre></details>\n", html_escape(comparison.recipe));
+  return html;
+}
+
+std::string legend(const StudySummary& study) {
+  std::string metric = study.metric.name;
+  metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
+  const size_t seeds = study.variants.empty() ? 0 : study.variants.front().runs.size();
+  std::string text = seeds > 1 ? fmt::format("{}: mean ± standard deviation over {} seeds; “helps” means that the means differ by more "
+                                             "than the larger range of the two over their seeds. ",
+                                             metric, seeds)
+                               : fmt::format("{}: one seed, so differences up to {} count as none. ", metric,
+                                             value_text(study.metric, {.count = 1, .mean = study.least_gain}));
+  text += "State: what one sequence carries from segment to segment once its memory is full. ";
+  if (study.metric.generates) {
+    text += "Generation: one token at a time, starting at the position given. ";
+  }
+  text += "Peak memory: of the training process, LibTorch itself included.";
+  return fmt::format("<p class=\"note\">{}</p>\n", html_escape(text));
+}
+
+std::string section(const StudySummary& study, const std::string& id) {
+  std::string html = fmt::format("<h2>{}</h2>\n", html_escape(study.name));
+  if (!study.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(study.about));
+  html += fmt::format("<div class=\"conclusion\">{}</div>\n", html_escape(study.conclusion()));
+  html += report::table(study) + legend(study);
+  html += "<h3>Every seed</h3>\n<div class=\"scroll\">" + report::dots(study) + "</div>\n";
+  html += fmt::format("<h3>Training curves{}</h3>\n<div id=\"{}\"><noscript>Curves need JavaScript.</noscript></div>\n",
+                      study.variants.empty() || study.variants.front().runs.size() < 2
+                          ? std::string()
+                          : fmt::format(" of seed {}", study.variants.front().shown().seed),
+                      id);
+  html += "<h3>The models</h3>\n<p class=\"note\">In the pictures a row is a query and a column a key: coloured where the query may attend. "
+          "One segment is shown, after all memories are full.</p>\n<div class=\"cards\">\n";
+  for (size_t i = 0; i < study.variants.size(); ++i) html += report::card(study, study.variants[i], i);
+  return html + "</div>\n";
+}
+
+}  // namespace
+
+std::string report_html(const Comparison& comparison) {
+  base::Node curves = base::Node::array();
+  std::string body;
+  for (size_t i = 0; i < comparison.studies.size(); ++i) {
+    const std::string id = fmt::format("curves-{}", i);
+    body += section(comparison.studies[i], id);
+    curves.push_back(report::curves(comparison.studies[i], id));
+  }
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n",
+      html_escape(comparison.name));
+  html += fmt::format("<style>\n{}\n{}\n</style>\n</head>\n<body>\n<main>\n", embedded_file("dygraph.css"),
+                      embedded_file("report.css"));
+  html += fmt::format("<h1>{}</h1>\n", html_escape(comparison.name));
+  if (!comparison.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(comparison.about));
+  html += body + facts(comparison) + "</main>\n";
+  html += fmt::format("<script type=\"application/json\" id=\"curves\">{}</script>\n", base::script_escape(base::to_json(curves, -1)));
+  html += fmt::format("<script>\n{}\n</script>\n<script>\n{}\n</script>\n</body>\n</html>\n", embedded_file("dygraph.min.js"),
+                      embedded_file("report.js"));
+  return html;
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,267 @@
+#include "cli/summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "cli/output.h"
+
+namespace mnemo::cli {
+namespace {
+
+constexpr const char* kMissing = "–";
+constexpr const char* kMinus = "−";
+
+std::string with_sign(double value, int digits) {
+  const std::string text = fmt::format("{:.{}f}", std::abs(value), digits);
+  const bool zero = text.find_first_not_of("0.") == std::string::npos;
+  return (zero ? "±" : value < 0 ? kMinus : "+") + text;
+}
+
+std::string speed(std::optional<double> value) {
+  return value ? grouped(static_cast<int64_t>(std::llround(*value))) : kMissing;
+}
+
+std::string megabytes(int64_t bytes) { return bytes > 0 ? fmt::format("{:.0f}", static_cast<double>(bytes) / 1e6) : kMissing; }
+
+/// "a", "a and b", "a, b and c"
+std::string listed(const std::vector<std::string>& names) {
+  if (names.size() < 2) return names.empty() ? "" : names.front();
+  return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
+bool anyone_has(const StudySummary& study, std::optional<double> RunResult::*number) {
+  return std::any_of(study.variants.begin(), study.variants.end(),
+                     [&](const VariantSummary& variant) { return variant.mean(number).has_value(); });
+}
+
+std::string first_error(const VariantSummary& variant) {
+  for (const RunResult& run : variant.runs) {
+    if (!run.error.empty()) return run.error;
+  }
+  return {};
+}
+
+}  // namespace
+
+Verdict judge(const metrics::Spread& baseline, const metrics::Spread& value, bool higher_is_better, double least_gain) {
+  const bool one_seed = baseline.count < 2 || value.count < 2;
+  const double difference = value.mean - baseline.mean;
+  bool above, below;
+  if (one_seed) {
+    above = difference > least_gain;
+    below = -difference > least_gain;
+  } else {
+    above = metrics::clearly_below(baseline, value);
+    below = metrics::clearly_below(value, baseline);
+  }
+  if (above) return higher_is_better ? Verdict::better : Verdict::worse;
+  if (below) return higher_is_better ? Verdict::worse : Verdict::better;
+  return Verdict::no_gain;
+}
+
+std::string verdict_text(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::baseline: return "baseline";
+    case Verdict::better: return "yes";
+    case Verdict::no_gain: return "no gain";
+    case Verdict::worse: return "worse";
+    case Verdict::failed: return "failed";
+  }
+  return {};
+}
+
+const RunResult& VariantSummary::shown() const {
+  base::ensure(!runs.empty(), "a variant without runs");
+  const auto good = std::find_if(runs.begin(), runs.end(), [](const RunResult& run) { return run.error.empty(); });
+  return good == runs.end() ? runs.front() : *good;
+}
+
+std::optional<double> VariantSummary::mean(std::optional<double> RunResult::*number) const {
+  double sum = 0;
+  int64_t count = 0;
+  for (const RunResult& run : runs) {
+    if (!(run.*number).has_value()) continue;
+    sum += *(run.*number);
+    ++count;
+  }
+  return count == 0 ? std::nullopt : std::optional<double>(sum / static_cast<double>(count));
+}
+
+int64_t VariantSummary::peak_memory() const {
+  int64_t peak = 0;
+  for (const RunResult& run : runs) peak = std::max(peak, run.peak_memory);
+  return peak;
+}
+
+void summarise(StudySummary& study) {
+  for (VariantSummary& variant : study.variants) {
+    std::vector<double> values;
+    for (const RunResult& run : variant.runs) {
+      if (run.error.empty() && run.value && std::isfinite(*run.value)) values.push_back(*run.value);
+    }
+    variant.value = values.empty() ? metrics::Spread{} : metrics::spread(values);
+    variant.difference.reset();
+    variant.verdict = variant.failed() ? Verdict::failed : Verdict::no_gain;
+  }
+  if (study.variants.empty() || study.variants.front().failed()) return;
+  const metrics::Spread baseline = study.variants.front().value;
+  study.variants.front().verdict = Verdict::baseline;
+  for (size_t i = 1; i < study.variants.size(); ++i) {
+    VariantSummary& variant = study.variants[i];
+    if (variant.failed()) continue;
+    variant.difference = variant.value.mean - baseline.mean;
+    variant.verdict = judge(baseline, variant.value, study.metric.higher_is_better, study.least_gain);
+  }
+}
+
+std::string StudySummary::conclusion() const {
+  if (variants.empty() || variants.front().failed()) return "The first variant failed, so there is nothing to compare with.";
+  std::vector<std::string> better, no_gain, worse, broken;
+  for (size_t i = 1; i < variants.size(); ++i) {
+    const VariantSummary& variant = variants[i];
+    (variant.verdict == Verdict::better    ? better
+     : variant.verdict == Verdict::no_gain ? no_gain
+     : variant.verdict == Verdict::worse   ? worse
+                                           : broken)
+        .push_back(variant.name);
+  }
+  const std::string& baseline = variants.front().name;
+  const int64_t seeds = variants.front().value.count;
+  const std::string rule = seeds > 1 ? fmt::format("by more than the spread over {} seeds", seeds)
+                                     : fmt::format("by more than {} on one seed", least_gain);
+  std::string text = better.empty() ? fmt::format("Nothing beats '{}' {}.", baseline, rule)
+                                    : fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better));
+  if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));
+  if (!worse.empty()) text += fmt::format(" Worse: {}.", listed(worse));
+  if (!broken.empty()) text += fmt::format(" Failed: {}.", listed(broken));
+  if (metric.chance) text += fmt::format(" Guessing gives {}.", value_text(metric, {.count = 1, .mean = *metric.chance}));
+  return text;
+}
+
+StudyCells study_cells(const StudySummary& study) {
+  const bool generates = anyone_has(study, &RunResult::tokens_per_second_64);
+  const bool far = anyone_has(study, &RunResult::tokens_per_second_4096);
+  const std::string baseline = study.variants.empty() ? "" : study.variants.front().name;
+  StudyCells cells;
+  std::vector<std::string>& header = cells.header;
+  header = {"variant", study.metric.name, "vs " + baseline, "helps?", "parameters", "state B/seq", "train tok/s"};
+  if (generates) header.push_back("gen tok/s @64");
+  if (far) header.push_back("gen tok/s @4096");
+  header.push_back("peak MB");
+  for (const VariantSummary& variant : study.variants) {
+    const RunResult& run = variant.shown();
+    std::vector<std::string> row = {variant.name,
+                                    variant.failed() ? kMissing : value_text(study.metric, variant.value),
+                                    difference_text(study.metric, variant),
+                                    verdict_text(variant.verdict),
+                                    run.parameters > 0 ? grouped(run.parameters) : kMissing,
+                                    variant.failed() ? kMissing : grouped(run.state_bytes),
+                                    speed(variant.mean(&RunResult::train_tokens_per_second))};
+    if (generates) row.push_back(speed(variant.mean(&RunResult::tokens_per_second_64)));
+    if (far) row.push_back(speed(variant.mean(&RunResult::tokens_per_second_4096)));
+    row.push_back(megabytes(variant.peak_memory()));
+    cells.rows.push_back(std::move(row));
+  }
+  return cells;
+}
+
+base::TextTable study_table(const StudySummary& study) {
+  using Align = base::TextTable::Align;
+  StudyCells cells = study_cells(study);
+  std::vector<Align> align(cells.header.size(), Align::right);
+  align[0] = align[3] = Align::left;
+  base::TextTable table(cells.header, align);
+  for (std::vector<std::string>& row : cells.rows) table.add_row(std::move(row));
+  return table;
+}
+
+std::string value_text(const StudyMetric& metric, const metrics::Spread& value) {
+  if (!metric.percent) return value.text(3);
+  metrics::Spread hundred = value;
+  hundred.mean *= 100;
+  hundred.deviation *= 100;
+  return hundred.text(1) + " %";
+}
+
+std::string difference_text(const StudyMetric& metric, const VariantSummary& variant) {
+  if (!variant.difference) return {};
+  return metric.percent ? with_sign(*variant.difference * 100, 1) : with_sign(*variant.difference, 3);
+}
+
+std::string grouped(int64_t value) {
+  std::string digits = std::to_string(value);
+  const size_t first = value < 0 ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
+std::string to_markdown(const Comparison& comparison) {
+  std::string text = fmt::format("# {}\n\n", comparison.name);
+  if (!comparison.about.empty()) text += comparison.about + "\n\n";
+  for (const StudySummary& study : comparison.studies) {
+    text += fmt::format("## {}\n\n", study.name);
+    if (!study.about.empty()) text += study.about + "\n\n";
+    text += study_table(study).markdown() + "\n" + study.conclusion() + "\n\n";
+    for (const VariantSummary& variant : study.variants) {
+      if (const std::string error = first_error(variant); !error.empty()) {
+        text += fmt::format("{}: {}\n\n", variant.name, error);
+      }
+    }
+  }
+  const base::Node& machine = comparison.machine;
+  auto word = [&](const char* key) {
+    const base::Node* value = machine.find(key);
+    return value != nullptr && value->is_string() ? value->as_string() : std::string("unknown");
+  };
+  text += fmt::format("`{}`\n\nSeeds {}; {} at a time, {} each; {} in all. {} (LibTorch {} for {}), Mnemo {}. {}.\n",
+                      comparison.command, fmt::join(comparison.seeds, ", "), comparison.jobs,
+                      comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads),
+                      base::duration_text(comparison.seconds), word("cpu"), word("libtorch"), word("capability"),
+                      word("mnemo"), comparison.date);
+  return text;
+}
+
+base::Node to_node(const Comparison& comparison) {
+  base::Node studies = base::Node::array();
+  for (const StudySummary& study : comparison.studies) {
+    base::Node variants = base::Node::array();
+    for (const VariantSummary& variant : study.variants) {
+      base::Node runs = base::Node::array();
+      for (const RunResult& run : variant.runs) runs.push_back(base::write_options(run));
+      base::Node node = base::Node::table({{"name", variant.name}, {"about", variant.about}, {"options", variant.options}});
+      node.set("verdict", verdict_text(variant.verdict));
+      node.set("value", variant.failed() ? base::Node() : json_number(variant.value.mean));
+      node.set("deviation", json_number(variant.value.deviation));
+      node.set("range", json_number(variant.value.range()));
+      node.set("difference", variant.difference ? json_number(*variant.difference) : base::Node());
+      node.set("runs", std::move(runs));
+      variants.push_back(std::move(node));
+    }
+    studies.push_back(base::Node::table({{"name", study.name},
+                                         {"about", study.about},
+                                         {"metric", study.metric.name},
+                                         {"higher_is_better", study.metric.higher_is_better},
+                                         {"chance", study.metric.chance ? base::Node(*study.metric.chance) : base::Node()},
+                                         {"conclusion", study.conclusion()},
+                                         {"variants", std::move(variants)}}));
+  }
+  base::Node seeds = base::Node::array();
+  for (const int64_t seed : comparison.seeds) seeds.push_back(seed);
+  return base::Node::table({{"name", comparison.name},
+                            {"about", comparison.about},
+                            {"command", comparison.command},
+                            {"date", comparison.date},
+                            {"seeds", std::move(seeds)},
+                            {"jobs", comparison.jobs},
+                            {"threads", comparison.threads},
+                            {"seconds", comparison.seconds},
+                            {"machine", comparison.machine},
+                            {"studies", std::move(studies)}});
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,138 @@
+#include "cli/workbench.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/progress.h"
+#include "cli/machine.h"
+#include "cli/summary.h"
+#include "data/algorithmic.h"
+#include "infer/load.h"
+#include "tasks/algorithmic.h"
+#include "tasks/language_model.h"
+#include "weights/model_folder.h"
+#include "weights/model_tensors.h"
+
+namespace mnemo::cli {
+namespace {
+
+std::shared_ptr<models::Model> build_with(Recipe& recipe, int64_t vocabulary) {
+  int64_t& size = recipe.model.embedding.vocab_size;
+  if (size == 0) size = vocabulary;
+  base::require(size >= vocabulary, "recipe: 'model.embedding.vocab_size': expected at least the data's {} different tokens, found {}",
+                vocabulary, size);
+  return models::build(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+}
+
+int64_t vocabulary_size(const Recipe& recipe) {
+  if (!recipe.is_text()) return data::AlgorithmicTask(algorithmic_options(recipe), 0).vocabulary_size();
+  const data::TextOptions text = text_options(recipe);
+  return data::make_tokenizer(text.unit, data::split_text(text).train, {text.min_count, text.max_vocabulary})->size();
+}
+
+std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+std::string data_text(const Recipe& recipe) {
+  if (!recipe.is_text()) return fmt::format("Made task `{}`.", recipe.data.at("task").as_string());
+  return fmt::format("Text `{}`, in {}.", file_name(recipe.data.at("train").as_string()), recipe.data.at("unit").as_string());
+}
+
+/// The recipe without the paths of this machine.
+base::Node shown_recipe(const Recipe& recipe) {
+  base::Node node = base::write_options(recipe);
+  base::Node* data = node.find("data");
+  for (const char* key : {"train", "valid", "test"}) {
+    base::Node* path = data->find(key);
+    if (path != nullptr && path->is_string() && !path->as_string().empty()) *path = base::Node(file_name(path->as_string()));
+  }
+  return node;
+}
+
+std::string card_text(const Workbench& workbench, const ModelCard& card) {
+  std::string metrics;
+  for (const auto& [name, value] : card.metrics) metrics += fmt::format("| {} | {:.4f} |\n", name, value);
+  const bool writes = workbench.tokenizer != nullptr;
+  std::string text = fmt::format("---\nlibrary_name: mnemo\n{}---\n\n# {}\n\n", writes ? "pipeline_tag: text-generation\n" : "", card.title);
+  if (!workbench.recipe.about.empty()) text += workbench.recipe.about + "\n\n";
+  text += fmt::format("{} parameters. {}\n\nTrained for {} steps on {} tokens in {} with Mnemo {} (LibTorch {}):\n\n    {}\n\n",
+                      grouped(workbench.model->parameters().count()), data_text(workbench.recipe), grouped(card.steps),
+                      grouped(card.tokens), base::duration_text(card.seconds), this_machine().mnemo, this_machine().libtorch, card.command);
+  if (!metrics.empty()) text += "## On held-out data\n\n| metric | value |\n| --- | ---: |\n" + metrics + "\n";
+  if (writes) text += "## Use\n\n    mnemo generate FOLDER --prompt \"…\" --tokens 200\n    mnemo eval FOLDER --data text.txt\n\n";
+  return text + "## Recipe\n\n```toml\n" + base::to_toml(shown_recipe(workbench.recipe)) + "```\n";
+}
+
+}  // namespace
+
+data::TextOptions text_options(const Recipe& recipe) {
+  auto options = base::read_typed_options<data::TextOptions>(recipe.data);
+  base::require(!options.train.empty(), "recipe: key 'data.train' is missing: the text to learn; set it with --data FILE");
+  return options;
+}
+
+data::AlgorithmicOptions algorithmic_options(const Recipe& recipe) {
+  return base::read_typed_options<data::AlgorithmicOptions>(recipe.data);
+}
+
+std::shared_ptr<models::Model> build_model(const Recipe& recipe) {
+  Recipe filled = recipe;
+  const int64_t wanted = recipe.model.embedding.vocab_size;
+  return build_with(filled, wanted > 0 ? wanted : vocabulary_size(recipe));
+}
+
+Workbench make_workbench(const Recipe& recipe) {
+  Workbench bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
+  const train::TrainOptions& train = recipe.train;
+  if (recipe.is_text()) {
+    data::Corpus corpus = data::load_corpus(text_options(recipe));
+    bench.tokenizer = corpus.tokenizer;
+    bench.model = build_with(bench.recipe, corpus.tokenizer->size());
+    bench.task = std::make_unique<tasks::LanguageModel>(
+        std::move(corpus), tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed, train.eval_batch_size});
+    bench.tokens_per_step = train.batch_size * train.segments_per_step * recipe.model.segment_size;
+  } else {
+    auto task = std::make_unique<tasks::Algorithmic>(
+        algorithmic_options(recipe), tasks::AlgorithmicTrainOptions{train.batch_size, train.seed, train.eval_batch_size, train.eval_samples});
+    bench.model = build_with(bench.recipe, task->task().vocabulary_size());
+    bench.tokens_per_step = train.batch_size * task->task().length();
+    bench.task = std::move(task);
+  }
+  return bench;
+}
+
+std::string model_folder(const std::string& path) {
+  const std::string inside = base::join_path(path, "model");
+  const bool is_run = !base::path_exists(base::join_path(path, "config.json")) && base::is_folder(inside);
+  return is_run ? inside : path;
+}
+
+std::optional<Recipe> recipe_beside(const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / ".." / "recipe.toml").lexically_normal().string();
+  if (!base::path_exists(path)) return std::nullopt;
+  return read_recipe(RecipeFile::read(path).recipe());
+}
+
+StoredModel read_model(const std::string& folder) {
+  base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder, base::path_exists(folder) ? "a file" : "nothing");
+  if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
+    infer::LoadedModel loaded = infer::load_model(folder);
+    return {loaded.model, loaded.tokenizer};
+  }
+  const std::string config_path = base::join_path(folder, "config.json");
+  const auto config = base::read_options<models::ModelOptions>(base::parse_json(weights::read_model_config(folder), config_path));
+  StoredModel stored{models::build(config), nullptr};
+  weights::load_model_tensors(weights::read_model_folder(folder, {}).weights, *stored.model, base::join_path(folder, "model.safetensors"));
+  return stored;
+}
+
+void write_model(const std::string& folder, const Workbench& workbench, const ModelCard& card) {
+  weights::ModelFolder content;
+  content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";
+  content.weights.tensors = weights::model_tensors(*workbench.model);
+  if (workbench.tokenizer) content.vocabulary = workbench.tokenizer->save();
+  content.card = card_text(workbench, card);
+  weights::write_model_folder(folder, content);
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/recipe.h"
+#include "data/corpus.h"
+#include "models/model.h"
+#include "tasks/task.h"
+
+namespace mnemo::cli {
+
+/// The text of a [data] table of type text. Throws InputError when no file is named.
+data::TextOptions text_options(const Recipe& recipe);
+data::AlgorithmicOptions algorithmic_options(const Recipe& recipe);
+
+/// The recipe's model with fresh weights; embedding.vocab_size = 0 becomes the data's, for which a text is read.
+std::shared_ptr<models::Model> build_model(const Recipe& recipe);
+
+/// Everything a training needs, made from a recipe.
+struct Workbench {
+  Recipe recipe;  ///< with embedding.vocab_size filled in
+  std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null for made tasks
+  std::shared_ptr<models::Model> model;
+  std::unique_ptr<tasks::Task> task;
+  int64_t tokens_per_step = 0;  ///< that run through the model
+};
+Workbench make_workbench(const Recipe& recipe);
+
+/// A folder that is a model, or a run's with the model inside; the model's folder.
+std::string model_folder(const std::string& path);
+/// recipe.toml beside or above a model, or nothing.
+std::optional<Recipe> recipe_beside(const std::string& model_folder);
+/// A model folder's weights; the tokenizer is null where the folder has no vocabulary (made tasks).
+struct StoredModel {
+  std::shared_ptr<models::Model> model;
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+};
+StoredModel read_model(const std::string& folder);
+
+/// What a model folder's README.md tells.
+struct ModelCard {
+  std::string title = {}, command = {};
+  std::vector<std::pair<std::string, double>> metrics = {};  ///< on held-out data
+  int64_t steps = 0, tokens = 0;
+  double seconds = 0;
+};
+/// Writes a model folder whole.
+void write_model(const std::string& folder, const Workbench& workbench, const ModelCard& card);
+
+}  // namespace mnemo::cli
