@@ -109,7 +109,7 @@ class Assignment {
   }
 
   [[noreturn]] void fail_kind(const Node& node, const std::string& path, std::string_view wanted) const {
-    fail("'{}' is no {} but {} ({})", path, wanted, node.found(), node.place().text());
+    fail("{} is no {} but {} ({})", in_quotes(path, '\''), wanted, node.found(), node.place().text());
   }
 
   Node& member(Node& node, const Part& part, const std::string& path) {
@@ -120,7 +120,8 @@ class Assignment {
       table.set_place(node.place());
       node = std::move(table);
     }
-    if (node.is_array()) fail("'{}' is a list: expected an index in place of {}", path, in_quotes(part.name, '\''));
+    if (node.is_array())
+      fail("{} is a list: expected an index in place of {}", in_quotes(path, '\''), in_quotes(part.name, '\''));
     if (!node.is_table()) fail_kind(node, path, "table");
     if (Node* found = node.find(part.name)) return *found;
     return node.set(part.name, Node());
@@ -131,7 +132,8 @@ class Assignment {
     if (!node.is_array()) fail_kind(node, path, "list");
     const size_t index = *part.index();
     if (index > node.size()) {
-      fail("index {} is out of range: '{}' has {} element{}", index, path, node.size(), node.size() == 1 ? "" : "s");
+      fail("index {} is out of range: {} has {} element{}", index, in_quotes(path, '\''), node.size(),
+           node.size() == 1 ? "" : "s");
     }
     return index == node.size() ? node.push_back(Node()) : node.items()[index];
   }
