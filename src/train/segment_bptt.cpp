@@ -222,11 +222,6 @@ BpttForm bptt_form(std::string_view name) {
   return BpttForm::chunked;
 }
 
-core::State start_documents(const core::Model& model, const core::State& state, const at::Tensor& reset) {
-  if (!reset.defined() || !reset.any().item<bool>()) return state;
-  return core::reset_rows(state, reset, model.initial_state(reset.size(0)));
-}
-
 BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments, const core::State& state,
                              const SegmentLoss& loss, BpttForm form) {
   if (segments.empty()) return {{}, core::detach(state)};

@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "core/model.h"
+#include "tasks/start_documents.h"
 
 namespace mnemo::train {
+
+using tasks::start_documents;
 
 /// Where the gradient is cut between segments. Both cut each state field by its own depth k = model.bptt_depth(path); -1: never.
 ///   sliding  every segment's loss reaches exactly k boundaries back, so segments s, s-1, ... s-k (the golden files' definition)
@@ -45,8 +48,5 @@ using SegmentLoss = std::function<at::Tensor(const core::StepResult& step, size_
 /// K the largest finite depth (all S with a full depth beside a finite one).
 BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments, const core::State& state,
                              const SegmentLoss& loss, BpttForm form = BpttForm::sliding);
-
-/// `state` with the rows of `reset` started again; the same state where reset is undefined or all false.
-core::State start_documents(const core::Model& model, const core::State& state, const at::Tensor& reset);
 
 }  // namespace mnemo::train

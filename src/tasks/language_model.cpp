@@ -1,0 +1,71 @@
+#include "tasks/language_model.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "tasks/start_documents.h"
+
+namespace mnemo::tasks {
+
+metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
+                                  const TextEvaluationOptions& options) {
+  base::require(text->vocabulary_size() <= model.vocab_size(),
+                "evaluation: the text has {} different tokens, the model knows {}", text->vocabulary_size(), model.vocab_size());
+  const at::NoGradGuard no_grad;
+  const at::Device device = device_of(model);
+  const int64_t segment_size = options.segment_size > 0 ? options.segment_size : model.segment_size();
+  data::EvalStream stream(std::move(text), options.batch_size);
+  core::State state = model.initial_state(options.batch_size);
+  metrics::Likelihood likelihood;
+  while (const auto next = stream.next(segment_size)) {
+    const data::TokenSegment segment = to(*next, device);
+    state = start_documents(model, state, segment.reset);
+    core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
+    likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
+    state = std::move(step.state);
+  }
+  return likelihood;
+}
+
+Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit, double characters_per_token) {
+  const std::string per_token = "bits_per_" + unit.substr(0, unit.size() - 1);
+  Evaluation found;
+  found.metrics.emplace_back("nll", likelihood.nll());
+  found.metrics.emplace_back(per_token, likelihood.bits());
+  if (per_token != "bits_per_character") {
+    found.metrics.emplace_back("bits_per_character", likelihood.bits_per(characters_per_token));
+  }
+  found.metrics.emplace_back("perplexity", likelihood.perplexity());
+  return found;
+}
+
+LanguageModel::LanguageModel(data::Corpus corpus, const LanguageModelOptions& options)
+    : corpus_(std::move(corpus)),
+      options_(options),
+      batches_(corpus_.train, {options.batch_size, options.shuffle, options.seed}) {}
+
+std::string LanguageModel::metric() const {
+  return corpus_.tokenizer->type() == "words" ? "perplexity" : "bits_per_character";
+}
+
+std::optional<double> LanguageModel::metric_of_loss(double nll) const {
+  if (corpus_.tokenizer->type() == "words") return std::exp(nll);
+  return nll / std::log(2.0) / corpus_.train->characters_per_token();
+}
+
+std::vector<data::TokenSegment> LanguageModel::next(int64_t segment_size) {
+  return batches_.next(segment_size, options_.segments_per_step);
+}
+
+std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data::Part part) const {
+  const auto& text = part == data::Part::train ? corpus_.train : part == data::Part::valid ? corpus_.valid : corpus_.test;
+  if (!text) return std::nullopt;
+  // A short text has no more streams than tokens to predict.
+  const int64_t streams = std::clamp<int64_t>(text->size() - 1, 1, options_.eval_batch_size);
+  return describe_likelihood(evaluate_text(model, text, {streams, 0}), corpus_.tokenizer->type(), text->characters_per_token());
+}
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/corpus.h"
+#include "data/streams.h"
+#include "metrics/likelihood.h"
+#include "tasks/task.h"
+
+namespace mnemo::tasks {
+
+/// How held-out text is read.
+struct TextEvaluationOptions {
+  int64_t batch_size = 1;    ///< parts of the text side by side; 1: every token sees all that came before it
+  int64_t segment_size = 0;  ///< tokens a call; 0: the model's
+};
+
+/// The likelihood of a text in one pass with the state carried from segment to segment and reset at documents. The model
+/// runs in evaluation mode without gradient.
+metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
+                                  const TextEvaluationOptions& options = {});
+
+/// Likelihood as numbers with names: nll (nats a token), bits_per_byte, bits_per_character or bits_per_word (a token of
+/// that unit), perplexity (a token), and bits_per_character where a token is something else.
+Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit, double characters_per_token);
+
+struct LanguageModelOptions {
+  int64_t batch_size = 16;
+  int64_t segments_per_step = 1;
+  bool shuffle = false;
+  int64_t seed = 0;
+  int64_t eval_batch_size = 16;
+};
+
+/// Next-token prediction on a text: parallel contiguous streams whose state is carried from step to step. The metric is bits
+/// a character, over words perplexity.
+class LanguageModel final : public Task {
+ public:
+  /// Throws InputError if the text is too short for the batch.
+  LanguageModel(data::Corpus corpus, const LanguageModelOptions& options);
+
+  std::string metric() const override;
+  bool lower_is_better() const override { return true; }
+  std::optional<double> metric_of_loss(double nll) const override;
+  bool carries_state() const override { return true; }
+  int64_t batch_size() const override { return options_.batch_size; }
+  std::vector<data::TokenSegment> next(int64_t segment_size) override;
+  double epoch() const override { return batches_.epoch(); }
+  std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
+  weights::NamedTensors save() const override { return batches_.save(); }
+  void load(const std::function<at::Tensor(const std::string&)>& find) override { batches_.load(find); }
+
+  const data::Corpus& corpus() const { return corpus_; }
+
+ private:
+  data::Corpus corpus_;
+  LanguageModelOptions options_;
+  data::StreamBatches batches_;
+};
+
+}  // namespace mnemo::tasks

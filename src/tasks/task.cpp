@@ -1,0 +1,65 @@
+#include "tasks/task.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mnemo::tasks {
+
+double Evaluation::at(std::string_view name) const {
+  const auto found = std::find_if(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.first == name; });
+  base::ensure(found != metrics.end(), "an evaluation has no metric '{}'", name);
+  return found->second;
+}
+
+at::Device device_of(const core::Model& model) {
+  const auto& parameters = model.parameters().all();
+  return parameters.empty() ? at::Device(at::kCPU) : parameters.front().tensor.device();
+}
+
+data::TokenSegment to(const data::TokenSegment& segment, at::Device device) {
+  if (device.is_cpu()) return segment;
+  data::TokenSegment moved = segment;
+  for (at::Tensor* tensor : {&moved.tokens, &moved.targets, &moved.valid}) {
+    if (tensor->defined()) *tensor = tensor->to(device);
+  }
+  // Which rows start a document is asked on the host first; few ever do.
+  if (moved.reset.defined()) moved.reset = moved.reset.any().item<bool>() ? moved.reset.to(device) : at::Tensor();
+  return moved;
+}
+
+data::TokenSegment rows(const data::TokenSegment& segment, int64_t first, int64_t count) {
+  if (first == 0 && count == segment.tokens.size(0)) return segment;
+  data::TokenSegment part = segment;
+  for (at::Tensor* tensor : {&part.tokens, &part.targets, &part.reset, &part.valid}) {
+    if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
+  }
+  return part;
+}
+
+core::Segment model_input(const data::TokenSegment& segment, core::Mode mode) {
+  core::Segment input;
+  input.tokens = segment.tokens;
+  input.valid = segment.valid;
+  input.mode = mode;
+  return input;
+}
+
+TokenLoss token_loss(const core::Model& model, const core::StepResult& step, const data::TokenSegment& segment,
+                     int64_t targets, double auxiliary_share) {
+  TokenLoss loss;
+  if (segment.num_targets > 0) {
+    loss.nll = model.nll(step.hidden, segment.targets).sum().div(static_cast<double>(targets));
+    loss.total = loss.nll;
+  }
+  const at::Tensor auxiliary = model.auxiliary_nll(step);
+  if (auxiliary.defined()) {
+    const at::Tensor term = auxiliary.mean() * (model.auxiliary_weight() * auxiliary_share);
+    loss.total = loss.total.defined() ? loss.total + term : term;
+  }
+  return loss;
+}
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,104 @@
+#include "train/history.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mnemo::train {
+namespace {
+
+constexpr int64_t kLossColumns = 5;
+constexpr int64_t kEvaluationColumns = 2;  // and one a metric
+
+at::Tensor table(const std::vector<double>& values, int64_t columns) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size()) / columns, columns}, at::kDouble);
+  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<double>());
+  return tensor;
+}
+
+/// The values of a float64 tensor [n,columns], row after row.
+std::vector<double> values_of(const weights::TensorFile& file, const std::string& name, int64_t columns, const std::string& where) {
+  const at::Tensor& tensor = file.at(name, where);
+  base::require(tensor.scalar_type() == at::kDouble && tensor.dim() == 2 && tensor.size(1) == columns,
+                "{}: \"{}\": expected float64 [n,{}], found {} {}", where, name, columns, at::toString(tensor.scalar_type()),
+                c10::str(tensor.sizes()));
+  const double* data = tensor.const_data_ptr<double>();
+  return {data, data + tensor.numel()};
+}
+
+int64_t count_of(double value, const std::string& where) {
+  base::require(value >= 0 && value <= 9007199254740992.0, "{}: expected a count, found {}", where, value);
+  return static_cast<int64_t>(value);
+}
+
+std::vector<std::string> split(const std::string& names) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    parts.push_back(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+weights::NamedTensors History::save(weights::Metadata& metadata) const {
+  std::vector<double> rows;
+  for (const LossPoint& point : losses) {
+    rows.insert(rows.end(), {static_cast<double>(point.step), static_cast<double>(point.tokens), point.loss, point.lr,
+                             point.gradient_norm});
+  }
+  std::vector<double> measured;
+  std::string names;
+  for (const EvaluationPoint& point : evaluations) {
+    measured.insert(measured.end(), {static_cast<double>(point.step), static_cast<double>(point.tokens)});
+    for (const auto& [name, value] : point.evaluation.metrics) {
+      if (&point == &evaluations.front()) names += (names.empty() ? "" : ",") + name;
+      measured.push_back(value);
+    }
+  }
+  metadata["metrics"] = names;
+  const auto columns = kEvaluationColumns + static_cast<int64_t>(split(names).size());
+  return {{"losses", table(rows, kLossColumns)}, {"evaluations", table(measured, columns)}};
+}
+
+weights::NamedTensors History::save_seconds() const {
+  std::vector<double> of_losses, of_evaluations;
+  for (const LossPoint& point : losses) of_losses.push_back(point.seconds);
+  for (const EvaluationPoint& point : evaluations) of_evaluations.push_back(point.seconds);
+  return {{"loss_seconds", table(of_losses, 1)}, {"evaluation_seconds", table(of_evaluations, 1)}};
+}
+
+History History::load(const weights::TensorFile& file, const weights::TensorFile& seconds, const std::string& where) {
+  const auto metadata = file.metadata.find("metrics");
+  base::require(metadata != file.metadata.end(), "{}: expected the names of the metrics in its metadata, found none", where);
+  const auto names = split(metadata->second);
+  const auto columns = kEvaluationColumns + static_cast<int64_t>(names.size());
+  const auto losses = values_of(file, "losses", kLossColumns, where);
+  const auto measured = values_of(file, "evaluations", columns, where);
+  const auto of_losses = values_of(seconds, "loss_seconds", 1, where);
+  const auto of_evaluations = values_of(seconds, "evaluation_seconds", 1, where);
+  base::require(of_losses.size() * kLossColumns == losses.size() &&
+                    of_evaluations.size() * static_cast<size_t>(columns) == measured.size(),
+                "{}: expected a time for each of the {} points, found {} times", where,
+                losses.size() / kLossColumns + measured.size() / static_cast<size_t>(columns),
+                of_losses.size() + of_evaluations.size());
+  History history;
+  for (size_t i = 0; i < of_losses.size(); ++i) {
+    const double* row = losses.data() + i * kLossColumns;
+    history.losses.push_back(
+        {count_of(row[0], where), count_of(row[1], where), of_losses[i], row[2], row[3], row[4]});
+  }
+  for (size_t i = 0; i < of_evaluations.size(); ++i) {
+    const double* row = measured.data() + i * static_cast<size_t>(columns);
+    EvaluationPoint point{count_of(row[0], where), count_of(row[1], where), of_evaluations[i], {}};
+    for (size_t m = 0; m < names.size(); ++m) point.evaluation.metrics.emplace_back(names[m], row[kEvaluationColumns + m]);
+    history.evaluations.push_back(std::move(point));
+  }
+  return history;
+}
+
+}  // namespace mnemo::train

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tasks/task.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::train {
+
+/// Means over the steps since the point before.
+struct LossPoint {
+  int64_t step = 0;    ///< steps done
+  int64_t tokens = 0;  ///< training targets so far
+  double seconds = 0;  ///< of training so far, measuring and saving left out
+  double loss = 0;     ///< nats a target, without the auxiliary loss
+  double lr = 0;       ///< of the last step
+  double gradient_norm = 0;  ///< before clipping
+};
+
+struct EvaluationPoint {
+  int64_t step = 0;
+  int64_t tokens = 0;
+  double seconds = 0;
+  tasks::Evaluation evaluation;
+};
+
+/// What a training has measured so far.
+struct History {
+  std::vector<LossPoint> losses;
+  std::vector<EvaluationPoint> evaluations;
+
+  /// All numbers but the seconds, as float64 tensors "losses" [n,5] and "evaluations" [n,2+metrics]; names of the metrics
+  /// are put under "metrics".
+  weights::NamedTensors save(weights::Metadata& metadata) const;
+  /// The seconds, which differ from run to run: "loss_seconds" [n], "evaluation_seconds" [n].
+  weights::NamedTensors save_seconds() const;
+  /// Brings back what the two saved. Throws InputError naming `where` for tensors of another shape.
+  static History load(const weights::TensorFile& file, const weights::TensorFile& seconds, const std::string& where);
+};
+
+}  // namespace mnemo::train

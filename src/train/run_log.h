@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "base/node.h"
+#include "train/history.h"
+#include "train/tensorboard.h"
+
+namespace mnemo::train {
+
+/// What a run leaves in its folder while it goes: log.jsonl, one JSON object a point, and TensorBoard's event file.
+///   {"step": 20, "tokens": 4096, "seconds": 1.2, "loss": 2.71, "lr": 0.001, "gradient_norm": 0.8, "epoch": 0.1}
+///   {"step": 20, "tokens": 4096, "seconds": 1.2, "valid": {"nll": 1.9, "bits_per_character": 2.74, ...}}
+class RunLog {
+ public:
+  /// Goes on after `step`: lines of later steps (of a run that was killed after its last checkpoint) and a torn last line
+  /// are taken out. Step 0 starts the log anew. Throws InputError naming the path.
+  RunLog(const std::string& folder, int64_t step, bool tensorboard);
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+
+  void add(const LossPoint& point, double epoch);
+  void add(const EvaluationPoint& point);
+
+ private:
+  void write_line(const base::Node& object);
+
+  std::string path_;
+  std::FILE* file_ = nullptr;
+  std::unique_ptr<TensorBoard> tensorboard_;
+};
+
+}  // namespace mnemo::train

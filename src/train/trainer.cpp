@@ -1,0 +1,214 @@
+#include "train/trainer.h"
+
+#include <ATen/Parallel.h>
+#include <torch/types.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "train/run_log.h"
+#include "train/signals.h"
+
+namespace mnemo::train {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Sum of scalars that may be undefined; one wait for the device.
+double sum_of(const std::vector<at::Tensor>& scalars) {
+  std::vector<at::Tensor> defined;
+  for (const at::Tensor& scalar : scalars) {
+    if (scalar.defined()) defined.push_back(scalar);
+  }
+  if (defined.empty()) return 0.0;
+  return (defined.size() == 1 ? defined.front() : at::stack(defined).sum()).item<double>();
+}
+
+/// Rows of a segment that have a real token.
+double real_rows(const data::TokenSegment& segment) {
+  if (!segment.valid.defined()) return static_cast<double>(segment.tokens.size(0));
+  return segment.valid.any(1).sum().item<double>();
+}
+
+}  // namespace
+
+Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder)
+    : model_(model), task_(task), options_(options), run_folder_(std::move(run_folder)), form_(bptt_form(options.bptt)) {
+  base::check_options(options_);
+  base::require(task.batch_size() == options_.batch_size, "training: the task has batches of {}, the options say {}",
+                task.batch_size(), options_.batch_size);
+  optimiser_ = make_optimiser(options_.optimiser, model.parameters());
+  schedule_ = make_schedule(options_.schedule, options_.steps);
+  if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
+  const auto seed = [&](at::Generator generator) { generator.set_current_seed(static_cast<uint64_t>(options_.seed)); };
+  seed(at::globalContext().defaultGenerator(at::kCPU));
+  const at::Device device = tasks::device_of(model);
+  if (!device.is_cpu()) seed(at::globalContext().defaultGenerator(device));
+}
+
+bool Trainer::per_model_state() const {
+  for (const auto& [field, tensor] : model_.initial_state(1).fields()) {
+    if (!field.per_sequence()) return true;
+  }
+  return false;
+}
+
+BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
+                                  StepOutcome& outcome) {
+  const int64_t rows = options_.batch_size / options_.accumulate;
+  const at::Device device = tasks::device_of(model_);
+  std::vector<data::TokenSegment> own;
+  std::vector<BpttSegment> inputs;
+  for (const data::TokenSegment& segment : segments) {
+    own.push_back(tasks::to(tasks::rows(segment, part * rows, rows), device));
+    inputs.push_back({tasks::model_input(own.back(), core::Mode::train), own.back().reset});
+  }
+  const core::State state = states_.empty() ? model_.initial_state(rows) : states_[static_cast<size_t>(part)];
+  const double share = 1.0 / static_cast<double>(static_cast<int64_t>(segments.size()) * options_.accumulate);
+  std::vector<at::Tensor> nll;
+  BpttResult result = backward_segments(
+      model_, inputs, state,
+      [&](const core::StepResult& step, size_t index) {
+        const tasks::TokenLoss loss = tasks::token_loss(model_, step, own[index], targets, share);
+        if (loss.nll.defined()) nll.push_back(loss.nll.detach());
+        return loss.total;
+      },
+      form_);
+  outcome.loss += sum_of(nll);
+  outcome.total += model_.auxiliary_weight() == 0.0 ? sum_of(nll) : sum_of(result.losses);
+  return result;
+}
+
+StepOutcome Trainer::step() {
+  const double began = now();
+  const auto segments = task_.next(model_.segment_size());
+  StepOutcome outcome;
+  for (const data::TokenSegment& segment : segments) outcome.targets += segment.num_targets;
+  base::require(options_.accumulate == 1 || segments.size() == 1 || !per_model_state(),
+                "training: accumulate = {}: a memory that belongs to the model moves from segment to segment with the whole "
+                "batch; expected one segment a step, found {}", options_.accumulate, segments.size());
+  model_.parameters().zero_grad();
+  std::vector<core::State> next;
+  for (int64_t part = 0; part < options_.accumulate; ++part) {
+    next.push_back(differentiate(segments, part, outcome.targets, outcome).state);
+  }
+  outcome.lr = optimiser_->base_lr() * schedule_->factor(steps_);
+  outcome.gradient_norm = gradient_norm(model_.parameters());
+  require_finite(outcome);
+  if (options_.clip_norm) clip_gradients(model_.parameters(), outcome.gradient_norm, *options_.clip_norm);
+  optimiser_->step(outcome.lr);
+  commit(std::move(next), segments);
+  ++steps_;
+  tokens_ += outcome.targets;
+  is_best_ = false;
+  running_.loss += outcome.loss;
+  running_.gradient_norm += outcome.gradient_norm;
+  ++running_.steps;
+  seconds_ += now() - began;
+  return outcome;
+}
+
+void Trainer::commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments) {
+  if (per_model_state()) {
+    if (states.size() > 1) {
+      // What the whole batch would have made of it: the mean over the sequences with a real token.
+      const int64_t rows = options_.batch_size / options_.accumulate;
+      double total = 0;
+      std::vector<double> weights;
+      for (size_t part = 0; part < states.size(); ++part) {
+        weights.push_back(real_rows(tasks::rows(segments.front(), static_cast<int64_t>(part) * rows, rows)));
+        total += weights.back();
+      }
+      std::vector<std::vector<std::pair<core::Field, at::Tensor>>> fields;
+      for (const core::State& state : states) fields.push_back(state.fields());
+      for (core::State& state : states) {
+        size_t index = 0;
+        state = state.map([&](const core::Field& field, const at::Tensor& tensor) {
+          const size_t i = index++;
+          if (field.per_sequence() || total == 0) return tensor;
+          at::Tensor sum = fields[0][i].second * (weights[0] / total);
+          for (size_t part = 1; part < fields.size(); ++part) sum = sum + fields[part][i].second * (weights[part] / total);
+          return sum;
+        });
+      }
+    }
+    model_.commit(states.front());
+  }
+  states_ = task_.carries_state() ? std::move(states) : std::vector<core::State>{};
+}
+
+void Trainer::require_finite(const StepOutcome& outcome) const {
+  if (std::isfinite(outcome.total) && std::isfinite(outcome.gradient_norm)) return;
+  const bool loss = !std::isfinite(outcome.total);
+  base::input_error("training: step {}: the {} is {} at learning rate {:g}; the weights are as before this step; {}; try a lower "
+                    "train.optimiser.lr, a longer warm-up or a lower train.clip_norm",
+                    steps_ + 1, loss ? "loss" : "norm of the gradient", loss ? outcome.total : outcome.gradient_norm, outcome.lr,
+                    checkpoint_.empty() ? "no checkpoint has been written" : "the last good checkpoint is " + checkpoint_);
+}
+
+LossPoint Trainer::loss_point(double lr) {
+  const auto count = static_cast<double>(running_.steps);
+  const LossPoint point{steps_, tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count};
+  running_ = {};
+  return point;
+}
+
+void Trainer::evaluate(const RunHooks& hooks, RunLog* log) {
+  auto found = task_.evaluate(model_, data::Part::valid);
+  if (!found) return;
+  const double value = found->at(task_.metric());
+  const double lower = task_.lower_is_better() ? value : -value;
+  is_best_ = std::isfinite(lower) && (!best_ || lower < *best_);
+  if (is_best_) best_ = lower;
+  schedule_->observe(lower);
+  history_.evaluations.push_back({steps_, tokens_, seconds_, std::move(*found)});
+  if (log != nullptr) log->add(history_.evaluations.back());
+  if (hooks.on_evaluation) hooks.on_evaluation(history_.evaluations.back());
+}
+
+TrainReport Trainer::run(const RunHooks& hooks) {
+  const bool writes = !run_folder_.empty();
+  if (writes && checkpoint_.empty()) {
+    const auto other = weights::latest_checkpoint(run_folder_);
+    base::require(!other, "{}: a run is there already, up to step {}; resume it or choose another folder", run_folder_,
+                  other ? other->step : 0);
+  }
+  if (steps_ >= options_.steps) return report(0);
+  const std::unique_ptr<RunLog> log = writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard) : nullptr;
+  std::optional<base::Progress> progress;
+  if (hooks.show_progress) {
+    base::ProgressOptions shown;
+    shown.start = steps_;
+    progress.emplace("train", options_.steps, shown);
+  }
+  const auto every = [&](int64_t period) { return period > 0 && steps_ % period == 0; };
+  int signal = 0;
+  while (steps_ < options_.steps && signal == 0) {
+    const StepOutcome outcome = step();
+    const bool last = steps_ == options_.steps;
+    if (last || every(options_.log_every)) {
+      history_.losses.push_back(loss_point(outcome.lr));
+      if (log) log->add(history_.losses.back(), task_.epoch());
+      if (hooks.on_loss) hooks.on_loss(history_.losses.back());
+    }
+    if (last || every(options_.eval_every)) evaluate(hooks, log.get());
+    if (!last) signal = hooks.stop ? hooks.stop() : pending_signal();
+    const bool new_best = is_best_ && options_.save_every > 0;
+    if (writes && (last || signal != 0 || new_best || every(options_.save_every))) save();
+    if (progress) {
+      std::string note = fmt::format("loss {:.4g}", outcome.loss);
+      if (!history_.evaluations.empty()) {
+        note += fmt::format(", {} {:.4g}", task_.metric(), history_.evaluations.back().evaluation.at(task_.metric()));
+      }
+      progress->update(steps_, note);
+    }
+  }
+  if (progress) progress->finish();
+  return report(signal);
+}
+
+TrainReport Trainer::report(int signal) const { return {steps_, tokens_, seconds_, signal, history_, checkpoint_}; }
+
+}  // namespace mnemo::train

@@ -1,0 +1,169 @@
+#include <torch/types.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "train/trainer.h"
+#include "weights/load_into.h"
+#include "weights/model_tensors.h"
+
+// What a checkpoint of a training holds:
+//   model.safetensors      parameters, and per-model state by its path
+//   optimiser.safetensors  moments and step counts; the schedule's state under "schedule."
+//   state.safetensors      the state carried to the next step, part A's under "part.A."
+//   data.safetensors       where the data goes on
+//   trainer.safetensors    counters, running sums, the generators' states, the history
+//   timing.safetensors     seconds; the only file that differs between two runs of the same recipe
+//   train.json             the options, for people
+namespace mnemo::train {
+namespace {
+
+constexpr const char* kModel = "model.safetensors";
+constexpr const char* kOptimiser = "optimiser.safetensors";
+constexpr const char* kState = "state.safetensors";
+constexpr const char* kData = "data.safetensors";
+constexpr const char* kTrainer = "trainer.safetensors";
+constexpr const char* kTiming = "timing.safetensors";
+constexpr const char* kOptions = "train.json";
+
+std::string part_prefix(size_t part) { return fmt::format("part.{}.", part); }
+
+at::Tensor integers(const std::vector<int64_t>& values) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kLong);
+  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<int64_t>());
+  return tensor;
+}
+
+at::Tensor reals(const std::vector<double>& values) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::kDouble);
+  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<double>());
+  return tensor;
+}
+
+const at::Tensor& checked(const weights::TensorFile& file, const std::string& name, at::ScalarType dtype, int64_t count,
+                          const std::string& where) {
+  const at::Tensor& tensor = file.at(name, where);
+  base::require(tensor.scalar_type() == dtype && tensor.dim() == 1 && tensor.size(0) == count,
+                "{}: \"{}\": expected {} [{}], found {} {}", where, name, at::toString(dtype), count,
+                at::toString(tensor.scalar_type()), c10::str(tensor.sizes()));
+  return tensor;
+}
+
+void restore_generator(at::Generator generator, const weights::TensorFile& file, const std::string& name, const std::string& where) {
+  generator.set_state(checked(file, name, at::kByte, generator.get_state().numel(), where));
+}
+
+weights::NamedTensors optimiser_state(const Optimiser& optimiser, const Schedule& schedule) {
+  weights::NamedTensors named = optimiser.state();
+  for (const auto& [name, tensor] : schedule.state()) named.emplace_back("schedule." + name, tensor);
+  return named;
+}
+
+/// The state of one part. Throws InputError if it is not one of `rows` sequences.
+core::State load_state(const core::Model& model, const std::map<std::string, at::Tensor>& tensors, size_t part, int64_t rows,
+                       const std::string& where) {
+  const std::string prefix = part_prefix(part);
+  core::State state = core::load(model.initial_state(rows), [&](const std::string& path) {
+    const auto found = tensors.find(prefix + path);
+    return found == tensors.end() ? at::Tensor() : found->second;
+  });
+  for (const auto& [field, tensor] : state.fields()) {
+    base::require(!field.per_sequence() || tensor.size(field.dim("B")) == rows,
+                  "{}: '{}' is the state of {} sequences, expected {}: batch_size and accumulate must stay the same", where,
+                  prefix + field.path, tensor.size(field.dim("B")), rows);
+  }
+  return core::detach(state);
+}
+
+}  // namespace
+
+std::string Trainer::save() {
+  weights::CheckpointWriter writer(run_folder_, steps_);
+  writer.add_tensors(kModel, weights::model_tensors(model_));
+  writer.add_tensors(kOptimiser, optimiser_state(*optimiser_, *schedule_));
+  weights::NamedTensors carried;
+  for (size_t part = 0; part < states_.size(); ++part) {
+    for (const auto& [path, tensor] : core::save(states_[part])) carried.emplace_back(part_prefix(part) + path, tensor);
+  }
+  writer.add_tensors(kState, carried);
+  writer.add_tensors(kData, task_.save());
+
+  weights::Metadata metadata;
+  weights::NamedTensors own = history_.save(metadata);
+  own.emplace_back("counters", integers({steps_, tokens_, running_.steps, best_.has_value() ? 1 : 0,
+                                         static_cast<int64_t>(states_.size())}));
+  own.emplace_back("sums", reals({running_.loss, running_.gradient_norm, best_.value_or(0.0)}));
+  own.emplace_back("generator.cpu", at::globalContext().defaultGenerator(at::kCPU).get_state());
+  const at::Device device = tasks::device_of(model_);
+  if (!device.is_cpu()) own.emplace_back("generator.device", at::globalContext().defaultGenerator(device).get_state());
+  writer.add_tensors(kTrainer, own, metadata);
+
+  weights::NamedTensors timing = history_.save_seconds();
+  timing.emplace_back("seconds", reals({seconds_}));
+  writer.add_tensors(kTiming, timing);
+  writer.add_file(kOptions, base::to_json(base::write_options(options_)) + "\n");
+
+  std::map<std::string, double> metrics;
+  if (!history_.losses.empty()) metrics["loss"] = history_.losses.back().loss;
+  if (!history_.evaluations.empty()) {
+    for (const auto& [name, value] : history_.evaluations.back().evaluation.metrics) metrics["valid." + name] = value;
+  }
+  checkpoint_ = writer.commit(metrics, {options_.keep_last, is_best_});
+  return checkpoint_;
+}
+
+bool Trainer::resume_latest() {
+  if (run_folder_.empty()) return false;
+  const auto latest = weights::latest_checkpoint(run_folder_);
+  if (latest) resume(latest->path);
+  return latest.has_value();
+}
+
+void Trainer::resume(const std::string& checkpoint) {
+  load(weights::CheckpointReader(checkpoint));
+  checkpoint_ = checkpoint;
+}
+
+void Trainer::load(const weights::CheckpointReader& reader) {
+  const std::string& path = reader.info().path;
+  const auto where = [&](const char* name) { return path + "/" + name; };
+  const weights::TensorFile own = reader.tensors(kTrainer), timing = reader.tensors(kTiming);
+  const auto* counters = checked(own, "counters", at::kLong, 5, where(kTrainer)).const_data_ptr<int64_t>();
+  const auto* sums = checked(own, "sums", at::kDouble, 3, where(kTrainer)).const_data_ptr<double>();
+  base::require(counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0, "{}: \"counters\": expected counts, found {}, {}, {}",
+                where(kTrainer), counters[0], counters[1], counters[2]);
+  const int64_t expected_parts = task_.carries_state() && counters[0] > 0 ? options_.accumulate : 0;
+  base::require(counters[4] == expected_parts,
+                "{}: state of {} parts of the batch, expected {}: accumulate must stay the same", where(kTrainer), counters[4],
+                expected_parts);
+
+  weights::load_model_tensors(reader.tensors(kModel), model_, where(kModel));
+  weights::load_into(reader.tensors(kOptimiser), optimiser_state(*optimiser_, *schedule_), where(kOptimiser),
+                     {.strict = true, .convert_floating = false});
+  const weights::TensorFile carried = reader.tensors(kState), position = reader.tensors(kData);
+  const std::map<std::string, at::Tensor> tensors(carried.tensors.begin(), carried.tensors.end());
+  states_.clear();
+  for (int64_t part = 0; part < expected_parts; ++part) {
+    states_.push_back(load_state(model_, tensors, static_cast<size_t>(part), options_.batch_size / options_.accumulate,
+                                 where(kState)));
+  }
+  task_.load([&](const std::string& name) {
+    const at::Tensor* found = position.find(name);
+    return found == nullptr ? at::Tensor() : *found;
+  });
+  restore_generator(at::globalContext().defaultGenerator(at::kCPU), own, "generator.cpu", where(kTrainer));
+  const at::Device device = tasks::device_of(model_);
+  if (!device.is_cpu()) {
+    restore_generator(at::globalContext().defaultGenerator(device), own, "generator.device", where(kTrainer));
+  }
+  history_ = History::load(own, timing, where(kTrainer));
+  seconds_ = checked(timing, "seconds", at::kDouble, 1, where(kTiming)).item<double>();
+  steps_ = counters[0];
+  tokens_ = counters[1];
+  running_ = {sums[0], sums[1], counters[2]};
+  best_ = counters[3] != 0 ? std::optional<double>(sums[2]) : std::nullopt;
+  is_best_ = false;
+}
+
+}  // namespace mnemo::train
