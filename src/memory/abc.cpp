@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "memory/require_state.h"
 
 namespace mnemo::memory {
 namespace {
@@ -63,6 +64,7 @@ core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const c
     return {maps_.join(o), state};
   }
   const auto& past = state.as<AbcState>();
+  require_state("abc", past.k, {rows.size(0), maps_.num_heads, options_.num_slots, maps_.head_dim});
   auto [o, memory] = ops::abc_causal(q, k, v, logits, {past.k, past.v, past.z}, valid, activation_, options_.control.eps,
                                      scale_);
   return {maps_.join(o), AbcState{memory.k, memory.v, memory.z}};

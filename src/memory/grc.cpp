@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "memory/require_state.h"
 #include "ops/attention.h"
 
 namespace mnemo::memory {
@@ -75,10 +76,8 @@ core::AttentionSupport Grc::support() const {
 }
 
 int64_t Grc::bptt_depth() const {
-  // An inner core with a state of its own (ABC) may reach further; the cache limits itself (next_state).
-  const int64_t own = options_.bptt_depth.value_or(causal_ ? 1 : 0);
-  const int64_t inner = inner_->bptt_depth();
-  return inner < 0 ? inner : std::max(own, inner);
+  const int64_t inner = core_bptt_depth();
+  return inner < 0 ? inner : std::max(cache_bptt_depth(), inner);
 }
 
 at::Tensor Grc::cache_share() const { return at::sigmoid(lambda_.detach()); }
@@ -137,6 +136,9 @@ GrcState Grc::next_state(const GrcState& old, const at::Tensor& updated, const S
 core::AttentionResult Grc::forward(const core::AttentionInput& input, const core::State& state) const {
   const core::State grc = state.child("grc");
   const GrcState& old = grc.as<GrcState>();
+  const bool per_sequence = options_.lifetime == "sequence";
+  require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, options_.cache_len, channels_});
+  base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other", options_.lifetime);
   const at::Tensor frozen = old.cache.detach();
   const bool reads_graph = causal_ && options_.bptt_depth.value_or(1) > 0;
   const int64_t context = input.table.num_context();

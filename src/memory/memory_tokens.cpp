@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include "memory/require_state.h"
 #include "memory/rows.h"
 
 namespace mnemo::memory {
@@ -20,8 +21,13 @@ core::State MemoryTokens::initial_state(int64_t batch) const {
 }
 
 void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {
-  if (!part.starts || options_.num_mem_tokens == 0) return;
   const at::Tensor& carried = state.as<MemoryTokensState>().tokens;
+  if (options_.variant == "authors") {
+    require_state("memory_tokens", carried, {rows.rows.size(0), options_.num_mem_tokens, rows.rows.size(2)});
+  } else {
+    base::require(!carried.defined(), "[memory_tokens] variant \"paper\" carries nothing, but the state holds tokens; is it of another model?");
+  }
+  if (!part.starts || options_.num_mem_tokens == 0) return;
   const at::Tensor tokens = carried.defined() ? carried : tokens_.unsqueeze(0).expand({rows.rows.size(0), -1, -1});
   add_rows(rows, tokens, true);
   rows.table.prepend_rows({SpanKind::read, options_.num_mem_tokens})

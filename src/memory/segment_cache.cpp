@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "memory/require_state.h"
+
 namespace mnemo::memory {
 
 void SegmentCacheOptions::validate(const base::Where& where) const {
@@ -44,7 +46,11 @@ void SegmentCache::add_spans(core::AttendTable& table, const core::State& state,
 
 core::ContextRows SegmentCache::before(int64_t layer, const core::State& state) const {
   const auto& cache = state.as<SegmentCacheState>();
-  return {cache.rows[layer], cache.valid};
+  base::require(static_cast<int64_t>(cache.rows.size()) == build_.num_layers,
+                "[segment_cache] expected a state of {} layers, found {}; is it of another model?", build_.num_layers, cache.rows.size());
+  const at::Tensor& rows = cache.rows[static_cast<size_t>(layer)];
+  require_state("segment_cache", rows, {cache.valid.size(0), cache.valid.size(1), build_.dim});
+  return {rows.detach(), cache.valid};
 }
 
 core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const at::Tensor& valid,

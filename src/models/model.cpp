@@ -145,8 +145,8 @@ core::SegmentRows Model::start_rows(const core::Segment& segment, const core::St
     // The write rows have rules of their own for cache, read rows and tokens, so the borders between them matter.
     const int64_t length = uniform(open.length, "rows so far"), read = uniform(open.read_rows, "memory rows");
     before -= length;
-    if (contexts_.empty()) table.append_context({SpanKind::cache, 0}, tokens_rule);
-    table.append_context({SpanKind::read, read}, tokens_rule);
+    // Without a cache the rows before the segment are padding, and go with the read rows.
+    table.append_context({SpanKind::read, contexts_.empty() ? before + read : read}, tokens_rule);
     table.append_context({SpanKind::tokens, length - read}, tokens_rule);
   } else if (contexts_.empty()) {
     table.append_context({SpanKind::cache, 0}, tokens_rule);
