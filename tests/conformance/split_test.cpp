@@ -1,0 +1,143 @@
+// Law 1: a whole sequence is any split of it is token by token. Law 2: nothing depends on later tokens.
+#include "tests/conformance/suite.h"
+
+namespace mnemo::test {
+namespace {
+
+constexpr double kTolerance = 1e-12;
+
+class Split : public Conformance {};
+
+TEST_P(Split, ASegmentIsTheSameInAnyParts) {
+  auto model = make_model(config().options);
+  const at::NoGradGuard no_grad;
+  const core::State warm = warm_state(*model, 2), fresh = model->initial_state(2);
+  Numbers numbers(3);
+  for (const core::Mode mode : {core::Mode::evaluate, core::Mode::train}) {
+    for (const core::State& start : {fresh, warm}) {
+      for (const int64_t length : {1, 2, 5}) {
+        const at::Tensor tokens = numbers.tokens({2, length}, kVocab);
+        const Outcome expected = run(*model, tokens, whole(length), start, mode);
+        for (int64_t cut = 1; cut < length; ++cut) {
+          expect_near(run(*model, tokens, parts({cut, length - cut}), start, mode), expected, kTolerance,
+                      fmt::format("{} tokens cut at {}", length, cut));
+        }
+        expect_near(run(*model, tokens, by_token(length), start, mode), expected, kTolerance,
+                    fmt::format("{} tokens, one by one", length));
+      }
+    }
+  }
+  const at::Tensor tokens = numbers.tokens({2, 9}, kVocab);
+  expect_near(run(*model, tokens, parts({3, 1, 5}), warm), run(*model, tokens, whole(9), warm), kTolerance, "parts of 3, 1 and 5");
+}
+
+TEST_P(Split, InFloat32Too) {
+  auto model = make_model(config().options, at::kFloat);
+  const at::NoGradGuard no_grad;
+  const core::State warm = warm_state(*model, 2);
+  const at::Tensor tokens = Numbers(4).tokens({2, 7}, kVocab);
+  const Outcome expected = run(*model, tokens, whole(7), warm);
+  expect_near(run(*model, tokens, by_token(7), warm), expected, 1e-5, "one by one");
+  expect_near(run(*model, tokens, parts({3, 4}), warm), expected, 1e-5, "cut at 3");
+}
+
+TEST_P(Split, GradientsAreTheSameInAnyParts) {
+  auto model = make_model(config().options);
+  const core::State warm = warm_state(*model, 2);
+  Numbers numbers(5);
+  const at::Tensor tokens = numbers.tokens({2, 5}, kVocab), weights = numbers.normal({2, 5, 8});
+  const auto gradients = [&](const Plan& plan) {
+    model->parameters().zero_grad();
+    const Outcome result = run(*model, tokens, plan, warm, core::Mode::train);
+    at::Tensor loss = (result.hidden * weights).sum();
+    for (const auto& [field, tensor] : result.state.fields()) {
+      if (tensor.requires_grad()) loss = loss + at::where(at::isfinite(tensor), tensor, 0.0).sum();
+    }
+    loss.backward();
+    std::vector<at::Tensor> all;
+    for (const auto& [name, tensor] : model->parameters().named()) {
+      all.push_back(tensor.grad().defined() ? tensor.grad().clone() : at::zeros_like(tensor));
+    }
+    return all;
+  };
+  const auto expected = gradients(whole(5));
+  for (const Plan& plan : {parts({2, 3}), by_token(5)}) {
+    const auto found = gradients(plan);
+    for (size_t i = 0; i < found.size(); ++i) {
+      expect_near(found[i], expected[i], 1e-11, model->parameters().all()[i].name);
+    }
+  }
+}
+
+TEST_P(Split, NoOutputDependsOnLaterTokens) {
+  auto model = make_model(config().options);
+  const at::NoGradGuard no_grad;
+  const core::State warm = warm_state(*model, 1);
+  const Plan plan = segments({4}) + parts({2, 1, 2}) + segments({3});
+  const at::Tensor tokens = Numbers(6).tokens({1, 12}, kVocab);
+  for (const core::Mode mode : {core::Mode::evaluate, core::Mode::train}) {
+    const at::Tensor expected = run(*model, tokens, plan, warm, mode).hidden;
+    for (int64_t changed = 0; changed < 12; ++changed) {
+      at::Tensor other = tokens.clone();
+      other.select(1, changed).add_(1).remainder_(kVocab);
+      const at::Tensor found = run(*model, other, plan, warm, mode).hidden;
+      EXPECT_TRUE(same_bits(found.narrow(1, 0, changed), expected.narrow(1, 0, changed))) << "token " << changed;
+      EXPECT_GT(difference(found.select(1, changed), expected.select(1, changed)), 1e-6) << "token " << changed;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Split, testing::ValuesIn(configurations()), name_of);
+
+/// Where a sequence may be cut into segments at will: nothing marks a segment's borders, and what is carried is exact.
+/// ABC carries all it ever reads. A segment cache does while it holds everything, or all that same_length lets see. A GRC
+/// cache moves at borders, but not in evaluation if it belongs to the model.
+bool any_segments(const Configuration& c) {
+  if (c.has("memory_tokens") || c.has("recurrent_tokens") || c.options.backbone.position.type != "none") return false;
+  if (c.has("grc") && !has_model_cache(c)) return false;
+  if (c.attention() == "abc") return true;
+  return c.has("segment_cache") && (c.memory_option("segment_cache", "mem_len", 0).as_int() >= 32 ||
+                                    c.memory_option("segment_cache", "same_length", false).as_bool());
+}
+
+class SplitIntoSegments : public Conformance {};
+
+TEST_P(SplitIntoSegments, ASequenceIsTheSameInAnySegments) {
+  auto model = make_model(config().options);
+  const at::NoGradGuard no_grad;
+  const core::State warm = warm_state(*model, 2), fresh = model->initial_state(2);
+  for (const int64_t length : {2, 9}) {
+    const at::Tensor tokens = Numbers(7).tokens({2, length}, kVocab);
+    for (const core::State& start : {fresh, warm}) {
+      const Outcome expected = run(*model, tokens, whole(length), start);
+      for (int64_t cut = 1; cut < length; ++cut) {
+        expect_near(run(*model, tokens, segments({cut, length - cut}), start), expected, kTolerance, fmt::format("cut at {}", cut));
+      }
+      expect_near(run(*model, tokens, segments(std::vector<int64_t>(static_cast<size_t>(length), 1)), start), expected, kTolerance,
+                  "segments of one token");
+      if (length == 9) {
+        expect_near(run(*model, tokens, segments({2}) + parts({1, 2}) + by_token(3) + segments({1}), start), expected, kTolerance,
+                    "segments and parts");
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SplitIntoSegments, testing::ValuesIn(configurations_where(any_segments)), name_of);
+
+// The converse: where the borders of segments are part of the maths, moving them must show.
+class BordersCount : public Conformance {};
+
+TEST_P(BordersCount, OtherSegmentsGiveOtherOutputs) {
+  auto model = make_model(config().options);
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = Numbers(8).tokens({1, 12}, kVocab);
+  const core::State fresh = model->initial_state(1);
+  EXPECT_GT(difference(run(*model, tokens, segments({9, 3}), fresh).hidden, run(*model, tokens, whole(12), fresh).hidden), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BordersCount, testing::ValuesIn(configurations_where([](const Configuration& c) { return !any_segments(c); })),
+                         name_of);
+
+}  // namespace
+}  // namespace mnemo::test

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/support/configurations.h"
+#include "tests/support/numbers.h"
+#include "tests/support/run.h"
+
+namespace mnemo::test {
+
+/// Tests that run once for each configuration.
+class Conformance : public testing::TestWithParam<Configuration> {
+ protected:
+  const Configuration& config() const { return GetParam(); }
+};
+
+inline std::string name_of(const testing::TestParamInfo<Configuration>& info) { return info.param.name; }
+
+/// Configurations of the suite for which the law speaks.
+inline std::vector<Configuration> configurations_where(const std::function<bool(const Configuration&)>& condition) {
+  std::vector<Configuration> chosen;
+  for (const Configuration& configuration : configurations()) {
+    if (condition(configuration)) chosen.push_back(configuration);
+  }
+  return chosen;
+}
+
+/// A GRC cache of the model's lifetime: its state in training is a mean over the batch.
+inline bool has_model_cache(const Configuration& configuration) {
+  return configuration.has("grc") && configuration.memory_option("grc", "lifetime", "").as_string() == "model";
+}
+
+inline void expect_near(const at::Tensor& found, const at::Tensor& expected, double tolerance, const std::string& what) {
+  EXPECT_LE(difference(found, expected), tolerance) << what;
+}
+inline void expect_near(const Outcome& found, const Outcome& expected, double tolerance, const std::string& what) {
+  expect_near(found.hidden, expected.hidden, tolerance, what);
+  EXPECT_EQ(state_difference(found.state, expected.state, tolerance), "") << what;
+}
+
+}  // namespace mnemo::test

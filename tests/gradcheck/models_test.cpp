@@ -1,0 +1,101 @@
+// Gradients of every configuration of the conformance suite: parameters, rows, and the state that is handed in.
+#include "tests/conformance/suite.h"
+#include "tests/gradcheck/check.h"
+
+namespace mnemo::test {
+namespace {
+
+/// The configuration between rows, without embedding and head.
+std::unique_ptr<models::Model> stack_of(const Configuration& configuration) {
+  models::ModelOptions options = configuration.options;
+  options.kind = "layer_stack";
+  return make_model(options);
+}
+
+bool is_relu(const Configuration& c) { return c.name.find("relu") != std::string::npos; }
+
+class ModelGradient : public Conformance {
+ protected:
+  void SetUp() override {
+    model_ = stack_of(config());
+    const core::State warm = warm_state(*model_, 2);
+    Numbers numbers(5);
+    rows_ = leaf(numbers, {2, 3, 8});
+    weights_ = numbers.normal({2, 3, 8});
+    // Fields that take a gradient by their options are leaves; the others are constants.
+    state_ = warm.map([&](const core::Field& field, const at::Tensor& tensor) {
+      if (!tensor.is_floating_point() || model_->bptt_depth(field.path) == 0) return tensor;
+      at::Tensor mine = tensor.clone();
+      // An unwritten slot of a relu control is read as 0 / (0 + eps), where differences say nothing of a gradient.
+      if (is_relu(config()) && field.path.ends_with(".z")) mine.add_(1.0);
+      mine.set_requires_grad(true);
+      fields_.emplace_back(field.path, mine);
+      return mine;
+    });
+  }
+  Inputs parameters() const {
+    Inputs inputs;
+    for (const auto& [name, tensor] : model_->parameters().named()) inputs.emplace_back(name, tensor);
+    return inputs;
+  }
+  static Inputs joined(Inputs a, const Inputs& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  std::unique_ptr<models::Model> model_;
+  core::State state_;
+  at::Tensor rows_, weights_;
+  Inputs fields_;
+};
+
+TEST_P(ModelGradient, OfTheOutputIsThatOfDifferences) {
+  for (const Plan& plan : {whole(3), parts({2, 1})}) {
+    expect_gradients([&] { return (run(*model_, rows_, plan, state_, core::Mode::train).hidden * weights_).sum(); },
+                     joined({{"rows", rows_}}, joined(fields_, parameters())), {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
+  }
+}
+
+TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
+  // A GRC cache is a constant within the update that moves it: one boundary back, no more.
+  Inputs inputs = joined({{"rows", rows_}}, parameters());
+  for (const auto& field : fields_) {
+    if (!field.first.ends_with("grc.cache")) inputs.push_back(field);
+  }
+  if (fields_.empty()) return;
+  const auto scalar = [&] {
+    Numbers numbers(6);
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    for (const auto& [field, tensor] : run(*model_, rows_, whole(3), state_, core::Mode::train).state.fields()) {
+      if (!tensor.is_floating_point() || model_->bptt_depth(field.path) == 0) continue;
+      sum = sum + (tensor * numbers.normal(tensor.sizes())).sum();
+    }
+    // Memory that no token reaches (mt_authors) depends on the parameters alone.
+    return sum + 0.0 * rows_.sum();
+  };
+  expect_gradients(scalar, inputs, {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ModelGradient, testing::ValuesIn(configurations()), name_of);
+
+/// Two segments in one graph, where nothing is cut between them.
+class TwoSegments : public Conformance {};
+
+TEST_P(TwoSegments, GradientIsThatOfDifferences) {
+  const auto model = stack_of(config());
+  Numbers numbers(5);
+  const at::Tensor rows = leaf(numbers, {2, 5, 8}), weights = numbers.normal({2, 5, 8});
+  Inputs inputs = {{"rows", rows}};
+  for (const auto& [name, tensor] : model->parameters().named()) inputs.emplace_back(name, tensor);
+  expect_gradients(
+      [&] { return (run(*model, rows, segments({3, 2}), model->initial_state(2), core::Mode::train).hidden * weights).sum(); },
+      inputs, {.most_elements = 0, .directions = 1, .step = 2e-4, .tolerance = 5e-8});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TwoSegments, testing::ValuesIn(configurations_where([](const Configuration& c) {
+                           // A relu control jumps where an empty memory gets its first weight.
+                           return !c.has("segment_cache") && c.name != "grc_bptt_0" && !is_relu(c);
+                         })), name_of);
+
+}  // namespace
+}  // namespace mnemo::test

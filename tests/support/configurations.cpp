@@ -1,0 +1,196 @@
+#include "tests/support/configurations.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <map>
+#include <ostream>
+
+#include "base/error.h"
+#include "models/registry.h"
+#include "tests/support/numbers.h"
+#include "tests/support/run.h"
+
+namespace mnemo::test {
+namespace {
+
+/// Sizes for a quick test, by the words the options use.
+std::vector<std::string> small_sizes(const base::OptionTypes& types, const std::string& type, const std::string& where) {
+  const std::map<std::string, std::string> small = {
+      {"num_slots", "3"}, {"cache_len", "3"}, {"mem_len", "32"}, {"num_mem_tokens", "2"}, {"max_len", "64"}};
+  std::vector<std::string> assignments = {where + ".type=" + type};
+  for (const base::OptionDoc& option : types.describe(type)) {
+    if (const auto found = small.find(option.path); found != small.end()) {
+      assignments.push_back(where + "." + option.path + "=" + found->second);
+    }
+  }
+  return assignments;
+}
+
+struct Combinations {
+  std::vector<Configuration> accepted;
+  std::vector<std::vector<std::string>> refused;
+};
+
+Combinations combine() {
+  const auto& mechanisms = models::Mechanisms::all();
+  const auto& memories = mechanisms.memories.names();
+  Combinations result;
+  for (const std::string& attention : mechanisms.attentions.names()) {
+    for (size_t set = 0; set < size_t{1} << memories.size(); ++set) {
+      std::vector<std::string> names = {attention};
+      std::vector<std::string> assignments = small_sizes(mechanisms.attention_types, attention, "backbone.attention");
+      for (size_t i = 0; i < memories.size(); ++i) {
+        if ((set >> i & 1) == 0) continue;
+        const auto more = small_sizes(mechanisms.memory_types, memories[i], fmt::format("memory[{}]", names.size() - 1));
+        assignments.insert(assignments.end(), more.begin(), more.end());
+        names.push_back(memories[i]);
+      }
+      std::string name = names[0];
+      for (size_t i = 1; i < names.size(); ++i) name += "_" + names[i];
+      try {
+        result.accepted.push_back(configuration(name, assignments));
+      } catch (const base::InputError&) {
+        result.refused.push_back(names);
+      }
+    }
+  }
+  return result;
+}
+
+const Combinations& combined() {
+  static const Combinations all = combine();
+  return all;
+}
+
+}  // namespace
+
+bool Configuration::has(const std::string& memory) const {
+  return std::any_of(options.memory.begin(), options.memory.end(),
+                     [&](const base::Node& node) { return node.at("type").as_string() == memory; });
+}
+
+base::Node Configuration::memory_option(const std::string& memory, const std::string& key, const base::Node& otherwise) const {
+  for (const base::Node& node : options.memory) {
+    if (node.at("type").as_string() == memory) return node.at(key);
+  }
+  return otherwise;
+}
+
+std::string Configuration::attention() const { return options.backbone.attention.at("type").as_string(); }
+
+std::ostream& operator<<(std::ostream& stream, const Configuration& configuration) { return stream << configuration.name; }
+
+base::Node options_of(const std::vector<std::string>& assignments) {
+  base::Node node = base::parse_toml(
+      "segment_size = 4\n[embedding]\nvocab_size = 13\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = 12\n"
+      "activation = \"gelu\"\n", "conformance");
+  for (const std::string& assignment : assignments) base::set_value(node, assignment);
+  return node;
+}
+
+Configuration configuration(const std::string& name, const std::vector<std::string>& assignments) {
+  return {name, base::read_options<models::ModelOptions>(options_of(assignments))};
+}
+
+const std::vector<Configuration>& combinations() { return combined().accepted; }
+const std::vector<std::vector<std::string>>& refused_combinations() { return combined().refused; }
+
+const std::vector<Configuration>& variants() {
+  static const std::vector<Configuration> all = [] {
+    std::vector<Configuration> list;
+    const auto add = [&](const std::string& name, const std::string& attention, const std::vector<std::string>& memories,
+                         const std::vector<std::string>& more = {}) {
+      std::vector<std::string> assignments = {"backbone.attention.type=" + attention};
+      for (size_t i = 0; i < memories.size(); ++i) assignments.push_back(fmt::format("memory[{}].type={}", i, memories[i]));
+      assignments.insert(assignments.end(), more.begin(), more.end());
+      list.push_back(configuration(name, assignments));
+    };
+    const std::string slots = "backbone.attention.num_slots=3", two = "memory[0].num_mem_tokens=2",
+                      short_cache = "memory[1].mem_len=6", read = "memory[0].read_mem_from_cache=true",
+                      no_rows = "memory[1].keep_memory_rows=false", grc_len = "memory[0].cache_len=3";
+    const std::vector<std::string> rmt_xl = {"recurrent_tokens", "segment_cache"}, mt_xl = {"memory_tokens", "segment_cache"};
+
+    add("rmt_one_token", "relative", {"recurrent_tokens"}, {"memory[0].num_mem_tokens=1"});
+    add("rmt_no_tokens", "relative", {"recurrent_tokens"}, {"memory[0].num_mem_tokens=0"});
+    add("rmt_faithful", "relative", {"recurrent_tokens"}, {two, "backbone.attention.rel_shift=faithful"});
+    add("rmt_causal_learned", "softmax", {"recurrent_tokens"},
+        {two, "memory[0].block_mask=causal", "backbone.position.type=learned", "backbone.position.max_len=64",
+         "backbone.norm=pre", "backbone.final_norm=true"});
+    add("rmt_xl_rows", "relative", rmt_xl, {two, short_cache});
+    add("rmt_xl_tokens", "relative", rmt_xl, {two, short_cache, no_rows});
+    add("rmt_xl_read_rows", "relative", rmt_xl, {two, short_cache, read});
+    add("rmt_xl_read_tokens", "relative", rmt_xl, {two, short_cache, read, no_rows});
+    add("rmt_xl_faithful", "relative", rmt_xl, {two, short_cache, "backbone.attention.rel_shift=faithful"});
+    add("rmt_xl_grc_sequence", "relative", {"recurrent_tokens", "segment_cache", "grc"},
+        {two, short_cache, "memory[2].cache_len=5", "memory[2].lifetime=sequence"});
+
+    add("mt_no_tokens", "relative", {"memory_tokens"}, {"memory[0].num_mem_tokens=0"});
+    add("mt_authors", "relative", {"memory_tokens"}, {two, "memory[0].variant=authors"});
+    add("mt_sinusoidal", "softmax", {"memory_tokens"}, {two, "backbone.position.type=sinusoidal"});
+    add("mt_xl_read", "relative", mt_xl, {two, short_cache, read});
+    add("mt_xl_authors_read_tokens", "relative", mt_xl, {two, short_cache, read, no_rows, "memory[0].variant=authors"});
+
+    add("xl_zero", "relative", {"segment_cache"}, {"memory[0].mem_len=0"});
+    add("xl_short", "relative", {"segment_cache"}, {"memory[0].mem_len=3"});
+    add("xl_same_length", "relative", {"segment_cache"}, {"memory[0].mem_len=4", "memory[0].same_length=true"});
+    add("xl_eval_longer", "relative", {"segment_cache"}, {"memory[0].mem_len=2", "memory[0].eval_mem_len=7"});
+    add("xl_pre", "relative", {"segment_cache"}, {"memory[0].mem_len=32", "backbone.norm=pre", "backbone.final_norm=true"});
+    add("xl_clamp", "relative", {"segment_cache"}, {"memory[0].mem_len=32", "backbone.attention.clamp_len=3"});
+    add("xl_learned", "softmax", {"segment_cache"},
+        {"memory[0].mem_len=5", "backbone.position.type=learned", "backbone.position.max_len=64"});
+    add("relative_own_biases", "relative", {},
+        {"backbone.attention.shared_uv=false", "backbone.attention.bias=true", "backbone.head_dim=3"});
+
+    add("abc_relu", "abc", {}, {slots, "backbone.attention.control.activation=relu"});
+    add("abc_sigmoid", "abc", {}, {slots, "backbone.attention.control.activation=sigmoid"});
+    add("abc_shared", "abc", {}, {slots, "backbone.attention.control.shared_across_heads=true"});
+    add("abc_unscaled_one_slot", "abc", {}, {"backbone.attention.num_slots=1", "backbone.attention.scale=none"});
+    add("abc_more_slots", "abc", {}, {"backbone.attention.num_slots=9", "backbone.attention.bias=false"});
+    add("abc_learned", "abc", {}, {slots, "backbone.position.type=learned", "backbone.position.max_len=64"});
+    add("abc_rmt", "abc", {"recurrent_tokens"}, {slots, two, "memory[0].block_mask=causal"});
+    add("abc_rmt_grc", "abc", {"recurrent_tokens", "grc"},
+        {slots, two, "memory[0].block_mask=causal", "memory[1].cache_len=4"});
+    add("abc_relu_grc_sequence", "abc", {"grc"},
+        {slots, "backbone.attention.control.activation=relu", grc_len, "memory[0].lifetime=sequence"});
+
+    add("grc_sequence", "relative", {"grc"}, {grc_len, "memory[0].lifetime=sequence"});
+    add("grc_long", "softmax", {"grc"}, {"memory[0].cache_len=9", "memory[0].cache_ratio=1.0", "memory[0].qkv_bias=true"});
+    add("grc_bptt_0", "relative", {"grc"}, {grc_len, "memory[0].bptt_depth=0"});
+    return list;
+  }();
+  return all;
+}
+
+const std::vector<Configuration>& configurations() {
+  static const std::vector<Configuration> all = [] {
+    std::vector<Configuration> list = combinations();
+    list.insert(list.end(), variants().begin(), variants().end());
+    return list;
+  }();
+  return all;
+}
+
+std::unique_ptr<models::Model> make_model(const models::ModelOptions& options, at::ScalarType dtype, uint64_t seed) {
+  auto model = models::build(options, seed, dtype);
+  const at::NoGradGuard no_grad;
+  Numbers numbers(seed + 100);
+  for (const layers::Parameter& parameter : model->parameters().all()) {
+    const bool scale = parameter.kind == layers::ParameterKind::norm && parameter.name.ends_with("weight");
+    at::Tensor tensor = parameter.tensor;
+    tensor.copy_(numbers.normal(tensor.sizes()) * 0.3 + (scale ? 1.0 : 0.0));
+  }
+  return model;
+}
+
+core::State warm_state(models::Model& model, int64_t batch, uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  Numbers numbers(seed);
+  at::Tensor input = numbers.tokens({batch, 7}, kVocab);
+  if (model.options().kind == "layer_stack") input = numbers.normal({batch, 7, model.backbone().dim()});
+  const Outcome warm = run(model, input, segments({3, 4}), model.initial_state(batch), core::Mode::train);
+  model.commit(warm.state);
+  return core::detach(warm.state);
+}
+
+}  // namespace mnemo::test
