@@ -99,7 +99,9 @@ std::string fingerprint(const core::Model& model) {
   base::Sha256 hash;
   hash.update(fmt::format("{} {}\n", model.segment_size(), model.vocab_size()));
   if (const auto* built = dynamic_cast<const models::Model*>(&model)) {
-    hash.update(base::to_json(base::write_options(built->options()), -1));
+    // Options made in code may leave out defaults that a file spells out: compare them complete.
+    const auto complete = base::read_options<models::ModelOptions>(base::write_options(built->options()));
+    hash.update(base::to_json(base::write_options(complete), -1));
   }
   for (const auto& [name, tensor, kind] : model.parameters().all()) {
     hash.update(fmt::format("\n{} {} {}\n", name, c10::toString(tensor.scalar_type()), c10::str(tensor.sizes())));
