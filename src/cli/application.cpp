@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <set>
 
@@ -30,7 +31,7 @@ void tell(std::string_view text) {
 std::vector<std::string> known_words(const CLI::App& app, bool options) {
   std::vector<std::string> words;
   if (options) {
-    for (const CLI::Option* option : app.get_options()) {
+    for (const CLI::Option* option : app.get_options([](const CLI::Option* shown) { return !shown->get_group().empty(); })) {
       for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
     }
     return words;
@@ -97,6 +98,8 @@ int parse_and_act(int argc, char** argv) {
     return refuse(error, *app);
   }
   if (common_options().quiet) base::set_log_level(base::LogLevel::warning);
+  base::require(common_options().threads >= 0 && common_options().threads <= 4096, "--threads: expected 1 to 4096, found {}",
+                common_options().threads);
   if (common_options().threads > 0) at::set_num_threads(static_cast<int>(common_options().threads));
   base::ensure(chosen_action != nullptr, "a subcommand has no action");
   return chosen_action();
@@ -107,6 +110,13 @@ int parse_and_act(int argc, char** argv) {
 Common& common_options() {
   static Common common;
   return common;
+}
+
+int64_t choose_threads(int64_t parameters, int64_t rows) {
+  constexpr double kWorthSharing = 1e9;  // multiplications and additions
+  const bool chosen = common_options().threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr;
+  if (!chosen && 2.0 * static_cast<double>(parameters) * static_cast<double>(rows) < kWorthSharing) at::set_num_threads(1);
+  return at::get_num_threads();
 }
 
 void set_action(CLI::App& command, std::function<int()> action) {

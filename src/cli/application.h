@@ -15,6 +15,11 @@ struct Common {
 };
 Common& common_options();
 
+/// Where neither --threads nor OMP_NUM_THREADS says how many: one thread if a call of the model is too little work to
+/// share (starting and joining threads would take longer), else LibTorch's choice. Returns the number.
+///   parameters: of the model; rows: token rows of one call
+int64_t choose_threads(int64_t parameters, int64_t rows);
+
 /// The whole command line: every subcommand added. Fresh for each call.
 std::shared_ptr<CLI::App> make_application();
 

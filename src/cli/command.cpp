@@ -10,8 +10,7 @@ Command::Command(CLI::App& app, const std::string& name, const std::string& abou
     : command_(app.add_subcommand(name, about)) {
   Common& common = common_options();
   command_->add_option("--threads", common.threads, "threads of one operation; unset: LibTorch decides")
-      ->type_name("N")
-      ->check(CLI::Range(1, 4096));
+      ->type_name("N");
   command_->add_flag("-q,--quiet", common.quiet, "no progress and no notes, only results and warnings");
 }
 
@@ -65,8 +64,8 @@ Command& Command::flag(const std::string& names, bool& value, const std::string&
   return *this;
 }
 
-Command& Command::hide() {
-  command_->group("");
+Command& Command::hidden_option(const std::string& names, std::optional<std::string>& value) {
+  command_->add_option(names, value)->group("");
   return *this;
 }
 

@@ -40,10 +40,10 @@ class Command {
                   const std::string& about);
   Command& option(const std::string& names, std::vector<std::string>& values, const std::string& kind,
                   const std::string& about);
+  /// One that help and completion do not show: for this program's own use.
+  Command& hidden_option(const std::string& names, std::optional<std::string>& value);
   Command& flag(const std::string& names, bool& value, const std::string& about);
 
-  /// Leaves the subcommand out of help and completion.
-  Command& hide();
   /// Text below the list of options.
   Command& footer(const std::string& text);
   Command& action(std::function<int()> action);

@@ -198,9 +198,8 @@ class Supervisor {
     ++finished_;
     const StudyMetric metric = metric_of(jobs_[job].recipe);
     if (result.error.empty()) {
-      base::log_info("[{}/{}] {}: {} {}, {}", finished_, jobs_.size(), title(job), metric.percent ? metric.name : "",
-                     value_text(metric, {.count = 1, .mean = result.value.value_or(NAN)}) + (metric.percent ? "" : " " + metric.name),
-                     base::duration_text(result.seconds));
+      base::log_info("[{}/{}] {}: {} {}, {}", finished_, jobs_.size(), title(job), metric.name,
+                     value_text(metric, {.count = 1, .mean = result.value.value_or(NAN)}), base::duration_text(result.seconds));
     } else {
       base::log_warning("[{}/{}] {}: failed: {}", finished_, jobs_.size(), title(job), result.error);
     }
@@ -323,7 +322,7 @@ void add_compare(CLI::App& app) {
       .option("--set", options->set, "KEY=VALUE", "sets a key of every recipe, or of a study (study[0].train.steps=9); may be repeated")
       .flag("--resume", options->resume, "take over trainings that an earlier call with the same recipe finished")
       .flag("--json", options->json, "print the results as JSON")
-      .option("--job", options->job, "DIR", "")
+      .hidden_option("--job", options->job)
       .action([options] {
         if (options->job) return run_job(read_job(*options->job));
         base::require(!options->recipe.empty(), "compare: RECIPE is required");

@@ -16,7 +16,7 @@ std::string joined(const std::vector<std::string>& words) { return fmt::format("
 
 std::vector<std::string> option_words(const CLI::App& app) {
   std::vector<std::string> words;
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : app.get_options([](const CLI::Option* shown) { return !shown->get_group().empty(); })) {
     for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
   }
   return words;

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "base/text_table.h"
+#include "cli/application.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/summary.h"
@@ -73,6 +74,7 @@ int evaluate(const Options& options) {
                 "eval: --segment-size: expected 1 to {}, found {}", 1 << 20, options.segment_size.value_or(0));
   const std::string folder = model_folder(options.model);
   const StoredModel stored = read_model(folder);
+  choose_threads(stored.model->parameters().count(), options.batch * options.segment_size.value_or(stored.model->segment_size()));
   const auto begin = std::chrono::steady_clock::now();
   Measured measured;
   if (options.data) {

@@ -6,6 +6,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "cli/application.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/recipe.h"
@@ -56,6 +57,7 @@ int generate(const Options& options) {
   base::require(options.session.has_value() || !prompt.empty(), "generate: expected a prompt of one character or more, found none");
 
   const infer::LoadedModel loaded = infer::load_model(model_folder(options.model));
+  choose_threads(loaded.model->parameters().count(), 1);
   infer::Session session = options.session ? infer::Session::load(*options.session, loaded.model) : infer::Session(loaded.model, sampling);
   session.set_sampling(sampling);
   infer::TextSession text(std::move(session), loaded.tokenizer);

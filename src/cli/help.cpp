@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 
 #include "base/log.h"
@@ -19,7 +20,7 @@ void add_help(CLI::App& app) {
       .flag("--markdown", options->markdown, "recipe: as Markdown tables")
       .action([options] {
         if (options->subject == "recipe") {
-          print(options->markdown ? recipe_help_markdown() : recipe_help(base::terminal_columns()));
+          print(options->markdown ? recipe_help_markdown() : recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
         } else {
           base::require(!options->markdown, "help: --markdown goes with: mnemo help recipe");
           print(help_text(options->subject));

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/option_poly.h"
+#include "base/text_table.h"
 #include "data/algorithmic.h"
 #include "data/corpus.h"
 
@@ -296,7 +297,26 @@ std::vector<base::OptionDoc> recipe_docs() {
   return docs;
 }
 
-std::string recipe_help(size_t width) { return base::option_table(recipe_docs(), width); }
+std::string recipe_help(size_t width) {
+  std::string text, group;
+  for (const base::OptionDoc& doc : recipe_docs()) {
+    if (doc.group != group) {
+      group = doc.group;
+      text += "\n";
+      for (const std::string& line : base::wrap_words(group, width)) text += line + "\n";
+    }
+    if (doc.path.empty()) continue;
+    const std::string key = doc.value.empty() ? doc.path : doc.path + " = " + doc.value;
+    const std::string kind = doc.type + (doc.range.empty() ? "" : ": " + doc.range);
+    const bool fits = width == 0 || 2 + base::text_width(key) + 2 + base::text_width(kind) <= width;
+    text += "  " + key + (fits ? "  " + std::string(key.size() < 38 ? 38 - key.size() : 0, ' ') + "(" + kind + ")\n" : "\n");
+    if (!fits) {
+      for (const std::string& line : base::wrap_words("(" + kind + ")", width - 6)) text += "      " + line + "\n";
+    }
+    for (const std::string& line : base::wrap_words(doc.meaning, width == 0 ? 0 : width - 6)) text += "      " + line + "\n";
+  }
+  return "Keys of a recipe: key = default (type: what is accepted), meaning. On the command line: --set key=value\n\n" + text;
+}
 
 std::string recipe_help_markdown() { return base::option_markdown(recipe_docs()); }
 

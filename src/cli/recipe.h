@@ -112,6 +112,7 @@ base::Node merge(const base::Node& under, const base::Node& over);
 
 /// Every key of a recipe, studies included.
 std::vector<base::OptionDoc> recipe_docs();
+/// For a terminal of `width` columns; 0: lines are not broken.
 std::string recipe_help(size_t width);
 std::string recipe_help_markdown();
 

@@ -79,13 +79,18 @@ std::string dots(const StudySummary& study) {
   }
   if (!(low <= high)) return {};
   if (study.metric.chance) low = std::min(low, *study.metric.chance);
-  const double margin = std::max((high - low) * 0.06, 1e-6);
+  // Wide enough that a difference of nothing does not look like one.
+  const double least = study.metric.percent ? 0.05 : 0.02;
+  const double margin = std::max((high - low) * 0.06, (least - (high - low)) / 2);
   low -= margin;
   high += margin;
 
-  constexpr double kLeft = 190, kWidth = 860, kRow = 24, kTop = 8;
+  constexpr double kWidth = 1000, kRow = 24, kTop = 8;
+  size_t longest = 0;
+  for (const VariantSummary& variant : study.variants) longest = std::max(longest, base::text_width(variant.name));
+  const double left = std::clamp(30 + 7.4 * static_cast<double>(longest), 120.0, 420.0);
   const double bottom = kTop + kRow * static_cast<double>(study.variants.size());
-  auto x = [&](double value) { return kLeft + (value - low) / (high - low) * (kWidth - kLeft - 90); };
+  auto x = [&](double value) { return left + (value - low) / (high - low) * (kWidth - left - 90); };
   auto label = [&](double value) { return value_text(study.metric, {.count = 1, .mean = value}); };
   std::string svg = fmt::format("<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
                                 "style=\"max-width:100%;height:auto\" font-size=\"13\" fill=\"#1d2733\">\n<title>{2} of each variant</title>\n",
@@ -97,7 +102,7 @@ std::string dots(const StudySummary& study) {
     svg += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#e6ebf0\"/>"
                        "<text x=\"{0:.1f}\" y=\"{3:.0f}\" text-anchor=\"middle\" fill=\"#5b6878\" font-size=\"12\">{4}</text>\n",
                        x(tick), kTop, bottom, bottom + 18,
-                       study.metric.percent ? fmt::format("{:.0f} %", tick * 100) : fmt::format("{:.{}f}", tick, step < 0.1 ? 2 : 1));
+                       study.metric.percent ? fmt::format("{:.{}f} %", tick * 100, step < 0.01 ? 1 : 0) : fmt::format("{:.{}f}", tick, step < 0.1 ? 2 : 1));
   }
   if (study.metric.chance) {
     svg += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#b3412b\" stroke-dasharray=\"2 3\">"
@@ -110,9 +115,9 @@ std::string dots(const StudySummary& study) {
   for (size_t i = 0; i < study.variants.size(); ++i) {
     const VariantSummary& variant = study.variants[i];
     const double y = kTop + kRow * (static_cast<double>(i) + 0.5);
-    svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", kLeft - 14, y + 4.5, html_escape(variant.name));
+    svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 14, y + 4.5, html_escape(variant.name));
     if (variant.failed()) {
-      svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" fill=\"#b3412b\">failed</text>\n", kLeft, y + 4.5);
+      svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" fill=\"#b3412b\">failed</text>\n", left, y + 4.5);
       continue;
     }
     svg += fmt::format("<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"3\" opacity=\"0.45\"/>",

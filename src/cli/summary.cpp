@@ -133,7 +133,8 @@ std::string StudySummary::conclusion() const {
   const std::string& baseline = variants.front().name;
   const int64_t seeds = variants.front().value.count;
   const std::string rule = seeds > 1 ? fmt::format("by more than the spread over {} seeds", seeds)
-                                     : fmt::format("by more than {} on one seed", least_gain);
+                                     : fmt::format("by more than {} on one seed", metric.percent ? fmt::format("{:g} points", least_gain * 100)
+                                                                                            : fmt::format("{:g}", least_gain));
   std::string text = better.empty() ? fmt::format("Nothing beats '{}' {}.", baseline, rule)
                                     : fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better));
   if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));

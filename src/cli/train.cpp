@@ -94,15 +94,21 @@ void print_result(const Plan& plan, const Workbench& bench, const train::TrainRe
 }
 
 int run_training(const Options& options) {
-  const Plan plan = plan_of(options);
+  Plan plan = plan_of(options);
   Workbench bench = make_workbench(plan.recipe);
+  // Part of the recipe from now on: another number of threads would not resume bit for bit.
+  if (plan.recipe.train.threads == 0) {
+    plan.recipe.train.threads = choose_threads(bench.model->parameters().count(), plan.recipe.train.batch_size * plan.recipe.model.segment_size);
+    bench.recipe.train.threads = plan.recipe.train.threads;
+  }
   base::make_folders(plan.folder);
   base::write_file_atomic(base::join_path(plan.folder, "recipe.toml"), base::to_toml(base::write_options(plan.recipe)));
 
   const train::SignalGuard guard;
   train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, plan.folder);
   if (plan.resumes && trainer.resume_latest()) base::log_info("goes on after step {}", trainer.steps_done());
-  base::log_info("{} parameters, {} steps, into {}", grouped(bench.model->parameters().count()), plan.recipe.train.steps, plan.folder);
+  base::log_info("{} parameters, {} steps, {} threads, into {}", grouped(bench.model->parameters().count()), plan.recipe.train.steps,
+                 plan.recipe.train.threads, plan.folder);
   const std::string metric = bench.task->metric();
   train::RunHooks hooks;
   hooks.show_progress = !common_options().quiet;
