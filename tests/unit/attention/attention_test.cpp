@@ -1,0 +1,215 @@
+// Both attentions against their formulas, written out pair by pair.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "attention/kv_state.h"
+#include "attention/relative.h"
+#include "attention/softmax.h"
+#include "tests/support/numbers.h"
+
+namespace mnemo::attention {
+namespace {
+
+using core::AttendTable;
+using core::Rule;
+using core::SpanKind;
+using test::difference;
+using test::Numbers;
+
+constexpr int64_t kDim = 6, kHeads = 2, kWidth = 4;
+
+template <class A>
+struct Subject {
+  explicit Subject(const typename A::Options& options)
+      : parameters(1, at::kDouble),
+        attention(std::make_unique<A>(options, core::AttentionBuild{parameters.root() / "attn", parameters.root() / "layer",
+                                                                    parameters.root(), kDim, kHeads, kWidth, true, 0.1})) {
+    const at::NoGradGuard no_grad;
+    Numbers numbers(4);
+    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+  }
+  at::Tensor project(const std::string& name, const at::Tensor& rows) const {
+    const at::Tensor bias = parameters.find("attn." + name + ".bias");
+    const at::Tensor out = at::matmul(rows, parameters.find("attn." + name + ".weight").t());
+    return bias.defined() ? out + bias : out;
+  }
+
+  layers::ParameterSet parameters;
+  std::unique_ptr<A> attention;
+};
+
+double sinusoid(double p, int64_t column) {
+  const int64_t k = column % (kDim / 2);
+  const double angle = p * std::pow(10000.0, -2.0 * static_cast<double>(k) / kDim);
+  return column < kDim / 2 ? std::sin(angle) : std::cos(angle);
+}
+
+/// y for x [Q,D] of one sequence, keys of rows [K,D]; score(h, i, j) is what stands beside q.k / sqrt(d).
+template <class A>
+at::Tensor by_definition(const Subject<A>& s, const at::Tensor& x, const at::Tensor& rows, const at::Tensor& mask,
+                         const std::function<double(int64_t h, int64_t i, int64_t j, const at::Tensor& q, const at::Tensor& k)>& score) {
+  const at::Tensor q = s.project("q", x), k = s.project("k", rows), v = s.project("v", rows);
+  at::Tensor joined = at::zeros({x.size(0), kHeads * kWidth}, at::kDouble);
+  for (int64_t h = 0; h < kHeads; ++h) {
+    const auto head = [&](const at::Tensor& t, int64_t row) { return t[row].narrow(0, h * kWidth, kWidth); };
+    for (int64_t i = 0; i < x.size(0); ++i) {
+      at::Tensor sum = at::zeros({kWidth}, at::kDouble);
+      double total = 0;
+      for (int64_t j = 0; j < rows.size(0); ++j) {
+        if (!mask[i][j].item<bool>()) continue;
+        const double weight = std::exp(score(h, i, j, head(q, i), head(k, j)));
+        total += weight;
+        sum = sum + weight * head(v, j);
+      }
+      if (total > 0) joined[i].narrow(0, h * kWidth, kWidth).copy_(sum / total);
+    }
+  }
+  return s.project("o", joined);
+}
+
+double score_of(const at::Tensor& a, const at::Tensor& b) { return (a * b).sum().item<double>(); }
+
+/// The relative score: ((q + u).k + (q + v).r(p)) / sqrt(d).
+auto relative_score(const Subject<Relative>& s, const std::string& owner, int64_t context, int64_t clamp) {
+  return [&s, owner, context, clamp](int64_t h, int64_t i, int64_t j, const at::Tensor& q, const at::Tensor& k) {
+    auto p = static_cast<double>(i + context - j);
+    if (clamp > 0) p = std::clamp(p, -static_cast<double>(clamp), static_cast<double>(clamp));
+    at::Tensor sines = at::zeros({kDim}, at::kDouble);
+    for (int64_t c = 0; c < kDim; ++c) sines[c] = sinusoid(p, c);
+    const at::Tensor r = s.project("r", sines).narrow(0, h * kWidth, kWidth);
+    return (score_of(q + s.parameters.find(owner + "u")[h], k) + score_of(q + s.parameters.find(owner + "v")[h], r)) / std::sqrt(double{kWidth});
+  };
+}
+
+/// A table with everything in it: a cache, a read block that looks right, tokens.
+AttendTable some_table(int64_t cached, int64_t tokens) {
+  AttendTable table({SpanKind::tokens, tokens});
+  table.append_context({SpanKind::cache, cached}, Rule::causal());
+  table.prepend_rows({SpanKind::read, 2}).let(SpanKind::read, SpanKind::read, Rule::all()).let(SpanKind::tokens, SpanKind::read, Rule::all());
+  return table;
+}
+
+TEST(Softmax, IsItsFormula) {
+  for (const bool bias : {false, true}) {
+    SoftmaxOptions options;
+    options.bias = bias;
+    const Subject<Softmax> s(options);
+    Numbers numbers(1);
+    const at::Tensor x = numbers.normal({2, 5, kDim}), context = numbers.normal({2, 3, kDim});
+    const AttendTable table = some_table(3, 3);
+    const at::Tensor found = s.attention->forward({x, context, table}, s.attention->initial_state(2)).y;
+    for (int64_t b = 0; b < 2; ++b) {
+      const at::Tensor rows = at::cat({context[b], x[b]});
+      EXPECT_LE(difference(found[b], by_definition<Softmax>(s, x[b], rows, table.expand(), [](int64_t, int64_t, int64_t, const at::Tensor& q, const at::Tensor& k) {
+                             return score_of(q, k) / std::sqrt(double{kWidth});
+                           })), 1e-13);
+    }
+  }
+}
+
+TEST(Softmax, QkvBiasIsRuledByItself) {
+  SoftmaxOptions options;
+  options.bias = true;
+  options.qkv_bias = false;
+  const Subject<Softmax> s(options);
+  EXPECT_FALSE(s.parameters.find("attn.q.bias").defined());
+  EXPECT_TRUE(s.parameters.find("attn.o.bias").defined());
+}
+
+TEST(Softmax, CrossAttentionReadsTheContextAlone) {
+  const Subject<Softmax> s(SoftmaxOptions{});
+  Numbers numbers(1);
+  const at::Tensor x = numbers.normal({1, 2, kDim}), encoder = numbers.normal({1, 4, kDim});
+  AttendTable table = AttendTable::cross({SpanKind::tokens, 2}, {SpanKind::tokens, 4});
+  const auto score = [](int64_t, int64_t, int64_t, const at::Tensor& q, const at::Tensor& k) { return score_of(q, k) / std::sqrt(double{kWidth}); };
+  EXPECT_LE(difference(s.attention->forward({x, encoder, table}, {}).y[0], by_definition<Softmax>(s, x[0], encoder[0], table.expand(), score)), 1e-13);
+  table.set_valid(at::tensor({1, 0, 1, 0}).view({1, 4}).to(at::kBool));
+  EXPECT_LE(difference(s.attention->forward({x, encoder, table}, {}).y[0], by_definition<Softmax>(s, x[0], encoder[0], table.expand()[0], score)), 1e-13);
+}
+
+TEST(Softmax, AQueryWithoutAKeyGetsTheBiasOfO) {
+  const Subject<Softmax> s(SoftmaxOptions{});
+  AttendTable table({SpanKind::tokens, 3});
+  table.set_valid(at::tensor({0, 0, 1}).view({1, 3}).to(at::kBool));
+  const at::Tensor y = s.attention->forward({Numbers(1).normal({1, 3, kDim}), {}, table}, {}).y;
+  EXPECT_LE(difference(y[0][0], s.parameters.find("attn.o.bias")), 1e-15);
+  EXPECT_GT(difference(y[0][2], s.parameters.find("attn.o.bias")), 1e-3);
+}
+
+TEST(Relative, IsItsFormulaWithKeysOnBothSides) {
+  for (const bool shared : {true, false}) {
+    for (const int64_t clamp : {0, 2}) {
+      for (const int64_t batch : {1, 6}) {  // few queries fold W_r into the query, many do not
+        RelativeOptions options;
+        options.shared_uv = shared;
+        options.clamp_len = clamp;
+        options.bias = !shared;
+        const Subject<Relative> s(options);
+        Numbers numbers(1);
+        const at::Tensor x = numbers.normal({batch, 6, kDim}), context = numbers.normal({batch, 3, kDim});
+        const AttendTable table = some_table(3, 4);
+        const at::Tensor found = s.attention->forward({x, context, table}, s.attention->initial_state(batch)).y;
+        for (int64_t b = 0; b < std::min<int64_t>(batch, 2); ++b) {
+          const at::Tensor rows = at::cat({context[b], x[b]});
+          EXPECT_LE(difference(found[b], by_definition<Relative>(s, x[b], rows, table.expand(), relative_score(s, shared ? "" : "layer.", 3, clamp))), 1e-13);
+        }
+      }
+    }
+  }
+}
+
+TEST(Relative, ClampsByTheModeItRunsIn) {
+  RelativeOptions options;
+  options.clamp_len = 1;
+  options.eval_clamp_len = 3;
+  const Subject<Relative> s(options);
+  const at::Tensor x = Numbers(1).normal({1, 6, kDim});
+  const AttendTable table({SpanKind::tokens, 6});
+  for (const core::Mode mode : {core::Mode::train, core::Mode::evaluate}) {
+    const int64_t clamp = mode == core::Mode::train ? 1 : 3;
+    const at::Tensor found = s.attention->forward({x, {}, table, mode}, {}).y[0];
+    EXPECT_LE(difference(found, by_definition<Relative>(s, x[0], x[0], table.expand(), relative_score(s, "", 0, clamp))), 1e-13);
+  }
+}
+
+TEST(Relative, FaithfulShiftTakesTheNextQueryForKeysFarRight) {
+  RelativeOptions options;
+  options.rel_shift = "faithful";
+  const Subject<Relative> s(options);
+  const at::Tensor x = Numbers(1).normal({1, 4, kDim}), q = s.project("q", x[0]);
+  const AttendTable table({SpanKind::tokens, 4}, Rule::all());
+  const at::Tensor u = s.parameters.find("u"), v = s.parameters.find("v");
+  const auto position = [&](int64_t h, int64_t query, double p) {
+    at::Tensor sines = at::zeros({kDim}, at::kDouble);
+    for (int64_t c = 0; c < kDim; ++c) sines[c] = sinusoid(p, c);
+    return score_of(q[query].narrow(0, h * kWidth, kWidth) + v[h], s.project("r", sines).narrow(0, h * kWidth, kWidth));
+  };
+  const auto score = [&](int64_t h, int64_t i, int64_t j, const at::Tensor& qi, const at::Tensor& kj) {
+    double term = 0;
+    if (j <= i) term = position(h, i, static_cast<double>(i - j));
+    if (j >= i + 2) term = position(h, i + 1, static_cast<double>(4 + 1 + i - j));
+    return (score_of(qi + u[h], kj) + term) / std::sqrt(double{kWidth});
+  };
+  EXPECT_LE(difference(s.attention->forward({x, {}, table}, {}).y[0], by_definition<Relative>(s, x[0], x[0], table.expand(), score)), 1e-13);
+}
+
+TEST(KvCache, IsKeptWhileASegmentIsOpenOnly) {
+  const Subject<Softmax> s(SoftmaxOptions{});
+  const at::Tensor x = Numbers(1).normal({2, 4, kDim});
+  const AttendTable first({SpanKind::tokens, 3});
+  const auto open = s.attention->forward({x.narrow(1, 0, 3), {}, first, core::Mode::evaluate, false}, s.attention->initial_state(2));
+  EXPECT_EQ(open.state.as<KvState>().k.sizes(), at::IntArrayRef({2, kHeads, 3, kWidth}));
+  AttendTable second({SpanKind::tokens, 1});
+  second.append_context({SpanKind::tokens, 3}, Rule::causal());
+  const auto closed = s.attention->forward({x.narrow(1, 3, 1), {}, second}, open.state);
+  EXPECT_TRUE(closed.state.fields().empty());
+  const AttendTable whole({SpanKind::tokens, 4});
+  EXPECT_LE(difference(closed.y, s.attention->forward({x, {}, whole}, {}).y.narrow(1, 3, 1)), 1e-14);
+}
+
+}  // namespace
+}  // namespace mnemo::attention

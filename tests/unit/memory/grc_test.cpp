@@ -1,0 +1,201 @@
+#include "memory/grc.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "attention/softmax.h"
+#include "base/error.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+
+namespace mnemo::memory {
+namespace {
+
+using core::AttendTable;
+using core::Mode;
+using core::SpanKind;
+using test::difference;
+using test::Numbers;
+
+constexpr int64_t kDim = 8, kHeads = 2;
+
+/// A core that gives its input back: what GRC adds is then plain to see.
+class Identity final : public core::CoreAttention {
+ public:
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return {input.x * 2.0, state}; }
+  at::Tensor project(const at::Tensor& heads) const override { return heads * 3.0; }
+  core::State initial_state(int64_t) const override { return {}; }
+};
+
+struct Subject {
+  Subject(GrcOptions options, bool causal) : parameters(1, at::kDouble) {
+    const layers::Scope root = parameters.root();
+    grc = std::make_unique<Grc>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kDim / kHeads, causal, 0.3}, std::make_unique<Identity>());
+    const at::NoGradGuard no_grad;
+    Numbers numbers(4);
+    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+  }
+  at::Tensor linear(const std::string& name, const at::Tensor& x) const {
+    const at::Tensor bias = parameters.find("grc." + name + ".bias"), out = at::matmul(x, parameters.find("grc." + name + ".weight").t());
+    return bias.defined() ? out + bias : out;
+  }
+  /// m of eq. 3: every head of the first channels reads the cache.
+  at::Tensor read(const at::Tensor& x, const at::Tensor& cache) const {
+    const int64_t channels = cache.size(-1), width = channels / kHeads;
+    const at::Tensor q = linear("q", x.narrow(-1, 0, channels)), k = linear("k", cache), v = linear("v", cache);
+    std::vector<at::Tensor> heads;
+    for (int64_t h = 0; h < kHeads; ++h) {
+      const auto head = [&](const at::Tensor& t) { return t.narrow(-1, h * width, width); };
+      heads.push_back(at::matmul(at::softmax(at::matmul(head(q), head(k).transpose(-1, -2)) / std::sqrt(static_cast<double>(width)), -1), head(v)));
+    }
+    return at::cat(heads, -1);
+  }
+  at::Tensor step(const at::Tensor& cache, const at::Tensor& input) const {
+    const at::Tensor both = at::cat({input, cache}, -1);
+    const at::Tensor r = at::sigmoid(linear("reset_gate", both)), u = at::sigmoid(linear("update_gate", both));
+    return u * linear("candidate", at::cat({input, r * cache}, -1)) + (1 - u) * cache;
+  }
+  at::Tensor mix(const at::Tensor& m, const at::Tensor& o) const {
+    std::vector<at::Tensor> heads;
+    const int64_t narrow = m.size(-1) / kHeads, width = kDim / kHeads;
+    for (int64_t h = 0; h < kHeads; ++h) {
+      const double g = 1 / (1 + std::exp(-parameters.find("grc.lambda")[h].item<double>()));
+      at::Tensor head = o.narrow(-1, h * width, width) * (1 - g);
+      head.narrow(-1, 0, narrow).add_(m.narrow(-1, h * narrow, narrow) * g);
+      heads.push_back(head);
+    }
+    return at::cat(heads, -1);
+  }
+
+  layers::ParameterSet parameters;
+  std::unique_ptr<Grc> grc;
+};
+
+at::Tensor cache_of(const core::State& state) { return state.child("grc").as<GrcState>().cache; }
+
+GrcOptions small(const std::string& lifetime = "model") {
+  GrcOptions options;
+  options.cache_len = 3;
+  options.lifetime = lifetime;
+  return options;
+}
+
+TEST(Grc, LookingBothWaysReadsItsOwnUpdateAndKeepsTheMean) {
+  const at::NoGradGuard no_grad;
+  const Subject s(small(), false);
+  Numbers numbers(2);
+  const AttendTable table({SpanKind::tokens, 6}, core::Rule::all());
+  core::State state = s.grc->initial_state(2);
+  EXPECT_EQ(test::largest(cache_of(state)), 0.0);
+  for (int step = 0; step < 2; ++step) {
+    const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state).expand({2, 3, 4});
+    const at::Tensor updated = s.step(cache, x.narrow(-1, 0, 4).index_select(1, at::tensor({0, 2, 4}, at::kLong)));
+    const auto found = s.grc->forward({x, {}, table, Mode::train}, state);
+    EXPECT_LE(difference(found.y, s.mix(s.read(x, updated), x * 2.0) * 3.0), 1e-13);
+    EXPECT_LE(difference(cache_of(found.state), updated.mean(0, true)), 1e-14);
+    state = found.state;
+  }
+}
+
+TEST(Grc, CausalReadsTheCacheAsItWasBefore) {
+  const at::NoGradGuard no_grad;
+  for (const char* lifetime : {"model", "sequence"}) {
+    const Subject s(small(lifetime), true);
+    Numbers numbers(2);
+    const AttendTable table({SpanKind::tokens, 6});
+    core::State state = s.grc->initial_state(2);
+    for (int step = 0; step < 3; ++step) {
+      const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state);
+      const auto found = s.grc->forward({x, {}, table, Mode::train}, state);
+      EXPECT_LE(difference(found.y, s.mix(s.read(x, cache.expand({2, 3, 4})), x * 2.0) * 3.0), 1e-13);
+      const at::Tensor updated = s.step(cache.expand({2, 3, 4}), x.narrow(-1, 0, 4).index_select(1, at::tensor({0, 2, 4}, at::kLong)));
+      EXPECT_LE(difference(cache_of(found.state), state.child("grc").as<GrcState>().per_sequence ? updated : updated.mean(0, true)), 1e-14);
+      state = found.state;
+    }
+  }
+}
+
+TEST(Grc, SequencesOfPaddingAloneLeaveTheirCacheAsItIs) {
+  const at::NoGradGuard no_grad;
+  const Subject s(small("sequence"), true);
+  AttendTable table({SpanKind::tokens, 4});
+  table.set_valid(at::tensor({0, 0, 0, 0, 1, 1, 0, 0}).view({2, 4}).to(at::kBool));
+  core::State state = s.grc->initial_state(2);
+  const at::Tensor x = Numbers(2).normal({2, 4, kDim});
+  state = s.grc->forward({x, {}, AttendTable({SpanKind::tokens, 4}), Mode::train}, state).state;
+  const at::Tensor before = cache_of(state), after = cache_of(s.grc->forward({x, {}, table}, state).state);
+  EXPECT_EQ(difference(after[0], before[0]), 0.0);
+  EXPECT_LE(difference(after[1], s.step(before[1], x[1].narrow(-1, 0, 4).index_select(0, at::tensor({0, 0, 1}, at::kLong)))), 1e-14);
+  // A model's cache with nothing real in the batch stays.
+  const Subject m(small(), true);
+  table.set_valid(at::zeros({2, 4}, at::kBool));
+  const core::State moved = m.grc->forward({x, {}, AttendTable({SpanKind::tokens, 4}), Mode::train}, m.grc->initial_state(2)).state;
+  EXPECT_EQ(difference(cache_of(m.grc->forward({x, {}, table, Mode::train}, moved).state), cache_of(moved)), 0.0);
+}
+
+TEST(Grc, TellsItsShareAndDepths) {
+  const Subject s(small(), true);
+  EXPECT_LE(difference(s.grc->cache_share(), at::sigmoid(s.parameters.find("grc.lambda"))), 1e-15);
+  EXPECT_FALSE(s.grc->cache_share().requires_grad());
+  EXPECT_EQ(s.grc->bptt_depth(), 1);
+  EXPECT_EQ(Subject(small(), false).grc->bptt_depth(), 0);
+  EXPECT_EQ(s.grc->core_bptt_depth(), 0);
+}
+
+TEST(Grc, RefusesShapesThatDoNotFit) {
+  GrcOptions authors = small();
+  authors.variant = "authors";
+  test::expect_error<base::InputError>([&] { Subject(authors, true); }, {"authors", "paper"});
+  GrcOptions odd = small();
+  odd.cache_ratio = 0.4;
+  test::expect_error<base::InputError>([&] { Subject(odd, true); }, {"num_heads", "3"});
+  GrcOptions image = small();
+  image.position = "cpe";
+  image.grid = {2, 3};
+  const Subject s(image, false);
+  const AttendTable table({SpanKind::tokens, 5}, core::Rule::all());
+  test::expect_error<base::ShapeError>([&] { s.grc->forward({Numbers(1).normal({1, 5, kDim}), {}, table}, s.grc->initial_state(1)); },
+                                       {"0 + 2x3", "5"});
+  const Subject one(small("sequence"), true);
+  test::expect_error<base::ShapeError>(
+      [&] { one.grc->forward({Numbers(1).normal({3, 5, kDim}), {}, AttendTable({SpanKind::tokens, 5})}, one.grc->initial_state(2)); },
+      {"state", "[3,3,4]", "[2,3,4]"});
+}
+
+TEST(Grc, PositionIsAGroupedConvolutionOfTheInput) {
+  const at::NoGradGuard no_grad;
+  GrcOptions options = small();
+  options.position = "cpe";
+  options.grid = {2, 3};
+  options.cls_tokens = 1;
+  const Subject with(options, false);
+  const Subject without(small(), false);
+  for (const auto& [name, tensor] : without.parameters.named()) at::Tensor(tensor).copy_(with.parameters.find(name));
+  const AttendTable table({SpanKind::tokens, 7}, core::Rule::all());
+  const at::Tensor x = Numbers(2).normal({1, 7, kDim});
+  const at::Tensor found = with.grc->forward({x, {}, table}, with.grc->initial_state(1)).y - without.grc->forward({x, {}, table}, without.grc->initial_state(1)).y;
+  const at::Tensor weight = with.parameters.find("grc.cpe.weight"), bias = with.parameters.find("grc.cpe.bias");
+  at::Tensor expected = at::zeros({1, 7, kDim}, at::kDouble);
+  for (int64_t row = 0; row < 2; ++row) {
+    for (int64_t column = 0; column < 3; ++column) {
+      for (int64_t c = 0; c < kDim; ++c) {
+        double sum = bias[c].item<double>();
+        for (int64_t dr = -1; dr <= 1; ++dr) {
+          for (int64_t dc = -1; dc <= 1; ++dc) {
+            if (row + dr < 0 || row + dr > 1 || column + dc < 0 || column + dc > 2) continue;
+            for (int64_t in = 0; in < 2; ++in) {  // 8 channels in 4 groups of 2
+              sum += weight[c][in][dr + 1][dc + 1].item<double>() * x[0][1 + (row + dr) * 3 + column + dc][c / 2 * 2 + in].item<double>();
+            }
+          }
+        }
+        expected[0][1 + row * 3 + column][c] = sum;
+      }
+    }
+  }
+  EXPECT_LE(difference(found, expected), 1e-13);
+}
+
+}  // namespace
+}  // namespace mnemo::memory

@@ -1,0 +1,98 @@
+#include "ops/grc.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "tests/support/numbers.h"
+
+namespace mnemo::ops {
+namespace {
+
+using test::difference;
+using test::Numbers;
+
+TEST(ResampleNearest, IsFloorDivisionInIntegers) {
+  for (const auto& [time, length] : std::vector<std::pair<int64_t, int64_t>>{{6, 74}, {1, 5}, {5, 1}, {7, 7}, {11, 4}, {3, 128}, {9, 10}}) {
+    const at::Tensor rows = at::arange(time, at::kDouble).view({1, time, 1});
+    const at::Tensor found = resample_nearest(rows, length, {});
+    ASSERT_EQ(found.size(1), length);
+    for (int64_t i = 0; i < length; ++i) {
+      EXPECT_EQ(found[0][i][0].item<double>(), static_cast<double>(i * time / length)) << time << " to " << length << " at " << i;
+    }
+  }
+  // Where a quotient in float32 is one too low.
+  EXPECT_EQ(resample_nearest(at::arange(6, at::kDouble).view({1, 6, 1}), 74, {})[0][37][0].item<double>(), 3.0);
+}
+
+TEST(ResampleNearest, PicksAmongRealRows) {
+  const at::Tensor rows = Numbers(1).normal({4, 8, 2});
+  const at::Tensor valid = at::tensor({1, 1, 1, 1, 1, 0, 0, 0, /**/ 0, 0, 1, 1, 1, 0, 0, 0, /**/ 1, 0, 1, 0, 1, 0, 1, 0,
+                                       /**/ 1, 1, 1, 1, 1, 1, 1, 1}).view({4, 8}).to(at::kBool);
+  for (const int64_t length : {1, 3, 5, 13}) {
+    const at::Tensor found = resample_nearest(rows, length, valid);
+    for (int64_t b = 0; b < 4; ++b) {
+      const at::Tensor real = rows[b].index_select(0, valid[b].nonzero().squeeze(-1)).unsqueeze(0);
+      EXPECT_EQ(difference(found[b], resample_nearest(real, length, {})[0]), 0.0) << "sequence " << b << " to " << length;
+    }
+  }
+  // A sequence without real rows gets some row, and no read outside.
+  EXPECT_EQ(difference(resample_nearest(rows, 3, at::zeros({4, 8}, at::kBool)), rows.narrow(1, 0, 1).expand({4, 3, 2})), 0.0);
+}
+
+double sigma(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// One channel, one row, by hand.
+struct Scalar {
+  double reset[2], update[2], candidate[2], reset_bias, update_bias, candidate_bias;
+};
+
+GrcGates gates_of(const Scalar& s) {
+  const auto weight = [](const double* w) { return at::tensor({w[0], w[1]}, at::kDouble).view({1, 2}); };
+  const auto bias = [](double b) { return at::tensor({b}, at::kDouble); };
+  return {weight(s.reset), bias(s.reset_bias), weight(s.update), bias(s.update_bias), weight(s.candidate), bias(s.candidate_bias),
+          bias(0.7), bias(0.2)};
+}
+
+TEST(GrcStep, IsEquations4And5OfOneChannel) {
+  const Scalar s{{0.3, -0.8}, {1.1, 0.4}, {-0.6, 0.9}, 0.2, -0.3, 0.5};
+  const double c = 0.7, x = -1.2;
+  const at::Tensor cache = at::full({1, 1, 1}, c, at::kDouble), input = at::full({1, 1, 1}, x, at::kDouble);
+  {
+    const double r = sigma(s.reset[0] * x + s.reset[1] * c + s.reset_bias), u = sigma(s.update[0] * x + s.update[1] * c + s.update_bias);
+    const double n = s.candidate[0] * x + s.candidate[1] * r * c + s.candidate_bias;
+    EXPECT_NEAR(grc_step(cache, input, gates_of(s), false).item<double>(), u * n + (1 - u) * c, 1e-15);
+  }
+  {
+    // [C, X]; a layer norm over one channel gives its bias.
+    const double u = sigma(s.update[0] * c + s.update[1] * x + s.update_bias);
+    EXPECT_NEAR(grc_step(cache, input, gates_of(s), true).item<double>(), u * 0.2 + (1 - u) * c, 1e-15);
+  }
+}
+
+TEST(GrcStep, AuthorsNormaliseTheGeluOfTheCandidate) {
+  Numbers numbers(2);
+  const at::Tensor cache = numbers.normal({2, 3, 4}), input = numbers.normal({2, 3, 4});
+  const GrcGates g{numbers.normal({4, 8}), numbers.normal({4}), numbers.normal({4, 8}), numbers.normal({4}), numbers.normal({4, 8}),
+                   numbers.normal({4}), numbers.normal({4}), numbers.normal({4})};
+  const at::Tensor both = at::cat({cache, input}, -1);
+  const at::Tensor r = at::sigmoid(at::matmul(both, g.reset_weight.t()) + g.reset_bias);
+  const at::Tensor u = at::sigmoid(at::matmul(both, g.update_weight.t()) + g.update_bias);
+  const at::Tensor raw = at::matmul(at::cat({r * cache, input}, -1), g.candidate_weight.t()) + g.candidate_bias;
+  const at::Tensor gelu = raw * 0.5 * (1 + at::erf(raw / std::sqrt(2.0)));
+  const at::Tensor mean = gelu.mean(-1, true), variance = (gelu - mean).square().mean(-1, true);
+  const at::Tensor n = (gelu - mean) / (variance + 1e-5).sqrt() * g.norm_weight + g.norm_bias;
+  EXPECT_LE(difference(grc_step(cache, input, g, true), u * n + (1 - u) * cache), 1e-14);
+}
+
+TEST(GrcMix, PutsZerosOnTheRightOfEveryHead) {
+  const at::Tensor m = at::arange(1, 5, at::kDouble).view({1, 1, 4}), o = at::full({1, 1, 6}, 10.0, at::kDouble);
+  const at::Tensor lambda = at::tensor({0.0, 1.0}, at::kDouble);
+  const double g = sigma(1.0);
+  const at::Tensor expected = at::tensor({5.5, 6.0, 5.0, 3 * g + 10 * (1 - g), 4 * g + 10 * (1 - g), 10 * (1 - g)}, at::kDouble).view({1, 1, 6});
+  EXPECT_LE(difference(grc_mix(m, o, lambda), expected), 1e-14);
+}
+
+}  // namespace
+}  // namespace mnemo::ops
