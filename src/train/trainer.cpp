@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -26,6 +27,11 @@ double sum_of(const std::vector<at::Tensor>& scalars) {
   return (defined.size() == 1 ? defined.front() : at::stack(defined).sum()).item<double>();
 }
 
+bool has_per_model_state(const core::Model& model) {
+  const auto fields = model.initial_state(1).fields();
+  return std::any_of(fields.begin(), fields.end(), [](const auto& field) { return !field.first.per_sequence(); });
+}
+
 /// Rows of a segment that have a real token.
 double real_rows(const data::TokenSegment& segment) {
   if (!segment.valid.defined()) return static_cast<double>(segment.tokens.size(0));
@@ -35,7 +41,12 @@ double real_rows(const data::TokenSegment& segment) {
 }  // namespace
 
 Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder)
-    : model_(model), task_(task), options_(options), run_folder_(std::move(run_folder)), form_(bptt_form(options.bptt)) {
+    : model_(model),
+      task_(task),
+      options_(options),
+      run_folder_(std::move(run_folder)),
+      form_(bptt_form(options.bptt)),
+      per_model_state_(has_per_model_state(model)) {
   base::check_options(options_);
   base::require(task.batch_size() == options_.batch_size, "training: the task has batches of {}, the options say {}",
                 task.batch_size(), options_.batch_size);
@@ -46,13 +57,6 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   seed(at::globalContext().defaultGenerator(at::kCPU));
   const at::Device device = tasks::device_of(model);
   if (!device.is_cpu()) seed(at::globalContext().defaultGenerator(device));
-}
-
-bool Trainer::per_model_state() const {
-  for (const auto& [field, tensor] : model_.initial_state(1).fields()) {
-    if (!field.per_sequence()) return true;
-  }
-  return false;
 }
 
 BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
@@ -86,7 +90,7 @@ StepOutcome Trainer::step() {
   const auto segments = task_.next(model_.segment_size());
   StepOutcome outcome;
   for (const data::TokenSegment& segment : segments) outcome.targets += segment.num_targets;
-  base::require(options_.accumulate == 1 || segments.size() == 1 || !per_model_state(),
+  base::require(options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
                 "training: accumulate = {}: a memory that belongs to the model moves from segment to segment with the whole "
                 "batch; expected one segment a step, found {}", options_.accumulate, segments.size());
   model_.parameters().zero_grad();
@@ -111,7 +115,7 @@ StepOutcome Trainer::step() {
 }
 
 void Trainer::commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments) {
-  if (per_model_state()) {
+  if (per_model_state_) {
     if (states.size() > 1) {
       // What the whole batch would have made of it: the mean over the sequences with a real token.
       const int64_t rows = options_.batch_size / options_.accumulate;

@@ -91,7 +91,6 @@ class Trainer {
   void commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments);
   void require_finite(const StepOutcome& outcome) const;
   LossPoint loss_point(double lr);
-  bool per_model_state() const;
   void evaluate(const RunHooks& hooks, RunLog* log);
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
@@ -101,6 +100,7 @@ class Trainer {
   TrainOptions options_;
   std::string run_folder_;
   BpttForm form_;
+  bool per_model_state_;  ///< the model's state has fields that belong to it, not to a sequence
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;
 

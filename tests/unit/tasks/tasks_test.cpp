@@ -1,0 +1,132 @@
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "models/model.h"
+#include "tasks/algorithmic.h"
+#include "tasks/language_model.h"
+
+namespace mnemo::tasks {
+namespace {
+
+using base::Node;
+
+std::unique_ptr<models::Model> make_model(int64_t vocabulary, int64_t segment_size, std::vector<Node> memory) {
+  Node node = Node::table({{"segment_size", segment_size}});
+  node.set("embedding", Node::table({{"vocab_size", vocabulary}}));
+  node.set("backbone", Node::table({{"num_layers", 2}, {"dim", 8}, {"num_heads", 2}, {"ffn_dim", 16}, {"init_std", 0.3}}));
+  node.set("memory", Node::array(std::move(memory)));
+  return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
+}
+
+data::Corpus make_corpus(const std::string& path, const std::string& separator = "none") {
+  std::string text;
+  for (int64_t i = 0; i < 40; ++i) text += std::to_string(i * i) + (i % 5 == 4 ? "\n\n" : " plums\n");
+  base::write_file_atomic(path, text);
+  data::TextOptions options;
+  options.train = path;
+  options.document_separator = separator;
+  options.valid_fraction = 0.3;
+  options.test_fraction = 0;
+  return data::load_corpus(options);
+}
+
+TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
+  const test::TemporaryFolder folder;
+  for (const std::string separator : {"none", "blank_line"}) {
+    const data::Corpus corpus = make_corpus(folder / "text", separator);
+    // A cache that holds the whole text: every token sees its whole document, however it is cut.
+    const auto model = make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "segment_cache"}, {"mem_len", 1000}})});
+    const double whole = evaluate_text(*model, corpus.valid, {1, corpus.valid->size()}).nll();
+    for (const int64_t segment_size : {1, 3, 8, 50}) {
+      EXPECT_NEAR(evaluate_text(*model, corpus.valid, {1, segment_size}).nll(), whole, 1e-12) << segment_size;
+    }
+    const auto likelihood = evaluate_text(*model, corpus.valid);
+    EXPECT_EQ(likelihood.count(), data::EvalStream(corpus.valid).total());
+    if (separator == "none") continue;
+    EXPECT_NEAR(evaluate_text(*model, corpus.valid, {3, 4}).nll(), whole, 1e-12);
+  }
+}
+
+TEST(LanguageModelTask, EvaluationLeavesTheModelAlone) {
+  const test::TemporaryFolder folder;
+  const data::Corpus corpus = make_corpus(folder / "text");
+  const auto model = make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "grc"}, {"cache_len", 3}})});
+  const auto before = core::save(model->initial_state(1));
+  const LanguageModel task(corpus, {.batch_size = 2});
+  const auto first = task.evaluate(*model, data::Part::valid), second = task.evaluate(*model, data::Part::valid);
+  EXPECT_EQ(first->metrics, second->metrics);
+  const auto after = core::save(model->initial_state(1));
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i].second, after[i].second)) << before[i].first;
+  EXPECT_FALSE(task.evaluate(*model, data::Part::test).has_value());
+  for (const auto& [name, tensor] : model->parameters().named()) EXPECT_FALSE(tensor.grad().defined()) << name;
+}
+
+TEST(LanguageModelTask, MetricsAreInTheUnitOfTheText) {
+  metrics::Likelihood likelihood;
+  likelihood.add(6.0, 3);
+  const Evaluation characters = describe_likelihood(likelihood, "characters", 1.0);
+  EXPECT_EQ(characters.metrics.size(), 3U);
+  EXPECT_NEAR(characters.at("bits_per_character"), 2.0 / std::log(2.0), 1e-12);
+  EXPECT_NEAR(characters.at("perplexity"), std::exp(2.0), 1e-12);
+  const Evaluation words = describe_likelihood(likelihood, "words", 5.0);
+  EXPECT_NEAR(words.at("bits_per_word"), 2.0 / std::log(2.0), 1e-12);
+  EXPECT_NEAR(words.at("bits_per_character"), 0.4 / std::log(2.0), 1e-12);
+  EXPECT_THROW(words.at("accuracy"), base::InternalError);
+}
+
+TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
+  Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5}, {.batch_size = 3, .eval_samples = 20});
+  const auto segments = task.next(4);
+  ASSERT_EQ(segments.size(), 3U);
+  int64_t targets = 0;
+  for (const data::TokenSegment& segment : segments) {
+    EXPECT_EQ(segment.tokens.sizes(), (std::vector<int64_t>{3, 4}));
+    targets += segment.num_targets;
+  }
+  EXPECT_EQ(targets, 3 * task.task().answer_length());
+  EXPECT_EQ(segments[0].num_targets, 0);
+  test::expect_error<base::InputError>([&] { task.next(5); }, {"12", "segment_size = 5"});
+}
+
+TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
+  const Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5}, {.batch_size = 3, .eval_batch_size = 7, .eval_samples = 20});
+  const auto model = make_model(task.task().vocabulary_size(), 6, {});
+  // A head that always says 2: right for one symbol in `alphabet`.
+  {
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : model->parameters().named()) tensor.zero_();
+    model->parameters().find("head.bias")[2] = 1.0;
+  }
+  int64_t right = 0, count = 0;
+  for (int64_t number = 0, left = 20; left > 0; left -= 7, ++number) {
+    for (const auto& segment : data::cut_segments(task.task().batch(data::Part::valid, number, std::min<int64_t>(left, 7)), 2)) {
+      right += (segment.targets == 2).sum().item<int64_t>();
+      count += segment.num_targets;
+    }
+  }
+  const auto found = task.evaluate(*model, data::Part::valid);
+  EXPECT_EQ(count, 20 * task.task().answer_length());
+  EXPECT_EQ(found->at("accuracy"), static_cast<double>(right) / static_cast<double>(count));
+  const double log_sum = std::log(static_cast<double>(model->vocab_size() - 1) + std::exp(1.0));
+  EXPECT_NEAR(found->at("nll"), log_sum - static_cast<double>(right) / static_cast<double>(count), 1e-12);
+  EXPECT_GT(right, 0);
+}
+
+TEST(AlgorithmicTask, PositionIsSavedAndChecked) {
+  Algorithmic one({.task = "copy", .num_symbols = 4}, {.batch_size = 2}), two = one;
+  one.next(4);
+  one.next(4);
+  const auto saved = one.save();
+  two.load([&](const std::string&) { return saved.front().second; });
+  EXPECT_TRUE(at::equal(one.next(4)[0].tokens, two.next(4)[0].tokens));
+  EXPECT_THROW(two.load([](const std::string&) { return at::Tensor(); }), base::InputError);
+}
+
+}  // namespace
+}  // namespace mnemo::tasks

@@ -1,0 +1,284 @@
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/small_training.h"
+#include "train/signals.h"
+
+namespace mnemo::train {
+namespace {
+
+using base::Node;
+
+const std::map<std::string, std::vector<Node>>& memories() {
+  static const std::map<std::string, std::vector<Node>> all = {
+      {"none", {}},
+      {"segment cache", {Node::table({{"type", "segment_cache"}, {"mem_len", 12}})}},
+      {"rmt, depth 1, and cache",
+       {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
+        Node::table({{"type", "segment_cache"}, {"mem_len", 5}})}},
+      {"grc", {Node::table({{"type", "grc"}, {"cache_len", 4}})}},
+  };
+  return all;
+}
+
+TrainOptions small_options() {
+  TrainOptions options;
+  options.steps = 6;
+  options.batch_size = 4;
+  options.segments_per_step = 3;
+  options.optimiser = Node::table({{"type", "adamw"}, {"lr", 0.01}});
+  options.schedule = Node::table({{"type", "cosine"}, {"warmup_steps", 2}});
+  options.log_every = 4;
+  options.eval_every = 2;
+  options.eval_batch_size = 3;
+  options.seed = 5;
+  return options;
+}
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() {
+    base::write_file_atomic(folder_ / "text.txt", test::counting_text(120));
+    corpus_ = test::small_corpus(folder_ / "text.txt");
+  }
+
+  struct Run {
+    std::unique_ptr<models::Model> model;
+    std::unique_ptr<tasks::LanguageModel> task;
+    std::unique_ptr<Trainer> trainer;
+  };
+  Run make(const TrainOptions& options, const std::vector<Node>& memory, const std::string& run_folder = {}, double dropout = 0.0,
+           at::ScalarType dtype = at::kFloat) {
+    Run run;
+    run.model = test::small_model(corpus_.tokenizer->size(), memory, 8, dropout, dtype);
+    run.task = std::make_unique<tasks::LanguageModel>(corpus_, test::task_options(options));
+    run.trainer = std::make_unique<Trainer>(*run.model, *run.task, options, run_folder);
+    return run;
+  }
+  static RunHooks quiet(std::function<int()> stop = [] { return 0; }) {
+    RunHooks hooks;
+    hooks.stop = std::move(stop);
+    hooks.show_progress = false;
+    return hooks;
+  }
+  /// The files of two checkpoints are the same to the byte, those that tell the time left out.
+  static void expect_same(const std::string& a, const std::string& b) {
+    const weights::CheckpointReader one(a), two(b);
+    ASSERT_EQ(one.info().files.size(), two.info().files.size());
+    for (const weights::CheckpointFile& file : one.info().files) {
+      if (file.name != "timing.safetensors") {
+        EXPECT_EQ(one.file(file.name), two.file(file.name)) << file.name;
+      }
+    }
+  }
+
+  test::TemporaryFolder folder_;
+  data::Corpus corpus_;
+};
+
+TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
+  int number = 0;
+  for (const auto& [name, memory] : memories()) {
+    SCOPED_TRACE(name);
+    const std::string whole = folder_ / fmt::format("whole{}", number), cut = folder_ / fmt::format("cut{}", number);
+    ++number;
+    const TrainOptions options = small_options();
+    const TrainReport expected = make(options, memory, whole, 0.1).trainer->run(quiet());
+    EXPECT_EQ(expected.steps, 6);
+    Run first = make(options, memory, cut, 0.1);
+    const TrainReport stopped = first.trainer->run(quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
+    EXPECT_EQ(stopped.signal, SIGTERM);
+    EXPECT_EQ(stopped.steps, 3);
+    Run second = make(options, memory, cut, 0.1);
+    ASSERT_TRUE(second.trainer->resume_latest());
+    const TrainReport resumed = second.trainer->run(quiet());
+    EXPECT_EQ(resumed.steps, 6);
+    expect_same(expected.checkpoint, resumed.checkpoint);
+    ASSERT_EQ(resumed.history.losses.size(), expected.history.losses.size());
+    EXPECT_EQ(resumed.history.losses.front().loss, expected.history.losses.front().loss);
+    EXPECT_EQ(resumed.history.evaluations.back().evaluation.metrics, expected.history.evaluations.back().evaluation.metrics);
+  }
+}
+
+TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchs) {
+  for (const auto& [name, memory] : memories()) {
+    for (const int64_t parts : {2, 4}) {
+      SCOPED_TRACE(fmt::format("{}, {} parts", name, parts));
+      TrainOptions options = small_options();
+      if (name == "grc") options.segments_per_step = 1;
+      Run whole = make(options, memory, {}, 0.0, at::kDouble);
+      options.accumulate = parts;
+      Run cut = make(options, memory, {}, 0.0, at::kDouble);
+      for (int64_t step = 0; step < 4; ++step) {
+        const StepOutcome expected = whole.trainer->step(), found = cut.trainer->step();
+        EXPECT_NEAR(found.loss, expected.loss, 1e-12);
+        EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-10);
+      }
+      for (const auto& [parameter, tensor] : whole.model->parameters().named()) {
+        EXPECT_TRUE(at::allclose(cut.model->parameters().find(parameter), tensor, 1e-9, 1e-9)) << parameter;
+      }
+      const auto expected = whole.model->initial_state(1).fields(), found = cut.model->initial_state(1).fields();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::allclose(found[i].second, expected[i].second, 1e-9, 1e-9)) << expected[i].first.path;
+      }
+    }
+  }
+  TrainOptions options = small_options();
+  options.accumulate = 2;
+  Run refused = make(options, memories().at("grc"));
+  test::expect_error<base::InputError>([&] { refused.trainer->step(); }, {"accumulate = 2", "found 3"});
+}
+
+TEST_F(TrainerTest, LossWithPaddingIsTheMeanOverRealTargets) {
+  data::TextOptions text;
+  text.train = folder_ / "documents.txt";
+  text.document_separator = "blank_line";
+  text.valid_fraction = text.test_fraction = 0;
+  base::write_file_atomic(text.train, "one\n\nthree four five six seven eight\n\ntwo three\n\nfive six seven\n\n");
+  corpus_ = data::load_corpus(text);
+  TrainOptions options = small_options();
+  options.batch_size = 3;
+  Run run = make(options, {}, {}, 0.0, at::kDouble);
+  tasks::LanguageModel twin(corpus_, test::task_options(options));
+  double sum = 0;
+  int64_t count = 0;
+  for (const data::TokenSegment& segment : twin.next(8)) {
+    const at::NoGradGuard no_grad;
+    const auto step = run.model->forward(tasks::model_input(segment, core::Mode::train), run.model->initial_state(3));
+    sum += run.model->nll(step.hidden, segment.targets).sum().item<double>();
+    count += (segment.targets != -100).sum().item<int64_t>();
+  }
+  const StepOutcome outcome = run.trainer->step();
+  EXPECT_EQ(outcome.targets, count);
+  EXPECT_LT(count, 3 * 3 * 8);  // there was padding
+  EXPECT_NEAR(outcome.loss, sum / static_cast<double>(count), 1e-12);
+}
+
+TEST_F(TrainerTest, AuxiliaryLossIsWeightedAndKeptApart) {
+  Node rmt = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}});
+  rmt.set("aux_loss", Node::table({{"weight", 0.5}, {"token", 0}}));
+  TrainOptions options = small_options();
+  options.accumulate = 2;
+  Run run = make(options, {rmt}, {}, 0.0, at::kDouble);
+  double auxiliary = 0;
+  tasks::LanguageModel twin(corpus_, test::task_options(options));
+  core::State state = run.model->initial_state(4);
+  for (const data::TokenSegment& segment : twin.next(8)) {
+    const auto step = run.model->forward(tasks::model_input(segment, core::Mode::train), state);
+    auxiliary += run.model->auxiliary_nll(step).mean().item<double>() / 3;
+    state = step.state;
+  }
+  const StepOutcome outcome = run.trainer->step();
+  EXPECT_NEAR(outcome.total - outcome.loss, 0.5 * auxiliary, 1e-12);
+}
+
+TEST_F(TrainerTest, NonFiniteLossStopsBeforeTheWeightsChange) {
+  TrainOptions options = small_options();
+  options.save_every = 2;
+  options.log_every = 1;
+  const std::string run_folder = folder_ / "run";
+  Run run = make(options, {}, run_folder);
+  std::map<std::string, at::Tensor> before;
+  RunHooks hooks = quiet();
+  hooks.on_loss = [&](const LossPoint& point) {
+    if (point.step != 3) return;
+    const at::NoGradGuard no_grad;
+    run.model->parameters().find("backbone.layers.0.ffn.0.bias").fill_(NAN);
+    for (const auto& [name, tensor] : run.model->parameters().named()) before[name] = tensor.clone();
+  };
+  test::expect_error<base::InputError>([&] { run.trainer->run(hooks); },
+                                       {"step 4", "nan", "learning rate 0.0085", run_folder + "/step-00000002"});
+  for (const auto& [name, tensor] : run.model->parameters().named()) {
+    EXPECT_TRUE(at::equal(at::nan_to_num(tensor), at::nan_to_num(before.at(name)))) << name;
+  }
+}
+
+TEST_F(TrainerTest, SignalFinishesTheStepAndSaves) {
+  const std::string run_folder = folder_ / "run";
+  Run run = make(small_options(), {}, run_folder);
+  const SignalGuard guard;
+  RunHooks hooks;
+  hooks.show_progress = false;
+  hooks.on_evaluation = [](const EvaluationPoint& point) {
+    if (point.step == 4) ::raise(SIGINT);
+  };
+  const TrainReport report = run.trainer->run(hooks);
+  EXPECT_EQ(report.signal, SIGINT);
+  EXPECT_EQ(report.steps, 4);
+  EXPECT_EQ(weights::verify_checkpoint(report.checkpoint).step, 4);
+}
+
+TEST_F(TrainerTest, LogHoldsEveryPointOnceAfterAKill) {
+  TrainOptions options = small_options();
+  options.log_every = 1;
+  options.save_every = 2;
+  options.eval_every = 3;
+  const std::string run_folder = folder_ / "run";
+  Run killed = make(options, {}, run_folder);
+  struct Kill {};
+  RunHooks hooks = quiet();
+  hooks.on_loss = [](const LossPoint& point) {
+    if (point.step == 4) throw Kill{};  // logged, not saved: the last checkpoint is that of step 3, a new best
+  };
+  EXPECT_THROW(killed.trainer->run(hooks), Kill);
+  base::write_file_atomic(run_folder + "/log.jsonl", base::read_file(run_folder + "/log.jsonl") + "{\"step\": 1, \"to");
+  Run run = make(options, {}, run_folder);
+  test::expect_error<base::InputError>([&] { run.trainer->run(quiet()); }, {run_folder, "step 3"});
+  ASSERT_TRUE(run.trainer->resume_latest());
+  run.trainer->run(quiet());
+  std::vector<int64_t> losses, evaluations;
+  const std::string log = base::read_file(run_folder + "/log.jsonl");
+  for (size_t begin = 0; begin < log.size();) {
+    const size_t end = log.find('\n', begin);
+    ASSERT_NE(end, std::string::npos);
+    const Node line = base::parse_json(log.substr(begin, end - begin), "log");
+    (line.contains("loss") ? losses : evaluations).push_back(line.at("step").as_int());
+    begin = end + 1;
+  }
+  EXPECT_EQ(losses, (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(evaluations, (std::vector<int64_t>{3, 6}));
+}
+
+TEST_F(TrainerTest, LossFallsAndTheBestIsKept) {
+  TrainOptions options = small_options();
+  options.steps = 60;
+  options.schedule = "constant";
+  options.eval_every = 20;
+  options.save_every = 50;
+  const std::string run_folder = folder_ / "run";
+  const TrainReport report = make(options, memories().at("segment cache"), run_folder).trainer->run(quiet());
+  EXPECT_LT(report.history.losses.back().loss, 0.7 * report.history.losses.front().loss);
+  ASSERT_EQ(report.history.evaluations.size(), 3U);
+  double best = INFINITY;
+  for (const EvaluationPoint& point : report.history.evaluations) best = std::min(best, point.evaluation.at("bits_per_character"));
+  const auto saved = weights::best_checkpoint(run_folder);
+  ASSERT_TRUE(saved.has_value());
+  EXPECT_EQ(saved->metrics.at("valid.bits_per_character"), best);
+}
+
+TEST_F(TrainerTest, ResumeRefusesAnotherRunsCheckpoint) {
+  TrainOptions options = small_options();
+  const TrainReport report = make(options, {}, folder_ / "run").trainer->run(quiet());
+  Run other = make(options, memories().at("rmt, depth 1, and cache"));
+  test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); }, {"model.safetensors", "memory.tokens"});
+  options.accumulate = 2;
+  Run parts = make(options, {});
+  test::expect_error<base::InputError>([&] { parts.trainer->resume(report.checkpoint); }, {"accumulate"});
+  options.optimiser = "sgd";
+  options.accumulate = 1;
+  Run sgd = make(options, {});
+  test::expect_error<base::InputError>([&] { sgd.trainer->resume(report.checkpoint); }, {"optimiser.safetensors", "exp_avg"});
+}
+
+}  // namespace
+}  // namespace mnemo::train
