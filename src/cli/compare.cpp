@@ -84,6 +84,7 @@ std::vector<CompareJob> jobs_of(const RecipeFile& file, const Options& options, 
         CompareJob job{.study = study.name, .variant = study.variants[v].name, .folder = {}, .recipe = read_recipe(study.variants[v].recipe)};
         job.seed = job.recipe.train.seed + round;
         job.recipe.train.seed = job.seed;
+        job.max_seconds = study.max_seconds;
         job.folder = base::join_path(out, fmt::format("runs/{}.{}-{}-seed{}", s + 1, v + 1, slug(job.variant), job.seed));
         jobs.push_back(std::move(job));
       }
@@ -194,7 +195,7 @@ class Supervisor {
       status_ = std::max(status_, end.status == kWrongInput ? kWrongInput : kOwnFault);
     }
     if (result.peak_memory == 0) result.peak_memory = end.peak_memory;
-    done_steps_[job] = jobs_[job].recipe.train.steps;
+    done_steps_[job] = jobs_[job].recipe.train.steps;  // or as many as its time allowed
     ++finished_;
     const StudyMetric metric = metric_of(jobs_[job].recipe);
     if (result.error.empty()) {

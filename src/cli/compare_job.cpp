@@ -25,6 +25,7 @@ namespace mnemo::cli {
 namespace {
 
 constexpr const char* kJobFile = "job.json";
+constexpr int kOutOfTime = -1;  // no signal's number
 
 /// Nothing where the number is not finite: JSON has no such numbers, and a table says "–".
 std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional<double>(value) : std::nullopt; }
@@ -90,10 +91,10 @@ void measure_generation(const Workbench& bench, RunResult& result) {
 
 StudyMetric metric_of(const Recipe& recipe) {
   if (!recipe.is_text()) {
-    return {.name = "accuracy", .loss_name = "nats a symbol", .higher_is_better = true, .percent = true, .generates = false,
+    return {.name = "accuracy", .short_name = "accuracy", .loss_name = "nats a symbol", .higher_is_better = true, .percent = true, .generates = false,
             .chance = data::AlgorithmicTask(algorithmic_options(recipe), 0).chance()};
   }
-  if (recipe.data.at("unit").as_string() == "words") return {.name = "perplexity", .loss_name = "perplexity"};
+  if (recipe.data.at("unit").as_string() == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};
   return {};
 }
 
@@ -101,6 +102,7 @@ std::string job_text(const CompareJob& job) {
   return base::to_json(base::Node::table({{"study", job.study},
                                           {"variant", job.variant},
                                           {"seed", job.seed},
+                                          {"max_seconds", job.max_seconds},
                                           {"recipe", base::write_options(job.recipe)}})) +
          "\n";
 }
@@ -110,7 +112,8 @@ void write_job(const CompareJob& job) { base::write_file_atomic(base::join_path(
 CompareJob read_job(const std::string& folder) {
   const std::string path = base::join_path(folder, kJobFile);
   const base::Node node = base::parse_json(base::read_file(path, 1 << 20), path);
-  return {node.at("study").as_string(), node.at("variant").as_string(), folder, node.at("seed").as_int(), read_recipe(node.at("recipe"))};
+  return {node.at("study").as_string(), node.at("variant").as_string(), folder, node.at("seed").as_int(),
+          node.at("max_seconds").as_double(), read_recipe(node.at("recipe"))};
 }
 
 int run_job(const CompareJob& job) {
@@ -120,8 +123,19 @@ int run_job(const CompareJob& job) {
   train::RunHooks hooks;
   hooks.show_progress = false;
   hooks.on_loss = [](const train::LossPoint& point) { print(fmt::format("progress {} {:.5g}\n", point.step, point.loss)); };
-  const train::TrainReport report = trainer.run(hooks);
-  if (report.signal != 0) return report.signal == SIGINT ? kInterrupted : kTerminated;
+  const auto begin = std::chrono::steady_clock::now();
+  hooks.stop = [&] {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return train::pending_signal() != 0 ? train::pending_signal() : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime : 0;
+  };
+  train::TrainReport report = trainer.run(hooks);
+  if (report.signal == kOutOfTime) {
+    if (auto found = bench.task->evaluate(*bench.model, data::Part::valid)) {
+      report.history.evaluations.push_back({report.steps, report.tokens, report.seconds, std::move(*found)});
+    }
+  } else if (report.signal != 0) {
+    return report.signal == SIGINT ? kInterrupted : kTerminated;
+  }
 
   RunResult result{.study = job.study, .variant = job.variant, .seed = job.seed};
   result.peak_memory = peak_memory();

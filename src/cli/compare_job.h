@@ -13,6 +13,7 @@ namespace mnemo::cli {
 struct CompareJob {
   std::string study, variant, folder;
   int64_t seed = 0;
+  double max_seconds = 0;  ///< of training; 0: no limit
   Recipe recipe;  ///< with that seed
 };
 

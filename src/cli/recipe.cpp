@@ -35,11 +35,14 @@ struct StudyKeys {
   std::string name;
   std::string about;
   double least_gain = 0.01;
+  double max_seconds = 0;
   template <class V>
   void visit(V&& v) {
     v("name", name, "heading of the table", base::not_empty());
     v("about", about, "what it shows");
     v("least_gain", least_gain, "with one seed: smaller differences from the first variant count as none", base::at_least(0));
+    v("max_seconds", max_seconds, "of each training, after which it is measured as it stands; 0: all of train.steps are done",
+      base::at_least(0));
   }
 };
 
@@ -230,7 +233,7 @@ RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::stri
     if (studies[s].find("variant") == nullptr) {
       base::input_error("{}: '{}': key 'variant' is missing", studies[s].place().text(), study_path);
     }
-    RecipeStudy study{keys.name, keys.about, keys.least_gain, {}};
+    RecipeStudy study{keys.name, keys.about, keys.least_gain, keys.max_seconds, {}};
     const base::Node common = merge(file.base_, sections_of(studies[s]));
     const base::Node::Array& variants = list_at(studies[s], "variant", study_path + ".variant");
     for (size_t v = 0; v < variants.size(); ++v) {

@@ -61,6 +61,7 @@ struct RecipeVariant {
 struct RecipeStudy {
   std::string name, about;
   double least_gain = 0.01;
+  double max_seconds = 0;  ///< of one training; 0: no limit
   std::vector<RecipeVariant> variants;
 };
 

@@ -52,8 +52,8 @@ std::string_view colour(size_t index) {
 std::string table(const StudySummary& study) {
   const StudyCells plain = study_cells(study);
   std::string html = "<div class=\"scroll\"><table><thead><tr>";
-  for (size_t i = 0; i < plain.header.size(); ++i) {
-    html += fmt::format("<th{}>{}</th>", i == 0 || i == 3 ? " class=\"left\"" : "", html_escape(plain.header[i]));
+  for (size_t i = 0; i < plain.titles.size(); ++i) {
+    html += fmt::format("<th{}>{}</th>", i == 0 || i == 3 ? " class=\"left\"" : "", html_escape(plain.titles[i]));
   }
   html += "</tr></thead><tbody>\n";
   for (size_t row = 0; row < plain.rows.size(); ++row) {

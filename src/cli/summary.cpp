@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "base/progress.h"
@@ -13,7 +14,7 @@
 namespace mnemo::cli {
 namespace {
 
-constexpr const char* kMissing = "–";
+const std::string kMissing = "–";
 constexpr const char* kMinus = "−";
 
 std::string with_sign(double value, int digits) {
@@ -32,11 +33,6 @@ std::string megabytes(int64_t bytes) { return bytes > 0 ? fmt::format("{:.0f}", 
 std::string listed(const std::vector<std::string>& names) {
   if (names.size() < 2) return names.empty() ? "" : names.front();
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
-}
-
-bool anyone_has(const StudySummary& study, std::optional<double> RunResult::*number) {
-  return std::any_of(study.variants.begin(), study.variants.end(),
-                     [&](const VariantSummary& variant) { return variant.mean(number).has_value(); });
 }
 
 std::string first_error(const VariantSummary& variant) {
@@ -145,38 +141,65 @@ std::string StudySummary::conclusion() const {
 }
 
 StudyCells study_cells(const StudySummary& study) {
-  const bool generates = anyone_has(study, &RunResult::tokens_per_second_64);
-  const bool far = anyone_has(study, &RunResult::tokens_per_second_4096);
-  const std::string baseline = study.variants.empty() ? "" : study.variants.front().name;
+  struct Column {
+    std::string header, title;
+    std::function<std::string(const VariantSummary&)> cell;
+  };
+  const auto any = [&](auto is_so) { return std::any_of(study.variants.begin(), study.variants.end(), is_so); };
+  const auto has = [&](std::optional<double> RunResult::*number) {
+    return any([&](const VariantSummary& variant) { return variant.mean(number).has_value(); });
+  };
+  const auto speed_of = [](std::optional<double> RunResult::*number) {
+    return [number](const VariantSummary& variant) { return speed(variant.mean(number)); };
+  };
+  const auto number_of = [](int64_t RunResult::*number) {
+    return [number](const VariantSummary& variant) { return variant.failed() ? kMissing : grouped(variant.shown().*number); };
+  };
+  const std::string first = study.variants.empty() ? "" : study.variants.front().name;
+
+  std::vector<Column> columns = {
+      {"variant", "variant", [](const VariantSummary& variant) { return variant.name; }},
+      {study.metric.short_name, study.metric.name,
+       [&](const VariantSummary& variant) { return variant.failed() ? kMissing : value_text(study.metric, variant.value); }},
+      {"change", "vs " + first, [&](const VariantSummary& variant) { return difference_text(study.metric, variant); }},
+      {"helps?", "helps?", [](const VariantSummary& variant) { return verdict_text(variant.verdict); }},
+      {"params", "parameters", number_of(&RunResult::parameters)},
+      {"state B", "state, bytes a sequence", number_of(&RunResult::state_bytes)}};
+  if (any([](const VariantSummary& variant) { return variant.shown().model_state_bytes > 0; })) {
+    columns.push_back({"model B", "state, bytes of the model", number_of(&RunResult::model_state_bytes)});
+  }
+  if (any([&](const VariantSummary& variant) { return !variant.failed() && variant.shown().steps != study.variants.front().shown().steps; })) {
+    columns.push_back({"steps", "steps", number_of(&RunResult::steps)});
+  }
+  columns.push_back({"train tok/s", "training tokens/s", speed_of(&RunResult::train_tokens_per_second)});
+  if (has(&RunResult::tokens_per_second_64)) {
+    columns.push_back({"gen @64", "generated tokens/s at 64", speed_of(&RunResult::tokens_per_second_64)});
+  }
+  if (has(&RunResult::tokens_per_second_4096)) {
+    columns.push_back({"gen @4096", "generated tokens/s at 4096", speed_of(&RunResult::tokens_per_second_4096)});
+  }
+  columns.push_back({"peak MB", "peak memory, MB", [](const VariantSummary& variant) { return megabytes(variant.peak_memory()); }});
+
   StudyCells cells;
-  std::vector<std::string>& header = cells.header;
-  header = {"variant", study.metric.name, "vs " + baseline, "helps?", "parameters", "state B/seq", "train tok/s"};
-  if (generates) header.push_back("gen tok/s @64");
-  if (far) header.push_back("gen tok/s @4096");
-  header.push_back("peak MB");
+  for (const Column& column : columns) {
+    cells.header.push_back(column.header);
+    cells.titles.push_back(column.title);
+  }
   for (const VariantSummary& variant : study.variants) {
-    const RunResult& run = variant.shown();
-    std::vector<std::string> row = {variant.name,
-                                    variant.failed() ? kMissing : value_text(study.metric, variant.value),
-                                    difference_text(study.metric, variant),
-                                    verdict_text(variant.verdict),
-                                    run.parameters > 0 ? grouped(run.parameters) : kMissing,
-                                    variant.failed() ? kMissing : grouped(run.state_bytes),
-                                    speed(variant.mean(&RunResult::train_tokens_per_second))};
-    if (generates) row.push_back(speed(variant.mean(&RunResult::tokens_per_second_64)));
-    if (far) row.push_back(speed(variant.mean(&RunResult::tokens_per_second_4096)));
-    row.push_back(megabytes(variant.peak_memory()));
+    std::vector<std::string> row;
+    for (const Column& column : columns) row.push_back(column.cell(variant));
     cells.rows.push_back(std::move(row));
   }
   return cells;
 }
 
-base::TextTable study_table(const StudySummary& study) {
+base::TextTable study_table(const StudySummary& study, bool in_full) {
   using Align = base::TextTable::Align;
   StudyCells cells = study_cells(study);
-  std::vector<Align> align(cells.header.size(), Align::right);
+  const std::vector<std::string>& header = in_full ? cells.titles : cells.header;
+  std::vector<Align> align(header.size(), Align::right);
   align[0] = align[3] = Align::left;
-  base::TextTable table(cells.header, align);
+  base::TextTable table(header, align);
   for (std::vector<std::string>& row : cells.rows) table.add_row(std::move(row));
   return table;
 }
@@ -207,7 +230,7 @@ std::string to_markdown(const Comparison& comparison) {
   for (const StudySummary& study : comparison.studies) {
     text += fmt::format("## {}\n\n", study.name);
     if (!study.about.empty()) text += study.about + "\n\n";
-    text += study_table(study).markdown() + "\n" + study.conclusion() + "\n\n";
+    text += study_table(study, true).markdown() + "\n" + study.conclusion() + "\n\n";
     for (const VariantSummary& variant : study.variants) {
       if (const std::string error = first_error(variant); !error.empty()) {
         text += fmt::format("{}: {}\n\n", variant.name, error);

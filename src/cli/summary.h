@@ -14,7 +14,8 @@ namespace mnemo::cli {
 
 /// What a study measures.
 struct StudyMetric {
-  std::string name = "bits per character";  ///< as the table heads it
+  std::string name = "bits per character";
+  std::string short_name = "bits/char";  ///< for a terminal's table
   std::string loss_name = "bits per character";  ///< unit of the training loss
   bool higher_is_better = false;
   bool percent = false;            ///< shown as a percentage
@@ -71,14 +72,15 @@ struct Comparison {
 /// Fills in value, difference and verdict of every variant from its runs.
 void summarise(StudySummary& study);
 
-/// The cells of the table that `compare` prints, a row a variant; a column nobody has a number for is left out.
+/// The cells of the table that `compare` prints, a row a variant; a column that tells nothing is left out.
 /// Columns: 0 name, 1 value, 2 difference, 3 verdict, then numbers.
 struct StudyCells {
-  std::vector<std::string> header;
+  std::vector<std::string> header;  ///< for a terminal
+  std::vector<std::string> titles;  ///< the same in full
   std::vector<std::vector<std::string>> rows;
 };
 StudyCells study_cells(const StudySummary& study);
-base::TextTable study_table(const StudySummary& study);
+base::TextTable study_table(const StudySummary& study, bool in_full = false);
 
 /// Headings, tables and conclusions as Markdown.
 std::string to_markdown(const Comparison& comparison);

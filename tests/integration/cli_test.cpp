@@ -368,6 +368,21 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   EXPECT_EQ(same.at("studies"), results.at("studies"));
 }
 
+TEST_F(CommandLine, CompareMeasuresWhatTheTimeAllowed) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  const Outcome outcome = run({"compare", folder_ / "studies.toml", "--out", out, "--json", "--set", "study[0].max_seconds=0.5", "--set",
+                               "study[0].train.steps=1000000"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const base::Node results = json(outcome.out);
+  for (const base::Node& variant : results.at("studies").items()[0].at("variants").items()) {
+    const base::Node& one = variant.at("runs").items()[0];
+    EXPECT_GT(one.at("steps").as_int(), 0);
+    EXPECT_LT(one.at("steps").as_int(), 1000000);
+    EXPECT_TRUE(std::isfinite(one.at("value").as_double()));
+  }
+}
+
 TEST_F(CommandLine, CompareGoesOnWhenAVariantFails) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";

@@ -65,6 +65,7 @@ TEST(Summary, TableHasARowForEachVariantAndLeavesOutEmptyColumns) {
   const StudyCells cells = study_cells(study);
   EXPECT_EQ(cells.rows.size(), 5u);
   EXPECT_EQ(cells.header.size(), 10u);
+  EXPECT_EQ(cells.titles.size(), 10u);
   EXPECT_EQ(cells.rows[1][1], "2.610 ± 0.010");
   EXPECT_EQ(cells.rows[1][2], "−0.180");
   EXPECT_EQ(cells.rows[1][3], "yes");
@@ -75,6 +76,12 @@ TEST(Summary, TableHasARowForEachVariantAndLeavesOutEmptyColumns) {
     for (RunResult& run : variant.runs) run.tokens_per_second_4096.reset();
   }
   EXPECT_EQ(study_cells(study).header.size(), 9u);
+  study.variants[1].runs[0].steps = 7;
+  study.variants[2].runs[0].model_state_bytes = 99;
+  const StudyCells wide = study_cells(study);
+  EXPECT_EQ(wide.header.size(), 11u);
+  EXPECT_EQ(wide.rows[2][6], "99");
+  EXPECT_EQ(wide.rows[1][7], "7");
 }
 
 TEST(Summary, PercentagesAndGroups) {

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "attention/softmax.h"
 #include "base/error.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
