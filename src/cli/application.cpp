@@ -133,6 +133,7 @@ std::shared_ptr<CLI::App> make_application() {
   add_generate(*app);
   add_inspect(*app);
   add_verify(*app);
+  add_bench(*app);
   add_data(*app);
   add_completion(*app);
   add_help(*app);

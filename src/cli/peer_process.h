@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+namespace mnemo::cli {
+
+/// A long-lived child that answers one line to each line it is asked; for benchmarks against another program.
+class PeerProcess {
+ public:
+  /// Starts `command` with these variables added to the environment and waits for its line "ready".
+  /// Throws InputError when it cannot be started or ends.
+  PeerProcess(const std::vector<std::string>& command, const std::vector<std::pair<std::string, std::string>>& environment);
+  ~PeerProcess();
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  /// Sends a line and returns the number that comes back. Throws InputError if the child ends or says something else.
+  double ask(const std::string& line);
+
+ private:
+  std::string read_line();
+
+  pid_t child_ = -1;
+  int to_ = -1, from_ = -1;
+  std::string name_, buffer_;
+};
+
+}  // namespace mnemo::cli
