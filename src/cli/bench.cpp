@@ -55,7 +55,7 @@ Peers start_peers(const BenchArguments& arguments, const BenchCase& bench_case) 
                 folder.string());
   base::require(fs::exists(root / ".deps/peers/settings.so"), "{}: the peers are not set up; run benchmarks/setup, or use --no-peers",
                 (root / ".deps/peers").string());
-  const std::string path = (root / ".deps/torch").string() + ":" + (root / ".deps/peers").string();
+  const std::string path = (root / ".deps/peers").string();
   const std::string threads = std::to_string(at::get_num_threads());
   std::vector<std::string> command = {arguments.python, (folder / "peer.py").string(),
                                       base::to_json(bench_case.as_node(at::get_num_threads()), 0)};
