@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
+#include "cli/output.h"
 #include "cli/peer_process.h"
 
 namespace mnemo::cli {
@@ -171,7 +172,7 @@ int bench(const BenchArguments& arguments) {
   const std::vector<std::string> missed =
       arguments.check ? missed_bars(arguments.bars, all, flat) : std::vector<std::string>();
   if (arguments.json) {
-    fmt::print("{}\n", base::to_json(as_node(all, flat, missed), 2));
+    print(fmt::format("{}\n", base::to_json(as_node(all, flat, missed), 2)));
     return missed.empty() ? kDone : kAnswerIsNo;
   }
   using Align = base::TextTable::Align;
@@ -183,14 +184,14 @@ int bench(const BenchArguments& arguments) {
                    fmt::format("{:.3f}", m.most * 1e3), ratio(m.stock), ratio(m.best)});
   }
   const Machine machine = this_machine();
-  fmt::print("{}, {} cores, {}; {} thread(s), median of {}\n\n{}\n", machine.cpu, machine.cores, machine.capability,
-             at::get_num_threads(), arguments.repeats, table.text());
-  if (flat) fmt::print("ABC: a token at 16384 takes {:.3f} times one at 64\n", *flat);
+  print(fmt::format("{}, {} cores, {}; {} thread(s), median of {}\n\n{}\n", machine.cpu, machine.cores, machine.capability,
+             at::get_num_threads(), arguments.repeats, table.text()));
+  if (flat) print(fmt::format("ABC: a token at 16384 takes {:.3f} times one at 64\n", *flat));
   if (!arguments.no_peers) {
-    fmt::print("x stock, x best: how many times faster than the same model in eager PyTorch as installed, and with the same two "
-               "process settings; rounds turn about\n");
+    print(fmt::format("x stock, x best: how many times faster than the same model in eager PyTorch as installed, and with the same two "
+               "process settings; rounds turn about\n"));
   }
-  for (const std::string& line : missed) fmt::print("missed: {}\n", line);
+  for (const std::string& line : missed) print(fmt::format("missed: {}\n", line));
   return missed.empty() ? kDone : kAnswerIsNo;
 }
 

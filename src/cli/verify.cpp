@@ -52,9 +52,9 @@ int verify(const VerifyArguments& arguments) {
     }
   }
   if (arguments.json) {
-    fmt::print("{}\n", base::to_json(reports, 2));
+    print(base::to_json(reports, 2) + "\n");
   } else {
-    fmt::print("{}{}\n", table.text(), all ? "all within tolerance" : "out of tolerance");
+    print(fmt::format("{}{}\n", table.text(), all ? "all within tolerance" : "out of tolerance"));
   }
   return all ? kDone : kAnswerIsNo;
 }
