@@ -22,10 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOldMark = ".old-";
 
-[[noreturn]] void fail(const std::string& path, std::string_view action, int error) {
-  input_error("{}: {}: {}", printable(path, 400), action, std::generic_category().message(error));
-}
-
 std::string without_trailing_slashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -63,7 +59,7 @@ AtomicFolder::AtomicFolder(const std::string& path) : path_(without_trailing_sla
     const int error = errno;
     const std::string shown = path_;
     temporary_.clear();
-    fail(shown, "cannot make the folder", error);
+    system_failure(shown, "cannot make the folder", error);
   }
   lock_ = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ >= 0) ::flock(lock_, LOCK_EX | LOCK_NB);
@@ -98,7 +94,7 @@ void AtomicFolder::commit() {
     temporary_.clear();
     return;
   }
-  if (errno != EINVAL && errno != ENOSYS) fail(path_, "cannot replace", errno);
+  if (errno != EINVAL && errno != ENOSYS) system_failure(path_, "cannot replace", errno);
   replace_folder_in_two_steps(temporary_, path_);
   temporary_.clear();
 }
@@ -109,12 +105,12 @@ void replace_folder_in_two_steps(const std::string& from, const std::string& to)
   if (path_exists(to)) {
     aside = temporary_name(to);
     aside.replace(aside.rfind(".tmp-"), 5, kOldMark);
-    if (::rename(to.c_str(), aside.c_str()) != 0) fail(to, "cannot move the old folder aside", errno);
+    if (::rename(to.c_str(), aside.c_str()) != 0) system_failure(to, "cannot move the old folder aside", errno);
   }
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int error = errno;
     if (!aside.empty()) ::rename(aside.c_str(), to.c_str());
-    fail(to, "cannot replace", error);
+    system_failure(to, "cannot replace", error);
   }
   sync_path(parent);
   if (!aside.empty()) remove_tree(aside);
@@ -130,7 +126,7 @@ void finish_interrupted_replacement(const std::string& path) {
     if (path_exists(path)) {
       remove_tree(aside);
     } else if (::rename(aside.c_str(), path.c_str()) != 0) {
-      fail(path, "cannot put the old folder back", errno);
+      system_failure(path, "cannot put the old folder back", errno);
     }
   }
 }

@@ -25,19 +25,15 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporaryMark = ".tmp-";
 
-[[noreturn]] void fail(const std::string& path, std::string_view action, int error) {
-  input_error("{}: {}: {}", printable(path, 400), action, std::generic_category().message(error));
-}
-
 // Opens a regular file for reading. O_NONBLOCK keeps a pipe without a writer from hanging us before we can refuse it.
 int open_regular(const std::string& path, uint64_t& size) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail(path, "cannot open", errno);
+  if (fd < 0) system_failure(path, "cannot open", errno);
   struct stat info{};
   if (::fstat(fd, &info) != 0) {
     const int error = errno;
     ::close(fd);
-    fail(path, "cannot open", error);
+    system_failure(path, "cannot open", error);
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
@@ -70,6 +66,10 @@ bool unlocked(const std::string& path) {
 
 }  // namespace
 
+void system_failure(const std::string& path, std::string_view action, int error) {
+  input_error("{}: {}: {}", printable(path, 400), action, std::generic_category().message(error));
+}
+
 std::string read_file(const std::string& path, uint64_t max_bytes) {
   const FileReader file(path);
   require(file.size() <= max_bytes, "{}: {} bytes, expected at most {}", printable(path, 400), file.size(), max_bytes);
@@ -97,7 +97,7 @@ std::vector<std::string> list_folder(const std::string& path) {
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     names.push_back(entry->path().filename().string());
   }
-  if (error) fail(path, "cannot list the folder", error.value());
+  if (error) system_failure(path, "cannot list the folder", error.value());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -105,24 +105,24 @@ std::vector<std::string> list_folder(const std::string& path) {
 void make_folders(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) fail(path, "cannot make the folder", error.value());
+  if (error) system_failure(path, "cannot make the folder", error.value());
   require(is_folder(path), "{}: expected a folder, found a file", printable(path, 400));
 }
 
 void remove_tree(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);
-  if (error) fail(path, "cannot remove", error.value());
+  if (error) system_failure(path, "cannot remove", error.value());
 }
 
 void sync_path(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail(path, "cannot open to sync", errno);
+  if (fd < 0) system_failure(path, "cannot open to sync", errno);
   const int result = ::fsync(fd);
   const int error = errno;
   ::close(fd);
   // Some file systems cannot sync a folder and say so with EINVAL; there is nothing more to do there.
-  if (result != 0 && error != EINVAL) fail(path, "cannot sync to disk", error);
+  if (result != 0 && error != EINVAL) system_failure(path, "cannot sync to disk", error);
 }
 
 std::string parent_folder(const std::string& path) {
@@ -167,7 +167,7 @@ void FileReader::read_at(uint64_t offset, void* to, size_t n) const {
   while (n > 0) {
     const ssize_t got = ::pread(fd_, p, std::min<size_t>(n, size_t{1} << 30), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path_, "cannot read", errno);
+    if (got < 0) system_failure(path_, "cannot read", errno);
     require(got > 0, "{}: ends at byte {}, expected {} bytes more: it was cut while being read", printable(path_, 400), offset, n);
     p += got;
     offset += static_cast<uint64_t>(got);
@@ -182,7 +182,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
     const int error = errno;
     ::close(fd);
-    if (address == MAP_FAILED) fail(path, "cannot map into memory", error);
+    if (address == MAP_FAILED) system_failure(path, "cannot map into memory", error);
     data_ = static_cast<const char*>(address);
     size_ = static_cast<size_t>(size);
   } else {
@@ -227,7 +227,7 @@ void remove_stale_temporaries(const std::string& folder, const std::string& pref
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(temporary_name(path)) {
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail(path_, "cannot write", errno);
+  if (fd_ < 0) system_failure(path_, "cannot write", errno);
   ::flock(fd_, LOCK_EX | LOCK_NB);
 }
 
@@ -241,7 +241,7 @@ void AtomicFile::write(const void* data, size_t n) {
   while (n > 0) {
     const ssize_t put = ::write(fd_, p, std::min<size_t>(n, size_t{1} << 30));
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) fail(path_, "cannot write", put < 0 ? errno : ENOSPC);
+    if (put <= 0) system_failure(path_, "cannot write", put < 0 ? errno : ENOSPC);
     p += put;
     n -= static_cast<size_t>(put);
   }
@@ -249,10 +249,10 @@ void AtomicFile::write(const void* data, size_t n) {
 
 void AtomicFile::commit() {
   ensure(fd_ >= 0, "{}: committed twice", path_);
-  if (::fsync(fd_) != 0) fail(path_, "cannot sync to disk", errno);
+  if (::fsync(fd_) != 0) system_failure(path_, "cannot sync to disk", errno);
   // Network file systems report a full disk as late as this.
-  if (::close(std::exchange(fd_, -1)) != 0) fail(path_, "cannot write", errno);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "cannot replace", errno);
+  if (::close(std::exchange(fd_, -1)) != 0) system_failure(path_, "cannot write", errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) system_failure(path_, "cannot replace", errno);
   temporary_.clear();
   sync_path(parent_folder(path_));
 }

@@ -13,6 +13,9 @@ namespace mnemo::base {
 /// a missing file, no permission, a full disk. None of them follows a half-finished write: what stands under a name is
 /// either the old content or the new one.
 
+/// Throws InputError "path: action: reason", with the system's words for the errno value `error`.
+[[noreturn]] void system_failure(const std::string& path, std::string_view action, int error);
+
 /// Whole content of a regular file. Throws InputError when it is longer than `max_bytes`.
 std::string read_file(const std::string& path, uint64_t max_bytes = uint64_t{1} << 40);
 

@@ -24,7 +24,7 @@
 namespace mnemo::cli {
 namespace {
 
-struct Options {
+struct CompareArguments {
   std::string recipe;
   std::optional<std::string> out, job;
   std::optional<int64_t> jobs;
@@ -56,7 +56,7 @@ std::string shell_quoted(const std::string& word) {
   return out + "'";
 }
 
-std::string command_line(const Options& options) {
+std::string command_line(const CompareArguments& options) {
   std::string line = "mnemo compare " + shell_quoted(options.recipe);
   for (const std::string& assignment : options.set) line += " --set " + shell_quoted(assignment);
   if (options.out) line += " --out " + shell_quoted(*options.out);
@@ -75,7 +75,7 @@ std::string now_text() {
 }
 
 /// Seeds outermost, so that a comparison that is stopped has whole rounds.
-std::vector<CompareJob> jobs_of(const RecipeFile& file, const Options& options, const std::string& out) {
+std::vector<CompareJob> jobs_of(const RecipeFile& file, const CompareArguments& options, const std::string& out) {
   std::vector<CompareJob> jobs;
   for (int64_t round = 0; round < options.seeds; ++round) {
     for (size_t s = 0; s < file.studies().size(); ++s) {
@@ -257,7 +257,7 @@ void check_same_data(const RecipeFile& file) {
   }
 }
 
-int compare(const Options& options) {
+int compare(const CompareArguments& options) {
   base::require(options.seeds >= 1 && options.seeds <= 1000, "compare: --seeds: expected 1 to 1000, found {}", options.seeds);
   base::require(!options.jobs || (*options.jobs >= 1 && *options.jobs <= 1024), "compare: --jobs: expected 1 to 1024, found {}",
                 options.jobs.value_or(0));
@@ -314,7 +314,7 @@ int compare(const Options& options) {
 }  // namespace
 
 void add_compare(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareArguments>();
   Command(app, "compare", "trains the same task under several memories; gives a table and an HTML report")
       .argument("RECIPE", options->recipe, "a recipe with [[study]] tables, such as recipes/demo.toml", false)
       .option("--out", options->out, "DIR", "folder for report.html, results.json, results.md and every run (runs/NAME of the recipe)")

@@ -13,7 +13,7 @@
 namespace mnemo::cli {
 namespace {
 
-struct Options {
+struct DataArguments {
   std::string source;
   std::optional<std::string> unit, part, variant;
   std::vector<std::string> set;
@@ -22,14 +22,7 @@ struct Options {
   bool json = false;
 };
 
-data::Part part_of(const std::string& name) {
-  if (name == "train") return data::Part::train;
-  if (name == "valid") return data::Part::valid;
-  base::require(name == "test", "data: --part: expected train, valid or test, found '{}'", name);
-  return data::Part::test;
-}
-
-int describe_text(const data::TextOptions& text, const Options& options) {
+int describe_text(const data::TextOptions& text, const DataArguments& options) {
   base::require(!options.part, "data: --part goes with made tasks; a text's parts are all described");
   const data::TextDescription description = data::describe(text);
   if (options.json) {
@@ -46,9 +39,9 @@ base::Node tokens_node(const at::Tensor& row) {
   return node;
 }
 
-int make_samples(const data::AlgorithmicOptions& task_options, const Options& options) {
+int make_samples(const data::AlgorithmicOptions& task_options, const DataArguments& options) {
   base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}", options.count);
-  const data::Part part = part_of(options.part.value_or("train"));
+  const data::Part part = data::part_of(options.part.value_or("train"), "data: --part");
   const data::AlgorithmicTask task(task_options, options.seed);
   if (!options.json) {
     std::ostringstream lines;
@@ -73,7 +66,7 @@ int make_samples(const data::AlgorithmicOptions& task_options, const Options& op
 }
 
 /// The [data] table: of a recipe, of a text file, or of a made task.
-base::Node data_of(const Options& options) {
+base::Node data_of(const DataArguments& options) {
   if (options.source.ends_with(".toml") || options.source.ends_with(".json")) {
     base::require(!options.unit, "data: --unit goes with a text; of a recipe use --set data.unit={}", options.unit.value_or(""));
     return RecipeFile::read(options.source, options.set).recipe(options.variant).at("data");
@@ -98,7 +91,7 @@ base::Node data_of(const Options& options) {
   return read_recipe(root).data;
 }
 
-int run_data(const Options& options) {
+int run_data(const DataArguments& options) {
   const base::Node data = data_of(options);
   if (data.at("type").as_string() == "text") return describe_text(base::read_typed_options<data::TextOptions>(data), options);
   return make_samples(base::read_typed_options<data::AlgorithmicOptions>(data), options);
@@ -107,7 +100,7 @@ int run_data(const Options& options) {
 }  // namespace
 
 void add_data(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DataArguments>();
   Command(app, "data", "describes a text, or prints samples of a made task")
       .argument("SOURCE", options->source, "a text file, a recipe, or copy, reverse, retrieval")
       .option("--unit", options->unit, "UNIT", "of a text: bytes, characters or words (characters)")

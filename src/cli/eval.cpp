@@ -13,7 +13,7 @@
 namespace mnemo::cli {
 namespace {
 
-struct Options {
+struct EvalArguments {
   std::string model;
   std::optional<std::string> data;
   std::optional<std::string> part, documents, separator;
@@ -30,7 +30,7 @@ struct Measured {
 };
 
 Measured measure_text(const core::Model& model, const data::Tokenizer& tokenizer, std::shared_ptr<const data::TokenStore> text,
-                      const Options& options, std::string what) {
+                      const EvalArguments& options, std::string what) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
   const int64_t batch = std::min(options.batch, text->size() - 1);
   const metrics::Likelihood likelihood = tasks::evaluate_text(model, text, {batch, options.segment_size.value_or(0)});
@@ -43,17 +43,11 @@ Measured measure_text(const core::Model& model, const data::Tokenizer& tokenizer
   return measured;
 }
 
-data::Part part_of(const std::string& name) {
-  if (name == "valid") return data::Part::valid;
-  base::require(name == "test" || name == "train", "eval: --part: expected train, valid or test, found '{}'", name);
-  return name == "test" ? data::Part::test : data::Part::train;
-}
-
 /// A part of the data that the model's own recipe names.
-Measured measure_own(const core::Model& model, const data::Tokenizer* tokenizer, const Recipe& recipe, const Options& options) {
+Measured measure_own(const core::Model& model, const data::Tokenizer* tokenizer, const Recipe& recipe, const EvalArguments& options) {
   base::require(!options.documents, "eval: --documents goes with --data; the run's recipe has its own rule");
   const std::string name = options.part.value_or("valid");
-  const data::Part part = part_of(name);
+  const data::Part part = data::part_of(name, "eval: --part");
   if (recipe.is_text()) {
     base::require(tokenizer != nullptr, "{}: has no vocabulary", options.model);
     const data::TextOptions text = text_options(recipe);
@@ -68,7 +62,7 @@ Measured measure_own(const core::Model& model, const data::Tokenizer* tokenizer,
           task.evaluate(model, part)->metrics};
 }
 
-int evaluate(const Options& options) {
+int evaluate(const EvalArguments& options) {
   base::require(options.batch >= 1 && options.batch <= 1 << 20, "eval: --batch: expected 1 to {}, found {}", 1 << 20, options.batch);
   base::require(!options.segment_size || (*options.segment_size >= 1 && *options.segment_size <= 1 << 20),
                 "eval: --segment-size: expected 1 to {}, found {}", 1 << 20, options.segment_size.value_or(0));
@@ -106,7 +100,7 @@ int evaluate(const Options& options) {
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalArguments>();
   Command(app, "eval", "measures a model on held-out data, in one pass with its memory carried along")
       .argument("MODEL", options->model, "a model folder, or a run's folder")
       .option("--data", options->data, "FILE", "a text; without: the held-out part of the run's own data")

@@ -18,7 +18,7 @@
 namespace mnemo::cli {
 namespace {
 
-struct Options {
+struct GenerateArguments {
   std::string model;
   std::optional<std::string> prompt, prompt_file, session, save;
   std::optional<int64_t> tokens, top_k, seed;
@@ -26,7 +26,7 @@ struct Options {
   bool json = false;
 };
 
-infer::SamplingOptions sampling_of(const Options& options) {
+infer::SamplingOptions sampling_of(const GenerateArguments& options) {
   infer::SamplingOptions sampling = GenerateOptions().sampling;
   base::Node node = base::Node::table();
   if (options.temperature) node.set("temperature", *options.temperature);
@@ -38,7 +38,7 @@ infer::SamplingOptions sampling_of(const Options& options) {
   return sampling;
 }
 
-std::string prompt_of(const Options& options) {
+std::string prompt_of(const GenerateArguments& options) {
   base::require(!options.prompt || !options.prompt_file, "generate: expected --prompt or --prompt-file, found both");
   if (options.prompt) return *options.prompt;
   if (!options.prompt_file) return options.session ? "" : GenerateOptions().prompt;
@@ -49,7 +49,7 @@ std::string prompt_of(const Options& options) {
   return text;
 }
 
-int generate(const Options& options) {
+int generate(const GenerateArguments& options) {
   const int64_t tokens = options.tokens.value_or(GenerateOptions().tokens);
   base::require(tokens >= 0, "generate: --tokens: expected 0 or more, found {}", tokens);
   const infer::SamplingOptions sampling = sampling_of(options);
@@ -98,7 +98,7 @@ int generate(const Options& options) {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateArguments>();
   Command(app, "generate", "writes text with a trained model, token by token as it comes")
       .argument("MODEL", options->model, "a model folder, or a run's folder")
       .option("-p,--prompt", options->prompt, "TEXT", "the text to go on from; without: a line's start")

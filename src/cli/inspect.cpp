@@ -15,14 +15,14 @@
 namespace mnemo::cli {
 namespace {
 
-struct Options {
+struct InspectArguments {
   std::string source;
   std::optional<std::string> variant, html, svg;
   std::vector<std::string> set;
   bool json = false;
 };
 
-std::shared_ptr<const models::Model> model_of(const Options& options) {
+std::shared_ptr<const models::Model> model_of(const InspectArguments& options) {
   if (base::is_folder(options.source)) {
     base::require(options.set.empty() && !options.variant, "inspect: --set and --variant go with a recipe; {} is a model",
                   options.source);
@@ -32,7 +32,7 @@ std::shared_ptr<const models::Model> model_of(const Options& options) {
 }
 
 /// A recipe with studies: one line for each variant.
-int list_variants(const RecipeFile& file, const Options& options) {
+int list_variants(const RecipeFile& file, const InspectArguments& options) {
   using Align = base::TextTable::Align;
   base::require(!options.html && !options.svg, "inspect: --html and --svg show one model; choose it with --variant");
   base::TextTable table({"study", "variant", "parameters", "state B/seq", "state B/model"},
@@ -53,7 +53,7 @@ int list_variants(const RecipeFile& file, const Options& options) {
   return kDone;
 }
 
-int inspect(const Options& options) {
+int inspect(const InspectArguments& options) {
   if (!base::is_folder(options.source) && !options.variant) {
     const RecipeFile file = RecipeFile::read(options.source, options.set);
     if (!file.studies().empty()) return list_variants(file, options);
@@ -79,7 +79,7 @@ int inspect(const Options& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectArguments>();
   Command(app, "inspect", "shows a model's parameters, state, who attends to whom, sigma(lambda)")
       .argument("SOURCE", options->source, "a model folder, a run's folder, or a recipe")
       .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")

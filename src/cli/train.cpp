@@ -19,7 +19,7 @@
 namespace mnemo::cli {
 namespace {
 
-struct Options {
+struct TrainArguments {
   std::string recipe;
   std::optional<std::string> resume, out, data, variant;
   std::vector<std::string> set;
@@ -33,7 +33,7 @@ struct Plan {
   bool resumes = false;
 };
 
-Plan plan_of(const Options& options) {
+Plan plan_of(const TrainArguments& options) {
   base::require(options.recipe.empty() != !options.resume.has_value(),
                 "train: expected a RECIPE, or --resume DIR to go on with a run, found {}", options.recipe.empty() ? "neither" : "both");
   std::vector<std::string> assignments = options.set;
@@ -59,7 +59,7 @@ Plan plan_of(const Options& options) {
   return plan;
 }
 
-std::string command_of(const Plan& plan, const Options& options) {
+std::string command_of(const Plan& plan, const TrainArguments& options) {
   std::string line = "mnemo train " + (plan.resumes ? "--resume RUN" : std::filesystem::path(options.recipe).filename().string());
   if (options.variant) line += fmt::format(" --variant '{}'", *options.variant);
   if (options.data) line += " --data " + std::filesystem::path(*options.data).filename().string();
@@ -93,7 +93,7 @@ void print_result(const Plan& plan, const Workbench& bench, const train::TrainRe
   print(text);
 }
 
-int run_training(const Options& options) {
+int run_training(const TrainArguments& options) {
   Plan plan = plan_of(options);
   Workbench bench = make_workbench(plan.recipe);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.
@@ -131,7 +131,7 @@ int run_training(const Options& options) {
 }  // namespace
 
 void add_train(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainArguments>();
   Command(app, "train", "trains a model from a recipe, or goes on with a run")
       .argument("RECIPE", options->recipe, "a recipe (TOML), such as recipes/text.toml", false)
       .option("--data", options->data, "FILE", "the text to learn; short for --set data.train=FILE")

@@ -19,6 +19,13 @@ constexpr int64_t kFirstSymbol = 2;  // after padding and start
 
 }  // namespace
 
+Part part_of(std::string_view name, std::string_view where) {
+  if (name == "train") return Part::train;
+  if (name == "valid") return Part::valid;
+  base::require(name == "test", "{}: expected train, valid or test, found '{}'", where, name);
+  return Part::test;
+}
+
 void AlgorithmicOptions::validate(const base::Where& where) const {
   where.require(task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
                 "expected at most num_keys = {} and alphabet = {}, found {}: keys and values of a sample are all different",

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/option_rules.h"
@@ -37,6 +38,9 @@ struct AlgorithmicOptions {
 
 /// The parts of a generated data set; no sample of one is made by the numbers of another.
 enum class Part { train, valid, test };
+
+/// The part of that name; throws InputError "WHERE: expected train, valid or test" for another.
+Part part_of(std::string_view name, std::string_view where);
 
 /// Samples of one batch, teacher forced: targets are inputs one place on.
 ///   inputs, targets [B,L] int64    answer [B,L] bool, true where the target belongs to the answer

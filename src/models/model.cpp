@@ -17,8 +17,6 @@ namespace {
 using core::Rule;
 using core::SpanKind;
 
-std::string type_of(const base::Node& options) { return options.find("type")->as_string(); }
-
 /// The attention of one layer, with the memories that wrap attention around it.
 std::unique_ptr<core::Attention> make_attention(const ModelOptions& options, const core::AttentionBuild& build) {
   const Mechanisms& mechanisms = Mechanisms::all();

@@ -9,12 +9,12 @@ const base::PolyType& ModelOptions::memory_types() { return Mechanisms::all().me
 
 BackboneOptions::BackboneOptions() { attention = base::Node::table({{"type", "relative"}}); }
 
-namespace {
-
-std::string type_of(const base::Node& table) {
-  const base::Node* type = table.find("type");
+std::string type_of(const base::Node& mechanism) {
+  const base::Node* type = mechanism.find("type");
   return type == nullptr ? "" : type->as_string();
 }
+
+namespace {
 
 bool flag(const base::Node& table, std::string_view key) {
   const base::Node* value = table.find(key);

@@ -7,7 +7,7 @@
 namespace mnemo::test {
 namespace {
 
-constexpr double kTolerance = 1e-12;
+constexpr double kExact = 1e-12;
 
 core::State through_a_file(const core::State& state, const core::State& like) {
   std::map<std::string, at::Tensor> file;
@@ -49,8 +49,8 @@ TEST_P(StateIsAValue, SelectedRowsContinueAsIfComputedAlone) {
     const Outcome start = run(*model_, first, before, warm_);
     const Outcome found = run(*model_, second.index_select(0, rows), after, core::select_batch(start.state, rows));
     const Outcome alone = run(*model_, first.index_select(0, rows), before, core::select_batch(warm_, rows));
-    EXPECT_EQ(state_difference(core::select_batch(start.state, rows), alone.state, kTolerance), "");
-    expect_near(found, run(*model_, second.index_select(0, rows), after, alone.state), kTolerance, "selected");
+    EXPECT_EQ(state_difference(core::select_batch(start.state, rows), alone.state, kExact), "");
+    expect_near(found, run(*model_, second.index_select(0, rows), after, alone.state), kExact, "selected");
   }
 }
 
@@ -62,7 +62,7 @@ TEST_P(StateIsAValue, RepeatedRowsContinueAlike) {
     const at::Tensor second = tokens_.narrow(1, length(before), length(after));
     const Outcome twice = run(*model_, second.index_select(0, rows), after, core::repeat_batch(start, 2));
     const Outcome once = run(*model_, second, after, start);
-    expect_near(twice.hidden, once.hidden.index_select(0, rows), kTolerance, "repeated");
+    expect_near(twice.hidden, once.hidden.index_select(0, rows), kExact, "repeated");
   }
 }
 
@@ -127,14 +127,14 @@ TEST_P(StateIsAValue, SequencesAtDifferentPlacesOfASegmentRunTogether) {
   }
   const core::State joined = core::concat_batch(states);
   const Outcome together = run(*model_, tokens_.narrow(1, 8, 3), after, joined);
-  expect_near(together.hidden, at::cat(alone), kTolerance, "together");
+  expect_near(together.hidden, at::cat(alone), kExact, "together");
   // And apart again: padding on the left changes nothing for the one that leaves.
   for (int64_t row = 0; row < 3; ++row) {
     const core::State mine = core::select_batch(together.state, at::tensor({row}, at::kLong));
     const core::State own = run(*model_, tokens_.narrow(0, row, 1).narrow(1, 8, 3), after, states[static_cast<size_t>(row)]).state;
     const Plan last = Plan{{1, {false, true}}} + segments({2});
     const at::Tensor more = tokens_.narrow(0, row, 1).narrow(1, 0, 3);
-    expect_near(run(*model_, more, last, mine).hidden, run(*model_, more, last, own).hidden, kTolerance, fmt::format("row {} apart", row));
+    expect_near(run(*model_, more, last, mine).hidden, run(*model_, more, last, own).hidden, kExact, fmt::format("row {} apart", row));
   }
 }
 
@@ -148,7 +148,7 @@ TEST_P(StateIsAValue, SequencesWithLongerAndShorterPastsRunTogether) {
     states.push_back(run(*model_, tokens_.narrow(0, row, 1).narrow(1, 0, length(plan)), plan, model_->initial_state(1)).state);
     alone.push_back(run(*model_, tokens_.narrow(0, row, 1).narrow(1, 5, 6), after, states.back()).hidden);
   }
-  expect_near(run(*model_, tokens_.narrow(1, 5, 6), after, core::concat_batch(states)).hidden, at::cat(alone), kTolerance, "together");
+  expect_near(run(*model_, tokens_.narrow(1, 5, 6), after, core::concat_batch(states)).hidden, at::cat(alone), kExact, "together");
 }
 
 TEST_P(StateIsAValue, ResetRowsStartAgainAndOthersGoOn) {
@@ -157,7 +157,7 @@ TEST_P(StateIsAValue, ResetRowsStartAgainAndOthersGoOn) {
   const Plan after = segments({3, 4});
   const Outcome found = run(*model_, second, after, core::reset_rows(state, reset, model_->initial_state(3)));
   const at::Tensor on = run(*model_, second, after, state).hidden, again = run(*model_, second, after, model_->initial_state(3)).hidden;
-  expect_near(found.hidden, at::where(reset.view({3, 1, 1}), again, on), kTolerance, "reset");
+  expect_near(found.hidden, at::where(reset.view({3, 1, 1}), again, on), kExact, "reset");
 }
 
 TEST_P(StateIsAValue, PaddedTokensAreAsGoodAsNone) {
@@ -170,7 +170,7 @@ TEST_P(StateIsAValue, PaddedTokensAreAsGoodAsNone) {
       const int64_t real = lengths[row].item<int64_t>();
       const Outcome alone = run(*model_, padded.narrow(0, row, 1).narrow(1, 0, real), whole(real),
                             core::select_batch(warm_, at::tensor({row}, at::kLong)));
-      expect_near(found.hidden.narrow(0, row, 1).narrow(1, 0, real), alone.hidden, kTolerance, fmt::format("row {}", row));
+      expect_near(found.hidden.narrow(0, row, 1).narrow(1, 0, real), alone.hidden, kExact, fmt::format("row {}", row));
     }
   }
 }
@@ -210,7 +210,7 @@ TEST_P(PaddedPast, IsThatOfRealTokens) {
     const int64_t real = lengths[row].item<int64_t>();
     const at::Tensor mine = tokens.narrow(0, row, 1);
     const core::State alone = run(*model, mine.narrow(1, 0, real), whole(real), core::select_batch(warm, at::tensor({row}, at::kLong))).state;
-    expect_near(found.narrow(0, row, 1), run(*model, mine.narrow(1, 5, 4), segments({4}), alone).hidden, kTolerance, fmt::format("row {}", row));
+    expect_near(found.narrow(0, row, 1), run(*model, mine.narrow(1, 5, 4), segments({4}), alone).hidden, kExact, fmt::format("row {}", row));
   }
 }
 

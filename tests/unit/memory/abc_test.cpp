@@ -7,7 +7,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
-namespace mnemo::memory {
+namespace mnemo::memory::abc_test {
 namespace {
 
 using core::AttendTable;
@@ -104,4 +104,4 @@ TEST(Abc, DepthIsThatOfItsOptions) {
 }
 
 }  // namespace
-}  // namespace mnemo::memory
+}  // namespace mnemo::memory::abc_test

@@ -9,7 +9,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
-namespace mnemo::memory {
+namespace mnemo::memory::grc_test {
 namespace {
 
 using core::AttendTable;
@@ -197,4 +197,4 @@ TEST(Grc, PositionIsAGroupedConvolutionOfTheInput) {
 }
 
 }  // namespace
-}  // namespace mnemo::memory
+}  // namespace mnemo::memory::grc_test

@@ -12,7 +12,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
-namespace mnemo::memory {
+namespace mnemo::memory::tables_test {
 namespace {
 
 using core::Mode;
@@ -230,4 +230,4 @@ TEST(SegmentCache, MemoryRowsStayOutIfToldSo) {
 }
 
 }  // namespace
-}  // namespace mnemo::memory
+}  // namespace mnemo::memory::tables_test
