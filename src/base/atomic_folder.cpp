@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -47,7 +47,7 @@ void sync_tree(const std::string& folder) {
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(const std::string& path) : path_(without_trailing_slashes(path)), temporary_(temporary_name(path)) {
+AtomicFolder::AtomicFolder(const std::string& path) : path_(without_trailing_slashes(path)) {
   const std::string parent = parent_folder(path_);
   require(!base_name(path_).empty() && base_name(path_) != "." && base_name(path_) != "..",
           "{}: cannot be written as a folder: it needs a name of its own", printable(path, 400));
@@ -55,14 +55,17 @@ AtomicFolder::AtomicFolder(const std::string& path) : path_(without_trailing_sla
   make_folders(parent);
   finish_interrupted_replacement(path_);
   remove_stale_temporaries(parent, base_name(path_) + ".tmp-");
-  if (::mkdir(temporary_.c_str(), 0777) != 0) {
-    const int error = errno;
-    const std::string shown = path_;
-    temporary_.clear();
-    system_failure(shown, "cannot make the folder", error);
+  for (int attempt = 1;; ++attempt) {
+    temporary_ = temporary_name(path_);
+    int error = ::mkdir(temporary_.c_str(), 0777) == 0 ? 0 : errno;
+    if (error == 0) {
+      lock_ = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      if (lock_ < 0 ? errno != ENOENT : lock_temporary(lock_, temporary_)) return;
+      if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+      error = EEXIST;
+    }
+    if (error != EEXIST || attempt == kTemporaryAttempts) system_failure(path_, "cannot make the folder", error);
   }
-  lock_ = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ >= 0) ::flock(lock_, LOCK_EX | LOCK_NB);
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -102,10 +105,12 @@ void AtomicFolder::commit() {
 void replace_folder_in_two_steps(const std::string& from, const std::string& to) {
   const std::string parent = parent_folder(to);
   std::string aside;
-  if (path_exists(to)) {
+  for (int attempt = 1; path_exists(to); ++attempt) {
     aside = temporary_name(to);
     aside.replace(aside.rfind(".tmp-"), 5, kOldMark);
-    if (::rename(to.c_str(), aside.c_str()) != 0) system_failure(to, "cannot move the old folder aside", errno);
+    if (::rename(to.c_str(), aside.c_str()) == 0) break;
+    const bool taken = errno == EEXIST || errno == ENOTEMPTY;
+    if (!taken || attempt == kTemporaryAttempts) system_failure(to, "cannot move the old folder aside", errno);
   }
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int error = errno;

@@ -4,7 +4,7 @@
 
 namespace mnemo::base {
 
-/// A folder built under a temporary name beside its final one (`NAME.tmp-<pid>-<n>`), then moved into place whole.
+/// A folder built under a temporary name beside its final one (see `temporary_name`), then moved into place whole.
 ///   AtomicFolder folder("runs/a/step-00000010");
 ///   write_file_atomic(folder.file("notes.txt"), "...");
 ///   folder.commit();
@@ -34,7 +34,7 @@ class AtomicFolder {
 };
 
 /// The replacement for file systems without an atomic exchange: `from` takes the place of the folder `to`, which is first moved to
-/// `to.old-<pid>-<n>`. A process killed between the two steps leaves no `to`; `finish_interrupted_replacement` puts it right.
+/// `to.old-<pid>-<token>-<n>`. A process killed between the two steps leaves no `to`; `finish_interrupted_replacement` puts it right.
 void replace_folder_in_two_steps(const std::string& from, const std::string& to);
 
 /// Moves `path.old-*` back when `path` is missing, removes it when `path` is there. Every AtomicFolder begins with it; a

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -44,7 +45,16 @@ int open_regular(const std::string& path, uint64_t& size) {
   return fd;
 }
 
-// The process id of a temporary's name ("x.tmp-123-4"), or 0.
+// Process ids repeat from one container to the next; this stands beside them in names.
+const std::string& process_token() {
+  static const std::string token = [] {
+    std::random_device random;
+    return fmt::format("{:08x}{:08x}", random(), random());
+  }();
+  return token;
+}
+
+// The process id of a temporary's name ("x.tmp-123-0123456789abcdef-4"), or 0. 0 too for this process's own.
 pid_t owner_of(std::string_view name) {
   const size_t at = name.rfind(kTemporaryMark);
   if (at == std::string_view::npos) return 0;
@@ -52,16 +62,20 @@ pid_t owner_of(std::string_view name) {
   pid_t pid = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), pid);
   const bool whole = error == std::errc() && end != rest.data() + rest.size() && *end == '-';
-  return whole && pid > 0 ? pid : 0;
+  if (!whole || pid <= 0) return 0;
+  const bool own = pid == ::getpid() && std::string_view(end + 1, rest.data() + rest.size()).starts_with(process_token());
+  return own ? 0 : pid;
 }
 
-// True when nobody holds the lock that the maker of a temporary keeps on it; tells a live process of another container.
-bool unlocked(const std::string& path) {
+// Removes a temporary unless its maker holds its lock, which tells a live process of another container. The lock is kept
+// meanwhile, so that a maker who comes later sees that it has lost it.
+void remove_unless_locked(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-  if (fd < 0) return false;
-  const bool free = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  if (fd < 0) return;
+  std::error_code error;
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) fs::remove_all(path, error);
   ::close(fd);
-  return free;
+  if (error) system_failure(path, "cannot remove", error.value());
 }
 
 }  // namespace
@@ -210,7 +224,13 @@ std::string temporary_name(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
   std::string base = path;
   while (base.size() > 1 && base.back() == '/') base.pop_back();
-  return fmt::format("{}{}{}-{}", base, kTemporaryMark, ::getpid(), counter++);
+  return fmt::format("{}{}{}-{}-{}", base, kTemporaryMark, ::getpid(), process_token(), counter++);
+}
+
+bool lock_temporary(int fd, const std::string& path) {
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;  // some file systems have no locks
+  struct stat info{};
+  return ::lstat(path.c_str(), &info) == 0;
 }
 
 void remove_stale_temporaries(const std::string& folder, const std::string& prefix) {
@@ -218,17 +238,22 @@ void remove_stale_temporaries(const std::string& folder, const std::string& pref
   for (const std::string& name : list_folder(folder)) {
     if (!name.starts_with(prefix)) continue;
     const pid_t owner = owner_of(name);
-    if (owner == 0 || owner == ::getpid()) continue;
-    if (::kill(owner, 0) == 0 || errno != ESRCH) continue;
-    const std::string path = join_path(folder, name);
-    if (unlocked(path)) remove_tree(path);
+    if (owner == 0) continue;
+    // A name with our process id that is not ours is of an earlier container, or of one that shares this folder.
+    if (owner != ::getpid() && (::kill(owner, 0) == 0 || errno != ESRCH)) continue;
+    remove_unless_locked(join_path(folder, name));
   }
 }
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(temporary_name(path)) {
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) system_failure(path_, "cannot write", errno);
-  ::flock(fd_, LOCK_EX | LOCK_NB);
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+  for (int attempt = 1;; ++attempt) {
+    temporary_ = temporary_name(path);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ >= 0 && lock_temporary(fd_, temporary_)) return;
+    const int error = fd_ >= 0 ? EEXIST : errno;
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+    if (error != EEXIST || attempt == kTemporaryAttempts) system_failure(path_, "cannot write", error);
+  }
 }
 
 AtomicFile::~AtomicFile() {

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <regex>
 
 #include "base/atomic_folder.h"
 #include "base/error.h"
@@ -27,6 +30,12 @@ pid_t dead_process() {
   if (child == 0) ::_exit(0);
   ::waitpid(child, nullptr, 0);
   return child;
+}
+
+// The temporary name that this process takes after `name`.
+std::string name_after(const std::string& name) {
+  const size_t count = name.rfind('-') + 1;
+  return name.substr(0, count) + std::to_string(std::stoll(name.substr(count)) + 1);
 }
 
 TEST(FileIo, WritesAndReads) {
@@ -101,12 +110,64 @@ TEST(FileIo, OnlyTemporariesOfDeadProcessesAreStale) {
   const std::string dead = std::to_string(dead_process());
   make_folders(folder / ("x.tmp-" + dead + "-0/deep"));
   write_file_atomic(folder / ("x.tmp-" + dead + "-1"), "");
-  const Names kept = {"x.tmp-" + std::to_string(::getpid()) + "-7", "x.tmp-1-0", "x.tmp-notes", "y.tmp-" + dead + "-0"};
+  const Names kept = {temporary_name("x"), "x.tmp-1-0", "x.tmp-notes", "y.tmp-" + dead + "-0"};
   for (const std::string& name : kept) write_file_atomic(folder / name, "");
   remove_stale_temporaries(folder.path(), "x");
   Names expected = kept;
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(list_folder(folder.path()), expected);
+}
+
+TEST(FileIo, TemporaryNamesHoldARandomToken) {
+  EXPECT_TRUE(std::regex_match(temporary_name("a/x/"), std::regex("a/x\\.tmp-" + std::to_string(::getpid()) + "-[0-9a-f]{16}-[0-9]+")));
+  EXPECT_NE(temporary_name("x"), temporary_name("x"));
+}
+
+// Process ids repeat in containers: a name with ours, but another token, is somebody else's.
+TEST(FileIo, ALeftoverWithOurProcessIdIsStaleOnceUnlocked) {
+  const TemporaryFolder folder;
+  const std::string name = folder / ("x.tmp-" + std::to_string(::getpid()) + "-0123456789abcdef-0");
+  write_file_atomic(name, "");
+  const int fd = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+  remove_stale_temporaries(folder.path(), "x");
+  EXPECT_TRUE(path_exists(name)) << "its maker, in another container, is at work";
+  ::close(fd);
+  remove_stale_temporaries(folder.path(), "x");
+  EXPECT_FALSE(path_exists(name));
+}
+
+TEST(FileIo, ATakenTemporaryNameIsNotUsed) {
+  const TemporaryFolder folder;
+  const std::string taken = name_after(temporary_name(folder / "f"));
+  ASSERT_EQ(::mkdir(taken.c_str(), 0700), 0);
+  write_file_atomic(folder / "f", "new");
+  EXPECT_EQ(read_file(folder / "f"), "new");
+  EXPECT_TRUE(path_exists(taken));
+}
+
+TEST(FileIo, ATemporaryThatWasTakenForAbandonedIsGivenUp) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "x";
+  write_file_atomic(path, "");
+  const int maker = ::open(path.c_str(), O_RDONLY | O_CLOEXEC), cleaner = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_TRUE(lock_temporary(maker, path));
+  EXPECT_FALSE(lock_temporary(cleaner, path));
+  ::unlink(path.c_str());
+  EXPECT_FALSE(lock_temporary(maker, path));
+  ::close(maker);
+  ::close(cleaner);
+}
+
+TEST(AtomicFolder, ATakenTemporaryNameIsNotUsed) {
+  const TemporaryFolder folder;
+  const std::string taken = name_after(temporary_name(folder / "b"));
+  ASSERT_EQ(::mkdir(taken.c_str(), 0700), 0);
+  AtomicFolder made(folder / "b");
+  EXPECT_NE(made.temporary(), taken);
+  made.commit();
+  EXPECT_TRUE(is_folder(folder / "b"));
+  EXPECT_TRUE(is_folder(taken));
 }
 
 TEST(AtomicFolder, AppearsWhole) {
