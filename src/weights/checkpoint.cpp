@@ -14,8 +14,6 @@
 namespace mnemo::weights {
 namespace {
 
-constexpr uint64_t kMaxManifestBytes = uint64_t{4} << 20;
-
 // Steps that have a folder, highest first.
 std::vector<int64_t> steps_in(const std::string& run_folder) {
   std::vector<int64_t> steps;
@@ -142,7 +140,7 @@ std::string save_checkpoint(const std::string& run_folder, int64_t step, const C
 CheckpointInfo read_manifest(const std::string& path) {
   const std::string manifest = base::join_path(path, kManifestName);
   base::require(base::path_exists(manifest), "{}: not there; the checkpoint is incomplete", base::printable(manifest, 400));
-  return parse_manifest(base::read_file(manifest, kMaxManifestBytes), path);
+  return parse_manifest(base::read_file(manifest, kManifestLimits.max_bytes), path);
 }
 
 CheckpointInfo verify_checkpoint(const std::string& path) {

@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -15,63 +14,58 @@
 namespace mnemo::weights {
 namespace {
 
-using Json = nlohmann::json;
+using base::Node;
 
 constexpr const char* kFormat = "mnemo-checkpoint/1";
 constexpr std::string_view kStepPrefix = "step-";
 
 // JSON has no NaN and no infinity; a run that diverged still has metrics worth keeping.
-Json number(double value) {
+Node number(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-double number(const Json& value) {
-  if (value.is_number()) return value.get<double>();
-  const std::string text = value.get<std::string>();
+double number(const std::string& name, const Node& value) {
+  if (!value.is_string()) return value.as_double();
+  const std::string& text = value.as_string();
   if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  base::require(text == "inf" || text == "-inf", "a metric is '{}'", base::printable(text));
+  base::require(text == "inf" || text == "-inf", "{}: the metric '{}' is '{}', expected a number, \"nan\", \"inf\" or \"-inf\"", value.where(),
+                base::printable(name), base::printable(text));
   return text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
-}
-
-CheckpointInfo from_json(const Json& json) {
-  const std::string format = json.at("format").get<std::string>();
-  base::require(format == kFormat, "format is '{}', expected '{}'", base::printable(format), kFormat);
-  CheckpointInfo info;
-  info.step = json.at("step").get<int64_t>();
-  info.best = json.at("best").get<bool>();
-  for (const auto& [name, value] : json.at("metrics").items()) info.metrics[name] = number(value);
-  for (const Json& entry : json.at("files")) {
-    CheckpointFile file;
-    file.name = entry.at("name").get<std::string>();
-    base::require(base::is_plain_name(file.name) && file.name != kManifestName, "'{}' is no plain file name", base::printable(file.name));
-    base::require(entry.at("size").is_number_unsigned(), "the size of '{}' is no non-negative integer", file.name);
-    file.size = entry.at("size").get<uint64_t>();
-    file.sha256 = entry.at("sha256").get<std::string>();
-    info.files.push_back(std::move(file));
-  }
-  return info;
 }
 
 }  // namespace
 
 std::string format_manifest(const CheckpointInfo& info) {
-  Json json = {{"format", kFormat}, {"step", info.step}, {"best", info.best}, {"metrics", Json::object()}, {"files", Json::array()}};
-  for (const auto& [name, value] : info.metrics) json["metrics"][name] = number(value);
-  for (const CheckpointFile& file : info.files) json["files"].push_back({{"name", file.name}, {"size", file.size}, {"sha256", file.sha256}});
-  return json.dump(2) + "\n";
+  Node metrics = Node::table(), files = Node::array();
+  for (const auto& [name, value] : info.metrics) metrics.set(name, number(value));
+  for (const CheckpointFile& file : info.files) {
+    files.push_back(Node::table({{"name", file.name}, {"size", file.size}, {"sha256", file.sha256}}));
+  }
+  const Node manifest = Node::table({{"format", kFormat}, {"step", info.step}, {"best", info.best}, {"metrics", metrics}, {"files", files}});
+  const std::string text = base::to_json(manifest) + "\n";
+  base::require(text.size() <= kManifestLimits.max_bytes, "{}/{}: would be {} bytes for {} files and {} metrics, expected at most {}",
+                base::printable(info.path, 400), kManifestName, text.size(), info.files.size(), info.metrics.size(), kManifestLimits.max_bytes);
+  return text;
 }
 
 CheckpointInfo parse_manifest(std::string_view text, const std::string& path) {
-  try {
-    CheckpointInfo info = from_json(Json::parse(text));
-    info.path = path;
-    return info;
-  } catch (const Json::exception& error) {
-    base::input_error("{}/{}: {}", base::printable(path, 400), kManifestName, base::printable(error.what(), 200));
-  } catch (const base::InputError& error) {
-    base::input_error("{}/{}: {}", base::printable(path, 400), kManifestName, error.what());
+  const Node manifest = base::parse_json(text, base::printable(base::join_path(path, kManifestName), 400), kManifestLimits);
+  const std::string& format = manifest.at("format").as_string();
+  base::require(format == kFormat, "{}: format is '{}', expected '{}'", manifest.at("format").where(), base::printable(format), kFormat);
+  CheckpointInfo info;
+  info.path = path;
+  info.step = manifest.at("step").as_int();
+  info.best = manifest.at("best").as_bool();
+  for (const auto& [name, value] : manifest.at("metrics").members()) info.metrics[name] = number(name, value);
+  for (const Node& entry : manifest.at("files").items()) {
+    const std::string& name = entry.at("name").as_string();
+    base::require(base::is_plain_name(name) && name != kManifestName, "{}: '{}' is no plain file name", entry.where(), base::printable(name));
+    const int64_t size = entry.at("size").as_int();
+    base::require(size >= 0, "{}: the size of '{}' is {}, expected 0 or more", entry.where(), base::printable(name), size);
+    info.files.push_back({name, static_cast<uint64_t>(size), entry.at("sha256").as_string()});
   }
+  return info;
 }
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }

@@ -3,13 +3,17 @@
 #include <string>
 #include <string_view>
 
+#include "base/node.h"
 #include "weights/checkpoint.h"
 
 namespace mnemo::weights {
 
 inline constexpr const char* kManifestName = "manifest.json";
 
-/// The manifest's JSON text.
+/// A manifest of six files takes a kilobyte; this is room for more than a hundred of them.
+inline constexpr base::ReadLimits kManifestLimits{.max_bytes = size_t{32} << 10, .max_depth = 4};
+
+/// The manifest's JSON text. Throws InputError when it would be longer than is read.
 std::string format_manifest(const CheckpointInfo& info);
 
 /// Reads it back; `path` is the checkpoint's folder. Throws InputError naming what is wrong.

@@ -162,11 +162,34 @@ TEST(Checkpoint, ManifestCannotNameFilesElsewhere) {
     base::write_file_atomic(path + "/manifest.json", changed);
     expect_error<InputError>([&] { verify_checkpoint(path); }, {"manifest.json", "no plain file name"});
   }
-  std::string deep = "{\"files\":" + std::string(1'000'000, '[');
-  base::write_file_atomic(path + "/manifest.json", deep);
-  expect_error<InputError>([&] { verify_checkpoint(path); }, {"manifest.json"});
-  base::write_file_atomic(path + "/manifest.json", std::string(5 << 20, ' '));
-  expect_error<InputError>([&] { verify_checkpoint(path); }, {"manifest.json", "expected at most"});
+}
+
+// What a manifest costs to read is bounded, and nothing is written that could not be read.
+TEST(Checkpoint, ManifestsAreShortAndFlat) {
+  const TemporaryFolder folder;
+  const std::string path = save(folder.path(), 1);
+  const std::string manifest = base::read_file(path + "/manifest.json");
+  const auto expect_refused = [&](const std::string& changed, const std::string& reason) {
+    base::write_file_atomic(path + "/manifest.json", changed);
+    expect_error<InputError>([&] { verify_checkpoint(path); }, {"manifest.json", reason});
+  };
+  const auto with_metric = [&](const std::string& value) {
+    std::string changed = manifest;
+    return changed.insert(changed.find("\"loss\""), "\"x\": " + value + ", ");
+  };
+  expect_refused(with_metric("[[1]]"), "expected number, found list");
+  expect_refused(with_metric("[[[1]]]"), "nested deeper than 4 levels");
+  expect_refused("{\"files\":" + std::string(30'000, '['), "nested deeper than 4 levels");
+  expect_refused(manifest + std::string(32 << 10, ' '), "expected at most 32768");
+  expect_refused(manifest.substr(0, manifest.rfind('}')) + ", \"step\": 1}", "'step' is there twice");
+  expect_refused(with_metric("\"high\""), "the metric 'x' is 'high'");
+
+  CheckpointContent many;
+  for (int i = 0; i < 100; ++i) many.files["shard-" + std::to_string(i) + "-of-00100.safetensors"] = "";
+  EXPECT_EQ(verify_checkpoint(save_checkpoint(folder.path(), 2, many)).files.size(), 100U);
+  for (int i = 0; i < 100; ++i) many.files[std::to_string(i) + std::string(150, 'x')] = "";
+  expect_error<InputError>([&] { save_checkpoint(folder.path(), 3, many); }, {"step-00000003/manifest.json", "200 files", "at most 32768"});
+  EXPECT_EQ(latest_checkpoint(folder.path())->step, 2);
 }
 
 TEST(Checkpoint, NamesAreChecked) {
