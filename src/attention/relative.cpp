@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "attention/kv_state.h"
-#include "attention/mask.h"
+#include "attention/key_rows.h"
 #include "base/error.h"
 #include "ops/attention.h"
 #include "ops/position.h"
@@ -27,21 +27,15 @@ Relative::Relative(const Options& options, const core::AttentionBuild& build)
 
 core::State Relative::initial_state(int64_t) const { return KvState{}; }
 
-at::Tensor Relative::position_scores(const at::Tensor& q, const at::Tensor& sinusoids) const {
+ops::Positions Relative::positions(const at::Tensor& q, const at::Tensor& sinusoids) const {
   const int64_t heads = maps_.num_heads, width = maps_.head_dim, batch = q.size(0), queries = q.size(2);
   const int64_t distances = sinusoids.size(0);
-  const at::Tensor by_head = q.transpose(0, 1).reshape({heads, batch * queries, width});
-  at::Tensor scores;
-  // Few queries: (W_r^T q) . R is cheaper than projecting every distance.
+  // Few queries: (W_r^T (q + v)) . R is cheaper than projecting every distance.
   const bool few = batch * queries * (width + distances) < distances * width;
-  if (few) {
-    const at::Tensor folded = at::bmm(by_head, r_.weight.view({heads, width, dim_}));  // [H,B*Q,D]
-    scores = at::matmul(folded, sinusoids.t());
-  } else {
-    const at::Tensor r = r_(sinusoids).view({distances, heads, width}).permute({1, 2, 0});  // [H,d,P]
-    scores = at::bmm(by_head, r);
-  }
-  return scores.view({heads, batch, queries, distances}).transpose(0, 1);
+  if (!few) return {u_, v_, r_(sinusoids).view({distances, heads, width}), {}};
+  const at::Tensor by_head = (q + v_.unsqueeze(1)).transpose(0, 1).reshape({heads, batch * queries, width});
+  const at::Tensor folded = at::bmm(by_head, r_.weight.view({heads, width, dim_}));  // [H,B*Q,D]
+  return {u_, {}, {}, at::matmul(folded, sinusoids.t()).view({heads, batch, queries, distances}).transpose(0, 1)};
 }
 
 core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, const core::State& state) const {
@@ -51,14 +45,19 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   const at::Tensor q = maps_.split(maps_.q(input.x));
   const bool evaluates = input.mode == core::Mode::evaluate;
   const int64_t clamp = evaluates ? options_.eval_clamp_len.value_or(options_.clamp_len) : options_.clamp_len;
-  const bool faithful = options_.rel_shift == "faithful";
-  const at::Tensor sinusoids =
-      ops::distance_sinusoids(q.size(2), kv.k.size(2), !faithful && input.table.looks_right(), clamp, dim_,
-                              at::TensorOptions().dtype(q.scalar_type()).device(q.device()));
-  const at::Tensor position = position_scores(q + v_.unsqueeze(1), sinusoids);
-  const at::Tensor o = ops::attention(q + u_.unsqueeze(1), kv.k, kv.v, position,
-                                      faithful ? ops::RelShift::faithful : ops::RelShift::signed_,
-                                      attend_mask(input.table), 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
+  const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
+  // The two shifts differ for keys on the right alone.
+  const bool right = input.table.looks_right(), faithful = right && options_.rel_shift == "faithful";
+  const at::Tensor sinusoids = ops::distance_sinusoids(q.size(2), kv.k.size(2), right && !faithful, clamp, dim_,
+                                                       at::TensorOptions().dtype(q.scalar_type()).device(q.device()));
+  at::Tensor o;
+  if (faithful) {
+    const at::Tensor r = r_(sinusoids).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
+    o = ops::attention_naive(q + u_.unsqueeze(1), kv.k, kv.v, at::matmul(q + v_.unsqueeze(1), r), ops::RelShift::faithful,
+                             input.table.expand(), scale);
+  } else {
+    o = ops::attention(q, kv.k, kv.v, positions(q, sinusoids), input.table.ranges(), scale);
+  }
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
 }
 

@@ -7,6 +7,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "layers/bricks.h"
+#include "ops/attention.h"
 
 namespace mnemo::attention {
 
@@ -43,7 +44,7 @@ class Relative final : public core::CoreAttention {
   core::State initial_state(int64_t batch) const override;
 
  private:
-  at::Tensor position_scores(const at::Tensor& q, const at::Tensor& sinusoids) const;
+  ops::Positions positions(const at::Tensor& q, const at::Tensor& sinusoids) const;
 
   Options options_;
   int64_t dim_;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "attention/kv_state.h"
-#include "attention/mask.h"
+#include "attention/key_rows.h"
 #include "ops/attention.h"
 
 namespace mnemo::attention {
@@ -20,8 +20,8 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   const at::Tensor keys = key_rows(input);
   const KvState kv = extend(state.as<KvState>(), maps_.split(maps_.k(keys)), maps_.split(maps_.v(keys)));
   const at::Tensor q = maps_.split(maps_.q(input.x));
-  const at::Tensor o = ops::attention(q, kv.k, kv.v, {}, ops::RelShift::none, attend_mask(input.table),
-                                      1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
+  const at::Tensor o =
+      ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
 }
 

@@ -31,6 +31,15 @@ std::string label(const Span& span) {
                        : fmt::format("{}#{} {}", name(span.kind), span.tag, span.length);
 }
 
+/// A pattern's matrix, bool in row-major order.
+at::Tensor pattern_of(const Rule& rule, const Span& queries, const Span& keys) {
+  if (rule.matrix.sizes() != at::IntArrayRef({queries.length, keys.length})) {
+    throw base::ShapeError(fmt::format("[attend table] expected a pattern [{},{}], found {}", queries.length, keys.length,
+                                       c10::str(rule.matrix.sizes())));
+  }
+  return rule.matrix.to(at::kCPU, at::kBool).contiguous();
+}
+
 }  // namespace
 
 std::string_view name(SpanKind kind) {
@@ -172,6 +181,42 @@ bool AttendTable::looks_right() const {
   return false;
 }
 
+const ops::KeyRanges& AttendTable::ranges() const {
+  if (ranges_.offsets.defined()) return ranges_;
+  const std::vector<Span> all = keys();
+  ops::KeyRangesBuilder builder(num_keys());
+  int64_t i = 0;
+  for (size_t q = 0; q < rows_.size(); ++q) {
+    std::vector<at::Tensor> patterns(all.size());
+    for (size_t k = 0; k < all.size(); ++k) {
+      if (rules_[q][k].kind == Rule::Kind::pattern) patterns[k] = pattern_of(rules_[q][k], rows_[q], all[k]);
+    }
+    for (int64_t row = 0; row < rows_[q].length; ++row, ++i) {
+      const int64_t self = i + num_context();  // the query's own place among the keys
+      int64_t start = 0;
+      for (size_t k = 0; k < all.size(); ++k) {
+        const Rule& rule = rules_[q][k];
+        const int64_t end = start + all[k].length;
+        switch (rule.kind) {
+          case Rule::Kind::none: break;
+          case Rule::Kind::all: builder.add(start, end); break;
+          case Rule::Kind::causal: builder.add(start, std::min(end, self + 1)); break;
+          case Rule::Kind::band: builder.add(std::max(start, self - rule.width + 1), std::min(end, self + 1)); break;
+          case Rule::Kind::pattern:
+            for (int64_t j = 0; j < all[k].length; ++j) {
+              if (patterns[k].const_data_ptr<bool>()[row * all[k].length + j]) builder.add(start + j, start + j + 1);
+            }
+        }
+        start = end;
+      }
+      builder.end_query();
+    }
+  }
+  ranges_ = builder.ranges();
+  ranges_.valid = valid_;
+  return ranges_;
+}
+
 const at::Tensor& AttendTable::expand() const {
   if (expanded_.defined()) return expanded_;
   const int64_t num_queries = num_rows(), keys_total = num_keys(), context = num_context();
@@ -184,13 +229,7 @@ const at::Tensor& AttendTable::expand() const {
     for (size_t k = 0; k < all.size(); ++k) {
       const Rule& rule = rules_[q][k];
       at::Tensor matrix;
-      if (rule.kind == Rule::Kind::pattern) {
-        if (rule.matrix.sizes() != at::IntArrayRef({rows_[q].length, all[k].length})) {
-          throw base::ShapeError(fmt::format("[attend table] expected a pattern [{},{}], found {}", rows_[q].length,
-                                             all[k].length, c10::str(rule.matrix.sizes())));
-        }
-        matrix = rule.matrix.to(at::kCPU, at::kBool).contiguous();
-      }
+      if (rule.kind == Rule::Kind::pattern) matrix = pattern_of(rule, rows_[q], all[k]);
       for (int64_t i = 0; i < rows_[q].length; ++i) {
         bool* row = data + (query_start + i) * keys_total + key_start;
         for (int64_t j = 0; j < all[k].length; ++j) {

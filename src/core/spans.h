@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/key_ranges.h"
+
 namespace mnemo::core {
 
 /// What the rows of a span are.
@@ -78,7 +80,9 @@ class AttendTable {
   /// True if some query sees a key on its right.
   bool looks_right() const;
 
-  /// Naive twin: bool [Q,K], or [B,Q,K] where valid() is there; true = may attend. Computed once for a table.
+  /// What attention needs of the table; computed once.
+  const ops::KeyRanges& ranges() const;
+  /// Naive twin of ranges(): bool [Q,K], or [B,Q,K] where valid() is there; true = may attend. Computed once.
   const at::Tensor& expand() const;
 
   /// The table for a terminal: a grid of spans with their rules, then the rows as dots and crosses if there are few.
@@ -89,7 +93,10 @@ class AttendTable {
  private:
   AttendTable() = default;
   std::vector<Span> keys() const;
-  void changed() { expanded_ = at::Tensor(); }
+  void changed() {
+    expanded_ = at::Tensor();
+    ranges_ = {};
+  }
 
   std::vector<Span> contexts_;
   std::vector<Span> rows_;
@@ -97,6 +104,7 @@ class AttendTable {
   at::Tensor valid_;
   bool cross_ = false;
   mutable at::Tensor expanded_;
+  mutable ops::KeyRanges ranges_;
 };
 
 }  // namespace mnemo::core

@@ -6,10 +6,12 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
 #include "base/error.h"
+#include "ops/attention_tiles.h"
 
 namespace mnemo::ops {
 namespace {
@@ -17,159 +19,132 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Sizes {
-  int64_t batch, heads, queries, keys, columns;
-};
+/// The same numbers with rows that the tiles can walk over: d contiguous, rows at least d apart.
+at::Tensor with_rows(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  const bool walks = tensor.stride(-1) == 1 && tensor.stride(-2) >= tensor.size(-1);
+  return walks ? tensor : tensor.contiguous();
+}
 
-/// Offset of the position score of (query i, key j) within one [Q, columns] matrix, or -1 where it is zero.
-inline int64_t position_index(RelShift shift, const Sizes& sizes, int64_t i, int64_t j) {
-  if (shift == RelShift::signed_) {
-    const int64_t column = j + sizes.queries - 1 - i;
-    return column < sizes.columns ? i * sizes.columns + column : -1;
+template <class T>
+auto heads_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return Heads<T>{};
+  if constexpr (std::is_const_v<T>) {
+    return Heads<T>{tensor.const_data_ptr<std::remove_const_t<T>>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+  } else {
+    return Heads<T>{tensor.mutable_data_ptr<T>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
   }
-  // The padded matrix has rows of 1 + K; flat reading from Q on with rows of K.
-  const int64_t flat = sizes.queries + i * sizes.keys + j;
-  const int64_t row = flat / (sizes.keys + 1), column = flat % (sizes.keys + 1) - 1;
-  return column < 0 ? -1 : row * sizes.columns + column;
 }
 
-/// scores = scale * (scores + shifted position), -inf where masked. Returns whether some query has no key at all.
-template <class T>
-bool finish_scores(T* scores, const T* position, const bool* mask, int64_t mask_batch_stride, RelShift shift,
-                   const Sizes& sizes, T scale) {
-  std::atomic<bool> empty_row{false};
-  const int64_t rows = sizes.batch * sizes.heads * sizes.queries;
-  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, sizes.keys));
-  at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t matrix = row / sizes.queries, i = row % sizes.queries;
-      T* out = scores + row * sizes.keys;
-      if (position != nullptr) {
-        const T* from = position + matrix * sizes.queries * sizes.columns;
-        if (shift == RelShift::signed_) {
-          const T* line = from + i * sizes.columns + sizes.queries - 1 - i;
-          const int64_t known = std::min(sizes.keys, sizes.columns - (sizes.queries - 1 - i));
-          for (int64_t j = 0; j < known; ++j) out[j] += line[j];
-        } else {
-          for (int64_t j = 0; j < sizes.keys; ++j) {
-            const int64_t index = position_index(shift, sizes, i, j);
-            if (index >= 0) out[j] += from[index];
-          }
-        }
-      }
-      if (mask == nullptr) {
-        for (int64_t j = 0; j < sizes.keys; ++j) out[j] *= scale;
-        continue;
-      }
-      const bool* allowed = mask + (matrix / sizes.heads) * mask_batch_stride + i * sizes.keys;
-      bool any = false;
-      for (int64_t j = 0; j < sizes.keys; ++j) {
-        out[j] = allowed[j] ? out[j] * scale : -std::numeric_limits<T>::infinity();
-        any |= allowed[j];
-      }
-      if (!any) empty_row.store(true, std::memory_order_relaxed);
-    }
-  });
-  return empty_row.load();
-}
+/// All that attention reads, in a form that holds the memory the problem points to.
+struct Inputs {
+  at::Tensor q, k, v, u, v_bias, r, scores, offsets, bounds, valid;
+  double scale;
 
-/// position gradient from the score gradient: the transpose of the shift.
-template <class T>
-void unshift(const T* grad_scores, T* grad_position, RelShift shift, const Sizes& sizes) {
-  const int64_t matrices = sizes.batch * sizes.heads;
-  at::parallel_for(0, matrices, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t matrix = begin; matrix < end; ++matrix) {
-      T* to = grad_position + matrix * sizes.queries * sizes.columns;
-      const T* from = grad_scores + matrix * sizes.queries * sizes.keys;
-      std::fill(to, to + sizes.queries * sizes.columns, T(0));
-      for (int64_t i = 0; i < sizes.queries; ++i) {
-        if (shift == RelShift::signed_) {
-          T* line = to + i * sizes.columns + sizes.queries - 1 - i;
-          const int64_t known = std::min(sizes.keys, sizes.columns - (sizes.queries - 1 - i));
-          for (int64_t j = 0; j < known; ++j) line[j] = from[i * sizes.keys + j];
-        } else {
-          for (int64_t j = 0; j < sizes.keys; ++j) {
-            const int64_t index = position_index(shift, sizes, i, j);
-            if (index >= 0) to[index] += from[i * sizes.keys + j];
-          }
-        }
-      }
-    }
-  });
-}
-
-Sizes sizes_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position) {
-  return {q.size(0), q.size(1), q.size(2), k.size(2), position.defined() ? position.size(3) : 0};
-}
-
-at::Tensor merge(const at::Tensor& tensor) {
-  return tensor.contiguous().view({tensor.size(0) * tensor.size(1), tensor.size(2), tensor.size(3)});
-}
-
-struct Probabilities {
-  at::Tensor p;  // [B*H,Q,K]
-  Sizes sizes;
+  template <class T>
+  AttentionProblem<T> problem() const {
+    AttentionProblem<T> p{};
+    p.batch = q.size(0), p.heads = q.size(1), p.queries = q.size(2), p.width = q.size(3);
+    p.keys = k.size(2), p.value_width = v.size(3);
+    p.distances = r.defined() ? r.size(0) : scores.defined() ? scores.size(3) : 0;
+    p.q = heads_of<const T>(q), p.k = heads_of<const T>(k), p.v = heads_of<const T>(v);
+    if (r.defined()) p.r = {r.const_data_ptr<T>(), 0, r.stride(1), r.stride(0)};
+    if (u.defined()) p.u = u.const_data_ptr<T>();
+    if (v_bias.defined()) p.v_bias = v_bias.const_data_ptr<T>();
+    p.scores = heads_of<const T>(scores);
+    p.offsets = offsets.const_data_ptr<int32_t>(), p.bounds = bounds.const_data_ptr<int32_t>();
+    if (valid.defined()) p.valid = valid.const_data_ptr<bool>();
+    p.scale = static_cast<T>(scale);
+    return p;
+  }
 };
 
-Probabilities probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
-                            const at::Tensor& mask, double scale) {
-  const Sizes sizes = sizes_of(q, k, position);
-  at::Tensor scores = at::bmm(merge(q), merge(k).transpose(1, 2));
-  const at::Tensor held_position = position.defined() ? position.contiguous() : at::Tensor();
-  const at::Tensor held_mask = mask.defined() ? mask.contiguous() : at::Tensor();
-  bool empty_row = false;
-  AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "attention", [&] {
-    empty_row = finish_scores<scalar_t>(
-        scores.mutable_data_ptr<scalar_t>(),
-        held_position.defined() ? held_position.const_data_ptr<scalar_t>() : nullptr,
-        held_mask.defined() ? held_mask.const_data_ptr<bool>() : nullptr,
-        held_mask.defined() && held_mask.dim() == 3 ? sizes.queries * sizes.keys : 0, shift, sizes,
-        static_cast<scalar_t>(scale));
+Inputs inputs_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
+                 const KeyRanges& ranges, double scale) {
+  auto contiguous = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; };
+  at::Tensor r = positions.r;
+  if (r.defined() && (r.stride(2) != 1 || r.stride(0) < r.size(2))) r = r.contiguous();
+  return {with_rows(q), with_rows(k), with_rows(v), contiguous(positions.u), contiguous(positions.v), r,
+          with_rows(positions.scores), ranges.offsets, ranges.bounds, contiguous(ranges.valid), scale};
+}
+
+/// [B,H,T,d] whose memory is [B,T,H,d]: joining heads is then a view.
+at::Tensor empty_heads(const at::Tensor& like, int64_t rows, int64_t width) {
+  return at::empty({like.size(0), rows, like.size(1), width}, like.options()).transpose(1, 2);
+}
+
+struct Outputs {
+  at::Tensor o, log_sum;
+};
+
+Outputs run_forward(const Inputs& in) {
+  Outputs out{empty_heads(in.q, in.q.size(2), in.v.size(3)), at::empty({in.q.size(0), in.q.size(1), in.q.size(2)}, in.q.options())};
+  AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "attention", [&] {
+    attention_forward<scalar_t>(in.problem<scalar_t>(), heads_of<scalar_t>(out.o), out.log_sum.mutable_data_ptr<scalar_t>());
   });
-  at::_softmax_out(scores, scores, -1, false);
-  if (empty_row) scores.nan_to_num_(0.0);
-  return {scores, sizes};
+  return out;
 }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const std::optional<at::Tensor>& position, const std::optional<at::Tensor>& mask,
-                            int64_t shift, double scale) {
+  using Optional = std::optional<at::Tensor>;
+
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Optional& u,
+                            const Optional& v_bias, const Optional& r, const Optional& scores, const at::Tensor& offsets,
+                            const at::Tensor& bounds, const Optional& valid, double scale) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    auto [p, sizes] = probabilities(q, k, position.value_or(at::Tensor()), static_cast<RelShift>(shift),
-                                    mask.value_or(at::Tensor()), scale);
-    at::Tensor out = at::bmm(p, merge(v)).view({sizes.batch, sizes.heads, sizes.queries, v.size(3)});
-    ctx->save_for_backward({q, k, v, p});
-    ctx->saved_data["shift"] = shift;
+    auto given = [](const Optional& tensor) { return tensor.value_or(at::Tensor()); };
+    const Inputs in{q, k, v, given(u), given(v_bias), given(r), given(scores), offsets, bounds, given(valid), scale};
+    Outputs out = run_forward(in);
+    ctx->save_for_backward({in.q, in.k, in.v, in.u, in.v_bias, in.r, in.scores, in.offsets, in.bounds, in.valid, out.o, out.log_sum});
     ctx->saved_data["scale"] = scale;
-    ctx->saved_data["columns"] = sizes.columns;
-    return out;
+    return out.o;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &p = saved[3];
-    const auto shift = static_cast<RelShift>(ctx->saved_data["shift"].toInt());
-    const double scale = ctx->saved_data["scale"].toDouble();
-    Sizes sizes = sizes_of(q, k, {});
-    sizes.columns = ctx->saved_data["columns"].toInt();
-    const at::Tensor grad = merge(grads[0]);
-    at::Tensor grad_v = at::bmm(p.transpose(1, 2), grad).view_as(v);
-    at::Tensor grad_p = at::bmm(grad, merge(v).transpose(1, 2));
-    at::Tensor grad_scores = at::_softmax_backward_data(grad_p, p, -1, p.scalar_type()).mul_(scale);
-    at::Tensor grad_position;
-    if (sizes.columns > 0) {
-      grad_position = at::empty({sizes.batch, sizes.heads, sizes.queries, sizes.columns}, q.options());
-      AT_DISPATCH_FLOATING_TYPES(p.scalar_type(), "attention_backward", [&] {
-        unshift<scalar_t>(grad_scores.const_data_ptr<scalar_t>(), grad_position.mutable_data_ptr<scalar_t>(), shift,
-                          sizes);
-      });
-    }
-    at::Tensor grad_q = at::bmm(grad_scores, merge(k)).view_as(q);
-    at::Tensor grad_k = at::bmm(grad_scores.transpose(1, 2), merge(q)).view_as(k);
-    return {grad_q, grad_k, grad_v, grad_position, at::Tensor(), at::Tensor(), at::Tensor()};
+    const variable_list s = ctx->get_saved_variables();
+    const Inputs in{s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], ctx->saved_data["scale"].toDouble()};
+    const at::Tensor &o = s[10], &log_sum = s[11], grad_o = with_rows(grads[0]);
+    const int64_t batch = in.q.size(0), heads = in.q.size(1);
+    const at::TensorOptions options = in.q.options();
+
+    // Gradients that are sums over the batch have a partial sum for each part; parts give every thread a head.
+    const int64_t parts = std::clamp<int64_t>((at::get_num_threads() + heads - 1) / heads, 1, batch);
+    at::Tensor grad_q = empty_heads(in.q, in.q.size(2), in.q.size(3));
+    at::Tensor grad_k = at::zeros({batch, in.k.size(2), heads, in.k.size(3)}, options).transpose(1, 2);
+    at::Tensor grad_v = at::zeros({batch, in.v.size(2), heads, in.v.size(3)}, options).transpose(1, 2);
+    auto partial = [&](const at::Tensor& tensor) {
+      if (!tensor.defined()) return at::Tensor();
+      std::vector<int64_t> shape = tensor.sizes().vec();
+      shape.insert(shape.begin(), parts);
+      return at::zeros(shape, options);
+    };
+    at::Tensor grad_u = partial(in.u), grad_v_bias = partial(in.v_bias), grad_r = partial(in.r);
+    at::Tensor grad_scores = in.scores.defined() ? at::empty(in.scores.sizes(), options) : at::Tensor();
+    AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "attention_backward", [&] {
+      AttentionGradients<scalar_t> g{};
+      g.o = heads_of<const scalar_t>(o), g.grad_o = heads_of<const scalar_t>(grad_o);
+      g.log_sum = log_sum.const_data_ptr<scalar_t>();
+      g.q = heads_of<scalar_t>(grad_q), g.k = heads_of<scalar_t>(grad_k), g.v = heads_of<scalar_t>(grad_v);
+      g.scores = heads_of<scalar_t>(grad_scores);
+      if (grad_r.defined()) g.r = {grad_r.mutable_data_ptr<scalar_t>(), grad_r.stride(0), grad_r.stride(2), grad_r.stride(1)};
+      if (grad_u.defined()) g.u = grad_u.mutable_data_ptr<scalar_t>();
+      if (grad_v_bias.defined()) g.v_bias = grad_v_bias.mutable_data_ptr<scalar_t>();
+      g.parts = parts;
+      attention_backward<scalar_t>(in.problem<scalar_t>(), g);
+    });
+    auto total = [&](const at::Tensor& tensor) { return !tensor.defined() ? tensor : parts == 1 ? tensor.squeeze(0) : tensor.sum(0); };
+    const at::Tensor none;
+    return {grad_q, grad_k, grad_v, total(grad_u), total(grad_v_bias), total(grad_r), grad_scores, none, none, none, none};
   }
 };
+
+void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions, const KeyRanges& ranges) {
+  const int64_t queries = q.size(2), keys = k.size(2);
+  base::ensure(ranges.queries() == queries && ranges.keys == keys && v.size(2) == keys, "attention: key ranges of another size");
+  base::ensure(!positions.scores.defined() || (!positions.r.defined() && !positions.v.defined()),
+               "attention: position scores and distances exclude each other");
+  base::ensure(!positions.r.defined() || positions.r.size(0) >= keys, "attention: fewer distances than keys");
+}
 
 }  // namespace
 
@@ -208,15 +183,14 @@ at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::T
   return at::matmul(at::softmax(scores, -1) * any, v);
 }
 
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
-                     RelShift shift, const at::Tensor& mask, double scale) {
-  base::ensure((shift == RelShift::none) == !position.defined(), "attention: position scores and shift do not agree");
-  if (!at::GradMode::is_enabled()) {
-    auto [p, sizes] = probabilities(q, k, position, shift, mask, scale);
-    return at::bmm(p, merge(v)).view({sizes.batch, sizes.heads, sizes.queries, v.size(3)});
-  }
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
+                     const KeyRanges& ranges, double scale) {
+  check(q, k, v, positions, ranges);
+  const Inputs in = inputs_of(q, k, v, positions, ranges, scale);
+  if (!at::GradMode::is_enabled()) return run_forward(in).o;
   auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
-  return AttentionFunction::apply(q, k, v, optional(position), optional(mask), static_cast<int64_t>(shift), scale);
+  return AttentionFunction::apply(in.q, in.k, in.v, optional(in.u), optional(in.v_bias), optional(in.r), optional(in.scores), in.offsets,
+                                  in.bounds, optional(in.valid), scale);
 }
 
 }  // namespace mnemo::ops

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/key_ranges.h"
+
 namespace mnemo::ops {
 
 /// How position scores reach the keys of a query.
@@ -10,7 +12,7 @@ namespace mnemo::ops {
 ///   faithful  what the pad, view and slice of Transformer-XL's released code gives, also for keys on the right
 enum class RelShift { none, signed_, faithful };
 
-/// Softmax attention with optional relative position scores; naive twin of attention().
+/// Softmax attention with optional relative position scores, by definition; naive twin of attention().
 ///   s_ij = (q_i . k_j + shift(position)_ij) * scale,  -inf where the mask says no;  o_i = sum_j softmax_j(s)_ij v_j
 /// B batch, H heads, Q queries, K keys, d head width, P distances.
 ///   q [B,H,Q,d]  k, v [B,H,K,d]
@@ -20,9 +22,21 @@ enum class RelShift { none, signed_, faithful };
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale);
 
-/// The same with scores, mask, shift and softmax in one buffer and a backward of its own (first derivatives only).
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
-                     RelShift shift, const at::Tensor& mask, double scale);
+/// The terms of relative attention beside queries and keys; undefined ones are left out.
+///   u, v [H,d]        biases of the query for contents and for positions
+///   r [P,H,d]         projected distances, row c stands for p = K-1-c; P = K, or K+Q-1 where queries look to the right
+///   scores [B,H,Q,P]  (q + v) . r ready made, in place of r and v: cheaper where queries are few
+struct Positions {
+  at::Tensor u, v, r, scores;
+};
+
+/// Softmax attention over key ranges with optional relative positions (signed shift), by tiles: no [Q,K] buffer, keys that
+/// nobody sees are skipped, scores are computed once more in the backward pass (first derivatives only).
+///   s_ij = ((q_i + u) . k_j + (q_i + v) . r(p_ij)) * scale over the keys j that query i may see
+///   q [B,H,Q,d]  k [B,H,K,d]  v [B,H,K,dv], any strides with d contiguous; float or double
+/// Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in Dao et al. 2022.
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
+                     const KeyRanges& ranges, double scale);
 
 /// The shifted position scores [.., Q, K] of attention_naive: [.., Q, P] -> [.., Q, K].
 ///   signed:   out_ij = position_{i, j + Q-1-i}, where that column exists (else 0: only keys a causal mask hides)

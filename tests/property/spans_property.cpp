@@ -138,6 +138,7 @@ Pair any_table() {
 RC_GTEST_PROP(SpansProperty, ExpansionIsTheRulesPairByPair, ()) {
   const Pair made = any_table();
   RC_ASSERT(at::equal(made.table.expand(), made.plain.expand()));
+  RC_ASSERT(at::equal(made.table.ranges().mask(), made.plain.expand()));
   RC_ASSERT(made.table.num_keys() == made.plain.num_keys());
   RC_ASSERT(made.table.num_rows() + made.table.num_context() == made.table.num_keys());
 }
@@ -171,11 +172,13 @@ RC_GTEST_PROP(SpansProperty, PaddingTakesKeysAwayFromItsSampleOnly, ()) {
   const Pair made = any_table();
   AttendTable table = made.table;
   const at::Tensor plain = table.expand();  // a cached expansion must not outlive a change
+  table.ranges();
   const int64_t batch = between<int64_t>(1, 4);
   const at::Tensor valid = Numbers(*rc::gen::arbitrary<uint64_t>()).flags({batch, table.num_keys()}, 0.6);
   table.set_valid(valid);
   const at::Tensor mask = table.expand();
   RC_ASSERT(mask.dim() == 3);
+  RC_ASSERT(at::equal(table.ranges().mask(), mask));
   for (int64_t b = 0; b < batch; ++b) RC_ASSERT(at::equal(mask[b], plain.logical_and(valid[b].unsqueeze(0))));
   table.set_valid({});
   RC_ASSERT(at::equal(table.expand(), plain));

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <limits>
+
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {
@@ -77,7 +79,7 @@ at::Tensor by_definition(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return out;
 }
 
-TEST(Attention, BothFormsAreTheDefinition) {
+TEST(AttentionNaive, IsTheDefinition) {
   for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {4, 4}}) {
     for (const RelShift shift : {RelShift::none, RelShift::signed_, RelShift::faithful}) {
       for (int masked = 0; masked < 3; ++masked) {
@@ -89,43 +91,156 @@ TEST(Attention, BothFormsAreTheDefinition) {
         if (masked == 1) mask = numbers.flags({queries, keys}, 0.5);
         if (masked == 2) mask = numbers.flags({2, queries, keys}, 0.5);
         const at::Tensor shifted = position.defined() ? rel_shift(position, keys, shift) : at::Tensor();
-        const at::Tensor expected = by_definition(q, k, v, shifted, mask, 0.6);
-        EXPECT_LE(difference(attention_naive(q, k, v, position, shift, mask, 0.6), expected), 1e-14);
-        EXPECT_LE(difference(attention(q, k, v, position, shift, mask, 0.6), expected), 1e-14);
-        const at::NoGradGuard no_grad;
-        EXPECT_LE(difference(attention(q, k, v, position, shift, mask, 0.6), expected), 1e-14);
-        const auto narrow = [](const at::Tensor& x) { return x.defined() ? x.to(at::kFloat) : x; };
-        EXPECT_LE(difference(attention(narrow(q), narrow(k), narrow(v), narrow(position), shift, mask, 0.6), narrow(expected)), 1e-5);
+        EXPECT_LE(difference(attention_naive(q, k, v, position, shift, mask, 0.6), by_definition(q, k, v, shifted, mask, 0.6)), 1e-14);
       }
     }
+  }
+}
+
+/// What attention() is given in one case, and what its naive twin makes of it.
+struct Subject {
+  at::Tensor q, k, v;
+  Positions positions;
+  KeyRanges ranges;
+
+  Subject to(at::ScalarType type) const {
+    auto cast = [&](const at::Tensor& x) { return x.defined() ? x.to(type) : x; };
+    return {cast(q), cast(k), cast(v), {cast(positions.u), cast(positions.v), cast(positions.r), cast(positions.scores)}, ranges};
+  }
+  at::Tensor fast() const { return attention(q, k, v, positions, ranges, 0.6); }
+  at::Tensor naive() const {
+    at::Tensor position = positions.scores;
+    if (positions.r.defined()) {
+      position = at::matmul(positions.v.defined() ? q + positions.v.unsqueeze(1) : q, positions.r.permute({1, 2, 0}));
+    }
+    return attention_naive(positions.u.defined() ? q + positions.u.unsqueeze(1) : q, k, v, position,
+                           position.defined() ? RelShift::signed_ : RelShift::none, ranges.mask(), 0.6);
+  }
+};
+
+enum class Terms { none, distances, scores };
+
+Subject subject(int64_t queries, int64_t keys, Terms terms, int masked, int64_t width = 5) {
+  Numbers numbers(static_cast<uint64_t>(queries * 1000 + keys));
+  const int64_t batch = 2, heads = 3, columns = masked == 0 ? keys : keys + queries - 1;
+  Subject s{numbers.normal({batch, heads, queries, width}), numbers.normal({batch, heads, keys, width}),
+            numbers.normal({batch, heads, keys, width + 2}), {}, KeyRanges::causal(queries, keys)};
+  if (masked == 1) s.ranges = KeyRanges::from_mask(numbers.flags({queries, keys}, 0.3));
+  if (masked == 2) s.ranges = KeyRanges::all(queries, keys);
+  if (masked == 3) {
+    s.ranges.valid = numbers.flags({batch, keys}, 0.7);
+    s.ranges.valid[0].fill_(false);  // a sequence that is padding alone
+  }
+  if (terms != Terms::none) s.positions.u = numbers.normal({heads, width});
+  if (terms == Terms::distances) {
+    s.positions.v = numbers.normal({heads, width});
+    s.positions.r = numbers.normal({columns, heads, width});
+  }
+  if (terms == Terms::scores) s.positions.scores = numbers.normal({batch, heads, queries, columns});
+  return s;
+}
+
+TEST(Attention, IsItsNaiveTwinAtEveryBorderOfTheTiles) {
+  for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {2, 2}, {3, 5}, {63, 63}, {64, 64}, {65, 65}, {130, 130}, {1, 255}, {1, 256}, {1, 257}, {5, 300}, {64, 256}, {65, 520}, {130, 257}}) {
+    for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
+      for (int masked = 0; masked < 4; ++masked) {
+        SCOPED_TRACE(fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
+        const Subject s = subject(queries, keys, terms, masked);
+        const at::Tensor expected = s.naive();
+        EXPECT_LE(difference(s.fast(), expected), 1e-12);
+        const at::NoGradGuard no_grad;
+        EXPECT_LE(difference(s.fast(), expected), 1e-12);
+        EXPECT_LE(difference(s.to(at::kFloat).fast(), expected.to(at::kFloat)), 2e-5);
+      }
+    }
+  }
+}
+
+TEST(Attention, HasTheGradientsOfItsNaiveTwin) {
+  for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {64, 64}, {65, 65}, {130, 300}}) {
+    for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
+      for (int masked = 0; masked < 4; ++masked) {
+        SCOPED_TRACE(fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
+        const Subject s = subject(queries, keys, terms, masked);
+        std::vector<at::Tensor> inputs = {s.q, s.k, s.v};
+        for (const at::Tensor& x : {s.positions.u, s.positions.v, s.positions.r, s.positions.scores}) {
+          if (x.defined()) inputs.push_back(x);
+        }
+        for (at::Tensor& x : inputs) x.set_requires_grad(true);
+        const at::Tensor weights = Numbers(1).normal({2, 3, queries, 7});
+        auto gradients = [&](const at::Tensor& out) {
+          (out * weights).sum().backward();
+          std::vector<at::Tensor> grads;
+          for (at::Tensor& x : inputs) {
+            grads.push_back(x.grad().clone());
+            x.mutable_grad() = at::Tensor();
+          }
+          return grads;
+        };
+        const std::vector<at::Tensor> fast = gradients(s.fast()), expected = gradients(s.naive());
+        for (size_t i = 0; i < fast.size(); ++i) EXPECT_LE(difference(fast[i], expected[i]), 1e-11) << "input " << i;
+      }
+    }
+  }
+}
+
+TEST(Attention, TakesHeadsOfAnyWidth) {
+  for (const int64_t width : {1, 7, 16, 24, 33, 64, 128}) {
+    const Subject s = subject(9, 17, Terms::distances, 0, width);
+    EXPECT_LE(difference(s.fast(), s.naive()), 1e-12) << width;
   }
 }
 
 TEST(Attention, TakesViewsAndLeavesItsArgumentsAlone) {
   Numbers numbers(3);
   const at::Tensor rows = numbers.normal({2, 5, 2, 3});  // [B,T,H,d], as projections give them
-  const at::Tensor q = rows.transpose(1, 2), k = numbers.normal({2, 5, 2, 3}).transpose(1, 2), v = numbers.normal({1, 2, 5, 3}).expand({2, -1, -1, -1});
-  const at::Tensor position = numbers.normal({2, 2, 2, 5, 5}).select(0, 1).transpose(2, 3);
-  const at::Tensor mask = at::ones({10, 5}, at::kBool).tril().slice(0, 0, 10, 2), before = rows.clone();
-  const at::Tensor expected = attention_naive(q, k, v, position, RelShift::signed_, mask, 1.0);
-  EXPECT_LE(difference(attention(q, k, v, position, RelShift::signed_, mask, 1.0), expected), 1e-14);
+  Subject s = subject(5, 5, Terms::scores, 0);
+  s.q = rows.transpose(1, 2), s.k = numbers.normal({2, 2, 3, 5}).transpose(2, 3);
+  s.v = numbers.normal({1, 2, 5, 3}).expand({2, -1, -1, -1});  // one cache for all sequences
+  s.positions = {{}, {}, {}, numbers.normal({2, 2, 2, 5, 5}).select(0, 1).transpose(2, 3)};
+  const at::Tensor before = rows.clone();
+  EXPECT_LE(difference(s.fast(), s.naive()), 1e-14);
   EXPECT_TRUE(at::equal(rows, before));
+  EXPECT_TRUE(s.fast().transpose(1, 2).is_contiguous()) << "joining heads must not copy";
 }
 
 TEST(Attention, QueriesWithoutAnyKeyGetZeros) {
-  Numbers numbers(3);
-  const at::Tensor q = numbers.normal({1, 2, 3, 4}), k = numbers.normal({1, 2, 5, 4}), v = numbers.normal({1, 2, 5, 4});
-  const at::Tensor none = at::zeros({3, 5}, at::kBool);
-  EXPECT_EQ(test::largest(attention(q, k, v, {}, RelShift::none, none, 1.0)), 0.0);
-  EXPECT_EQ(test::largest(attention_naive(q, k, v, {}, RelShift::none, none, 1.0)), 0.0);
+  Subject s = subject(3, 5, Terms::none, 0);
+  s.ranges = KeyRanges::from_mask(at::zeros({3, 5}, at::kBool));
+  EXPECT_EQ(test::largest(s.fast()), 0.0);
+  EXPECT_EQ(test::largest(s.naive()), 0.0);
 }
 
 TEST(Attention, LargeScoresDoNotOverflow) {
-  Numbers numbers(3);
-  const at::Tensor q = numbers.normal({1, 1, 3, 4}) * 1e3, k = numbers.normal({1, 1, 3, 4}) * 1e3, v = numbers.normal({1, 1, 3, 4});
-  const at::Tensor found = attention(q, k, v, {}, RelShift::none, {}, 1.0);
-  EXPECT_TRUE(at::isfinite(found).all().item<bool>());
-  EXPECT_LE(difference(found, attention_naive(q, k, v, {}, RelShift::none, {}, 1.0)), 1e-13);
+  Subject s = subject(70, 300, Terms::none, 0);
+  s.q = s.q * 1e3, s.k = s.k * 1e3;
+  EXPECT_TRUE(at::isfinite(s.fast()).all().item<bool>());
+  EXPECT_LE(difference(s.fast(), s.naive()), 1e-12);
+}
+
+TEST(Attention, WhatIsNotANumberStaysSo) {
+  for (const double poison : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    Subject s = subject(70, 300, Terms::none, 0);
+    s.q.select(2, 66).fill_(poison);
+    const at::Tensor out = s.fast();
+    EXPECT_TRUE(at::isnan(out.select(2, 66)).all().item<bool>());
+    EXPECT_TRUE(at::isfinite(out.narrow(2, 0, 66)).all().item<bool>());
+  }
+}
+
+TEST(Attention, SameBitsFromRunToRun) {
+  const Subject s = subject(130, 300, Terms::distances, 0).to(at::kFloat);
+  EXPECT_TRUE(at::equal(s.fast(), s.fast()));
+}
+
+TEST(KeyRanges, AreTheMaskAgain) {
+  const at::Tensor mask = Numbers(1).flags({7, 40}, 0.6);
+  EXPECT_TRUE(at::equal(KeyRanges::from_mask(mask).mask(), mask));
+  EXPECT_TRUE(at::equal(KeyRanges::causal(3, 5).mask(), at::ones({3, 5}, at::kBool).tril(2)));
+  EXPECT_TRUE(KeyRanges::all(2, 4).mask().all().item<bool>());
+  const KeyRanges causal = KeyRanges::causal(5, 3);
+  EXPECT_EQ(causal.bounds.size(0), 3) << "the first two queries see nothing";
 }
 
 }  // namespace

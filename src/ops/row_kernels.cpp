@@ -1,0 +1,180 @@
+// Compiled once for each instruction set: Highway includes this file again and again.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/row_kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include <limits>
+
+#include "ops/row_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mnemo::ops::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Calls f(vector or one lane, offset) over a row: whole vectors, then the rest lane by lane in vectors of one lane.
+template <class T, class F>
+HWY_INLINE void each(int64_t size, F&& f) {
+  const hn::ScalableTag<T> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  int64_t i = 0;
+  for (; i + step <= size; i += step) f(wide, i);
+  const hn::CappedTag<T, 1> one;
+  for (; i < size; ++i) f(one, i);
+}
+
+template <class D, class V>
+HWY_INLINE V exp_or_nan(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+template <class T>
+T AddThenMax(T* s, const T* g, int64_t size) {
+  const hn::ScalableTag<T> wide;
+  auto most = hn::Set(wide, -std::numeric_limits<T>::infinity());
+  T rest = -std::numeric_limits<T>::infinity();
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  int64_t i = 0;
+  for (; i + step <= size; i += step) {
+    auto x = hn::LoadU(wide, s + i);
+    if (g != nullptr) {
+      x = hn::Add(x, hn::LoadU(wide, g + i));
+      hn::StoreU(x, wide, s + i);
+    }
+    most = hn::IfThenElse(hn::Gt(x, most), x, most);
+  }
+  for (; i < size; ++i) {
+    if (g != nullptr) s[i] += g[i];
+    if (s[i] > rest) rest = s[i];
+  }
+  const T high = hn::GetLane(hn::MaxOfLanes(wide, most));
+  return high > rest ? high : rest;
+}
+
+template <class T>
+T ExpThenSum(T* s, int64_t size, T shift) {
+  const hn::ScalableTag<T> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  const auto by = hn::Set(wide, shift);
+  auto sums = hn::Zero(wide);
+  int64_t i = 0;
+  for (; i + step <= size; i += step) {
+    const auto e = exp_or_nan(wide, hn::Sub(hn::LoadU(wide, s + i), by));
+    hn::StoreU(e, wide, s + i);
+    sums = hn::Add(sums, e);
+  }
+  T sum = hn::GetLane(hn::SumOfLanes(wide, sums));
+  const hn::CappedTag<T, 1> one;
+  for (; i < size; ++i) {
+    const auto e = exp_or_nan(one, hn::Set(one, s[i] - shift));
+    hn::StoreU(e, one, s + i);
+    sum += s[i];
+  }
+  return sum;
+}
+
+template <class T>
+void AddThenExp(T* s, const T* g, int64_t size, T shift) {
+  if (g == nullptr) {
+    each<T>(size, [&](auto d, int64_t i) { hn::StoreU(exp_or_nan(d, hn::Sub(hn::LoadU(d, s + i), hn::Set(d, shift))), d, s + i); });
+  } else {
+    each<T>(size, [&](auto d, int64_t i) {
+      const auto x = hn::Add(hn::LoadU(d, s + i), hn::LoadU(d, g + i));
+      hn::StoreU(exp_or_nan(d, hn::Sub(x, hn::Set(d, shift))), d, s + i);
+    });
+  }
+}
+
+template <class T>
+void SoftmaxGrad(const T* p, T* grad, int64_t size, T mean, T scale) {
+  each<T>(size, [&](auto d, int64_t i) {
+    const auto centred = hn::Sub(hn::LoadU(d, grad + i), hn::Set(d, mean));
+    hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, p + i), centred), hn::Set(d, scale)), d, grad + i);
+  });
+}
+
+template <class T>
+void Multiply(T* x, int64_t size, T factor) {
+  each<T>(size, [&](auto d, int64_t i) { hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)), d, x + i); });
+}
+
+template <class T>
+void SumRows(const T* x, const T* y, T* out, int64_t size) {
+  if (y == nullptr) {
+    each<T>(size, [&](auto d, int64_t i) { hn::StoreU(hn::LoadU(d, x + i), d, out + i); });
+  } else {
+    each<T>(size, [&](auto d, int64_t i) { hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, out + i); });
+  }
+}
+
+template <class T>
+T InnerProduct(const T* x, const T* y, int64_t size) {
+  const hn::ScalableTag<T> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  auto sums = hn::Zero(wide);
+  int64_t i = 0;
+  for (; i + step <= size; i += step) sums = hn::MulAdd(hn::LoadU(wide, x + i), hn::LoadU(wide, y + i), sums);
+  T sum = hn::GetLane(hn::SumOfLanes(wide, sums));
+  for (; i < size; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+// Highway's dispatch takes functions, not templates.
+#define MNEMO_ROW_KERNELS(T, suffix)                                                                                   \
+  T AddThenMax##suffix(T* s, const T* g, int64_t size) { return AddThenMax(s, g, size); }                              \
+  T ExpThenSum##suffix(T* s, int64_t size, T shift) { return ExpThenSum(s, size, shift); }                             \
+  void AddThenExp##suffix(T* s, const T* g, int64_t size, T shift) { AddThenExp(s, g, size, shift); }                  \
+  void SoftmaxGrad##suffix(const T* p, T* grad, int64_t size, T mean, T scale) { SoftmaxGrad(p, grad, size, mean, scale); } \
+  void Multiply##suffix(T* x, int64_t size, T factor) { Multiply(x, size, factor); }                                   \
+  void SumRows##suffix(const T* x, const T* y, T* out, int64_t size) { SumRows(x, y, out, size); }                     \
+  T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }
+
+MNEMO_ROW_KERNELS(float, F)
+MNEMO_ROW_KERNELS(double, D)
+#undef MNEMO_ROW_KERNELS
+
+const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace mnemo::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mnemo::ops {
+
+#define MNEMO_DISPATCH(T, suffix)                                                                                       \
+  HWY_EXPORT(AddThenMax##suffix);                                                                                       \
+  HWY_EXPORT(ExpThenSum##suffix);                                                                                       \
+  HWY_EXPORT(AddThenExp##suffix);                                                                                       \
+  HWY_EXPORT(SoftmaxGrad##suffix);                                                                                      \
+  HWY_EXPORT(Multiply##suffix);                                                                                         \
+  HWY_EXPORT(SumRows##suffix);                                                                                          \
+  HWY_EXPORT(InnerProduct##suffix);                                                                                     \
+  template <>                                                                                                           \
+  T add_then_max(T* s, const T* g, int64_t size) { return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size); }       \
+  template <>                                                                                                           \
+  T exp_then_sum(T* s, int64_t size, T shift) { return HWY_DYNAMIC_DISPATCH(ExpThenSum##suffix)(s, size, shift); }      \
+  template <>                                                                                                           \
+  void add_then_exp(T* s, const T* g, int64_t size, T shift) { HWY_DYNAMIC_DISPATCH(AddThenExp##suffix)(s, g, size, shift); } \
+  template <>                                                                                                           \
+  void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale) { HWY_DYNAMIC_DISPATCH(SoftmaxGrad##suffix)(p, grad, size, mean, scale); } \
+  template <>                                                                                                           \
+  void multiply(T* x, int64_t size, T factor) { HWY_DYNAMIC_DISPATCH(Multiply##suffix)(x, size, factor); }              \
+  template <>                                                                                                           \
+  void sum_rows(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, out, size); } \
+  template <>                                                                                                           \
+  void accumulate(T* x, const T* y, int64_t size) { HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, x, size); }             \
+  template <>                                                                                                           \
+  T inner_product(const T* x, const T* y, int64_t size) { return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size); }
+
+MNEMO_DISPATCH(float, F)
+MNEMO_DISPATCH(double, D)
+#undef MNEMO_DISPATCH
+
+HWY_EXPORT(TargetName);
+const char* row_kernel_target() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
+
+}  // namespace mnemo::ops
+#endif

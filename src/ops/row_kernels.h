@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+
+namespace mnemo::ops {
+
+/// Loops over one row of numbers, for the widest vectors that the processor has (float and double).
+
+/// s += g (nothing where g is null); returns the largest, -inf for an empty row. A NaN counts as nothing.
+template <class T>
+T add_then_max(T* s, const T* g, int64_t size);
+
+/// s = e^(s - shift); returns the sum. NaN stays NaN.
+template <class T>
+T exp_then_sum(T* s, int64_t size, T shift);
+
+/// s = e^(s + g - shift), g may be null.
+template <class T>
+void add_then_exp(T* s, const T* g, int64_t size, T shift);
+
+/// grad = p * (grad - mean) * scale: the gradient of a softmax's scores from that of its probabilities.
+template <class T>
+void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale);
+
+/// x *= factor
+template <class T>
+void multiply(T* x, int64_t size, T factor);
+
+/// out = x + y; y may be null.
+template <class T>
+void sum_rows(const T* x, const T* y, T* out, int64_t size);
+
+/// x += y
+template <class T>
+void accumulate(T* x, const T* y, int64_t size);
+
+/// sum of x * y
+template <class T>
+T inner_product(const T* x, const T* y, int64_t size);
+
+/// The instruction set that the loops run with, for reports: "AVX2", "AVX3" ...
+const char* row_kernel_target();
+
+}  // namespace mnemo::ops
