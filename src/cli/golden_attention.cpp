@@ -31,7 +31,7 @@ struct Shape {
 struct Subject {
   explicit Subject(const GoldenFile& file);
 
-  layers::ParameterSet parameters{0, at::kDouble};
+  layers::ParameterSet parameters;
   std::unique_ptr<core::Attention> attention;
   std::unique_ptr<core::LayerContext> context;
   bool causal = false, whole_memory_name = false;
@@ -44,7 +44,7 @@ void move(base::Node& from, base::Node& to, const char* key) {
   }
 }
 
-Subject::Subject(const GoldenFile& file) {
+Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budget()) {
   const auto& mechanisms = models::Mechanisms::all();
   const base::Node* given = file.config().find("attention");
   base::require(given != nullptr && given->is_table() && given->find("type") != nullptr,

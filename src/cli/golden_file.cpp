@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "weights/load_into.h"
+#include "weights/model_tensors.h"
 
 namespace mnemo::cli {
 
@@ -61,6 +61,8 @@ std::vector<std::pair<std::string, at::Tensor>> GoldenFile::under(const std::str
   }
   return found;
 }
+
+layers::Budget GoldenFile::budget() const { return weights::budget_of(file_, path_); }
 
 void GoldenFile::load_parameters(const layers::ParameterSet& parameters) const {
   weights::TensorFile only;

@@ -29,6 +29,8 @@ class GoldenFile {
   at::Tensor step(int64_t step, const std::string& rest) const;
   /// (rest of the name, tensor) of every tensor whose name starts with the prefix.
   std::vector<std::pair<std::string, at::Tensor>> under(const std::string& prefix) const;
+  /// What its config may ask for: see weights::budget_of.
+  layers::Budget budget() const;
   /// Copies param.* into the parameters, every one of both sides once.
   void load_parameters(const layers::ParameterSet& parameters) const;
 

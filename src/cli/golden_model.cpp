@@ -145,7 +145,7 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
 
 GoldenReport verify_model(const GoldenFile& file) {
   models::ModelOptions options = base::read_options<models::ModelOptions>(file.config());
-  const auto model = models::build(options, 0, at::kDouble);
+  const auto model = models::build(options, 0, at::kDouble, file.budget());
   file.load_parameters(model->parameters());
   GoldenComparison comparison(file);
   const Pass pass = run(file, *model);

@@ -121,9 +121,7 @@ StoredModel read_model(const std::string& folder) {
   }
   const std::string config_path = base::join_path(folder, "config.json");
   const auto config = base::read_options<models::ModelOptions>(base::parse_json(weights::read_model_config(folder), config_path));
-  StoredModel stored{models::build(config), nullptr};
-  weights::load_model_tensors(weights::read_model_folder(folder, {}).weights, *stored.model, base::join_path(folder, "model.safetensors"));
-  return stored;
+  return {infer::model_from(config, weights::read_model_folder(folder, {}).weights, folder), nullptr};
 }
 
 void write_model(const std::string& folder, const Workbench& workbench, const ModelCard& card) {

@@ -8,6 +8,7 @@
 
 #include "data/tokenizer.h"
 #include "models/model.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::infer {
 
@@ -26,5 +27,11 @@ struct LoadModelOptions {
 /// name and what the state keeps per model (the GRC cache) by its path in the state.
 /// Throws InputError naming the file and what is missing, unexpected or wrong.
 LoadedModel load_model(const std::string& folder, const LoadModelOptions& options = {});
+
+/// The model that a folder's config.json describes, with the tensors of its model.safetensors. A configuration that asks for
+/// more than the file stands for is refused before anything of that size is allocated.
+/// Throws InputError naming the file and what is missing, unexpected or wrong.
+std::unique_ptr<models::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
+                                          const std::string& folder, at::ScalarType dtype = at::kFloat);
 
 }  // namespace mnemo::infer

@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/ranges.h>
 
 #include <set>
 
@@ -17,10 +18,11 @@ Initialiser constant(double value) {
   return [value](at::Tensor& tensor, at::Generator&) { tensor.fill_(value); };
 }
 
-ParameterSet::ParameterSet(uint64_t seed, at::ScalarType dtype)
+ParameterSet::ParameterSet(uint64_t seed, at::ScalarType dtype, const Budget& budget)
     : parameters_(std::make_shared<std::vector<Parameter>>()),
       generator_(at::detail::createCPUGenerator(seed)),
-      dtype_(dtype) {}
+      dtype_(dtype),
+      left_(budget) {}
 
 Scope ParameterSet::root() { return Scope(*this, ""); }
 
@@ -61,6 +63,7 @@ Scope Scope::operator/(const std::string& name) const { return Scope(*set_, full
 at::Tensor Scope::add(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
                       ParameterKind kind) const {
   base::ensure(!set_->find(full(name)).defined(), "parameter '{}' is made twice", full(name));
+  spend(set_->left_.parameters, "parameter", name, shape);
   at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(set_->dtype_));
   initialiser(tensor, set_->generator_);
   tensor.set_requires_grad(true);
@@ -72,6 +75,19 @@ at::Tensor Scope::share(const std::string& name, at::IntArrayRef shape, const In
                         ParameterKind kind) const {
   at::Tensor existing = set_->find(full(name));
   return existing.defined() ? existing : add(name, shape, initialiser, kind);
+}
+
+void Scope::reserve_state(const std::string& name, at::IntArrayRef shape) const {
+  spend(set_->left_.state, "state", name, shape);
+}
+
+void Scope::spend(int64_t& left, const char* what, const std::string& name, at::IntArrayRef shape) const {
+  int64_t numbers = 1;
+  bool fits = true;
+  for (const int64_t size : shape) fits = !__builtin_mul_overflow(numbers, size, &numbers) && fits;
+  base::require(fits && numbers <= left, "{} '{}' of [{}] is {} numbers, expected at most {} more: {}", what, full(name),
+                fmt::join(shape, ","), fits ? fmt::format("{}", numbers) : "over 2^63", left, set_->left_.reason);
+  left -= numbers;
 }
 
 }  // namespace mnemo::layers

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,12 +33,19 @@ Initialiser constant(double value);
 
 class Scope;
 
+/// How many numbers a model may ask for: a configuration from elsewhere is not to make more than its weights file stands for.
+struct Budget {
+  int64_t parameters = std::numeric_limits<int64_t>::max();  ///< in all parameters
+  int64_t state = std::numeric_limits<int64_t>::max();       ///< in what one sequence starts with
+  std::string reason = {};                                   ///< for messages: "m/model.safetensors holds 1024 numbers"
+};
+
 /// The parameters of one model, in the order of their creation. Modules hold handles of the same tensors, so that moving
 /// or loading the set moves or loads the modules. Copies of a set share their tensors.
 class ParameterSet {
  public:
   /// seed: of the generator that fills fresh parameters. Parameters are made in float64 or float32, on the CPU.
-  explicit ParameterSet(uint64_t seed = 0, at::ScalarType dtype = at::kFloat);
+  explicit ParameterSet(uint64_t seed = 0, at::ScalarType dtype = at::kFloat, const Budget& budget = {});
 
   /// The scope with the empty prefix.
   Scope root();
@@ -59,6 +67,7 @@ class ParameterSet {
   std::shared_ptr<std::vector<Parameter>> parameters_;
   at::Generator generator_;
   at::ScalarType dtype_;
+  Budget left_;
 };
 
 /// A name prefix within a ParameterSet; what a module's constructor gets.
@@ -68,16 +77,19 @@ class Scope {
   Scope operator/(const std::string& name) const;
   Scope operator/(int64_t index) const { return *this / std::to_string(index); }
 
-  /// Makes the parameter prefix.name. Throws InternalError if it exists.
+  /// Makes the parameter prefix.name. Throws InternalError if it exists, InputError if it exceeds the set's budget.
   at::Tensor add(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
                  ParameterKind kind = ParameterKind::weight) const;
   /// The parameter prefix.name if some module made it already, else a new one (shared parameters).
   at::Tensor share(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
                    ParameterKind kind = ParameterKind::weight) const;
+  /// Counts a tensor that every fresh state will hold, of one sequence. Throws InputError if it exceeds the set's budget.
+  void reserve_state(const std::string& name, at::IntArrayRef shape) const;
   const std::string& prefix() const { return prefix_; }
 
  private:
   friend class ParameterSet;
+  void spend(int64_t& left, const char* what, const std::string& name, at::IntArrayRef shape) const;
   Scope(ParameterSet& set, std::string prefix) : set_(&set), prefix_(std::move(prefix)) {}
   std::string full(const std::string& name) const { return prefix_.empty() ? name : prefix_ + "." + name; }
 

@@ -34,6 +34,7 @@ Abc::Abc(const Options& options, const core::AttentionBuild& build)
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias), options.bias,
             build.init_std) {
   base::require(options.control.tied_kv, "ABC: expected control.tied_kv = true (one control serves keys and values), found false");
+  if (causal_) build.attn.reserve_state("k, v, z", {build.num_heads, options.num_slots, 2 * build.head_dim + 1});
   const int64_t heads = options.control.shared_across_heads ? 1 : build.num_heads;
   control_ = (build.attn / "control")
                  .add("weight", {heads * options.num_slots, build.dim}, layers::normal(build.init_std),

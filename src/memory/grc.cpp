@@ -38,6 +38,7 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
                 "grc: expected cached channels a head ({}) to be at most head_dim = {}", channels_ / build.num_heads,
                 build.head_dim);
   const layers::Scope scope = build.attn / "grc";
+  scope.reserve_state("cache", {options.cache_len, channels_});
   const double std = build.init_std;
   q_ = layers::Linear(scope / "q", channels_, channels_, options.qkv_bias, std);
   k_ = layers::Linear(scope / "k", channels_, channels_, options.qkv_bias, std);

@@ -46,7 +46,8 @@ void require_batch(const at::Tensor& of_state, const at::Tensor& rows) {
 
 }  // namespace
 
-Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype) : options_(options), parameters_(seed, dtype) {
+Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget)
+    : options_(options), parameters_(seed, dtype, budget) {
   const layers::Scope root = parameters_.root();
   const bool whole = options.kind == "model";
   if (whole) {
@@ -62,7 +63,10 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype) :
   for (const base::Node& memory : options.memory) {
     const std::string type = type_of(memory);
     const auto& entry = Mechanisms::all().memories.find(type);
-    if (entry.layer_context) contexts_.push_back({type, entry.layer_context(memory, memory_build)});
+    if (entry.layer_context) {
+      context_ = entry.layer_context(memory, memory_build);
+      context_name_ = type;
+    }
     if (entry.sequence) {
       sequence_ = entry.sequence(memory, memory_build);
       sequence_name_ = type;
@@ -88,7 +92,7 @@ const core::Head& Model::head() const {
 
 core::State Model::initial_state(int64_t batch) const {
   core::State::Children children;
-  for (const auto& [name, context] : contexts_) children.emplace_back(name, context->initial_state(batch));
+  if (context_) children.emplace_back(context_name_, context_->initial_state(batch));
   if (sequence_) children.emplace_back(sequence_name_, sequence_->initial_state(batch));
   children.emplace_back("layers", backbone_->initial_state(batch));
   children.emplace_back("open", OpenSegment{});
@@ -132,7 +136,7 @@ core::SegmentRows Model::start_rows(const core::Segment& segment, const core::St
   }
   core::SegmentRows result{rows, segment.valid, core::AttendTable({SpanKind::tokens, rows.size(1)})};
   core::AttendTable& table = result.table;
-  for (const auto& [name, context] : contexts_) context->add_spans(table, state.child(name), segment.mode);
+  if (context_) context_->add_spans(table, state.child(context_name_), segment.mode);
   if (segment.part.starts) return result;
 
   base::require(open.valid.defined(), "[model] expected the state of an open segment (part.starts is false), found none");
@@ -144,9 +148,9 @@ core::SegmentRows Model::start_rows(const core::Segment& segment, const core::St
     const int64_t length = uniform(open.length, "rows so far"), read = uniform(open.read_rows, "memory rows");
     before -= length;
     // Without a cache the rows before the segment are padding, and go with the read rows.
-    table.append_context({SpanKind::read, contexts_.empty() ? before + read : read}, tokens_rule);
+    table.append_context({SpanKind::read, context_ ? read : before + read}, tokens_rule);
     table.append_context({SpanKind::tokens, length - read}, tokens_rule);
-  } else if (contexts_.empty()) {
+  } else if (!context_) {
     table.append_context({SpanKind::cache, 0}, tokens_rule);
   }
   table.resize_context(SpanKind::cache, before);
@@ -159,13 +163,11 @@ void Model::set_valid(core::SegmentRows& rows, const core::State& state, const O
   if (!starts) {
     parts.push_back(open.valid);
     all_real = all_real && open.valid.all().item<bool>();
-  } else {
-    for (const auto& [name, context] : contexts_) {
-      const at::Tensor valid = context->before(0, state.child(name)).valid;
-      require_batch(valid, rows.rows);
-      all_real = all_real && (valid.numel() == 0 || valid.all().item<bool>());
-      parts.push_back(valid);
-    }
+  } else if (context_) {
+    const at::Tensor valid = context_->before(0, state.child(context_name_)).valid;
+    require_batch(valid, rows.rows);
+    all_real = all_real && (valid.numel() == 0 || valid.all().item<bool>());
+    parts.push_back(valid);
   }
   if (all_real) return;
   parts.push_back(rows.valid.defined() ? rows.valid
@@ -183,7 +185,7 @@ OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& 
     return {open.length + rows.rows.size(1), open.read_rows, at::cat({open.valid, real}, 1)};
   }
   std::vector<at::Tensor> valid;
-  for (const auto& [name, context] : contexts_) valid.push_back(context->before(0, state.child(name)).valid);
+  if (context_) valid.push_back(context_->before(0, state.child(context_name_)).valid);
   valid.push_back(real);
   return {at::full({batch}, rows.rows.size(1), options.dtype(at::kLong)),
           at::full({batch}, rows.table.row_length(SpanKind::read), options.dtype(at::kLong)), at::cat(valid, 1)};
@@ -191,7 +193,7 @@ OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& 
 
 core::StepResult Model::forward(const core::Segment& segment, const core::State& state) const {
   for (const std::string& name : Mechanisms::all().memories.names()) {
-    const bool own = name == sequence_name_ || std::any_of(contexts_.begin(), contexts_.end(), [&](const auto& c) { return c.name == name; });
+    const bool own = name == sequence_name_ || name == context_name_;
     base::require(state.child(name).empty() != own, "[model] the state {} a '{}'; is it of another model?", own ? "lacks" : "has", name);
   }
   const core::State open_state = state.child("open");
@@ -204,16 +206,14 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
 
   core::BackboneInput input{rows.rows, rows.table, {}, segment.part.starts ? at::Tensor() : open.length, segment.mode,
                             segment.part.ends};
-  if (segment.part.starts && !contexts_.empty()) {
-    input.context = [&](int64_t layer) {
-      return contexts_.front().context->before(layer, state.child(contexts_.front().name)).rows;
-    };
+  if (segment.part.starts && context_) {
+    input.context = [&](int64_t layer) { return context_->before(layer, state.child(context_name_)).rows; };
   }
   const core::BackboneResult result = backbone_->forward(input, state.child("layers"));
 
   core::State::Children children;
-  for (const auto& [name, context] : contexts_) {
-    children.emplace_back(name, context->after(result.entering, rows.valid, rows.table, state.child(name), segment.mode));
+  if (context_) {
+    children.emplace_back(context_name_, context_->after(result.entering, rows.valid, rows.table, state.child(context_name_), segment.mode));
   }
   if (sequence_) {
     children.emplace_back(sequence_name_,
@@ -242,9 +242,9 @@ core::AttendTable Model::attend_table(int64_t tokens, const core::State& state, 
   return rows.table;
 }
 
-std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype) {
+std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget) {
   base::check_options(options);
-  return std::make_unique<Model>(options, seed, dtype);
+  return std::make_unique<Model>(options, seed, dtype, budget);
 }
 
 }  // namespace mnemo::models

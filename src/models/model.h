@@ -30,7 +30,7 @@ struct OpenSegment {
 /// State: one child for each memory of the list, "layers" with the attentions' states, "open" with the open segment.
 class Model final : public core::Model {
  public:
-  Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype);
+  Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {});
 
   core::StepResult forward(const core::Segment& segment, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
@@ -50,10 +50,6 @@ class Model final : public core::Model {
   core::AttendTable attend_table(int64_t tokens, const core::State& state, core::Mode mode) const;
 
  private:
-  struct NamedContext {
-    std::string name;
-    std::unique_ptr<core::LayerContext> context;
-  };
   const core::Head& head() const;
   core::SegmentRows start_rows(const core::Segment& segment, const core::State& state, const OpenSegment& open) const;
   void set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open, bool starts) const;
@@ -64,7 +60,8 @@ class Model final : public core::Model {
   layers::ParameterSet parameters_;
   std::optional<layers::TokenEmbedding> embedding_;
   std::unique_ptr<core::Backbone> backbone_;
-  std::vector<NamedContext> contexts_;
+  std::string context_name_;
+  std::unique_ptr<core::LayerContext> context_;
   std::string sequence_name_;
   std::unique_ptr<core::SequenceMemory> sequence_;
   std::unique_ptr<core::Head> head_;
@@ -73,7 +70,9 @@ class Model final : public core::Model {
   std::vector<std::pair<std::string, at::Tensor>> committed_;
 };
 
-/// Builds a model; its fresh parameters depend on the seed alone. Throws InputError for options that make no sense.
-std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed = 0, at::ScalarType dtype = at::kFloat);
+/// Builds a model; its fresh parameters depend on the seed alone. Throws InputError for options that make no sense or ask
+/// for more than the budget.
+std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed = 0, at::ScalarType dtype = at::kFloat,
+                             const layers::Budget& budget = {});
 
 }  // namespace mnemo::models

@@ -1,6 +1,9 @@
 #include "weights/model_tensors.h"
 
+#include <fmt/format.h>
 #include <torch/types.h>
+
+#include "base/printable.h"
 
 namespace mnemo::weights {
 
@@ -10,6 +13,13 @@ NamedTensors model_tensors(const core::Model& model) {
     if (!field.per_sequence()) tensors.emplace_back(field.path, tensor.detach());
   }
   return tensors;
+}
+
+layers::Budget budget_of(const TensorFile& file, const std::string& where) {
+  int64_t held = 0;
+  for (const auto& [name, tensor] : file.tensors) held += tensor.numel();
+  const int64_t parameters = 2 * held + (int64_t{1} << 20);
+  return {parameters, 16 * parameters, fmt::format("{} holds {} numbers", base::printable(where, 400), held)};
 }
 
 void load_model_tensors(const TensorFile& file, core::Model& model, const std::string& where) {

@@ -113,8 +113,34 @@ TEST_F(Load, OtherShapesAreRefused) {
 }
 
 TEST_F(Load, AConfigurationBeyondItsWeightsAllocatesNothing) {
-  configure("backbone.ffn_dim=1000000");
-  expect_refused({"config.json", "parameters", "model.safetensors holds"});
+  const std::string plain = content_.config;
+  const auto expect_too_large = [&](std::initializer_list<const char*> assignments, const std::string& name) {
+    content_.config = plain;
+    for (const char* assignment : assignments) configure(assignment);
+    expect_refused({"config.json: " + name, "numbers, expected at most", "model.safetensors holds"});
+  };
+  expect_too_large({"backbone.ffn_dim=1000000"}, "parameter 'backbone.layers.0.ffn.0.weight' of [1000000,8] is 8000000");
+  expect_too_large({"backbone.dim=65536"}, "parameter 'embed.weight'");
+  expect_too_large({"backbone.head_dim=65536", "backbone.num_heads=1024"}, "parameter 'backbone.layers.0.attn");
+  expect_too_large({"backbone.num_layers=1024", "backbone.ffn_dim=4096"}, "parameter 'backbone.layers.");
+  expect_too_large({"backbone.position.type=learned", "backbone.position.max_len=16777216"}, "parameter 'backbone.positions.weight'");
+  expect_too_large({"memory.1={type=\"recurrent_tokens\",num_mem_tokens=65536}", "backbone.dim=32"}, "parameter 'memory.tokens'");
+  expect_too_large({"backbone.attention={type=\"abc\",num_slots=65536}"}, "parameter 'backbone.layers.1.attn.control.weight' of [131072,8]");
+  // States that the file does not hold are bounded too.
+  expect_too_large({"memory.0.cache_len=1048576", "memory.0.lifetime=sequence", "backbone.num_layers=8"},
+                   "state 'backbone.layers.4.attn.grc.cache' of [1048576,4]");
+  expect_too_large({"memory.0.cache_len=1048576", "backbone.num_layers=8"}, "state 'backbone.layers.4.attn.grc.cache'");
+  expect_too_large({"backbone.attention={type=\"abc\",num_slots=65536,control={shared_across_heads=true}}", "backbone.head_dim=1024"},
+                   "state 'backbone.layers.0.attn.k, v, z'");
+}
+
+// Such a folder has no vocabulary, whose size would speak against the configuration before.
+TEST_F(Load, AStackOfLayersIsHeldToItsWeightsToo) {
+  models::ModelOptions huge = options();
+  huge.kind = "layer_stack";
+  huge.backbone.ffn_dim = 1 << 20;
+  expect_error<InputError>([&] { model_from(huge, content_.weights, path_); },
+                           {path_, "config.json: parameter 'backbone.layers.0.ffn.0.weight'", "model.safetensors holds"});
 }
 
 TEST_F(Load, ALayerStackMakesNoText) {
