@@ -91,7 +91,7 @@ at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache) const {
   const at::Tensor v = split(v_(cache)).expand({x.size(0), -1, -1, -1});
   const double scale = 1.0 / std::sqrt(static_cast<double>(channels_ / num_heads_));
   return layers::AttentionProjections::join(
-      ops::attention(query, k, v, {}, ops::RelShift::none, {}, scale));
+      ops::attention(query, k, v, {}, ops::KeyRanges::all(x.size(1), options_.cache_len), scale));
 }
 
 at::Tensor Grc::update(const at::Tensor& cache, const Source& source) const {
@@ -116,7 +116,6 @@ at::Tensor Grc::convolve(const at::Tensor& x) const {
 GrcState Grc::next_state(const GrcState& old, const at::Tensor& updated, const Source& source, core::Mode mode) const {
   GrcState next;
   next.per_sequence = old.per_sequence;
-  const bool keeps_graph = causal_ && options_.bptt_depth.value_or(1) > 0;
   if (old.per_sequence) {
     next.cache = updated;
   } else if (mode != core::Mode::train) {
@@ -130,7 +129,7 @@ GrcState Grc::next_state(const GrcState& old, const at::Tensor& updated, const S
   } else {
     next.cache = updated.mean(0, true);
   }
-  if (!keeps_graph) next.cache = next.cache.detach();
+  if (!cache_keeps_graph()) next.cache = next.cache.detach();
   return next;
 }
 
@@ -141,7 +140,6 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, options_.cache_len, channels_});
   base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other", options_.lifetime);
   const at::Tensor frozen = old.cache.detach();
-  const bool reads_graph = causal_ && options_.bptt_depth.value_or(1) > 0;
   const int64_t context = input.table.num_context();
 
   core::State inner_state;
@@ -184,7 +182,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
     }
   }
 
-  at::Tensor memory = read(input.x, !causal_ ? updated : reads_graph ? old.cache : frozen);
+  at::Tensor memory = read(input.x, !causal_ ? updated : cache_keeps_graph() ? old.cache : frozen);
   if (authors_) memory = o_(memory);
   at::Tensor y = ops::grc_mix(memory, self, lambda_);
   if (!authors_) y = inner_->project(y);

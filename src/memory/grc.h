@@ -83,6 +83,8 @@ class Grc final : public core::Attention {
   struct Source {
     at::Tensor rows, valid;
   };
+  /// Whether gradients go through the cache from one segment to the next; not where every sequence reads its own update.
+  bool cache_keeps_graph() const { return causal_ && cache_bptt_depth() > 0; }
   at::Tensor read(const at::Tensor& x, const at::Tensor& cache) const;
   at::Tensor update(const at::Tensor& cache, const Source& source) const;
   at::Tensor convolve(const at::Tensor& x) const;

@@ -11,13 +11,11 @@ using core::Rule;
 using core::SpanKind;
 
 MemoryTokens::MemoryTokens(const Options& options, const core::MemoryBuild& build)
-    : options_(options),
-      tokens_(build.scope.add("tokens", {options.num_mem_tokens, build.dim}, layers::normal(options.init_std),
-                              layers::ParameterKind::memory)) {}
+    : options_(options), tokens_(build, options.num_mem_tokens, options.init_std) {}
 
 core::State MemoryTokens::initial_state(int64_t batch) const {
   if (options_.variant == "paper") return MemoryTokensState{};
-  return MemoryTokensState{tokens_.unsqueeze(0).expand({batch, -1, -1})};
+  return MemoryTokensState{tokens_.for_batch(batch)};
 }
 
 void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {
@@ -28,7 +26,7 @@ void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core
     base::require(!carried.defined(), "[memory_tokens] variant \"paper\" carries nothing, but the state holds tokens; is it of another model?");
   }
   if (!part.starts || options_.num_mem_tokens == 0) return;
-  const at::Tensor tokens = carried.defined() ? carried : tokens_.unsqueeze(0).expand({rows.rows.size(0), -1, -1});
+  const at::Tensor tokens = carried.defined() ? carried : tokens_.for_batch(rows.rows.size(0));
   add_rows(rows, tokens, true);
   rows.table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
       .let(SpanKind::read, SpanKind::read, Rule::all())

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
+#include "memory/learned_tokens.h"
 
 namespace mnemo::memory {
 
@@ -49,7 +50,7 @@ class MemoryTokens final : public core::SequenceMemory {
 
  private:
   Options options_;
-  at::Tensor tokens_;  // [m,D]
+  LearnedTokens tokens_;
 };
 
 }  // namespace mnemo::memory

@@ -11,12 +11,10 @@ using core::Rule;
 using core::SpanKind;
 
 RecurrentTokens::RecurrentTokens(const Options& options, const core::MemoryBuild& build)
-    : options_(options),
-      tokens_(build.scope.add("tokens", {options.num_mem_tokens, build.dim}, layers::normal(options.init_std),
-                              layers::ParameterKind::memory)) {}
+    : options_(options), tokens_(build, options.num_mem_tokens, options.init_std) {}
 
 core::State RecurrentTokens::initial_state(int64_t batch) const {
-  return RecurrentTokensState{tokens_.unsqueeze(0).expand({batch, -1, -1})};
+  return RecurrentTokensState{tokens_.for_batch(batch)};
 }
 
 void RecurrentTokens::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
+#include "memory/learned_tokens.h"
 
 namespace mnemo::memory {
 
@@ -66,7 +67,7 @@ class RecurrentTokens final : public core::SequenceMemory {
 
  private:
   Options options_;
-  at::Tensor tokens_;  // [m,D]
+  LearnedTokens tokens_;
 };
 
 }  // namespace mnemo::memory
