@@ -15,7 +15,7 @@ namespace mnemo::train {
 class TensorBoard {
  public:
   /// Makes a file of its own in `folder`, events.out.tfevents.SECONDS.HOST.PID.N. `start_step` above 0 tells TensorBoard to forget
-  /// what earlier files of the folder hold from that step on (a resumed run). Throws InputError naming the path.
+  /// what earlier files of the folder hold of later steps (a resumed run). Throws InputError naming the path.
   explicit TensorBoard(const std::string& folder, int64_t start_step = 0);
   ~TensorBoard();
   TensorBoard(const TensorBoard&) = delete;
