@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ATen/ops/equal.h>
@@ -13,6 +15,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <optional>
 
 #include "base/error.h"
@@ -69,11 +73,60 @@ void expect_failures_leave_all_in_place(const std::string& folder, const std::st
   EXPECT_TRUE(at::equal(CheckpointReader(latest->path).tensors("model.safetensors").at("w", ""), kSmall[0].second));
 }
 
+// A megabyte mounted over a folder. Only this thread sees it, in a namespace of its own that the kernel takes apart with
+// the process, so that nothing stays mounted however the test ends.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const std::string& path) : path_(path) {
+    // A new namespace shares its changes with the old one until told not to.
+    mounted_ = ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+               ::mount("tmpfs", path.c_str(), "tmpfs", 0, "size=1m") == 0;
+    if (!mounted_) why_not_ = std::strerror(errno);
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  bool mounted() const { return mounted_; }
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  std::string path_, why_not_;
+  bool mounted_ = false;
+};
+
+bool is_mounted(const std::string& path) {
+  std::ifstream mounts("/proc/thread-self/mounts");
+  return std::string(std::istreambuf_iterator<char>(mounts), {}).find(path) != std::string::npos;
+}
+
 TEST(StorageFailure, FullDisk) {
   const TemporaryFolder folder;
-  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) GTEST_SKIP() << "cannot mount a small tmpfs: " << std::strerror(errno);
+  const SmallDisk disk(folder.path());
+  if (!disk.mounted()) GTEST_SKIP() << "cannot mount a small tmpfs: " << disk.why_not();
   expect_failures_leave_all_in_place(folder.path(), "No space left on device", [](auto&& body) { body(); });
-  ::umount2(folder.path().c_str(), MNT_DETACH);
+}
+
+TEST(StorageFailure, NothingStaysMountedHoweverTheTestEnds) {
+  const TemporaryFolder folder;
+  {
+    const SmallDisk disk(folder.path());
+    if (!disk.mounted()) GTEST_SKIP() << "cannot mount a small tmpfs: " << disk.why_not();
+    EXPECT_TRUE(is_mounted(folder.path()));
+  }
+  EXPECT_FALSE(is_mounted(folder.path()));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const SmallDisk disk(folder.path());
+    ::_exit(disk.mounted() && is_mounted(folder.path()) ? 7 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_FALSE(is_mounted(folder.path()));
 }
 
 // The same without privileges: the kernel refuses to let a file grow.
