@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -64,6 +65,15 @@ class TrainerTest : public ::testing::Test {
     run.task = std::make_unique<tasks::LanguageModel>(corpus_, test::task_options(options));
     run.trainer = std::make_unique<Trainer>(*run.model, *run.task, options, run_folder);
     return run;
+  }
+  /// A corpus of documents between blank lines, all of them for training.
+  void use_documents(const std::string& documents) {
+    data::TextOptions text;
+    text.train = folder_ / "documents.txt";
+    text.document_separator = "blank_line";
+    text.valid_fraction = text.test_fraction = 0;
+    base::write_file_atomic(text.train, documents);
+    corpus_ = data::load_corpus(text);
   }
   static RunHooks quiet(std::function<int()> stop = [] { return 0; }) {
     RunHooks hooks;
@@ -139,13 +149,53 @@ TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchs) {
   test::expect_error<base::InputError>([&] { refused.trainer->step(); }, {"accumulate = 2", "found 3"});
 }
 
+// Documents end at different places, so the parts of a batch have different numbers of real targets, some of them none.
+TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchsWithPaddedRowsToo) {
+  use_documents("one\n\nthree four five six seven eight nine ten\n\nab\n\nfive six seven\n\na\n\neleven and twelve are more than ten\n\n");
+  Node rmt = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}});
+  rmt.set("aux_loss", Node::table({{"weight", 0.5}, {"token", 0}}));
+  auto all = memories();
+  all["rmt with an auxiliary loss"] = {rmt};
+  for (const auto& [name, memory] : all) {
+    for (const int64_t parts : {2, 4}) {
+      SCOPED_TRACE(fmt::format("{}, {} parts", name, parts));
+      TrainOptions options = small_options();
+      options.clip_norm.reset();
+      if (name == "grc") options.segments_per_step = 1;
+      tasks::LanguageModel twin(corpus_, test::task_options(options));
+      Run whole = make(options, memory, {}, 0.0, at::kDouble);
+      options.accumulate = parts;
+      Run cut = make(options, memory, {}, 0.0, at::kDouble);
+      std::set<int64_t> targets;  // of a part
+      for (int64_t step = 0; step < 6; ++step) {
+        std::vector<int64_t> of_part(static_cast<size_t>(parts), 0);
+        for (const data::TokenSegment& segment : twin.next(8)) {
+          for (int64_t part = 0; part < parts; ++part) {
+            const at::Tensor own = segment.targets.narrow(0, part * 4 / parts, 4 / parts);
+            of_part[static_cast<size_t>(part)] += (own != data::kIgnoreTarget).sum().item<int64_t>();
+          }
+        }
+        targets.insert(of_part.begin(), of_part.end());
+        const StepOutcome expected = whole.trainer->step(), found = cut.trainer->step();
+        EXPECT_EQ(found.targets, expected.targets);
+        EXPECT_NEAR(found.loss, expected.loss, 1e-12);
+        EXPECT_NEAR(found.total, expected.total, 1e-12);
+        EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-10);
+      }
+      EXPECT_GE(targets.size(), 3U) << "the parts have the same targets, so the test shows nothing";
+      for (const auto& [parameter, tensor] : whole.model->parameters().named()) {
+        EXPECT_TRUE(at::allclose(cut.model->parameters().find(parameter), tensor, 1e-9, 1e-9)) << parameter;
+      }
+      const auto expected = whole.model->initial_state(1).fields(), found = cut.model->initial_state(1).fields();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::allclose(found[i].second, expected[i].second, 1e-9, 1e-9)) << expected[i].first.path;
+      }
+    }
+  }
+}
+
 TEST_F(TrainerTest, LossWithPaddingIsTheMeanOverRealTargets) {
-  data::TextOptions text;
-  text.train = folder_ / "documents.txt";
-  text.document_separator = "blank_line";
-  text.valid_fraction = text.test_fraction = 0;
-  base::write_file_atomic(text.train, "one\n\nthree four five six seven eight\n\ntwo three\n\nfive six seven\n\n");
-  corpus_ = data::load_corpus(text);
+  use_documents("one\n\nthree four five six seven eight\n\ntwo three\n\nfive six seven\n\n");
   TrainOptions options = small_options();
   options.batch_size = 3;
   Run run = make(options, {}, {}, 0.0, at::kDouble);
