@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/option_rules.h"
 #include "data/segment.h"
 #include "data/token_store.h"
 
@@ -18,16 +17,9 @@ namespace mnemo::data {
 
 /// How a text is dealt to parallel streams.
 struct StreamOptions {
-  int64_t batch_size = 16;
-  bool shuffle = false;
-  int64_t seed = 0;
-
-  template <class V>
-  void visit(V&& v) {
-    v("batch_size", batch_size, "parallel streams of the text", base::range(1, 1 << 20));
-    v("shuffle", shuffle, "deal documents in another order every epoch");
-    v("seed", seed, "what the order of shuffled documents depends on, with the number of the epoch", base::at_least(0));
-  }
+  int64_t batch_size = 16;  ///< parallel streams
+  bool shuffle = false;     ///< documents in another order every epoch
+  int64_t seed = 0;         ///< what that order depends on, with the number of the epoch
 };
 
 /// Pieces of a text on B rows, cut into segments.
