@@ -40,9 +40,8 @@ ops::Positions Relative::positions(const at::Tensor& q, const at::Tensor& sinuso
 
 core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, const core::State& state) const {
   base::ensure(!input.table.is_cross(), "relative attention has no distances across sequences");
-  const at::Tensor rows = key_rows(input);
-  const KvState kv = extend(state.as<KvState>(), maps_.split(maps_.k(rows)), maps_.split(maps_.v(rows)));
-  const at::Tensor q = maps_.split(maps_.q(input.x));
+  const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
+  const KvState kv = extend(state.as<KvState>(), k, v);
   const bool evaluates = input.mode == core::Mode::evaluate;
   const int64_t clamp = evaluates ? options_.eval_clamp_len.value_or(options_.clamp_len) : options_.clamp_len;
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));

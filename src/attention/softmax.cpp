@@ -17,9 +17,8 @@ Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
 core::State Softmax::initial_state(int64_t) const { return KvState{}; }
 
 core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, const core::State& state) const {
-  const at::Tensor keys = key_rows(input);
-  const KvState kv = extend(state.as<KvState>(), maps_.split(maps_.k(keys)), maps_.split(maps_.v(keys)));
-  const at::Tensor q = maps_.split(maps_.q(input.x));
+  const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
+  const KvState kv = extend(state.as<KvState>(), k, v);
   const at::Tensor o =
       ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};

@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "ops/linear.h"
+
 namespace mnemo::heads {
 
 LanguageModel::LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& embedding,
@@ -10,7 +12,7 @@ LanguageModel::LanguageModel(const LanguageModelOptions& options, const layers::
   if (options.bias) bias_ = scope.add("bias", {embedding.size(0)}, layers::constant(0.0), layers::ParameterKind::bias);
 }
 
-at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return at::linear(hidden, weight_, bias_); }
+at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return ops::linear(hidden, weight_, bias_); }
 
 at::Tensor LanguageModel::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
   const at::Tensor flat = logits(hidden).flatten(0, -2);

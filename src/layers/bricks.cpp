@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/linear.h"
 
 namespace mnemo::layers {
 
@@ -13,7 +14,7 @@ Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool with_bias, doub
   if (with_bias) bias = scope.add("bias", {out}, constant(0.0), ParameterKind::bias);
 }
 
-at::Tensor Linear::operator()(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+at::Tensor Linear::operator()(const at::Tensor& x) const { return ops::linear(x, weight, bias); }
 
 LayerNorm::LayerNorm(const Scope& scope, int64_t dim, double epsilon)
     : weight(scope.add("weight", {dim}, constant(1.0), ParameterKind::norm)),
@@ -28,8 +29,8 @@ FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const 
     : in(scope / "0", dim, hidden, true, std), out(scope / "1", hidden, dim, true, std), activation(act) {}
 
 at::Tensor FeedForward::operator()(const at::Tensor& x) const {
-  const at::Tensor hidden = in(x);
-  if (activation == "relu") return out(at::relu(hidden));
+  at::Tensor hidden = in(x);
+  if (activation == "relu") return out(at::relu_(hidden));
   return out(at::gelu(hidden, activation == "gelu_tanh" ? "tanh" : "none"));
 }
 
@@ -56,6 +57,15 @@ AttentionProjections::AttentionProjections(const Scope& scope, int64_t dim, int6
       o(scope / "o", heads * width, dim, o_bias, std),
       num_heads(heads),
       head_dim(width) {}
+
+AttentionProjections::Heads AttentionProjections::heads(const at::Tensor& x, const at::Tensor& rows) const {
+  if (rows.is_same(x)) {
+    const auto y = ops::linear_maps(x, {{q.weight, q.bias}, {k.weight, k.bias}, {v.weight, v.bias}});
+    return {split(y[0]), split(y[1]), split(y[2])};
+  }
+  const auto y = ops::linear_maps(rows, {{k.weight, k.bias}, {v.weight, v.bias}});
+  return {split(q(x)), split(y[0]), split(y[1])};
+}
 
 at::Tensor AttentionProjections::split(const at::Tensor& rows) const {
   return rows.view({rows.size(0), rows.size(1), num_heads, head_dim}).transpose(1, 2);

@@ -55,6 +55,11 @@ struct AttentionProjections {
   AttentionProjections() = default;
   AttentionProjections(const Scope& scope, int64_t dim, int64_t num_heads, int64_t head_dim, bool qkv_bias, bool o_bias,
                        double std);
+  struct Heads {
+    at::Tensor q, k, v;  ///< [B,H,T,d]
+  };
+  /// q of x, k and v of rows (which may be x).
+  Heads heads(const at::Tensor& x, const at::Tensor& rows) const;
   /// [B,T,H*d] -> [B,H,T,d], a view.
   at::Tensor split(const at::Tensor& rows) const;
   /// [B,H,T,d] -> [B,T,H*d].

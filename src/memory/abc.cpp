@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "memory/require_state.h"
+#include "ops/linear.h"
 
 namespace mnemo::memory {
 namespace {
@@ -53,9 +54,9 @@ core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const c
   base::ensure(cross || !input.context.defined(), "ABC has no use for the rows of a layer context");
   base::ensure(!(cross && causal_), "a causal ABC cannot attend to another sequence");
   const at::Tensor& rows = cross ? input.context : input.x;
-  const at::Tensor q = maps_.split(maps_.q(input.x)), k = maps_.split(maps_.k(rows)), v = maps_.split(maps_.v(rows));
+  const auto [q, k, v] = maps_.heads(input.x, rows);
   const int64_t heads = options_.control.shared_across_heads ? 1 : maps_.num_heads;
-  const at::Tensor logits = at::linear(rows, control_)
+  const at::Tensor logits = ops::linear(rows, control_, {})
                                 .view({rows.size(0), rows.size(1), heads, options_.num_slots})
                                 .transpose(1, 2)
                                 .expand({-1, maps_.num_heads, -1, -1});  // [B,H,S,n]

@@ -1,0 +1,139 @@
+#include "ops/linear.h"
+
+#include <torch/types.h>
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/gemm.h"
+#include "ops/row_kernels.h"
+
+namespace mnemo::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kWorthAThread = 1 << 15;
+
+int64_t rows_of(const at::Tensor& x) { return x.numel() / std::max<int64_t>(1, x.size(-1)); }
+
+template <class T>
+void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& y) {
+  const int64_t rows = rows_of(x), in = weight.size(1), out = weight.size(0);
+  T* to = y.mutable_data_ptr<T>();
+  if (bias.defined()) {
+    const T* from = bias.const_data_ptr<T>();
+    at::parallel_for(0, rows, std::max<int64_t>(1, kWorthAThread / out), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) std::copy(from, from + out, to + row * out);
+    });
+  }
+  gemm<T>(rows, out, in, T(1), {x.const_data_ptr<T>(), in}, transpose(weight.const_data_ptr<T>(), in), bias.defined() ? T(1) : T(0), to, out);
+}
+
+/// The sum of all rows: the gradient of a bias.
+template <class T>
+void sum_of_rows(const T* rows, int64_t count, int64_t width, T* sum) {
+  constexpr int64_t kColumns = 64;
+  std::fill(sum, sum + width, T(0));
+  at::parallel_for(0, (width + kColumns - 1) / kColumns, std::max<int64_t>(1, kWorthAThread / (count * kColumns + 1)),
+                   [&](int64_t begin, int64_t end) {
+                     const int64_t first = begin * kColumns, last = std::min(width, end * kColumns);
+                     for (int64_t row = 0; row < count; ++row) accumulate(sum + first, rows + row * width + first, last - first);
+                   });
+}
+
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  /// parameters: weight by weight, each with its bias behind it where biases[m] is 1.
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, at::TensorList parameters, const std::vector<int64_t>& biases) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    variable_list saved = {x}, outputs;
+    size_t next = 0;
+    for (const int64_t bias : biases) {
+      saved.push_back(parameters[next++]);
+      outputs.push_back(run(x, saved.back(), bias != 0 ? parameters[next++] : at::Tensor()));
+    }
+    ctx->set_materialize_grads(false);
+    ctx->save_for_backward(saved);
+    ctx->saved_data["biases"] = biases;
+    return outputs;
+  }
+
+  static at::Tensor run(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.back() = weight.size(0);
+    at::Tensor y = at::empty(shape, x.options());
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "linear", [&] { forward_map<scalar_t>(x, weight, bias, y); });
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor& x = saved[0];
+    const int64_t rows = rows_of(x), in = x.size(-1);
+    const std::vector<int64_t> biases = ctx->saved_data["biases"].toIntVector();
+    const bool wants_x = ctx->needs_input_grad(0);
+    bool first = true;
+    variable_list result(1);
+    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "linear_backward", [&] {
+      for (size_t m = 0; m < grads.size(); ++m) {
+        const size_t weight_edge = result.size(), bias_edge = biases[m] != 0 ? weight_edge + 1 : 0;
+        result.resize(weight_edge + (bias_edge > 0 ? 2 : 1));
+        if (!grads[m].defined()) continue;
+        const at::Tensor grad = grads[m].contiguous();
+        const at::Tensor& weight = saved[1 + m];
+        const int64_t out = weight.size(0);
+        const scalar_t* from = grad.const_data_ptr<scalar_t>();
+        if (wants_x) {
+          if (first) result[0] = at::empty(x.sizes(), x.options());
+          gemm<scalar_t>(rows, in, out, 1, {from, out}, {weight.const_data_ptr<scalar_t>(), in}, first ? 0 : 1,
+                         result[0].template mutable_data_ptr<scalar_t>(), in);
+          first = false;
+        }
+        if (ctx->needs_input_grad(weight_edge)) {
+          at::Tensor& to = result[weight_edge] = at::empty({out, in}, x.options());
+          gemm<scalar_t>(out, in, rows, 1, transpose(from, out), {x.const_data_ptr<scalar_t>(), in}, 0,
+                         to.mutable_data_ptr<scalar_t>(), in);
+        }
+        if (bias_edge > 0 && ctx->needs_input_grad(bias_edge)) {
+          at::Tensor& to = result[bias_edge] = at::empty({out}, x.options());
+          sum_of_rows(from, rows, out, to.mutable_data_ptr<scalar_t>());
+        }
+      }
+    });
+    result.emplace_back();  // of `biases`
+    return result;
+  }
+};
+
+}  // namespace
+
+std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<LinearMap>& maps) {
+  const bool plain = x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble) && x.numel() > 0;
+  std::vector<at::Tensor> outputs, parameters;
+  std::vector<int64_t> biases;
+  if (!plain) {
+    for (const LinearMap& map : maps) outputs.push_back(at::linear(x, map.weight, map.bias));
+    return outputs;
+  }
+  const at::Tensor rows = x.contiguous();
+  for (const LinearMap& map : maps) {
+    if (map.weight.size(1) != x.size(-1) || map.weight.scalar_type() != x.scalar_type()) {
+      throw base::ShapeError(fmt::format("[linear] expected rows of {} numbers of type {}, found {} of type {}", map.weight.size(1),
+                                         at::toString(map.weight.scalar_type()), x.size(-1), at::toString(x.scalar_type())));
+    }
+    parameters.push_back(map.weight.contiguous());
+    if (map.bias.defined()) parameters.push_back(map.bias.contiguous());
+    biases.push_back(map.bias.defined() ? 1 : 0);
+    if (!at::GradMode::is_enabled()) {
+      outputs.push_back(LinearFunction::run(rows, map.weight.contiguous(), map.bias.defined() ? map.bias.contiguous() : map.bias));
+    }
+  }
+  return outputs.empty() ? LinearFunction::apply(rows, at::TensorList(parameters), biases) : outputs;
+}
+
+}  // namespace mnemo::ops
