@@ -3,7 +3,11 @@
 
 #include <filesystem>
 
+#include "base/error.h"
 #include "cli/golden.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "weights/safetensors.h"
 
 namespace mnemo {
 namespace {
@@ -25,6 +29,23 @@ TEST_P(Golden, WithinTolerance) {
   for (const auto& group : report.groups) {
     EXPECT_LE(group.error, report.tolerance) << report.what << ": " << group.name << ", worst " << group.worst;
   }
+}
+
+// A file's config asks for far more than its tensors: refused before anything is allocated.
+TEST(GoldenFile, AConfigBeyondItsTensorsIsRefused) {
+  const test::TemporaryFolder folder;
+  const auto expect_refused = [&](const std::string& name, const std::string& from, const std::string& to, const std::string& what) {
+    weights::TensorFile file = weights::read_safetensors(MNEMO_SOURCE_DIR "/tests/golden/data/" + name);
+    std::string& config = file.metadata["config"];
+    ASSERT_NE(config.find(from), std::string::npos);
+    config.replace(config.find(from), from.size(), to);
+    const std::string path = folder / "large.safetensors";
+    weights::write_safetensors(path, file.tensors, file.metadata);
+    test::expect_error<base::InputError>([&] { cli::verify_golden(path); }, {what, "numbers, expected at most", path + " holds"});
+  };
+  expect_refused("recurrent/mt.safetensors", "\"vocab_size\": 17", "\"vocab_size\": 16777216", "parameter 'embed.weight'");
+  expect_refused("recurrent/mt.safetensors", "\"ffn_dim\": 11", "\"ffn_dim\": 1048576", "ffn.0.weight'");
+  expect_refused("abc/exp_one_token.safetensors", "\"dim\": 8", "\"dim\": 4096", "of [4096,4096]");
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_files()), [](const auto& info) {
