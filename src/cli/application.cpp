@@ -48,18 +48,29 @@ const CLI::App& parsed_command(const CLI::App& app) {
   return parsed.empty() ? app : *parsed.front();
 }
 
+/// The parser's "Could not convert: --tokens = abc" as "--tokens: expected a whole number, found 'abc'"; other words as they are.
+std::string conversion_text(std::string_view words, const CLI::App& command) {
+  constexpr std::string_view kStart = "Could not convert: ";
+  const size_t equals = words.find(" = ");
+  if (!words.starts_with(kStart) || equals == std::string_view::npos) return base::printable(words, 500);
+  const std::string name(words.substr(kStart.size(), equals - kStart.size()));
+  const CLI::Option* option = command.get_option_no_throw(name);
+  const std::string kind = option == nullptr ? "" : option->get_type_name();
+  const std::string_view expected = kind == "N" || kind == "K" ? "a whole number" : kind.empty() ? "no value" : "a number";
+  return fmt::format("{}: expected {}, found '{}'", name, expected, base::printable(words.substr(equals + 3), 200));
+}
+
 std::string explain(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App& command = parsed_command(app);
   const std::vector<std::string> left = command.remaining();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr && dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) {
-    return base::printable(error.what(), 500);
-  }
-  if (left.empty()) return &command == &app ? "expected a subcommand" : base::printable(error.what(), 500);
+  const std::string where = &command == &app ? "" : fmt::format("{}: ", command.get_name());
+  const bool of_words = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (!of_words) return where + conversion_text(error.what(), command);
+  if (left.empty()) return &command == &app ? "expected a subcommand" : where + base::printable(error.what(), 500);
   const std::string& word = left.front();
   const bool is_option = word.starts_with("-");
   const std::string name = word.substr(0, word.find('='));
   const std::string what = is_option ? "option" : &command == &app ? "subcommand" : "argument";
-  const std::string where = &command == &app ? "" : fmt::format("{}: ", command.get_name());
   const bool may_suggest = is_option || &command == &app;
   return fmt::format("{}unknown {} '{}'{}", where, what, base::printable(word),
                      may_suggest ? base::suggestion(name, known_words(command, is_option)) : std::string());

@@ -54,6 +54,7 @@ int list_variants(const RecipeFile& file, const InspectArguments& options) {
 }
 
 int inspect(const InspectArguments& options) {
+  base::require(base::path_exists(options.source), "{}: expected a model folder, a run's folder or a recipe (.toml), found nothing", options.source);
   if (!base::is_folder(options.source) && !options.variant) {
     const RecipeFile file = RecipeFile::read(options.source, options.set);
     if (!file.studies().empty()) return list_variants(file, options);

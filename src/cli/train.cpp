@@ -107,8 +107,9 @@ int run_training(const TrainArguments& options) {
   const train::SignalGuard guard;
   train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, plan.folder);
   if (plan.resumes && trainer.resume_latest()) base::log_info("goes on after step {}", trainer.steps_done());
-  base::log_info("{} parameters, {} steps, {} threads, into {}", grouped(bench.model->parameters().count()), plan.recipe.train.steps,
-                 plan.recipe.train.threads, plan.folder);
+  const int64_t threads = plan.recipe.train.threads;
+  base::log_info("{} parameters, {} steps, {}, into {}", grouped(bench.model->parameters().count()), plan.recipe.train.steps,
+                 threads == 1 ? "one thread" : fmt::format("{} threads", threads), plan.folder);
   const std::string metric = bench.task->metric();
   train::RunHooks hooks;
   hooks.show_progress = !common_options().quiet;

@@ -65,11 +65,7 @@ std::string card_text(const Workbench& workbench, const ModelCard& card) {
 
 }  // namespace
 
-data::TextOptions text_options(const Recipe& recipe) {
-  auto options = base::read_typed_options<data::TextOptions>(recipe.data);
-  base::require(!options.train.empty(), "recipe: key 'data.train' is missing: the text to learn; set it with --data FILE");
-  return options;
-}
+data::TextOptions text_options(const Recipe& recipe) { return base::read_typed_options<data::TextOptions>(recipe.data); }
 
 data::AlgorithmicOptions algorithmic_options(const Recipe& recipe) {
   return base::read_typed_options<data::AlgorithmicOptions>(recipe.data);

@@ -73,7 +73,9 @@ void TextOptions::validate(const base::Where& where) const {
 }
 
 TextSplit split_text(const TextOptions& options) {
+  base::require(!options.train.empty(), "data.train: expected the text to learn, found none; name it with --data FILE or --set data.train=FILE");
   const TextSource whole(options.train);
+  base::require(whole.size() > 0, "{}: expected a text, found an empty file", whole.path());
   const DocumentRule rule = options.document_rule();
   TextSplit split{whole, std::nullopt, std::nullopt};
   if (!options.valid.empty()) split.valid = TextSource(options.valid);

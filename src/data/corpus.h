@@ -27,7 +27,7 @@ struct TextOptions {
 
   template <class V>
   void visit(V&& v) {
-    v("train", train, "path of the training text", base::not_empty());
+    v("train", train, "path of the training text");
     v("valid", valid, "path of the validation text; empty: the part valid_fraction of the training text");
     v("test", test, "path of the test text; empty: the part test_fraction of the training text");
     v("valid_fraction", valid_fraction, "part of the training text cut off for validation when `valid` is empty",

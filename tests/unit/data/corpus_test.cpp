@@ -104,6 +104,10 @@ TEST(Corpus, SeparateFiles) {
 
 TEST(Corpus, Errors) {
   TextOptions options;
+  EXPECT_INPUT_ERROR(load_corpus(options), "data.train: expected the text to learn, found none");
+  const TextFile empty("");
+  options.train = empty.path();
+  EXPECT_INPUT_ERROR(load_corpus(options), empty.path() + ": expected a text, found an empty file");
   options.train = "/nonexistent/text";
   EXPECT_INPUT_ERROR(load_corpus(options), "/nonexistent/text");
   options.train = ::testing::TempDir();
