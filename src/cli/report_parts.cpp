@@ -93,7 +93,7 @@ std::string dots(const StudySummary& study) {
   auto x = [&](double value) { return left + (value - low) / (high - low) * (kWidth - left - 90); };
   auto label = [&](double value) { return value_text(study.metric, {.count = 1, .mean = value}); };
   std::string svg = fmt::format("<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
-                                "style=\"max-width:100%;height:auto\" font-size=\"13\" fill=\"#1d2733\">\n<title>{2} of each variant</title>\n",
+                                "class=\"dots\" font-size=\"13\" fill=\"#1d2733\">\n<title>{2} of each variant</title>\n",
                                 kWidth, bottom + 26, html_escape(study.metric.name));
   // About five round ticks.
   const double raw = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));

@@ -7,6 +7,13 @@
     return value === null || value === undefined ? "–" : value.toFixed(digits);
   }
 
+  function key(colour) {
+    var node = document.createElement("span");
+    node.className = "key";
+    node.style.background = colour;
+    return node;
+  }
+
   // 25000 as 25k
   function short(value) {
     return value >= 1e6 ? +(value / 1e6).toFixed(2) + " M" : value >= 1e4 ? +(value / 1e3).toFixed(1) + "k" : String(+value.toFixed(2));
@@ -49,6 +56,10 @@
     parent.appendChild(group);
   }
 
+  // With a range selector dragging moves the window unless told otherwise. One finger is left to scroll the page.
+  var zooming = Object.assign({}, Dygraph.defaultInteractionModel);
+  ["touchstart", "touchmove", "touchend"].forEach(function (name) { delete zooming[name]; });
+
   data.forEach(function (study) {
     var place = document.getElementById(study.id);
     var has = function (y) {
@@ -69,7 +80,7 @@
     series.className = "series";
     chart.className = "chart";
     readout.className = "readout";
-    [controls, series, readout, chart].forEach(function (node) { place.appendChild(node); });
+    [controls, series, chart, readout].forEach(function (node) { place.appendChild(node); });
 
     var names = { held_out: study.held_out, train: study.train, tokens: "training tokens", seconds: "seconds of training", step: "steps" };
     var graph = new Dygraph(chart, rows(study, x, y), {
@@ -80,21 +91,21 @@
       drawPoints: study.series.every(function (s) { return s.points.length < 60; }), pointSize: 2.5,
       highlightCircleSize: 4, highlightSeriesOpts: { strokeWidth: 3 }, rightGap: 12,
       axes: { x: { axisLabelFormatter: short }, y: { axisLabelWidth: 56 } },
-      showRangeSelector: true, rangeSelectorHeight: 28, rangeSelectorPlotStrokeColor: "#9db4cc",
+      interactionModel: zooming, showRangeSelector: true, rangeSelectorHeight: 28, rangeSelectorPlotStrokeColor: "#9db4cc",
       rangeSelectorPlotFillColor: "#e3ebf4", rangeSelectorForegroundStrokeColor: "#5b6878",
       highlightCallback: function (event, at, points, row, name) {
         readout.textContent = "";
-        readout.appendChild(document.createTextNode(names[x] + " " + Math.round(at).toLocaleString("en") + ": "));
-        points.forEach(function (point, i) {
+        readout.appendChild(document.createTextNode(names[x] + " " + Math.round(at).toLocaleString("en")));
+        points.forEach(function (point) {
           var part = document.createElement(point.name === name ? "b" : "span");
-          part.style.color = study.series.find(function (s) { return s.name === point.name; }).colour;
-          part.textContent = point.name + " " + number(point.yval, y === "held_out" ? digits : 3) + (y === "held_out" ? unit : "") + (i + 1 < points.length ? ", " : "");
+          part.appendChild(key(study.series.find(function (s) { return s.name === point.name; }).colour));
+          part.appendChild(document.createTextNode(point.name + " " + number(point.yval, y === "held_out" ? digits : 3) + (y === "held_out" ? unit : "")));
           readout.appendChild(part);
         });
       },
       unhighlightCallback: rest
     });
-    function rest() { text(readout, "Drag to zoom, double-click to zoom out, hold shift and drag to move. A name above switches its curve."); }
+    function rest() { text(readout, "Drag to zoom (on a phone: the handles below the curves), double-click to zoom out, hold shift and drag to move. A name above switches its curve."); }
     rest();
     readout.classList.add("noprint");
 
@@ -108,10 +119,8 @@
     buttons(controls, "over", [{ label: "tokens", value: "tokens" }, { label: "steps", value: "step" }, { label: "seconds", value: "seconds" }], x,
       function (value) { x = value; show(); });
     study.series.forEach(function (s, i) {
-      var button = document.createElement("button"), key = document.createElement("span");
-      key.className = "key";
-      key.style.background = s.colour;
-      button.appendChild(key);
+      var button = document.createElement("button");
+      button.appendChild(key(s.colour));
       button.appendChild(document.createTextNode(s.name));
       button.setAttribute("aria-pressed", "true");
       button.addEventListener("click", function () {
