@@ -76,14 +76,38 @@ core::State read_state(const weights::TensorFile& file, const core::State& like,
   return state;
 }
 
-/// Runs a copy to the end of its segment and one token further: what each tensor's check cannot see (lengths that
-/// contradict one another) comes to light here and not in the middle of a text.
+/// Throws InputError unless the open segment has as many rows as the tokens that have run in it, and the rows of memories.
+void require_open_rows(const core::State& state, const core::State& like, int64_t used, const std::string& path) {
+  const auto found = state.fields();
+  for (const auto& [field, tensor] : like.fields()) {
+    if (field.path != "open.length" && field.path != "open.read_rows") continue;
+    // `like` has seen one token.
+    const int64_t expected = tensor.item<int64_t>() + (field.path == "open.length" ? used - 1 : 0);
+    for (const auto& [other, value] : found) {
+      if (other.path != field.path) continue;
+      const int64_t rows = value.item<int64_t>();
+      base::require(rows == expected, "{}: the state's tensors contradict one another: expected '{}' {} after {} tokens of the segment, found {}",
+                    path, field.path, expected, used, rows);
+    }
+  }
+}
+
+/// Runs a copy a few tokens on, over the end of a segment that comes early: what each tensor's check cannot see (lengths
+/// that contradict one another) comes to light here and not in the middle of a text.
 void rehearse(const core::Model& model, Progress progress, const std::string& path) {
   std::string problem;
   try {
     run_pending(model, progress);
-    const std::vector<int64_t> tokens(static_cast<size_t>(model.segment_size() - progress.used + 1), 0);
-    run(model, progress, tokens);
+    core::Segment segment;
+    segment.tokens = at::zeros({1, 1}, at::TensorOptions().dtype(at::kLong).device(device_of(model)));
+    const auto step = [&](bool starts, bool ends) {
+      segment.part = {starts, ends};
+      progress.state = model.forward(segment, progress.state).state;
+    };
+    const bool whole = progress.used == 0, last = model.segment_size() - progress.used == 1;
+    if (!last) step(whole, false);
+    step(whole && last, true);
+    step(true, model.segment_size() == 1);
     return;
   } catch (const c10::Error& error) {
     problem = error.what_without_backtrace();
@@ -155,7 +179,9 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
                     progress.used == ran % like.segment_size() && (ran > 0 || progress.pending < 0),
                 "{}: 'position' {}, 'used' {} and 'pending' {} contradict one another (segments of {}, {} tokens)", path,
                 progress.position, progress.used, progress.pending, like.segment_size(), like.vocab_size());
-  progress.state = read_state(file, pattern(like, progress.used), path);
+  const core::State expected = pattern(like, progress.used);
+  progress.state = read_state(file, expected, path);
+  require_open_rows(progress.state, expected, progress.used, path);
   if (ran > 0) {
     const at::Tensor& logits = file.at(kLogits, path);
     base::require(logits.is_floating_point() && logits.sizes() == at::IntArrayRef({like.vocab_size()}),

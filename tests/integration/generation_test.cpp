@@ -4,12 +4,15 @@
 #include <map>
 #include <set>
 
+#include "base/error.h"
 #include "base/options.h"
 #include "infer/batcher.h"
 #include "infer/session.h"
 #include "models/model.h"
 #include "models/registry.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::infer {
 namespace {
@@ -233,6 +236,21 @@ TEST_P(Generation, ForkRewindSaveAndLoadContinueIdentically) {
     session.rewind(mark);
     EXPECT_EQ(take(session, 3 * kSegment), text) << made;
     EXPECT_TRUE(at::equal(session.logits(), logits)) << made;
+  }
+}
+
+TEST_P(Generation, AnOpenSegmentOfAnotherLengthIsRefused) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "session.safetensors";
+  const auto model = make(GetParam(), at::kFloat);
+  fed(model, 2 * kSegment + 2, 1).save(path);
+  for (const char* name : {"open.length", "open.read_rows"}) {
+    weights::TensorFile file = weights::read_safetensors(path);
+    for (auto& [key, tensor] : file.tensors) {
+      if (key == std::string("state.") + name) tensor = tensor + 1;
+    }
+    weights::write_safetensors(folder / "other.safetensors", file.tensors, file.metadata);
+    test::expect_error<base::InputError>([&] { Session::load(folder / "other.safetensors", model); }, {"contradict", name});
   }
 }
 

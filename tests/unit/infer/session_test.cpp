@@ -45,6 +45,9 @@ TEST(Session, ReadsTokenByTokenAsWhole) {
       EXPECT_TRUE(at::allclose(whole.logits(), single.logits(), 0, 1e-12)) << segment_size << " " << length;
       EXPECT_EQ(whole.position(), length);
       EXPECT_EQ(single.position(), length);
+      for (const Session* session : {&whole, &single}) {
+        EXPECT_EQ(static_cast<const FakeModel&>(session->model()).early_ends, 0);
+      }
     }
   }
 }
@@ -225,6 +228,21 @@ TEST_F(SessionFile, ContinuesExactly) {
     Session loaded = Session::load(path_, model_);
     EXPECT_EQ(loaded.position(), steps);
     EXPECT_EQ(loaded.sampling().seed, kSampled.seed);
+    if (steps > 0) {
+      EXPECT_EQ(take(loaded, 40), rest) << steps;
+    }
+  }
+}
+
+// Checking a file costs a few tokens, however long a segment is.
+TEST_F(SessionFile, LongSegmentsAreNotRunThrough) {
+  model_ = model(16384);
+  for (const int64_t steps : {0, 3, 10}) {
+    const std::vector<int64_t> rest = saved_after(steps);
+    model_->calls = model_->widest = 0;
+    Session loaded = Session::load(path_, model_);
+    EXPECT_LE(model_->calls, 5);
+    EXPECT_LE(model_->widest, steps + 2);
     if (steps > 0) {
       EXPECT_EQ(take(loaded, 40), rest) << steps;
     }
