@@ -49,7 +49,7 @@ void run(const core::Model& model, Progress& progress, std::span<const int64_t> 
                   tokens[i], i);
   }
   Progress next = progress;
-  next.position += static_cast<int64_t>(tokens.size());
+  for (const int64_t token : tokens) next.append(token);
   if (next.pending >= 0) {
     run_part(model, next, {&progress.pending, 1}, tokens.empty());
     next.pending = -1;

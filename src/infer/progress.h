@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -17,6 +19,16 @@ struct Progress {
   int64_t position = 0;  ///< tokens of the sequence so far, the pending one included
   int64_t used = 0;      ///< tokens of the open segment that have run, 0 to segment_size - 1
   int64_t pending = -1;  ///< a token that was picked but has not run yet, or -1
+  /// The last tokens of the sequence, the latest behind; -1 before the first. Decoding goes on from them: a blank before a
+  /// word, the first bytes of a character (three at most).
+  std::array<int64_t, 3> recent = {-1, -1, -1};
+
+  /// Takes a token as the sequence's.
+  void append(int64_t token) {
+    std::copy(recent.begin() + 1, recent.end(), recent.begin());
+    recent.back() = token;
+    ++position;
+  }
 };
 
 /// The part of a segment that `count` tokens are, after `used` of them.

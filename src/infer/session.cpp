@@ -41,7 +41,7 @@ void Session::feed(const at::Tensor& tokens) {
 int64_t Session::next() {
   const int64_t token = sampler_.pick(logits(), static_cast<uint64_t>(progress_.position));
   progress_.pending = token;
-  ++progress_.position;
+  progress_.append(token);
   return token;
 }
 
@@ -61,6 +61,14 @@ int64_t Session::generate(int64_t max_tokens, const std::function<bool(int64_t)>
     if (!on_token(token)) break;
   }
   return count;
+}
+
+std::vector<int64_t> Session::recent() const {
+  std::vector<int64_t> tokens;
+  for (const int64_t token : progress_.recent) {
+    if (token >= 0) tokens.push_back(token);
+  }
+  return tokens;
 }
 
 Session::Mark Session::mark() const {

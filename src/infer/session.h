@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/model.h"
 #include "infer/progress.h"
@@ -64,6 +65,8 @@ class Session {
   void set_sampling(const SamplingOptions& sampling) { sampler_ = Sampler(sampling); }
   /// Tokens of the sequence so far.
   int64_t position() const { return progress_.position; }
+  /// The last tokens of the sequence, three at most, the latest behind; fewer after loading a file that does not hold them.
+  std::vector<int64_t> recent() const;
   /// The state after the tokens that have run (all but one that was just picked). Its tensors were made in inference
   /// mode: to train from it, clone it outside of that first.
   const core::State& state() const { return progress_.state; }

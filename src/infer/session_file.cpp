@@ -1,8 +1,12 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/types.h>
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <set>
+#include <sstream>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -17,6 +21,7 @@ namespace {
 constexpr const char* kFormat = "mnemo-session/1";
 constexpr const char* kStatePrefix = "state.";
 constexpr const char* kLogits = "logits";
+constexpr const char* kRecent = "recent";
 
 /// The metadata of one session file, with errors that name it.
 class Header {
@@ -29,9 +34,16 @@ class Header {
     return found->second;
   }
 
+  bool has(const std::string& key) const { return metadata_.contains(key); }
+  const std::string& path() const { return path_; }
+
   template <class T>
   T number(const std::string& key) const {
-    const std::string& value = text(key);
+    return number<T>(key, text(key));
+  }
+
+  template <class T>
+  T number(const std::string& key, const std::string& value) const {
     T number{};
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     base::require(error == std::errc() && end == value.data() + value.size(), "{}: expected a number as '{}', found '{}'",
@@ -43,6 +55,25 @@ class Header {
   const weights::Metadata& metadata_;
   const std::string& path_;
 };
+
+/// The last tokens; files of earlier versions do not hold them.
+decltype(Progress::recent) read_recent(const Header& header, const Progress& progress, int64_t vocab_size) {
+  Progress read;
+  if (progress.pending >= 0) read.append(progress.pending);
+  if (!header.has(kRecent)) return read.recent;
+  read = {};
+  std::istringstream words(header.text(kRecent));
+  for (std::string word; words >> word;) {
+    const auto token = header.number<int64_t>(kRecent, word);
+    base::require(token >= 0 && token < vocab_size, "{}: expected '{}' from 0 to {}, found {}", header.path(), kRecent, vocab_size - 1, token);
+    read.append(token);
+  }
+  base::require(read.position <= std::min<int64_t>(progress.position, static_cast<int64_t>(read.recent.size())) &&
+                    (progress.pending < 0 || read.recent.back() == progress.pending),
+                "{}: '{}' [{}] contradicts 'position' {} and 'pending' {}", header.path(), kRecent, base::printable(header.text(kRecent), 80),
+                progress.position, progress.pending);
+  return read.recent;
+}
 
 /// A state with the fields that every session has after `used` tokens of a segment.
 core::State pattern(const core::Model& model, int64_t used) {
@@ -146,6 +177,7 @@ void Session::save(const std::string& path) const {
                               {"position", fmt::format("{}", progress_.position)},
                               {"used", fmt::format("{}", progress_.used)},
                               {"pending", fmt::format("{}", progress_.pending)},
+                              {kRecent, fmt::format("{}", fmt::join(recent(), " "))},
                               {"temperature", fmt::format("{}", options.temperature)},
                               {"top_k", fmt::format("{}", options.top_k)},
                               {"top_p", fmt::format("{}", options.top_p)},
@@ -179,6 +211,7 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
                     progress.used == ran % like.segment_size() && (ran > 0 || progress.pending < 0),
                 "{}: 'position' {}, 'used' {} and 'pending' {} contradict one another (segments of {}, {} tokens)", path,
                 progress.position, progress.used, progress.pending, like.segment_size(), like.vocab_size());
+  progress.recent = read_recent(header, progress, like.vocab_size());
   const core::State expected = pattern(like, progress.used);
   progress.state = read_state(file, expected, path);
   require_open_rows(progress.state, expected, progress.used, path);

@@ -10,6 +10,9 @@ TextSession::TextSession(Session session, std::shared_ptr<const data::Tokenizer>
   base::require(tokenizer_->size() <= session_.model().vocab_size(),
                 "text session: expected a tokenizer of at most the model's {} tokens, found {}", session_.model().vocab_size(),
                 tokenizer_->size());
+  for (const int64_t token : session_.recent()) {
+    if (token < tokenizer_->size()) decoder_.put(token);
+  }
 }
 
 void TextSession::feed(std::string_view text) {

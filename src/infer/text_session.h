@@ -20,6 +20,7 @@ struct TextLimits {
 /// A session that reads and writes text. A value, like Session.
 class TextSession {
  public:
+  /// A session that has tokens already (one that was loaded) is continued as if its text stood there.
   /// Throws InputError if the tokenizer has more tokens than the model.
   TextSession(Session session, std::shared_ptr<const data::Tokenizer> tokenizer);
 
@@ -37,7 +38,7 @@ class TextSession {
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
-  const data::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::shared_ptr<const data::Tokenizer>& shared_tokenizer() const { return tokenizer_; }
 
  private:
   Session session_;

@@ -249,6 +249,25 @@ TEST_F(SessionFile, LongSegmentsAreNotRunThrough) {
   }
 }
 
+TEST_F(SessionFile, KeepsTheLastTokens) {
+  Session session(model_, kSampled);
+  EXPECT_TRUE(session.recent().empty());
+  session.feed(prompt(2));
+  EXPECT_EQ(session.recent(), prompt(2));
+  session.feed(std::vector<int64_t>{5, 6, 7, 8});
+  EXPECT_EQ(session.recent(), (std::vector<int64_t>{6, 7, 8}));
+  const int64_t picked = session.next();
+  session.save(path_);
+  EXPECT_EQ(Session::load(path_, model_).recent(), (std::vector<int64_t>{7, 8, picked}));
+  // Files of earlier versions do without.
+  change([](auto& f) { f.metadata.erase("recent"); });
+  EXPECT_EQ(Session::load(path_, model_).recent(), std::vector<int64_t>{picked});
+  session.logits();
+  session.save(path_);
+  change([](auto& f) { f.metadata.erase("recent"); });
+  EXPECT_TRUE(Session::load(path_, model_).recent().empty());
+}
+
 TEST_F(SessionFile, OtherModelsAreRefused) {
   saved_after(10);
   for (const auto& other : {model(4, 2), model(5, 1)}) {
@@ -265,6 +284,10 @@ TEST_F(SessionFile, DamagedFilesAreRefused) {
   expect_refused([](auto& f) { f.metadata["position"] = "-2"; }, {"'position' -2"});
   expect_refused([](auto& f) { f.metadata["used"] = "77"; }, {"'used' 77"});
   expect_refused([](auto& f) { f.metadata["pending"] = "11"; }, {"'pending' 11"});
+  expect_refused([](auto& f) { f.metadata["recent"] = "1 11"; }, {"'recent'", "0 to 10", "found 11"});
+  expect_refused([](auto& f) { f.metadata["recent"] = "1 x"; }, {"'recent'", "'x'"});
+  expect_refused([](auto& f) { f.metadata["recent"] = "1 2 3 4"; }, {"'recent' [1 2 3 4]", "'position' 10"});
+  expect_refused([](auto& f) { f.metadata["recent"] = std::to_string((std::stoi(f.metadata["pending"]) + 1) % 11); }, {"'recent'", "'pending'"});
   expect_refused([](auto& f) { f.metadata["top_p"] = "2"; }, {"top_p", "2"});
   expect_refused([](auto& f) { f.tensors.pop_back(); }, {"logits"});
   expect_refused([](auto& f) { f.tensors.emplace_back("state.more", at::zeros({1})); }, {"'state.more'"});

@@ -107,6 +107,36 @@ TEST(TextSession, WordsAreJoinedByBlanksAcrossThePrompt) {
   EXPECT_EQ(session.generate({.max_tokens = 3}), " cat sat the");
 }
 
+// A blank before a word, and the first bytes of a character, depend on what stands before them.
+TEST(TextSession, ALoadedSessionContinuesTheTextAsIfNeverSaved) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "session.safetensors";
+  const auto expect_same_text = [&](TextSession session, const std::string& expected) {
+    session.session().save(path);
+    TextSession loaded(Session::load(path, session.session().shared_model()), session.shared_tokenizer());
+    EXPECT_EQ(session.generate({.max_tokens = 3}), expected);
+    EXPECT_EQ(loaded.generate({.max_tokens = 3}), expected);
+  };
+  const auto words = data::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
+  std::vector<int64_t> cycle;
+  for (const int32_t id : words->encode("the cat sat\n")) cycle.push_back(id);
+  const auto model = std::make_shared<Parrot>(words->size(), cycle);
+  for (const int64_t before : {0, 1, 2, 3, 4, 5}) {
+    TextSession session(Session(model, SamplingOptions::greedy()), words);
+    session.feed("the");
+    session.generate({.max_tokens = before});
+    const std::string rest[] = {" cat sat\n", " sat\nthe", "\nthe cat", "the cat sat"};
+    expect_same_text(session, rest[before % 4]);
+  }
+  for (const int64_t inside : {1, 2, 3}) {
+    TextSession session = parrot("ab\xF0\x9F\x98\x80");
+    session.feed("ab");
+    EXPECT_EQ(session.generate({.max_tokens = inside}), "");
+    const std::string emoji = "\xF0\x9F\x98\x80";
+    expect_same_text(session, inside == 1 ? emoji : inside == 2 ? emoji + "a" : emoji + "ab");
+  }
+}
+
 TEST(TextSession, ErrorsOfThePromptAndOfTheVocabulary) {
   const test::TemporaryFolder folder;
   const auto characters = data::make_character_tokenizer(text_file(folder, "abc"));
