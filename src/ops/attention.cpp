@@ -19,23 +19,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The same numbers with rows that the tiles can walk over: d contiguous, rows at least d apart.
-at::Tensor with_rows(const at::Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
-  const bool walks = tensor.stride(-1) == 1 && tensor.stride(-2) >= tensor.size(-1);
-  return walks ? tensor : tensor.contiguous();
-}
-
-template <class T>
-auto heads_of(const at::Tensor& tensor) {
-  if (!tensor.defined()) return Heads<T>{};
-  if constexpr (std::is_const_v<T>) {
-    return Heads<T>{tensor.const_data_ptr<std::remove_const_t<T>>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-  } else {
-    return Heads<T>{tensor.mutable_data_ptr<T>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-  }
-}
-
 /// All that attention reads, in a form that holds the memory the problem points to.
 struct Inputs {
   at::Tensor q, k, v, u, v_bias, r, scores, offsets, bounds, valid;
@@ -66,11 +49,6 @@ Inputs inputs_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
   if (r.defined() && (r.stride(2) != 1 || r.stride(0) < r.size(2))) r = r.contiguous();
   return {with_rows(q), with_rows(k), with_rows(v), contiguous(positions.u), contiguous(positions.v), r,
           with_rows(positions.scores), ranges.offsets, ranges.bounds, contiguous(ranges.valid), scale};
-}
-
-/// [B,H,T,d] whose memory is [B,T,H,d]: joining heads is then a view.
-at::Tensor empty_heads(const at::Tensor& like, int64_t rows, int64_t width) {
-  return at::empty({like.size(0), rows, like.size(1), width}, like.options()).transpose(1, 2);
 }
 
 struct Outputs {

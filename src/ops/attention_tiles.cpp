@@ -4,55 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <limits>
-#include <memory>
-#include <new>
 #include <utility>
 
 #include "ops/gemm.h"
 #include "ops/row_kernels.h"
+#include "ops/scratch.h"
 
 namespace mnemo::ops {
 namespace {
 
 constexpr int64_t kTileQueries = 64, kTileKeys = 256;
-
-template <class T>
-constexpr T kInfinity = std::numeric_limits<T>::infinity();
-
-/// Memory of one thread for its tiles; it is kept, because most calls are short.
-template <class T>
-class Scratch {
- public:
-  explicit Scratch(int64_t size) {
-    constexpr size_t kLine = 64;
-    const size_t bytes = (static_cast<size_t>(size) * sizeof(T) + kLine - 1) / kLine * kLine;
-    if (bytes <= held_bytes) {
-      next_ = static_cast<T*>(held.get());
-      return;
-    }
-    held.reset(std::aligned_alloc(kLine, bytes));
-    if (held == nullptr) throw std::bad_alloc();
-    held_bytes = bytes;
-    next_ = static_cast<T*>(held.get());
-  }
-  T* take(int64_t size) { return std::exchange(next_, next_ + padded(size)); }
-  /// Blocks begin at a line of the cache.
-  static int64_t padded(int64_t size) { return (size + 15) / 16 * 16; }
-
- private:
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  static thread_local std::unique_ptr<void, Free> held;
-  static thread_local size_t held_bytes;
-  T* next_;
-};
-template <class T>
-thread_local std::unique_ptr<void, typename Scratch<T>::Free> Scratch<T>::held;
-template <class T>
-thread_local size_t Scratch<T>::held_bytes = 0;
 
 /// A rectangle of scores: queries i0 .. i0 + rows, keys j0 .. j0 + columns, of one head of one sequence.
 ///

@@ -2,16 +2,9 @@
 
 #include <cstdint>
 
-namespace mnemo::ops {
+#include "ops/heads.h"
 
-/// One head's rows inside a tensor [B,H,T,d] of any order, d contiguous.
-template <class T>
-struct Heads {
-  T* data = nullptr;
-  int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
-  T* row(int64_t b, int64_t h, int64_t t) const { return data + b * batch_stride + h * head_stride + t * row_stride; }
-  explicit operator bool() const { return data != nullptr; }
-};
+namespace mnemo::ops {
 
 /// Everything that attention over key ranges reads; the letters are those of attention().
 template <class T>

@@ -111,6 +111,40 @@ void SumRows(const T* x, const T* y, T* out, int64_t size) {
 }
 
 template <class T>
+T ExpOfDifference(const T* x, const T* y, T* out, int64_t size) {
+  const hn::ScalableTag<T> wide;
+  auto most = hn::Set(wide, -std::numeric_limits<T>::infinity());
+  T rest = -std::numeric_limits<T>::infinity();
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  int64_t i = 0;
+  for (; i + step <= size; i += step) {
+    const auto d = hn::Sub(hn::LoadU(wide, x + i), hn::LoadU(wide, y + i));
+    most = hn::IfThenElse(hn::Gt(d, most), d, most);
+    hn::StoreU(exp_or_nan(wide, d), wide, out + i);
+  }
+  const hn::CappedTag<T, 1> one;
+  for (; i < size; ++i) {
+    const T d = x[i] - y[i];
+    if (d > rest) rest = d;
+    hn::StoreU(exp_or_nan(one, hn::Set(one, d)), one, out + i);
+  }
+  const T high = hn::GetLane(hn::MaxOfLanes(wide, most));
+  return high > rest ? high : rest;
+}
+
+template <class T>
+void Product(const T* x, const T* y, T* out, int64_t size) {
+  each<T>(size, [&](auto d, int64_t i) { hn::StoreU(hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, out + i); });
+}
+
+template <class T>
+void AddProduct(const T* x, const T* y, T* out, int64_t size) {
+  each<T>(size, [&](auto d, int64_t i) {
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, y + i), hn::LoadU(d, out + i)), d, out + i);
+  });
+}
+
+template <class T>
 T InnerProduct(const T* x, const T* y, int64_t size) {
   const hn::ScalableTag<T> wide;
   const auto step = static_cast<int64_t>(hn::Lanes(wide));
@@ -130,6 +164,9 @@ T InnerProduct(const T* x, const T* y, int64_t size) {
   void SoftmaxGrad##suffix(const T* p, T* grad, int64_t size, T mean, T scale) { SoftmaxGrad(p, grad, size, mean, scale); } \
   void Multiply##suffix(T* x, int64_t size, T factor) { Multiply(x, size, factor); }                                   \
   void SumRows##suffix(const T* x, const T* y, T* out, int64_t size) { SumRows(x, y, out, size); }                     \
+  T ExpOfDifference##suffix(const T* x, const T* y, T* out, int64_t size) { return ExpOfDifference(x, y, out, size); }     \
+  void Product##suffix(const T* x, const T* y, T* out, int64_t size) { Product(x, y, out, size); }                     \
+  void AddProduct##suffix(const T* x, const T* y, T* out, int64_t size) { AddProduct(x, y, out, size); }               \
   T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }
 
 MNEMO_ROW_KERNELS(float, F)
@@ -151,6 +188,9 @@ namespace mnemo::ops {
   HWY_EXPORT(SoftmaxGrad##suffix);                                                                                      \
   HWY_EXPORT(Multiply##suffix);                                                                                         \
   HWY_EXPORT(SumRows##suffix);                                                                                          \
+  HWY_EXPORT(ExpOfDifference##suffix);                                                                                    \
+  HWY_EXPORT(Product##suffix);                                                                                          \
+  HWY_EXPORT(AddProduct##suffix);                                                                                       \
   HWY_EXPORT(InnerProduct##suffix);                                                                                     \
   template <>                                                                                                           \
   T add_then_max(T* s, const T* g, int64_t size) { return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size); }       \
@@ -166,6 +206,12 @@ namespace mnemo::ops {
   void sum_rows(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, out, size); } \
   template <>                                                                                                           \
   void accumulate(T* x, const T* y, int64_t size) { HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, x, size); }             \
+  template <>                                                                                                           \
+  T exp_of_difference(const T* x, const T* y, T* out, int64_t size) { return HWY_DYNAMIC_DISPATCH(ExpOfDifference##suffix)(x, y, out, size); } \
+  template <>                                                                                                           \
+  void product(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(Product##suffix)(x, y, out, size); } \
+  template <>                                                                                                           \
+  void add_product(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(AddProduct##suffix)(x, y, out, size); } \
   template <>                                                                                                           \
   T inner_product(const T* x, const T* y, int64_t size) { return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size); }
 

@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace mnemo::ops {
+
+template <class T>
+inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
 /// Loops over one row of numbers, for the widest vectors that the processor has (float and double).
 
@@ -22,6 +26,10 @@ void add_then_exp(T* s, const T* g, int64_t size, T shift);
 template <class T>
 void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale);
 
+/// out = e^(x - y); returns the largest x - y (a NaN counts as nothing).
+template <class T>
+T exp_of_difference(const T* x, const T* y, T* out, int64_t size);
+
 /// x *= factor
 template <class T>
 void multiply(T* x, int64_t size, T factor);
@@ -33,6 +41,14 @@ void sum_rows(const T* x, const T* y, T* out, int64_t size);
 /// x += y
 template <class T>
 void accumulate(T* x, const T* y, int64_t size);
+
+/// out = x * y
+template <class T>
+void product(const T* x, const T* y, T* out, int64_t size);
+
+/// out += x * y
+template <class T>
+void add_product(const T* x, const T* y, T* out, int64_t size);
 
 /// sum of x * y
 template <class T>

@@ -126,12 +126,17 @@ TEST(Abc, LookingBothWaysIsTheLastCausalMemory) {
 
 TEST(Abc, Float32IsCloseAndArgumentsAreLeftAlone) {
   for (const AbcActivation activation : kActivations) {
-    const Input in = random_input(65, 1.0), narrow{in.q.to(at::kFloat), in.k.to(at::kFloat), in.v.to(at::kFloat), in.s.to(at::kFloat)};
+    for (const double logits : {1.0, 1e2, 1e4}) {
+      const Input narrow = random_input(130, logits, at::kFloat);
+      const Input in{narrow.q.to(at::kDouble), narrow.k.to(at::kDouble), narrow.v.to(at::kDouble), narrow.s.to(at::kDouble)};
+      const auto expected = abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5);
+      const auto found = abc_causal(narrow.q, narrow.k, narrow.v, narrow.s, empty(activation, at::kFloat), {}, activation, 1e-6, 0.5);
+      EXPECT_LE(difference(found.o.to(at::kDouble), expected.o), 1e-5) << logits;
+    }
     const AbcMemory start = empty(activation, at::kFloat);
     const AbcMemory kept{start.k.clone(), start.v.clone(), start.z.clone()};
-    const auto expected = abc_causal(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5);
-    const auto found = abc_causal(narrow.q, narrow.k, narrow.v, narrow.s, start, {}, activation, 1e-6, 0.5);
-    EXPECT_LE(difference(found.o.to(at::kDouble), expected.o), 1e-5);
+    const Input in = random_input(3, 1.0, at::kFloat);
+    abc_causal(in.q, in.k, in.v, in.s, start, {}, activation, 1e-6, 0.5);
     EXPECT_TRUE(at::equal(start.k, kept.k) && at::equal(start.v, kept.v) && at::equal(start.z, kept.z));
   }
 }
