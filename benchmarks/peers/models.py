@@ -1,6 +1,6 @@
-"""The models of `mnemo bench` in plain eager PyTorch: the same sizes and formulas, written as one would write them today.
+"""The models of `mnemo bench` in plain eager PyTorch: the same functions, written as one would write them today.
 
-Letters: B batch, T tokens, M cached rows, K = M + Q keys, D width, H heads, d = D / H, n slots.
+Letters: B batch, Q queries, M cached rows, K = M + Q keys, P distances, D width, H heads, d = D / H, n slots, m memory tokens.
 """
 import math
 
@@ -10,232 +10,283 @@ import torch.nn.functional as F
 
 
 def sinusoids(positions, dim):
-    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float32) / dim)
-    angles = positions[:, None] * frequencies
-    return torch.cat([angles.sin(), angles.cos()], -1)
+    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    angles = positions.double()[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], -1).float()
 
 
-class Relative(nn.Module):
-    """Transformer-XL attention; u and v are the decoder's."""
-
+class Heads(nn.Module):
     def __init__(self, dim, heads):
         super().__init__()
         self.heads, self.width = heads, dim // heads
-        self.q, self.k, self.v, self.o, self.r = (nn.Linear(dim, dim, bias=False) for _ in range(5))
 
-    def split(self, x):
-        return x.view(x.size(0), x.size(1), self.heads, self.width).transpose(1, 2)
+    def split(self, x, parts=1):
+        """[B,T,parts*D] -> as many of [B,H,T,d]."""
+        x = x.view(*x.shape[:2], parts, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return x if parts > 1 else x[0]
+
+    @staticmethod
+    def join(x):
+        return x.transpose(1, 2).flatten(2)
+
+
+class Softmax(Heads):
+    def __init__(self, dim, heads):
+        super().__init__(dim, heads)
+        self.qkv, self.o = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        q, k, v = self.split(self.qkv(x), 3)
+        return self.o(self.join(F.scaled_dot_product_attention(q, k, v, is_causal=True)))
+
+
+class Relative(Heads):
+    """Transformer-XL attention; u and v are the decoder's. The position term goes into the fused attention as its mask."""
+
+    def __init__(self, dim, heads):
+        super().__init__(dim, heads)
+        self.q, self.r, self.o = (nn.Linear(dim, dim, bias=False) for _ in range(3))
+        self.kv = nn.Linear(dim, 2 * dim, bias=False)
+
+    def distances(self, sinus):
+        return self.r(sinus).view(-1, self.heads, self.width).permute(1, 2, 0)  # [H,d,P]
 
     def attend(self, q, k, v, r, u, bias, mask):
-        content = (q + u[:, None]) @ k.transpose(-1, -2)
-        position = (q + bias[:, None]) @ r.transpose(-1, -2)  # [B,H,Q,P], p = K-1 downwards
-        queries, keys = q.size(2), k.size(2)
-        if position.size(-1) == keys:  # no key on the right: pad, view, slice
-            position = F.pad(position, (1, 0)).view(*q.shape[:2], keys + 1, queries)[:, :, 1:].reshape(content.shape)
-        else:
-            column = torch.arange(keys)[None] + queries - 1 - torch.arange(queries)[:, None]
-            position = position.gather(-1, column.expand(*q.shape[:2], -1, -1))
-        scores = (content + position) / math.sqrt(self.width)
+        """r: distances K-1 downwards, to 0 or, where queries look right, to 1-Q."""
+        position = (q + bias[:, None]) @ r
+        queries, keys, distances = q.size(2), k.size(2), r.size(-1)
+        if queries > 1 and distances == keys:
+            position = F.pad(position, (1, 0)).view(*q.shape[:2], keys + 1, queries)[:, :, 1:].view(*q.shape[:3], keys)
+        elif queries > 1:  # a row further down starts one distance further left
+            flat = position.flatten(2)[..., queries - 1:queries - 1 + queries * (distances - 1)]
+            position = flat.view(*q.shape[:3], distances - 1)[..., :keys]
+        position = position * (1 / math.sqrt(self.width))
         if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
-        return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+            position = position.masked_fill(~mask, float("-inf"))
+        return self.o(self.join(F.scaled_dot_product_attention(q + u[:, None], k, v, attn_mask=position)))
 
-    def forward(self, x, rows, sinus, u, bias, mask):
-        r = self.r(sinus).view(-1, self.heads, self.width).transpose(0, 1)
-        return self.o(self.attend(self.split(self.q(x)), self.split(self.k(rows)), self.split(self.v(rows)), r, u, bias, mask))
+    def forward(self, x, past, sinus, u, bias, mask):
+        rows = torch.cat([past, x], 1) if past.size(1) else x
+        k, v = self.split(self.kv(rows), 2)
+        return self.attend(self.split(self.q(x)), k, v, self.distances(sinus), u, bias, mask)
 
 
-class Abc(nn.Module):
-    """Bounded memory, MLP control with exp: chunks of tokens, inside a chunk every weight is e^(s_i - z_t) <= 1."""
+class Abc(Heads):
+    """Bounded memory, MLP control with exp, by chunks of matrix products. e^(end - z) stays in float32's range as long as the
+    log of the sum of weights grows by less than 80 inside a chunk."""
 
-    chunk = 16
+    chunk = 64
 
     def __init__(self, dim, heads, slots):
-        super().__init__()
-        self.heads, self.width, self.slots = heads, dim // heads, slots
-        self.q, self.k, self.v, self.o = (nn.Linear(dim, dim) for _ in range(4))
+        super().__init__(dim, heads)
+        self.slots = slots
+        self.qkv, self.o = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.control = nn.Linear(dim, heads * slots, bias=False)
-
-    def split(self, x):
-        return x.view(x.size(0), x.size(1), self.heads, -1).transpose(1, 2)
 
     def empty(self, batch):
         shape = (batch, self.heads, self.slots)
         return torch.zeros(*shape, self.width), torch.zeros(*shape, self.width), torch.full(shape, float("-inf"))
 
     def forward(self, x, state):
-        q, k, v, s = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x)), self.split(self.control(x))
-        q = q / math.sqrt(self.width)
+        q, k, v = self.split(self.qkv(x), 3)
+        s = self.split(self.control(x))
         memory_k, memory_v, z0 = state
+        all_z = torch.logaddexp(z0.unsqueeze(2), s.logcumsumexp(2))  # [B,H,T,n]
         outputs = []
-        for qc, kc, vc, sc in zip(*(t.split(self.chunk, 2) for t in (q, k, v, s))):
-            z = torch.logaddexp(z0.unsqueeze(2), sc.logcumsumexp(2))  # [B,H,C,n]
-            keep = (z0.unsqueeze(2) - z).exp()
-            causal = torch.ones(qc.size(2), qc.size(2), dtype=torch.bool).tril()
-            weight = (sc.unsqueeze(2) - z.unsqueeze(3)).masked_fill(~causal[..., None], float("-inf")).exp()  # [B,H,t,i,n]
-            scores = torch.einsum("bhti,bhtin->bhtn", qc @ kc.transpose(-1, -2), weight) + keep * (qc @ memory_k.transpose(-1, -2))
-            p = scores.softmax(-1)
-            outputs.append(torch.einsum("bhtn,bhtin->bhti", p, weight) @ vc + (p * keep) @ memory_v)
-            last = weight[:, :, -1].transpose(-1, -2)  # [B,H,n,i]
-            memory_k = keep[:, :, -1].unsqueeze(-1) * memory_k + last @ kc
-            memory_v = keep[:, :, -1].unsqueeze(-1) * memory_v + last @ vc
-            z0 = z[:, :, -1]
-        return self.o(torch.cat(outputs, 2).transpose(1, 2).flatten(2)), (memory_k, memory_v, z0)
+        for q, k, v, s, z in zip(*(t.split(self.chunk, 2) for t in (q / math.sqrt(self.width), k, v, s, all_z))):
+            end = z[:, :, -1:]
+            weight, back, keep = (s - end).exp(), (end - z).exp(), (z0.unsqueeze(2) - end).exp()
+            scores = ((q @ k.transpose(-1, -2)).tril() @ weight + keep * (q @ memory_k.transpose(-1, -2))) * back
+            p = scores.softmax(-1) * back  # [B,H,C,n]
+            outputs.append((p @ weight.transpose(-1, -2)).tril() @ v + (p * keep) @ memory_v)
+            keep, weight = keep.transpose(-1, -2), weight.transpose(-1, -2)
+            memory_k, memory_v, z0 = keep * memory_k + weight @ k, keep * memory_v + weight @ v, z[:, :, -1]
+        return self.o(self.join(torch.cat(outputs, 2))), (memory_k, memory_v, z0)
 
     def step(self, x, state):
-        q, k, v, s = (self.split(m(x)) for m in (self.q, self.k, self.v, self.control))
+        """One token."""
+        q, k, v = self.split(self.qkv(x), 3)
+        s = self.split(self.control(x)).squeeze(2)
         memory_k, memory_v, z0 = state
-        s = s.squeeze(2)
         z = torch.logaddexp(z0, s)
-        keep, write = (z0 - z).exp().unsqueeze(-1), (s - z).exp().unsqueeze(-1)
-        memory_k, memory_v = keep * memory_k + write * k, keep * memory_v + write * v
-        p = (q @ memory_k.transpose(-1, -2) / math.sqrt(self.width)).softmax(-1)
-        return self.o((p @ memory_v).transpose(1, 2).flatten(2)), (memory_k, memory_v, z)
+        keep, weight = (z0 - z).exp().unsqueeze(-1), (s - z).exp().unsqueeze(-1)
+        memory_k, memory_v = keep * memory_k + weight * k, keep * memory_v + weight * v
+        return self.o(self.join(F.scaled_dot_product_attention(q, memory_k, memory_v))), (memory_k, memory_v, z)
+
+
+class Layer(nn.Module):
+    def __init__(self, attn, dim, ffn):
+        super().__init__()
+        self.attn, self.norm1, self.norm2 = attn, nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.ffn = nn.Sequential(nn.Linear(dim, ffn), nn.ReLU(), nn.Linear(ffn, dim))
+
+    def add(self, h, y):
+        h = h + y
+        return h + self.ffn(self.norm2(h))
 
 
 class Decoder(nn.Module):
-    """Pre-norm decoder language model with tied softmax: segment cache, RMT tokens, or ABC in place of attention."""
+    """Pre-norm language model with tied softmax. `case` says which: attention "softmax" (sinusoidal positions), "relative" (with a
+    segment cache or RMT tokens) or "abc"."""
 
-    def __init__(self, vocab, layers, dim, heads, ffn, mem_len=0, mem_tokens=0, slots=0, segment=64):
+    def __init__(self, case):
         super().__init__()
-        self.dim, self.heads, self.mem_len, self.mem_tokens, self.slots, self.segment = dim, heads, mem_len, mem_tokens, slots, segment
-        self.embed = nn.Embedding(vocab, dim)
-        self.bias = nn.Parameter(torch.zeros(vocab))
-        if mem_tokens:
-            self.memory = nn.Parameter(torch.randn(mem_tokens, dim))
-        if not slots:
-            self.u, self.v = (nn.Parameter(torch.randn(heads, dim // heads) * 0.02) for _ in range(2))
-        self.layers = nn.ModuleList(
-            nn.ModuleDict(dict(attn=Abc(dim, heads, slots) if slots else Relative(dim, heads), norm1=nn.LayerNorm(dim),
-                               norm2=nn.LayerNorm(dim), ffn=nn.Sequential(nn.Linear(dim, ffn), nn.ReLU(), nn.Linear(ffn, dim))))
-            for _ in range(layers))
+        dim, heads = case["dim"], case["heads"]
+        self.dim, self.kind, self.segment = dim, case["attention"], case["segment"]
+        self.mem_len, self.mem_tokens = case["mem_len"], case["mem_tokens"]
+        self.embed = nn.Embedding(case["vocab"], dim)
+        self.bias = nn.Parameter(torch.zeros(case["vocab"]))
+        if self.mem_tokens:
+            self.memory = nn.Parameter(torch.zeros(self.mem_tokens, dim))
+        if self.kind == "relative":
+            self.u, self.v = (nn.Parameter(torch.zeros(heads, dim // heads)) for _ in range(2))
+        if self.kind == "softmax":
+            self.register_buffer("positions", sinusoids(torch.arange(self.segment), dim), persistent=False)
+        make = {"softmax": lambda: Softmax(dim, heads), "relative": lambda: Relative(dim, heads),
+                "abc": lambda: Abc(dim, heads, case["slots"])}[self.kind]
+        self.layers = nn.ModuleList(Layer(make(), dim, case["ffn"]) for _ in range(case["layers"]))
         self.norm = nn.LayerNorm(dim)
-        for name, p in self.named_parameters():
-            if p.dim() == 2 and name != "memory":
-                nn.init.normal_(p, std=0.02)
+        self.tables = {}
+
+    def load(self, theirs):
+        """Fills the model from Mnemo's parameters; some maps are one here."""
+        mine = {"embed.weight": "embed.weight", "bias": "head.bias", "memory": "memory.tokens", "u": "backbone.u", "v": "backbone.v"}
+        values = {}
+        for name in self.state_dict():
+            their = mine.get(name) or "backbone." + name.replace("ffn.2.", "ffn.1.")
+            their = their.replace("backbone.norm.", "backbone.final_norm.")
+            together = {"qkv": "qkv", "kv": "kv"}.get(name.split(".")[-2] if "." in name else "")
+            parts = [their.replace(f".{together}.", f".{part}.") for part in together] if together else [their]
+            values[name] = torch.cat([theirs.pop(part) for part in parts])
+        self.load_state_dict(values)
+        if theirs:
+            raise ValueError(f"parameters that the peer does not have: {sorted(theirs)}")
 
     def initial(self, batch):
-        if self.slots:
-            return [layer["attn"].empty(batch) for layer in self.layers]
-        state = {"cache": [torch.zeros(batch, 0, self.dim) for _ in self.layers]}
+        if self.kind == "abc":
+            return [layer.attn.empty(batch) for layer in self.layers]
         if self.mem_tokens:
-            state["memory"] = self.memory.expand(batch, -1, -1)
-        return state
+            return self.memory.expand(batch, -1, -1)
+        return [torch.zeros(batch, 0, self.dim) for _ in self.layers]
 
-    def logits(self, h):
-        return F.linear(self.norm(h), self.embed.weight, self.bias)
+    def logits(self, hidden):
+        return F.linear(hidden, self.embed.weight, self.bias)
 
-    def mask(self, tokens, cached):
-        m, queries = self.mem_tokens, tokens + 2 * self.mem_tokens
-        mask = torch.ones(queries, cached + queries, dtype=torch.bool).tril(cached)
-        if m:
-            mask[:m, cached:cached + m] = True
-            mask[-m:, -m:] = True
-            mask[:m, :cached] = False
-            mask[-m:, :cached] = False
-        return mask
+    def table(self, queries, cached):
+        """Distances and mask of a segment, kept: they depend on the lengths alone."""
+        key = queries, cached
+        if key not in self.tables:
+            m, keys = self.mem_tokens, cached + queries
+            mask = torch.ones(queries, keys, dtype=torch.bool).tril(cached)
+            if m:  # rows [read; tokens; write], open inside the memory
+                mask[:m, :m] = True
+                mask[-m:, -m:] = True
+            self.tables[key] = sinusoids(torch.arange(keys - 1, -queries if m > 1 else -1, -1), self.dim), mask
+        return self.tables[key]
 
     def forward(self, tokens, state):
         """A whole segment [B,T] -> hidden [B,T,D], state."""
         h = self.embed(tokens) * math.sqrt(self.dim)
-        if self.slots:
-            new = []
-            for layer, s in zip(self.layers, state):
-                y, s = layer["attn"](layer["norm1"](h), s)
-                new.append(s)
-                h = h + y
-                h = h + layer["ffn"](layer["norm2"](h))
-            return h, new
+        if self.kind == "softmax":
+            h = h + self.positions[:h.size(1)]
+            for layer in self.layers:
+                h = layer.add(h, layer.attn(layer.norm1(h)))
+            return self.norm(h), state
+        new = []
+        if self.kind == "abc":
+            for layer, memory in zip(self.layers, state):
+                y, memory = layer.attn(layer.norm1(h), memory)
+                new.append(memory)
+                h = layer.add(h, y)
+            return self.norm(h), new
         m = self.mem_tokens
+        cache = [h[:, :0]] * len(self.layers) if m else state
         if m:
-            h = torch.cat([state["memory"], h, state["memory"]], 1)
-        cached = state["cache"][0].size(1)
-        keys = cached + h.size(1)
-        sinus = sinusoids(torch.arange(keys - 1, -h.size(1) if m > 1 else -1, -1.0), self.dim)
-        mask = self.mask(tokens.size(1), cached)
-        cache = []
-        for layer, past in zip(self.layers, state["cache"]):
-            cache.append(torch.cat([past, h.detach()], 1)[:, -self.mem_len:] if self.mem_len else past)
-            rows = layer["norm1"](torch.cat([past, h], 1))
-            h = h + layer["attn"](rows[:, cached:], rows, sinus, self.u, self.v, mask)
-            h = h + layer["ffn"](layer["norm2"](h))
-        new = {"cache": cache}
-        if m:
-            new["memory"] = self.norm(h[:, -m:])
-            h = h[:, m:-m]
-        return h, new
+            h = torch.cat([state, h, state], 1)
+        sinus, mask = self.table(h.size(1), cache[0].size(1))
+        for layer, past in zip(self.layers, cache):
+            new.append(torch.cat([past, h.detach()], 1)[:, -self.mem_len:] if self.mem_len else past)
+            y = layer.attn(layer.norm1(h), layer.norm1(past) if past.size(1) else past, sinus, self.u, self.v, mask)
+            h = layer.add(h, y)
+        h = self.norm(h)
+        return (h[:, m:-m], h[:, -m:]) if m else (h, new)
 
 
 class Generator:
-    """One token at a time with keys, values and projected distances kept; memories move where a segment ends."""
+    """One token at a time. Keys and values of the open segment and of the cache stand in buffers; distances are projected once."""
 
     def __init__(self, model):
-        self.model, self.count = model, 0
-        self.state = model.initial(1)
-        if not model.slots:
-            longest = model.mem_len + model.segment + 2 * model.mem_tokens
-            # Negative distances are needed inside memory blocks only.
-            self.lowest = -model.mem_tokens
-            sinus = sinusoids(torch.arange(longest, self.lowest - 1, -1.0), model.dim)
+        self.model, self.count, self.filled = model, 0, 0
+        self.memory = model.initial(1)
+        if model.kind == "abc":
+            return
+        longest = model.mem_len + model.segment + 2 * model.mem_tokens
+        shape = len(model.layers), 1, model.layers[0].attn.heads, longest, model.layers[0].attn.width
+        self.k, self.v = torch.zeros(shape), torch.zeros(shape)
+        if model.kind == "relative":
             self.longest = longest
-            self.r = [l["attn"].r(sinus).view(-1, model.heads, model.dim // model.heads).transpose(0, 1) for l in model.layers]
+            sinus = sinusoids(torch.arange(longest - 1, -max(1, model.mem_tokens), -1), model.dim)
+            self.r = [layer.attn.distances(sinus) for layer in model.layers]
 
-    def rows(self, h, write=False):
-        """Rows [1,Q,D] behind what is kept."""
+    def rows(self, h):
+        """Rows [1,Q,D] behind what the buffers hold; several rows see one another both ways."""
         model, queries = self.model, h.size(1)
-        right = queries > 1 and model.mem_tokens > 0
+        begin, end = self.filled, self.filled + h.size(1)
         for i, layer in enumerate(model.layers):
-            self.hidden[i] = torch.cat([self.hidden[i], h], 1)
-            x = layer["norm1"](h)
-            a = layer["attn"]
-            self.k[i] = torch.cat([self.k[i], a.split(a.k(x))], 2)
-            self.v[i] = torch.cat([self.v[i], a.split(a.v(x))], 2)
-            keys = self.k[i].size(2)
-            low = queries - 1 if right else 0
-            r = self.r[i][:, self.longest - (keys - 1):self.longest + low + 1]
-            mask = None
-            if queries > 1:
-                mask = torch.ones(queries, keys, dtype=torch.bool)
-                if self.cached:
-                    mask[:, :self.cached] = False
-            h = h + a.o(a.attend(a.split(a.q(x)), self.k[i], self.v[i], r, model.u, model.v, mask))
-            h = h + layer["ffn"](layer["norm2"](h))
-        return h
+            a, x = layer.attn, layer.norm1(h)
+            if model.kind == "softmax":
+                q, k, v = a.split(a.qkv(x), 3)
+            else:
+                q, (k, v) = a.split(a.q(x)), a.split(a.kv(x), 2)
+            self.k[i, :, :, begin:end], self.v[i, :, :, begin:end] = k, v
+            k, v = self.k[i, :, :, :end], self.v[i, :, :, :end]
+            if model.kind == "softmax":
+                y = a.o(a.join(F.scaled_dot_product_attention(q, k, v)))
+            else:
+                r = self.r[i][:, :, self.longest - end:self.longest + queries - 1]
+                y = a.attend(q, k, v, r, model.u, model.v, None)
+            h = layer.add(h, y)
+        self.filled = end
+        return model.norm(h)
+
+    def read(self, tokens):
+        """Whole segments [1,T], from a segment's start on."""
+        model, state = self.model, self.memory
+        for begin in range(0, tokens.size(1), model.segment):
+            _, state = model(tokens[:, begin:begin + model.segment], state)
+        self.count += tokens.size(1)
+        if model.kind == "abc" or model.mem_tokens:
+            self.memory = state
+        elif state[0].size(1):
+            self.filled = state[0].size(1)
+            for i, (layer, past) in enumerate(zip(model.layers, state)):
+                self.k[i, :, :, :self.filled], self.v[i, :, :, :self.filled] = layer.attn.split(layer.attn.kv(layer.norm1(past)), 2)
 
     def start(self):
-        model = self.model
-        cache = self.state["cache"]
-        self.cached = cache[0].size(1)
-        self.hidden = list(cache)
-        self.k, self.v = [], []
-        for layer, rows in zip(model.layers, cache):
-            a, x = layer["attn"], layer["norm1"](rows)
-            self.k.append(a.split(a.k(x)))
-            self.v.append(a.split(a.v(x)))
-        if model.mem_tokens:
-            self.rows(self.state["memory"])
-
-    def end(self):
-        model = self.model
-        new = {}
-        if model.mem_tokens:
-            new["memory"] = model.norm(self.rows(self.state["memory"], True))
-        new["cache"] = [h[:, -model.mem_len:] if model.mem_len else h[:, :0] for h in self.hidden]
-        self.state = new
+        keep = min(self.filled, self.model.mem_len)
+        for buffer in (self.k, self.v):
+            buffer[:, :, :, :keep] = buffer[:, :, :, self.filled - keep:self.filled].clone()
+        self.filled = keep
+        if self.model.mem_tokens:
+            self.rows(self.memory)
 
     def step(self, token):
+        """token [1,1] -> the likeliest next one."""
         model = self.model
         h = model.embed(token) * math.sqrt(model.dim)
-        if model.slots:
+        if model.kind == "abc":
             for i, layer in enumerate(model.layers):
-                y, self.state[i] = layer["attn"].step(layer["norm1"](h), self.state[i])
-                h = h + y
-                h = h + layer["ffn"](layer["norm2"](h))
+                y, self.memory[i] = layer.attn.step(layer.norm1(h), self.memory[i])
+                h = layer.add(h, y)
+            h = model.norm(h)
         else:
-            if self.count % model.segment == 0:
+            place = self.count % model.segment
+            if place == 0:
                 self.start()
+            if model.kind == "softmax":
+                h = h + model.positions[place]
             h = self.rows(h)
-            if (self.count + 1) % model.segment == 0:
-                self.end()
+            if place == model.segment - 1 and model.mem_tokens:
+                self.memory = self.rows(self.memory)
         self.count += 1
         return model.logits(h).argmax(-1)

@@ -1,9 +1,11 @@
-"""A long-lived peer of `mnemo bench`: reads one request a line, answers with seconds.
+"""A long-lived peer of `mnemo bench`: reads one request a line, answers with one line.
 
-  peer.py CASE_JSON [--fused]
+  peer.py CASE_JSON TENSORS [--fused]     TENSORS: safetensors with Mnemo's parameters and the tokens; then the line "ready"
+  check          -> JSON: loss and gradient norm of the first training step, the likeliest next tokens of a text fed one by one,
+                    the held-out loss
   train N        -> seconds of N training steps
   generate P N   -> seconds of N tokens, from position P on
-  quit
+  evaluate N     -> seconds of the held-out text in segments of N, with the cache
 """
 import json
 import sys
@@ -11,57 +13,101 @@ import time
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 
 from models import Decoder, Generator
+
+
+class Peer:
+    def __init__(self, case, tensors, fused):
+        self.case = case
+        self.model = Decoder(case)
+        self.tokens, self.text, self.fed = (tensors.pop(f"bench.{name}") for name in ("tokens", "text", "fed"))
+        self.model.load(tensors)
+        decayed = [p for name, p in self.model.named_parameters() if p.dim() == 2 and name not in ("memory", "u", "v") and ".control." not in name]
+        others = [p for p in self.model.parameters() if not any(p is d for d in decayed)]
+        self.optimiser = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}], lr=1e-3,
+                                           fused=fused or None)
+        self.generators = {}
+
+    def cross_entropy(self, hidden, targets):
+        return F.cross_entropy(self.model.logits(hidden).flatten(0, 1), targets.flatten())
+
+    def loss(self):
+        segment, segments = self.case["segment"], self.case["segments"]
+        state, loss = self.model.initial(self.case["batch"]), 0
+        for s in range(segments):
+            piece = self.tokens[:, s * segment:(s + 1) * segment + 1]
+            hidden, state = self.model(piece[:, :-1], state)
+            loss = loss + self.cross_entropy(hidden, piece[:, 1:]) / segments
+        return loss
+
+    def backward(self):
+        self.optimiser.zero_grad()
+        loss = self.loss()
+        loss.backward()
+        return loss
+
+    @torch.inference_mode()
+    def held_out(self, segment):
+        state, losses = self.model.initial(self.text.size(0)), []
+        for begin in range(0, self.text.size(1) - 1, segment):
+            piece = self.text[:, begin:begin + segment + 1]
+            hidden, state = self.model(piece[:, :-1], state)
+            losses.append(self.cross_entropy(hidden, piece[:, 1:]).item())
+        return sum(losses) / len(losses)
+
+    @torch.inference_mode()
+    def likeliest(self):
+        generator = Generator(self.model)
+        return [generator.step(token).item() for token in self.fed.view(-1, 1, 1)]
+
+    def check(self):
+        loss = self.backward().item()
+        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters()]).item()
+        segment = self.case["evaluation_segment"]
+        return json.dumps({"loss": loss, "gradient_norm": norm, "tokens": self.likeliest(),
+                           "held_out": self.held_out(segment) if segment else 0.0})
+
+    def train(self, steps):
+        begin = time.perf_counter()
+        for _ in range(steps):
+            self.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimiser.step()
+        return time.perf_counter() - begin
+
+    @torch.inference_mode()
+    def generate(self, position, count):
+        if position not in self.generators:
+            generator = Generator(self.model)
+            generator.read(torch.zeros(1, position - position % self.model.segment, dtype=torch.long))
+            self.generators[position] = generator, torch.zeros(1, 1, dtype=torch.long)
+        generator, token = self.generators[position]
+        while generator.count < position:
+            token = generator.step(token)
+        begin = time.perf_counter()
+        for _ in range(count):
+            token = generator.step(token)
+            token.item()
+        elapsed = time.perf_counter() - begin
+        self.generators[position] = generator, token
+        return elapsed
+
+    def evaluate(self, segment):
+        begin = time.perf_counter()
+        self.held_out(segment)
+        return time.perf_counter() - begin
 
 
 def main():
     case = json.loads(sys.argv[1])
     torch.set_num_threads(case["threads"])
-    torch.manual_seed(0)
-    model = Decoder(case["vocab"], case["layers"], case["dim"], case["heads"], case["ffn"], case["mem_len"], case["mem_tokens"],
-                    case["slots"], case["segment"])
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused="--fused" in sys.argv or None)
-    batch, segment, segments = case["batch"], case["segment"], case["segments"]
-    tokens = torch.randint(case["vocab"], (batch, segment * segments + 1))
-
-    def train_step():
-        state, loss = model.initial(batch), 0
-        for s in range(segments):
-            piece = tokens[:, s * segment:(s + 1) * segment + 1]
-            h, state = model(piece[:, :-1], state)
-            loss = loss + F.cross_entropy(model.logits(h).flatten(0, 1), piece[:, 1:].flatten()) / segments
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-
-    generators = {}
+    peer = Peer(case, load_file(sys.argv[2]), "--fused" in sys.argv)
     print("ready", flush=True)
     for line in sys.stdin:
-        words = line.split()
-        if words[0] == "quit":
-            return
-        if words[0] == "train":
-            begin = time.perf_counter()
-            for _ in range(int(words[1])):
-                train_step()
-            print(time.perf_counter() - begin, flush=True)
-        elif words[0] == "generate":
-            position, count = int(words[1]), int(words[2])
-            with torch.inference_mode():
-                if position not in generators:
-                    generators[position] = Generator(model), torch.zeros(1, 1, dtype=torch.long)
-                generator, token = generators[position]
-                while generator.count < position:
-                    token = generator.step(token)
-                begin = time.perf_counter()
-                for _ in range(count):
-                    token = generator.step(token)
-                    token.item()
-                elapsed = time.perf_counter() - begin
-                generators[position] = generator, token
-                print(elapsed, flush=True)
+        name, *numbers = line.split()
+        print(getattr(peer, name)(*map(int, numbers)), flush=True)
 
 
 main()

@@ -4,37 +4,52 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 
 #include "base/nearest.h"
 #include "base/text_table.h"
-#include "base/toml_reader.h"
+#include "cli/application.h"
 #include "cli/bench_case.h"
+#include "cli/bench_peers.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
 #include "cli/output.h"
-#include "cli/peer_process.h"
 
 namespace mnemo::cli {
 namespace {
 
 struct BenchArguments {
   std::vector<std::string> cases;
-  std::string peers;
+  std::string peers = "benchmarks/peers";
   std::string python = "python3";
-  std::string bars;
+  std::string bars = "benchmarks/bars.toml";
   int64_t repeats = 7;
   bool no_peers = false, json = false, check = false;
 };
 
-struct Measured {
-  std::string bench_case, job;
-  double ours = 0, least = 0, most = 0;  ///< seconds a step or token: median, minimum, maximum
-  std::optional<double> stock, best;     ///< times as fast as the peer
+constexpr int64_t kNear = 64, kMiddle = 1024, kFar = 16384;  ///< positions of generation
+
+/// Median, minimum and maximum of the rounds.
+struct Rounds {
+  double median = 0, least = 0, most = 0;
+};
+
+struct BenchRow {
+  std::string bench_case, job, bars;  ///< bars: the table of the bars file
+  Rounds seconds;                     ///< of a step, or of a token
+  std::optional<Rounds> stock, best;  ///< times as fast as the peer
+  std::optional<double> allocated;    ///< bytes of tensors a token
+};
+
+/// The whole of a run.
+struct BenchResults {
+  std::vector<BenchRow> measured;
+  std::optional<double> flat;           ///< ABC: seconds a token far out over near by
+  std::optional<double> cache_speedup;  ///< evaluation: with the cache over recomputing the context
+  int64_t window = 0;                   ///< tokens of that context
 };
 
 double median(std::vector<double> values) {
@@ -43,114 +58,161 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-/// The two peers of one case, or none.
-struct Peers {
-  std::unique_ptr<PeerProcess> stock, best;
-};
-
-Peers start_peers(const BenchArguments& arguments, const BenchCase& bench_case) {
-  if (arguments.no_peers) return {};
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::absolute(arguments.peers).lexically_normal(), root = folder.parent_path().parent_path();
-  base::require(fs::exists(folder / "peer.py"), "{}: expected peer.py there; name the folder with --peers, or use --no-peers",
-                folder.string());
-  base::require(fs::exists(root / ".deps/peers/settings.so"), "{}: the peers are not set up; run benchmarks/setup, or use --no-peers",
-                (root / ".deps/peers").string());
-  const std::string path = (root / ".deps/peers").string();
-  const std::string threads = std::to_string(at::get_num_threads());
-  std::vector<std::string> command = {arguments.python, (folder / "peer.py").string(),
-                                      base::to_json(bench_case.as_node(at::get_num_threads()), 0)};
-  std::vector<std::pair<std::string, std::string>> environment = {{"PYTHONPATH", path}, {"OMP_NUM_THREADS", threads}};
-  Peers peers;
-  peers.stock = std::make_unique<PeerProcess>(command, environment);
-  command.push_back("--fused");
-  environment.emplace_back("LD_PRELOAD", (root / ".deps/peers/settings.so").string());
-  peers.best = std::make_unique<PeerProcess>(command, environment);
-  return peers;
+Rounds rounds_of(const std::vector<double>& values) {
+  return {median(values), *std::min_element(values.begin(), values.end()), *std::max_element(values.begin(), values.end())};
 }
 
 /// Ours and the peers turn about, so that the machine's moods meet all alike; ratios are medians of the rounds' ratios.
-Measured measure(const std::string& name, const std::string& job, int64_t repeats, int64_t count, const Peers& peers,
-                 const std::string& request, const std::function<double()>& ours) {
+BenchRow measure(int64_t repeats, int64_t count, const BenchPeers& peers, const std::string& request, const std::function<double()>& ours) {
   std::vector<double> times, stock, best;
   for (int64_t round = -1; round < repeats; ++round) {
     const double mine = ours();
-    const double theirs = peers.stock ? peers.stock->ask(request) : 0, tuned = peers.best ? peers.best->ask(request) : 0;
+    const double theirs = peers.stock ? peers.stock->seconds(request) : 0, tuned = peers.best ? peers.best->seconds(request) : 0;
     if (round < 0) continue;  // warm-up
     times.push_back(mine / static_cast<double>(count));
     stock.push_back(theirs / mine);
     best.push_back(tuned / mine);
   }
-  Measured measured{name, job, median(times), *std::min_element(times.begin(), times.end()),
-                    *std::max_element(times.begin(), times.end()), std::nullopt, std::nullopt};
-  if (peers.stock) measured.stock = median(stock);
-  if (peers.best) measured.best = median(best);
+  BenchRow measured;
+  measured.seconds = rounds_of(times);
+  if (peers.stock) measured.stock = rounds_of(stock);
+  if (peers.best) measured.best = rounds_of(best);
   return measured;
 }
 
-std::vector<Measured> measure_case(const BenchArguments& arguments, const BenchCase& bench_case, std::optional<double>& flat) {
-  BenchSubject subject(bench_case);
-  const Peers peers = start_peers(arguments, bench_case);
-  std::vector<Measured> all;
-  const int64_t steps = bench_case.dim < 128 ? 10 : 3;
-  all.push_back(measure(bench_case.name, "training step", arguments.repeats, steps, peers, fmt::format("train {}", steps),
-                        [&] { return subject.train(steps); }));
-  constexpr int64_t kTokens = 64;
-  for (const int64_t position : {64, 1024, 16384}) {
-    all.push_back(measure(bench_case.name, fmt::format("token at {}", position), arguments.repeats, kTokens, peers,
-                          fmt::format("generate {} {}", position, kTokens),
-                          [&] { return subject.generate(position, kTokens); }));
+/// One by one, near and far turn about: their ratio is the claim, and it is smaller than the noise between seconds.
+double far_over_near(BenchSubject& subject, int64_t tokens) {
+  std::vector<double> near, far;
+  for (int64_t i = 0; i < tokens; ++i) {
+    near.push_back(subject.generate(kNear, 1));
+    far.push_back(subject.generate(kFar, 1));
   }
-  if (bench_case.slots > 0) {
-    // Near and far turn about once more: their ratio is the claim, and it is smaller than the noise between minutes.
-    std::vector<double> ratios;
-    for (int64_t round = 0; round < 5 * arguments.repeats; ++round) {
-      const double near = subject.generate(64, kTokens);
-      ratios.push_back(subject.generate(16384, kTokens) / near);
-    }
-    flat = median(ratios);
-  }
-  return all;
+  return median(far) / median(near);
 }
 
-std::vector<std::string> missed_bars(const std::string& path, const std::vector<Measured>& all, std::optional<double> flat) {
-  const base::Node bars = base::read_config_file(path);
-  std::vector<std::string> missed;
-  auto check = [&](const Measured& measured, const char* table, const char* peer, const std::optional<double>& ratio) {
-    const base::Node* section = bars.find(table);
-    const base::Node* bar = section == nullptr ? nullptr : section->find(peer);
-    if (bar == nullptr || !ratio || *ratio >= bar->as_double()) return;
-    missed.push_back(fmt::format("{}, {}: {:.2f} times {}, expected at least {:.2f}", measured.bench_case, measured.job, *ratio,
-                                 peer, bar->as_double()));
+void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, const BenchPeers& peers, BenchSubject& subject,
+                  BenchResults& results) {
+  auto add = [&](const std::string& job, const std::string& bars, BenchRow measured) -> BenchRow& {
+    measured.bench_case = bench_case.name;
+    measured.job = job;
+    measured.bars = bars;
+    return results.measured.emplace_back(std::move(measured));
   };
-  for (const Measured& measured : all) {
-    const char* table = measured.job == "training step" ? "train" : "generate";
-    check(measured, table, "stock", measured.stock);
-    check(measured, table, "best", measured.best);
+  const int64_t steps = bench_case.dim < 128 ? 20 : 1;
+  add("training step", "train",
+      measure(arguments.repeats, steps, peers, fmt::format("train {}", steps), [&] { return subject.train(steps); }));
+  constexpr int64_t kTokens = 64;
+  for (const int64_t position : {kNear, kMiddle, kFar}) {
+    BenchRow& measured = add(fmt::format("token at {}", position), "generate",
+                             measure(arguments.repeats, kTokens, peers, fmt::format("generate {} {}", position, kTokens),
+                                     [&] { return subject.generate(position, kTokens); }));
+    measured.allocated = subject.allocated(position);
   }
-  const base::Node* section = bars.find("flat");
-  const base::Node* bar = section == nullptr ? nullptr : section->find("abc");
-  if (bar != nullptr && flat && *flat > bar->as_double()) {
-    missed.push_back(fmt::format("abc: a token at 16384 takes {:.3f} times one at 64, expected at most {:.2f}", *flat,
-                                 bar->as_double()));
+  if (bench_case.slots > 0) results.flat = far_over_near(subject, 300 * arguments.repeats);
+  if (bench_case.evaluation_segment == 0) return;
+  const BenchRow cached = add("evaluation, a token", "evaluate",
+                              measure(arguments.repeats, subject.evaluation_tokens(), peers,
+                                      fmt::format("evaluate {}", bench_case.evaluation_segment), [&] { return subject.evaluate(); }));
+  const BenchRow anew = add("the same without cache", "",
+                            measure(arguments.repeats, bench_case.batch, {}, {}, [&] { return subject.recompute(); }));
+  results.cache_speedup = anew.seconds.median / cached.seconds.median;
+  results.window = subject.window();
+}
+
+std::vector<std::string> missed_bars(const std::string& path, const BenchResults& results) {
+  const base::Node bars = base::read_config_file(path);
+  auto bar_of = [&](const std::string& table, const char* key) -> std::optional<double> {
+    const base::Node* section = bars.find(table);
+    const base::Node* bar = section == nullptr ? nullptr : section->find(key);
+    return bar == nullptr ? std::nullopt : std::optional(bar->as_double());
+  };
+  std::vector<std::string> missed;
+  std::optional<double> allocated;  // of the same case, at the middle position
+  for (const BenchRow& measured : results.measured) {
+    auto check = [&](const char* peer, const std::optional<Rounds>& ratio) {
+      const std::optional<double> bar = bar_of(measured.bars, peer);
+      if (!bar || !ratio || ratio->median >= *bar) return;
+      missed.push_back(fmt::format("{}, {}: {:.2f} times {}, expected at least {:.2f}", measured.bench_case, measured.job,
+                                   ratio->median, peer, *bar));
+    };
+    check("stock", measured.stock);
+    check("best", measured.best);
+    if (measured.job == fmt::format("token at {}", kMiddle)) allocated = measured.allocated;
+    const std::optional<double> growth = bar_of("flat", "allocated");
+    if (growth && allocated && measured.job == fmt::format("token at {}", kFar) && *measured.allocated > *growth * *allocated) {
+      missed.push_back(fmt::format("{}: a token at {} allocates {:.0f} bytes, one at {} {:.0f}, expected at most {:.2f} times as many",
+                                   measured.bench_case, kFar, *measured.allocated, kMiddle, *allocated, *growth));
+    }
+  }
+  const std::optional<double> flat = bar_of("flat", "abc");
+  if (flat && results.flat && *results.flat > *flat) {
+    missed.push_back(fmt::format("abc: a token at {} takes {:.3f} times one at {}, expected at most {:.2f}", kFar, *results.flat, kNear,
+                                 *flat));
   }
   return missed;
 }
 
-base::Node as_node(const std::vector<Measured>& all, std::optional<double> flat, const std::vector<std::string>& missed) {
+std::string bench_command(const BenchArguments& arguments) {
+  const BenchArguments usual;
+  std::string line = "mnemo bench";
+  if (common_options().threads > 0) line += fmt::format(" --threads {}", common_options().threads);
+  line += fmt::format(" --repeats {}", arguments.repeats);
+  for (const std::string& name : arguments.cases) line += " --case " + shell_quoted(name);
+  if (arguments.peers != usual.peers) line += " --peers " + shell_quoted(arguments.peers);
+  if (arguments.python != usual.python) line += " --python " + shell_quoted(arguments.python);
+  if (arguments.bars != usual.bars) line += " --bars " + shell_quoted(arguments.bars);
+  if (arguments.no_peers) line += " --no-peers";
+  if (arguments.check) line += " --check";
+  return line;
+}
+
+base::Node as_node(const Rounds& rounds) {
+  return base::Node::table({{"median", rounds.median}, {"least", rounds.least}, {"most", rounds.most}});
+}
+
+base::Node as_node(const BenchArguments& arguments, const BenchResults& results, const std::vector<std::string>& missed) {
   base::Node rows = base::Node::array();
-  for (const Measured& m : all) {
-    base::Node row = base::Node::table({{"case", m.bench_case}, {"job", m.job}, {"seconds", m.ours}, {"least", m.least}, {"most", m.most}});
-    if (m.stock) row.set("times_stock", *m.stock);
-    if (m.best) row.set("times_best", *m.best);
+  for (const BenchRow& m : results.measured) {
+    base::Node row = base::Node::table({{"case", m.bench_case}, {"job", m.job}, {"seconds", as_node(m.seconds)}});
+    if (m.stock) row.set("times_stock", as_node(*m.stock));
+    if (m.best) row.set("times_best", as_node(*m.best));
+    if (m.allocated) row.set("allocated", *m.allocated);
     rows.push_back(row);
   }
-  base::Node result = base::Node::table({{"machine", to_node(this_machine())}, {"threads", at::get_num_threads()}, {"results", rows}});
-  if (flat) result.set("abc_16384_over_64", *flat);
+  base::Node node = base::Node::table({{"command", bench_command(arguments)}, {"machine", to_node(this_machine())},
+                                       {"threads", at::get_num_threads()}, {"results", rows}});
+  if (results.flat) node.set("abc_16384_over_64", *results.flat);
+  if (results.cache_speedup) node.set("cache_speedup", *results.cache_speedup);
   base::Node missed_node = base::Node::array();
   for (const std::string& line : missed) missed_node.push_back(line);
-  result.set("missed", missed_node);
-  return result;
+  node.set("missed", missed_node);
+  return node;
+}
+
+void print_table(const BenchArguments& arguments, const BenchResults& results) {
+  using Align = base::TextTable::Align;
+  base::TextTable table({"case", "job", "ms, median", "least", "most", "x stock", "x best", "KB allocated"},
+                        {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  auto ratio = [](const std::optional<Rounds>& value) {
+    return value ? fmt::format("{:.2f} ({:.2f}-{:.2f})", value->median, value->least, value->most) : std::string();
+  };
+  for (const BenchRow& m : results.measured) {
+    table.add_row({m.bench_case, m.job, fmt::format("{:.3f}", m.seconds.median * 1e3), fmt::format("{:.3f}", m.seconds.least * 1e3),
+                   fmt::format("{:.3f}", m.seconds.most * 1e3), ratio(m.stock), ratio(m.best),
+                   m.allocated ? fmt::format("{:.1f}", *m.allocated / 1e3) : std::string()});
+  }
+  const Machine machine = this_machine();
+  print(fmt::format("{}, {} cores, {}; {} thread(s), median of {}\n\n{}\n", machine.cpu, machine.cores, machine.capability,
+                    at::get_num_threads(), arguments.repeats, table.text()));
+  if (results.flat) print(fmt::format("ABC: a token at {} takes {:.3f} times one at {}\n", kFar, *results.flat, kNear));
+  if (results.cache_speedup) {
+    print(fmt::format("evaluation: {:.0f} times as fast with the segment cache as with a context of {} tokens computed anew for each\n",
+                      *results.cache_speedup, results.window));
+  }
+  if (!arguments.no_peers) {
+    print("x stock, x best: how many times faster than the same model in eager PyTorch as installed, and with fused AdamW and the same "
+          "two process settings; median and range, rounds turn about\n");
+  }
 }
 
 int bench(const BenchArguments& arguments) {
@@ -161,37 +223,28 @@ int bench(const BenchArguments& arguments) {
     base::require(std::find(names.begin(), names.end(), name) != names.end(), "--case: unknown case '{}'{}", name,
                   base::suggestion(name, names));
   }
-  std::vector<Measured> all;
-  std::optional<double> flat;
+  BenchResults results;
   for (const BenchCase& bench_case : bench_cases()) {
     const bool wanted = arguments.cases.empty() ||
                         std::find(arguments.cases.begin(), arguments.cases.end(), bench_case.name) != arguments.cases.end();
     if (!wanted) continue;
-    for (Measured& measured : measure_case(arguments, bench_case, flat)) all.push_back(std::move(measured));
+    BenchSubject subject(bench_case);
+    BenchPeers peers;
+    if (!arguments.no_peers) {
+      peers = start_peers(arguments.peers, arguments.python, bench_case, subject);
+      const std::vector<std::string> different = differences(peers, bench_case, subject);
+      for (const std::string& line : different) print(fmt::format("not the same model: {}\n", line));
+      if (!different.empty()) return kAnswerIsNo;
+    }
+    measure_case(arguments, bench_case, peers, subject, results);
   }
-  const std::vector<std::string> missed =
-      arguments.check ? missed_bars(arguments.bars, all, flat) : std::vector<std::string>();
+  const std::vector<std::string> missed = arguments.check ? missed_bars(arguments.bars, results) : std::vector<std::string>();
   if (arguments.json) {
-    print(fmt::format("{}\n", base::to_json(as_node(all, flat, missed), 2)));
-    return missed.empty() ? kDone : kAnswerIsNo;
+    print_json(as_node(arguments, results, missed));
+  } else {
+    print_table(arguments, results);
+    for (const std::string& line : missed) print(fmt::format("missed: {}\n", line));
   }
-  using Align = base::TextTable::Align;
-  base::TextTable table({"case", "job", "ms, median", "least", "most", "x stock", "x best"},
-                        {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right});
-  auto ratio = [](const std::optional<double>& value) { return value ? fmt::format("{:.2f}", *value) : std::string(); };
-  for (const Measured& m : all) {
-    table.add_row({m.bench_case, m.job, fmt::format("{:.3f}", m.ours * 1e3), fmt::format("{:.3f}", m.least * 1e3),
-                   fmt::format("{:.3f}", m.most * 1e3), ratio(m.stock), ratio(m.best)});
-  }
-  const Machine machine = this_machine();
-  print(fmt::format("{}, {} cores, {}; {} thread(s), median of {}\n\n{}\n", machine.cpu, machine.cores, machine.capability,
-             at::get_num_threads(), arguments.repeats, table.text()));
-  if (flat) print(fmt::format("ABC: a token at 16384 takes {:.3f} times one at 64\n", *flat));
-  if (!arguments.no_peers) {
-    print(fmt::format("x stock, x best: how many times faster than the same model in eager PyTorch as installed, and with the same two "
-               "process settings; rounds turn about\n"));
-  }
-  for (const std::string& line : missed) print(fmt::format("missed: {}\n", line));
   return missed.empty() ? kDone : kAnswerIsNo;
 }
 
@@ -199,10 +252,10 @@ int bench(const BenchArguments& arguments) {
 
 void add_bench(CLI::App& app) {
   auto arguments = std::make_shared<BenchArguments>();
-  arguments->peers = "benchmarks/peers";
-  arguments->bars = "benchmarks/bars.toml";
-  Command(app, "bench", "measures training steps and generation, turn about with the same models in eager PyTorch")
-      .option("--case", arguments->cases, "NAME", "demo, transformer_xl, rmt or abc; may be repeated (all)")
+  std::string names;
+  for (const BenchCase& bench_case : bench_cases()) names += (names.empty() ? "" : ", ") + bench_case.name;
+  Command(app, "bench", "measures training, generation and evaluation, turn about with the same models in eager PyTorch")
+      .option("--case", arguments->cases, "NAME", names + "; may be repeated (all)")
       .option("--peers", arguments->peers, "DIR", "the folder with peer.py (benchmarks/peers)")
       .option("--python", arguments->python, "FILE", "the Python that runs the peers (python3)")
       .option("--repeats", arguments->repeats, "N", "rounds (7)")

@@ -47,15 +47,6 @@ std::string slug(std::string_view text) {
   return out.empty() ? "variant" : out.substr(0, 60);
 }
 
-std::string shell_quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                                             "_-./=:,+@%") == std::string::npos;
-  if (plain) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string command_line(const CompareArguments& options) {
   std::string line = "mnemo compare " + shell_quoted(options.recipe);
   for (const std::string& assignment : options.set) line += " --set " + shell_quoted(assignment);

@@ -27,4 +27,13 @@ void print_json(const base::Node& node) { print(base::to_json(node) + "\n"); }
 
 base::Node json_number(double value) { return std::isfinite(value) ? base::Node(value) : base::Node(); }
 
+std::string shell_quoted(const std::string& word) {
+  const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                                             "_-./=:,+@%") == std::string::npos;
+  if (plain) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 }  // namespace mnemo::cli

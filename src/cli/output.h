@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/node.h"
@@ -17,5 +18,8 @@ void print_json(const base::Node& node);
 
 /// A number for JSON, which has neither infinity nor NaN: these become null.
 base::Node json_number(double value);
+
+/// A word as a shell takes it: in quotes where it needs them.
+std::string shell_quoted(const std::string& word);
 
 }  // namespace mnemo::cli

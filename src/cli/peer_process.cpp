@@ -60,10 +60,14 @@ std::string PeerProcess::read_line() {
   }
 }
 
-double PeerProcess::ask(const std::string& line) {
+std::string PeerProcess::ask(const std::string& line) {
   const std::string text = line + "\n";
   base::require(write(to_, text.data(), text.size()) == static_cast<ssize_t>(text.size()), "{}: the peer does not listen", name_);
-  const std::string answer = read_line();
+  return read_line();
+}
+
+double PeerProcess::seconds(const std::string& line) {
+  const std::string answer = ask(line);
   char* end = nullptr;
   const double seconds = std::strtod(answer.c_str(), &end);
   base::require(end != answer.c_str() && *end == '\0' && seconds >= 0, "{}: expected seconds, found \"{}\"", name_, answer);

@@ -17,8 +17,10 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  /// Sends a line and returns the number that comes back. Throws InputError if the child ends or says something else.
-  double ask(const std::string& line);
+  /// Sends a line and returns the line that comes back. Throws InputError if the child ends.
+  std::string ask(const std::string& line);
+  /// The same for an answer in seconds. Throws InputError if it is none.
+  double seconds(const std::string& line);
 
  private:
   std::string read_line();
