@@ -68,6 +68,14 @@ void* operator new(size_t n) { return take(n); }
 void* operator new[](size_t n) { return take(n); }
 void* operator new(size_t n, std::align_val_t alignment) { return take(n, static_cast<size_t>(alignment)); }
 void* operator new[](size_t n, std::align_val_t alignment) { return take(n, static_cast<size_t>(alignment)); }
+void* operator new(size_t n, const std::nothrow_t&) noexcept {
+  try {
+    return take(n);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](size_t n, const std::nothrow_t& nothrow) noexcept { return operator new(n, nothrow); }
 void operator delete(void* p) noexcept { give(p); }
 void operator delete[](void* p) noexcept { give(p); }
 void operator delete(void* p, size_t) noexcept { give(p); }
