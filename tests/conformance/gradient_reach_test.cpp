@@ -111,6 +111,19 @@ TEST(LearnedMemory, IsReachedByTheFirstLossesOnly) {
   }
 }
 
+TEST(GrcGradient, ACacheThatNoLossCrossesHoldsNoGraph) {
+  for (const std::string lifetime : {"model", "sequence"}) {
+    for (const bool crosses : {false, true}) {
+      const auto model = layer_stack({"grc", {"memory[0].type=grc", "memory[0].cache_len=3", "memory[0].lifetime=" + lifetime,
+                                              crosses ? "memory[0].bptt_depth=1" : "memory[0].bptt_depth=0"}, 0});
+      const at::Tensor rows = Numbers(3).normal({2, 4, 8});
+      const auto fields = run(*model, rows, whole(4), model->initial_state(2), core::Mode::train).state.fields();
+      ASSERT_FALSE(fields.empty());
+      for (const auto& [field, tensor] : fields) EXPECT_EQ(tensor.requires_grad(), crosses) << field.path << ", " << lifetime;
+    }
+  }
+}
+
 TEST(SegmentCacheGradient, StopsEvenAtACacheThatIsHandedIn) {
   const auto model = layer_stack({"xl", {"memory[0].type=segment_cache", "memory[0].mem_len=6"}, 0});
   const core::State warm = warm_state(*model, 2);

@@ -72,15 +72,15 @@ TEST_P(Split, GradientsAreTheSameInAnyParts) {
 TEST_P(Split, NoOutputDependsOnLaterTokens) {
   auto model = make_model(config().options);
   const at::NoGradGuard no_grad;
-  const core::State warm = warm_state(*model, 1);
+  const core::State warm = warm_state(*model, 1), fresh = model->initial_state(1);
   const Plan plan = segments({4}) + parts({2, 1, 2}) + segments({3});
   const at::Tensor tokens = Numbers(6).tokens({1, 12}, kVocab);
-  for (const core::Mode mode : {core::Mode::evaluate, core::Mode::train}) {
-    const at::Tensor expected = run(*model, tokens, plan, warm, mode).hidden;
+  for (const auto& [start, mode] : {std::pair(warm, core::Mode::evaluate), std::pair(warm, core::Mode::train), std::pair(fresh, core::Mode::evaluate)}) {
+    const at::Tensor expected = run(*model, tokens, plan, start, mode).hidden;
     for (int64_t changed = 0; changed < 12; ++changed) {
       at::Tensor other = tokens.clone();
       other.select(1, changed).add_(1).remainder_(kVocab);
-      const at::Tensor found = run(*model, other, plan, warm, mode).hidden;
+      const at::Tensor found = run(*model, other, plan, start, mode).hidden;
       EXPECT_TRUE(same_bits(found.narrow(1, 0, changed), expected.narrow(1, 0, changed))) << "token " << changed;
       EXPECT_GT(difference(found.select(1, changed), expected.select(1, changed)), 1e-6) << "token " << changed;
     }

@@ -1,5 +1,6 @@
 #include "ops/attention.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -185,6 +186,37 @@ TEST(Attention, HasTheGradientsOfItsNaiveTwin) {
   }
 }
 
+/// While it lives, operations may use so many threads.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+// Sums over the batch are made in parts then, one for each thread of a head.
+TEST(Attention, SeveralThreadsHaveTheGradientsOfOne) {
+  const Subject s = subject(65, 130, Terms::distances, 0);
+  std::vector<at::Tensor> inputs = {s.q, s.k, s.v, s.positions.u, s.positions.v, s.positions.r};
+  for (at::Tensor& x : inputs) x.set_requires_grad(true);
+  auto gradients = [&](int threads) {
+    const Threads several(threads);
+    std::vector<at::Tensor> grads;
+    s.fast().square().sum().backward();
+    for (at::Tensor& x : inputs) {
+      grads.push_back(x.grad().clone());
+      x.mutable_grad() = at::Tensor();
+    }
+    return grads;
+  };
+  const std::vector<at::Tensor> found = gradients(6), expected = gradients(1);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_LE(difference(found[i], expected[i]), 1e-12) << "input " << i;
+}
+
 TEST(Attention, TakesHeadsOfAnyWidth) {
   for (const int64_t width : {1, 7, 16, 24, 33, 64, 128}) {
     const Subject s = subject(9, 17, Terms::distances, 0, width);
@@ -239,6 +271,9 @@ TEST(KeyRanges, AreTheMaskAgain) {
   EXPECT_TRUE(at::equal(KeyRanges::from_mask(mask).mask(), mask));
   EXPECT_TRUE(at::equal(KeyRanges::causal(3, 5).mask(), at::ones({3, 5}, at::kBool).tril(2)));
   EXPECT_TRUE(KeyRanges::all(2, 4).mask().all().item<bool>());
+  // A query's first range may begin where the last one of the query before ends.
+  const at::Tensor diagonal = at::eye(5, at::kBool);
+  EXPECT_TRUE(at::equal(KeyRanges::from_mask(diagonal).mask(), diagonal));
   const KeyRanges causal = KeyRanges::causal(5, 3);
   EXPECT_EQ(causal.bounds.size(0), 3) << "the first two queries see nothing";
 }

@@ -120,6 +120,39 @@ TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
   }
 }
 
+// What evaluations leave behind: the best metric so far, and how far a plateau has brought the learning rate down.
+TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
+  TrainOptions options = small_options();
+  options.optimiser = Node::table({{"type", "adamw"}, {"lr", 1e-30}});  // no gain after the first evaluation
+  options.schedule = Node::table({{"type", "plateau"}, {"patience", 0}});
+  options.eval_every = options.save_every = options.log_every = 1;
+  const std::string whole = folder_ / "whole", cut = folder_ / "cut";
+  const TrainReport expected = make(options, {}, whole).trainer->run(quiet());
+  Run first = make(options, {}, cut);
+  first.trainer->run(quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
+  Run second = make(options, {}, cut);
+  ASSERT_TRUE(second.trainer->resume_latest());
+  const TrainReport resumed = second.trainer->run(quiet());
+  EXPECT_LT(expected.history.losses.back().lr, 0.5 * expected.history.losses.front().lr);
+  expect_same(expected.checkpoint, resumed.checkpoint);
+  for (const std::string& run_folder : {whole, cut}) EXPECT_EQ(weights::best_checkpoint(run_folder)->step, 1) << run_folder;
+}
+
+TEST_F(TrainerTest, GradientsAreClippedBeforeTheStep) {
+  TrainOptions options = small_options();
+  options.optimiser = Node::table({{"type", "sgd"}, {"lr", 1.0}});
+  options.schedule = "constant";
+  options.clip_norm = 0.01;
+  Run run = make(options, {}, {}, 0.0, at::kDouble);
+  std::vector<at::Tensor> before;
+  for (const auto& [name, tensor] : run.model->parameters().named()) before.push_back(tensor.detach().clone());
+  EXPECT_GT(run.trainer->step().gradient_norm, 0.1);
+  double moved = 0;
+  size_t i = 0;
+  for (const auto& [name, tensor] : run.model->parameters().named()) moved += (tensor.detach() - before[i++]).square().sum().item<double>();
+  EXPECT_NEAR(std::sqrt(moved), 0.01, 1e-6);
+}
+
 TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchs) {
   for (const auto& [name, memory] : memories()) {
     for (const int64_t parts : {2, 4}) {
@@ -191,6 +224,24 @@ TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchsWithPaddedRowsToo) {
         EXPECT_TRUE(at::allclose(found[i].second, expected[i].second, 1e-9, 1e-9)) << expected[i].first.path;
       }
     }
+  }
+}
+
+TEST_F(TrainerTest, TheModelsCacheIsWhatTheStepMadeOfIt) {
+  TrainOptions options = small_options();
+  options.segments_per_step = 1;
+  Run run = make(options, memories().at("grc"), {}, 0.0, at::kDouble);
+  tasks::LanguageModel twin(corpus_, test::task_options(options));
+  for (int64_t step = 0; step < 3; ++step) {
+    const at::NoGradGuard no_grad;
+    const core::State before = run.model->initial_state(4);
+    const auto expected = run.model->forward(tasks::model_input(twin.next(8).front(), core::Mode::train), before).state.fields();
+    run.trainer->step();
+    const auto found = run.model->initial_state(4).fields();
+    ASSERT_EQ(found.size(), 1U);
+    ASSERT_EQ(expected.size(), 1U);
+    EXPECT_LE((found[0].second - expected[0].second).abs().max().item<double>(), 1e-12);
+    EXPECT_GT((found[0].second - before.fields()[0].second).abs().max().item<double>(), 1e-6);
   }
 }
 
