@@ -224,6 +224,16 @@ TEST(Attention, TakesHeadsOfAnyWidth) {
   }
 }
 
+TEST(Attention, DistancesThatAreNotGivenCountAsNothing) {
+  for (const Terms terms : {Terms::distances, Terms::scores}) {
+    Subject s = subject(65, 130, terms, 2);
+    EXPECT_LE(difference(s.fast(), s.naive()), 1e-12);  // fills what the kernel keeps between calls
+    if (terms == Terms::distances) s.positions.r = s.positions.r.narrow(0, 0, 130);
+    if (terms == Terms::scores) s.positions.scores = s.positions.scores.narrow(3, 0, 130);
+    EXPECT_LE(difference(s.fast(), s.naive()), 1e-12);
+  }
+}
+
 TEST(Attention, TakesViewsAndLeavesItsArgumentsAlone) {
   Numbers numbers(3);
   const at::Tensor rows = numbers.normal({2, 5, 2, 3});  // [B,T,H,d], as projections give them
