@@ -119,7 +119,6 @@ class Chunk {
     absorb(before.k, dk, p_.k, next_k_);
     absorb(before.v, dv, p_.v, next_v_);
     std::fill(grad_d_, grad_d_ + c * n_, T(0));
-    std::fill(grad_e0_, grad_e0_ + n_, T(0));
     T* grad_last = grad_d_ + (c - 1) * n_;
     for (int64_t j = 0; j < n_; ++j) {
       grad_last[j] = inner_product(grad.k + j * dk, next_k_ + j * dk, dk) + inner_product(grad.v + j * dv, next_v_ + j * dv, dv);
