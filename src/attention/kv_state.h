@@ -1,7 +1,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cat.h>
+
+#include "core/append_rows.h"
 
 namespace mnemo::attention {
 
@@ -18,7 +19,7 @@ struct KvState {
 /// Puts what the open segment has on the left of new keys and values.
 inline KvState extend(const KvState& past, const at::Tensor& k, const at::Tensor& v) {
   if (!past.k.defined()) return {k, v};
-  return {at::cat({past.k, k}, 2), at::cat({past.v, v}, 2)};
+  return {core::append_rows(past.k, k, 2), core::append_rows(past.v, v, 2)};
 }
 
 }  // namespace mnemo::attention

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "cli/allocation_meter.h"
@@ -216,9 +217,12 @@ double BenchSubject::generate(int64_t position, int64_t tokens) {
 }
 
 double BenchSubject::allocated(int64_t position) {
+  const BenchCase& c = parts_->bench_case;
   infer::Session session = parts_->session(position).fork();
-  const int64_t tokens = parts_->bench_case.segment;
-  session.next();  // from here on each call runs the token that the last one picked
+  // On to a segment's start; each call runs the token that the last one picked.
+  do session.next();
+  while ((session.position() - 1) % c.segment != 0);
+  const int64_t tokens = std::lcm(c.segment, std::max<int64_t>(1, c.mem_len));
   const AllocationMeter meter;
   for (int64_t i = 0; i < tokens; ++i) session.next();
   return static_cast<double>(meter.bytes()) / static_cast<double>(tokens);

@@ -51,7 +51,8 @@ class BenchSubject {
   double train(int64_t steps);
   /// Seconds of N tokens, greedy, from a position on; each call goes on where the last one of that position ended.
   double generate(int64_t position, int64_t tokens);
-  /// Bytes of tensors that one token allocates, the mean over a segment of them from a position on.
+  /// Bytes of tensors that one token allocates, the mean over whole segments behind a position; as many as a buffer of the segment
+  /// cache lasts.
   double allocated(int64_t position);
   /// Seconds of the held-out text in segments, with what the memory keeps; and how many tokens that are.
   double evaluate();

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "core/append_rows.h"
 #include "memory/require_state.h"
 #include "ops/attention.h"
 
@@ -164,8 +165,8 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
     const at::Tensor real = source.valid.defined()
                                 ? source.valid
                                 : at::ones({input.x.size(0), input.x.size(1)}, input.x.options().dtype(at::kBool));
-    source.rows = old.rows.defined() ? at::cat({old.rows, source.rows}, 1) : source.rows;
-    source.valid = old.valid.defined() ? at::cat({old.valid, real}, 1) : real;
+    source.rows = old.rows.defined() ? core::append_rows(old.rows, source.rows, 1) : source.rows;
+    source.valid = old.valid.defined() ? core::append_rows(old.valid, real, 1) : real;
   }
   base::ensure(causal_ || input.ends, "a GRC that is not causal needs its whole segment at once");
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/append_rows.h"
 #include "memory/require_state.h"
 
 namespace mnemo::memory {
@@ -66,7 +67,7 @@ core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const a
   auto last_rows = [&](const at::Tensor& old, const at::Tensor& fresh) {
     const at::Tensor kept = fresh.narrow(1, first + count - from_rows, from_rows);
     const at::Tensor older = old.narrow(1, old.size(1) - from_cache, from_cache);
-    return (from_cache == 0 ? kept.clone() : at::cat({older, kept}, 1));
+    return from_cache == 0 ? kept.clone() : core::append_rows(older, kept, 1);
   };
   const at::NoGradGuard no_grad;
   SegmentCacheState next;

@@ -6,6 +6,7 @@
 
 #include "backbones/decoder.h"
 #include "base/error.h"
+#include "core/append_rows.h"
 #include "heads/language_model.h"
 #include "memory/grc.h"
 #include "memory/recurrent_tokens.h"
@@ -182,7 +183,7 @@ OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& 
   const int64_t batch = rows.rows.size(0);
   const at::Tensor real = rows.valid.defined() ? rows.valid : at::ones({batch, rows.rows.size(1)}, options.dtype(at::kBool));
   if (!starts) {
-    return {open.length + rows.rows.size(1), open.read_rows, at::cat({open.valid, real}, 1)};
+    return {open.length + rows.rows.size(1), open.read_rows, core::append_rows(open.valid, real, 1)};
   }
   std::vector<at::Tensor> valid;
   if (context_) valid.push_back(context_->before(0, state.child(context_name_)).valid);
