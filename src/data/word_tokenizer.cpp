@@ -74,9 +74,10 @@ class WordTokenizer final : public Tokenizer {
  public:
   WordTokenizer(EntryList entries, const std::string& where)
       : entries_(std::move(entries)), index_(entries_), unknown_(index_.find(kUnknown)), end_of_line_(index_.find(kEndOfLine)) {
+    if (const int64_t twice = index_.duplicate(); twice >= 0) {
+      base::input_error("{}: the word \"{}\" stands there twice", where, base::printable(entries_[twice], 40));
+    }
     base::require(unknown_ >= 0 && end_of_line_ >= 0, "{}: expected the entries <unk> and <eos>", where);
-    base::require(index_.duplicate() < 0, "{}: the word \"{}\" stands there twice", where,
-                  base::printable(entries_[std::max<int64_t>(index_.duplicate(), 0)], 40));
   }
 
   std::string type() const override { return "words"; }
