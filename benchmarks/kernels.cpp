@@ -2,14 +2,17 @@
 //   cmake --build --preset release --target bench_kernels && build/release/bench_kernels --benchmark_filter=abc
 // One thread; sizes are those of the 6-layer, 256-wide models of `mnemo bench` (4 heads of 64, batch 4) where nothing else is said.
 #include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
 #include <benchmark/benchmark.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
+#include "core/append_rows.h"
 #include "core/state.h"
 #include "memory/abc.h"
 #include "memory/segment_cache.h"
 #include "ops/abc.h"
+#include "ops/attention.h"
 #include "ops/grc.h"
 #include "ops/position.h"
 
@@ -23,6 +26,47 @@ at::Tensor random(at::IntArrayRef shape, bool gradient = false) { return at::ran
 
 /// Tokens a second beside the time.
 void count_tokens(benchmark::State& state, int64_t tokens) { state.SetItemsProcessed(state.iterations() * tokens); }
+
+/// Causal attention over `keys` keys, the last `queries` of them the queries' own; relative: with the terms of Transformer-XL.
+struct AttentionInputs {
+  AttentionInputs(bool relative, int64_t queries, int64_t keys, bool gradient)
+      : q(random({kBatch, kHeads, queries, kWidth}, gradient)),
+        k(random({kBatch, kHeads, keys, kWidth}, gradient)),
+        v(random({kBatch, kHeads, keys, kWidth}, gradient)),
+        u(random({kHeads, kWidth}, gradient)),
+        r(random({keys, kHeads, kWidth}, gradient)),
+        ranges(ops::KeyRanges::causal(queries, keys)),
+        relative(relative) {}
+  at::Tensor run() const {
+    return ops::attention(q, k, v, relative ? ops::Positions{u, u, r, {}} : ops::Positions{}, ranges, 0.125);
+  }
+  /// The naive twin: the whole matrix of scores.
+  at::Tensor run_naive() const {
+    const at::Tensor position = relative ? at::matmul(q + u.unsqueeze(1), r.permute({1, 2, 0})) : at::Tensor();
+    return ops::attention_naive(relative ? q + u.unsqueeze(1) : q, k, v, position, relative ? ops::RelShift::signed_ : ops::RelShift::none,
+                                ranges.mask(), 0.125);
+  }
+  std::vector<at::Tensor> leaves() const { return relative ? std::vector{q, k, v, u, r} : std::vector{q, k, v}; }
+  at::Tensor q, k, v, u, r;
+  ops::KeyRanges ranges;
+  bool relative;
+};
+
+template <bool relative, at::Tensor (AttentionInputs::*run)() const>
+void attention_forward(benchmark::State& state) {
+  const at::NoGradGuard no_grad;
+  const AttentionInputs inputs(relative, state.range(0), state.range(1), false);
+  for (auto _ : state) benchmark::DoNotOptimize((inputs.*run)());
+  count_tokens(state, kBatch * state.range(0));
+}
+
+template <bool relative, at::Tensor (AttentionInputs::*run)() const>
+void attention_forward_and_backward(benchmark::State& state) {
+  const AttentionInputs inputs(relative, state.range(0), state.range(1), true);
+  const at::Tensor weight = random({kBatch, kHeads, state.range(0), kWidth});
+  for (auto _ : state) benchmark::DoNotOptimize(torch::autograd::grad({(inputs.*run)()}, inputs.leaves(), {weight}));
+  count_tokens(state, kBatch * state.range(0));
+}
 
 struct AbcInputs {
   AbcInputs(int64_t slots, int64_t time, bool gradient)
@@ -75,6 +119,17 @@ void distance_sinusoids(benchmark::State& state) {
   }
 }
 
+/// A key that goes behind those of the open segment.
+void append_rows(benchmark::State& state) {
+  const c10::InferenceMode inference;
+  const at::Tensor start = random({1, kHeads, state.range(0), kWidth}), fresh = random({1, kHeads, 1, kWidth});
+  at::Tensor all = start;
+  for (auto _ : state) {
+    all = all.size(2) < 2 * state.range(0) ? core::append_rows(all, fresh, 2) : start;
+    benchmark::DoNotOptimize(all);
+  }
+}
+
 /// What a server keeps of a sequence: six layers of a segment cache of 256 rows, or of 32 slots.
 core::State segment_cache_state(int64_t batch) {
   memory::SegmentCacheState state;
@@ -108,6 +163,23 @@ void concat_batch(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0) * core::num_bytes(parts.front()));
 }
 
+constexpr auto kTiles = &AttentionInputs::run, kNaive = &AttentionInputs::run_naive;
+constexpr bool kSoftmax = false, kRelative = true;
+void sizes(benchmark::internal::Benchmark* of) {
+  of->ArgNames({"Q", "K"})->Unit(benchmark::kMillisecond)->Args({128, 128})->Args({512, 512})->Args({256, 512})->Args({1, 512});
+}
+void training_sizes(benchmark::internal::Benchmark* of) {
+  of->ArgNames({"Q", "K"})->Unit(benchmark::kMillisecond)->Args({128, 128})->Args({512, 512})->Args({256, 512});
+}
+BENCHMARK_TEMPLATE(attention_forward, kSoftmax, kTiles)->Apply(sizes);
+BENCHMARK_TEMPLATE(attention_forward, kSoftmax, kNaive)->Apply(sizes);
+BENCHMARK_TEMPLATE(attention_forward, kRelative, kTiles)->Apply(sizes);
+BENCHMARK_TEMPLATE(attention_forward, kRelative, kNaive)->Apply(sizes);
+BENCHMARK_TEMPLATE(attention_forward_and_backward, kSoftmax, kTiles)->Apply(training_sizes);
+BENCHMARK_TEMPLATE(attention_forward_and_backward, kSoftmax, kNaive)->Apply(training_sizes);
+BENCHMARK_TEMPLATE(attention_forward_and_backward, kRelative, kTiles)->Apply(training_sizes);
+BENCHMARK_TEMPLATE(attention_forward_and_backward, kRelative, kNaive)->Apply(training_sizes);
+BENCHMARK(append_rows)->Arg(64)->Arg(512)->ArgName("past")->Unit(benchmark::kMicrosecond);
 BENCHMARK(abc_forward)->ArgsProduct({{32, 64}, {512, 2048}})->ArgNames({"slots", "T"})->Unit(benchmark::kMillisecond);
 BENCHMARK(abc_forward_and_backward)->ArgsProduct({{32, 64}, {512, 2048}})->ArgNames({"slots", "T"})->Unit(benchmark::kMillisecond);
 BENCHMARK(abc_token)->Arg(32)->Arg(64)->ArgName("slots")->Unit(benchmark::kMicrosecond);
