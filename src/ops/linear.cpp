@@ -26,6 +26,14 @@ template <class T>
 void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& y) {
   const int64_t rows = rows_of(x), in = weight.size(1), out = weight.size(0);
   T* to = y.mutable_data_ptr<T>();
+  if (rows == 1) {
+    // Generation: the weights pass through once, so this is a matter of memory.
+    const T *w = weight.const_data_ptr<T>(), *start = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
+    at::parallel_for(0, out, std::max<int64_t>(4, 8 * kWorthAThread / in), [&](int64_t begin, int64_t end) {
+      matrix_vector(w + begin * in, x.const_data_ptr<T>(), start == nullptr ? nullptr : start + begin, to + begin, end - begin, in);
+    });
+    return;
+  }
   if (bias.defined()) {
     const T* from = bias.const_data_ptr<T>();
     at::parallel_for(0, rows, std::max<int64_t>(1, kWorthAThread / out), [&](int64_t begin, int64_t end) {

@@ -156,6 +156,33 @@ T InnerProduct(const T* x, const T* y, int64_t size) {
   return sum;
 }
 
+// Four rows at a time: four streams of memory, and x is loaded once for all of them.
+template <class T>
+void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {
+  const hn::ScalableTag<T> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    const T *w0 = w + i * columns, *w1 = w0 + columns, *w2 = w1 + columns, *w3 = w2 + columns;
+    auto s0 = hn::Zero(wide), s1 = hn::Zero(wide), s2 = hn::Zero(wide), s3 = hn::Zero(wide);
+    int64_t c = 0;
+    for (; c + step <= columns; c += step) {
+      const auto v = hn::LoadU(wide, x + c);
+      s0 = hn::MulAdd(hn::LoadU(wide, w0 + c), v, s0);
+      s1 = hn::MulAdd(hn::LoadU(wide, w1 + c), v, s1);
+      s2 = hn::MulAdd(hn::LoadU(wide, w2 + c), v, s2);
+      s3 = hn::MulAdd(hn::LoadU(wide, w3 + c), v, s3);
+    }
+    T sums[4] = {hn::GetLane(hn::SumOfLanes(wide, s0)), hn::GetLane(hn::SumOfLanes(wide, s1)), hn::GetLane(hn::SumOfLanes(wide, s2)),
+                 hn::GetLane(hn::SumOfLanes(wide, s3))};
+    for (; c < columns; ++c) {
+      sums[0] += w0[c] * x[c], sums[1] += w1[c] * x[c], sums[2] += w2[c] * x[c], sums[3] += w3[c] * x[c];
+    }
+    for (int64_t r = 0; r < 4; ++r) y[i + r] = sums[r] + (start == nullptr ? T(0) : start[i + r]);
+  }
+  for (; i < rows; ++i) y[i] = InnerProduct(w + i * columns, x, columns) + (start == nullptr ? T(0) : start[i]);
+}
+
 // Highway's dispatch takes functions, not templates.
 #define MNEMO_ROW_KERNELS(T, suffix)                                                                                   \
   T AddThenMax##suffix(T* s, const T* g, int64_t size) { return AddThenMax(s, g, size); }                              \
@@ -167,6 +194,9 @@ T InnerProduct(const T* x, const T* y, int64_t size) {
   T ExpOfDifference##suffix(const T* x, const T* y, T* out, int64_t size) { return ExpOfDifference(x, y, out, size); }     \
   void Product##suffix(const T* x, const T* y, T* out, int64_t size) { Product(x, y, out, size); }                     \
   void AddProduct##suffix(const T* x, const T* y, T* out, int64_t size) { AddProduct(x, y, out, size); }               \
+  void MatrixVector##suffix(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {             \
+    MatrixVector(w, x, start, y, rows, columns);                                                                        \
+  }                                                                                                                     \
   T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }
 
 MNEMO_ROW_KERNELS(float, F)
@@ -191,6 +221,7 @@ namespace mnemo::ops {
   HWY_EXPORT(ExpOfDifference##suffix);                                                                                    \
   HWY_EXPORT(Product##suffix);                                                                                          \
   HWY_EXPORT(AddProduct##suffix);                                                                                       \
+  HWY_EXPORT(MatrixVector##suffix);                                                                                     \
   HWY_EXPORT(InnerProduct##suffix);                                                                                     \
   template <>                                                                                                           \
   T add_then_max(T* s, const T* g, int64_t size) { return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size); }       \
@@ -212,6 +243,10 @@ namespace mnemo::ops {
   void product(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(Product##suffix)(x, y, out, size); } \
   template <>                                                                                                           \
   void add_product(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(AddProduct##suffix)(x, y, out, size); } \
+  template <>                                                                                                           \
+  void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {                     \
+    HWY_DYNAMIC_DISPATCH(MatrixVector##suffix)(w, x, start, y, rows, columns);                                          \
+  }                                                                                                                     \
   template <>                                                                                                           \
   T inner_product(const T* x, const T* y, int64_t size) { return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size); }
 

@@ -54,6 +54,10 @@ void add_product(const T* x, const T* y, T* out, int64_t size);
 template <class T>
 T inner_product(const T* x, const T* y, int64_t size);
 
+/// y_i = row i of w (rows of `columns` numbers, one behind another) . x + start_i; start may be null.
+template <class T>
+void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns);
+
 /// The instruction set that the loops run with, for reports: "AVX2", "AVX3" ...
 const char* row_kernel_target();
 
