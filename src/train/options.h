@@ -17,6 +17,8 @@ struct TrainOptions {
   int64_t batch_size = 16;
   int64_t segments_per_step = 1;
   std::string bptt = "sliding";
+  std::string recompute = "none";
+  std::optional<int64_t> memory_limit = std::nullopt;
   int64_t accumulate = 1;
   base::Node optimiser = base::Node::table({{"type", "adamw"}});
   base::Node schedule = base::Node::table({{"type", "constant"}});
@@ -41,6 +43,11 @@ struct TrainOptions {
       base::range(1, 1 << 16));
     v("bptt", bptt, "sliding: each segment's loss reaches exactly bptt_depth boundaries back; chunked: 0 to bptt_depth, cheaper",
       base::one_of("sliding", "chunked"));
+    v("recompute", recompute,
+      "none: every segment stays in memory until its backward pass; segment: only the state at its boundary does, the rest is computed "
+      "again, to the same bits; auto: segments stay while they fit into memory_limit",
+      base::one_of("none", "segment", "auto"));
+    v("memory_limit", memory_limit, "of recompute = \"auto\": MB that the segments of a step may take that stay", base::range(1, int64_t{1} << 30));
     v("accumulate", accumulate,
       "parts the batch is cut into, to hold less in memory: the gradient is that of the whole batch", base::at_least(1));
     v("optimiser", optimiser, "how weights move", base::poly(optimiser_types()));
@@ -61,6 +68,9 @@ struct TrainOptions {
   void validate(const base::Where& where) const {
     where.require(batch_size % accumulate == 0, "accumulate", "expected a divisor of batch_size = {}, found {}", batch_size,
                   accumulate);
+    where.require(recompute != "auto" || memory_limit, "memory_limit", "recompute = \"auto\" needs it; expected MB, found none");
+    where.require(recompute == "auto" || !memory_limit, "memory_limit", "it belongs to recompute = \"auto\", found recompute = \"{}\"",
+                  recompute);
   }
 };
 

@@ -5,113 +5,58 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
+#include "tasks/task.h"
 
 namespace mnemo::train {
 namespace {
 
-/// How many boundaries each field of the state may be crossed at, in a list of `segments`; -1 = all of them.
-class Depths {
- public:
-  Depths(const core::Model& model, size_t segments) : model_(model), boundaries_(static_cast<int64_t>(segments) - 1) {}
-
-  /// A depth that reaches over the whole list is as good as full.
-  int64_t of(const std::string& path) {
-    const auto [entry, fresh] = depths_.try_emplace(path, 0);
-    if (fresh) {
-      const int64_t depth = model_.bptt_depth(path);
-      entry->second = depth < 0 || depth >= boundaries_ ? -1 : depth;
-    }
-    return entry->second;
-  }
-
- private:
-  const core::Model& model_;
-  int64_t boundaries_;
-  std::map<std::string, int64_t> depths_;
-};
-
-bool carries_gradient(const at::Tensor& tensor) { return tensor.is_floating_point() && tensor.requires_grad(); }
-
 at::Tensor plus(const at::Tensor& sum, const at::Tensor& term) { return sum.defined() ? sum + term : term; }
 
-core::StepResult run_segment(const core::Model& model, const BpttSegment& segment, const core::State& state) {
-  return model.forward(segment.input, start_documents(model, state, segment.reset));
+/// Detached, and without the rest of a larger tensor that it is a view of: what stands at a boundary is kept for long.
+at::Tensor cut_out(const at::Tensor& tensor) {
+  at::Tensor cut = tensor.detach();
+  return cut.storage().nbytes() > cut.nbytes() ? cut.clone() : cut;
 }
 
-at::Tensor checked_loss(const SegmentLoss& loss, const core::StepResult& step, size_t index) {
-  at::Tensor value = loss(step, index);
-  base::ensure(!value.defined() || value.numel() == 1, "the loss of segment {} has {} elements", index,
-               value.defined() ? value.numel() : 0);
-  return value;
-}
-
-/// Plain autograd over the list: fields are detached at a boundary or keep their graph. `keeps(path, boundary)` says which;
-/// boundary b lies before segment b. Where no graph crosses a boundary, what was summed up so far is differentiated.
-BpttResult run_cut(const core::Model& model, const std::vector<BpttSegment>& segments, core::StepResult step,
-                   const SegmentLoss& loss, const std::function<bool(const std::string&, int64_t)>& keeps) {
-  BpttResult result;
-  core::State state;
-  torch::autograd::variable_list pending;
-  for (size_t index = 0; index < segments.size(); ++index) {
-    if (index > 0) step = run_segment(model, segments[index], state);
-    const at::Tensor value = checked_loss(loss, step, index);
-    result.losses.push_back(value.defined() ? value.detach() : at::Tensor());
-    if (value.defined() && value.requires_grad()) pending.push_back(value);
-    const bool last = index + 1 == segments.size();
-    bool crosses = false;
-    state = step.state.map([&](const core::Field& field, const at::Tensor& tensor) {
-      if (last || !carries_gradient(tensor) || !keeps(field.path, static_cast<int64_t>(index) + 1)) return tensor.detach();
-      crosses = true;
-      return tensor;
-    });
-    step = {};
-    if (crosses || pending.empty()) continue;
-    torch::autograd::backward(pending);
-    pending.clear();
-  }
-  result.state = std::move(state);
-  return result;
-}
-
-/// `sliding` with finite depths: every segment has a graph of its own, its incoming fields are leaves. A loss's gradient goes from
-/// the leaves of its segment to the outgoing fields of the segment before, hop by hop.
-class Sliding {
+/// A list of segments on its way forward and back. Every segment has a graph of its own, whose incoming fields are leaves; what comes
+/// back to them is handed to the outgoing fields of the segment before.
+class Segments {
  public:
-  Sliding(const core::Model& model, const SegmentLoss& loss, Depths& depths, const core::State& first_state)
-      : model_(model), loss_(loss), depths_(depths) {
-    for (const auto& [field, tensor] : first_state.fields()) {
-      if (!tensor.is_floating_point()) continue;
-      hops_ = std::max(hops_, depths_.of(field.path));
-      any_full_ = any_full_ || depths_.of(field.path) < 0;
-    }
+  Segments(const core::Model& model, const std::vector<BpttSegment>& segments, const SegmentLoss& loss, BpttForm form,
+           int64_t stored_bytes)
+      : model_(model),
+        segments_(segments),
+        loss_(loss),
+        form_(form),
+        stored_bytes_(stored_bytes),
+        device_(tasks::device_of(model)),
+        has_room_(stored_bytes > 0),
+        nodes_(segments.size()) {
+    result_.losses.resize(segments.size());
   }
 
-  /// Whether there is a finite depth above 0; without, run_cut does the same in one pass.
-  bool needed() const { return hops_ > 0; }
-
-  BpttResult run(const std::vector<BpttSegment>& segments, core::StepResult step) {
-    const auto count = static_cast<int64_t>(segments.size());
-    nodes_.resize(segments.size());
-    core::State state;
+  BpttResult run(core::State state) {
+    const int64_t count = this->count();
+    int64_t first = 0;  // of the segments whose gradient is still to be taken
     for (int64_t s = 0; s < count; ++s) {
-      if (s > 0) step = run_segment(model_, segments[static_cast<size_t>(s)], state);
-      state = keep(step, s, s + 1 == count);
-      step = {};
-      if (any_full_) continue;
-      for (int64_t hop = 0; hop < hops_ && hop < s; ++hop) cross(s - hop, hop);
-      if (s >= hops_) differentiate(s - hops_);
-    }
-    if (any_full_) {
-      // Past the last finite depth only full fields are crossed, so the gradients of all later losses travel together.
-      for (int64_t s = count - 1; s > 0; --s) {
-        for (int64_t hop = 0; hop <= hops_; ++hop) cross(s, hop);
-        differentiate(s);
+      state = forward(s, std::move(state));
+      if (slides()) {
+        for (int64_t hop = 0; hop < hops_ && hop < s; ++hop) {
+          cross(s - hop, hop);
+          settle(s - hop);
+        }
+        if (s >= hops_) differentiate(s - hops_);
+      } else if (!crossed(s + 1)) {
+        backward(first, s);
+        first = s + 1;
+        has_room_ = stored_bytes_ > 0;
       }
-      differentiate(0);
-    } else {
+    }
+    if (slides()) {
       for (int64_t s = std::max<int64_t>(0, count - hops_); s < count; ++s) differentiate(s);
     }
     result_.state = std::move(state);
@@ -121,57 +66,188 @@ class Sliding {
  private:
   /// One field between two segments.
   struct Edge {
-    int64_t depth;       ///< -1: full
-    at::Tensor outgoing;  ///< as the earlier segment made it, with its graph
-    at::Tensor leaf;      ///< as the later one read it
+    int64_t depth;        ///< -1: full
+    at::Tensor leaf;      ///< as the later segment reads it
+    at::Tensor outgoing;  ///< as the earlier one made it, with its graph
   };
-  /// One segment: its loss, the fields it hands on, and the gradients that have come back through those after `hop` boundaries.
+  /// One segment: its graph, from its loss and the fields that it hands on; and the gradients that have come back through those after
+  /// `hop` boundaries.
   struct Node {
+    bool graph = false;   ///< there is one
+    bool stored = false;  ///< and it stays until the segment is differentiated
+    int64_t bytes = 0;    ///< that it takes, where that was asked
     at::Tensor loss;
     std::vector<Edge> out;
     std::vector<std::vector<at::Tensor>> gradients;  ///< [hop][edge], undefined = zero
+    core::State state;  ///< where it began, for a second run
+    std::optional<RandomState> random;
   };
 
-  /// Records the segment and returns the state the next one reads.
-  core::State keep(const core::StepResult& step, int64_t s, bool last) {
-    Node& node = nodes_[static_cast<size_t>(s)];
-    node.loss = checked_loss(loss_, step, static_cast<size_t>(s));
-    result_.losses.push_back(node.loss.defined() ? node.loss.detach() : at::Tensor());
-    if (node.loss.defined() && !node.loss.requires_grad()) node.loss.reset();
-    core::State next = step.state.map([&](const core::Field& field, const at::Tensor& tensor) {
-      at::Tensor cut = tensor.detach();
-      if (last || !carries_gradient(tensor)) return cut;
-      const int64_t depth = depths_.of(field.path);
-      base::ensure(depth <= hops_ && (depth >= 0 || any_full_), "state field '{}' appeared after the first segment", field.path);
-      if (depth == 0) return cut;
-      cut.set_requires_grad(true);
-      node.out.push_back({depth, tensor, cut});
-      return cut;
-    });
-    node.gradients.assign(static_cast<size_t>(hops_) + 1, std::vector<at::Tensor>(node.out.size()));
+  int64_t count() const { return static_cast<int64_t>(segments_.size()); }
+  Node& node(int64_t s) { return nodes_[static_cast<size_t>(s)]; }
+  bool stores_all() const { return stored_bytes_ == kStoreAll; }
+
+  /// The depth of a field; one that reaches over the whole list is as good as full.
+  int64_t depth_of(const std::string& path) {
+    const auto [entry, fresh] = depths_.try_emplace(path, 0);
+    if (fresh) {
+      const int64_t depth = model_.bptt_depth(path);
+      entry->second = depth < 0 || depth >= count() - 1 ? -1 : depth;
+    }
+    return entry->second;
+  }
+  /// Whether a field of that depth keeps its gradient at a boundary; boundary b lies before segment b.
+  bool keeps(int64_t depth, int64_t boundary) const {
+    if (boundary >= count()) return false;
+    return depth < 0 || (form_ == BpttForm::sliding ? depth > 0 : boundary % (depth + 1) != 0);
+  }
+  bool crossed(int64_t boundary) const {
+    return std::any_of(depths_.begin(), depths_.end(), [&](const auto& entry) { return keeps(entry.second, boundary); });
+  }
+
+  /// `sliding` with finite depths only: a segment's gradient is complete `hops_` segments later, so no more graphs need to be alive.
+  bool slides() const { return hops_ > 0 && !any_full_ && !sweeps_; }
+  /// The same where that many graphs are not stored. A segment is needed again in each of `hops_` later steps, so that from 2 on it is
+  /// cheaper to run all segments twice more: from the last for the gradients of states, from the first for those of parameters.
+  bool sweeps(int64_t bytes) const {
+    return hops_ > 1 && !any_full_ && !stores_all() && (stored_bytes_ == 0 || bytes > stored_bytes_ / (hops_ + 1));
+  }
+  /// Whether the graph of segment s is used right after its forward pass, and then needed no more.
+  bool used_at_once(int64_t s) const { return !slides() && !crossed(s + 1); }
+
+  at::Tensor loss_of(const core::StepResult& step, int64_t s) {
+    const auto index = static_cast<size_t>(s);
+    at::Tensor value = loss_(step, index);
+    base::ensure(!value.defined() || value.numel() == 1, "the loss of segment {} has {} elements", index,
+                 value.defined() ? value.numel() : 0);
+    if (value.defined()) result_.losses[index] = value.detach();
+    return value.defined() && value.requires_grad() ? value : at::Tensor();
+  }
+
+  core::StepResult run_segment(int64_t s, const core::State& state) const {
+    const BpttSegment& segment = segments_[static_cast<size_t>(s)];
+    return model_.forward(segment.input, start_documents(model_, state, segment.reset));
+  }
+
+  /// Runs segment s for the first time and returns the state the next one reads. The first segment always has a graph, from which
+  /// the rest is learned; the others where it is stored or used at once.
+  core::State forward(int64_t s, core::State state) {
+    Node& own = node(s);
+    if (!stores_all()) {
+      own.random.emplace(device_);
+      if (s > 0 && node(s - 1).random) own.random->share(*node(s - 1).random);
+    }
+    own.graph = s == 0 || has_room_ || slides() || used_at_once(s);
+    const c10::AutoGradMode mode(own.graph);
+    const bool measured = own.graph && !stores_all() && stored_bytes_ > 0;
+    std::optional<TensorMeter> meter;
+    if (measured) meter.emplace();
+    core::StepResult step = run_segment(s, state);
+    if (s == 0) learn(step.state);
+    if (own.graph && (s > 0 || stored_bytes_ > 0 || used_at_once(0))) own.loss = loss_of(step, s);
+    core::State next = hand_on(own, step.state, s + 1);
+    step = {};
+    if (meter) own.bytes = meter->bytes();
+    meter.reset();
+    if (s == 0) sweeps_ = sweeps(own.bytes);
+    own.stored = stores_all() || (measured && !used_at_once(s) && kept_bytes_ + own.bytes <= stored_bytes_);
+    if (own.stored) {
+      kept_bytes_ += own.bytes;
+      own.random.reset();
+    } else {
+      own.state = std::move(state);
+      has_room_ = has_room_ && used_at_once(s);
+      if (!used_at_once(s) && (s == 0 || !slides())) settle(s);
+    }
     return next;
   }
 
-  /// The scalar of segment s as seen after `hop` boundaries: its own loss, or its outgoing fields weighted with what came back.
-  void add_roots(const Node& node, size_t hop, torch::autograd::variable_list& roots,
-                 torch::autograd::variable_list& weights) const {
-    if (hop == 0 && node.loss.defined()) {
-      roots.push_back(node.loss);
-      weights.emplace_back(at::ones_like(node.loss));
+  /// What the first segment's state says of all of them.
+  void learn(const core::State& state) {
+    for (const auto& [field, tensor] : state.fields()) {
+      if (!tensor.is_floating_point()) continue;
+      const int64_t depth = depth_of(field.path);
+      any_full_ = any_full_ || depth < 0;
+      if (form_ == BpttForm::sliding) hops_ = std::max(hops_, depth);
     }
-    for (size_t i = 0; i < node.out.size(); ++i) {
-      if (!node.gradients[hop][i].defined()) continue;
-      roots.push_back(node.out[i].outgoing);
-      weights.push_back(node.gradients[hop][i]);
+    sweeps_ = sweeps(std::numeric_limits<int64_t>::max());
+  }
+
+  /// The state behind a segment, cut, with leaves for the fields that keep their gradient at that boundary.
+  core::State hand_on(Node& own, const core::State& state, int64_t boundary) {
+    own.out.clear();
+    core::State next = state.map([&](const core::Field& field, const at::Tensor& tensor) {
+      at::Tensor cut = cut_out(tensor);
+      if (!tensor.is_floating_point()) return cut;
+      base::ensure(depths_.contains(field.path), "state field '{}' appeared after the first segment", field.path);
+      const int64_t depth = depth_of(field.path);
+      if (!keeps(depth, boundary)) return cut;
+      cut.set_requires_grad(true);
+      own.out.push_back({depth, cut, own.graph ? tensor : at::Tensor()});
+      return cut;
+    });
+    own.gradients.assign(static_cast<size_t>(hops_) + 1, std::vector<at::Tensor>(own.out.size()));
+    return next;
+  }
+
+  /// The graph of segment s, if it is not there, once more.
+  void rebuild(int64_t s) {
+    Node& own = node(s);
+    if (own.graph) return;
+    const RandomReplay replay(*own.random, device_);
+    const core::StepResult step = run_segment(s, own.state);
+    own.loss = loss_of(step, s);
+    size_t edge = 0;
+    (void)step.state.map([&](const core::Field& field, const at::Tensor& tensor) {
+      if (tensor.is_floating_point() && keeps(depth_of(field.path), s + 1)) own.out.at(edge++).outgoing = tensor;
+      return tensor;
+    });
+    own.graph = true;
+  }
+
+  /// Lets go of a graph that is not to be stored.
+  void settle(int64_t s) {
+    Node& own = node(s);
+    if (own.stored) return;
+    own.graph = false;
+    own.loss.reset();
+    for (Edge& edge : own.out) edge.outgoing.reset();
+  }
+
+  /// Segments first to last, between two boundaries that nothing crosses.
+  void backward(int64_t first, int64_t last) {
+    for (int64_t s = last; s >= first; --s) {
+      // Past the last finite depth only full fields are crossed, so the gradients of all later losses travel together.
+      for (int64_t hop = 0; s > first && hops_ > 0 && hop < hops_ + (any_full_ ? 1 : 0); ++hop) cross(s, hop);
+      if (!sweeps_) {
+        differentiate(s);
+        continue;
+      }
+      join(node(s));
+      settle(s);
+    }
+    for (int64_t s = first; sweeps_ && s <= last; ++s) differentiate(s);
+  }
+
+  /// The scalar of a segment as seen after `hop` boundaries: its own loss, or its outgoing fields weighted with what came back.
+  static void add_roots(const Node& own, size_t hop, torch::autograd::variable_list& roots, torch::autograd::variable_list& weights) {
+    if (hop == 0 && own.loss.defined()) {
+      roots.push_back(own.loss);
+      weights.emplace_back(at::ones_like(own.loss));
+    }
+    for (size_t i = 0; i < own.out.size(); ++i) {
+      if (!own.gradients[hop][i].defined() || !own.out[i].outgoing.requires_grad()) continue;
+      roots.push_back(own.out[i].outgoing);
+      weights.push_back(own.gradients[hop][i]);
     }
   }
 
   /// Takes the gradient that has crossed `hop` boundaries when it reaches segment s over the boundary before s.
   void cross(int64_t s, int64_t hop) {
-    const Node& node = nodes_[static_cast<size_t>(s)];
-    Node& before = nodes_[static_cast<size_t>(s) - 1];
+    rebuild(s);
+    Node& before = node(s - 1);
     torch::autograd::variable_list roots, weights, leaves;
-    add_roots(node, static_cast<size_t>(hop), roots, weights);
+    add_roots(node(s), static_cast<size_t>(hop), roots, weights);
     std::vector<size_t> edges;
     for (size_t i = 0; i < before.out.size(); ++i) {
       if (before.out[i].depth >= 0 && before.out[i].depth <= hop) continue;
@@ -186,30 +262,47 @@ class Sliding {
     }
   }
 
-  /// Adds the gradients of segment s's parameters and inputs, of all hops at once, and lets go of its graph.
-  void differentiate(int64_t s) {
-    Node& node = nodes_[static_cast<size_t>(s)];
-    for (size_t hop = 1; hop < node.gradients.size(); ++hop) {
-      for (size_t i = 0; i < node.out.size(); ++i) {
-        at::Tensor& sum = node.gradients[0][i];
-        if (node.gradients[hop][i].defined()) sum = plus(sum, node.gradients[hop][i]);
+  /// Sums what came back after 1, 2, ... boundaries, once all of it is there.
+  static void join(Node& own) {
+    for (size_t hop = 1; hop < own.gradients.size(); ++hop) {
+      for (size_t i = 0; i < own.out.size(); ++i) {
+        if (own.gradients[hop][i].defined()) own.gradients[0][i] = plus(own.gradients[0][i], own.gradients[hop][i]);
       }
     }
+    own.gradients.resize(1);
+  }
+
+  /// Adds the gradients of segment s's parameters and inputs, of all hops at once, and lets go of its graph.
+  void differentiate(int64_t s) {
+    rebuild(s);
+    Node& own = node(s);
+    join(own);
     torch::autograd::variable_list roots, weights;
-    add_roots(node, 0, roots, weights);
+    add_roots(own, 0, roots, weights);
     if (!roots.empty()) torch::autograd::backward(roots, weights);
-    node = {};
-    // The leaves of this segment have served; the gradients they took along belong to nobody.
-    if (s > 0) {
-      for (Edge& edge : nodes_[static_cast<size_t>(s) - 1].out) edge.leaf.reset();
+    if (own.stored) kept_bytes_ -= own.bytes;
+    own = {};
+    if (s == 0) return;
+    // The leaves of this segment have served. With one hop to tell apart they hold what the segment before waits for; otherwise cross()
+    // has handed that on, and the gradients they took along belong to nobody.
+    Node& before = node(s - 1);
+    for (size_t i = 0; i < before.out.size(); ++i) {
+      if (hops_ == 0) before.gradients[0][i] = before.out[i].leaf.grad();
+      before.out[i].leaf.reset();
     }
   }
 
   const core::Model& model_;
+  const std::vector<BpttSegment>& segments_;
   const SegmentLoss& loss_;
-  Depths& depths_;
-  int64_t hops_ = 0;  ///< the largest finite depth
-  bool any_full_ = false;
+  BpttForm form_;
+  int64_t stored_bytes_;
+  at::Device device_;
+  std::map<std::string, int64_t> depths_;  ///< of the floating fields
+  int64_t hops_ = 0;                       ///< of `sliding`: the largest finite depth
+  bool any_full_ = false, sweeps_ = false;
+  bool has_room_;  ///< no graph has been too large to be stored so far
+  int64_t kept_bytes_ = 0;
   std::vector<Node> nodes_;
   BpttResult result_;
 };
@@ -223,18 +316,10 @@ BpttForm bptt_form(std::string_view name) {
 }
 
 BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments, const core::State& state,
-                             const SegmentLoss& loss, BpttForm form) {
+                             const SegmentLoss& loss, BpttForm form, int64_t stored_bytes) {
   if (segments.empty()) return {{}, core::detach(state)};
-  Depths depths(model, segments.size());
-  const auto keeps = [&](const std::string& path, int64_t boundary) {
-    const int64_t depth = depths.of(path);
-    return depth < 0 || boundary % (depth + 1) != 0;
-  };
   const c10::AutoGradMode with_gradients(true);
-  core::StepResult first = run_segment(model, segments.front(), state);
-  Sliding sliding(model, loss, depths, first.state);
-  if (form == BpttForm::sliding && sliding.needed()) return sliding.run(segments, std::move(first));
-  return run_cut(model, segments, std::move(first), loss, keeps);
+  return Segments(model, segments, loss, form, stored_bytes).run(state);
 }
 
 }  // namespace mnemo::train

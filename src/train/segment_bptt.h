@@ -9,6 +9,7 @@
 
 #include "core/model.h"
 #include "tasks/start_documents.h"
+#include "train/recompute.h"
 
 namespace mnemo::train {
 
@@ -36,17 +37,24 @@ struct BpttResult {
   core::State state;
 };
 
-/// What segment `index` adds to the scalar that is differentiated: a tensor with one element, or an undefined one for nothing.
+/// What segment `index` adds to the scalar that is differentiated: a tensor with one element, or an undefined one for nothing. It draws
+/// no random numbers. Segments that are computed again are asked about in the backward pass, some of them twice, with the same
+/// numbers each time: what the callback notes, it notes by `index`.
 using SegmentLoss = std::function<at::Tensor(const core::StepResult& step, size_t index)>;
 
 /// Runs the segments one after another from `state` and adds the gradient of the sum of their losses, truncated as `form`
 /// and the model's depths say, to .grad of everything that requires it: parameters, `state` and the segments' own tensors.
 ///
-/// The h-th boundary back from a loss is crossed through the fields with k >= h. Nothing is computed twice: with all depths
-/// 0 each segment is differentiated at once, with all depths 0 or full (or k >= S-1) there is one backward pass over S segments,
-/// otherwise each segment costs k passes for its incoming state alone and one for everything; K+1 graphs are alive at a time,
-/// K the largest finite depth (all S with a full depth beside a finite one).
+/// The h-th boundary back from a loss is crossed through the fields with k >= h. Every segment has a graph of its own that begins at
+/// its boundary. With all depths 0 each segment is differentiated at once, with all depths 0 or full (or k >= S-1) there is one backward
+/// pass, segment by segment from the last; otherwise each segment costs k passes for its incoming state alone and one for everything.
+/// K+1 graphs are alive at a time, K the largest finite depth (all S with a full depth, in `chunked` those of a chunk).
+///
+/// Graphs are stored while they take at most `stored_bytes` together, beside the one at work, the first segments' first. Of the other
+/// segments only the state at their boundary is kept: they run again in the backward pass, with the same random numbers. Losses,
+/// state, gradients and the random numbers that follow are bitwise those of kStoreAll; each such segment costs a forward pass more,
+/// or two where K > 1 is the farthest that any loss reaches back (see Segments::sweeps in the source).
 BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments, const core::State& state,
-                             const SegmentLoss& loss, BpttForm form = BpttForm::sliding);
+                             const SegmentLoss& loss, BpttForm form = BpttForm::sliding, int64_t stored_bytes = kStoreAll);
 
 }  // namespace mnemo::train

@@ -32,6 +32,12 @@ bool has_per_model_state(const core::Model& model) {
   return std::any_of(fields.begin(), fields.end(), [](const auto& field) { return !field.first.per_sequence(); });
 }
 
+/// What backward_segments may store of the segments' graphs.
+int64_t stored_bytes(const TrainOptions& options) {
+  if (options.recompute == "none") return kStoreAll;
+  return options.memory_limit ? *options.memory_limit * 1'000'000 : 0;
+}
+
 /// Rows of a segment that have a real token.
 double real_rows(const data::TokenSegment& segment) {
   if (!segment.valid.defined()) return static_cast<double>(segment.tokens.size(0));
@@ -71,15 +77,15 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
   }
   const core::State state = states_.empty() ? model_.initial_state(rows) : states_[static_cast<size_t>(part)];
   const double share = 1.0 / static_cast<double>(static_cast<int64_t>(segments.size()) * options_.accumulate);
-  std::vector<at::Tensor> nll;
+  std::vector<at::Tensor> nll(segments.size());
   BpttResult result = backward_segments(
       model_, inputs, state,
       [&](const core::StepResult& step, size_t index) {
         const tasks::TokenLoss loss = tasks::token_loss(model_, step, own[index], targets, share);
-        if (loss.nll.defined()) nll.push_back(loss.nll.detach());
+        if (loss.nll.defined()) nll[index] = loss.nll.detach();
         return loss.total;
       },
-      form_);
+      form_, stored_bytes(options_));
   outcome.loss += sum_of(nll);
   outcome.total += model_.auxiliary_weight() == 0.0 ? sum_of(nll) : sum_of(result.losses);
   return result;
