@@ -1,21 +1,39 @@
 # Finds LibTorch inside the folder of a PyTorch wheel (…/site-packages/torch or the `torch` folder of `pip install --target`).
 #
-#   MNEMO_TORCH_DIR   the folder that holds include/ and lib/ (a cache variable; default <source>/.deps/torch/torch)
+#   MNEMO_TORCH_DIR   the folder that holds include/ and lib/ (a cache variable; default <source>/.deps/torch/torch, with MNEMO_CUDA
+#                     <source>/.deps/torch-cuda/torch)
+#   MNEMO_CUDA        whether libtorch_cuda is wanted too; the nvidia packages then lie beside the torch folder
 #
 # Gives the imported target LibTorch::torch: headers (as system headers), libtorch_cpu and libc10 with their run path,
 # and LibTorch_VERSION. The include folder also holds the fmt headers that LibTorch carries. The wheel's own CMake package
 # insists on a CUDA toolkit, and its libtorch.so needs every CUDA library; neither is used here.
 
-set(MNEMO_TORCH_DIR "${CMAKE_SOURCE_DIR}/.deps/torch/torch" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
+if(MNEMO_CUDA)
+  set(default_torch_dir "${CMAKE_SOURCE_DIR}/.deps/torch-cuda/torch")
+else()
+  set(default_torch_dir "${CMAKE_SOURCE_DIR}/.deps/torch/torch")
+endif()
+set(MNEMO_TORCH_DIR "${default_torch_dir}" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
 
 # Every path is looked up again at each configuration: a changed MNEMO_TORCH_DIR must not leave an old library behind.
 unset(LibTorch_INCLUDE_DIR CACHE)
 unset(LibTorch_CPU_LIBRARY CACHE)
 unset(LibTorch_C10_LIBRARY CACHE)
+unset(LibTorch_CUDA_LIBRARY CACHE)
+unset(LibTorch_C10_CUDA_LIBRARY CACHE)
+unset(LibTorch_CUDART_LIBRARY CACHE)
 find_path(LibTorch_INCLUDE_DIR torch/csrc/api/include/torch/types.h PATHS "${MNEMO_TORCH_DIR}/include" NO_DEFAULT_PATH)
 find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
 find_library(LibTorch_C10_LIBRARY c10 PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
 mark_as_advanced(LibTorch_INCLUDE_DIR LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY)
+set(cuda_parts "")
+if(MNEMO_CUDA)
+  find_library(LibTorch_CUDA_LIBRARY torch_cuda PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+  find_library(LibTorch_C10_CUDA_LIBRARY c10_cuda PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+  find_library(LibTorch_CUDART_LIBRARY libcudart.so.13 PATHS "${MNEMO_TORCH_DIR}/../nvidia/cu13/lib" NO_DEFAULT_PATH)
+  set(cuda_parts LibTorch_CUDA_LIBRARY LibTorch_C10_CUDA_LIBRARY LibTorch_CUDART_LIBRARY)
+  mark_as_advanced(${cuda_parts})
+endif()
 
 if(LibTorch_INCLUDE_DIR)
   # torch/version.h in older wheels, torch/headeronly/version.h in newer ones.
@@ -35,9 +53,9 @@ endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
   LibTorch
-  REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR
+  REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR ${cuda_parts}
   VERSION_VAR LibTorch_VERSION
-  REASON_FAILURE_MESSAGE "No LibTorch in MNEMO_TORCH_DIR=${MNEMO_TORCH_DIR}. Run scripts/setup, or set MNEMO_TORCH_DIR to the `torch` folder of an installed torch wheel")
+  REASON_FAILURE_MESSAGE "No LibTorch in MNEMO_TORCH_DIR=${MNEMO_TORCH_DIR}. Run scripts/setup (with MNEMO_CUDA: scripts/cuda), or set MNEMO_TORCH_DIR to the `torch` folder of an installed torch wheel")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   set(LibTorch_INCLUDE_DIRS "${LibTorch_INCLUDE_DIR}" "${LibTorch_INCLUDE_DIR}/torch/csrc/api/include")
@@ -55,4 +73,17 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
     INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
     INTERFACE_LINK_LIBRARIES "LibTorch::torch_cpu;LibTorch::c10")
+
+  if(MNEMO_CUDA)
+    foreach(part IN ITEMS cudart:CUDART c10_cuda:C10_CUDA)
+      string(REPLACE ":" ";" part "${part}")
+      list(GET part 0 name)
+      list(GET part 1 variable)
+      add_library(LibTorch::${name} SHARED IMPORTED)
+      set_target_properties(LibTorch::${name} PROPERTIES IMPORTED_LOCATION "${LibTorch_${variable}_LIBRARY}")
+    endforeach()
+    # Nothing calls into libtorch_cuda: it makes itself known when it is loaded.
+    set_property(TARGET LibTorch::torch APPEND PROPERTY INTERFACE_LINK_LIBRARIES
+      "LINKER:--push-state,--no-as-needed" "${LibTorch_CUDA_LIBRARY}" "LINKER:--pop-state" LibTorch::c10_cuda LibTorch::cudart)
+  endif()
 endif()

@@ -2,7 +2,8 @@
 
 # mnemo_folder(NAME [AFTER folder...] [LINK target...])
 # makes the library mnemo_NAME of src/NAME/*.cpp, which may use the folders given after AFTER (and what they use).
-# A folder that does not exist yet is skipped; one without sources is a header-only library.
+# A folder that does not exist yet is skipped; one without sources is a header-only library. Of NAME/cuda/ and
+# NAME/without_cuda.cpp one is built, as MNEMO_CUDA says.
 function(mnemo_folder name)
   cmake_parse_arguments(arg "" "" "AFTER;LINK" ${ARGN})
   if(NOT IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/${name}")
@@ -10,9 +11,16 @@ function(mnemo_folder name)
   endif()
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/cli/main\\.cpp$")
+  if(MNEMO_CUDA)
+    file(GLOB cuda_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/cuda/*.cu")
+    list(FILTER sources EXCLUDE REGEX "/without_cuda\\.cpp$")
+  else()
+    set(cuda_sources "")
+    list(FILTER sources EXCLUDE REGEX "/cuda/[^/]*\\.cpp$")
+  endif()
   set(target mnemo_${name})
   if(sources)
-    add_library(${target} STATIC ${sources})
+    add_library(${target} STATIC ${sources} ${cuda_sources})
     set(scope PUBLIC)
     mnemo_use_precompiled_header(${target} mnemo_pch ${sources})
   else()

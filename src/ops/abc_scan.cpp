@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/abc_chunks.h"
+#include "ops/cuda.h"
 
 namespace mnemo::ops {
 namespace {
@@ -98,6 +99,7 @@ struct ScanFunction : torch::autograd::Function<ScanFunction> {
 
 AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                        const AbcMemory& memory, double scale) {
+  if (q.is_cuda()) return cuda::abc_exp_scan(q, k, v, s, memory, scale);
   const ScanInputs in{with_rows(q), with_rows(k), with_rows(v), with_rows(s), scale};
   if (!at::GradMode::is_enabled()) {
     const Scan scan = run_forward(in, memory, false);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "ops/attention_tiles.h"
+#include "ops/cuda.h"
 
 namespace mnemo::ops {
 namespace {
@@ -154,7 +155,7 @@ at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::T
   if (shift != RelShift::none) scores = scores + rel_shift(position, k.size(2), shift);
   scores = scores * scale;
   if (!mask.defined()) return at::matmul(at::softmax(scores, -1), v);
-  const at::Tensor allowed = mask.dim() == 2 ? mask : mask.unsqueeze(1);
+  const at::Tensor there = mask.to(q.device()), allowed = there.dim() == 2 ? there : there.unsqueeze(1);
   const at::Tensor any = allowed.any(-1, true);
   // Rows without a key get a harmless softmax first and zeros after, so that no gradient is NaN.
   scores = scores.masked_fill(at::logical_and(at::logical_not(allowed), any), -std::numeric_limits<double>::infinity());
@@ -164,6 +165,7 @@ at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::T
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale) {
   check(q, k, v, positions, ranges);
+  if (q.is_cuda()) return cuda::attention(q, k, v, positions, ranges, scale);
   const Inputs in = inputs_of(q, k, v, positions, ranges, scale);
   if (!at::GradMode::is_enabled()) return run_forward(in).o;
   auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };

@@ -1,0 +1,486 @@
+#pragma once
+
+#include "ops/cuda/kernel.h"
+
+namespace mnemo::ops::cuda {
+
+/// ABC's exp form (ops/abc_scan.h) for a device: one block a head, tokens in chunks of kAbcTokens.
+///
+/// The sum of a slot's weights is kept as a pair, z = m + log l with m the largest logit so far: at logits of 1e4 a float z alone is off by
+/// 5e-4. With it every weight is a number up to 1, however far logits lie apart:
+///   w_tij = e^{s_ij - m_tj} / l_tj  (token i in slot j as token t reads it, i <= t),   u_tj = e^{m0_j - m_tj} l0_j / l_tj  (what was before)
+///   y = tril(a) w + u r,  a = scale q k^T,  r = scale q K0^T;   p = softmax over slots;   o = b v + (p u) V0,  b_ti = sum_j p_tj w_tij
+///   K1_j = u_Cj K0_j + sum_i w_Cij k_i, likewise V
+inline constexpr int kAbcTokens = 16, kAbcMostSlots = 64;
+
+template <class S>
+struct AbcInputs {
+  using A = Wide<S>;
+  int64_t batch, heads, time;
+  int slots, width, value_width;
+  Rows<const S> q, k, v, s;
+  A scale;
+
+  int64_t blocks() const { return batch * heads; }
+  MNEMO_BODY int64_t chunks() const { return (time + kAbcTokens - 1) / kAbcTokens; }
+};
+
+/// Memories of all heads one behind another: k [n,d], v [n,dv], m and l [n] each.
+template <class T>
+struct AbcMemoryOf {
+  T *k = nullptr, *v = nullptr, *m = nullptr, *l = nullptr;
+};
+
+/// What both directions hold of a chunk in shared memory.
+template <class S>
+struct AbcChunk {
+  using A = Wide<S>;
+  const AbcInputs<S>& in;
+  int n, nn, dk, dv;
+  A *q, *k, *v, *a, *b, *s, *m, *il, *u, *y, *p, *last, *m0, *l0, *part;
+
+  MNEMO_BODY AbcChunk(const AbcInputs<S>& inputs, Carver<A>& carver)
+      : in(inputs), n(inputs.slots), nn(odd(inputs.slots)), dk(odd(inputs.width)), dv(odd(inputs.value_width)) {
+    q = carver.take(kAbcTokens * dk), k = carver.take(kAbcTokens * dk), v = carver.take(kAbcTokens * dv);
+    a = carver.take(kAbcTokens * kAbcTokens), b = carver.take(kAbcTokens * kAbcTokens);
+    s = carver.take(kAbcTokens * nn), m = carver.take(kAbcTokens * nn), il = carver.take(kAbcTokens * nn), u = carver.take(kAbcTokens * nn);
+    y = carver.take(kAbcTokens * nn), p = carver.take(kAbcTokens * nn), last = carver.take(kAbcTokens * nn);
+    m0 = carver.take(n), l0 = carver.take(n), part = carver.take(2 * kThreads);
+  }
+
+  MNEMO_BODY void load(int thread, int64_t b_, int64_t h, int64_t begin, int count) const {
+    load_rows(thread, q, count, in.width, [&](int t) { return in.q.row(b_, h, begin + t); });
+    load_rows(thread, k, count, in.width, [&](int t) { return in.k.row(b_, h, begin + t); });
+    load_rows(thread, v, count, in.value_width, [&](int t) { return in.v.row(b_, h, begin + t); });
+    load_rows(thread, s, count, n, [&](int t) { return in.s.row(b_, h, begin + t); });
+  }
+  /// The pair (m, l) of each slot after each token, by one thread a slot; returns that after the chunk.
+  MNEMO_BODY void run(int j, int count, A& m_end, A& l_end) const {
+    A high = m0[j], sum = l0[j];
+    for (int t = 0; t < count; ++t) {
+      const A logit = s[t * nn + j];
+      if (logit > high) {
+        sum = sum * std::exp(high - logit) + A(1);
+        high = logit;
+      } else if (logit != -kInfinity<A>) {
+        sum += std::exp(logit - high);
+      }
+      m[t * nn + j] = high == -kInfinity<A> ? A(0) : high;
+      il[t * nn + j] = sum == A(0) ? A(0) : A(1) / sum;
+      u[t * nn + j] = l0[j] == A(0) ? A(0) : std::exp(m0[j] - high) * l0[j] * il[t * nn + j];
+    }
+    m_end = high, l_end = sum;
+  }
+  MNEMO_BODY A weight(int t, int i, int j) const { return std::exp(s[i * nn + j] - m[t * nn + j]) * il[t * nn + j]; }
+  /// a = scale q k^T; zeros above the diagonal.
+  MNEMO_BODY void scores(int thread, int count) const {
+    products<A, 2>(thread, count, count, in.width, [&](int t, int e) { return q[t * dk + e]; }, [&](int, int e, int i) { return k[i * dk + e]; },
+                   [&](int t, int i, A sum) { a[t * kAbcTokens + i] = i <= t ? sum * in.scale : A(0); });
+  }
+  /// last_ij = w_Cij: what the memory after the chunk takes of token i.
+  MNEMO_BODY void weights_of_last(int thread, int count) const {
+    for (int i = thread / kLanes; i < count; i += kGroups) {
+      for (int j = thread % kLanes; j < n; j += kLanes) last[i * nn + j] = weight(count - 1, i, j);
+    }
+  }
+
+  // The softmax over slots, p from y: kAbcTokens parts a token, whose sums stand in `part`.
+  static constexpr int kParts = kThreads / kAbcTokens;
+  template <class F>
+  MNEMO_BODY void each_slot(int thread, int count, F f) const {
+    if (thread / kParts >= count) return;
+    for (int j = thread % kParts; j < n; j += kParts) f(thread / kParts, j);
+  }
+  MNEMO_BODY A total(int thread, const A* parts) const {
+    A sum = 0;
+    for (int i = 0; i < kParts; ++i) sum += parts[thread / kParts * kParts + i];
+    return sum;
+  }
+  MNEMO_BODY void largest(int thread, int count) const {
+    A high = -kInfinity<A>;
+    each_slot(thread, count, [&](int t, int j) { high = y[t * nn + j] > high ? y[t * nn + j] : high; });
+    part[thread] = high;
+  }
+  MNEMO_BODY void exponentials(int thread, int count) const {
+    A high = -kInfinity<A>, sum = 0;
+    for (int i = 0; i < kParts; ++i) {
+      const A other = part[thread / kParts * kParts + i];
+      high = other > high ? other : high;
+    }
+    each_slot(thread, count, [&](int t, int j) { sum += p[t * nn + j] = std::exp(y[t * nn + j] - high); });
+    part[kThreads + thread] = sum;
+  }
+  MNEMO_BODY void normalise(int thread, int count) const {
+    const A inverse = A(1) / total(thread, part + kThreads);
+    each_slot(thread, count, [&](int t, int j) { p[t * nn + j] *= inverse; });
+  }
+};
+
+/// Outputs, the memory after the last token, and the memory before each chunk (path, where it is wanted).
+template <class S>
+struct AbcForward {
+  using A = Wide<S>;
+  AbcInputs<S> in;
+  const A *k0, *v0, *z0;
+  Rows<S> o;
+  A *k1, *v1, *z1;
+  AbcMemoryOf<A> path;  ///< [B,H,chunks,..], or null
+
+  int64_t blocks() const { return in.blocks(); }
+  int64_t shared_bytes() const {
+    Carver<A> carver{nullptr};
+    const AbcChunk<S> chunk(in, carver);
+    carver.take(in.slots * (chunk.dk + chunk.dv));
+    return carver.used * static_cast<int64_t>(sizeof(A));
+  }
+
+  template <class Block>
+  MNEMO_BODY void operator()(Block& block) const {
+    const int64_t head = block.index, b = head / in.heads, h = head % in.heads;
+    Carver<A> carver{static_cast<A*>(block.shared)};
+    const AbcChunk<S> x(in, carver);
+    const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv;
+    A *keys = carver.take(n * dk), *values = carver.take(n * dv);
+    block.each([&](int thread) {
+      load_rows(thread, keys, n, in.width, [&](int j) { return k0 + (head * n + j) * in.width; });
+      load_rows(thread, values, n, in.value_width, [&](int j) { return v0 + (head * n + j) * in.value_width; });
+      if (thread < n) {
+        const A z = z0[head * n + thread];
+        x.m0[thread] = z, x.l0[thread] = z == -kInfinity<A> ? A(0) : A(1);
+      }
+    });
+    for (int64_t begin = 0; begin < in.time; begin += kAbcTokens) {
+      const int count = least(kAbcTokens, in.time - begin);
+      block.each([&](int thread) {
+        x.load(thread, b, h, begin, count);
+        if (path.k != nullptr) this->keep(thread, head * in.chunks() + begin / kAbcTokens, x, keys, values);
+      });
+      block.each([&](int thread) {
+        if (thread < n) {
+          A m, l;
+          x.run(thread, count, m, l);
+          x.m0[thread] = m, x.l0[thread] = l;
+        }
+        x.scores(thread, count);
+      });
+      block.each([&](int thread) {
+        products<A, 2>(thread, count, n, in.width, [&](int t, int e) { return x.q[t * dk + e]; }, [&](int, int e, int j) { return keys[j * dk + e]; },
+                       [&](int t, int j, A sum) {
+                         A y = x.u[t * nn + j] * sum * in.scale;
+                         for (int i = 0; i <= t; ++i) y += x.a[t * kAbcTokens + i] * x.weight(t, i, j);
+                         x.y[t * nn + j] = y;
+                       });
+        x.weights_of_last(thread, count);
+      });
+      block.each([&](int thread) { x.largest(thread, count); });
+      block.each([&](int thread) { x.exponentials(thread, count); });
+      block.each([&](int thread) { x.normalise(thread, count); });
+      block.each([&](int thread) {
+        const int t = thread / kAbcTokens, i = thread % kAbcTokens;
+        if (t >= count || i >= count) return;
+        A sum = 0;
+        for (int j = 0; i <= t && j < n; ++j) sum += x.p[t * nn + j] * x.weight(t, i, j);
+        x.b[t * kAbcTokens + i] = sum;
+      });
+      block.each([&](int thread) {
+        products<A, 2>(thread, count, in.value_width, n, [&](int t, int j) { return x.p[t * nn + j] * x.u[t * nn + j]; },
+                       [&](int, int j, int e) { return values[j * dv + e]; },
+                       [&](int t, int e, A sum) {
+                         for (int i = 0; i <= t; ++i) sum += x.b[t * kAbcTokens + i] * x.v[i * dv + e];
+                         o.row(b, h, begin + t)[e] = static_cast<S>(sum);
+                       });
+      });
+      block.each([&](int thread) {
+        const A* u = x.u + (count - 1) * nn;
+        products<A, 4>(thread, n, in.width, count, [&](int j, int i) { return x.last[i * nn + j]; }, [&](int, int i, int e) { return x.k[i * dk + e]; },
+                       [&](int j, int e, A sum) { keys[j * dk + e] = u[j] * keys[j * dk + e] + sum; });
+        products<A, 4>(thread, n, in.value_width, count, [&](int j, int i) { return x.last[i * nn + j]; },
+                       [&](int, int i, int e) { return x.v[i * dv + e]; },
+                       [&](int j, int e, A sum) { values[j * dv + e] = u[j] * values[j * dv + e] + sum; });
+      });
+    }
+    block.each([&](int thread) {
+      this->store(thread, head, x, keys, values, k1, v1);
+      if (thread < n) z1[head * n + thread] = x.l0[thread] == A(0) ? -kInfinity<A> : x.m0[thread] + std::log(x.l0[thread]);
+    });
+  }
+
+ private:
+  MNEMO_BODY void store(int thread, int64_t place, const AbcChunk<S>& x, const A* keys, const A* values, A* to_k, A* to_v) const {
+    for (int j = thread / kLanes; j < x.n; j += kGroups) {
+      for (int e = thread % kLanes; e < in.width; e += kLanes) to_k[(place * x.n + j) * in.width + e] = keys[j * x.dk + e];
+      for (int e = thread % kLanes; e < in.value_width; e += kLanes) to_v[(place * x.n + j) * in.value_width + e] = values[j * x.dv + e];
+    }
+  }
+  MNEMO_BODY void keep(int thread, int64_t place, const AbcChunk<S>& x, const A* keys, const A* values) const {
+    store(thread, place, x, keys, values, path.k, path.v);
+    if (thread < x.n) path.m[place * x.n + thread] = x.m0[thread], path.l[place * x.n + thread] = x.l0[thread];
+  }
+};
+
+/// The reverse scan. grad_k, grad_v and grad_z hold the gradient of the memory after the last token and turn into that of the first, in place.
+/// With f_ij = gK_j . k_i + gV_j . v_i and x = grad_o V0^T, c = grad_o v^T:
+///   gp_tj = sum_i w_tij c_ti + u_tj x_tj,   gy = p (gp - sum p gp),   H = p gp + gy y,   F_j = sum_i f_ij w_Cij + f0_j u_Cj
+///   gs_ij = sum_{t>=i} w_tij (p_tj c_ti + gy_tj a_ti - H_tj) + w_Cij (f_ij - F_j + gz_j), and the same with u, x, r, f0 for z0
+template <class S>
+struct AbcBackward {
+  using A = Wide<S>;
+  AbcInputs<S> in;
+  AbcMemoryOf<const A> path;
+  Rows<const S> grad_o;
+  Rows<S> grad_q, grad_k, grad_v, grad_s;
+  A *grad_memory_k, *grad_memory_v, *grad_memory_z;
+
+  struct Areas {
+    A *go, *c, *ga, *r, *x, *gp, *f, *f0, *total_f, *gz, *state, *grad;
+    MNEMO_BODY Areas(const AbcChunk<S>& chunk, Carver<A>& carver) {
+      const int wide = chunk.dk > chunk.dv ? chunk.dk : chunk.dv;
+      go = carver.take(kAbcTokens * chunk.dv), c = carver.take(kAbcTokens * kAbcTokens), ga = carver.take(kAbcTokens * kAbcTokens);
+      r = carver.take(kAbcTokens * chunk.nn), x = carver.take(kAbcTokens * chunk.nn), gp = carver.take(kAbcTokens * chunk.nn);
+      f = carver.take(kAbcTokens * chunk.nn), f0 = carver.take(chunk.n), total_f = carver.take(chunk.n), gz = carver.take(chunk.n);
+      state = carver.take(chunk.n * wide), grad = carver.take(chunk.n * wide);
+    }
+  };
+
+  int64_t blocks() const { return in.blocks(); }
+  int64_t shared_bytes() const {
+    Carver<A> carver{nullptr};
+    const AbcChunk<S> chunk(in, carver);
+    const Areas areas(chunk, carver);
+    return carver.used * static_cast<int64_t>(sizeof(A));
+  }
+
+  template <class Block>
+  MNEMO_BODY void operator()(Block& block) const {
+    const int64_t head = block.index, b = head / in.heads, h = head % in.heads;
+    Carver<A> carver{static_cast<A*>(block.shared)};
+    const AbcChunk<S> x(in, carver);
+    const Areas g(x, carver);
+    const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv;
+    A *own_k = grad_memory_k + head * n * in.width, *own_v = grad_memory_v + head * n * in.value_width;
+    block.each([&](int thread) {
+      if (thread < n) g.gz[thread] = grad_memory_z[head * n + thread];
+    });
+    for (int64_t step = in.chunks() - 1; step >= 0; --step) {
+      const int64_t begin = step * kAbcTokens, place = head * in.chunks() + step;
+      const int count = least(kAbcTokens, in.time - begin);
+      const A* u_last = x.u + (count - 1) * nn;
+      auto load_keys = [&](int thread) {
+        load_rows(thread, g.state, n, in.width, [&](int j) { return path.k + (place * n + j) * in.width; });
+        load_rows(thread, g.grad, n, in.width, [&](int j) { return own_k + j * in.width; });
+      };
+      block.each([&](int thread) {
+        x.load(thread, b, h, begin, count);
+        load_rows(thread, g.go, count, in.value_width, [&](int t) { return grad_o.row(b, h, begin + t); });
+        if (thread < n) x.m0[thread] = path.m[place * n + thread], x.l0[thread] = path.l[place * n + thread];
+        load_keys(thread);
+      });
+      block.each([&](int thread) {
+        if (thread < n) {
+          A m, l;
+          x.run(thread, count, m, l);
+        }
+        x.scores(thread, count);
+        products<A, 2>(thread, count, count, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
+                       [&](int, int e, int i) { return x.v[i * dv + e]; }, [&](int t, int i, A sum) { g.c[t * kAbcTokens + i] = sum; });
+        products<A, 2>(thread, count, n, in.width, [&](int t, int e) { return x.q[t * dk + e]; },
+                       [&](int, int e, int j) { return g.state[j * dk + e]; }, [&](int t, int j, A sum) { g.r[t * nn + j] = sum * in.scale; });
+        products<A, 2>(thread, count, n, in.width, [&](int i, int e) { return x.k[i * dk + e]; },
+                       [&](int, int e, int j) { return g.grad[j * dk + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] = sum; });
+        this->row_products(thread, n, in.width, g.grad, g.state, [&](int j, A sum) { g.f0[j] = sum; });
+      });
+      block.each([&](int thread) {
+        load_rows(thread, g.state, n, in.value_width, [&](int j) { return path.v + (place * n + j) * in.value_width; });
+        load_rows(thread, g.grad, n, in.value_width, [&](int j) { return own_v + j * in.value_width; });
+      });
+      block.each([&](int thread) {
+        products<A, 2>(thread, count, n, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
+                       [&](int, int e, int j) { return g.state[j * dv + e]; }, [&](int t, int j, A sum) { g.x[t * nn + j] = sum; });
+        products<A, 2>(thread, count, n, in.value_width, [&](int i, int e) { return x.v[i * dv + e]; },
+                       [&](int, int e, int j) { return g.grad[j * dv + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] += sum; });
+        this->row_products(thread, n, in.value_width, g.grad, g.state, [&](int j, A sum) { g.f0[j] += sum; });
+        x.weights_of_last(thread, count);
+      });
+      block.each([&](int thread) {
+        x.each_slot(thread, count, [&](int t, int j) {
+          A y = x.u[t * nn + j] * g.r[t * nn + j], gp = x.u[t * nn + j] * g.x[t * nn + j];
+          for (int i = 0; i <= t; ++i) {
+            const A w = x.weight(t, i, j);
+            y += x.a[t * kAbcTokens + i] * w;
+            gp += g.c[t * kAbcTokens + i] * w;
+          }
+          x.y[t * nn + j] = y, g.gp[t * nn + j] = gp;
+        });
+        if (thread < n) {
+          A sum = g.f0[thread] * u_last[thread];
+          for (int i = 0; i < count; ++i) sum += g.f[i * nn + thread] * x.last[i * nn + thread];
+          g.total_f[thread] = sum;
+        }
+      });
+      block.each([&](int thread) { x.largest(thread, count); });
+      block.each([&](int thread) { x.exponentials(thread, count); });
+      block.each([&](int thread) {
+        x.normalise(thread, count);
+        A mean = 0;
+        x.each_slot(thread, count, [&](int t, int j) { mean += x.p[t * nn + j] * g.gp[t * nn + j]; });
+        x.part[thread] = mean;
+      });
+      block.each([&](int thread) {
+        const A mean = x.total(thread, x.part);
+        x.each_slot(thread, count, [&](int t, int j) {
+          const A p = x.p[t * nn + j], gp = g.gp[t * nn + j], gy = p * (gp - mean);
+          x.y[t * nn + j] = p * gp + gy * x.y[t * nn + j];  // H from here on
+          g.gp[t * nn + j] = gy;
+        });
+      });
+      const A *gy = g.gp, *big_h = x.y;
+      block.each([&](int thread) {
+        const int t = thread / kAbcTokens, i = thread % kAbcTokens;
+        if (t >= count || i >= count) return;
+        A sum_b = 0, sum_a = 0;
+        for (int j = 0; i <= t && j < n; ++j) {
+          const A w = x.weight(t, i, j);
+          sum_b += x.p[t * nn + j] * w;
+          sum_a += gy[t * nn + j] * w;
+        }
+        x.b[t * kAbcTokens + i] = sum_b, g.ga[t * kAbcTokens + i] = sum_a;
+      });
+      block.each([&](int thread) {
+        x.each_slot(thread, count, [&](int i, int j) {
+          A sum = x.last[i * nn + j] * (g.f[i * nn + j] - g.total_f[j] + g.gz[j]);
+          for (int t = i; t < count; ++t) {
+            sum += x.weight(t, i, j) *
+                   (x.p[t * nn + j] * g.c[t * kAbcTokens + i] + gy[t * nn + j] * x.a[t * kAbcTokens + i] - big_h[t * nn + j]);
+          }
+          grad_s.row(b, h, begin + i)[j] = static_cast<S>(sum);
+        });
+        // The values' side: what `state` and `grad` hold now.
+        products<A, 2>(thread, count, in.value_width, n, [&](int i, int j) { return x.last[i * nn + j]; },
+                       [&](int, int j, int e) { return g.grad[j * dv + e]; },
+                       [&](int i, int e, A sum) {
+                         for (int t = i; t < count; ++t) sum += x.b[t * kAbcTokens + i] * g.go[t * dv + e];
+                         grad_v.row(b, h, begin + i)[e] = static_cast<S>(sum);
+                       });
+        products<A, 4>(thread, n, in.value_width, count, [&](int j, int t) { return x.p[t * nn + j] * x.u[t * nn + j]; },
+                       [&](int, int t, int e) { return g.go[t * dv + e]; },
+                       [&](int j, int e, A sum) { own_v[j * in.value_width + e] = u_last[j] * g.grad[j * dv + e] + sum; });
+      });
+      block.each([&](int thread) {
+        if (thread < n) {
+          const int j = thread;
+          A sum = u_last[j] * (g.f0[j] - g.total_f[j] + g.gz[j]);
+          for (int t = 0; t < count; ++t) {
+            const int at = t * nn + j;
+            sum += x.u[at] * (x.p[at] * g.x[at] + gy[at] * g.r[at] - big_h[at]);
+          }
+          g.gz[j] = sum;
+        }
+        load_keys(thread);
+      });
+      block.each([&](int thread) {
+        products<A, 2>(thread, count, in.width, n, [&](int t, int j) { return gy[t * nn + j] * x.u[t * nn + j]; },
+                       [&](int, int j, int e) { return g.state[j * dk + e]; },
+                       [&](int t, int e, A sum) {
+                         for (int i = 0; i <= t; ++i) sum += g.ga[t * kAbcTokens + i] * x.k[i * dk + e];
+                         grad_q.row(b, h, begin + t)[e] = static_cast<S>(sum * in.scale);
+                       });
+        products<A, 2>(thread, count, in.width, n, [&](int i, int j) { return x.last[i * nn + j]; },
+                       [&](int, int j, int e) { return g.grad[j * dk + e]; },
+                       [&](int i, int e, A sum) {
+                         A inside = 0;
+                         for (int t = i; t < count; ++t) inside += g.ga[t * kAbcTokens + i] * x.q[t * dk + e];
+                         grad_k.row(b, h, begin + i)[e] = static_cast<S>(sum + inside * in.scale);
+                       });
+        products<A, 4>(thread, n, in.width, count, [&](int j, int t) { return gy[t * nn + j] * x.u[t * nn + j]; },
+                       [&](int, int t, int e) { return x.q[t * dk + e]; },
+                       [&](int j, int e, A sum) { own_k[j * in.width + e] = u_last[j] * g.grad[j * dk + e] + sum * in.scale; });
+      });
+    }
+    block.each([&](int thread) {
+      if (thread < n) grad_memory_z[head * n + thread] = g.gz[thread];
+    });
+  }
+
+ private:
+  /// to(j, row j of a . row j of b)
+  template <class To>
+  MNEMO_BODY void row_products(int thread, int rows, int width, const A* a, const A* b, To to) const {
+    if (thread >= rows) return;
+    A sum = 0;
+    for (int e = 0; e < width; ++e) sum += a[thread * odd(width) + e] * b[thread * odd(width) + e];
+    to(thread, sum);
+  }
+};
+
+/// One token without a graph: the memory passes through once.
+template <class S>
+struct AbcStep {
+  using A = Wide<S>;
+  AbcInputs<S> in;  ///< time = 1
+  const A *k0, *v0, *z0;
+  Rows<S> o;
+  A *k1, *v1, *z1;
+
+  int64_t blocks() const { return in.blocks(); }
+  int64_t shared_bytes() const { return (5 * in.slots + in.slots * odd(kLanes)) * static_cast<int64_t>(sizeof(A)); }
+
+  template <class Block>
+  MNEMO_BODY void operator()(Block& block) const {
+    const int64_t head = block.index, b = head / in.heads, h = head % in.heads;
+    const int n = in.slots, lanes = odd(kLanes);
+    Carver<A> carver{static_cast<A*>(block.shared)};
+    A *keep = carver.take(n), *write = carver.take(n), *score = carver.take(n), *weight = carver.take(n), *p = carver.take(n), *part = carver.take(n * lanes);
+    block.each([&](int thread) {
+      if (thread >= n) return;
+      const A z = z0[head * n + thread], s = static_cast<A>(in.s.row(b, h, 0)[thread]), high = s > z ? s : z;
+      const bool empty = high == -kInfinity<A>;
+      const A before = empty ? A(0) : std::exp(z - high), fresh = empty ? A(0) : std::exp(s - high), sum = before + fresh;
+      keep[thread] = empty ? A(0) : before / sum, write[thread] = empty ? A(0) : fresh / sum;
+      z1[head * n + thread] = empty ? high : high + std::log(sum);
+    });
+    block.each([&](int thread) {
+      const S *q = in.q.row(b, h, 0), *k = in.k.row(b, h, 0);
+      for (int j = thread / kLanes; j < n; j += kGroups) {
+        const int64_t row = (head * n + j) * in.width;
+        A sum = 0;
+        for (int e = thread % kLanes; e < in.width; e += kLanes) {
+          const A now = k1[row + e] = keep[j] * k0[row + e] + write[j] * static_cast<A>(k[e]);
+          sum += now * static_cast<A>(q[e]);
+        }
+        part[j * lanes + thread % kLanes] = sum;
+      }
+    });
+    block.each([&](int thread) {
+      if (thread >= n) return;
+      A sum = 0;
+      for (int i = 0; i < kLanes; ++i) sum += part[thread * lanes + i];
+      score[thread] = sum * in.scale;
+    });
+    block.each([&](int thread) {
+      if (thread >= n) return;
+      A high = -kInfinity<A>;
+      for (int j = 0; j < n; ++j) high = score[j] > high ? score[j] : high;
+      weight[thread] = std::exp(score[thread] - high);
+    });
+    block.each([&](int thread) {
+      if (thread >= n) return;
+      A sum = 0;
+      for (int j = 0; j < n; ++j) sum += weight[j];
+      p[thread] = weight[thread] / sum;
+    });
+    block.each([&](int thread) {
+      const S* v = in.v.row(b, h, 0);
+      for (int e = thread; e < in.value_width; e += kThreads) {
+        A sum = 0;
+        for (int j = 0; j < n; ++j) {
+          const int64_t at = (head * n + j) * in.value_width + e;
+          const A now = v1[at] = keep[j] * v0[at] + write[j] * static_cast<A>(v[e]);
+          sum += p[j] * now;
+        }
+        o.row(b, h, 0)[e] = static_cast<S>(sum);
+      }
+    });
+  }
+};
+
+}  // namespace mnemo::ops::cuda

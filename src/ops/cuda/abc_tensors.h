@@ -1,0 +1,142 @@
+#pragma once
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "ops/abc.h"
+#include "ops/cuda/abc_body.h"
+#include "ops/cuda/tensors.h"
+#include "ops/heads.h"
+
+namespace mnemo::ops::cuda {
+
+/// What the scan reads.
+struct AbcOperands {
+  at::Tensor q, k, v, s;
+  double scale;
+
+  template <class S>
+  AbcInputs<S> inputs() const {
+    return {q.size(0), q.size(1), q.size(2), static_cast<int>(s.size(3)), static_cast<int>(q.size(3)), static_cast<int>(v.size(3)),
+            rows_of<const S>(q), rows_of<const S>(k), rows_of<const S>(v), rows_of<const S>(s), static_cast<Wide<S>>(scale)};
+  }
+};
+
+/// The memory before each chunk, [B,H,chunks,..].
+struct AbcPath {
+  at::Tensor k, v, m, l;
+
+  template <class T>
+  AbcMemoryOf<T> pointers() const {
+    if (!k.defined()) return {};
+    if constexpr (std::is_const_v<T>) {
+      using P = std::remove_const_t<T>;
+      return {k.const_data_ptr<P>(), v.const_data_ptr<P>(), m.const_data_ptr<P>(), l.const_data_ptr<P>()};
+    } else {
+      return {k.mutable_data_ptr<T>(), v.mutable_data_ptr<T>(), m.mutable_data_ptr<T>(), l.mutable_data_ptr<T>()};
+    }
+  }
+};
+
+struct AbcScanned {
+  at::Tensor o;
+  AbcMemory memory;
+  AbcPath path;
+};
+
+/// abc_exp_scan (ops/abc_scan.h) by the kernels of abc_body.h. Launch::run(body) runs a kernel on the tensors' device; Launch::most_shared_bytes()
+/// is what a block may have there. Memories are in the type of sums.
+template <class Launch>
+struct AbcKernels {
+  using variable_list = torch::autograd::variable_list;
+
+  static AbcScanned forward(const AbcOperands& in, const AbcMemory& before, bool keeps_path) {
+    const int64_t time = in.q.size(2);
+    AbcScanned out{empty_heads(in.q, time, in.v.size(3)),
+               {at::empty(before.k.sizes(), before.k.options()), at::empty(before.v.sizes(), before.v.options()), at::empty(before.z.sizes(), before.z.options())},
+               {}};
+    if (keeps_path) {
+      auto with_chunks = [&](const at::Tensor& tensor) {
+        std::vector<int64_t> shape = tensor.sizes().vec();
+        shape.insert(shape.begin() + 2, (time + kAbcTokens - 1) / kAbcTokens);
+        return at::empty(shape, tensor.options());
+      };
+      out.path = {with_chunks(before.k), with_chunks(before.v), with_chunks(before.z), with_chunks(before.z)};
+    }
+    const AbcMemory start{before.k.contiguous(), before.v.contiguous(), before.z.contiguous()};
+    with_type_of(in.q, [&](auto type) {
+      using S = decltype(type);
+      using A = Wide<S>;
+      const A *k0 = start.k.const_data_ptr<A>(), *v0 = start.v.const_data_ptr<A>(), *z0 = start.z.const_data_ptr<A>();
+      A *k1 = out.memory.k.mutable_data_ptr<A>(), *v1 = out.memory.v.mutable_data_ptr<A>(), *z1 = out.memory.z.mutable_data_ptr<A>();
+      if (time == 1 && !keeps_path) {
+        Launch::run(AbcStep<S>{in.inputs<S>(), k0, v0, z0, rows_of<S>(out.o), k1, v1, z1});
+      } else {
+        Launch::run(AbcForward<S>{in.inputs<S>(), k0, v0, z0, rows_of<S>(out.o), k1, v1, z1, out.path.pointers<A>()});
+      }
+    });
+    return out;
+  }
+
+  struct Scan : torch::autograd::Function<Scan> {
+    static variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const at::Tensor& s, const at::Tensor& memory_k, const at::Tensor& memory_v, const at::Tensor& memory_z,
+                                 double scale) {
+      at::AutoDispatchBelowADInplaceOrView below_autograd;
+      const AbcScanned out = AbcKernels::forward({q, k, v, s, scale}, {memory_k, memory_v, memory_z}, true);
+      ctx->save_for_backward({q, k, v, s, out.path.k, out.path.v, out.path.m, out.path.l});
+      ctx->saved_data["scale"] = scale;
+      return {out.o, out.memory.k, out.memory.v, out.memory.z};
+    }
+
+    static variable_list backward(torch::autograd::AutogradContext* ctx, variable_list grads) {
+      const variable_list saved = ctx->get_saved_variables();
+      const AbcOperands in{saved[0], saved[1], saved[2], saved[3], ctx->saved_data["scale"].toDouble()};
+      const AbcPath path{saved[4], saved[5], saved[6], saved[7]};
+      const int64_t time = in.q.size(2);
+      const at::Tensor grad_o = with_rows(grads[0]);
+      const at::Tensor grad_q = empty_heads(in.q, time, in.q.size(3)), grad_k = empty_heads(in.q, time, in.q.size(3)),
+                       grad_v = empty_heads(in.q, time, in.v.size(3)), grad_s = empty_heads(in.q, time, in.s.size(3));
+      // Gradients of the last memory turn into those of the first, in place.
+      const AbcMemory memory{grads[1].clone(at::MemoryFormat::Contiguous), grads[2].clone(at::MemoryFormat::Contiguous),
+                             grads[3].clone(at::MemoryFormat::Contiguous)};
+      with_type_of(in.q, [&](auto type) {
+        using S = decltype(type);
+        using A = Wide<S>;
+        Launch::run(AbcBackward<S>{in.inputs<S>(), path.pointers<const A>(), rows_of<const S>(grad_o), rows_of<S>(grad_q),
+                                   rows_of<S>(grad_k), rows_of<S>(grad_v), rows_of<S>(grad_s), memory.k.mutable_data_ptr<A>(),
+                                   memory.v.mutable_data_ptr<A>(), memory.z.mutable_data_ptr<A>()});
+      });
+      return {grad_q, grad_k, grad_v, grad_s, memory.k, memory.v, memory.z, at::Tensor()};
+    }
+  };
+
+  /// Whether these sizes have kernels; others go to the naive twin.
+  static bool fits(const at::Tensor& q, const at::Tensor& v, const at::Tensor& s) {
+    if (s.size(3) > kAbcMostSlots || q.size(3) > kMostWidth || v.size(3) > kMostWidth) return false;
+    bool fits = false;
+    with_type_of(q, [&](auto type) {
+      AbcBackward<decltype(type)> largest{};
+      largest.in.slots = static_cast<int>(s.size(3)), largest.in.width = static_cast<int>(q.size(3)), largest.in.value_width = static_cast<int>(v.size(3));
+      fits = largest.shared_bytes() <= Launch::most_shared_bytes();
+    });
+    return fits;
+  }
+
+  static AbcOutput run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const AbcMemory& memory, double scale) {
+    const AbcOperands in{with_rows(q), with_rows(k), with_rows(v), with_rows(s), scale};
+    const at::ScalarType held = memory.k.scalar_type(), wide = wide_type(q);
+    const AbcMemory before{memory.k.to(wide), memory.v.to(wide), memory.z.to(wide)};
+    variable_list out;
+    if (at::GradMode::is_enabled()) {
+      out = Scan::apply(in.q, in.k, in.v, in.s, before.k, before.v, before.z, scale);
+    } else {
+      const AbcScanned result = forward(in, before, false);
+      out = {result.o, result.memory.k, result.memory.v, result.memory.z};
+    }
+    return {out[0], {out[1].to(held), out[2].to(held), out[3].to(held)}};
+  }
+};
+
+}  // namespace mnemo::ops::cuda
