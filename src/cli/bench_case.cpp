@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cli/allocation_meter.h"
+#include "cli/bench_rounds.h"
 #include "infer/session.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"
@@ -20,10 +21,6 @@ namespace mnemo::cli {
 namespace {
 
 constexpr int64_t kVocabulary = 65, kEvaluationSegments = 8;
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 /// Parameters with which everything matters: nothing is zero or one, and the likeliest token hangs on what is attended to, not on the
 /// last token alone.

@@ -10,51 +10,43 @@
 #include "base/error.h"
 
 namespace mnemo::cli {
-namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder of its own for the tensors that the peers read, removed with it.
-class HandOver {
- public:
-  HandOver() {
-    std::string pattern = (fs::temp_directory_path() / "mnemo-bench-XXXXXX").string();
-    base::require(::mkdtemp(pattern.data()) != nullptr, "{}: cannot be made: {}", pattern, std::strerror(errno));
-    folder_ = pattern;
-  }
-  ~HandOver() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  HandOver(const HandOver&) = delete;
-  HandOver& operator=(const HandOver&) = delete;
-  std::string file() const { return (folder_ / "tensors.safetensors").string(); }
+HandOver::HandOver() {
+  std::string pattern = (fs::temp_directory_path() / "mnemo-bench-XXXXXX").string();
+  base::require(::mkdtemp(pattern.data()) != nullptr, "{}: cannot be made: {}", pattern, std::strerror(errno));
+  folder_ = pattern;
+}
 
- private:
-  fs::path folder_;
-};
+HandOver::~HandOver() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
 
-}  // namespace
-
-BenchPeers start_peers(const std::string& peers, const std::string& python, const BenchCase& bench_case, const BenchSubject& subject) {
-  const fs::path folder = fs::absolute(peers).lexically_normal(), root = folder.parent_path().parent_path();
-  const fs::path installed = root / ".deps" / "peers";
-  base::require(fs::exists(folder / "peer.py"), "{}: expected peer.py there; name the folder with --peers, or use --no-peers",
-                folder.string());
+std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script, const std::vector<std::string>& words,
+                                        bool best) {
+  const fs::path folder = fs::absolute(arguments.peers).lexically_normal(), installed = folder.parent_path().parent_path() / ".deps" / "peers";
+  base::require(fs::exists(folder / script), "{}: expected {} there; name the folder with --peers, or use --no-peers", folder.string(), script);
   base::require(fs::exists(installed / "settings.so") && fs::exists(installed / "safetensors"),
                 "{}: the peers are not set up; run benchmarks/setup, or use --no-peers", installed.string());
-  const HandOver hand_over;
-  weights::write_safetensors(hand_over.file(), subject.tensors());
-  const int threads = at::get_num_threads();
-  std::vector<std::string> command = {python, (folder / "peer.py").string(), base::to_json(bench_case.as_node(threads), 0),
-                                      hand_over.file()};
+  std::vector<std::string> command = {arguments.python, (folder / script).string()};
+  command.insert(command.end(), words.begin(), words.end());
   std::vector<std::pair<std::string, std::string>> environment = {{"PYTHONPATH", installed.string()},
-                                                                  {"OMP_NUM_THREADS", std::to_string(threads)}};
+                                                                  {"OMP_NUM_THREADS", std::to_string(at::get_num_threads())}};
+  if (best) environment.emplace_back("LD_PRELOAD", (installed / "settings.so").string());
+  return std::make_unique<PeerProcess>(command, environment);
+}
+
+BenchPeers start_peers(const BenchArguments& arguments, const BenchCase& bench_case, const BenchSubject& subject) {
+  const HandOver hand_over;
+  const std::string tensors = hand_over.path("tensors.safetensors");
+  weights::write_safetensors(tensors, subject.tensors());
+  std::vector<std::string> words = {base::to_json(bench_case.as_node(at::get_num_threads()), 0), tensors};
   BenchPeers started;
-  started.stock = std::make_unique<PeerProcess>(command, environment);
-  command.push_back("--fused");
-  environment.emplace_back("LD_PRELOAD", (installed / "settings.so").string());
-  started.best = std::make_unique<PeerProcess>(command, environment);
+  started.stock = start_peer(arguments, "peer.py", words, false);
+  words.push_back("--fused");
+  started.best = start_peer(arguments, "peer.py", words, true);
   return started;
 }
 

@@ -1,0 +1,238 @@
+"""A peer of `mnemo bench decoding`: a GPT-2 in eager PyTorch or CTranslate2; reads one request a line, answers with one line.
+
+  decode.py CASE_JSON TENSORS torch|ctranslate2     TENSORS: safetensors with Mnemo's parameters
+  greedy N                            -> JSON: the N likeliest tokens after the token 0, one by one, float32
+  token PRECISION CONTEXT BATCH N     -> seconds of N tokens of each sequence, from a context of so many on; a later call goes on from there
+  drop                                forgets all sequences and, but for float32, their models -> ok
+
+Precisions: float32, bf16 (weights and cache), int8 (PyTorch: quantize_dynamic of every linear map, cache in float32). PyTorch's caches
+hold random numbers up to the context, because time does not hang on them; CTranslate2 reads a prompt.
+"""
+import copy
+import gc
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+import warnings
+
+import numpy
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+
+class Layer(nn.Module):
+    def __init__(self, dim, heads, ffn):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.qkv, self.o = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.fc1, self.fc2 = nn.Linear(dim, ffn), nn.Linear(ffn, dim)
+
+    def forward(self, x, k, v, position):
+        q, fresh_k, fresh_v = self.qkv(self.norm1(x)).view(x.size(0), 1, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        k[:, :, position:position + 1], v[:, :, position:position + 1] = fresh_k, fresh_v
+        y = F.scaled_dot_product_attention(q, k[:, :, :position + 1], v[:, :, :position + 1])
+        x = x + self.o(y.transpose(1, 2).flatten(2))
+        return x + self.fc2(F.gelu(self.fc1(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, case, theirs):
+        super().__init__()
+        dim = case["dim"]
+        self.embed, self.positions = nn.Embedding(case["vocab"], dim), nn.Embedding(case["segment"], dim)
+        self.layers = nn.ModuleList(Layer(dim, case["heads"], case["ffn"]) for _ in range(case["layers"]))
+        self.norm = nn.LayerNorm(dim)
+        self.head = nn.Linear(dim, case["vocab"], bias=False)
+        values = {"embed.weight": theirs["embed.weight"], "head.weight": theirs["embed.weight"],
+                  "positions.weight": theirs["backbone.positions.weight"],
+                  "norm.weight": theirs["backbone.final_norm.weight"], "norm.bias": theirs["backbone.final_norm.bias"]}
+        for i in range(case["layers"]):
+            for kind in ("weight", "bias"):
+                name = f"backbone.layers.{i}.{{}}.{kind}".format
+                values |= {f"layers.{i}.qkv.{kind}": torch.cat([theirs[name(f"attn.{part}")] for part in "qkv"])}
+                values |= {f"layers.{i}.{mine}.{kind}": theirs[name(their)] for mine, their in
+                           (("o", "attn.o"), ("fc1", "ffn.0"), ("fc2", "ffn.1"), ("norm1", "norm1"), ("norm2", "norm2"))}
+        self.load_state_dict(values)
+        self.head.weight = self.embed.weight
+
+    def step(self, token, caches, position):
+        """token [B,1] -> the likeliest next one."""
+        x = self.embed(token) + self.positions.weight[position]
+        for layer, (k, v) in zip(self.layers, caches):
+            x = layer(x, k, v, position)
+        return self.head(self.norm(x)).argmax(-1)
+
+
+class Torch:
+    def __init__(self, case, path):
+        self.case = case
+        self.models = {"float32": Gpt2(case, load_file(path)).eval()}
+        self.sequences = {}
+
+    def model(self, precision):
+        if precision not in self.models:
+            plain = self.models["float32"]
+            if precision == "bf16":
+                self.models[precision] = copy.deepcopy(plain).bfloat16()
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self.models[precision] = torch.ao.quantization.quantize_dynamic(plain, {nn.Linear}, dtype=torch.qint8)
+        return self.models[precision]
+
+    def caches(self, precision, batch, filled, room):
+        shape = batch, self.case["heads"], filled + room, self.case["dim"] // self.case["heads"]
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        return [(torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype)) for _ in range(self.case["layers"])]
+
+    @torch.inference_mode()
+    def greedy(self, count):
+        token, caches, found = torch.zeros(1, 1, dtype=torch.long), self.caches("float32", 1, 0, count), []
+        for position in range(count):
+            token = self.models["float32"].step(token, caches, position)
+            found.append(token.item())
+        return found
+
+    @torch.inference_mode()
+    def token(self, precision, context, batch, count):
+        model, key = self.model(precision), (precision, context, batch)
+        if key not in self.sequences:
+            self.sequences[key] = [torch.zeros(batch, 1, dtype=torch.long), self.caches(precision, batch, context, 256), context]
+        token, caches, position = self.sequences[key]
+        begin = time.perf_counter()
+        for _ in range(count):
+            token = model.step(token, caches, position)
+            token.tolist()
+            position += 1
+        elapsed = time.perf_counter() - begin
+        self.sequences[key] = [token, caches, position]
+        return elapsed
+
+    def drop(self):
+        self.sequences.clear()
+        self.models = {"float32": self.models["float32"]}
+        gc.collect()
+        return "ok"
+
+    def close(self):
+        pass
+
+
+class Sequence:
+    """A generation in a thread of its own that makes a token whenever it is asked to: CTranslate2 runs whole texts."""
+
+    def __init__(self, generator, context, batch, room):
+        self.go, self.done, self.batch, self.found = threading.Semaphore(0), threading.Semaphore(0), batch, []
+        prompts = [["0"] * context] * batch
+        run = lambda: generator.generate_batch(prompts, max_batch_size=batch, max_length=room, min_length=room, sampling_topk=1,
+                                               include_prompt_in_result=False, callback=self.made)
+        threading.Thread(target=run, daemon=True).start()
+        self.wait()  # the prompt, and the first token
+
+    def made(self, step):
+        self.found.append(step.token_id)
+        self.done.release()
+        if step.batch_id == self.batch - 1:
+            self.go.acquire()
+        return False
+
+    def wait(self):
+        for _ in range(self.batch):
+            self.done.acquire()
+
+    def next(self):
+        self.go.release()
+        self.wait()
+
+
+class CTranslate2:
+    def __init__(self, case, path):
+        import ctranslate2
+        from ctranslate2.specs import transformer_spec
+        self.case, self.generators, self.sequences = case, {}, {}
+        theirs = {name: tensor.numpy() for name, tensor in load_file(path).items()}
+        spec = transformer_spec.TransformerDecoderModelSpec.from_config(case["layers"], case["heads"], pre_norm=True,
+                                                                        activation=ctranslate2.specs.Activation.GELUTanh)
+
+        def linear(target, *names):
+            target.weight = numpy.concatenate([theirs[name + ".weight"] for name in names])
+            target.bias = numpy.concatenate([theirs[name + ".bias"] for name in names])
+
+        def norm(target, name):
+            target.gamma, target.beta = theirs[name + ".weight"], theirs[name + ".bias"]
+
+        decoder = spec.decoder
+        decoder.scale_embeddings = False
+        decoder.embeddings.weight = decoder.projection.weight = theirs["embed.weight"]
+        decoder.position_encodings.encodings = theirs["backbone.positions.weight"]
+        norm(decoder.layer_norm, "backbone.final_norm")
+        for i, layer in enumerate(decoder.layer):
+            name = f"backbone.layers.{i}."
+            norm(layer.self_attention.layer_norm, name + "norm1")
+            linear(layer.self_attention.linear[0], *(name + "attn." + part for part in "qkv"))
+            linear(layer.self_attention.linear[1], name + "attn.o")
+            norm(layer.ffn.layer_norm, name + "norm2")
+            linear(layer.ffn.linear_0, name + "ffn.0")
+            linear(layer.ffn.linear_1, name + "ffn.1")
+        spec.register_vocabulary([str(i) for i in range(case["vocab"])])
+        spec.config.bos_token = spec.config.eos_token = spec.config.unk_token = str(case["vocab"] - 1)
+        spec.validate()
+        spec.optimize()
+        self.folder = tempfile.TemporaryDirectory()
+        spec.save(self.folder.name)
+        self.make = lambda kind: ctranslate2.Generator(self.folder.name, device="cpu", compute_type=kind, inter_threads=1,
+                                                       intra_threads=case["threads"])
+
+    def generator(self, precision):
+        if precision not in self.generators:
+            self.generators[precision] = self.make(precision)
+        return self.generators[precision]
+
+    def greedy(self, count):
+        sequence = Sequence(self.generator("float32"), 1, 1, count)
+        for _ in range(count - 1):
+            sequence.next()
+        sequence.go.release()
+        return sequence.found
+
+    def token(self, precision, context, batch, count):
+        key = precision, context, batch
+        if key not in self.sequences:
+            self.sequences[key] = Sequence(self.generator(precision), context, batch, 256)
+        begin = time.perf_counter()
+        for _ in range(count):
+            self.sequences[key].next()
+        return time.perf_counter() - begin
+
+    def drop(self):
+        for (precision, *_), sequence in self.sequences.items():
+            for _ in range(1000):  # lets it end
+                sequence.go.release()
+        self.sequences.clear()
+        self.generators.clear()
+        gc.collect()
+        return "ok"
+
+    def close(self):
+        self.folder.cleanup()
+
+
+def main():
+    case = json.loads(sys.argv[1])
+    torch.set_num_threads(case["threads"])
+    peer = {"torch": Torch, "ctranslate2": CTranslate2}[sys.argv[3]](case, sys.argv[2])
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name, *words = line.split()
+        print(json.dumps(getattr(peer, name)(*(int(word) if word.isdigit() else word for word in words))), flush=True)
+    peer.close()
+    os._exit(0)  # CTranslate2's threads may wait for the next request
+
+
+main()

@@ -1,0 +1,90 @@
+"""The peer of `mnemo bench kernels`: the same operations in eager PyTorch; reads one request a line, answers with one line.
+
+  kernels.py THREADS
+  load FILE             reads the inputs of one operation: safetensors with q, k, v, weight (of the output's gradient) and s, or r, u and
+                        bias -> ok
+  norms OPERATION       norms of the output and of each input's gradient -> JSON
+  forward OPERATION N   -> seconds of N calls
+  backward OPERATION N  -> seconds of N calls with gradients of all inputs
+
+Operations: sdpa (causal), relative (causal, keys on the left are the cache), abc (from an empty memory).
+"""
+import functools
+import json
+import math
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from models import abc_scan, relative_attention
+
+
+def sdpa(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+@functools.cache
+def causal(queries, keys):
+    return torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+
+
+def relative(q, k, v, r, u, bias):
+    mask = causal(q.size(2), k.size(2))
+    return relative_attention(q, k, v, r.permute(1, 2, 0), u, bias, mask)
+
+
+def abc(q, k, v, s):
+    shape = *s.shape[:2], s.size(-1)
+    return abc_scan(q, k, v, s, (q.new_zeros(*shape, q.size(-1)), q.new_zeros(*shape, q.size(-1)), q.new_full(shape, -math.inf)))[0]
+
+
+OPERATIONS = {"sdpa": (sdpa, "qkv"), "relative": (relative, ("q", "k", "v", "r", "u", "bias")), "abc": (abc, "qkvs")}
+
+
+class Peer:
+    def load(self, path):
+        self.tensors = load_file(path)
+        return "ok"
+
+    def run(self, operation):
+        function, names = OPERATIONS[operation]
+        return function(*(self.tensors[name] for name in names))
+
+    def gradients(self, operation):
+        leaves = [self.tensors[name] for name in OPERATIONS[operation][1]]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        output = self.run(operation)
+        return output, torch.autograd.grad(output, leaves, self.tensors["weight"])
+
+    def norms(self, operation):
+        output, gradients = self.gradients(operation)
+        return json.dumps([t.double().norm().item() for t in (output, *gradients)])
+
+    def forward(self, operation, count):
+        with torch.no_grad():
+            begin = time.perf_counter()
+            for _ in range(int(count)):
+                self.run(operation)
+            return time.perf_counter() - begin
+
+    def backward(self, operation, count):
+        begin = time.perf_counter()
+        for _ in range(int(count)):
+            self.gradients(operation)
+        return time.perf_counter() - begin
+
+
+def main():
+    torch.set_num_threads(int(sys.argv[1]))
+    peer = Peer()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name, *words = line.split()
+        print(getattr(peer, name)(*words), flush=True)
+
+
+main()
