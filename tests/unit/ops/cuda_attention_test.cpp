@@ -1,0 +1,143 @@
+// The bodies of attention's CUDA kernels on an emulator of their blocks, against the naive twin and its gradients.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "ops/cuda/attention_tensors.h"
+#include "tests/support/block_emulator.h"
+#include "tests/support/numbers.h"
+
+namespace mnemo::ops::cuda {
+namespace {
+
+using AscendingAttention = AttentionKernels<test::BlockEmulator<false>>;
+using DescendingAttention = AttentionKernels<test::BlockEmulator<true>>;
+
+enum class Terms { none, distances, scores };
+enum class Seen { all, causal, banded, holes };
+
+struct AttentionCase {
+  int64_t batch, heads, queries, keys, width, value_width;
+  Seen seen = Seen::causal;
+  Terms terms = Terms::none;
+  bool padded = false;
+};
+
+struct AttentionTensors {
+  at::Tensor q, k, v;
+  Positions positions;
+  KeyRanges ranges;
+
+  std::vector<at::Tensor*> leaves() {
+    std::vector<at::Tensor*> all;
+    for (at::Tensor* tensor : {&q, &k, &v, &positions.u, &positions.v, &positions.r, &positions.scores}) {
+      if (tensor->defined()) all.push_back(tensor);
+    }
+    return all;
+  }
+  AttentionTensors to(at::ScalarType dtype) const {
+    AttentionTensors other = *this;
+    for (at::Tensor* tensor : other.leaves()) *tensor = tensor->to(dtype);
+    return other;
+  }
+};
+
+/// Causal among the last keys, as after a segment cache; a band; or ranges with gaps, where the fourth query sees nothing.
+at::Tensor mask_of(const AttentionCase& c) {
+  const at::Tensor i = at::arange(c.queries).unsqueeze(1) + (c.keys - c.queries), j = at::arange(c.keys).unsqueeze(0);
+  if (c.seen == Seen::all) return at::ones({c.queries, c.keys}, at::kBool);
+  if (c.seen == Seen::causal) return j.le(i);
+  if (c.seen == Seen::banded) return j.le(i).logical_and(j.gt(i - 5));
+  at::Tensor mask = j.le(i).logical_and((j / 7).floor().remainder(3).ne(1)).logical_or(j.lt(2)).logical_or(j.gt(c.keys - 3));
+  if (c.queries > 3) mask.select(0, 3).fill_(false);
+  return mask;
+}
+
+AttentionTensors tensors_of(const AttentionCase& c) {
+  test::Numbers numbers(static_cast<uint64_t>(c.queries * 131 + c.width));
+  AttentionTensors in{numbers.normal({c.batch, c.queries, c.heads, c.width}).transpose(1, 2), numbers.normal({c.batch, c.heads, c.keys, c.width}),
+                      numbers.normal({c.batch, c.keys, c.heads, c.value_width}).transpose(1, 2), {}, KeyRanges::from_mask(mask_of(c))};
+  const bool right = c.seen == Seen::all || c.seen == Seen::holes;
+  const int64_t distances = right ? c.keys + c.queries - 1 : c.keys;
+  if (c.terms == Terms::distances) {
+    in.positions = {numbers.normal({c.heads, c.width}), numbers.normal({c.heads, c.width}), numbers.normal({distances, c.heads, c.width}), {}};
+  } else if (c.terms == Terms::scores) {
+    in.positions = {numbers.normal({c.heads, c.width}), {}, {}, numbers.normal({c.batch, c.heads, c.queries, distances})};
+  }
+  if (c.padded) in.ranges.valid = numbers.flags({c.batch, c.keys}, 0.7);
+  return in;
+}
+
+constexpr double kAttentionScale = 0.25;
+
+at::Tensor naive_attention(const AttentionTensors& in) {
+  const Positions& p = in.positions;
+  const at::Tensor scores = p.r.defined() ? at::matmul(in.q + p.v.unsqueeze(1), p.r.permute({1, 2, 0})) : p.scores;
+  return attention_naive(p.u.defined() ? in.q + p.u.unsqueeze(1) : in.q, in.k, in.v, scores, scores.defined() ? RelShift::signed_ : RelShift::none,
+                         in.ranges.mask(), kAttentionScale);
+}
+
+template <class Kernels>
+at::Tensor emulated(const AttentionTensors& in) {
+  return Kernels::run(AttentionOperands::of(in.q, in.k, in.v, in.positions, in.ranges, kAttentionScale));
+}
+
+/// The output and the gradients of all inputs from a random gradient of it.
+template <class F>
+std::vector<at::Tensor> with_gradients(AttentionTensors in, F run) {
+  for (at::Tensor* leaf : in.leaves()) *leaf = leaf->detach().clone().requires_grad_();
+  const at::Tensor o = run(in);
+  (o.to(at::kDouble) * test::Numbers(7).normal(o.sizes())).sum().backward();
+  std::vector<at::Tensor> all = {o};
+  for (at::Tensor* leaf : in.leaves()) all.push_back(leaf->grad());
+  return all;
+}
+
+void expect_all_near(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_LE(test::difference(found[i].to(at::kDouble), expected[i].to(at::kDouble)), tolerance * (1 + test::largest(expected[i]))) << "tensor " << i;
+  }
+}
+
+TEST(CudaAttention, OutputsAndGradientsOfTheNaiveTwin) {
+  using enum Seen;
+  constexpr Terms kTerms[] = {Terms::none, Terms::distances, Terms::scores};
+  const AttentionCase cases[] = {{1, 1, 1, 1, 16, 16},         {2, 2, 2, 2, 17, 17},        {1, 2, 63, 63, 16, 24},       {2, 1, 64, 64, 33, 16, all},
+                                 {1, 2, 65, 130, 16, 16},      {1, 1, 130, 130, 16, 31},    {1, 2, 5, 70, 40, 40, holes}, {2, 2, 37, 65, 16, 16, holes},
+                                 {1, 1, 33, 33, 127, 128},     {1, 1, 40, 72, 16, 16, banded}, {1, 1, 20, 36, 128, 128, all}, {1, 1, 130, 40, 16, 16, all}};
+  for (AttentionCase c : cases) {
+    for (const Terms terms : kTerms) {
+      c.terms = terms, c.padded = terms != Terms::none && c.batch == 2;
+      SCOPED_TRACE(fmt::format("batch {}, heads {}, queries {}, keys {}, widths {} {}, seen {}, terms {}, padded {}", c.batch, c.heads, c.queries,
+                               c.keys, c.width, c.value_width, static_cast<int>(c.seen), static_cast<int>(c.terms), c.padded));
+      const AttentionTensors in = tensors_of(c), rounded = in.to(at::kFloat);
+      ASSERT_TRUE(AscendingAttention::fits(in.q, in.v) && AscendingAttention::fits(rounded.q, rounded.v));
+      expect_all_near(with_gradients(in, emulated<AscendingAttention>), with_gradients(in, naive_attention), 1e-11);
+      const std::vector<at::Tensor> found = with_gradients(rounded, emulated<AscendingAttention>);
+      expect_all_near(found, with_gradients(rounded.to(at::kDouble), naive_attention), 1e-5);
+      const std::vector<at::Tensor> other_order = with_gradients(rounded, emulated<DescendingAttention>);
+      for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(test::same_bits(found[i], other_order[i])) << "tensor " << i;
+    }
+  }
+}
+
+TEST(CudaAttention, Bfloat16InFloat32Inside) {
+  const AttentionTensors in = tensors_of({2, 2, 37, 65, 16, 16, Seen::holes, Terms::distances, true}).to(at::kBFloat16);
+  const std::vector<at::Tensor> found = with_gradients(in, emulated<AscendingAttention>);
+  for (const at::Tensor& tensor : found) EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
+  expect_all_near(found, with_gradients(in.to(at::kDouble), naive_attention), 0.01);  // the rounding of what comes out
+}
+
+TEST(CudaAttention, LaterKeysChangeNoBitOfEarlierOutputs) {
+  const at::NoGradGuard no_grad;
+  AttentionTensors in = tensors_of({1, 2, 50, 50, 16, 16, Seen::causal, Terms::distances}).to(at::kFloat);
+  const at::Tensor whole = emulated<AscendingAttention>(in);
+  for (at::Tensor* tensor : {&in.q, &in.k, &in.v}) {
+    *tensor = tensor->clone();
+    tensor->narrow(2, 21, 29).mul_(-3);
+  }
+  EXPECT_TRUE(test::same_bits(emulated<AscendingAttention>(in).narrow(2, 0, 21), whole.narrow(2, 0, 21)));
+}
+
+}  // namespace
+}  // namespace mnemo::ops::cuda
