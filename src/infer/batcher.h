@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "infer/engine.h"
 #include "infer/session.h"
 
 namespace mnemo::infer {
@@ -76,6 +77,9 @@ class Batcher {
   };
 
   explicit Batcher(std::shared_ptr<const core::Model> model);
+  /// Sessions of a decoding engine: all of them run in one pass, wherever they are in their segments, and each makes the same
+  /// numbers as alone, bit for bit.
+  explicit Batcher(std::shared_ptr<const Engine> engine);
   ~Batcher();
 
   /// Takes over a session that has been fed; it reads its prompt before it joins. Throws InputError if it belongs to
@@ -92,14 +96,16 @@ class Batcher {
  private:
   struct Member {
     Session session;  ///< its state is empty while the sequence sits in a block
-    std::shared_ptr<Block> block;
+    std::shared_ptr<Block> block;  ///< null with an engine
     int64_t row;
   };
   Member& find(Id id);
   void run_pending();
+  void run_engine();
   void run_group(const std::vector<Member*>& group);
 
   std::shared_ptr<const core::Model> model_;
+  std::shared_ptr<const Engine> engine_;
   std::map<Id, Member> members_;
   Id next_id_ = 0;
 };

@@ -42,12 +42,17 @@ Progress begin(const core::Model& model) {
   return progress;
 }
 
-void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens) {
+void require_tokens(const core::Model& model, std::span<const int64_t> tokens) {
   const int64_t vocab = model.vocab_size();
   for (size_t i = 0; i < tokens.size(); ++i) {
     base::require(tokens[i] >= 0 && tokens[i] < vocab, "session: expected tokens from 0 to {}, found {} at {}", vocab - 1,
                   tokens[i], i);
   }
+}
+
+void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens) {
+  require_tokens(model, tokens);
+  if (progress.pending < 0 && tokens.empty()) return;
   Progress next = progress;
   for (const int64_t token : tokens) next.append(token);
   if (next.pending >= 0) {

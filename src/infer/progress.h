@@ -37,14 +37,15 @@ core::Part part_of(const core::Model& model, int64_t used, int64_t count);
 /// A sequence with no tokens yet.
 Progress begin(const core::Model& model);
 
+/// Throws InputError for a token out of range.
+void require_tokens(const core::Model& model, std::span<const int64_t> tokens);
+
 /// Runs `tokens` after the pending one, segment by segment, and leaves the logits of the last. `progress` changes only if
 /// all of it succeeds. Throws InputError for a token out of range. Call it within inference mode.
 void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens);
 
 /// Runs the pending token, if there is one.
-inline void run_pending(const core::Model& model, Progress& progress) {
-  if (progress.pending >= 0) run(model, progress, {});
-}
+inline void run_pending(const core::Model& model, Progress& progress) { run(model, progress, {}); }
 
 /// Where the model's parameters are.
 at::Device device_of(const core::Model& model);

@@ -142,6 +142,10 @@ int64_t Sampler::pick(const at::Tensor& logits, uint64_t draw) const {
   return pick_readable(readable_logits(logits), options_, draw);
 }
 
+int64_t Sampler::pick(std::span<const float> logits, uint64_t draw) const {
+  return pick_one(logits.data(), static_cast<int64_t>(logits.size()), options_, draw);
+}
+
 std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers, std::span<const uint64_t> draws) {
   require_shape(logits, 2, "[B,V]");
   const auto rows = static_cast<size_t>(logits.size(0));

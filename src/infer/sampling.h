@@ -42,6 +42,7 @@ class Sampler {
   /// One token. logits [V] of a floating type, on any device; -inf = never. Of equals the lowest id counts as likelier.
   /// Throws ShapeError for another shape, and InputError for NaN, +inf or nothing finite.
   int64_t pick(const at::Tensor& logits, uint64_t draw) const;
+  int64_t pick(std::span<const float> logits, uint64_t draw) const;
 
   const SamplingOptions& options() const { return options_; }
 

@@ -23,10 +23,38 @@ Session::Session(std::shared_ptr<const core::Model> model, const SamplingOptions
   progress_ = begin(*model_);
 }
 
+Session::Session(std::shared_ptr<const Engine> engine, const SamplingOptions& sampling) : engine_(std::move(engine)), sampler_(sampling) {
+  base::ensure(engine_ != nullptr, "a session needs an engine");
+  model_ = engine_->model();
+  decoding_ = Decoding{engine_->begin(), {}};
+}
+
 void Session::feed(std::span<const int64_t> tokens) {
-  if (tokens.empty()) return;
-  const c10::InferenceMode inference;
-  run(*model_, progress_, tokens);
+  if (!tokens.empty()) run(tokens);
+}
+
+/// The pending token and then `tokens`.
+void Session::run(std::span<const int64_t> tokens) {
+  if (!engine_) {
+    const c10::InferenceMode inference;
+    infer::run(*model_, progress_, tokens);
+    return;
+  }
+  const int64_t pending = progress_.pending, count = static_cast<int64_t>(tokens.size()) + (pending >= 0 ? 1 : 0);
+  if (count == 0) return;
+  require_tokens(*model_, tokens);
+  std::vector<int64_t> all;
+  if (pending >= 0 && !tokens.empty()) {
+    all.push_back(pending);
+    all.insert(all.end(), tokens.begin(), tokens.end());
+  }
+  decoding_->logits.resize(static_cast<size_t>(model_->vocab_size()));
+  const Engine::Step step{&decoding_->sequence, !all.empty() ? std::span<const int64_t>(all) : pending >= 0 ? std::span<const int64_t>(&pending, 1) : tokens,
+                          decoding_->logits.data()};
+  engine_->run({&step, 1});
+  for (const int64_t token : tokens) progress_.append(token);
+  progress_.pending = -1;
+  progress_.used = (progress_.used + count) % model_->segment_size();
 }
 
 void Session::feed(const at::Tensor& tokens) {
@@ -39,7 +67,10 @@ void Session::feed(const at::Tensor& tokens) {
 }
 
 int64_t Session::next() {
-  const int64_t token = sampler_.pick(logits(), static_cast<uint64_t>(progress_.position));
+  base::require(progress_.position > 0, "session: nothing to continue; expected at least one token to be fed first");
+  run({});
+  const auto draw = static_cast<uint64_t>(progress_.position);
+  const int64_t token = engine_ ? sampler_.pick(std::span<const float>(decoding_->logits), draw) : sampler_.pick(progress_.logits, draw);
   progress_.pending = token;
   progress_.append(token);
   return token;
@@ -47,9 +78,20 @@ int64_t Session::next() {
 
 at::Tensor Session::logits() {
   base::require(progress_.position > 0, "session: nothing to continue; expected at least one token to be fed first");
+  run({});
+  if (!engine_) return progress_.logits;
   const c10::InferenceMode inference;
-  run_pending(*model_, progress_);
-  return progress_.logits;
+  return at::from_blob(decoding_->logits.data(), {model_->vocab_size()}, at::kFloat).clone();
+}
+
+core::State Session::state() const {
+  if (!engine_) return progress_.state;
+  const c10::InferenceMode inference;
+  return engine_->export_state(decoding_->sequence);
+}
+
+int64_t Session::num_bytes() const {
+  return engine_ ? decoding_->sequence.num_bytes() : core::num_bytes(progress_.state, core::Lifetime::sequence);
 }
 
 int64_t Session::generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token, std::span<const int64_t> stop) {
@@ -75,12 +117,20 @@ Session::Mark Session::mark() const {
   Mark mark;
   mark.model_ = model_;
   mark.progress_ = progress_;
+  mark.decoding_ = decoding_;
   return mark;
 }
 
 void Session::rewind(const Mark& mark) {
-  base::require(mark.model_ == model_, "session: the mark belongs to a session of another model");
+  base::require(mark.model_ == model_ && mark.decoding_.has_value() == decoding_.has_value(),
+                "session: the mark belongs to a session of another model");
   progress_ = mark.progress_;
+  decoding_ = mark.decoding_;
+}
+
+Session fastest_session(std::shared_ptr<const models::Model> model, const SamplingOptions& sampling) {
+  if (engine_objection(*model).empty()) return Session(std::make_shared<const Engine>(std::move(model)), sampling);
+  return Session(std::move(model), sampling);
 }
 
 }  // namespace mnemo::infer

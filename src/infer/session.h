@@ -3,15 +3,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/model.h"
+#include "infer/engine.h"
 #include "infer/progress.h"
 #include "infer/sampling.h"
 
 namespace mnemo::infer {
+
+/// What an engine keeps of a sequence.
+struct Decoding {
+  EngineSequence sequence;
+  std::vector<float> logits;  ///< [V] of the next token; empty before the first
+};
 
 /// One sequence that a model reads and continues, token by token. A value: a copy is a fork that shares tensors with the
 /// original and continues on its own. Several sessions of one model may run in several threads.
@@ -21,6 +29,8 @@ namespace mnemo::infer {
 class Session {
  public:
   explicit Session(std::shared_ptr<const core::Model> model, const SamplingOptions& sampling = {});
+  /// The same by a decoding engine: the same text up to rounding, several times as fast.
+  explicit Session(std::shared_ptr<const Engine> engine, const SamplingOptions& sampling = {});
 
   /// Reads tokens, any number of segments long. On an error the session is as it was.
   /// Throws InputError for a token out of range.
@@ -47,6 +57,7 @@ class Session {
     friend class Session;
     std::shared_ptr<const core::Model> model_;
     Progress progress_;
+    std::optional<Decoding> decoding_;
   };
   Mark mark() const;
   /// Takes back everything since the mark, which may be used again. Throws InputError if it is another model's.
@@ -57,6 +68,7 @@ class Session {
   /// Continues from such a file exactly. Throws InputError if the file is damaged, is no session, or belongs to a model
   /// with other options or weights.
   static Session load(const std::string& path, std::shared_ptr<const core::Model> model);
+  static Session load(const std::string& path, std::shared_ptr<const Engine> engine);
 
   const core::Model& model() const { return *model_; }
   const std::shared_ptr<const core::Model>& shared_model() const { return model_; }
@@ -69,16 +81,23 @@ class Session {
   std::vector<int64_t> recent() const;
   /// The state after the tokens that have run (all but one that was just picked). Its tensors were made in inference
   /// mode: to train from it, clone it outside of that first.
-  const core::State& state() const { return progress_.state; }
+  core::State state() const;
   /// Bytes that this sequence keeps in its state; what the model shares with all sequences is not counted.
-  int64_t num_bytes() const { return core::num_bytes(progress_.state, core::Lifetime::sequence); }
+  int64_t num_bytes() const;
 
  private:
   friend class Batcher;
+  void run(std::span<const int64_t> tokens);
+
   std::shared_ptr<const core::Model> model_;
+  std::shared_ptr<const Engine> engine_;
   Sampler sampler_;
   Progress progress_;
+  std::optional<Decoding> decoding_;  ///< with an engine: in place of progress_.state and progress_.logits
 };
+
+/// A session in the fastest form that can run the model: a decoding engine with float32 weights, else the model itself.
+Session fastest_session(std::shared_ptr<const models::Model> model, const SamplingOptions& sampling = {});
 
 /// SHA-256 over names, shapes, types and values of a model's parameters and over its segment size: the same for the same
 /// model, wherever it is loaded.

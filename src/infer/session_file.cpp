@@ -168,8 +168,11 @@ std::string fingerprint(const core::Model& model) {
 
 void Session::save(const std::string& path) const {
   weights::NamedTensors tensors;
-  for (auto& [name, tensor] : core::save(progress_.state)) tensors.emplace_back(kStatePrefix + name, tensor);
+  for (auto& [name, tensor] : core::save(state())) tensors.emplace_back(kStatePrefix + name, tensor);
   if (progress_.logits.defined()) tensors.emplace_back(kLogits, progress_.logits);
+  if (engine_ && !decoding_->logits.empty()) {
+    tensors.emplace_back(kLogits, at::from_blob(const_cast<float*>(decoding_->logits.data()), {model_->vocab_size()}, at::kFloat));
+  }
   const SamplingOptions& options = sampling();
   weights::write_safetensors(path, tensors,
                              {{"format", kFormat},
@@ -224,6 +227,19 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
   }
   rehearse(like, progress, path);
   session.progress_ = std::move(progress);
+  return session;
+}
+
+Session Session::load(const std::string& path, std::shared_ptr<const Engine> engine) {
+  Session session = load(path, std::shared_ptr<const core::Model>(engine->model()));
+  session.decoding_ = Decoding{engine->import(session.progress_.state), {}};
+  if (session.progress_.logits.defined()) {
+    const at::Tensor logits = session.progress_.logits.to(at::kFloat).contiguous();
+    session.decoding_->logits.assign(logits.const_data_ptr<float>(), logits.const_data_ptr<float>() + logits.numel());
+  }
+  session.progress_.state = {};
+  session.progress_.logits.reset();
+  session.engine_ = std::move(engine);
   return session;
 }
 

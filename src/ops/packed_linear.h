@@ -1,0 +1,69 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mnemo::ops {
+
+/// The form in which weights are kept for inference.
+///   float32  as they are
+///   bf16     rounded to bfloat16; products and sums in float32
+///   int8     rounded to 127 steps either way for each output, inputs to 16,383 for each row; sums of products are exact
+enum class Precision { float32, bf16, int8 };
+
+/// Throws InputError for another name than float32, bf16 and int8; `where` is named in it.
+Precision precision_of(std::string_view name, std::string_view where);
+std::string_view name_of(Precision precision);
+
+/// Memory in lines of the cache, large blocks in huge pages where the system gives them.
+struct AlignedBytes {
+  AlignedBytes() = default;
+  explicit AlignedBytes(int64_t size);
+  AlignedBytes(const AlignedBytes& other);
+  AlignedBytes(AlignedBytes&&) noexcept = default;
+  AlignedBytes& operator=(AlignedBytes other) noexcept;
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(memory.get());
+  }
+
+  struct Free {
+    void operator()(void* block) const;
+  };
+  std::unique_ptr<std::byte, Free> memory;
+  int64_t size = 0;
+};
+
+/// y = x W^T + b for few rows, with weights packed once: panels of 16 outputs, in which what is needed together lies together.
+///
+/// A row's result does not depend on the other rows of the call nor on the number of threads, bit for bit.
+class PackedLinear {
+ public:
+  PackedLinear() = default;
+  /// weight [out,in], bias [out] or undefined; any floating type.
+  PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Precision precision);
+
+  /// x: `rows` rows of in() numbers, x_stride apart; y: as many rows of out() numbers, y_stride apart. Allocates nothing after
+  /// the first calls of a thread.
+  void operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride) const;
+
+  int64_t in() const { return in_; }
+  int64_t out() const { return out_; }
+  /// Bytes that one call reads of weights.
+  int64_t num_bytes() const { return weights_.size + static_cast<int64_t>(4 * (scales_.size() + bias_.size())); }
+
+ private:
+  Precision precision_ = Precision::float32;
+  int64_t in_ = 0, out_ = 0;
+  AlignedBytes weights_;
+  std::vector<float> scales_;  // int8: of each output, panels complete
+  std::vector<float> bias_;    // panels complete
+};
+
+}  // namespace mnemo::ops

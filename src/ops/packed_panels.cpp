@@ -1,0 +1,232 @@
+// Compiled once for each instruction set: Highway includes this file again and again.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/packed_panels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "ops/packed_panels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mnemo::ops::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
+constexpr int kVectors = 16 / kLanes;  // of a panel
+using F = hn::FixedTag<float, kLanes>;
+using U = hn::FixedTag<uint32_t, kLanes>;
+using I = hn::FixedTag<int32_t, kLanes>;
+
+// One step: kPerStep inputs of P panels against MR rows. Sums are kept in registers over all steps of a block.
+struct Float32 {
+  using Weight = float;
+  using Input = float;
+  using Sum = hn::Vec<F>;
+  static constexpr int64_t kPerStep = 1;
+  static Sum zero() { return hn::Zero(F()); }
+  template <int MR, int P>
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k, Sum (&sums)[MR][P * kVectors]) {
+    const F d;
+    Sum row[P * kVectors];
+    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) row[v] = hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
+    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+      const auto input = hn::Set(d, x[r * stride + k]);
+      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
+    }
+  }
+};
+
+struct Bf16 {
+  using Weight = uint32_t;  // two inputs: the first in the low half
+  using Input = float;
+  using Sum = hn::Vec<F>;
+  static constexpr int64_t kPerStep = 2;
+  static Sum zero() { return hn::Zero(F()); }
+  template <int MR, int P>
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k, Sum (&sums)[MR][P * kVectors]) {
+    const F d;
+    const U du;
+    // First the even inputs of all outputs, then the odd ones: so the sums of six rows fit into 16 registers.
+    Sum row[P * kVectors];
+    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+      row[v] = hn::BitCast(d, hn::ShiftLeft<16>(hn::LoadU(du, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes)));
+    }
+    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+      const auto input = hn::Set(d, x[r * stride + 2 * k]);
+      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
+    }
+    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+      const auto both = hn::LoadU(du, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
+      row[v] = hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000u)));
+    }
+    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+      const auto input = hn::Set(d, x[r * stride + 2 * k + 1]);
+      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
+    }
+  }
+};
+
+struct Int8 {
+  using Weight = int16_t;  // two inputs: the first in the low half
+  using Input = int32_t;   // likewise
+  using Sum = hn::Vec<I>;
+  static constexpr int64_t kPerStep = 2;
+  static Sum zero() { return hn::Zero(I()); }
+  template <int MR, int P>
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k, Sum (&sums)[MR][P * kVectors]) {
+    const I d32;
+#if HWY_TARGET == HWY_SCALAR
+    for (int v = 0; v < P * kVectors; ++v) {
+      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
+      for (int r = 0; r < MR; ++r) {
+        const int32_t both = x[r * stride + k];
+        sums[r][v] = hn::Add(sums[r][v], hn::Set(d32, at[0] * static_cast<int16_t>(both & 0xFFFF) + at[1] * (both >> 16)));
+      }
+    }
+#else
+    const hn::FixedTag<int16_t, 2 * kLanes> d16;
+    hn::Vec<decltype(d16)> row[P * kVectors];
+    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
+      row[v] = hn::PromoteTo(d16, hn::LoadU(hn::FixedTag<int8_t, 2 * kLanes>(), at));
+    }
+    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+      const auto input = hn::BitCast(d16, hn::Set(d32, x[r * stride + k]));
+      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+        auto high = hn::Zero(d32);
+        const auto low = hn::ReorderWidenMulAccumulate(d32, row[v], input, hn::Zero(d32), high);
+        sums[r][v] = hn::Add(sums[r][v], hn::RearrangeToOddPlusEven(low, high));
+      }
+    }
+#endif
+  }
+};
+
+HWY_INLINE hn::Vec<F> as_float(hn::Vec<F> sum) { return sum; }
+HWY_INLINE hn::Vec<F> as_float(hn::Vec<I> sum) { return hn::ConvertTo(F(), sum); }
+
+// MR rows of P panels over inputs [from, from + steps * kPerStep).
+template <class K, int MR, int P>
+HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride, float* y, int64_t y_stride,
+                      int64_t panel, int64_t row, int64_t from, int64_t steps) {
+  const F d;
+  const int64_t size = (panels.in + K::kPerStep - 1) / K::kPerStep * 16;  // of one panel, in weights
+  const auto* w = static_cast<const typename K::Weight*>(panels.weights) + panel * size + from / K::kPerStep * 16;
+  typename K::Sum sums[MR][P * kVectors];
+  HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = K::zero();
+  }
+  for (int64_t k = 0; k < steps; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
+  HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+      const int64_t output = panel * 16 + v * kLanes;
+      auto value = as_float(sums[r][v]);
+      if (panels.scales != nullptr) {
+        value = hn::Mul(value, hn::Mul(hn::LoadU(d, panels.scales + output), hn::Set(d, inputs.scales[row + r])));
+      }
+      float* to = y + (row + r) * y_stride + output;
+      if (output + kLanes <= panels.out) {
+        hn::StoreU(hn::Add(value, hn::LoadU(d, from == 0 ? panels.start + output : to)), d, to);
+        continue;
+      }
+      float last[kLanes];
+      hn::StoreU(value, d, last);
+      for (int64_t i = 0; i < panels.out - output; ++i) to[i] = last[i] + (from == 0 ? panels.start[output + i] : to[i]);
+    }
+  }
+}
+
+template <class K>
+HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride, float* y,
+                           int64_t y_stride, int64_t first, int64_t last) {
+  constexpr int64_t kGroup = 4, kRows = 6;
+  const int64_t in = (panels.in + K::kPerStep - 1) / K::kPerStep * K::kPerStep;
+  const bool by_pairs = sizeof(typename K::Input) == 4 && std::is_same_v<typename K::Input, int32_t>;
+  for (int64_t group = first; group < last; group += kGroup) {
+    const int64_t end = HWY_MIN(last, group + kGroup);
+    for (int64_t from = 0; from < in; from += kInputs) {
+      const int64_t steps = HWY_MIN(kInputs, in - from) / K::kPerStep;
+      for (int64_t row = 0; row < inputs.rows; row += kRows) {
+        const auto* at = x + row * stride + (by_pairs ? from / 2 : from);
+        int64_t panel = group;
+        const auto run = [&](auto rows, auto wide) {
+          for (; panel + wide() <= end; panel += wide()) {
+            block<K, rows(), wide()>(panels, inputs, at, stride, y, y_stride, panel, row, from, steps);
+          }
+        };
+        using One = std::integral_constant<int, 1>;
+        switch (HWY_MIN(kRows, inputs.rows - row)) {
+          case 1:
+            run(One(), std::integral_constant<int, 4>());
+            run(One(), One());
+            break;
+          case 2:
+            run(std::integral_constant<int, 2>(), std::integral_constant<int, 2>());
+            run(std::integral_constant<int, 2>(), One());
+            break;
+          case 3: run(std::integral_constant<int, 3>(), One()); break;
+          case 4: run(std::integral_constant<int, 4>(), One()); break;
+          case 5: run(std::integral_constant<int, 5>(), One()); break;
+          default: run(std::integral_constant<int, 6>(), One()); break;
+        }
+      }
+    }
+  }
+}
+
+void PanelsFloat32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+  run_panels<Float32>(panels, inputs, inputs.x, inputs.stride, y, y_stride, first, last);
+}
+void PanelsBf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+  run_panels<Bf16>(panels, inputs, inputs.x, inputs.stride, y, y_stride, first, last);
+}
+void PanelsInt8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+  run_panels<Int8>(panels, inputs, inputs.pairs, (panels.in + 1) / 2, y, y_stride, first, last);
+}
+
+float QuantiseRow(const float* x, int64_t size, int32_t* pairs) {
+  const F d;
+  auto most = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) most = hn::Max(most, hn::Abs(hn::LoadU(d, x + i)));
+  float largest = hn::GetLane(hn::MaxOfLanes(d, most));
+  for (; i < size; ++i) largest = std::max(largest, std::abs(x[i]));
+  const float scale = largest / kInputSteps, factor = largest > 0.0f ? kInputSteps / largest : 0.0f;
+  auto* to = reinterpret_cast<int16_t*>(pairs);
+  const hn::FixedTag<int16_t, kLanes> narrow;
+  for (i = 0; i + kLanes <= size; i += kLanes) {
+    hn::StoreU(hn::DemoteTo(narrow, hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)))), narrow, to + i);
+  }
+  for (; i < size; ++i) to[i] = static_cast<int16_t>(std::nearbyint(x[i] * factor));
+  if (size % 2 != 0) to[size] = 0;
+  return scale;
+}
+
+}  // namespace mnemo::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mnemo::ops {
+
+HWY_EXPORT(PanelsFloat32);
+HWY_EXPORT(PanelsBf16);
+HWY_EXPORT(PanelsInt8);
+HWY_EXPORT(QuantiseRow);
+
+void run_panels_float32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+  HWY_DYNAMIC_DISPATCH(PanelsFloat32)(panels, inputs, y, y_stride, first, last);
+}
+void run_panels_bf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+  HWY_DYNAMIC_DISPATCH(PanelsBf16)(panels, inputs, y, y_stride, first, last);
+}
+void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+  HWY_DYNAMIC_DISPATCH(PanelsInt8)(panels, inputs, y, y_stride, first, last);
+}
+float quantise_row(const float* x, int64_t size, int32_t* pairs) { return HWY_DYNAMIC_DISPATCH(QuantiseRow)(x, size, pairs); }
+
+}  // namespace mnemo::ops
+#endif

@@ -1,0 +1,287 @@
+#include "infer/engine.h"
+
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "infer/batcher.h"
+#include "infer/progress.h"
+#include "infer/session.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace mnemo::infer {
+namespace {
+
+using base::Node;
+
+constexpr int64_t kVocabulary = 23;
+
+struct Case {
+  std::string name;
+  std::function<void(models::ModelOptions&)> change;
+};
+
+Node memory(const char* type, std::initializer_list<std::pair<const std::string, Node>> options) {
+  Node node = Node::table({{"type", type}});
+  for (const auto& [key, value] : options) node.set(key, value);
+  return node;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"softmax", [](auto& o) { o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned"; }},
+      {"softmax_sinusoidal_tanh", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}, {"qkv_bias", false}});
+         o.backbone.position.type = "sinusoidal", o.backbone.activation = "gelu_tanh", o.embedding.scale = false;
+       }},
+      {"relative", [](auto&) {}},
+      {"relative_pre", [](auto& o) { o.backbone.norm = "pre", o.backbone.final_norm = true, o.backbone.activation = "gelu"; }},
+      {"clamped_own_uv", [](auto& o) { o.backbone.attention = Node::table({{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}}); }},
+      {"odd_head", [](auto& o) { o.backbone.head_dim = 13, o.head.tied = false, o.head.bias = true; }},
+      {"abc", [](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}}); }},
+      {"abc_relu_shared", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 9}, {"scale", "none"}, {"control", Node::table({{"activation", "relu"}, {"shared_across_heads", true}, {"eps", 0.1}})}});
+       }},
+      {"abc_sigmoid", [](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"activation", "sigmoid"}})}}); }},
+      {"xl", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 9}})}; }},
+      {"xl_pre_softmax", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre", o.backbone.position.type = "learned";
+         o.memory = {memory("segment_cache", {{"mem_len", 3}})};
+       }},
+      {"xl_same_length", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 7}, {"same_length", true}})}; }},
+      {"xl_without_rows", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 5}, {"eval_mem_len", 0}})}; }},
+      {"memory_tokens", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 3}})}; }},
+      {"memory_tokens_carried", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}, {"variant", "authors"}})}; }},
+      {"rmt", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}})}; }},
+      {"rmt_causal_faithful", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "relative"}, {"rel_shift", "faithful"}});
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}, {"block_mask", "causal"}})};
+       }},
+      {"rmt_abc", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}, {"block_mask", "causal"}})};
+       }},
+      {"rmt_none", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 0}})}; }},
+      {"rmt_xl", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}}), memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", false}})}; }},
+      {"rmt_xl_all", [](auto& o) {
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}, {"read_mem_from_cache", true}}), memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", true}})};
+       }},
+      {"tokens_xl", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}}), memory("segment_cache", {{"mem_len", 6}, {"keep_memory_rows", false}})}; }},
+  };
+  return all;
+}
+
+std::shared_ptr<models::Model> build(const Case& of, int64_t segment = 5) {
+  models::ModelOptions options;
+  options.embedding.vocab_size = kVocabulary;
+  options.backbone.num_layers = 2;
+  options.backbone.dim = 24;
+  options.backbone.num_heads = 3;
+  options.backbone.ffn_dim = 40;
+  options.backbone.position.max_len = 64;
+  options.segment_size = segment;
+  of.change(options);
+  auto model = models::build(options, 7);
+  // Nothing is zero or one, and the memory matters.
+  const at::NoGradGuard no_grad;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
+  for (const layers::Parameter& parameter : model->parameters().all()) {
+    at::Tensor tensor = parameter.tensor;
+    tensor.add_(at::empty_like(tensor).normal_(0.0, 0.3, generator));
+  }
+  return model;
+}
+
+std::vector<int64_t> text(int64_t length, int64_t seed = 0) {
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < length; ++i) tokens.push_back((i * i * 7 + 3 * i + seed * (i % 5)) % kVocabulary);
+  return tokens;
+}
+
+void expect_same_state(const core::State& found, const core::State& expected, const std::string& where) {
+  const auto a = found.fields(), b = expected.fields();
+  ASSERT_EQ(a.size(), b.size()) << where;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].first.path, b[i].first.path) << where;
+    ASSERT_EQ(a[i].second.sizes(), b[i].second.sizes()) << where << " " << a[i].first.path;
+    EXPECT_TRUE(at::allclose(a[i].second, b[i].second.to(a[i].second.scalar_type()), 1e-3, 1e-4)) << where << " " << a[i].first.path;
+  }
+}
+
+TEST(Engine, ComputesWhatTheModelComputesTokenByTokenAndByChunks) {
+  for (const Case& of : cases()) {
+    for (const int64_t segment : {1, 5}) {
+      const auto model = build(of, segment);
+      ASSERT_EQ(engine_objection(*model), "") << of.name;
+      const auto engine = std::make_shared<Engine>(model);
+      Session twin(model), single(engine), chunks(engine);
+      const std::vector<int64_t> tokens = text(33);
+      size_t fed = 0;
+      for (const size_t count : {1, 1, 2, 5, 4, 13, 1, 6}) {
+        const std::span<const int64_t> next(tokens.data() + fed, count);
+        twin.feed(next);
+        chunks.feed(next);
+        for (const int64_t token : next) single.feed({&token, 1});
+        fed += count;
+        const std::string where = of.name + " after " + std::to_string(fed);
+        EXPECT_TRUE(at::allclose(single.logits(), twin.logits(), 1e-3, 1e-3)) << where;
+        // Chunks only order the work anew.
+        EXPECT_TRUE(at::equal(single.logits(), chunks.logits())) << where;
+        expect_same_state(chunks.state(), twin.state(), where);
+        // The open segment's lengths and marks of padding are not counted; of a segment cache there are keys and values too.
+        if (of.name.find("xl") == std::string::npos) {
+          EXPECT_LE(single.num_bytes(), twin.num_bytes()) << where;
+        }
+        EXPECT_GE(single.num_bytes(), twin.num_bytes() - 64) << where;
+      }
+    }
+  }
+}
+
+TEST(Engine, GoesOnFromTheModelsStateAtAnyToken) {
+  for (const Case& of : cases()) {
+    const auto model = build(of);
+    const auto engine = std::make_shared<Engine>(model);
+    const std::vector<int64_t> tokens = text(30);
+    for (const size_t first : {1, 4, 5, 11, 15, 18}) {
+      const std::span<const int64_t> begin(tokens.data(), first), rest(tokens.data() + first, 9);
+      Session twin(model);
+      twin.feed(begin);
+      EngineSequence sequence = engine->import(twin.state());
+      std::vector<float> logits(kVocabulary);
+      const Engine::Step step{&sequence, rest, logits.data()};
+      engine->run({&step, 1});
+      twin.feed(rest);
+      const std::string where = of.name + " from " + std::to_string(first);
+      EXPECT_TRUE(at::allclose(at::tensor(logits), twin.logits(), 1e-3, 1e-3)) << where;
+      expect_same_state(engine->export_state(sequence), twin.state(), where);
+    }
+  }
+}
+
+TEST(Engine, SessionsAreSavedForEitherForm) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/session";
+  for (const Case& of : cases()) {
+    const auto model = build(of);
+    const auto engine = std::make_shared<Engine>(model);
+    Session twin(model, SamplingOptions::greedy()), packed(engine, SamplingOptions::greedy());
+    for (Session* session : {&twin, &packed}) session->feed(text(12)), session->next(), session->next();
+    packed.save(path);
+    Session unpacked = Session::load(path, std::shared_ptr<const core::Model>(model));
+    twin.save(path);
+    Session loaded = Session::load(path, engine);
+    std::vector<int64_t> expected;
+    for (int i = 0; i < 20; ++i) expected.push_back(twin.next());
+    for (Session* session : {&unpacked, &loaded, &packed}) {
+      std::vector<int64_t> found;
+      for (int i = 0; i < 20; ++i) found.push_back(session->next());
+      EXPECT_EQ(found, expected) << of.name;
+    }
+  }
+}
+
+TEST(Engine, ForksAndRewindsAreIndependent) {
+  const auto engine = std::make_shared<Engine>(build(cases()[9]));
+  Session session(engine, {.temperature = 1.2, .seed = 5});
+  session.feed(text(8));
+  const Session::Mark mark = session.mark();
+  Session fork = session.fork();
+  std::vector<int64_t> first, second, third;
+  for (int i = 0; i < 25; ++i) first.push_back(session.next());
+  for (int i = 0; i < 25; ++i) second.push_back(fork.next());
+  session.rewind(mark);
+  for (int i = 0; i < 25; ++i) third.push_back(session.next());
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first, third);
+  Session other(build(cases()[9]));
+  test::expect_error<base::InputError>([&] { other.rewind(mark); }, {"another model"});
+}
+
+TEST(Engine, BatchedSessionsMakeTheSameBitsAsAlone) {
+  for (const Case& of : cases()) {
+    const auto engine = std::make_shared<Engine>(build(of), EngineOptions{of.name.size() % 2 == 0 ? ops::Precision::int8 : ops::Precision::bf16});
+    Batcher batcher(engine);
+    std::map<Batcher::Id, Session> alone;
+    for (int64_t i = 0; i < 7; ++i) {
+      Session session(engine, {.temperature = 1.5, .seed = i});
+      session.feed(text(3 + 2 * i, i));
+      const Batcher::Id id = batcher.add(session.fork());
+      alone.emplace(id, std::move(session));
+    }
+    for (int step = 0; step < 23; ++step) {
+      if (step == 9) {
+        Session left = batcher.remove(3);
+        EXPECT_TRUE(at::equal(left.logits(), alone.at(3).logits())) << of.name;
+        alone.erase(3);
+      }
+      for (const auto& [id, token] : batcher.step()) EXPECT_EQ(token, alone.at(id).next()) << of.name << " session " << id << " step " << step;
+    }
+  }
+}
+
+TEST(Engine, FewerBitsStayNear) {
+  for (const Case& of : cases()) {
+    const auto model = build(of);
+    Session twin(model);
+    twin.feed(text(17));
+    const at::Tensor expected = twin.logits();
+    for (const auto& [precision, tolerance] : {std::pair{ops::Precision::bf16, 0.03}, {ops::Precision::int8, 0.05}}) {
+      Session session(std::make_shared<Engine>(model, EngineOptions{precision}));
+      session.feed(text(17));
+      const double off = (session.logits() - expected).norm().item<double>() / expected.norm().item<double>();
+      EXPECT_LT(off, tolerance) << of.name << " " << ops::name_of(precision);
+      EXPECT_GT(off, 1e-5) << of.name << " " << ops::name_of(precision);
+    }
+  }
+}
+
+TEST(Engine, GivesTheLogitsAfterEveryToken) {
+  const auto engine = std::make_shared<Engine>(build(cases()[9]));
+  const std::vector<int64_t> tokens = text(150);
+  EngineSequence sequence = engine->begin();
+  std::vector<std::vector<float>> found;
+  engine->run(sequence, tokens, [&](const float* logits) { found.emplace_back(logits, logits + kVocabulary); });
+  ASSERT_EQ(found.size(), tokens.size());
+  Session single(engine);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    single.feed({&tokens[i], 1});
+    EXPECT_TRUE(at::equal(single.logits(), at::tensor(found[i]))) << i;
+  }
+}
+
+TEST(Engine, SaysWhatItCannotRun) {
+  const Case grc{"grc", [](auto& o) { o.memory = {memory("grc", {})}; }};
+  const auto model = build(grc);
+  EXPECT_EQ(engine_objection(*model), "it has no form of the memory 'grc'");
+  test::expect_error<base::InputError>([&] { Engine engine(model); }, {"cannot run this model: it has no form of the memory 'grc'"});
+  const auto wide = build(cases()[2]);
+  wide->parameters().to(at::kDouble, at::kCPU);
+  EXPECT_NE(engine_objection(*wide).find("expected parameters of float32"), std::string::npos);
+}
+
+TEST(Engine, AnErrorLeavesTheSessionAsItWas) {
+  const Case few{"few", [](auto& o) { o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned", o.backbone.position.max_len = 4; }};
+  Session session(std::make_shared<Engine>(build(few, 8)));
+  session.feed(text(3));
+  const at::Tensor before = session.logits();
+  test::expect_error<base::InputError>([&] { session.feed(text(2)); }, {"a segment with its memory rows has 5 rows, but position.max_len is 4"});
+  test::expect_error<base::InputError>([&] { session.feed(std::vector<int64_t>{1, kVocabulary}); }, {"expected tokens from 0 to 22, found 23 at 1"});
+  EXPECT_EQ(session.position(), 3);
+  EXPECT_TRUE(at::equal(session.logits(), before));
+}
+
+TEST(Engine, CountsTheBytesOfAToken) {
+  const auto model = build(cases()[0]);
+  const Engine wide(model), narrow(model, {ops::Precision::bf16});
+  // 10 keys more, of two layers, keys and values of 24 numbers.
+  EXPECT_EQ(wide.bytes_per_token(20) - wide.bytes_per_token(10), 10 * 2 * 2 * 24 * 4);
+  EXPECT_EQ(narrow.bytes_per_token(20) - narrow.bytes_per_token(10), 10 * 2 * 2 * 24 * 2);
+}
+
+}  // namespace
+}  // namespace mnemo::infer

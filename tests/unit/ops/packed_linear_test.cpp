@@ -1,0 +1,113 @@
+#include "ops/packed_linear.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "tests/support/expect_error.h"
+
+namespace mnemo::ops {
+namespace {
+
+at::Tensor gaussian(at::IntArrayRef shape, uint64_t seed) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
+}
+
+/// Rows lie apart and what lies between them is NaN: nothing may read it, nor write behind a row of y.
+at::Tensor apply(const PackedLinear& linear, const at::Tensor& x) {
+  constexpr int64_t kGap = 3;
+  const int64_t rows = x.size(0), in = x.size(1), out = linear.out();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  at::Tensor apart = at::full({rows, in + kGap}, nan), y = at::full({rows, out + kGap}, nan);
+  apart.narrow(1, 0, in).copy_(x);
+  linear(apart.const_data_ptr<float>(), rows, in + kGap, y.mutable_data_ptr<float>(), out + kGap);
+  EXPECT_TRUE(y.narrow(1, out, kGap).isnan().all().item<bool>());
+  return y.narrow(1, 0, out).clone();
+}
+
+at::Tensor rounded(const at::Tensor& weight, Precision precision) {
+  if (precision == Precision::bf16) return weight.to(at::kBFloat16).to(at::kDouble);
+  if (precision == Precision::float32) return weight.to(at::kDouble);
+  const at::Tensor largest = weight.abs().amax(1, true);
+  return at::round(weight * (127.0f / largest)).to(at::kDouble) * (largest / 127.0f).to(at::kDouble);
+}
+
+TEST(PackedLinear, IsAMatrixProductWithTheRoundedWeights) {
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
+    for (const int64_t in : {1, 2, 15, 16, 64, 65, 130, 511, 512, 513, 1030}) {
+      for (const int64_t out : {1, 15, 16, 17, 63, 64, 65, 130}) {
+        const at::Tensor weight = gaussian({out, in}, in), bias = gaussian({out}, out);
+        const PackedLinear linear(weight, out % 2 == 0 ? at::Tensor() : bias, precision);
+        for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 13}) {
+          const at::Tensor x = gaussian({rows, in}, rows);
+          at::Tensor expected = at::matmul(x.to(at::kDouble), rounded(weight, precision).t());
+          if (out % 2 != 0) expected = expected + bias;
+          // int8 rounds inputs to steps of 1/16383 of the row's largest.
+          const double tolerance = precision == Precision::int8 ? 2e-4 : 3e-6;
+          const double scale = std::sqrt(static_cast<double>(in)) * 4 + 1;
+          EXPECT_LE((apply(linear, x) - expected).abs().max().item<double>(), tolerance * scale)
+              << name_of(precision) << " in " << in << " out " << out << " rows " << rows;
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) {
+  const at::Tensor weight = gaussian({130, 777}, 1), bias = gaussian({130}, 2), x = gaussian({67, 777}, 3);
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
+    const PackedLinear linear(weight, bias, precision);
+    const at::Tensor together = apply(linear, x);
+    for (int64_t row = 0; row < x.size(0); ++row) {
+      EXPECT_TRUE(at::equal(apply(linear, x.narrow(0, row, 1)), together.narrow(0, row, 1))) << name_of(precision) << " row " << row;
+    }
+    const int threads = at::get_num_threads();
+    at::set_num_threads(2);
+    EXPECT_TRUE(at::equal(apply(linear, x), together)) << name_of(precision);
+    at::set_num_threads(threads);
+  }
+}
+
+TEST(PackedLinear, Int8KeepsRowsOfZerosAndLargeNumbers) {
+  at::Tensor weight = gaussian({17, 600}, 1);
+  weight.select(0, 3).zero_();
+  weight.select(0, 4).mul_(1e20);
+  const PackedLinear linear(weight, {}, Precision::int8);
+  EXPECT_TRUE(at::equal(apply(linear, at::zeros({2, 600})), at::zeros({2, 17})));
+  const at::Tensor y = apply(linear, at::full({1, 600}, 1e10f));
+  EXPECT_EQ(y[0][3].item<float>(), 0.0f);
+  EXPECT_TRUE(y.isfinite().all().item<bool>());
+  // Every product at its largest: the sums of 512 inputs fill 31 bits.
+  const PackedLinear full(at::ones({16, 2048}), {}, Precision::int8);
+  EXPECT_NEAR(apply(full, at::ones({1, 2048}))[0][0].item<double>(), 2048.0, 1e-2);
+}
+
+TEST(PackedLinear, RefusesWeightsThatNoStepCanHold) {
+  at::Tensor weight = at::ones({4, 4});
+  weight[2][1] = std::numeric_limits<float>::infinity();
+  test::expect_error<base::InputError>([&] { PackedLinear(weight, {}, Precision::int8); }, {"finite weights, found inf in row 2"});
+}
+
+TEST(PackedLinear, TakesLessMemoryWithFewerBits) {
+  const at::Tensor weight = gaussian({512, 512}, 1);
+  const auto bytes = [&](Precision precision) { return PackedLinear(weight, {}, precision).num_bytes(); };
+  EXPECT_EQ(bytes(Precision::float32), 4 * 512 * 512 + 4 * 512);
+  EXPECT_EQ(bytes(Precision::bf16), 2 * 512 * 512 + 4 * 512);
+  EXPECT_EQ(bytes(Precision::int8), 512 * 512 + 8 * 512);
+}
+
+TEST(Precision, HasNames) {
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
+    EXPECT_EQ(precision_of(name_of(precision), "here"), precision);
+  }
+  test::expect_error<base::InputError>([] { precision_of("fp4", "--precision"); }, {"--precision: expected float32, bf16 or int8, found 'fp4'"});
+}
+
+}  // namespace
+}  // namespace mnemo::ops
