@@ -128,19 +128,20 @@ class Sequence:
     """A generation in a thread of its own that makes a token whenever it is asked to: CTranslate2 runs whole texts."""
 
     def __init__(self, generator, context, batch, room):
-        self.go, self.done, self.batch, self.found = threading.Semaphore(0), threading.Semaphore(0), batch, []
+        self.go, self.done, self.batch, self.found, self.ended = threading.Semaphore(0), threading.Semaphore(0), batch, [], False
         prompts = [["0"] * context] * batch
         run = lambda: generator.generate_batch(prompts, max_batch_size=batch, max_length=room, min_length=room, sampling_topk=1,
                                                include_prompt_in_result=False, callback=self.made)
-        threading.Thread(target=run, daemon=True).start()
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
         self.wait()  # the prompt, and the first token
 
     def made(self, step):
         self.found.append(step.token_id)
         self.done.release()
-        if step.batch_id == self.batch - 1:
+        if step.batch_id == self.batch - 1 and not self.ended:
             self.go.acquire()
-        return False
+        return self.ended
 
     def wait(self):
         for _ in range(self.batch):
@@ -150,12 +151,17 @@ class Sequence:
         self.go.release()
         self.wait()
 
+    def end(self):
+        self.ended = True
+        self.go.release()
+        self.thread.join()
+
 
 class CTranslate2:
     def __init__(self, case, path):
         import ctranslate2
         from ctranslate2.specs import transformer_spec
-        self.case, self.generators, self.sequences = case, {}, {}
+        self.case, self.generators, self.running = case, {}, (None, None)
         theirs = {name: tensor.numpy() for name, tensor in load_file(path).items()}
         spec = transformer_spec.TransformerDecoderModelSpec.from_config(case["layers"], case["heads"], pre_norm=True,
                                                                         activation=ctranslate2.specs.Activation.GELUTanh)
@@ -198,23 +204,26 @@ class CTranslate2:
         sequence = Sequence(self.generator("float32"), 1, 1, count)
         for _ in range(count - 1):
             sequence.next()
-        sequence.go.release()
+        sequence.end()
         return sequence.found
 
     def token(self, precision, context, batch, count):
         key = precision, context, batch
-        if key not in self.sequences:
-            self.sequences[key] = Sequence(self.generator(precision), context, batch, 256)
+        if key != self.running[0]:  # a generator runs one text at a time
+            self.end()
+            self.running = key, Sequence(self.generator(precision), context, batch, 256)
         begin = time.perf_counter()
         for _ in range(count):
-            self.sequences[key].next()
+            self.running[1].next()
         return time.perf_counter() - begin
 
+    def end(self):
+        if self.running[1]:
+            self.running[1].end()
+        self.running = None, None
+
     def drop(self):
-        for (precision, *_), sequence in self.sequences.items():
-            for _ in range(1000):  # lets it end
-                sequence.go.release()
-        self.sequences.clear()
+        self.end()
         self.generators.clear()
         gc.collect()
         return "ok"

@@ -26,7 +26,9 @@ struct BenchPart {
 
 std::vector<BenchPart> bench_parts() {
   return {{"models", bench_models, model_case_names()},
-          {"kernels", bench_kernels, kernel_case_names()}};
+          {"kernels", bench_kernels, kernel_case_names()},
+          {"decoding", bench_decoding, decoding_case_names()},
+          {"evaluation", bench_evaluation, {}}};
 }
 
 std::string bench_command(const BenchArguments& arguments) {

@@ -22,8 +22,13 @@ namespace {
 
 constexpr int64_t kVocabulary = 65, kEvaluationSegments = 8;
 
-/// Parameters with which everything matters: nothing is zero or one, and the likeliest token hangs on what is attended to, not on the
-/// last token alone.
+std::string unlike(const char* what, double ours, double theirs, double tolerance) {
+  if (std::abs(ours - theirs) <= tolerance * std::abs(ours)) return {};
+  return fmt::format("{}: ours {:.7g}, the peer's {:.7g}", what, ours, theirs);
+}
+
+}  // namespace
+
 void spread_parameters(const layers::ParameterSet& parameters, at::Generator generator) {
   const at::NoGradGuard no_grad;
   for (const layers::Parameter& parameter : parameters.all()) {
@@ -36,13 +41,6 @@ void spread_parameters(const layers::ParameterSet& parameters, at::Generator gen
     }
   }
 }
-
-std::string unlike(const char* what, double ours, double theirs, double tolerance) {
-  if (std::abs(ours - theirs) <= tolerance * std::abs(ours)) return {};
-  return fmt::format("{}: ours {:.7g}, the peer's {:.7g}", what, ours, theirs);
-}
-
-}  // namespace
 
 const std::vector<BenchCase>& bench_cases() {
   // layers, dim, heads, ffn, segment, mem_len, mem_tokens, slots, batch, segments a step
@@ -143,7 +141,7 @@ struct BenchSubject::Parts {
   infer::Session& session(int64_t position) {
     auto found = sessions.find(position);
     if (found == sessions.end()) {
-      infer::Session session(model, {.temperature = 0.0});
+      infer::Session session = infer::fastest_session(model, infer::SamplingOptions::greedy());
       session.feed(at::zeros({position}, at::kLong));
       found = sessions.emplace(position, std::move(session)).first;
     }
@@ -187,7 +185,7 @@ BenchFigures BenchSubject::figures() const {
   figures.loss = p.backward();
   figures.gradient_norm = train::gradient_norm(p.model->parameters());
   if (p.bench_case.evaluation_segment > 0) figures.held_out = p.held_out();
-  infer::Session session(p.model, {.temperature = 0.0});
+  infer::Session session = infer::fastest_session(p.model, infer::SamplingOptions::greedy());
   for (int64_t i = 0; i < p.fed.size(0); ++i) {
     session.feed(p.fed.narrow(0, i, 1));
     figures.tokens.push_back(session.logits().argmax().item<int64_t>());

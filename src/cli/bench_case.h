@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/core/Generator.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +12,10 @@
 #include "weights/safetensors.h"
 
 namespace mnemo::cli {
+
+/// Parameters with which everything matters: nothing is zero or one, and the likeliest token hangs on what is attended to, not on the
+/// last token alone.
+void spread_parameters(const layers::ParameterSet& parameters, at::Generator generator);
 
 /// One model that `mnemo bench` measures, and its batch.
 struct BenchCase {
