@@ -200,6 +200,17 @@ TEST(RecomputeOrder, OneLossASegmentFromTheLast) {
   EXPECT_EQ(traces.asked, (std::vector<size_t>{5, 4, 3, 2, 1, 0}));
 }
 
+TEST(RecomputeOrder, WhatIsDifferentiatedMakesRoom) {
+  const CountedModel model = counted_model(
+      {"backbone.attention.type=relative", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2", "memory[0].bptt_depth=1"});
+  const auto segments = random_segments(kSegments, kRows, kTokens, false);
+  const int64_t bytes = graph_bytes(model, segments.front());
+  for (const BpttForm form : {BpttForm::sliding, BpttForm::chunked}) {
+    EXPECT_EQ(trace(model, segments, form, bytes * 5 / 2).forwards, kSegments);  // two graphs at a time
+    EXPECT_GT(trace(model, segments, form, bytes / 2).forwards, kSegments);
+  }
+}
+
 TEST(RecomputeOrder, AFailureInTheSecondRunLeavesTheGeneratorWhereItWas) {
   const CountedModel model = counted_model({"backbone.attention.type=relative", "memory[0].type=recurrent_tokens"});
   const auto segments = random_segments(4, kRows, kTokens, false);
