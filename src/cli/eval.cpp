@@ -4,9 +4,11 @@
 #include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/device.h"
 #include "cli/output.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
+#include "infer/evaluate.h"
 #include "tasks/algorithmic.h"
 #include "tasks/language_model.h"
 
@@ -16,7 +18,7 @@ namespace {
 struct EvalArguments {
   std::string model;
   std::optional<std::string> data;
-  std::optional<std::string> part, documents, separator;
+  std::optional<std::string> part, documents, separator, device, precision;
   std::optional<int64_t> segment_size;
   int64_t batch = 1;
   bool json = false;
@@ -29,11 +31,14 @@ struct Measured {
   std::vector<std::pair<std::string, double>> metrics;
 };
 
-Measured measure_text(const core::Model& model, const data::Tokenizer& tokenizer, std::shared_ptr<const data::TokenStore> text,
+Measured measure_text(const StoredModel& stored, std::shared_ptr<const data::TokenStore> text,
                       const EvalArguments& options, std::string what) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
+  const data::Tokenizer& tokenizer = *stored.tokenizer;
   const int64_t batch = std::min(options.batch, text->size() - 1);
-  const metrics::Likelihood likelihood = tasks::evaluate_text(model, text, {batch, options.segment_size.value_or(0)});
+  const metrics::Likelihood likelihood =
+      options.precision ? infer::evaluate_text(*make_engine(stored.model, options.precision, "eval"), text)
+                        : tasks::evaluate_text(*stored.model, text, {batch, options.segment_size.value_or(0)});
   Measured measured{std::move(what), likelihood.count(), {}};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
   if (tokenizer.type() != "bytes") {
@@ -44,30 +49,35 @@ Measured measure_text(const core::Model& model, const data::Tokenizer& tokenizer
 }
 
 /// A part of the data that the model's own recipe names.
-Measured measure_own(const core::Model& model, const data::Tokenizer* tokenizer, const Recipe& recipe, const EvalArguments& options) {
+Measured measure_own(const StoredModel& stored, const Recipe& recipe, const EvalArguments& options) {
   base::require(!options.documents, "eval: --documents goes with --data; the run's recipe has its own rule");
   const std::string name = options.part.value_or("valid");
   const data::Part part = data::part_of(name, "eval: --part");
   if (recipe.is_text()) {
-    base::require(tokenizer != nullptr, "{}: has no vocabulary", options.model);
+    base::require(stored.tokenizer != nullptr, "{}: has no vocabulary", options.model);
     const data::TextOptions text = text_options(recipe);
     const data::TextSplit split = data::split_text(text);
     const std::optional<data::TextSource> source = part == data::Part::train ? split.train : part == data::Part::valid ? split.valid : split.test;
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", options.model, name);
-    return measure_text(model, *tokenizer, data::encode_text(*tokenizer, *source, text.document_rule()), options, name + " part of " + text.train);
+    return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text.document_rule()), options, name + " part of " + text.train);
   }
   base::require(!options.segment_size, "eval: --segment-size goes with texts");
+  base::require(!options.precision, "eval: --precision goes with texts");
   const tasks::Algorithmic task(algorithmic_options(recipe), {options.batch, recipe.train.seed, recipe.train.eval_batch_size, recipe.train.eval_samples});
   return {"made task " + task.task().options().task + ", " + name + " part", recipe.train.eval_samples * task.task().answer_length(),
-          task.evaluate(model, part)->metrics};
+          task.evaluate(*stored.model, part)->metrics};
 }
 
 int evaluate(const EvalArguments& options) {
   base::require(options.batch >= 1 && options.batch <= 1 << 20, "eval: --batch: expected 1 to {}, found {}", 1 << 20, options.batch);
   base::require(!options.segment_size || (*options.segment_size >= 1 && *options.segment_size <= 1 << 20),
                 "eval: --segment-size: expected 1 to {}, found {}", 1 << 20, options.segment_size.value_or(0));
+  const at::Device device = device_named(options.device);
+  base::require(!options.precision || (options.batch == 1 && !options.segment_size),
+                "eval: --precision: the decoding engine reads one stream in the model's own segments; leave --batch and --segment-size out");
   const std::string folder = model_folder(options.model);
   const StoredModel stored = read_model(folder);
+  move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(), options.batch * options.segment_size.value_or(stored.model->segment_size()));
   const auto begin = std::chrono::steady_clock::now();
   Measured measured;
@@ -76,11 +86,11 @@ int evaluate(const EvalArguments& options) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text", folder);
     const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
     const auto text = data::encode_text(*stored.tokenizer, data::TextSource(*options.data), rule);
-    measured = measure_text(*stored.model, *stored.tokenizer, text, options, *options.data);
+    measured = measure_text(stored, text, options, *options.data);
   } else {
     const std::optional<Recipe> recipe = recipe_beside(folder);
     base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give a text with --data FILE", folder);
-    measured = measure_own(*stored.model, stored.tokenizer.get(), *recipe, options);
+    measured = measure_own(stored, *recipe, options);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (options.json) {
@@ -109,6 +119,8 @@ void add_eval(CLI::App& app) {
       .option("--batch", options->batch, "N", "parts of the text side by side; 1: every token sees all that came before it")
       .option("--documents", options->documents, "RULE", "where memory starts again: none, blank_line, heading or line (none)")
       .option("--separator", options->separator, "LINE", "the line that ends a document, for --documents line")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
+      .option("--precision", options->precision, "P", "by the decoding engine with weights of float32, bf16 or int8; without: as trained")
       .flag("--json", options->json, "print JSON")
       .footer("mnemo eval runs/mine/model --data other.txt")
       .action([options] { return evaluate(*options); });

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/device.h"
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/summary.h"
@@ -20,7 +21,7 @@ namespace {
 
 struct GenerateArguments {
   std::string model;
-  std::optional<std::string> prompt, prompt_file, session, save;
+  std::optional<std::string> prompt, prompt_file, session, save, device, precision;
   std::optional<int64_t> tokens, top_k, seed;
   std::optional<double> temperature, top_p;
   bool json = false;
@@ -56,9 +57,13 @@ int generate(const GenerateArguments& options) {
   const std::string prompt = prompt_of(options);
   base::require(options.session.has_value() || !prompt.empty(), "generate: expected a prompt of one character or more, found none");
 
-  const infer::LoadedModel loaded = infer::load_model(model_folder(options.model));
+  const infer::LoadedModel loaded = infer::load_model(model_folder(options.model), {.device = device_named(options.device)});
   choose_threads(loaded.model->parameters().count(), 1);
-  infer::Session session = options.session ? infer::Session::load(*options.session, loaded.model) : infer::Session(loaded.model, sampling);
+  const std::shared_ptr<const infer::Engine> engine = make_engine(loaded.model, options.precision, "generate");
+  infer::Session session = engine && options.session ? infer::Session::load(*options.session, engine)
+                           : engine                  ? infer::Session(engine, sampling)
+                           : options.session         ? infer::Session::load(*options.session, loaded.model)
+                                                     : infer::Session(loaded.model, sampling);
   session.set_sampling(sampling);
   infer::TextSession text(std::move(session), loaded.tokenizer);
   if (!prompt.empty()) text.feed(prompt);
@@ -110,6 +115,8 @@ void add_generate(CLI::App& app) {
       .option("--seed", options->seed, "N", "of the random numbers; the same seed gives the same text (0)")
       .option("--session", options->session, "FILE", "go on from a session that --save wrote")
       .option("--save", options->save, "FILE", "keep the session, memory included, for --session")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
+      .option("--precision", options->precision, "P", "of the weights: float32, bf16 or int8, on the processor (float32)")
       .flag("--json", options->json, "print one JSON object at the end instead of a stream")
       .footer("mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400")
       .action([options] { return generate(*options); });

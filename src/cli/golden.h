@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <string>
 #include <vector>
 
@@ -22,8 +24,8 @@ struct GoldenReport {
   bool passed() const;
 };
 
-/// Builds what a golden file's config describes, loads its parameters, runs its steps in float64 and compares everything
+/// Builds what a golden file's config describes, loads its parameters, runs its steps in float64 on the device and compares everything
 /// the file holds. Throws InputError for a file that cannot be read or a mechanism this build does not have.
-GoldenReport verify_golden(const std::string& path);
+GoldenReport verify_golden(const std::string& path, at::Device device = at::kCPU);
 
 }  // namespace mnemo::cli

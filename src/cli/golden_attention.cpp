@@ -128,7 +128,7 @@ core::State with_given(const core::State& state, const GoldenFile& file, const s
     const at::Tensor given = file.find(full);
     if (!given.defined() && field.path == "valid" && file.under(prefix.substr(0, prefix.size() - 1)).size() > 0) {
       const auto rows = file.under(prefix.substr(0, prefix.size() - 1)).front().second;
-      return at::ones({rows.size(0), rows.size(1)}, at::kBool);
+      return at::ones({rows.size(0), rows.size(1)}, rows.options().dtype(at::kBool));
     }
     return given.defined() ? given.clone() : tensor;
   });
@@ -138,6 +138,7 @@ core::State with_given(const core::State& state, const GoldenFile& file, const s
 
 GoldenReport verify_attention(const GoldenFile& file) {
   const Subject subject(file);
+  subject.parameters.to(at::kDouble, file.device());
   file.load_parameters(subject.parameters);
   const core::Mode mode = file.training() ? core::Mode::train : core::Mode::evaluate;
   const int64_t steps = file.num_steps();

@@ -15,7 +15,8 @@ bool GoldenReport::passed() const {
   return std::all_of(groups.begin(), groups.end(), [&](const GoldenGroup& group) { return group.error <= tolerance; });
 }
 
-GoldenFile::GoldenFile(const std::string& path) : path_(path), file_(weights::read_safetensors(path)) {
+GoldenFile::GoldenFile(const std::string& path, at::Device device) : path_(path), file_(weights::read_safetensors(path)), device_(device) {
+  for (auto& [name, tensor] : file_.tensors) tensor = tensor.to(device);
   auto text = [&](const char* key) {
     auto found = file_.metadata.find(key);
     base::require(found != file_.metadata.end(), "{}: expected '{}' in __metadata__ of a golden file, found none", path, key);
@@ -82,8 +83,8 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
   if (found.defined() && expected.sizes() != found.sizes()) {
     error = std::numeric_limits<double>::infinity();
   } else if (expected.numel() > 0) {
-    const at::Tensor wanted = expected.to(at::kDouble);
-    const at::Tensor got = found.defined() ? found.detach().to(at::kDouble) : at::zeros_like(wanted);
+    const at::Tensor wanted = expected.to(at::kCPU, at::kDouble);
+    const at::Tensor got = found.defined() ? found.detach().to(at::kCPU, at::kDouble) : at::zeros_like(wanted);
     // Equal infinities (an empty memory's z) are no difference.
     const at::Tensor difference = at::where(wanted == got, at::zeros_like(wanted), (wanted - got).abs());
     error = difference.max().item<double>();
@@ -98,8 +99,8 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
   }
 }
 
-GoldenReport verify_golden(const std::string& path) {
-  const GoldenFile file(path);
+GoldenReport verify_golden(const std::string& path, at::Device device) {
+  const GoldenFile file(path, device);
   const base::Node* kind = file.config().find("kind");
   base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
   try {

@@ -14,10 +14,12 @@ namespace mnemo::cli {
 /// A golden file read and cut into its parts ("mnemo-golden/1").
 class GoldenFile {
  public:
-  explicit GoldenFile(const std::string& path);
+  /// Its tensors on the device.
+  GoldenFile(const std::string& path, at::Device device);
 
   const std::string& path() const { return path_; }
   const base::Node& config() const { return config_; }
+  at::Device device() const { return device_; }
   bool training() const { return training_; }
   double tolerance() const { return tolerance_; }
   const std::string& what() const { return what_; }
@@ -37,6 +39,7 @@ class GoldenFile {
  private:
   std::string path_, what_;
   weights::TensorFile file_;
+  at::Device device_;
   base::Node config_;
   bool training_ = false;
   double tolerance_ = 0.0;

@@ -26,7 +26,7 @@ core::State initial_state(const GoldenFile& file, const core::Model& model, int6
     if (field.path != "segment_cache.valid") return tensor;
     // Files without a reset leave `valid` out: every cached row is real.
     const at::Tensor rows = file.find("state.init.segment_cache.layers.0");
-    return rows.defined() ? at::ones({rows.size(0), rows.size(1)}, at::kBool) : tensor;
+    return rows.defined() ? at::ones({rows.size(0), rows.size(1)}, rows.options().dtype(at::kBool)) : tensor;
   });
   return given;
 }
@@ -146,6 +146,7 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
 GoldenReport verify_model(const GoldenFile& file) {
   models::ModelOptions options = base::read_options<models::ModelOptions>(file.config());
   const auto model = models::build(options, 0, at::kDouble, file.budget());
+  model->parameters().to(at::kDouble, file.device());
   file.load_parameters(model->parameters());
   GoldenComparison comparison(file);
   const Pass pass = run(file, *model);

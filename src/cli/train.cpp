@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/device.h"
 #include "cli/output.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
@@ -21,7 +22,7 @@ namespace {
 
 struct TrainArguments {
   std::string recipe;
-  std::optional<std::string> resume, out, data, variant;
+  std::optional<std::string> resume, out, data, variant, device;
   std::vector<std::string> set;
   bool json = false;
 };
@@ -94,8 +95,10 @@ void print_result(const Plan& plan, const Workbench& bench, const train::TrainRe
 }
 
 int run_training(const TrainArguments& options) {
+  const at::Device device = device_named(options.device);
   Plan plan = plan_of(options);
   Workbench bench = make_workbench(plan.recipe);
+  move_to(*bench.model, device);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.
   if (plan.recipe.train.threads == 0) {
     plan.recipe.train.threads = choose_threads(bench.model->parameters().count(), plan.recipe.train.batch_size * plan.recipe.model.segment_size);
@@ -140,6 +143,7 @@ void add_train(CLI::App& app) {
       .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--out", options->out, "DIR", "the run's folder: recipe, log, checkpoints, model (runs/NAME of the recipe)")
       .option("--resume", options->resume, "DIR", "go on with a run from its newest checkpoint; --set may change its recipe")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", options->json, "print the result as JSON")
       .footer("mnemo train recipes/text.toml --data my.txt --out runs/mine\nmnemo train --resume runs/mine")
       .action([options] { return run_training(*options); });

@@ -7,6 +7,7 @@
 #include "base/text_table.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "cli/golden.h"
 #include "cli/output.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 struct VerifyArguments {
   std::vector<std::string> files;
+  std::optional<std::string> device;
   bool json = false;
 };
 
@@ -34,13 +36,14 @@ base::Node as_node(const GoldenReport& report) {
 }
 
 int verify(const VerifyArguments& arguments) {
+  const at::Device device = device_named(arguments.device);
   bool all = true;
   base::Node reports = base::Node::array();
   base::TextTable table({"file", "group", "tensors", "largest error", "tolerance", ""},
                         {base::TextTable::Align::left, base::TextTable::Align::left, base::TextTable::Align::right,
                          base::TextTable::Align::right, base::TextTable::Align::right});
   for (const std::string& path : arguments.files) {
-    const GoldenReport report = verify_golden(path);
+    const GoldenReport report = verify_golden(path, device);
     all = all && report.passed();
     reports.push_back(as_node(report));
     const size_t slash = path.find_last_of('/');
@@ -65,6 +68,7 @@ void add_verify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   Command(app, "verify", "compares this build with golden files: outputs, states, gradients, optimiser steps")
       .arguments("FILE", arguments->files, "golden files (safetensors)")
+      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", arguments->json, "prints JSON")
       .action([arguments] { return verify(*arguments); });
 }

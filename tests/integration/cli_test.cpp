@@ -16,6 +16,7 @@
 
 #include "base/file_io.h"
 #include "base/node.h"
+#include "ops/cuda.h"
 #include "tests/support/temporary_folder.h"
 
 // Runs the program itself, with tiny budgets.
@@ -149,13 +150,13 @@ TEST_F(CommandLine, HelpNamesEverySubcommandAndVersionTheLibraries) {
   EXPECT_FALSE(holds(run({"help", "compare"}).out, "--job "));
   const Outcome version = run({"--version"});
   EXPECT_EQ(version.status, 0);
-  for (const char* word : {"mnemo ", "LibTorch ", "MKL override", "malloc tuning", "threads"}) EXPECT_TRUE(holds(version.out, word)) << version.out;
+  for (const char* word : {"mnemo ", "LibTorch ", "MKL override", "malloc tuning", "threads", "CUDA"}) EXPECT_TRUE(holds(version.out, word)) << version.out;
   EXPECT_TRUE(holds(run({"help", "recipe"}).out, "train.steps = 1000"));
   EXPECT_TRUE(holds(run({"help", "recipe", "--markdown"}).out, "| train.steps |"));
 }
 
 TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+  std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"trian"}, "unknown subcommand 'trian'; did you mean 'train'?"},
       {{}, "expected a subcommand"},
       {{"train", "--outt", "x"}, "unknown option '--outt'; did you mean '--out'?"},
@@ -177,7 +178,13 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"compare", recipe_, "--seeds", "0"}, "--seeds: expected 1 to 1000"},
       {{"help", "recpe"}, "did you mean 'recipe'?"},
       {{"completion", "fish"}, "expected bash"},
+      {{"eval", folder_ / "none", "--device", "gpu"}, "--device: expected cpu, cuda or cuda:N, found 'gpu'"},
+      {{"train", recipe_, "--device", "cuda:-1"}, "--device: expected cpu, cuda or cuda:N, found 'cuda:-1'"},
   };
+  if (!ops::cuda::compiled()) {
+    const std::string message = "--device cuda: this build has no CUDA: configure with -DMNEMO_CUDA=ON";
+    for (const char* command : {"train", "eval", "generate", "verify"}) cases.push_back({{command, folder_ / "none", "--device", "cuda"}, message});
+  }
   for (const auto& [arguments, message] : cases) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << message << "\n" << outcome.err;

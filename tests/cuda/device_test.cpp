@@ -1,0 +1,183 @@
+// On a CUDA device: the kernels, every model of the conformance suite and every golden file. Without one all of it is skipped.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/golden.h"
+#include "infer/session.h"
+#include "ops/abc.h"
+#include "ops/attention.h"
+#include "ops/cuda.h"
+#include "tests/support/configurations.h"
+#include "tests/support/numbers.h"
+#include "tests/support/run.h"
+
+namespace mnemo {
+namespace {
+
+using test::difference;
+
+bool device_is_there() {
+  static const bool there = [] {
+    const bool found = ops::cuda::devices() > 0;
+    if (!found) std::fputs("no CUDA device on this machine: the tests that need one are skipped\n", stderr);
+    return found;
+  }();
+  return there;
+}
+
+#define NEEDS_A_DEVICE \
+  if (!device_is_there()) GTEST_SKIP() << "no CUDA device"
+
+at::Tensor on_cpu(const at::Tensor& tensor) { return tensor.defined() ? tensor.detach().cpu() : tensor; }
+
+void expect_all_near(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected, double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double size = test::largest(at::nan_to_num(on_cpu(expected[i]).to(at::kDouble), 0, 0, 0));
+    EXPECT_LE(difference(on_cpu(found[i]), on_cpu(expected[i])), tolerance * (1 + size)) << "tensor " << i;
+  }
+}
+
+/// The outputs of run(leaves) and the gradients of the leaves, with the leaves on that device.
+template <class F>
+std::vector<at::Tensor> with_gradients(const std::vector<at::Tensor>& inputs, at::Device device, F run) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& input : inputs) leaves.push_back(input.defined() ? input.to(device).detach().clone().requires_grad_() : input);
+  std::vector<at::Tensor> all = run(leaves);
+  test::Numbers numbers(5);
+  at::Tensor loss = at::zeros({}, at::TensorOptions().device(device));
+  for (const at::Tensor& tensor : all) {
+    loss = loss + (at::where(at::isfinite(tensor), tensor, at::zeros_like(tensor)) * numbers.normal(tensor.sizes()).to(tensor.scalar_type()).to(device)).sum();
+  }
+  loss.backward();
+  for (const at::Tensor& leaf : leaves) {
+    if (leaf.defined()) all.push_back(leaf.grad());
+  }
+  return all;
+}
+
+double tolerance_of(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-11 : dtype == at::kFloat ? 1e-5 : 0.02; }
+
+TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
+  NEEDS_A_DEVICE;
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    for (const int64_t time : {1, 2, 63, 64, 65, 130}) {
+      for (const auto& [slots, width] : {std::pair<int64_t, int64_t>{5, 17}, {64, 64}, {64, 128}}) {
+        SCOPED_TRACE(fmt::format("{}, {} tokens, {} slots, width {}", c10::toString(dtype), time, slots, width));
+        test::Numbers numbers(3);
+        std::vector<at::Tensor> inputs;
+        for (const int64_t size : {width, width, width, slots}) inputs.push_back(numbers.normal({2, 3, time, size}).to(dtype));
+        inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
+        inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
+        inputs.push_back(numbers.normal({2, 3, slots}).to(dtype));
+        auto run = [](const std::vector<at::Tensor>& x) {
+          const ops::AbcOutput out = ops::abc_causal(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {}, ops::AbcActivation::exp, 0.0, 0.3);
+          return std::vector<at::Tensor>{out.o, out.memory.k, out.memory.v, out.memory.z};
+        };
+        // The CPU's scan knows no bfloat16: the same numbers in float32, and the result rounded.
+        std::vector<at::Tensor> on_host = inputs;
+        for (at::Tensor& input : on_host) input = input.to(dtype == at::kBFloat16 ? at::kFloat : dtype);
+        std::vector<at::Tensor> expected = with_gradients(on_host, at::kCPU, run);
+        for (at::Tensor& tensor : expected) tensor = tensor.to(dtype);
+        expect_all_near(with_gradients(inputs, at::kCUDA, run), expected, tolerance_of(dtype));
+        if (time > 1) continue;
+        const at::NoGradGuard no_grad;
+        for (at::Tensor& input : inputs) input = input.to(at::kCUDA);
+        expect_all_near(run(inputs), {expected.begin(), expected.begin() + 4}, tolerance_of(dtype));
+      }
+    }
+  }
+}
+
+TEST(Cuda, AttentionIsThatOfTheCpu) {
+  NEEDS_A_DEVICE;
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 1}, {2, 70}, {63, 63}, {65, 130}, {130, 130}}) {
+      for (const int64_t width : {17, 64, 128}) {
+        for (const bool relative : {false, true}) {
+          for (const bool padded : {false, true}) {
+            SCOPED_TRACE(fmt::format("{}, {} queries, {} keys, width {}, relative {}, padded {}", c10::toString(dtype), queries, keys, width, relative, padded));
+            test::Numbers numbers(4);
+            std::vector<at::Tensor> inputs = {numbers.normal({2, 3, queries, width}).to(dtype), numbers.normal({2, 3, keys, width}).to(dtype),
+                                              numbers.normal({2, 3, keys, width}).to(dtype)};
+            inputs.resize(6);
+            if (relative) {
+              inputs[3] = numbers.normal({3, width}).to(dtype), inputs[4] = numbers.normal({3, width}).to(dtype);
+              inputs[5] = numbers.normal({keys, 3, width}).to(dtype);
+            }
+            const at::Tensor valid = padded ? numbers.flags({2, keys}, 0.7) : at::Tensor();
+            auto run = [&](const std::vector<at::Tensor>& x) {
+              ops::KeyRanges ranges = ops::KeyRanges::causal(queries, keys);
+              if (padded) ranges.valid = valid.to(x[0].device());
+              return std::vector<at::Tensor>{ops::attention(x[0], x[1], x[2], {x[3], x[4], x[5], {}}, ranges, 0.2)};
+            };
+            std::vector<at::Tensor> on_host = inputs;
+            for (at::Tensor& input : on_host) {
+              if (input.defined()) input = input.to(dtype == at::kBFloat16 ? at::kFloat : dtype);
+            }
+            std::vector<at::Tensor> expected = with_gradients(on_host, at::kCPU, run);
+            for (at::Tensor& tensor : expected) tensor = tensor.to(dtype);
+            expect_all_near(with_gradients(inputs, at::kCUDA, run), expected, tolerance_of(dtype));
+          }
+        }
+      }
+    }
+  }
+}
+
+class CudaModel : public testing::TestWithParam<test::Configuration> {};
+
+// Two training segments and parts of a third: outputs, state and all gradients are those of the CPU.
+TEST_P(CudaModel, ComputesWhatTheCpuComputes) {
+  NEEDS_A_DEVICE;
+  const at::Tensor tokens = test::Numbers(6).tokens({2, 11}, test::kVocab);
+  const test::Plan plan = test::segments({4, 3}) + test::parts({3, 1});
+  auto outcome = [&](at::Device device) {
+    const auto model = test::make_model(GetParam().options);
+    model->parameters().to(at::kDouble, device);
+    const test::Outcome out = test::run(*model, tokens.to(device), plan, model->initial_state(2), core::Mode::train);
+    model->nll(out.hidden, tokens.to(device)).sum().backward();
+    std::vector<at::Tensor> all = {on_cpu(out.hidden)};
+    for (const auto& [field, tensor] : out.state.fields()) all.push_back(on_cpu(tensor));
+    for (const auto& [name, tensor] : model->parameters().named()) all.push_back(tensor.grad().defined() ? on_cpu(tensor.grad()) : at::zeros({}, at::kDouble));
+    return all;
+  };
+  expect_all_near(outcome(at::kCUDA), outcome(at::kCPU), 1e-10);
+}
+
+TEST_P(CudaModel, GeneratesWhatTheCpuGenerates) {
+  NEEDS_A_DEVICE;
+  auto text = [&](at::Device device) {
+    std::shared_ptr<models::Model> model = test::make_model(GetParam().options);
+    model->parameters().to(at::kDouble, device);
+    infer::Session session(model, {.temperature = 0.0});
+    session.feed(std::vector<int64_t>{1, 5, 2});
+    std::vector<int64_t> tokens;
+    session.generate(15, [&](int64_t token) {
+      tokens.push_back(token);
+      return true;
+    });
+    return tokens;
+  };
+  EXPECT_EQ(text(at::kCUDA), text(at::kCPU));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaModel, testing::ValuesIn(test::configurations()), [](const auto& info) { return info.param.name; });
+
+TEST(Cuda, GoldenFilesWithinTheirTolerance) {
+  NEEDS_A_DEVICE;
+  int64_t files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
+    if (entry.path().extension() != ".safetensors") continue;
+    ++files;
+    const cli::GoldenReport report = cli::verify_golden(entry.path().string(), at::kCUDA);
+    for (const auto& group : report.groups) EXPECT_LE(group.error, report.tolerance) << report.file << ": " << group.name << ", worst " << group.worst;
+  }
+  EXPECT_GT(files, 0);
+}
+
+}  // namespace
+}  // namespace mnemo
