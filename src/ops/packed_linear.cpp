@@ -24,7 +24,7 @@ constexpr std::array<std::pair<Precision, std::string_view>, 3> kNames = {
 
 constexpr int64_t kInt8Steps = 127;
 /// Products that are worth a second thread.
-constexpr int64_t kWorthAThread = 1 << 17;
+constexpr int64_t kMultiplicationsWorthAThread = 1 << 17;
 
 uint16_t rounded_to_bf16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
@@ -141,7 +141,7 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
   }
   const auto run = precision_ == Precision::float32 ? run_panels_float32 : precision_ == Precision::bf16 ? run_panels_bf16 : run_panels_int8;
   const int64_t count = (out_ + kPanel - 1) / kPanel;
-  at::parallel_for(0, count, std::max<int64_t>(4, kWorthAThread / (in_ * kPanel * rows)),
+  at::parallel_for(0, count, std::max<int64_t>(4, kMultiplicationsWorthAThread / (in_ * kPanel * rows)),
                    [&](int64_t first, int64_t last) { run(panels, inputs, y, y_stride, first, last); });
 }
 
