@@ -77,7 +77,7 @@ std::vector<int64_t> reading_text(const Workbench& bench) {
 
 void measure_generation(const Workbench& bench, RunResult& result) {
   const GenerateOptions& options = bench.recipe.generate;
-  const infer::Session start(bench.model, options.sampling);
+  const infer::Session start = infer::fastest_session(bench.model, options.sampling);
   infer::TextSession writer(start, bench.tokenizer);
   writer.feed(options.prompt);
   result.prompt = options.prompt;

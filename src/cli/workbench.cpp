@@ -120,6 +120,19 @@ StoredModel read_model(const std::string& folder) {
   return {infer::model_from(config, weights::read_model_folder(folder, {}).weights, folder), nullptr};
 }
 
+std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::Model> model, const std::optional<std::string>& precision,
+                                                 std::string_view command) {
+  infer::EngineOptions options;
+  const std::string where = fmt::format("{}: --precision", command);
+  if (precision) options.precision = ops::precision_of(*precision, where);
+  const std::string objection = infer::engine_objection(*model);
+  if (!objection.empty()) {
+    base::require(!precision, "{} {}: the decoding engine cannot run this model: {}; leave the option out", where, precision.value_or(""), objection);
+    return nullptr;
+  }
+  return std::make_shared<const infer::Engine>(std::move(model), options);
+}
+
 void write_model(const std::string& folder, const Workbench& workbench, const ModelCard& card) {
   weights::ModelFolder content;
   content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";

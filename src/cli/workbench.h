@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/recipe.h"
 #include "data/corpus.h"
+#include "infer/engine.h"
 #include "models/model.h"
 #include "tasks/task.h"
 
@@ -39,6 +41,11 @@ struct StoredModel {
   std::shared_ptr<const data::Tokenizer> tokenizer;
 };
 StoredModel read_model(const std::string& folder);
+
+/// The model packed for decoding; null where the engine has no form of it and no precision was asked for. Throws InputError
+/// where one was.
+std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::Model> model, const std::optional<std::string>& precision,
+                                                 std::string_view command);
 
 /// What a model folder's README.md tells.
 struct ModelCard {

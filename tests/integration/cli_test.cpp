@@ -178,6 +178,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"compare", recipe_, "--seeds", "0"}, "--seeds: expected 1 to 1000"},
       {{"help", "recpe"}, "did you mean 'recipe'?"},
       {{"completion", "fish"}, "expected bash"},
+      {{"eval", folder_ / "none", "--precision", "int8", "--batch", "4"}, "reads one stream in the model's own segments; leave --batch and --segment-size out"},
       {{"eval", folder_ / "none", "--device", "gpu"}, "--device: expected cpu, cuda or cuda:N, found 'gpu'"},
       {{"train", recipe_, "--device", "cuda:-1"}, "--device: expected cpu, cuda or cuda:N, found 'cuda:-1'"},
   };
@@ -255,6 +256,17 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   const Outcome first = run({"generate", run_folder, "--prompt", "line ", "--tokens", "11", "--seed", "5", "--save", session, "--quiet"});
   const Outcome second = run({"generate", run_folder, "--session", session, "--tokens", "9", "--seed", "5", "--quiet"});
   EXPECT_EQ(first.out + second.out, stream.out);
+
+  // Fewer bits: nearly the same numbers.
+  const double expected = json(run({"eval", run_folder, "--precision", "float32", "--json"}).out).at("nll").as_double();
+  EXPECT_NEAR(expected, own.at("nll").as_double(), 1e-4);
+  for (const char* precision : {"bf16", "int8"}) {
+    const Outcome text = run({"generate", run_folder, "--tokens", "12", "--precision", precision, "--quiet"});
+    EXPECT_EQ(text.status, 0) << text.err;
+    const double nll = json(run({"eval", run_folder, "--precision", precision, "--json"}).out).at("nll").as_double();
+    EXPECT_NEAR(nll, expected, 0.01 * expected) << precision;
+    EXPECT_NE(nll, expected) << precision;
+  }
 }
 
 TEST_F(CommandLine, GenerateEndsQuietlyWhenItsReaderGoes) {
@@ -366,6 +378,11 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   // A trained model of the comparison is a model like any other.
   const Outcome text = run({"generate", out + "/runs/1.2-grc-more-seed0", "--tokens", "5", "--quiet"});
   EXPECT_EQ(text.status, 0) << text.err;
+  const Outcome few = run({"generate", out + "/runs/1.2-grc-more-seed0", "--tokens", "5", "--precision", "int8"});
+  EXPECT_EQ(few.status, 2);
+  EXPECT_TRUE(holds(few.err, "generate: --precision int8: the decoding engine cannot run this model: it has no form of the memory 'grc'")) << few.err;
+  const Outcome wrong = run({"generate", out + "/runs/1.1-plain-seed0", "--precision", "fp8"});
+  EXPECT_TRUE(holds(wrong.err, "generate: --precision: expected float32, bf16 or int8, found 'fp8'")) << wrong.err;
 
   std::vector<std::string> again = command;
   again.push_back("--resume");
