@@ -194,6 +194,19 @@ TEST_P(Recompute, HasTheBitsOfStoringEverything) {
 
 INSTANTIATE_TEST_SUITE_P(All, Recompute, testing::ValuesIn(memory_cases()), [](const auto& info) { return info.param.name; });
 
+TEST(RecomputeWide, HasTheBitsOfStoringEverythingAtTheSizesOfRealModels) {
+  const std::string relative = "backbone.attention.type=relative", rmt = "memory[0].type=recurrent_tokens";
+  for (const std::vector<std::string>& assignments : std::vector<std::vector<std::string>>{
+           {relative, rmt, "memory[1].type=segment_cache", "memory[1].mem_len=70"},
+           {"backbone.attention.type=abc", "backbone.attention.num_slots=16"},
+           {relative, rmt, "memory[1].type=grc", "memory[1].cache_len=16"}}) {
+    SCOPED_TRACE(testing::PrintToString(assignments));
+    const CountedModel model = counted_model(assignments, "dim = 128\nffn_dim = 256\ndropout = 0.1\n");
+    const auto segments = random_segments(3, 2, 90, false);
+    expect_same_bits(trace(model, segments, BpttForm::sliding, 0), trace(model, segments, BpttForm::sliding, kStoreAll));
+  }
+}
+
 TEST(RecomputeOrder, OneLossASegmentFromTheLast) {
   const CountedModel model = counted_model({"backbone.attention.type=relative", "memory[0].type=recurrent_tokens"});
   const Traces traces = trace(model, random_segments(kSegments, kRows, kTokens, false), BpttForm::sliding, 0);
