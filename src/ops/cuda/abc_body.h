@@ -12,6 +12,8 @@ namespace mnemo::ops::cuda {
 ///   y = tril(a) w + u r,  a = scale q k^T,  r = scale q K0^T;   p = softmax over slots;   o = b v + (p u) V0,  b_ti = sum_j p_tj w_tij
 ///   K1_j = u_Cj K0_j + sum_i w_Cij k_i, likewise V
 inline constexpr int kAbcTokens = 16, kAbcMostSlots = 64;
+/// Chunks between two memories that are kept for the backward pass.
+inline constexpr int kAbcChunksKept = 4;
 
 template <class S>
 struct AbcInputs {
@@ -22,10 +24,10 @@ struct AbcInputs {
   A scale;
 
   int64_t blocks() const { return batch * heads; }
-  MNEMO_BODY int64_t chunks() const { return (time + kAbcTokens - 1) / kAbcTokens; }
+  MNEMO_BODY int64_t kept() const { return (time + kAbcChunksKept * kAbcTokens - 1) / (kAbcChunksKept * kAbcTokens); }
 };
 
-/// Memories of all heads one behind another: k [n,d], v [n,dv], m and l [n] each.
+/// Memories one behind another: k [n,d], v [n,dv], m and l [n] each.
 template <class T>
 struct AbcMemoryOf {
   T *k = nullptr, *v = nullptr, *m = nullptr, *l = nullptr;
@@ -54,8 +56,9 @@ struct AbcChunk {
     load_rows(thread, v, count, in.value_width, [&](int t) { return in.v.row(b_, h, begin + t); });
     load_rows(thread, s, count, n, [&](int t) { return in.s.row(b_, h, begin + t); });
   }
-  /// The pair (m, l) of each slot after each token, by one thread a slot; returns that after the chunk.
-  MNEMO_BODY void run(int j, int count, A& m_end, A& l_end) const {
+  /// The pair (m, l) of each slot after each token, by one thread a slot; (m0, l0) become those after the chunk.
+  MNEMO_BODY void run(int j, int count) const {
+    if (j >= n) return;
     A high = m0[j], sum = l0[j];
     for (int t = 0; t < count; ++t) {
       const A logit = s[t * nn + j];
@@ -69,13 +72,42 @@ struct AbcChunk {
       il[t * nn + j] = sum == A(0) ? A(0) : A(1) / sum;
       u[t * nn + j] = l0[j] == A(0) ? A(0) : std::exp(m0[j] - high) * l0[j] * il[t * nn + j];
     }
-    m_end = high, l_end = sum;
+    m0[j] = high, l0[j] = sum;
   }
   MNEMO_BODY A weight(int t, int i, int j) const { return std::exp(s[i * nn + j] - m[t * nn + j]) * il[t * nn + j]; }
   /// a = scale q k^T; zeros above the diagonal.
   MNEMO_BODY void scores(int thread, int count) const {
     products<A, 2>(thread, count, count, in.width, [&](int t, int e) { return q[t * dk + e]; }, [&](int, int e, int i) { return k[i * dk + e]; },
                    [&](int t, int i, A sum) { a[t * kAbcTokens + i] = i <= t ? sum * in.scale : A(0); });
+  }
+  /// Keys and values of the memory, in shared memory, from the numbered one of `from`.
+  template <class T>
+  MNEMO_BODY void load_memory(int thread, const AbcMemoryOf<T>& from, int64_t number, A* keys, A* values) const {
+    load_rows(thread, keys, n, in.width, [&](int j) { return from.k + (number * n + j) * in.width; });
+    load_rows(thread, values, n, in.value_width, [&](int j) { return from.v + (number * n + j) * in.value_width; });
+    load_sums(thread, from, number);
+  }
+  template <class T>
+  MNEMO_BODY void load_sums(int thread, const AbcMemoryOf<T>& from, int64_t number) const {
+    if (thread < n) m0[thread] = from.m[number * n + thread], l0[thread] = from.l[number * n + thread];
+  }
+  MNEMO_BODY void store_rows(int thread, A* to_k, A* to_v, int64_t number, const A* keys, const A* values) const {
+    for (int j = thread / kLanes; j < n; j += kGroups) {
+      for (int e = thread % kLanes; e < in.width; e += kLanes) to_k[(number * n + j) * in.width + e] = keys[j * dk + e];
+      for (int e = thread % kLanes; e < in.value_width; e += kLanes) to_v[(number * n + j) * in.value_width + e] = values[j * dv + e];
+    }
+  }
+  MNEMO_BODY void store_memory(int thread, const AbcMemoryOf<A>& to, int64_t number, const A* keys, const A* values) const {
+    store_rows(thread, to.k, to.v, number, keys, values);
+    if (thread < n) to.m[number * n + thread] = m0[thread], to.l[number * n + thread] = l0[thread];
+  }
+  /// Keys and values after the chunk, in place.
+  MNEMO_BODY void advance(int thread, int count, A* keys, A* values) const {
+    const A* kept = u + (count - 1) * nn;
+    products<A, 4>(thread, n, in.width, count, [&](int j, int i) { return last[i * nn + j]; }, [&](int, int i, int e) { return k[i * dk + e]; },
+                   [&](int j, int e, A sum) { keys[j * dk + e] = kept[j] * keys[j * dk + e] + sum; });
+    products<A, 4>(thread, n, in.value_width, count, [&](int j, int i) { return last[i * nn + j]; }, [&](int, int i, int e) { return v[i * dv + e]; },
+                   [&](int j, int e, A sum) { values[j * dv + e] = kept[j] * values[j * dv + e] + sum; });
   }
   /// last_ij = w_Cij: what the memory after the chunk takes of token i.
   MNEMO_BODY void weights_of_last(int thread, int count) const {
@@ -116,7 +148,7 @@ struct AbcChunk {
   }
 };
 
-/// Outputs, the memory after the last token, and the memory before each chunk (path, where it is wanted).
+/// Outputs, the memory after the last token, and the memory before every kAbcChunksKept chunks (path, where it is wanted).
 template <class S>
 struct AbcForward {
   using A = Wide<S>;
@@ -124,7 +156,7 @@ struct AbcForward {
   const A *k0, *v0, *z0;
   Rows<S> o;
   A *k1, *v1, *z1;
-  AbcMemoryOf<A> path;  ///< [B,H,chunks,..], or null
+  AbcMemoryOf<A> path;  ///< [B,H,kept,..], or null
 
   int64_t blocks() const { return in.blocks(); }
   int64_t shared_bytes() const {
@@ -153,14 +185,12 @@ struct AbcForward {
       const int count = least(kAbcTokens, in.time - begin);
       block.each([&](int thread) {
         x.load(thread, b, h, begin, count);
-        if (path.k != nullptr) this->keep(thread, head * in.chunks() + begin / kAbcTokens, x, keys, values);
+        if (path.k != nullptr && begin % (kAbcChunksKept * kAbcTokens) == 0) {
+          x.store_memory(thread, path, head * in.kept() + begin / (kAbcChunksKept * kAbcTokens), keys, values);
+        }
       });
       block.each([&](int thread) {
-        if (thread < n) {
-          A m, l;
-          x.run(thread, count, m, l);
-          x.m0[thread] = m, x.l0[thread] = l;
-        }
+        x.run(thread, count);
         x.scores(thread, count);
       });
       block.each([&](int thread) {
@@ -190,31 +220,12 @@ struct AbcForward {
                          o.row(b, h, begin + t)[e] = static_cast<S>(sum);
                        });
       });
-      block.each([&](int thread) {
-        const A* u = x.u + (count - 1) * nn;
-        products<A, 4>(thread, n, in.width, count, [&](int j, int i) { return x.last[i * nn + j]; }, [&](int, int i, int e) { return x.k[i * dk + e]; },
-                       [&](int j, int e, A sum) { keys[j * dk + e] = u[j] * keys[j * dk + e] + sum; });
-        products<A, 4>(thread, n, in.value_width, count, [&](int j, int i) { return x.last[i * nn + j]; },
-                       [&](int, int i, int e) { return x.v[i * dv + e]; },
-                       [&](int j, int e, A sum) { values[j * dv + e] = u[j] * values[j * dv + e] + sum; });
-      });
+      block.each([&](int thread) { x.advance(thread, count, keys, values); });
     }
     block.each([&](int thread) {
-      this->store(thread, head, x, keys, values, k1, v1);
+      x.store_rows(thread, k1, v1, head, keys, values);
       if (thread < n) z1[head * n + thread] = x.l0[thread] == A(0) ? -kInfinity<A> : x.m0[thread] + std::log(x.l0[thread]);
     });
-  }
-
- private:
-  MNEMO_BODY void store(int thread, int64_t place, const AbcChunk<S>& x, const A* keys, const A* values, A* to_k, A* to_v) const {
-    for (int j = thread / kLanes; j < x.n; j += kGroups) {
-      for (int e = thread % kLanes; e < in.width; e += kLanes) to_k[(place * x.n + j) * in.width + e] = keys[j * x.dk + e];
-      for (int e = thread % kLanes; e < in.value_width; e += kLanes) to_v[(place * x.n + j) * in.value_width + e] = values[j * x.dv + e];
-    }
-  }
-  MNEMO_BODY void keep(int thread, int64_t place, const AbcChunk<S>& x, const A* keys, const A* values) const {
-    store(thread, place, x, keys, values, path.k, path.v);
-    if (thread < x.n) path.m[place * x.n + thread] = x.m0[thread], path.l[place * x.n + thread] = x.l0[thread];
   }
 };
 
@@ -227,6 +238,7 @@ struct AbcBackward {
   using A = Wide<S>;
   AbcInputs<S> in;
   AbcMemoryOf<const A> path;
+  AbcMemoryOf<A> pieces;  ///< [B,H,kAbcChunksKept,..]: room for the memories between two that were kept
   Rows<const S> grad_o;
   Rows<S> grad_q, grad_k, grad_v, grad_s;
   A *grad_memory_k, *grad_memory_v, *grad_memory_z;
@@ -256,145 +268,25 @@ struct AbcBackward {
     Carver<A> carver{static_cast<A*>(block.shared)};
     const AbcChunk<S> x(in, carver);
     const Areas g(x, carver);
-    const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv;
-    A *own_k = grad_memory_k + head * n * in.width, *own_v = grad_memory_v + head * n * in.value_width;
+    const int n = x.n;
     block.each([&](int thread) {
       if (thread < n) g.gz[thread] = grad_memory_z[head * n + thread];
     });
-    for (int64_t step = in.chunks() - 1; step >= 0; --step) {
-      const int64_t begin = step * kAbcTokens, place = head * in.chunks() + step;
-      const int count = least(kAbcTokens, in.time - begin);
-      const A* u_last = x.u + (count - 1) * nn;
-      auto load_keys = [&](int thread) {
-        load_rows(thread, g.state, n, in.width, [&](int j) { return path.k + (place * n + j) * in.width; });
-        load_rows(thread, g.grad, n, in.width, [&](int j) { return own_k + j * in.width; });
-      };
-      block.each([&](int thread) {
-        x.load(thread, b, h, begin, count);
-        load_rows(thread, g.go, count, in.value_width, [&](int t) { return grad_o.row(b, h, begin + t); });
-        if (thread < n) x.m0[thread] = path.m[place * n + thread], x.l0[thread] = path.l[place * n + thread];
-        load_keys(thread);
-      });
-      block.each([&](int thread) {
-        if (thread < n) {
-          A m, l;
-          x.run(thread, count, m, l);
-        }
-        x.scores(thread, count);
-        products<A, 2>(thread, count, count, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
-                       [&](int, int e, int i) { return x.v[i * dv + e]; }, [&](int t, int i, A sum) { g.c[t * kAbcTokens + i] = sum; });
-        products<A, 2>(thread, count, n, in.width, [&](int t, int e) { return x.q[t * dk + e]; },
-                       [&](int, int e, int j) { return g.state[j * dk + e]; }, [&](int t, int j, A sum) { g.r[t * nn + j] = sum * in.scale; });
-        products<A, 2>(thread, count, n, in.width, [&](int i, int e) { return x.k[i * dk + e]; },
-                       [&](int, int e, int j) { return g.grad[j * dk + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] = sum; });
-        this->row_products(thread, n, in.width, g.grad, g.state, [&](int j, A sum) { g.f0[j] = sum; });
-      });
-      block.each([&](int thread) {
-        load_rows(thread, g.state, n, in.value_width, [&](int j) { return path.v + (place * n + j) * in.value_width; });
-        load_rows(thread, g.grad, n, in.value_width, [&](int j) { return own_v + j * in.value_width; });
-      });
-      block.each([&](int thread) {
-        products<A, 2>(thread, count, n, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
-                       [&](int, int e, int j) { return g.state[j * dv + e]; }, [&](int t, int j, A sum) { g.x[t * nn + j] = sum; });
-        products<A, 2>(thread, count, n, in.value_width, [&](int i, int e) { return x.v[i * dv + e]; },
-                       [&](int, int e, int j) { return g.grad[j * dv + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] += sum; });
-        this->row_products(thread, n, in.value_width, g.grad, g.state, [&](int j, A sum) { g.f0[j] += sum; });
-        x.weights_of_last(thread, count);
-      });
-      block.each([&](int thread) {
-        x.each_slot(thread, count, [&](int t, int j) {
-          A y = x.u[t * nn + j] * g.r[t * nn + j], gp = x.u[t * nn + j] * g.x[t * nn + j];
-          for (int i = 0; i <= t; ++i) {
-            const A w = x.weight(t, i, j);
-            y += x.a[t * kAbcTokens + i] * w;
-            gp += g.c[t * kAbcTokens + i] * w;
-          }
-          x.y[t * nn + j] = y, g.gp[t * nn + j] = gp;
+    for (int64_t step = in.kept() - 1; step >= 0; --step) {
+      const int64_t first = step * kAbcChunksKept * kAbcTokens;
+      const int chunks = least(kAbcChunksKept, (in.time - first + kAbcTokens - 1) / kAbcTokens);
+      block.each([&](int thread) { x.load_memory(thread, path, head * in.kept() + step, g.state, g.grad); });
+      for (int piece = 0; piece < chunks; ++piece) {
+        block.each([&](int thread) {
+          x.store_memory(thread, pieces, head * kAbcChunksKept + piece, g.state, g.grad);
+          if (piece + 1 < chunks) x.load(thread, b, h, first + piece * kAbcTokens, kAbcTokens);
         });
-        if (thread < n) {
-          A sum = g.f0[thread] * u_last[thread];
-          for (int i = 0; i < count; ++i) sum += g.f[i * nn + thread] * x.last[i * nn + thread];
-          g.total_f[thread] = sum;
-        }
-      });
-      block.each([&](int thread) { x.largest(thread, count); });
-      block.each([&](int thread) { x.exponentials(thread, count); });
-      block.each([&](int thread) {
-        x.normalise(thread, count);
-        A mean = 0;
-        x.each_slot(thread, count, [&](int t, int j) { mean += x.p[t * nn + j] * g.gp[t * nn + j]; });
-        x.part[thread] = mean;
-      });
-      block.each([&](int thread) {
-        const A mean = x.total(thread, x.part);
-        x.each_slot(thread, count, [&](int t, int j) {
-          const A p = x.p[t * nn + j], gp = g.gp[t * nn + j], gy = p * (gp - mean);
-          x.y[t * nn + j] = p * gp + gy * x.y[t * nn + j];  // H from here on
-          g.gp[t * nn + j] = gy;
-        });
-      });
-      const A *gy = g.gp, *big_h = x.y;
-      block.each([&](int thread) {
-        const int t = thread / kAbcTokens, i = thread % kAbcTokens;
-        if (t >= count || i >= count) return;
-        A sum_b = 0, sum_a = 0;
-        for (int j = 0; i <= t && j < n; ++j) {
-          const A w = x.weight(t, i, j);
-          sum_b += x.p[t * nn + j] * w;
-          sum_a += gy[t * nn + j] * w;
-        }
-        x.b[t * kAbcTokens + i] = sum_b, g.ga[t * kAbcTokens + i] = sum_a;
-      });
-      block.each([&](int thread) {
-        x.each_slot(thread, count, [&](int i, int j) {
-          A sum = x.last[i * nn + j] * (g.f[i * nn + j] - g.total_f[j] + g.gz[j]);
-          for (int t = i; t < count; ++t) {
-            sum += x.weight(t, i, j) *
-                   (x.p[t * nn + j] * g.c[t * kAbcTokens + i] + gy[t * nn + j] * x.a[t * kAbcTokens + i] - big_h[t * nn + j]);
-          }
-          grad_s.row(b, h, begin + i)[j] = static_cast<S>(sum);
-        });
-        // The values' side: what `state` and `grad` hold now.
-        products<A, 2>(thread, count, in.value_width, n, [&](int i, int j) { return x.last[i * nn + j]; },
-                       [&](int, int j, int e) { return g.grad[j * dv + e]; },
-                       [&](int i, int e, A sum) {
-                         for (int t = i; t < count; ++t) sum += x.b[t * kAbcTokens + i] * g.go[t * dv + e];
-                         grad_v.row(b, h, begin + i)[e] = static_cast<S>(sum);
-                       });
-        products<A, 4>(thread, n, in.value_width, count, [&](int j, int t) { return x.p[t * nn + j] * x.u[t * nn + j]; },
-                       [&](int, int t, int e) { return g.go[t * dv + e]; },
-                       [&](int j, int e, A sum) { own_v[j * in.value_width + e] = u_last[j] * g.grad[j * dv + e] + sum; });
-      });
-      block.each([&](int thread) {
-        if (thread < n) {
-          const int j = thread;
-          A sum = u_last[j] * (g.f0[j] - g.total_f[j] + g.gz[j]);
-          for (int t = 0; t < count; ++t) {
-            const int at = t * nn + j;
-            sum += x.u[at] * (x.p[at] * g.x[at] + gy[at] * g.r[at] - big_h[at]);
-          }
-          g.gz[j] = sum;
-        }
-        load_keys(thread);
-      });
-      block.each([&](int thread) {
-        products<A, 2>(thread, count, in.width, n, [&](int t, int j) { return gy[t * nn + j] * x.u[t * nn + j]; },
-                       [&](int, int j, int e) { return g.state[j * dk + e]; },
-                       [&](int t, int e, A sum) {
-                         for (int i = 0; i <= t; ++i) sum += g.ga[t * kAbcTokens + i] * x.k[i * dk + e];
-                         grad_q.row(b, h, begin + t)[e] = static_cast<S>(sum * in.scale);
-                       });
-        products<A, 2>(thread, count, in.width, n, [&](int i, int j) { return x.last[i * nn + j]; },
-                       [&](int, int j, int e) { return g.grad[j * dk + e]; },
-                       [&](int i, int e, A sum) {
-                         A inside = 0;
-                         for (int t = i; t < count; ++t) inside += g.ga[t * kAbcTokens + i] * x.q[t * dk + e];
-                         grad_k.row(b, h, begin + i)[e] = static_cast<S>(sum + inside * in.scale);
-                       });
-        products<A, 4>(thread, n, in.width, count, [&](int j, int t) { return gy[t * nn + j] * x.u[t * nn + j]; },
-                       [&](int, int t, int e) { return x.q[t * dk + e]; },
-                       [&](int j, int e, A sum) { own_k[j * in.width + e] = u_last[j] * g.grad[j * dk + e] + sum * in.scale; });
-      });
+        if (piece + 1 == chunks) break;
+        block.each([&](int thread) { x.run(thread, kAbcTokens); });
+        block.each([&](int thread) { x.weights_of_last(thread, kAbcTokens); });
+        block.each([&](int thread) { x.advance(thread, kAbcTokens, g.state, g.grad); });
+      }
+      for (int piece = chunks - 1; piece >= 0; --piece) this->chunk(block, x, g, b, h, first + piece * kAbcTokens, piece);
     }
     block.each([&](int thread) {
       if (thread < n) grad_memory_z[head * n + thread] = g.gz[thread];
@@ -402,6 +294,141 @@ struct AbcBackward {
   }
 
  private:
+  /// One chunk, from the memory before it: pieces[piece] of this head.
+  template <class Block>
+  MNEMO_BODY void chunk(Block& block, const AbcChunk<S>& x, const Areas& g, int64_t b, int64_t h, int64_t begin, int piece) const {
+    const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv, count = least(kAbcTokens, in.time - begin);
+    const int64_t head = b * in.heads + h, place = head * kAbcChunksKept + piece;
+    const A* u_last = x.u + (count - 1) * nn;
+    A *own_k = grad_memory_k + head * n * in.width, *own_v = grad_memory_v + head * n * in.value_width;
+    auto load_keys = [&](int thread) {
+      load_rows(thread, g.state, n, in.width, [&](int j) { return pieces.k + (place * n + j) * in.width; });
+      load_rows(thread, g.grad, n, in.width, [&](int j) { return own_k + j * in.width; });
+    };
+    block.each([&](int thread) {
+      x.load(thread, b, h, begin, count);
+      load_rows(thread, g.go, count, in.value_width, [&](int t) { return grad_o.row(b, h, begin + t); });
+      x.load_sums(thread, pieces, place);
+      load_keys(thread);
+    });
+    block.each([&](int thread) {
+      x.run(thread, count);
+      x.scores(thread, count);
+      products<A, 2>(thread, count, count, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
+                     [&](int, int e, int i) { return x.v[i * dv + e]; }, [&](int t, int i, A sum) { g.c[t * kAbcTokens + i] = sum; });
+      products<A, 2>(thread, count, n, in.width, [&](int t, int e) { return x.q[t * dk + e]; },
+                     [&](int, int e, int j) { return g.state[j * dk + e]; }, [&](int t, int j, A sum) { g.r[t * nn + j] = sum * in.scale; });
+      products<A, 2>(thread, count, n, in.width, [&](int i, int e) { return x.k[i * dk + e]; },
+                     [&](int, int e, int j) { return g.grad[j * dk + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] = sum; });
+      this->row_products(thread, n, in.width, g.grad, g.state, [&](int j, A sum) { g.f0[j] = sum; });
+    });
+    block.each([&](int thread) {
+      load_rows(thread, g.state, n, in.value_width, [&](int j) { return pieces.v + (place * n + j) * in.value_width; });
+      load_rows(thread, g.grad, n, in.value_width, [&](int j) { return own_v + j * in.value_width; });
+    });
+    block.each([&](int thread) {
+      products<A, 2>(thread, count, n, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
+                     [&](int, int e, int j) { return g.state[j * dv + e]; }, [&](int t, int j, A sum) { g.x[t * nn + j] = sum; });
+      products<A, 2>(thread, count, n, in.value_width, [&](int i, int e) { return x.v[i * dv + e]; },
+                     [&](int, int e, int j) { return g.grad[j * dv + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] += sum; });
+      this->row_products(thread, n, in.value_width, g.grad, g.state, [&](int j, A sum) { g.f0[j] += sum; });
+      x.weights_of_last(thread, count);
+    });
+    block.each([&](int thread) {
+      x.each_slot(thread, count, [&](int t, int j) {
+        A y = x.u[t * nn + j] * g.r[t * nn + j], gp = x.u[t * nn + j] * g.x[t * nn + j];
+        for (int i = 0; i <= t; ++i) {
+          const A w = x.weight(t, i, j);
+          y += x.a[t * kAbcTokens + i] * w;
+          gp += g.c[t * kAbcTokens + i] * w;
+        }
+        x.y[t * nn + j] = y, g.gp[t * nn + j] = gp;
+      });
+      if (thread < n) {
+        A sum = g.f0[thread] * u_last[thread];
+        for (int i = 0; i < count; ++i) sum += g.f[i * nn + thread] * x.last[i * nn + thread];
+        g.total_f[thread] = sum;
+      }
+    });
+    block.each([&](int thread) { x.largest(thread, count); });
+    block.each([&](int thread) { x.exponentials(thread, count); });
+    block.each([&](int thread) {
+      x.normalise(thread, count);
+      A mean = 0;
+      x.each_slot(thread, count, [&](int t, int j) { mean += x.p[t * nn + j] * g.gp[t * nn + j]; });
+      x.part[thread] = mean;
+    });
+    block.each([&](int thread) {
+      const A mean = x.total(thread, x.part);
+      x.each_slot(thread, count, [&](int t, int j) {
+        const A p = x.p[t * nn + j], gp = g.gp[t * nn + j], gy = p * (gp - mean);
+        x.y[t * nn + j] = p * gp + gy * x.y[t * nn + j];  // H from here on
+        g.gp[t * nn + j] = gy;
+      });
+    });
+    const A *gy = g.gp, *big_h = x.y;
+    block.each([&](int thread) {
+      const int t = thread / kAbcTokens, i = thread % kAbcTokens;
+      if (t >= count || i >= count) return;
+      A sum_b = 0, sum_a = 0;
+      for (int j = 0; i <= t && j < n; ++j) {
+        const A w = x.weight(t, i, j);
+        sum_b += x.p[t * nn + j] * w;
+        sum_a += gy[t * nn + j] * w;
+      }
+      x.b[t * kAbcTokens + i] = sum_b, g.ga[t * kAbcTokens + i] = sum_a;
+    });
+    block.each([&](int thread) {
+      x.each_slot(thread, count, [&](int i, int j) {
+        A sum = x.last[i * nn + j] * (g.f[i * nn + j] - g.total_f[j] + g.gz[j]);
+        for (int t = i; t < count; ++t) {
+          sum += x.weight(t, i, j) *
+                 (x.p[t * nn + j] * g.c[t * kAbcTokens + i] + gy[t * nn + j] * x.a[t * kAbcTokens + i] - big_h[t * nn + j]);
+        }
+        grad_s.row(b, h, begin + i)[j] = static_cast<S>(sum);
+      });
+      // The values' side: what `state` and `grad` hold now.
+      products<A, 2>(thread, count, in.value_width, n, [&](int i, int j) { return x.last[i * nn + j]; },
+                     [&](int, int j, int e) { return g.grad[j * dv + e]; },
+                     [&](int i, int e, A sum) {
+                       for (int t = i; t < count; ++t) sum += x.b[t * kAbcTokens + i] * g.go[t * dv + e];
+                       grad_v.row(b, h, begin + i)[e] = static_cast<S>(sum);
+                     });
+      products<A, 4>(thread, n, in.value_width, count, [&](int j, int t) { return x.p[t * nn + j] * x.u[t * nn + j]; },
+                     [&](int, int t, int e) { return g.go[t * dv + e]; },
+                     [&](int j, int e, A sum) { own_v[j * in.value_width + e] = u_last[j] * g.grad[j * dv + e] + sum; });
+    });
+    block.each([&](int thread) {
+      if (thread < n) {
+        const int j = thread;
+        A sum = u_last[j] * (g.f0[j] - g.total_f[j] + g.gz[j]);
+        for (int t = 0; t < count; ++t) {
+          const int at = t * nn + j;
+          sum += x.u[at] * (x.p[at] * g.x[at] + gy[at] * g.r[at] - big_h[at]);
+        }
+        g.gz[j] = sum;
+      }
+      load_keys(thread);
+    });
+    block.each([&](int thread) {
+      products<A, 2>(thread, count, in.width, n, [&](int t, int j) { return gy[t * nn + j] * x.u[t * nn + j]; },
+                     [&](int, int j, int e) { return g.state[j * dk + e]; },
+                     [&](int t, int e, A sum) {
+                       for (int i = 0; i <= t; ++i) sum += g.ga[t * kAbcTokens + i] * x.k[i * dk + e];
+                       grad_q.row(b, h, begin + t)[e] = static_cast<S>(sum * in.scale);
+                     });
+      products<A, 2>(thread, count, in.width, n, [&](int i, int j) { return x.last[i * nn + j]; },
+                     [&](int, int j, int e) { return g.grad[j * dk + e]; },
+                     [&](int i, int e, A sum) {
+                       A inside = 0;
+                       for (int t = i; t < count; ++t) inside += g.ga[t * kAbcTokens + i] * x.q[t * dk + e];
+                       grad_k.row(b, h, begin + i)[e] = static_cast<S>(sum + inside * in.scale);
+                     });
+      products<A, 4>(thread, n, in.width, count, [&](int j, int t) { return gy[t * nn + j] * x.u[t * nn + j]; },
+                     [&](int, int t, int e) { return x.q[t * dk + e]; },
+                     [&](int j, int e, A sum) { own_k[j * in.width + e] = u_last[j] * g.grad[j * dk + e] + sum * in.scale; });
+    });
+  }
   /// to(j, row j of a . row j of b)
   template <class To>
   MNEMO_BODY void row_products(int thread, int rows, int width, const A* a, const A* b, To to) const {

@@ -23,10 +23,15 @@ struct AbcOperands {
   }
 };
 
-/// The memory before each chunk, [B,H,chunks,..].
+/// Memories one behind another: [B,H,count,..].
 struct AbcPath {
   at::Tensor k, v, m, l;
 
+  /// Room for `count` memories a head.
+  static AbcPath empty(const at::Tensor& k, const at::Tensor& v, int64_t count) {
+    auto room = [&](int64_t width) { return at::empty({k.size(0), k.size(1), count, k.size(2), width}, k.options()); };
+    return {room(k.size(3)), room(v.size(3)), room(1), room(1)};
+  }
   template <class T>
   AbcMemoryOf<T> pointers() const {
     if (!k.defined()) return {};
@@ -57,12 +62,8 @@ struct AbcKernels {
                {at::empty(before.k.sizes(), before.k.options()), at::empty(before.v.sizes(), before.v.options()), at::empty(before.z.sizes(), before.z.options())},
                {}};
     if (keeps_path) {
-      auto with_chunks = [&](const at::Tensor& tensor) {
-        std::vector<int64_t> shape = tensor.sizes().vec();
-        shape.insert(shape.begin() + 2, (time + kAbcTokens - 1) / kAbcTokens);
-        return at::empty(shape, tensor.options());
-      };
-      out.path = {with_chunks(before.k), with_chunks(before.v), with_chunks(before.z), with_chunks(before.z)};
+      constexpr int64_t kTokens = kAbcChunksKept * kAbcTokens;
+      out.path = AbcPath::empty(before.k, before.v, (time + kTokens - 1) / kTokens);
     }
     const AbcMemory start{before.k.contiguous(), before.v.contiguous(), before.z.contiguous()};
     with_type_of(in.q, [&](auto type) {
@@ -101,10 +102,11 @@ struct AbcKernels {
       // Gradients of the last memory turn into those of the first, in place.
       const AbcMemory memory{grads[1].clone(at::MemoryFormat::Contiguous), grads[2].clone(at::MemoryFormat::Contiguous),
                              grads[3].clone(at::MemoryFormat::Contiguous)};
+      const AbcPath pieces = AbcPath::empty(memory.k, memory.v, kAbcChunksKept);
       with_type_of(in.q, [&](auto type) {
         using S = decltype(type);
         using A = Wide<S>;
-        Launch::run(AbcBackward<S>{in.inputs<S>(), path.pointers<const A>(), rows_of<const S>(grad_o), rows_of<S>(grad_q),
+        Launch::run(AbcBackward<S>{in.inputs<S>(), path.pointers<const A>(), pieces.pointers<A>(), rows_of<const S>(grad_o), rows_of<S>(grad_q),
                                    rows_of<S>(grad_k), rows_of<S>(grad_v), rows_of<S>(grad_s), memory.k.mutable_data_ptr<A>(),
                                    memory.v.mutable_data_ptr<A>(), memory.z.mutable_data_ptr<A>()});
       });

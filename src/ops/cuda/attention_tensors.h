@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -14,6 +15,31 @@
 #include "ops/heads.h"
 
 namespace mnemo::ops::cuda {
+
+/// By ATen's operations, for sizes without a kernel: with a buffer [Q,K].
+inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
+                                        const KeyRanges& ranges, double scale) {
+  auto biased = [&](const at::Tensor& bias) { return bias.defined() ? q + bias.unsqueeze(1) : q; };
+  const at::Tensor scores = positions.r.defined() ? at::matmul(biased(positions.v), positions.r.permute({1, 2, 0})) : positions.scores;
+  return attention_naive(biased(positions.u), k, v, scores, scores.defined() ? RelShift::signed_ : RelShift::none, ranges.mask(), scale);
+}
+
+enum class Plain { no, all, causal };
+
+/// Whether every query sees every key, or as many queries as keys see what lies on their left: what ATen's own attention has a form for.
+inline Plain plain_form(const KeyRanges& ranges) {
+  if (ranges.valid.defined()) return Plain::no;
+  const int64_t queries = ranges.queries(), keys = ranges.keys;
+  const int32_t *offsets = ranges.offsets.const_data_ptr<int32_t>(), *bounds = ranges.bounds.const_data_ptr<int32_t>();
+  bool all = true, causal = queries == keys;
+  for (int64_t i = 0; i < queries && (all || causal); ++i) {
+    if (offsets[i + 1] - offsets[i] != 1 || bounds[2 * offsets[i]] != 0) return Plain::no;
+    const int64_t end = bounds[2 * offsets[i] + 1];
+    all = all && end == keys;
+    causal = causal && end == i + 1;
+  }
+  return all ? Plain::all : causal ? Plain::causal : Plain::no;
+}
 
 /// All that attention reads, in a form that the kernels can walk over.
 struct AttentionOperands {

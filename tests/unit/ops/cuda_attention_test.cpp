@@ -70,10 +70,7 @@ AttentionTensors tensors_of(const AttentionCase& c) {
 constexpr double kAttentionScale = 0.25;
 
 at::Tensor naive_attention(const AttentionTensors& in) {
-  const Positions& p = in.positions;
-  const at::Tensor scores = p.r.defined() ? at::matmul(in.q + p.v.unsqueeze(1), p.r.permute({1, 2, 0})) : p.scores;
-  return attention_naive(p.u.defined() ? in.q + p.u.unsqueeze(1) : in.q, in.k, in.v, scores, scores.defined() ? RelShift::signed_ : RelShift::none,
-                         in.ranges.mask(), kAttentionScale);
+  return attention_of_any_size(in.q, in.k, in.v, in.positions, in.ranges, kAttentionScale);
 }
 
 template <class Kernels>
@@ -119,6 +116,25 @@ TEST(CudaAttention, OutputsAndGradientsOfTheNaiveTwin) {
       for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(test::same_bits(found[i], other_order[i])) << "tensor " << i;
     }
   }
+}
+
+TEST(CudaAttention, FormForAnySizeIsTheCpus) {
+  for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
+    const AttentionTensors in = tensors_of({2, 2, 9, 14, 150, 7, Seen::holes, terms, true});
+    EXPECT_FALSE(AscendingAttention::fits(in.q, in.v));
+    EXPECT_LE(test::difference(naive_attention(in), ops::attention(in.q, in.k, in.v, in.positions, in.ranges, kAttentionScale)), 1e-12);
+  }
+}
+
+TEST(CudaAttention, PlainFormsAreTold) {
+  EXPECT_EQ(plain_form(KeyRanges::all(3, 5)), Plain::all);
+  EXPECT_EQ(plain_form(KeyRanges::causal(5, 5)), Plain::causal);
+  EXPECT_EQ(plain_form(KeyRanges::causal(1, 5)), Plain::all);  // the last query sees everything
+  EXPECT_EQ(plain_form(KeyRanges::causal(3, 5)), Plain::no);   // ATen's causal form starts from the first key
+  for (const Seen seen : {Seen::banded, Seen::holes}) EXPECT_EQ(plain_form(KeyRanges::from_mask(mask_of({1, 1, 9, 9, 16, 16, seen}))), Plain::no);
+  KeyRanges padded = KeyRanges::all(3, 5);
+  padded.valid = at::ones({2, 5}, at::kBool);
+  EXPECT_EQ(plain_form(padded), Plain::no);
 }
 
 TEST(CudaAttention, Bfloat16InFloat32Inside) {
