@@ -127,8 +127,9 @@ struct AbcKernels {
   }
 
   static AbcOutput run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const AbcMemory& memory, double scale) {
-    const AbcOperands in{with_rows(q), with_rows(k), with_rows(v), with_rows(s), scale};
     const at::ScalarType held = memory.k.scalar_type(), wide = wide_type(q);
+    auto typed = [&](const at::Tensor& tensor) { return with_rows(tensor.to(q.scalar_type())); };
+    const AbcOperands in{with_rows(q), typed(k), typed(v), typed(s), scale};
     const AbcMemory before{memory.k.to(wide), memory.v.to(wide), memory.z.to(wide)};
     variable_list out;
     if (at::GradMode::is_enabled()) {

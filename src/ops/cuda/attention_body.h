@@ -29,7 +29,7 @@ struct AttentionInputs {
     return false;
   }
   MNEMO_BODY bool may_attend(int64_t b, int i, int j) const {
-    return j >= 0 && j < keys && sees(i, j, j + 1) && (valid == nullptr || valid[b * keys + j]);
+    return sees(i, j, j + 1) && (valid == nullptr || valid[b * keys + j]);
   }
 };
 

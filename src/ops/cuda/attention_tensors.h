@@ -48,10 +48,12 @@ struct AttentionOperands {
 
   static AttentionOperands of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions, const KeyRanges& ranges,
                               double scale) {
-    auto contiguous = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; };
-    const at::Tensor& r = positions.r;
-    return {with_rows(q), with_rows(k), with_rows(v), contiguous(positions.u), contiguous(positions.v),
-            r.defined() && r.stride(2) != 1 ? r.contiguous() : r, with_rows(positions.scores), ranges.offsets.to(q.device()),
+    // One type for all, that of the queries.
+    auto typed = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(q.scalar_type()) : tensor; };
+    auto contiguous = [&](const at::Tensor& tensor) { return tensor.defined() ? typed(tensor).contiguous() : tensor; };
+    const at::Tensor r = typed(positions.r);
+    return {with_rows(q), with_rows(typed(k)), with_rows(typed(v)), contiguous(positions.u), contiguous(positions.v),
+            r.defined() && r.stride(2) != 1 ? r.contiguous() : r, with_rows(typed(positions.scores)), ranges.offsets.to(q.device()),
             ranges.bounds.to(q.device()), ranges.valid.defined() ? ranges.valid.to(q.device()).contiguous() : ranges.valid, scale};
   }
 
