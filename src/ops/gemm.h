@@ -1,13 +1,20 @@
 #pragma once
 
-#include <cstdint>
+#include <ATen/OpMathType.h>
+#include <c10/util/BFloat16.h>
 
-// LibTorch carries a BLAS and exports it under the usual names.
+#include <cstdint>
+#include <type_traits>
+
+// LibTorch carries a BLAS, MKL, and exports it under the usual names.
 extern "C" {
 void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha, const float* a,
             const int* lda, const float* b, const int* ldb, const float* beta, float* c, const int* ldc);
 void dgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const double* alpha, const double* a,
             const int* lda, const double* b, const int* ldb, const double* beta, double* c, const int* ldc);
+void gemm_bf16bf16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
+                       const c10::BFloat16* a, const int* lda, const c10::BFloat16* b, const int* ldb, const float* beta, float* c,
+                       const int* ldc);
 }
 
 namespace mnemo::ops {
@@ -25,16 +32,24 @@ Matrix<T> transpose(const T* data, int64_t stride) {
   return {data, stride, true};
 }
 
-/// c = alpha a b + beta c, for blocks that lie inside larger tensors.
-///   a [m,k]  b [k,n]  c [m,n], rows c_stride apart
-/// With beta = 0 c is not read. m, n and k must fit into an int.
+/// What products of T are summed in: float for float and bfloat16, double for double.
 template <class T>
-void gemm(int64_t m, int64_t n, int64_t k, T alpha, const Matrix<T>& a, const Matrix<T>& b, T beta, T* c, int64_t c_stride) {
+using SumOf = at::opmath_type<T>;
+
+/// c = alpha a b + beta c, for blocks that lie inside larger tensors.
+///   a [m,k]  b [k,n]  float, double or bfloat16    c [m,n], rows c_stride apart
+/// With beta = 0 c is not read. m, n and k must fit into an int. Of bfloat16 the BLAS takes the processor's own instructions (AVX-512,
+/// AMX) where it has them, and multiplies as float32 elsewhere.
+template <class T>
+void gemm(int64_t m, int64_t n, int64_t k, SumOf<T> alpha, const Matrix<T>& a, const Matrix<T>& b, SumOf<T> beta, SumOf<T>* c,
+          int64_t c_stride) {
   // The BLAS counts by columns: what it sees is c^T = b^T a^T.
   const char trans_a = a.transposed ? 't' : 'n', trans_b = b.transposed ? 't' : 'n';
   const int rows = static_cast<int>(m), columns = static_cast<int>(n), inner = static_cast<int>(k);
   const int lda = static_cast<int>(a.stride), ldb = static_cast<int>(b.stride), ldc = static_cast<int>(c_stride);
-  if constexpr (sizeof(T) == sizeof(float)) {
+  if constexpr (std::is_same_v<T, c10::BFloat16>) {
+    gemm_bf16bf16f32_(&trans_b, &trans_a, &columns, &rows, &inner, &alpha, b.data, &ldb, a.data, &lda, &beta, c, &ldc);
+  } else if constexpr (std::is_same_v<T, float>) {
     sgemm_(&trans_b, &trans_a, &columns, &rows, &inner, &alpha, b.data, &ldb, a.data, &lda, &beta, c, &ldc);
   } else {
     dgemm_(&trans_b, &trans_a, &columns, &rows, &inner, &alpha, b.data, &ldb, a.data, &lda, &beta, c, &ldc);

@@ -20,6 +20,7 @@ struct TrainOptions {
   std::string recompute = "none";
   std::optional<int64_t> memory_limit = std::nullopt;
   int64_t accumulate = 1;
+  std::string precision = "float32";
   base::Node optimiser = base::Node::table({{"type", "adamw"}});
   base::Node schedule = base::Node::table({{"type", "constant"}});
   std::optional<double> clip_norm = 1.0;
@@ -50,6 +51,10 @@ struct TrainOptions {
     v("memory_limit", memory_limit, "of recompute = \"auto\": MB that the segments of a step may take that stay", base::range(1, int64_t{1} << 30));
     v("accumulate", accumulate,
       "parts the batch is cut into, to hold less in memory: the gradient is that of the whole batch", base::at_least(1));
+    v("precision", precision,
+      "of the products of linear maps, forward and backward; bf16: both factors are rounded to bfloat16, sums stay float32, and so do "
+      "parameters, optimiser, states, norms, softmax and losses",
+      base::one_of("float32", "bf16"));
     v("optimiser", optimiser, "how weights move", base::poly(optimiser_types()));
     v("schedule", schedule, "how the learning rate goes", base::poly(schedule_types()));
     v("clip_norm", clip_norm, "gradients of a larger norm are scaled down to it; unset: never", base::positive());

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "ops/linear.h"
 #include "train/run_log.h"
 #include "train/signals.h"
 
@@ -38,6 +39,17 @@ int64_t stored_bytes(const TrainOptions& options) {
   return options.memory_limit ? *options.memory_limit * 1'000'000 : 0;
 }
 
+ops::ProductPrecision product_precision(const TrainOptions& options) {
+  return options.precision == "bf16" ? ops::ProductPrecision::bf16 : ops::ProductPrecision::float32;
+}
+
+void require_float32(const core::Model& model) {
+  for (const auto& [name, tensor] : model.parameters().named()) {
+    base::require(tensor.scalar_type() == at::kFloat, "training: precision = \"bf16\" rounds the factors of float32 products; expected "
+                  "float32 parameters, found {} in '{}'", at::toString(tensor.scalar_type()), name);
+  }
+}
+
 /// Rows of a segment that have a real token.
 double real_rows(const data::TokenSegment& segment) {
   if (!segment.valid.defined()) return static_cast<double>(segment.tokens.size(0));
@@ -56,6 +68,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   base::check_options(options_);
   base::require(task.batch_size() == options_.batch_size, "training: the task has batches of {}, the options say {}",
                 task.batch_size(), options_.batch_size);
+  if (options_.precision == "bf16") require_float32(model);
   optimiser_ = make_optimiser(options_.optimiser, model.parameters());
   schedule_ = make_schedule(options_.schedule, options_.steps);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
@@ -78,6 +91,7 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
   const core::State state = states_.empty() ? model_.initial_state(rows) : states_[static_cast<size_t>(part)];
   const double share = 1.0 / static_cast<double>(static_cast<int64_t>(segments.size()) * options_.accumulate);
   std::vector<at::Tensor> nll(segments.size());
+  const ops::ProductPrecisionGuard precision(product_precision(options_));
   BpttResult result = backward_segments(
       model_, inputs, state,
       [&](const core::StepResult& step, size_t index) {

@@ -121,6 +121,8 @@ TEST_F(RecipeFiles, MistakesNameFileLineAndNearestKey) {
   EXPECT_NE(error_of(write("a.toml", "study = 3\n")).find("expected a list of tables"), std::string::npos);
   EXPECT_NE(error_of(write("a.toml", "")).find("no error"), std::string::npos);
   EXPECT_NE(error_of(write("a.toml", ""), {"train.stepz=3"}).find("did you mean 'steps'"), std::string::npos);
+  const std::string precision = error_of(write("a.toml", ""), {"train.precision=fp8"});
+  for (const char* part : {"train.precision", "\"float32\"", "\"bf16\"", "fp8"}) EXPECT_NE(precision.find(part), std::string::npos) << precision;
 }
 
 TEST_F(RecipeFiles, VariantsAreChosenByName) {
