@@ -90,6 +90,13 @@ AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::T
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                      const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                      double scale) {
+  if (q.scalar_type() == at::kBFloat16 && q.is_cpu()) {
+    const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
+    const AbcOutput out = abc_causal(wide(q), wide(k), wide(v), wide(s), {wide(memory.k), wide(memory.v), wide(memory.z)}, valid, activation,
+                                     eps, scale);
+    const at::ScalarType kept = memory.k.scalar_type();
+    return {out.o.to(at::kBFloat16), {out.memory.k.to(kept), out.memory.v.to(kept), out.memory.z.to(kept)}};
+  }
   if (activation != AbcActivation::exp) {
     return plain_chunks(q, k, v, plain_weights(s, valid, activation), memory, eps, scale);
   }

@@ -32,6 +32,8 @@ AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::T
                            double scale);
 
 /// The same by one scan forward and one back with weights that never exceed 1 (exp), or by chunks (relu, sigmoid).
+/// Of bfloat16 q all tensors are copied to float32 on the CPU; o and the gradients are rounded to bfloat16, the memory has the type of the
+/// one given, which may be float32.
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                      const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                      double scale);

@@ -166,6 +166,11 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const KeyRanges& ranges, double scale) {
   check(q, k, v, positions, ranges);
   if (q.is_cuda()) return cuda::attention(q, k, v, positions, ranges, scale);
+  if (q.scalar_type() == at::kBFloat16) {
+    const auto wide = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(at::kFloat) : tensor; };
+    const Positions terms{wide(positions.u), wide(positions.v), wide(positions.r), wide(positions.scores)};
+    return attention(wide(q), wide(k), wide(v), terms, ranges, scale).to(at::kBFloat16);
+  }
   const Inputs in = inputs_of(q, k, v, positions, ranges, scale);
   if (!at::GradMode::is_enabled()) return run_forward(in).o;
   auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };

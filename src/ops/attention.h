@@ -34,6 +34,7 @@ struct Positions {
 /// nobody sees are skipped, scores are computed once more in the backward pass (first derivatives only).
 ///   s_ij = ((q_i + u) . k_j + (q_i + v) . r(p_ij)) * scale over the keys j that query i may see
 ///   q [B,H,Q,d]  k [B,H,K,d]  v [B,H,K,dv], any strides with d contiguous; float or double
+/// Of bfloat16 all tensors, positions too, are copied to float32 on the CPU, so that sums are float32; o and the gradients are rounded.
 /// Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in Dao et al. 2022.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale);

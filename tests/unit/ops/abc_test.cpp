@@ -144,5 +144,51 @@ TEST(Abc, Float32IsCloseAndArgumentsAreLeftAlone) {
   }
 }
 
+// The memory, which is carried through many calls, may be of float32 then.
+TEST(Abc, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
+  for (const AbcActivation activation : kActivations) {
+    for (const int64_t tokens : {1, 2, 65, 130}) {
+      for (const at::ScalarType kept : {at::kBFloat16, at::kFloat}) {
+        SCOPED_TRACE(fmt::format("activation {}, {} tokens, memory of {}", static_cast<int>(activation), tokens, at::toString(kept)));
+        const Input in = random_input(tokens, 1.0, at::kBFloat16);
+        Numbers numbers(7);
+        std::vector<at::Tensor> narrow = {in.q, in.k, in.v, in.s, numbers.normal({2, 2, 3, 4}).to(kept), numbers.normal({2, 2, 3, 4}).to(kept),
+                                          numbers.normal({2, 2, 3}).abs().to(kept)};
+        std::vector<at::Tensor> exact;
+        for (at::Tensor& x : narrow) {
+          exact.push_back(x.to(at::kDouble).set_requires_grad(true));
+          x.set_requires_grad(true);
+        }
+        const auto valid = at::arange(tokens).unsqueeze(0).expand({2, tokens}) != 1;
+        const auto fast = abc_causal(narrow[0], narrow[1], narrow[2], narrow[3], {narrow[4], narrow[5], narrow[6]}, valid, activation, 1e-6, 0.5);
+        const auto naive = abc_causal_naive(exact[0], exact[1], exact[2], exact[3], {exact[4], exact[5], exact[6]}, valid, activation, 1e-6, 0.5);
+        // One rounding of the type it ends in, beside what sums in float32 add.
+        const auto expect_rounded = [](const at::Tensor& found, const at::Tensor& expected, at::ScalarType type, const std::string& what) {
+          ASSERT_EQ(found.scalar_type(), type) << what;
+          const at::Tensor error = (found.detach().to(at::kDouble) - expected.detach()).abs();
+          const at::Tensor allowed = expected.detach().abs() * (type == at::kBFloat16 ? 0x1p-8 : 0.0);
+          EXPECT_LE((error - allowed).max().item<double>(), 2e-5 * (1.0 + test::largest(expected))) << what;
+        };
+        const std::vector<at::Tensor> found = {fast.o, fast.memory.k, fast.memory.v, fast.memory.z},
+                                      expected = {naive.o, naive.memory.k, naive.memory.v, naive.memory.z};
+        at::Tensor sum = at::zeros({}, at::kDouble), exact_sum = sum;
+        for (size_t i = 0; i < found.size(); ++i) {
+          expect_rounded(found[i], expected[i], i == 0 ? at::kBFloat16 : kept, fmt::format("output {}", i));
+          const at::Tensor weights = numbers.normal(found[i].sizes()).to(at::kBFloat16).to(at::kDouble);
+          sum = sum + (found[i].to(at::kDouble) * weights).sum();
+          exact_sum = exact_sum + (expected[i] * weights).sum();
+        }
+        sum.backward();
+        exact_sum.backward();
+        for (size_t i = 0; i < narrow.size(); ++i) {
+          expect_rounded(narrow[i].grad(), exact[i].grad(), i < 4 ? at::kBFloat16 : kept, fmt::format("gradient {}", i));
+        }
+        const at::NoGradGuard no_grad;
+        EXPECT_TRUE(at::equal(abc_causal(narrow[0], narrow[1], narrow[2], narrow[3], {narrow[4], narrow[5], narrow[6]}, valid, activation, 1e-6, 0.5).o, fast.o));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mnemo::ops

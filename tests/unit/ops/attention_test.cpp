@@ -217,6 +217,42 @@ TEST(Attention, SeveralThreadsHaveTheGradientsOfOne) {
   for (size_t i = 0; i < found.size(); ++i) EXPECT_LE(difference(found[i], expected[i]), 1e-12) << "input " << i;
 }
 
+/// Whether `found`, of bfloat16, is `expected` rounded once, but for what sums in float32 add.
+::testing::AssertionResult is_rounded(const at::Tensor& found, const at::Tensor& expected) {
+  if (found.scalar_type() != at::kBFloat16) return ::testing::AssertionFailure() << "not of bfloat16";
+  const at::Tensor error = (found.detach().to(at::kDouble) - expected.detach()).abs(), allowed = expected.detach().abs() * 0x1p-8;
+  const double beyond = (error - allowed).max().item<double>(), sums = 2e-5 * (1.0 + test::largest(expected));
+  if (beyond <= sums) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << beyond << " beyond half a step of bfloat16, " << sums << " allowed";
+}
+
+TEST(Attention, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
+  for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 257}, {3, 5}, {65, 130}, {130, 300}}) {
+    for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
+      for (int masked = 0; masked < 4; ++masked) {
+        SCOPED_TRACE(fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
+        Subject narrow = subject(queries, keys, terms, masked).to(at::kBFloat16), exact = narrow.to(at::kDouble);
+        const auto inputs = [](Subject& s) {
+          std::vector<at::Tensor> all;
+          for (at::Tensor& x : std::vector<at::Tensor>{s.q, s.k, s.v, s.positions.u, s.positions.v, s.positions.r, s.positions.scores}) {
+            if (x.defined()) all.push_back(x.set_requires_grad(true));
+          }
+          return all;
+        };
+        const auto given = inputs(narrow), rounded = inputs(exact);
+        const at::Tensor weights = Numbers(1).normal({2, 3, queries, 7}).to(at::kBFloat16).to(at::kDouble);
+        const at::Tensor found = narrow.fast(), expected = exact.naive();
+        EXPECT_TRUE(is_rounded(found, expected));
+        (found.to(at::kDouble) * weights).sum().backward();
+        (expected * weights).sum().backward();
+        for (size_t i = 0; i < given.size(); ++i) EXPECT_TRUE(is_rounded(given[i].grad(), rounded[i].grad())) << "input " << i;
+        const at::NoGradGuard no_grad;
+        EXPECT_TRUE(at::equal(narrow.fast(), found));
+      }
+    }
+  }
+}
+
 TEST(Attention, TakesHeadsOfAnyWidth) {
   for (const int64_t width : {1, 7, 16, 24, 33, 64, 128}) {
     const Subject s = subject(9, 17, Terms::distances, 0, width);
