@@ -83,7 +83,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
       set_target_properties(LibTorch::${name} PROPERTIES IMPORTED_LOCATION "${LibTorch_${variable}_LIBRARY}")
     endforeach()
     # Nothing calls into libtorch_cuda: it makes itself known when it is loaded.
+    set_property(TARGET LibTorch::torch APPEND PROPERTY INTERFACE_LINK_OPTIONS "LINKER:--no-as-needed")
     set_property(TARGET LibTorch::torch APPEND PROPERTY INTERFACE_LINK_LIBRARIES
-      "LINKER:--push-state,--no-as-needed" "${LibTorch_CUDA_LIBRARY}" "LINKER:--pop-state" LibTorch::c10_cuda LibTorch::cudart)
+      "${LibTorch_CUDA_LIBRARY}" LibTorch::c10_cuda LibTorch::cudart)
   endif()
 endif()

@@ -5,6 +5,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -41,6 +42,18 @@ inline Plain plain_form(const KeyRanges& ranges) {
   return all ? Plain::all : causal ? Plain::causal : Plain::no;
 }
 
+/// Offsets and bounds on a device, without waiting for it. All layers read the ranges of one table, so the last ones stay there.
+inline KeyRanges on_device(const KeyRanges& ranges, at::Device device) {
+  thread_local KeyRanges from, there;
+  if (!from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) || there.offsets.device() != device) {
+    // They outlive this call: made in inference mode they could not be used in training afterwards.
+    const c10::InferenceMode ordinary(false);
+    from = {ranges.keys, ranges.offsets, ranges.bounds};
+    there = {ranges.keys, ranges.offsets.to(device, at::kInt, /*non_blocking=*/true), ranges.bounds.to(device, at::kInt, /*non_blocking=*/true)};
+  }
+  return {ranges.keys, there.offsets, there.bounds, ranges.valid.defined() ? ranges.valid.to(device).contiguous() : ranges.valid};
+}
+
 /// All that attention reads, in a form that the kernels can walk over.
 struct AttentionOperands {
   at::Tensor q, k, v, u, v_bias, r, scores, offsets, bounds, valid;
@@ -52,9 +65,10 @@ struct AttentionOperands {
     auto typed = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(q.scalar_type()) : tensor; };
     auto contiguous = [&](const at::Tensor& tensor) { return tensor.defined() ? typed(tensor).contiguous() : tensor; };
     const at::Tensor r = typed(positions.r);
+    const KeyRanges there = on_device(ranges, q.device());
     return {with_rows(q), with_rows(typed(k)), with_rows(typed(v)), contiguous(positions.u), contiguous(positions.v),
-            r.defined() && r.stride(2) != 1 ? r.contiguous() : r, with_rows(typed(positions.scores)), ranges.offsets.to(q.device()),
-            ranges.bounds.to(q.device()), ranges.valid.defined() ? ranges.valid.to(q.device()).contiguous() : ranges.valid, scale};
+            r.defined() && r.stride(2) != 1 ? r.contiguous() : r, with_rows(typed(positions.scores)), there.offsets,
+            there.bounds, there.valid, scale};
   }
 
   template <class S>
