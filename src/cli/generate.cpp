@@ -57,6 +57,7 @@ int generate(const GenerateArguments& options) {
   const std::string prompt = prompt_of(options);
   base::require(options.session.has_value() || !prompt.empty(), "generate: expected a prompt of one character or more, found none");
 
+  if (options.save) base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
   const infer::LoadedModel loaded = infer::load_model(model_folder(options.model), {.device = device_named(options.device)});
   choose_threads(loaded.model->parameters().count(), 1);
   const std::shared_ptr<const infer::Engine> engine = make_engine(loaded.model, options.precision, "generate");

@@ -9,7 +9,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -54,8 +53,7 @@ AlignedBytes::AlignedBytes(int64_t bytes) : size(bytes) {
   if (bytes == 0) return;
   const size_t alignment = static_cast<size_t>(bytes) >= kHuge ? kHuge : kLine;
   const size_t whole = (static_cast<size_t>(bytes) + alignment - 1) / alignment * alignment;
-  memory.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, whole)));
-  if (memory == nullptr) throw std::bad_alloc();
+  memory = {static_cast<std::byte*>(::operator new(whole, std::align_val_t(alignment))), FreeAligned{alignment}};
   if (alignment == kHuge) ::madvise(memory.get(), whole, MADV_HUGEPAGE);  // a wish: nothing depends on it
 }
 
@@ -69,7 +67,7 @@ AlignedBytes& AlignedBytes::operator=(AlignedBytes other) noexcept {
   return *this;
 }
 
-void AlignedBytes::Free::operator()(void* block) const { std::free(block); }
+void FreeAligned::operator()(void* block) const { ::operator delete(block, std::align_val_t(alignment)); }
 
 PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Precision precision)
     : precision_(precision), in_(weight.size(1)), out_(weight.size(0)) {

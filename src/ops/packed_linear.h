@@ -20,6 +20,11 @@ enum class Precision { float32, bf16, int8 };
 Precision precision_of(std::string_view name, std::string_view where);
 std::string_view name_of(Precision precision);
 
+struct FreeAligned {
+  size_t alignment = 1;
+  void operator()(void* block) const;
+};
+
 /// Memory in lines of the cache, large blocks in huge pages where the system gives them.
 struct AlignedBytes {
   AlignedBytes() = default;
@@ -33,10 +38,7 @@ struct AlignedBytes {
     return reinterpret_cast<T*>(memory.get());
   }
 
-  struct Free {
-    void operator()(void* block) const;
-  };
-  std::unique_ptr<std::byte, Free> memory;
+  std::unique_ptr<std::byte, FreeAligned> memory;
   int64_t size = 0;
 };
 

@@ -178,6 +178,10 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"compare", recipe_, "--seeds", "0"}, "--seeds: expected 1 to 1000"},
       {{"help", "recpe"}, "did you mean 'recipe'?"},
       {{"completion", "fish"}, "expected bash"},
+      {{"bench", "kernel"}, "bench: unknown part 'kernel'; did you mean 'kernels'?"},
+      {{"bench", "kernels", "--case", "abc_23"}, "--case: unknown case 'abc_23'"},
+      {{"bench", "--precision", "int8"}, "--precision: of decoding alone; the part is 'models'"},
+      {{"bench", "decoding", "--precision", "int4"}, "--precision: unknown precision 'int4'"},
       {{"eval", folder_ / "none", "--precision", "int8", "--batch", "4"}, "reads one stream in the model's own segments; leave --batch and --segment-size out"},
       {{"eval", folder_ / "none", "--device", "gpu"}, "--device: expected cpu, cuda or cuda:N, found 'gpu'"},
       {{"train", recipe_, "--device", "cuda:-1"}, "--device: expected cpu, cuda or cuda:N, found 'cuda:-1'"},
@@ -256,6 +260,11 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   const Outcome first = run({"generate", run_folder, "--prompt", "line ", "--tokens", "11", "--seed", "5", "--save", session, "--quiet"});
   const Outcome second = run({"generate", run_folder, "--session", session, "--tokens", "9", "--seed", "5", "--quiet"});
   EXPECT_EQ(first.out + second.out, stream.out);
+
+  const Outcome nowhere = run({"generate", run_folder, "--tokens", "5", "--save", folder_ / "none/session"});
+  EXPECT_EQ(nowhere.status, 2);
+  EXPECT_EQ(nowhere.out, "") << "a text although its session cannot be kept";
+  EXPECT_TRUE(holds(nowhere.err, "none/session")) << nowhere.err;
 
   // Fewer bits: nearly the same numbers.
   const double expected = json(run({"eval", run_folder, "--precision", "float32", "--json"}).out).at("nll").as_double();
@@ -381,7 +390,7 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   const Outcome few = run({"generate", out + "/runs/1.2-grc-more-seed0", "--tokens", "5", "--precision", "int8"});
   EXPECT_EQ(few.status, 2);
   EXPECT_TRUE(holds(few.err, "generate: --precision int8: the decoding engine cannot run this model: it has no form of the memory 'grc'")) << few.err;
-  const Outcome wrong = run({"generate", out + "/runs/1.1-plain-seed0", "--precision", "fp8"});
+  const Outcome wrong = run({"generate", out + "/runs/1.1-no-memory-seed0", "--precision", "fp8"});
   EXPECT_TRUE(holds(wrong.err, "generate: --precision: expected float32, bf16 or int8, found 'fp8'")) << wrong.err;
 
   std::vector<std::string> again = command;

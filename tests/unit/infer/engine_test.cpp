@@ -11,6 +11,7 @@
 #include "infer/progress.h"
 #include "infer/session.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/memory_meter.h"
 #include "tests/support/temporary_folder.h"
 
 namespace mnemo::infer {
@@ -251,6 +252,20 @@ TEST(Engine, GivesTheLogitsAfterEveryToken) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     single.feed({&tokens[i], 1});
     EXPECT_TRUE(at::equal(single.logits(), at::tensor(found[i]))) << i;
+  }
+}
+
+TEST(Engine, TheLoopOverTokensAllocatesNothing) {
+  for (const Case& of : cases()) {
+    for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::int8}) {
+      const auto engine = std::make_shared<Engine>(build(of), EngineOptions{precision});
+      Session session(engine, {.temperature = 0.9, .top_k = 5, .seed = 2});
+      session.feed(text(64));
+      for (int i = 0; i < 64; ++i) session.next();
+      const test::MemoryMeter meter;
+      for (int i = 0; i < 64; ++i) session.next();
+      EXPECT_EQ(meter.requests(), 0) << of.name << " " << ops::name_of(precision);
+    }
   }
 }
 

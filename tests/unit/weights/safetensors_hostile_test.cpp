@@ -11,7 +11,7 @@
 #include "base/file_io.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/weights/all_dtypes.h"
-#include "tests/unit/weights/memory_meter.h"
+#include "tests/support/memory_meter.h"
 #include "tests/unit/weights/raw_safetensors.h"
 #include "weights/safetensors.h"
 

@@ -12,8 +12,9 @@ class MemoryMeter {
   MemoryMeter(const MemoryMeter&) = delete;
   MemoryMeter& operator=(const MemoryMeter&) = delete;
 
-  int64_t peak() const;     // most bytes held at once, beyond those held at the start
-  int64_t largest() const;  // largest single request
+  int64_t peak() const;      // most bytes held at once, beyond those held at the start
+  int64_t requests() const;  // how many
+  int64_t largest() const;   // largest single request
 };
 
 }  // namespace mnemo::test

@@ -1,4 +1,4 @@
-#include "tests/unit/weights/memory_meter.h"
+#include "tests/support/memory_meter.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -16,9 +16,11 @@ std::atomic<bool> measuring{false};
 int64_t held = 0;
 int64_t peak_held = 0;
 int64_t largest_request = 0;
+int64_t request_count = 0;
 
 void took(size_t n) {
   if (!measuring) return;
+  ++request_count;
   held += static_cast<int64_t>(n);
   peak_held = std::max(peak_held, held);
   largest_request = std::max(largest_request, static_cast<int64_t>(n));
@@ -91,7 +93,7 @@ MemoryMeter::MemoryMeter() {
   if (normal_allocator == nullptr) normal_allocator = c10::GetDefaultCPUAllocator();
   static CountingAllocator counting(normal_allocator);
   c10::SetCPUAllocator(&counting, 1);
-  held = peak_held = largest_request = 0;
+  held = peak_held = largest_request = request_count = 0;
   measuring = true;
 }
 
@@ -101,6 +103,7 @@ MemoryMeter::~MemoryMeter() {
 }
 
 int64_t MemoryMeter::peak() const { return peak_held; }
+int64_t MemoryMeter::requests() const { return request_count; }
 int64_t MemoryMeter::largest() const { return largest_request; }
 
 }  // namespace mnemo::test
