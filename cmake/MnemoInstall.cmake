@@ -47,6 +47,11 @@ install(FILES
 
 if(TARGET mnemo)
   # The installed program finds LibTorch where it was at build time.
-  set_target_properties(mnemo PROPERTIES INSTALL_RPATH "${MNEMO_TORCH_DIR}/lib")
+  set(run_path "${MNEMO_TORCH_DIR}/lib")
+  if(MNEMO_CUDA)
+    get_filename_component(cudart_dir "${LibTorch_CUDART_LIBRARY}" DIRECTORY)
+    list(APPEND run_path "${cudart_dir}")
+  endif()
+  set_target_properties(mnemo PROPERTIES INSTALL_RPATH "${run_path}")
   install(TARGETS mnemo RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
