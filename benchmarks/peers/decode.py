@@ -2,7 +2,8 @@
 
   decode.py CASE_JSON TENSORS torch|ctranslate2     TENSORS: safetensors with Mnemo's parameters
   greedy N                            -> JSON: the N likeliest tokens after the token 0, one by one, float32
-  token PRECISION CONTEXT BATCH N     -> seconds of N tokens of each sequence, from a context of so many on; a later call goes on from there
+  token PRECISION CONTEXT BATCH N     -> seconds of a token of every sequence, the median of N, from a context of so many on; a later call
+                                      goes on from there
   drop                                forgets all sequences and, but for float32, their models -> ok
 
 Precisions: float32, bf16 (weights and cache), int8 (PyTorch: quantize_dynamic of every linear map, cache in float32). PyTorch's caches
@@ -12,6 +13,7 @@ import copy
 import gc
 import json
 import os
+import statistics
 import sys
 import tempfile
 import threading
@@ -105,14 +107,15 @@ class Torch:
         if key not in self.sequences:
             self.sequences[key] = [torch.zeros(batch, 1, dtype=torch.long), self.caches(precision, batch, context, 256), context]
         token, caches, position = self.sequences[key]
-        begin = time.perf_counter()
+        seconds = []
         for _ in range(count):
+            begin = time.perf_counter()
             token = model.step(token, caches, position)
             token.tolist()
+            seconds.append(time.perf_counter() - begin)
             position += 1
-        elapsed = time.perf_counter() - begin
         self.sequences[key] = [token, caches, position]
-        return elapsed
+        return statistics.median(seconds)
 
     def drop(self):
         self.sequences.clear()
@@ -212,10 +215,12 @@ class CTranslate2:
         if key != self.running[0]:  # a generator runs one text at a time
             self.end()
             self.running = key, Sequence(self.generator(precision), context, batch, 256)
-        begin = time.perf_counter()
+        seconds = []
         for _ in range(count):
+            begin = time.perf_counter()
             self.running[1].next()
-        return time.perf_counter() - begin
+            seconds.append(time.perf_counter() - begin)
+        return statistics.median(seconds)
 
     def end(self):
         if self.running[1]:

@@ -60,6 +60,7 @@ int bench(const BenchArguments& arguments) {
   require_known("bench", arguments.part, names);
   const BenchPart& part = *std::find_if(parts.begin(), parts.end(), [&](const BenchPart& p) { return p.name == arguments.part; });
   for (const std::string& name : arguments.cases) require_known("--case", name, part.cases);
+  base::require(arguments.precisions.empty() || arguments.part == "decoding", "--precision: of decoding alone; the part is '{}'", arguments.part);
   for (const std::string& name : arguments.precisions) require_known("--precision", name, {"float32", "bf16", "int8"});
 
   Bars bars = arguments.check ? Bars(arguments.bars) : Bars();
@@ -73,7 +74,8 @@ int bench(const BenchArguments& arguments) {
     for (const auto& [key, value] : report.figures.members()) node.set(key, value);
     base::Node missed = base::Node::array();
     for (const std::string& line : bars.missed()) missed.push_back(line);
-    print_json(node.set("missed", missed));
+    node.set("missed", missed);
+    print_json(node);
   } else {
     print(fmt::format("{}\n{}, {} cores, {}; {} thread(s), median of {}\n\n{}", bench_command(arguments), machine.cpu, machine.cores,
                       machine.capability, at::get_num_threads(), arguments.repeats, report.text));

@@ -16,7 +16,7 @@
 namespace mnemo::cli {
 namespace {
 
-constexpr int64_t kTokens = 8;                          ///< of a round
+constexpr int64_t kTokens = 8;  ///< of a round, whose figure is their median
 constexpr int64_t kBatch = 16, kBatchContext = 128;
 constexpr int64_t kNearPosition = 1000, kFarPosition = 1'000'000;  ///< of abc
 
@@ -71,11 +71,11 @@ DecodingRow measure_decoding(DecodingRow row, const DecodingPeers& peers, Decodi
   std::vector<double> seconds;
   std::vector<std::vector<double>> theirs(row.peers.size()), ratios(row.peers.size());
   for (int64_t round = -1; round < repeats; ++round) {
-    const double mine = subject.token(row.precision, row.context, row.batch, kTokens) / kTokens;
-    row.read = std::max(row.read, std::max(limit.measure(), limit.measure()));
+    const double mine = subject.token(row.precision, row.context, row.batch, kTokens);
+    row.read = std::max(row.read, limit.measure());
     for (size_t i = 0; i < row.peers.size(); ++i) {
       const DecodingPeer& peer = row.peers[i];
-      const double their = peer.process->seconds(fmt::format("token {} {} {} {}", peer.precision, row.context, row.batch, kTokens)) / kTokens;
+      const double their = peer.process->seconds(fmt::format("token {} {} {} {}", peer.precision, row.context, row.batch, kTokens));
       if (round < 0) continue;  // warm-up
       theirs[i].push_back(their);
       ratios[i].push_back(their / mine);
@@ -150,7 +150,8 @@ base::Node decoding_figures(const DecodingResults& results) {
     for (const DecodingPeer& p : r.peers) {
       peers.set(p.name, base::Node::table({{"precision", p.precision}, {"seconds", as_node(p.seconds)}, {"times", as_node(p.ratio)}}));
     }
-    rows.push_back(row.set("peers", peers));
+    row.set("peers", peers);
+    rows.push_back(row);
   }
   base::Node far = base::Node::table();
   for (const auto& [precision, speed] : results.far) far.set(precision, speed);
@@ -213,7 +214,7 @@ BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars) {
         results.rows.push_back(measure_decoding(std::move(row), peers, subject, arguments.repeats, limit));
       };
       for (const int64_t context : decoding_case.contexts) add(context, 1);
-      if (decoding_case.has_peers()) add(kBatchContext, kBatch);
+      if (decoding_case.has_peers() && decoding_case.contexts.front() == kBatchContext) add(kBatchContext, kBatch);
       if (decoding_case.slots > 0) results.far.emplace_back(precision, near_over_far(subject, precision, 100 * arguments.repeats));
       subject.drop();
       for (PeerProcess* peer : {peers.stock.get(), peers.best.get(), peers.ctranslate2.get()}) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -15,13 +14,15 @@
 #include "cli/bench_peers.h"
 #include "cli/bench_rounds.h"
 #include "infer/batcher.h"
+#include "infer/engine.h"
 #include "infer/session.h"
 
 namespace mnemo::cli {
 const std::vector<DecodingCase>& decoding_cases() {
   // layers, dim, heads, ffn, vocab, segment, mem_len, mem_tokens, slots, contexts
   static const std::vector<DecodingCase> cases = {
-      {"gpt2_small", "softmax", 12, 768, 12, 3072, 50257, 8448, 0, 0, 0, {128, 1024, 8192}},
+      {"gpt2_small", "softmax", 12, 768, 12, 3072, 50257, 8448, 0, 0, 0, {128, 1024}},
+      {"gpt2_small_8k", "softmax", 12, 768, 12, 3072, 50257, 8448, 0, 0, 0, {8192}},
       {"six_layer", "softmax", 6, 512, 8, 2048, 32000, 8448, 0, 0, 0, {128, 1024, 8192}},
       {"six_layer_xl", "relative", 6, 512, 8, 2048, 32000, 256, 512, 0, 0, {1024}},
       {"six_layer_rmt", "relative", 6, 512, 8, 2048, 32000, 512, 0, 16, 0, {1024}},
@@ -62,31 +63,6 @@ base::Node DecodingCase::as_node(int64_t threads) const {
 }
 
 struct DecodingSubject::Parts {
-  /// The model in one precision.
-  class DecodingEngine {
-   public:
-    DecodingEngine(std::shared_ptr<const models::Model> model, const std::string& precision) : model_(std::move(model)) {
-      base::require(precision == "float32", "precision: expected float32, found '{}'", precision);
-    }
-
-    infer::Session session() const { return infer::Session(model_, infer::SamplingOptions::greedy()); }
-    infer::Session load(const std::string& path) const { return infer::Session::load(path, model_); }
-    std::unique_ptr<infer::Batcher> batcher() const { return std::make_unique<infer::Batcher>(model_); }
-
-    /// Bytes that a token must read: weights, and the keys and values of so many tokens.
-    double bytes(int64_t keys) const {
-      double bytes = 0;
-      for (const auto& [name, tensor, kind] : model_->parameters().all()) {
-        if (name != "backbone.positions.weight") bytes += static_cast<double>(tensor.nbytes());
-      }
-      const auto& backbone = model_->options().backbone;
-      return bytes + static_cast<double>(2 * keys * backbone.num_layers * backbone.dim * static_cast<int64_t>(sizeof(float)));
-    }
-
-   private:
-    std::shared_ptr<const models::Model> model_;
-  };
-
   /// One sequence, or several in step.
   struct Running {
     std::optional<infer::Session> one;
@@ -102,18 +78,18 @@ struct DecodingSubject::Parts {
 
   DecodingCase decoding_case;
   std::shared_ptr<models::Model> model;
-  std::map<std::string, DecodingEngine> engines;
+  std::map<std::string, std::shared_ptr<const infer::Engine>> engines;
   std::map<std::tuple<std::string, int64_t, int64_t>, Running> running;
 
-  const DecodingEngine& engine(const std::string& precision) {
-    auto found = engines.find(precision);
-    if (found == engines.end()) found = engines.emplace(precision, DecodingEngine(model, precision)).first;
-    return found->second;
+  const std::shared_ptr<const infer::Engine>& engine(const std::string& precision) {
+    std::shared_ptr<const infer::Engine>& found = engines[precision];
+    if (!found) found = std::make_shared<infer::Engine>(model, infer::EngineOptions{ops::precision_of(precision, "--precision")});
+    return found;
   }
 
   /// A sequence that has read random tokens.
   infer::Session fed(const std::string& precision, int64_t context) {
-    infer::Session session = engine(precision).session();
+    infer::Session session(engine(precision), infer::SamplingOptions::greedy());
     session.feed(at::randint(0, decoding_case.vocab, {context}, at::detail::createCPUGenerator(3), at::kLong));
     return session;
   }
@@ -129,7 +105,7 @@ DecodingSubject::~DecodingSubject() = default;
 weights::NamedTensors DecodingSubject::tensors() const { return parts_->model->parameters().named(); }
 
 std::vector<int64_t> DecodingSubject::greedy(int64_t count) {
-  infer::Session session = parts_->engine("float32").session();
+  infer::Session session(parts_->engine("float32"), infer::SamplingOptions::greedy());
   const int64_t first = 0;
   session.feed({&first, 1});
   std::vector<int64_t> tokens;
@@ -145,19 +121,19 @@ double DecodingSubject::token(const std::string& precision, int64_t context, int
     Parts::Running running;
     running.one = p.fed(precision, context);
     if (batch > 1) {
-      running.many = p.engine(precision).batcher();
+      running.many = std::make_unique<infer::Batcher>(p.engine(precision));
       for (int64_t i = 0; i < batch; ++i) running.many->add(running.one->fork());
       running.one.reset();
     }
     found = p.running.emplace(key, std::move(running)).first;
     found->second.next();  // the prompt's own logits are there already
   }
-  const auto begin = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < count; ++i) found->second.next();
-  return seconds_since(begin);
+  return median(seconds_of(count, [&] { found->second.next(); }));
 }
 
-double DecodingSubject::bytes(const std::string& precision, int64_t context) { return parts_->engine(precision).bytes(context); }
+double DecodingSubject::bytes(const std::string& precision, int64_t context) {
+  return static_cast<double>(parts_->engine(precision)->bytes_per_token(context));
+}
 
 double DecodingSubject::token_at(const std::string& precision, int64_t position, int64_t count) {
   Parts& p = *parts_;
@@ -178,13 +154,11 @@ double DecodingSubject::token_at(const std::string& precision, int64_t position,
     saved.metadata["position"] = std::to_string(position);
     weights::write_safetensors(file, saved.tensors, saved.metadata);
     Parts::Running running;
-    running.one = p.engine(precision).load(file);
+    running.one = infer::Session::load(file, p.engine(precision));
     found = p.running.emplace(key, std::move(running)).first;
     found->second.next();
   }
-  const auto begin = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < count; ++i) found->second.next();
-  return seconds_since(begin);
+  return median(seconds_of(count, [&] { found->second.next(); }));
 }
 
 void DecodingSubject::drop() {

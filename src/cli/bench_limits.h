@@ -2,23 +2,26 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdlib>
 #include <functional>
+#include <memory>
 #include <optional>
-#include <vector>
 
 namespace mnemo::cli {
 
-/// What this machine reads from memory at best: a plain loop over a buffer that no cache holds, as one stream and as eight, in as many
-/// threads as LibTorch has.
+/// What this machine reads from memory at best: plain loops over a buffer that no cache holds, of four streams far apart and of eight
+/// near by, in as many threads as LibTorch has.
 class ReadLimit {
  public:
   ReadLimit();
-  /// Bytes a second of one pass.
-  double measure();
+  /// Bytes a second of the best of three passes each.
+  double measure() const;
 
  private:
-  std::vector<float> buffer_;
-  bool many_streams_ = false;
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<float, Free> buffer_;
 };
 
 /// What it computes at best: the float32 product of two matrices of 2,048 rows and columns.

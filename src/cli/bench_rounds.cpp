@@ -31,10 +31,19 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-double seconds_of(int64_t count, const std::function<void()>& call) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < count; ++i) call();
-  return seconds_since(begin) / static_cast<double>(count);
+std::vector<double> seconds_of(int64_t count, const std::function<void()>& call) {
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    seconds.push_back(seconds_since(begin));
+  }
+  return seconds;
+}
+
+double fastest_of(int64_t count, const std::function<void()>& call) {
+  const std::vector<double> seconds = seconds_of(count, call);
+  return *std::min_element(seconds.begin(), seconds.end());
 }
 
 Bars::Bars(const std::string& path) : bars_(base::read_config_file(path)) {}

@@ -22,8 +22,10 @@ base::Node as_node(const Rounds& rounds);
 std::string range_text(const std::optional<Rounds>& rounds);
 
 double seconds_since(std::chrono::steady_clock::time_point begin);
-/// Seconds of one call, the mean of `count`.
-double seconds_of(int64_t count, const std::function<void()>& call);
+/// Seconds of each of `count` calls.
+std::vector<double> seconds_of(int64_t count, const std::function<void()>& call);
+/// Of the fastest one.
+double fastest_of(int64_t count, const std::function<void()>& call);
 
 /// The bars of a file, and which figures fall short of theirs. A figure without a bar passes; so does everything without a file.
 class Bars {
