@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/abc.h"
+#include "tests/support/instruction_sets.h"
 
 namespace mnemo::ops {
 namespace {
@@ -45,8 +46,8 @@ void expect_attention() {
   }
 }
 
-TEST(DecodeRows, ScoresAndWeighsKeysOfFloat32) { expect_attention<float>(); }
-TEST(DecodeRows, ScoresAndWeighsKeysOfBf16) { expect_attention<Bf16Bits>(); }
+TEST(DecodeRows, ScoresAndWeighsKeysOfFloat32) { test::for_each_instruction_set(expect_attention<float>); }
+TEST(DecodeRows, ScoresAndWeighsKeysOfBf16) { test::for_each_instruction_set(expect_attention<Bf16Bits>); }
 
 TEST(DecodeRows, RoundsToBf16LikeLibTorch) {
   at::Tensor x = at::cat({random({1000}, 1), at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f, std::numeric_limits<float>::infinity()})});
@@ -55,7 +56,7 @@ TEST(DecodeRows, RoundsToBf16LikeLibTorch) {
   EXPECT_TRUE(at::equal(rounded, x.to(at::kBFloat16)));
 }
 
-TEST(DecodeRows, StepsThroughAbcLikeItsTwin) {
+void expect_abc_steps() {
   const int64_t tokens = 20, width = 32, d = 24;
   for (const AbcActivation activation : {AbcActivation::exp, AbcActivation::relu, AbcActivation::sigmoid}) {
     for (const int64_t slots : {1, 3, 8, 9, 33}) {
@@ -84,7 +85,9 @@ TEST(DecodeRows, StepsThroughAbcLikeItsTwin) {
   }
 }
 
-TEST(DecodeRows, NormalisesAndActivatesLikeLibTorch) {
+TEST(DecodeRows, StepsThroughAbcLikeItsTwin) { test::for_each_instruction_set(expect_abc_steps); }
+
+void expect_norms_and_activations() {
   for (const int64_t size : {1, 2, 7, 8, 16, 63, 64, 65, 130}) {
     const at::Tensor x = random({size}, 1) * 3, weight = random({size}, 2), bias = random({size}, 3);
     at::Tensor y = at::empty({size});
@@ -101,6 +104,8 @@ TEST(DecodeRows, NormalisesAndActivatesLikeLibTorch) {
     EXPECT_TRUE(at::allclose(activated(RowActivation::gelu_tanh), at::gelu(more, "tanh"), 1e-5, 1e-6)) << size;
   }
 }
+
+TEST(DecodeRows, NormalisesAndActivatesLikeLibTorch) { test::for_each_instruction_set(expect_norms_and_activations); }
 
 }  // namespace
 }  // namespace mnemo::ops

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/instruction_sets.h"
 
 namespace mnemo::ops {
 namespace {
@@ -38,7 +39,7 @@ at::Tensor rounded(const at::Tensor& weight, Precision precision) {
   return at::round(weight * (127.0f / largest)).to(at::kDouble) * (largest / 127.0f).to(at::kDouble);
 }
 
-TEST(PackedLinear, IsAMatrixProductWithTheRoundedWeights) {
+void expect_products() {
   for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
     for (const int64_t in : {1, 2, 15, 16, 64, 65, 130, 511, 512, 513, 1030}) {
       for (const int64_t out : {1, 15, 16, 17, 63, 64, 65, 130}) {
@@ -59,7 +60,9 @@ TEST(PackedLinear, IsAMatrixProductWithTheRoundedWeights) {
   }
 }
 
-TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) {
+TEST(PackedLinear, IsAMatrixProductWithTheRoundedWeights) { test::for_each_instruction_set(expect_products); }
+
+void expect_independent_rows() {
   const at::Tensor weight = gaussian({130, 777}, 1), bias = gaussian({130}, 2), x = gaussian({67, 777}, 3);
   for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
     const PackedLinear linear(weight, bias, precision);
@@ -73,6 +76,8 @@ TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) {
     at::set_num_threads(threads);
   }
 }
+
+TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) { test::for_each_instruction_set(expect_independent_rows); }
 
 TEST(PackedLinear, Int8KeepsRowsOfZerosAndLargeNumbers) {
   at::Tensor weight = gaussian({17, 600}, 1);
