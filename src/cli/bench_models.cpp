@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
+#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -94,7 +95,8 @@ void compare_with_bars(const ModelResults& results, Bars& bars) {
     if (row.best) bars.at_least(row.bars, "best", row.best->median, what + ", times best");
     if (row.job == fmt::format("token at {}", kMiddle)) allocated = row.allocated;
     if (allocated && row.job == fmt::format("token at {}", kFar)) {
-      bars.at_most("flat", "allocated", *row.allocated / *allocated, fmt::format("{}: bytes that a token allocates over those at {}", what, kMiddle));
+      const double growth = *allocated > 0 ? *row.allocated / *allocated : *row.allocated > 0 ? INFINITY : 1.0;
+      bars.at_most("flat", "allocated", growth, fmt::format("{}: bytes that a token allocates over those at {}", what, kMiddle));
     }
   }
   if (results.flat) bars.at_most("flat", "abc", *results.flat, fmt::format("abc: time of a token at {} over one at {}", kFar, kNear));

@@ -4,9 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include "cli/allocation_meter.h"
 #include "cli/bench_case.h"
+#include "cli/bench_decoding.h"
+#include "cli/bench_kernel.h"
+#include "cli/bench_limits.h"
+#include "cli/bench_rounds.h"
+#include "tests/support/temporary_folder.h"
 
 namespace mnemo::cli {
 namespace {
@@ -35,29 +41,11 @@ TEST(AllocationMeter, CountsBytesOfTensorsFreedOnesToo) {
   EXPECT_EQ(meter.bytes(), 8000);
 }
 
-TEST(Bench, ATokenAllocatesNoMoreFarOutThanNearBy) {
-  for (const char* name : {"demo", "rmt", "abc", "decoder"}) {
+TEST(Bench, ATokenAllocatesNoTensorsNearByOrFarOut) {
+  for (const char* name : {"demo", "rmt", "abc", "decoder", "transformer_xl"}) {
     BenchSubject subject(small(name));
     subject.allocated(64);  // tables of constants are made once
-    const double near = subject.allocated(64);
-    EXPECT_GT(near, 0) << name;
-    EXPECT_EQ(subject.allocated(1024), near) << name;
-    EXPECT_EQ(subject.allocated(16384), near) << name;
-  }
-}
-
-TEST(Bench, ATokenAllocatesHardlyMoreInALongSegment) {
-  for (const char* name : {"transformer_xl", "decoder"}) {
-    BenchCase bench_case = small(name);
-    std::vector<double> bytes;
-    for (const int64_t segment : {64, 1024}) {
-      bench_case.segment = segment;
-      bench_case.mem_len = std::min(bench_case.mem_len, segment);
-      BenchSubject subject(bench_case);
-      subject.allocated(segment);
-      bytes.push_back(subject.allocated(segment));
-    }
-    EXPECT_LT(bytes[1], 3 * bytes[0]) << name;  // scores of one query; copying what is past would make it 10
+    for (const int64_t position : {64, 1024, 16384}) EXPECT_EQ(subject.allocated(position), 0) << name << " at " << position;
   }
 }
 
@@ -110,6 +98,84 @@ TEST(Bench, FiguresOfAPeerAreReadOrRefused) {
   EXPECT_EQ(disagreement({1.5, 2, 0.5, {3, 4}}, figures), "");
   EXPECT_THROW(read_figures("Traceback", "peer"), base::InputError);
   EXPECT_THROW(read_figures(R"({"loss": 1.5})", "peer"), base::InputError);
+}
+
+TEST(Bench, AFigureThatFallsShortOfItsBarIsNamed) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "bars.toml") << "[train]\nstock = 1.5\n[kernels.abc]\ngrowth = 16.5\n";
+  Bars bars(folder / "bars.toml");
+  bars.at_least("train", "stock", 1.5, "a");
+  bars.at_most("kernels.abc", "growth", 16.5, "b");
+  bars.at_least("train", "best", 0, "no bar");
+  bars.at_least("kernels.relative", "growth", 0, "no table");
+  EXPECT_TRUE(bars.missed().empty());
+  bars.at_least("train", "stock", 1.49, "a");
+  bars.at_most("kernels.abc", "growth", 17, "b");
+  bars.at_least("train", "stock", std::nan(""), "c");
+  EXPECT_EQ(bars.missed(), (std::vector<std::string>{"a: 1.49, expected at least 1.5", "b: 17, expected at most 16.5", "c: nan, expected at least 1.5"}));
+  Bars none;
+  none.at_least("train", "stock", 0, "a");
+  EXPECT_TRUE(none.missed().empty());
+}
+
+TEST(Bench, RoundsKeepTheMiddleAndTheEnds) {
+  const Rounds odd = rounds_of({3, 1, 2}), even = rounds_of({4, 1, 2, 9});
+  EXPECT_EQ(odd.median, 2);
+  EXPECT_EQ(even.median, 3);
+  EXPECT_EQ(even.least, 1);
+  EXPECT_EQ(even.most, 9);
+}
+
+TEST(Bench, ExtraMemoryIsThePeakOfACall) {
+  constexpr int64_t kBytes = 64 << 20;
+  at::Tensor kept = at::zeros({kBytes / 4});
+  const std::optional<int64_t> extra = extra_memory([&] {
+    at::zeros({kBytes / 4});
+    kept.add_(at::zeros({kBytes / 8}).repeat({2}));  // 1.5 times as much at once
+  });
+  if (!extra) GTEST_SKIP() << "the system does not tell";
+  EXPECT_GT(*extra, kBytes);
+  EXPECT_LT(*extra, 2 * kBytes);
+}
+
+TEST(Bench, KernelsCountTheProductsOfVisiblePairs) {
+  EXPECT_EQ((KernelCase{"causal", 2}).products(false), 2.0 * 512 * 3 * 2);
+  EXPECT_EQ((KernelCase{"causal", 2}).products(true), 2.0 * 512 * 3 * 7);
+  EXPECT_EQ((KernelCase{"relative", 2}).products(false), 2.0 * 512 * 7 * 3);
+  EXPECT_EQ((KernelCase{"abc_32", 2, 32}).products(false), 0);
+}
+
+TEST(Bench, KernelsHaveNormsOfTheOutputAndOfEachGradient) {
+  for (const auto& [kernel_case, norms] : {std::pair(KernelCase{"causal", 64}, 4u), std::pair(KernelCase{"relative", 64}, 7u), std::pair(KernelCase{"abc_32", 64, 32}, 5u)}) {
+    const std::vector<double> found = KernelSubject(kernel_case).norms();
+    EXPECT_EQ(found.size(), norms) << kernel_case.name;
+    for (const double norm : found) EXPECT_GT(norm, 0) << kernel_case.name;
+    EXPECT_EQ(KernelSubject(kernel_case).norms(), found) << kernel_case.name;
+  }
+}
+
+TEST(Bench, DecodingRunsEveryCaseInEveryPrecision) {
+  for (DecodingCase decoding_case : decoding_cases()) {
+    decoding_case.layers = 2;
+    decoding_case.dim = 64;
+    decoding_case.heads = 4;
+    decoding_case.ffn = 128;
+    decoding_case.vocab = 300;
+    decoding_case.segment = std::min<int64_t>(decoding_case.segment, 500);
+    DecodingSubject subject(decoding_case);
+    std::vector<int64_t> tokens = subject.greedy(24);
+    std::sort(tokens.begin(), tokens.end());
+    EXPECT_GT(std::unique(tokens.begin(), tokens.end()) - tokens.begin(), 1) << decoding_case.name;
+    for (const char* precision : {"float32", "bf16", "int8"}) {
+      EXPECT_GT(subject.token(precision, 16, 1, 2), 0) << decoding_case.name;
+      EXPECT_GT(subject.token(precision, 16, 3, 2), 0) << decoding_case.name;
+      if (decoding_case.slots > 0) {
+        EXPECT_GT(subject.token_at(precision, 1'000'000, 2), 0);
+      }
+    }
+    EXPECT_LT(subject.bytes("int8", 16), subject.bytes("bf16", 16)) << decoding_case.name;
+    EXPECT_LT(subject.bytes("bf16", 16), subject.bytes("float32", 16)) << decoding_case.name;
+  }
 }
 
 }  // namespace
