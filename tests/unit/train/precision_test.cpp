@@ -40,12 +40,12 @@ class PrecisionTest : public ::testing::Test {
     std::unique_ptr<tasks::LanguageModel> task;
     std::unique_ptr<Trainer> trainer;
   };
-  Run make(const TrainOptions& options, const std::string& run_folder = {}, at::ScalarType dtype = at::kFloat) {
+  Run make(const TrainOptions& options, const std::string& run_folder = {}, double dropout = 0.1, at::ScalarType dtype = at::kFloat) {
     Run run;
     run.model = test::small_model(corpus_.tokenizer->size(),
                                   {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 2}}),
                                    Node::table({{"type", "segment_cache"}, {"mem_len", 5}})},
-                                  8, 0.1, dtype);
+                                  8, dropout, dtype);
     run.task = std::make_unique<tasks::LanguageModel>(corpus_, test::task_options(options));
     run.trainer = std::make_unique<Trainer>(*run.model, *run.task, options, run_folder);
     return run;
@@ -72,7 +72,7 @@ class PrecisionTest : public ::testing::Test {
 };
 
 TEST_F(PrecisionTest, Bf16TrainsNearFloat32WithParametersAndStatesInFloat32) {
-  const Run full = make(options("float32")), rounded = make(options("bf16"));
+  const Run full = make(options("float32"), {}, 0.0), rounded = make(options("bf16"), {}, 0.0);
   double first = 0, last = 0;
   for (int64_t step = 0; step < 6; ++step) {
     const StepOutcome expected = full.trainer->step(), found = rounded.trainer->step();
@@ -122,7 +122,7 @@ TEST_F(PrecisionTest, EvaluationIsInFloat32) {
 }
 
 TEST_F(PrecisionTest, Float64AndOtherNamesAreErrors) {
-  test::expect_error<base::InputError>([&] { make(options("bf16"), {}, at::kDouble); }, {"precision", "bf16", "expected float32", "found Double"});
+  test::expect_error<base::InputError>([&] { make(options("bf16"), {}, 0.0, at::kDouble); }, {"precision", "bf16", "expected float32", "found Double"});
   test::expect_error<base::InputError>([&] { make(options("fp8")); }, {"precision", "float32", "bf16", "fp8"});
 }
 
