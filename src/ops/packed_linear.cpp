@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <new>
 
 #include "base/error.h"
+#include "ops/decode_rows.h"
 #include "ops/packed_panels.h"
 
 namespace mnemo::ops {
@@ -24,12 +24,6 @@ constexpr std::array<std::pair<Precision, std::string_view>, 3> kNames = {
 constexpr int64_t kInt8Steps = 127;
 /// Products that are worth a second thread.
 constexpr int64_t kMultiplicationsWorthAThread = 1 << 17;
-
-uint16_t rounded_to_bf16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  if (std::isnan(x)) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
 
 template <class T>
 T* kept(std::vector<T>& memory, int64_t size) {
@@ -93,10 +87,12 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
   const int64_t count = panels * pairs * kPanel * 2;
   if (precision == Precision::bf16) {
     weights_ = AlignedBytes(count * 2);
-    auto* to = weights_.as<uint16_t>();
-    std::fill_n(to, count, uint16_t{0});
+    auto* to = weights_.as<Bf16Bits>();
+    std::fill_n(to, count, Bf16Bits{0});
+    std::vector<Bf16Bits> rounded(static_cast<size_t>(in_));
     for (int64_t o = 0; o < out_; ++o) {
-      for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = rounded_to_bf16(from[o * in_ + i]);
+      copy_row(from + o * in_, in_, rounded.data());
+      for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = rounded[static_cast<size_t>(i)];
     }
     return;
   }
