@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "ops/linear.h"
+
 namespace mnemo::ops {
 
 at::Tensor resample_nearest(const at::Tensor& rows, int64_t length, const at::Tensor& valid) {
@@ -20,9 +22,9 @@ at::Tensor resample_nearest(const at::Tensor& rows, int64_t length, const at::Te
 at::Tensor grc_step(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors) {
   auto join = [&](const at::Tensor& c) { return authors ? at::cat({c, input}, -1) : at::cat({input, c}, -1); };
   const at::Tensor both = join(cache);
-  const at::Tensor reset = at::sigmoid(at::linear(both, gates.reset_weight, gates.reset_bias));
-  const at::Tensor update = at::sigmoid(at::linear(both, gates.update_weight, gates.update_bias));
-  at::Tensor candidate = at::linear(join(reset * cache), gates.candidate_weight, gates.candidate_bias);
+  const auto of_both = linear_maps(both, {{gates.reset_weight, gates.reset_bias}, {gates.update_weight, gates.update_bias}});
+  const at::Tensor reset = at::sigmoid(of_both[0]), update = at::sigmoid(of_both[1]);
+  at::Tensor candidate = linear(join(reset * cache), gates.candidate_weight, gates.candidate_bias);
   if (authors) {
     candidate = at::layer_norm(at::gelu(candidate), {candidate.size(-1)}, gates.norm_weight, gates.norm_bias, 1e-5);
   }
@@ -32,10 +34,10 @@ at::Tensor grc_step(const at::Tensor& cache, const at::Tensor& input, const GrcG
 at::Tensor grc_mix(const at::Tensor& m, const at::Tensor& o, const at::Tensor& lambda) {
   const int64_t heads = lambda.size(0);
   const at::Tensor gate = at::sigmoid(lambda).unsqueeze(-1);
-  const at::Tensor by_head = o.unflatten(-1, {heads, -1});
-  at::Tensor memory = m.unflatten(-1, {heads, -1});
-  memory = at::constant_pad_nd(memory, {0, by_head.size(-1) - memory.size(-1)});
-  return (gate * memory + (1 - gate) * by_head).flatten(-2);
+  const at::Tensor by_head = o.unflatten(-1, {heads, -1}), memory = m.unflatten(-1, {heads, -1});
+  const int64_t mixed = memory.size(-1);
+  const auto parts = by_head.split_with_sizes({mixed, by_head.size(-1) - mixed}, -1);
+  return at::cat({at::lerp(parts[0], memory, gate), parts[1] * (1 - gate)}, -1).flatten(-2);
 }
 
 }  // namespace mnemo::ops

@@ -1,0 +1,132 @@
+// What a gated recurrent cache costs: the same model with and without it, turn about in one run.
+//   cmake --build --preset release --target bench_grc && build/release/bench_grc
+// The decoder and the Transformer-XL of `mnemo bench` (6 layers, 256 wide, 4 heads, batch 4; 512 tokens, and segments of 256 with a cache
+// of 256), and both with grc (cache_ratio 0.5, cache_len 64, one cache for the model), one thread. `times` is the median of 7 rounds of
+// with / without. Generation runs the models themselves on both sides: the decoding engine has no grc.
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/process_settings.h"
+#include "infer/session.h"
+#include "models/model.h"
+#include "train/optimiser.h"
+#include "train/segment_bptt.h"
+
+namespace {
+
+using namespace mnemo;
+
+constexpr int64_t kVocabulary = 65, kBatch = 4;
+
+enum Kind { decoder, transformer_xl };
+enum Job { evaluation, generation, training };
+
+std::shared_ptr<models::Model> build(Kind kind, bool grc) {
+  const bool xl = kind == transformer_xl;
+  base::Node node = base::parse_toml("[embedding]\nvocab_size = 65\n[backbone]\nnum_layers = 6\ndim = 256\nnum_heads = 4\nffn_dim = 1024\n"
+                                     "norm = \"pre\"\nfinal_norm = true\n", "benchmark");
+  base::set_value(node, xl ? "segment_size=256" : "segment_size=512");
+  base::set_value(node, xl ? "backbone.attention.type=relative" : "backbone.attention.type=softmax");
+  if (!xl) base::set_value(node, "backbone.position.type=sinusoidal");
+  int64_t memories = 0;
+  if (xl) {
+    base::set_value(node, "memory[0].type=segment_cache");
+    base::set_value(node, "memory[0].mem_len=256");
+    ++memories;
+  }
+  if (grc) base::set_value(node, fmt::format("memory[{}].type=grc", memories));
+  return models::build(base::read_options<models::ModelOptions>(node), 0);
+}
+
+/// One model at work.
+class Side {
+ public:
+  Side(Kind kind, bool grc)
+      : model_(build(kind, grc)),
+        optimiser_(train::make_optimiser(train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})),
+                                         model_->parameters())),
+        session_(model_, infer::SamplingOptions::greedy()) {
+    for (int64_t s = 0; s < (kind == transformer_xl ? 2 : 1); ++s) {
+      core::Segment segment;
+      segment.tokens = at::randint(0, kVocabulary, {kBatch, model_->segment_size()}, at::kLong);
+      segments_.push_back({segment, {}});
+      targets_.push_back(at::randint(0, kVocabulary, {kBatch, model_->segment_size()}, at::kLong));
+    }
+    session_.feed(at::zeros({64}, at::kLong));
+  }
+  double seconds(Job job) {
+    const auto began = std::chrono::steady_clock::now();
+    if (job == evaluation) evaluate();
+    if (job == generation) {
+      for (int64_t i = 0; i < 64; ++i) session_.next();
+    }
+    if (job == training) train();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  }
+
+ private:
+  void evaluate() const {
+    const c10::InferenceMode inference;
+    core::State state = model_->initial_state(kBatch);
+    for (size_t s = 0; s < segments_.size(); ++s) {
+      core::StepResult step = model_->forward(segments_[s].input, state);
+      benchmark::DoNotOptimize(model_->nll(step.hidden, targets_[s]).mean().item<double>());
+      state = std::move(step.state);
+    }
+  }
+  void train() {
+    model_->parameters().zero_grad();
+    std::vector<train::BpttSegment> segments = segments_;
+    for (train::BpttSegment& segment : segments) segment.input.mode = core::Mode::train;
+    const train::BpttResult result =
+        train::backward_segments(*model_, segments, model_->initial_state(kBatch), [&](const core::StepResult& step, size_t index) {
+          return model_->nll(step.hidden, targets_[index]).mean();
+        });
+    optimiser_->step(optimiser_->base_lr());
+    model_->commit(result.state);
+  }
+
+  std::shared_ptr<models::Model> model_;
+  std::unique_ptr<train::Optimiser> optimiser_;
+  infer::Session session_;
+  std::vector<train::BpttSegment> segments_;
+  std::vector<at::Tensor> targets_;
+};
+
+void cost(benchmark::State& state, Kind kind, Job job) {
+  Side without(kind, false), with(kind, true);
+  std::vector<double> ratios;
+  without.seconds(job), with.seconds(job);  // warm-up
+  for (auto _ : state) {
+    const double alone = without.seconds(job), both = with.seconds(job);
+    ratios.push_back(both / alone);
+    state.SetIterationTime(both);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  state.counters["times"] = ratios[ratios.size() / 2];
+  state.counters["least"] = ratios.front();
+  state.counters["most"] = ratios.back();
+}
+
+}  // namespace
+
+#define GRC_COST(kind, job) BENCHMARK_CAPTURE(cost, kind##_##job, kind, job)->Iterations(7)->UseManualTime()->Unit(benchmark::kMillisecond)
+GRC_COST(decoder, evaluation);
+GRC_COST(decoder, generation);
+GRC_COST(decoder, training);
+GRC_COST(transformer_xl, evaluation);
+GRC_COST(transformer_xl, generation);
+GRC_COST(transformer_xl, training);
+
+int main(int argc, char** argv) {
+  cli::apply_process_settings();
+  at::set_num_threads(1);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+}
