@@ -164,6 +164,55 @@ TEST(Engine, GoesOnFromTheModelsStateAtAnyToken) {
   }
 }
 
+TEST(Engine, GrowsPastItsFirstRoom) {
+  const Case cached{"cached", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 150}})}; }};
+  for (const auto& [of, segment] : {std::pair{cached, 40}, {cases()[0], 600}, {cases()[5], 600}}) {
+    const auto model = build({of.name, [&of = of](auto& o) { of.change(o), o.backbone.position.max_len = 600; }}, segment);
+    const auto engine = std::make_shared<Engine>(model);
+    Session twin(model), packed(engine);
+    for (int part = 0; part < 9; ++part) {
+      for (Session* session : {&twin, &packed}) session->feed(text(63, part));
+      EXPECT_TRUE(at::allclose(packed.logits(), twin.logits(), 1e-3, 1e-3)) << of.name << " part " << part;
+    }
+    expect_same_state(packed.state(), twin.state(), of.name);
+  }
+}
+
+// A state that stood beside a longer one has rows on the left that are not real.
+TEST(Engine, LeavesPaddingBehind) {
+  for (const size_t number : {size_t{0}, size_t{9}}) {
+    const Case& of = cases()[number];
+    const auto model = build(of);
+    const auto engine = std::make_shared<Engine>(model);
+    Session longer(model), shorter(model);
+    longer.feed(text(14));
+    shorter.feed(text(6));
+    const core::State padded = core::select_batch(core::concat_batch({longer.state(), shorter.state()}), at::tensor({int64_t{1}}));
+    EngineSequence sequence = engine->import(padded);
+    const std::vector<int64_t> rest = text(9, 1);
+    std::vector<float> logits(kVocabulary);
+    const Engine::Step step{&sequence, rest, logits.data()};
+    engine->run({&step, 1});
+    shorter.feed(rest);
+    EXPECT_TRUE(at::allclose(at::tensor(logits), shorter.logits(), 1e-3, 1e-3)) << of.name;
+    expect_same_state(engine->export_state(sequence), shorter.state(), of.name);
+  }
+}
+
+TEST(Engine, ReadsMoreAfterItsOwnTokens) {
+  const auto model = build(cases()[9]);
+  Session twin(model, SamplingOptions::greedy()), packed(std::make_shared<Engine>(model), SamplingOptions::greedy());
+  for (Session* session : {&twin, &packed}) {
+    session->feed(text(7));
+    session->next();
+    session->next();
+    session->feed(text(5, 2));
+  }
+  EXPECT_EQ(packed.position(), twin.position());
+  EXPECT_EQ(packed.recent(), twin.recent());
+  EXPECT_TRUE(at::allclose(packed.logits(), twin.logits(), 1e-3, 1e-3));
+}
+
 TEST(Engine, SessionsAreSavedForEitherForm) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() + "/session";
