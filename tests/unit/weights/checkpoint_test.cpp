@@ -221,7 +221,7 @@ TEST(Checkpoint, KilledAtFiftyRandomMoments) {
   const auto start = std::chrono::steady_clock::now();
   save(folder / "trial", 0);
   save(folder / "trial", 1);
-  const auto longest = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count() * 3 / 2;
+  auto longest = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count() * 3 / 2;
   base::remove_tree(folder / "trial");
   int64_t last = -1;
   int torn = 0;
@@ -248,9 +248,12 @@ TEST(Checkpoint, KilledAtFiftyRandomMoments) {
     EXPECT_TRUE(warnings.lines.empty()) << warnings.lines.front();
     if (!info) {
       ASSERT_EQ(last, -1) << "the newest checkpoint is gone in round " << round;
+      if (round >= 50) longest = longest * 5 / 4;
       continue;
     }
     EXPECT_GE(info->step, last);
+    // The disk may have become slower since the trial: then the kills must come later.
+    if (info->step == last && round >= 50) longest = longest * 5 / 4;
     last = info->step;
     expect_consistent(*info);
   }
