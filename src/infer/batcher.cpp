@@ -79,11 +79,8 @@ std::vector<Batcher::Token> Batcher::step() {
   std::vector<Token> tokens;
   tokens.reserve(members_.size());
   for (auto& [id, member] : members_) {
-    const Session& session = member.session;
-    const auto draw = static_cast<uint64_t>(session.position());
     try {
-      tokens.push_back({id, engine_ ? session.sampler_.pick(std::span<const float>(session.decoding_->logits), draw)
-                                    : session.sampler_.pick(session.progress_.logits, draw)});
+      tokens.push_back({id, member.session.pick()});
     } catch (const base::InputError& error) {
       base::input_error("batcher: session {}: {}", id, error.what());
     }

@@ -130,8 +130,7 @@ EngineSequence Engine::import(const core::State& state) const {
     const int64_t padding = padding_of(open_valid), keys = open_valid.size(1) - padding;
     sequence.cached = keys - sequence.length;
     if (!plan_.abc) sequence.reserve(keys, 0);
-    for (int64_t n = 0; n < plan_.layers; ++n) {
-      if (plan_.abc) break;
+    for (int64_t n = 0; !plan_.abc && n < plan_.layers; ++n) {
       const std::string path = "layers.backbone.layers." + std::to_string(n) + ".attn.kv_cache.";
       auto& layer = sequence.layers_[static_cast<size_t>(n)];
       sequence.import_heads(find(path + "k"), padding, layer.k, sequence.capacity_, sequence.first_, wide_keys());

@@ -36,13 +36,11 @@ struct EnginePlan {
   bool keeps_memory_rows = true;
 
   enum class Sequence { none, memory_tokens, carried_tokens, recurrent } sequence = Sequence::none;
-  int64_t memory_rows = 0;
+  int64_t memory_rows = 0;          ///< read in front of a segment; 0 just where sequence is none
   bool hands_rows_on = false;  ///< the state has memory rows
   bool memory_causal = false;       ///< rows of a memory block see those on their left alone
   bool memory_sees_cache = false;
 
-  /// Rows of one segment, memory rows included, after `tokens` of its tokens.
-  int64_t rows_of(int64_t tokens) const { return tokens + (memory_rows > 0 ? memory_rows : 0); }
   /// Whether the rows of memories enter the segment cache.
   bool caches_all_rows() const { return keeps_memory_rows || sequence == Sequence::none; }
 };

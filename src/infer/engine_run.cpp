@@ -69,12 +69,12 @@ void Engine::run_pieces(std::span<const Step> steps, const std::function<void(co
 /// Throws InputError if a segment would have more rows than there are learned positions, before anything has run.
 void Engine::require_positions(const EngineSequence& sequence, int64_t tokens) const {
   if (plan_.position != EnginePlan::Position::learned) return;
-  const bool reads = plan_.sequence != EnginePlan::Sequence::none, writes = plan_.sequence == EnginePlan::Sequence::recurrent;
+  const bool writes = plan_.sequence == EnginePlan::Sequence::recurrent;
   int64_t used = sequence.used(), length = sequence.length;
   bool starts = !sequence.open();
   for (int segment = 0; segment < 2 && tokens > 0; ++segment) {  // later segments are as long as the second at most
     const int64_t count = std::min(tokens, plan_.segment - used);
-    const int64_t rows = (starts ? (reads ? plan_.memory_rows : 0) : length) + count + (writes && used + count == plan_.segment ? plan_.memory_rows : 0);
+    const int64_t rows = (starts ? plan_.memory_rows : length) + count + (writes && used + count == plan_.segment ? plan_.memory_rows : 0);
     base::require(rows <= plan_.position_rows, "[decoder] a segment with its memory rows has {} rows, but position.max_len is {}", rows, plan_.position_rows);
     tokens -= count;
     used = length = 0;
@@ -89,7 +89,7 @@ bool Engine::cut(std::span<const Step> steps, Workspace& workspace) const {
   workspace.pieces.clear();
   if (active == 0) return false;
   const int64_t quota = std::max<int64_t>(1, kRows / active), memory_rows = plan_.memory_rows;
-  const bool reads = plan_.sequence != EnginePlan::Sequence::none, writes = plan_.sequence == EnginePlan::Sequence::recurrent;
+  const bool writes = plan_.sequence == EnginePlan::Sequence::recurrent;
   int64_t first_row = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     EngineSequence& sequence = *steps[i].sequence;
@@ -97,7 +97,7 @@ bool Engine::cut(std::span<const Step> steps, Workspace& workspace) const {
     if (left == 0) continue;
     const int64_t used = sequence.used(), count = std::min({left, quota, plan_.segment - used});
     Piece piece{&sequence, steps[i].tokens.subspan(workspace.next[i], static_cast<size_t>(count)), i, !sequence.open(), used + count == plan_.segment, 0, 0};
-    if (reads && piece.starts) piece.read = memory_rows;
+    if (piece.starts) piece.read = memory_rows;
     if (writes && piece.ends) piece.write = memory_rows;
     piece.first_row = first_row;
     piece.first_kept = plan_.caches_all_rows() ? 0 : piece.read;

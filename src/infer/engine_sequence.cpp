@@ -92,7 +92,7 @@ void EngineSequence::close_segment() {
     first_ = keys = cached = length = 0;
     return;
   }
-  if (!plan_.caches_all_rows() && plan_.memory_rows > 0) {
+  if (!plan_.caches_all_rows()) {
     // Keys are [cache; read; tokens; write]: those of memory rows go.
     if (plan_.sequence == EnginePlan::Sequence::recurrent) keys -= plan_.memory_rows;
     move_keys(capacity_, cached, plan_.memory_rows);
@@ -141,8 +141,7 @@ core::State EngineSequence::state(const core::State& initial) const {
   const auto find = [&](const std::string& path) -> at::Tensor {
     const auto ends = [&](std::string_view end) { return path.ends_with(end); };
     if (path == "open.length") return open_ ? at::full({1}, length, at::kLong) : none;
-    const int64_t read = plan_.sequence == EnginePlan::Sequence::none ? 0 : plan_.memory_rows;
-    if (path == "open.read_rows") return open_ ? at::full({1}, read, at::kLong) : none;
+    if (path == "open.read_rows") return open_ ? at::full({1}, plan_.memory_rows, at::kLong) : none;
     if (path == "open.valid") return open_ ? at::ones({1, cached + length}, at::kBool) : none;
     if (path == "segment_cache.valid") return at::ones({1, std::min(kept, plan_.mem_len)}, at::kBool);
     if (ends(".tokens")) {

@@ -40,7 +40,7 @@ class EngineSequence {
   float* cached_rows(int64_t layer) const { return layers_[static_cast<size_t>(layer)].rows.as<float>() + kept_first_ * plan_.dim; }
 
   /// Tokens of the open segment that have run.
-  int64_t used() const { return open_ ? length - (plan_.sequence == EnginePlan::Sequence::none ? 0 : plan_.memory_rows) : 0; }
+  int64_t used() const { return open_ ? length - plan_.memory_rows : 0; }
   bool open() const { return open_; }
   void open_segment() { open_ = true; }
 

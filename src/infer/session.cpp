@@ -66,11 +66,15 @@ void Session::feed(const at::Tensor& tokens) {
   feed(std::span(plain.const_data_ptr<int64_t>(), static_cast<size_t>(plain.numel())));
 }
 
+int64_t Session::pick() const {
+  const auto draw = static_cast<uint64_t>(progress_.position);
+  return engine_ ? sampler_.pick(std::span<const float>(decoding_->logits), draw) : sampler_.pick(progress_.logits, draw);
+}
+
 int64_t Session::next() {
   base::require(progress_.position > 0, "session: nothing to continue; expected at least one token to be fed first");
   run({});
-  const auto draw = static_cast<uint64_t>(progress_.position);
-  const int64_t token = engine_ ? sampler_.pick(std::span<const float>(decoding_->logits), draw) : sampler_.pick(progress_.logits, draw);
+  const int64_t token = pick();
   progress_.pending = token;
   progress_.append(token);
   return token;

@@ -88,6 +88,8 @@ class Session {
  private:
   friend class Batcher;
   void run(std::span<const int64_t> tokens);
+  /// The next token from the logits there are.
+  int64_t pick() const;
 
   std::shared_ptr<const core::Model> model_;
   std::shared_ptr<const Engine> engine_;
