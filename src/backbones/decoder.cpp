@@ -25,7 +25,7 @@ Decoder::Decoder(const DecoderOptions& options, const layers::Scope& scope, bool
     const layers::Scope attn = layer / "attn";
     layers_.push_back({attn.prefix(),
                        make_attention({attn, layer, scope, options.dim, options.num_heads, options.head_width(), causal,
-                                       options.init_std}),
+                                       options.init_std, n}),
                        layers::LayerNorm(layer / "norm1", options.dim, options.norm_eps),
                        layers::LayerNorm(layer / "norm2", options.dim, options.norm_eps),
                        layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation,
@@ -61,16 +61,18 @@ core::BackboneResult Decoder::forward(const core::BackboneInput& input, const co
   core::BackboneResult result;
   core::State::Children states;
   at::Tensor h = layers::dropout(add_positions(input), options_.dropout, training);
+  at::Tensor slots;
   for (size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];
     result.entering.push_back(h);
     at::Tensor context = input.context ? input.context(static_cast<int64_t>(n)) : at::Tensor();
     if (context.defined() && context.size(1) == 0) context = at::Tensor();
     if (pre && context.defined()) context = layer.norm1(context);
-    auto [y, attention_state] = layer.attention->forward(
-        {pre ? layer.norm1(h) : h, context, input.table, input.mode, input.ends}, state.child(layer.name));
-    states.emplace_back(layer.name, std::move(attention_state));
-    y = layers::dropout(y, options_.dropout, training);
+    core::AttentionResult attended = layer.attention->forward(
+        {pre ? layer.norm1(h) : h, context, input.table, input.mode, input.ends, {}, slots}, state.child(layer.name));
+    states.emplace_back(layer.name, std::move(attended.state));
+    slots = std::move(attended.slots);
+    const at::Tensor y = layers::dropout(attended.y, options_.dropout, training);
     h = pre ? h + y : layer.norm1(h + y);
     const at::Tensor ffn = layers::dropout(layer.ffn(pre ? layer.norm2(h) : h), options_.dropout, training);
     h = pre ? h + ffn : layer.norm2(h + ffn);

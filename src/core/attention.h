@@ -19,17 +19,21 @@ struct AttentionInput {
   const AttendTable& table;
   Mode mode = Mode::evaluate;
   bool ends = true;  ///< false: the segment goes on in the next call, so keys and values must stay in the state
+  /// What a few bounded memories are given beside the rows; undefined elsewhere.
+  at::Tensor slot_index = {};  ///< [B,S] int64: the slot that each key goes to, where the assignment is not their own
+  at::Tensor slots = {};       ///< [B,n,D]: slots handed on by the layer below (LUNA)
 };
 
 /// y [B,Q,D]: after the output projection, before any residual.
 struct AttentionResult {
   at::Tensor y;
   State state;
+  at::Tensor slots = {};  ///< [B,n,D]: for the layer above, where the attention hands slots on
 };
 
 /// What an attention can honour; checked when a model is put together.
 struct AttentionSupport {
-  bool tables = true;    ///< rules other than causal
+  bool tables = true;    ///< rules other than causal (in a model that is not causal: than open)
   bool contexts = true;  ///< rows of a layer context
   bool keeps_state = false;  ///< it carries something from segment to segment
 };
@@ -53,6 +57,7 @@ class CoreAttention : public Attention {
   struct Heads {
     at::Tensor heads;  ///< [B,Q,H*d], heads joined, before the output projection
     State state;
+    at::Tensor slots = {};  ///< as AttentionResult's
   };
   virtual Heads heads(const AttentionInput& input, const State& state) const = 0;
   /// The output projection: [B,Q,H*d] -> [B,Q,D].
@@ -60,7 +65,7 @@ class CoreAttention : public Attention {
 
   AttentionResult forward(const AttentionInput& input, const State& state) const override {
     Heads inner = heads(input, state);
-    return {project(inner.heads), std::move(inner.state)};
+    return {project(inner.heads), std::move(inner.state), std::move(inner.slots)};
   }
 };
 

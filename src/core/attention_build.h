@@ -17,6 +17,7 @@ struct AttentionBuild {
   int64_t head_dim = 0;
   bool causal = true;
   double init_std = 0.02;
+  int64_t layer_number = 0;  ///< 0 = the lowest
 };
 
 }  // namespace mnemo::core

@@ -144,14 +144,16 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   const int64_t context = input.table.num_context();
 
   core::State inner_state;
-  at::Tensor self;
+  at::Tensor self, slots;
   if (authors_) {
     auto inner = inner_->forward(input, state.child("core"));
     self = inner.y;
+    slots = inner.slots;
     inner_state = std::move(inner.state);
   } else {
     auto inner = inner_->heads(input, state.child("core"));
     self = inner.heads;
+    slots = inner.slots;
     inner_state = std::move(inner.state);
   }
 
@@ -188,7 +190,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   at::Tensor y = ops::grc_mix(memory, self, lambda_);
   if (!authors_) y = inner_->project(y);
   if (cpe_weight_.defined()) y = y + convolve(input.x);
-  return {y, core::State::list({{"grc", next}, {"core", inner_state}})};
+  return {y, core::State::list({{"grc", next}, {"core", inner_state}}), slots};
 }
 
 }  // namespace mnemo::memory

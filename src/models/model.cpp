@@ -73,6 +73,7 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
       sequence_name_ = type;
     }
   }
+  require_support(options);
   if (!whole) return;
   head_ = std::make_unique<heads::LanguageModel>(options.head, root / "head", embedding_->weight, options.backbone.init_std);
   if (const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get())) {
@@ -84,6 +85,19 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
       auxiliary_token_ = aux->token;
     }
   }
+}
+
+void Model::require_support(const ModelOptions& options) const {
+  const core::AttentionSupport support = backbone_->attention(0).support();
+  const std::string attention = type_of(options.backbone.attention);
+  base::require(support.contexts || !context_,
+                "model: attention '{}' keeps the past in a state of its own and sees no rows of '{}'; drop that memory or use "
+                "another attention", attention, context_name_);
+  if (support.tables || !sequence_) return;
+  const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get());
+  base::require(recurrent != nullptr && recurrent->options().block_mask == "causal",
+                "model: attention '{}' cannot honour the table of '{}'; use recurrent_tokens with block_mask = \"causal\", or "
+                "another attention", attention, sequence_name_);
 }
 
 const core::Head& Model::head() const {

@@ -51,6 +51,8 @@ class Model final : public core::Model {
 
  private:
   const core::Head& head() const;
+  /// Throws InputError where the attention cannot honour a memory of the model.
+  void require_support(const ModelOptions& options) const;
   core::SegmentRows start_rows(const core::Segment& segment, const core::State& state, const OpenSegment& open) const;
   void set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open, bool starts) const;
   OpenSegment still_open(const core::SegmentRows& rows, const OpenSegment& open, const core::State& state,

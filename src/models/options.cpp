@@ -25,7 +25,6 @@ bool flag(const base::Node& table, std::string_view key) {
 
 void ModelOptions::validate(const base::Where& where) const {
   const Mechanisms& mechanisms = Mechanisms::all();
-  const std::string attention = type_of(backbone.attention);
   std::string sequence_memory, cache, wrapper;
   bool same_length = false;
   for (const base::Node& options : memory) {
@@ -42,15 +41,7 @@ void ModelOptions::validate(const base::Where& where) const {
                     "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
                     "the segment");
     }
-    if (attention == "abc" && entry.sequence) {
-      const base::Node* mask = options.find("block_mask");
-      where.require(type == "recurrent_tokens" && mask != nullptr && mask->as_string() == "causal", "memory",
-                    "abc reads slots, so it cannot honour the table of '{}'; use recurrent_tokens with block_mask = "
-                    "\"causal\", or another attention", type);
-    }
   }
-  where.require(attention != "abc" || cache.empty(), "memory",
-                "abc keeps the past in its slots and sees no rows of '{}'; drop that memory or use another attention", cache);
   where.require(!same_length || sequence_memory.empty(), "memory",
                 "segment_cache with same_length gives memory rows no rule ('{}'); use same_length = false", sequence_memory);
   where.require(!embedding.dim.has_value() || *embedding.dim == backbone.dim, "embedding",
