@@ -180,7 +180,7 @@ GoldenReport verify_attention(const GoldenFile& file) {
     const core::AttendTable table = table_of(file, k, subject, context_state, mode);
     at::Tensor context = encoder;
     if (subject.context) context = subject.context->before(0, context_state).rows;
-    auto [y, next] = subject.attention->forward({x, context, table, mode, true}, state);
+    auto [y, next, slots] = subject.attention->forward({x, context, table, mode, true}, state);
     state = next;
     if (subject.context) context_state = subject.context->after({x}, {}, table, context_state, mode);
 
