@@ -84,6 +84,13 @@ Engine::Engine(std::shared_ptr<const models::Model> model, const EngineOptions& 
       layer.v = padded(parameters.find(owner + ".v"), plan_.width, plan_.scale);
       layer.r = parameters.find(attn + ".r.weight").detach();
     }
+    if (plan_.grc) {
+      layer.grc.emplace(plan_, parameters, attn, options.precision);
+      for (const auto& [field, tensor] : initial_.fields()) {
+        if (field.path == "layers." + attn + ".grc.cache") caches_.push_back({numbers(tensor.to(at::kFloat)), {}, {}, {}});
+      }
+      layer.grc->project(caches_.back());
+    }
     layers_.push_back(std::move(layer));
   }
   has_final_norm_ = parameters.find("backbone.final_norm.weight").defined();
@@ -98,6 +105,7 @@ Engine::~Engine() = default;
 EngineSequence Engine::begin() const {
   EngineSequence sequence(plan_, wide_keys());
   if (plan_.sequence != EnginePlan::Sequence::none) sequence.memory = learned_;
+  sequence.grc = caches_;
   return sequence;
 }
 
@@ -123,6 +131,17 @@ EngineSequence Engine::import(const core::State& state) const {
   for (const char* name : {"memory_tokens.tokens", "recurrent_tokens.tokens"}) {
     if (const at::Tensor tokens = find(name); tokens.defined()) sequence.memory = numbers(tokens.to(at::kCPU, at::kFloat));
   }
+  const std::string core_name = plan_.grc ? ".attn.core." : ".attn.";
+  for (int64_t n = 0; plan_.grc && n < plan_.layers; ++n) {
+    const std::string path = "layers.backbone.layers." + std::to_string(n) + ".attn.grc.";
+    GrcMemory& memory = sequence.grc[static_cast<size_t>(n)];
+    memory.cache = numbers(find(path + "cache").to(at::kCPU, at::kFloat));
+    layers_[static_cast<size_t>(n)].grc->project(memory);
+    if (const at::Tensor rows = find(path + "rows"); rows.defined()) {
+      const int64_t padding = padding_of(find(path + "valid"));
+      memory.rows = numbers(rows.narrow(1, padding, rows.size(1) - padding).to(at::kCPU, at::kFloat));
+    }
+  }
   const at::Tensor length = find("open.length"), open_valid = find("open.valid");
   if (length.defined()) {
     sequence.open_segment();
@@ -131,7 +150,7 @@ EngineSequence Engine::import(const core::State& state) const {
     sequence.cached = keys - sequence.length;
     if (!plan_.abc) sequence.reserve(keys, 0);
     for (int64_t n = 0; !plan_.abc && n < plan_.layers; ++n) {
-      const std::string path = "layers.backbone.layers." + std::to_string(n) + ".attn.kv_cache.";
+      const std::string path = "layers.backbone.layers." + std::to_string(n) + core_name + "kv_cache.";
       auto& layer = sequence.layers_[static_cast<size_t>(n)];
       sequence.import_heads(find(path + "k"), padding, layer.k, sequence.capacity_, sequence.first_, wide_keys());
       sequence.import_heads(find(path + "v"), padding, layer.v, sequence.capacity_, sequence.first_, wide_keys());
@@ -139,7 +158,7 @@ EngineSequence Engine::import(const core::State& state) const {
     sequence.keys = keys;
   }
   for (int64_t n = 0; plan_.abc && n < plan_.layers; ++n) {
-    const std::string path = "layers.backbone.layers." + std::to_string(n) + ".attn.";
+    const std::string path = "layers.backbone.layers." + std::to_string(n) + core_name;
     auto& layer = sequence.layers_[static_cast<size_t>(n)];
     sequence.import_heads(find(path + "k"), 0, layer.k, plan_.slots, 0, true);
     sequence.import_heads(find(path + "v"), 0, layer.v, plan_.slots, 0, true);
@@ -179,6 +198,7 @@ int64_t Engine::bytes_per_token(int64_t keys) const {
   int64_t bytes = head_.num_bytes();
   for (const Layer& layer : layers_) {
     bytes += layer.maps.num_bytes() + layer.o.num_bytes() + layer.in.num_bytes() + layer.out.num_bytes();
+    if (layer.grc) bytes += layer.grc->num_bytes() + static_cast<int64_t>(caches_[0].k.size() + caches_[0].v.size()) * 4;
     bytes += plan_.abc ? plan_.heads * plan_.slots * (2 * plan_.head_dim + 1) * 4 : keys * row * number * (plan_.relative ? 3 : 2);
   }
   return bytes;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,10 +20,10 @@ struct EngineOptions {
   ops::Precision precision = ops::Precision::float32;
 };
 
-/// A model with its weights packed for decoding: softmax, relative and ABC attention, segment cache, Memory Transformer and RMT.
-/// Rows of up to kRows tokens of any number of sequences run together; the loop over tokens calls no LibTorch operation and, once
-/// its memory has grown, allocates nothing. It computes what models::Model computes in evaluation, to rounding; a row's numbers
-/// do not depend on the rows beside it.
+/// A model with its weights packed for decoding: softmax, relative and ABC attention, segment cache, Memory Transformer, RMT
+/// and GRC. Rows of up to kRows tokens of any number of sequences run together; the loop over tokens calls no LibTorch
+/// operation and, once its memory has grown, allocates nothing. It computes what models::Model computes in evaluation, to
+/// rounding; a row's numbers do not depend on the rows beside it.
 ///
 /// Constant after it was made; any number of threads may run sequences of their own.
 class Engine {
@@ -66,6 +67,7 @@ class Engine {
     Norm norm1, norm2;
     std::vector<float> u, v;  ///< [H,width], scaled
     at::Tensor r;             ///< [H*d,D]
+    std::optional<EngineGrc> grc;
   };
   /// Projected distances of all layers: rows [H, count, width], row i stands for the distance i - right.
   struct Distances {
@@ -84,6 +86,8 @@ class Engine {
   template <class T>
   void attend_keys(int64_t layer, const Distances* distances, Workspace& workspace) const;
   void attend_slots(int64_t layer, Workspace& workspace) const;
+  /// x: the rows that the attention has read.
+  void read_caches(int64_t layer, const float* x, Workspace& workspace) const;
   void run_pieces(std::span<const Step> steps, const std::function<void(const float*)>* each) const;
   std::shared_ptr<const Distances> distances(int64_t longest) const;
   bool wide_keys() const { return options_.precision == ops::Precision::float32; }
@@ -93,6 +97,7 @@ class Engine {
   EngineOptions options_;
   EnginePlan plan_;
   core::State initial_;
+  std::vector<GrcMemory> caches_;     // of a sequence without tokens
   at::Tensor embedding_, positions_;  // [V,D], [P,D]
   std::vector<float> learned_;        // [m,D]
   std::vector<double> frequencies_;

@@ -6,6 +6,7 @@
 #include "attention/softmax.h"
 #include "base/error.h"
 #include "memory/abc.h"
+#include "memory/grc.h"
 #include "memory/memory_tokens.h"
 #include "memory/recurrent_tokens.h"
 #include "memory/segment_cache.h"
@@ -35,6 +36,14 @@ void read_cache(EnginePlan& plan, const memory::SegmentCacheOptions& options) {
   plan.mem_len = options.eval_mem_len.value_or(options.mem_len);
   if (options.eval_same_length.value_or(options.same_length)) plan.band = plan.mem_len;
   plan.keeps_memory_rows = options.keep_memory_rows;
+}
+
+void read_grc(EnginePlan& plan, const memory::GrcOptions& options) {
+  base::require(options.position == "none", "it has no form of grc with position = \"{}\"", options.position);
+  plan.grc = true;
+  plan.grc_moves = options.lifetime == "sequence";
+  plan.grc_len = options.cache_len;
+  plan.grc_channels = static_cast<int64_t>(static_cast<double>(plan.dim) * options.cache_ratio);
 }
 
 }  // namespace
@@ -96,6 +105,8 @@ EnginePlan::EnginePlan(const models::Model& model) {
       memory_rows = read.num_mem_tokens;
       memory_sees_cache = read.read_mem_from_cache;
       memory_causal = read.block_mask == "causal";
+    } else if (type == "grc") {
+      read_grc(*this, base::read_typed_options<memory::GrcOptions>(node));
     } else {
       base::input_error("it has no form of the memory '{}'", type);
     }

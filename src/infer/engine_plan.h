@@ -35,6 +35,10 @@ struct EnginePlan {
   int64_t band = 0;  ///< keys a query sees, itself included; 0 = all
   bool keeps_memory_rows = true;
 
+  bool grc = false;       ///< a gated recurrent cache around the attention
+  bool grc_moves = false; ///< one cache for each sequence
+  int64_t grc_len = 0, grc_channels = 0;
+
   enum class Sequence { none, memory_tokens, carried_tokens, recurrent } sequence = Sequence::none;
   int64_t memory_rows = 0;          ///< read in front of a segment; 0 just where sequence is none
   bool hands_rows_on = false;  ///< the state has memory rows

@@ -154,8 +154,10 @@ void Engine::forward(Workspace& workspace) const {
       if (piece.kept == 0) continue;
       std::copy_n(h + (piece.first_row + piece.first_kept) * dim, piece.kept * dim, piece.sequence->cached_rows(n) + piece.sequence->kept * dim);
     }
-    layer.maps(entering(layer.norm1), count, dim, workspace.maps.data(), layer.maps.out());
+    const float* x = entering(layer.norm1);
+    layer.maps(x, count, dim, workspace.maps.data(), layer.maps.out());
     attend(n, distances.get(), workspace);
+    if (plan_.grc) read_caches(n, x, workspace);
     layer.o(workspace.heads.data(), count, plan_.heads * plan_.head_dim, y, dim);
     add_branch(layer.norm1);
     layer.in(entering(layer.norm2), count, dim, workspace.ffn.data(), plan_.ffn);
@@ -267,6 +269,26 @@ void Engine::attend_keys(int64_t layer, const Distances* distances, Workspace& w
       for (int64_t c = 0; c < plan_.head_dim; ++c) to[c] = o[c] / sum;
     }
   });
+}
+
+void Engine::read_caches(int64_t layer, const float* x, Workspace& workspace) const {
+  const EngineGrc& grc = *layers_[static_cast<size_t>(layer)].grc;
+  const int64_t count = static_cast<int64_t>(workspace.rows.size()), channels = plan_.grc_channels, all = plan_.heads * plan_.head_dim;
+  grc.queries(x, count, plan_.dim, workspace.cache_q.data());
+  at::parallel_for(0, count, std::max<int64_t>(1, kWorthAThread / (2 * plan_.grc_len * channels)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      grc.mix(workspace.rows[static_cast<size_t>(i)].sequence->grc[static_cast<size_t>(layer)], workspace.cache_q.data() + i * channels,
+              workspace.heads.data() + i * all);
+    }
+  });
+  if (!plan_.grc_moves) return;
+  for (const Piece& piece : workspace.pieces) {
+    GrcMemory& memory = piece.sequence->grc[static_cast<size_t>(layer)];
+    for (int64_t i = piece.first_row; i < piece.first_row + piece.rows(); ++i) {
+      memory.rows.insert(memory.rows.end(), x + i * plan_.dim, x + i * plan_.dim + channels);
+    }
+    if (piece.ends) grc.update(memory);
+  }
 }
 
 void Engine::attend_slots(int64_t layer, Workspace& workspace) const {

@@ -132,6 +132,7 @@ int64_t EngineSequence::num_bytes() const {
   const int64_t rows = plan_.abc ? plan_.slots : keys;
   int64_t numbers = plan_.abc ? plan_.heads * plan_.slots * (2 * plan_.head_dim + 1) * 4 : 2 * rows * plan_.heads * plan_.head_dim * (wide_keys_ ? 4 : 2);
   numbers += std::min(kept, plan_.mem_len) * plan_.dim * 4;
+  if (plan_.grc) numbers += static_cast<int64_t>(grc[0].cache.size() + grc[0].k.size() + grc[0].v.size() + grc[0].rows.size()) * 4;
   return numbers * plan_.layers + (plan_.hands_rows_on ? static_cast<int64_t>(memory.size()) * 4 : 0);
 }
 
@@ -158,6 +159,11 @@ core::State EngineSequence::state(const core::State& initial) const {
       const int64_t rows = std::min(kept, plan_.mem_len), over = kept - rows;
       if (rows == 0) return at::empty({1, 0, plan_.dim}, at::kFloat);
       return row_of(of.rows.as<float>() + (kept_first_ + over) * plan_.dim, {1, rows, plan_.dim});
+    }
+    if (ends(".grc.cache")) return row_of(grc[layer].cache.data(), {1, plan_.grc_len, plan_.grc_channels});
+    if (ends(".grc.rows") || ends(".grc.valid")) {
+      if (!open_ || !plan_.grc_moves) return none;
+      return ends(".valid") ? at::ones({1, length}, at::kBool) : row_of(grc[layer].rows.data(), {1, length, plan_.grc_channels});
     }
     if (plan_.abc && ends(".z")) return row_of(of.z.as<float>(), {1, plan_.heads, plan_.slots});
     if (plan_.abc) return export_heads(ends(".k") ? of.k : of.v, plan_.slots, 0, plan_.slots, true);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/state.h"
+#include "infer/engine_grc.h"
 #include "infer/engine_plan.h"
 #include "ops/packed_linear.h"
 
@@ -49,6 +50,7 @@ class EngineSequence {
   int64_t length = 0;  ///< rows of the open segment
   int64_t kept = 0;    ///< rows that the cache has so far, those of the open segment included
   std::vector<float> memory;  ///< rows handed to the next segment, [m,D]
+  std::vector<GrcMemory> grc;  ///< of each layer, where the model has a gated recurrent cache
 
   /// The state as the model has it, and the sequence's bytes.
   core::State state(const core::State& initial) const;

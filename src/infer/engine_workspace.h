@@ -32,7 +32,7 @@ struct Engine::Workspace {
   std::vector<Piece> pieces;
   std::vector<Row> rows;
   std::vector<size_t> next;  ///< tokens of each step that have run
-  std::vector<float> h, x, maps, q, qr, heads, y, ffn, gathered, logits;
+  std::vector<float> h, x, maps, q, qr, heads, y, ffn, cache_q, gathered, logits;
   std::vector<float*> targets;
 
   void resize(const Engine& engine, int64_t count) {
@@ -48,6 +48,7 @@ struct Engine::Workspace {
     at_least(qr, plan.heads * plan.width);
     at_least(heads, plan.heads * plan.head_dim);
     at_least(ffn, plan.ffn);
+    at_least(cache_q, plan.grc_channels);
   }
 
   /// Rows through a layer norm, in x.

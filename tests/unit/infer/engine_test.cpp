@@ -71,6 +71,19 @@ const std::vector<Case>& cases() {
       {"rmt_xl_all", [](auto& o) {
          o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}, {"read_mem_from_cache", true}}), memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", true}})};
        }},
+      {"grc_sequence", [](auto& o) { o.memory = {memory("grc", {{"cache_len", 4}, {"lifetime", "sequence"}})}; }},
+      {"grc_model_bias", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre", o.backbone.position.type = "learned";
+         o.memory = {memory("grc", {{"cache_len", 9}, {"cache_ratio", 1.0}, {"qkv_bias", true}})};
+       }},
+      {"grc_xl_rmt", [](auto& o) {
+         o.backbone.head_dim = 13;
+         o.memory = {memory("grc", {{"cache_len", 7}, {"cache_ratio", 0.25}, {"lifetime", "sequence"}}), memory("segment_cache", {{"mem_len", 6}}), memory("recurrent_tokens", {{"num_mem_tokens", 2}})};
+       }},
+      {"grc_abc", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+         o.memory = {memory("grc", {{"cache_len", 3}, {"lifetime", "sequence"}})};
+       }},
       {"tokens_xl", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}}), memory("segment_cache", {{"mem_len", 6}, {"keep_memory_rows", false}})}; }},
   };
   return all;
@@ -94,6 +107,9 @@ std::shared_ptr<models::Model> build(const Case& of, int64_t segment = 5) {
     at::Tensor tensor = parameter.tensor;
     tensor.add_(at::empty_like(tensor).normal_(0.0, 0.3, generator));
   }
+  model->commit(model->initial_state(1).map([&](const core::Field& field, const at::Tensor& tensor) {
+    return field.per_sequence() ? tensor : at::empty_like(tensor).normal_(0.0, 0.5, generator);
+  }));
   return model;
 }
 
@@ -133,8 +149,8 @@ TEST(Engine, ComputesWhatTheModelComputesTokenByTokenAndByChunks) {
         // Chunks only order the work anew.
         EXPECT_TRUE(at::equal(single.logits(), chunks.logits())) << where;
         expect_same_state(chunks.state(), twin.state(), where);
-        // The open segment's lengths and marks of padding are not counted; of a segment cache there are keys and values too.
-        if (of.name.find("xl") == std::string::npos) {
+        // The open segment's lengths and marks of padding are not counted; of a segment cache and a GRC cache there are keys and values too.
+        if (of.name.find("xl") == std::string::npos && of.name.find("grc") == std::string::npos) {
           EXPECT_LE(single.num_bytes(), twin.num_bytes()) << where;
         }
         EXPECT_GE(single.num_bytes(), twin.num_bytes() - 64) << where;
@@ -319,10 +335,10 @@ TEST(Engine, TheLoopOverTokensAllocatesNothing) {
 }
 
 TEST(Engine, SaysWhatItCannotRun) {
-  const Case grc{"grc", [](auto& o) { o.memory = {memory("grc", {})}; }};
+  const Case grc{"grc", [](auto& o) { o.memory = {memory("grc", {{"position", "cpe"}, {"grid", Node::array({1, 5})}})}; }};
   const auto model = build(grc);
-  EXPECT_EQ(engine_objection(*model), "it has no form of the memory 'grc'");
-  test::expect_error<base::InputError>([&] { Engine engine(model); }, {"cannot run this model: it has no form of the memory 'grc'"});
+  EXPECT_EQ(engine_objection(*model), "it has no form of grc with position = \"cpe\"");
+  test::expect_error<base::InputError>([&] { Engine engine(model); }, {"cannot run this model: it has no form of grc"});
   const auto wide = build(cases()[2]);
   wide->parameters().to(at::kDouble, at::kCPU);
   EXPECT_NE(engine_objection(*wide).find("expected parameters of float32"), std::string::npos);
