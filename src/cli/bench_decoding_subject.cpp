@@ -51,7 +51,7 @@ std::unique_ptr<models::Model> DecodingCase::build() const {
   if (attention == "abc") options.backbone.attention.set("num_slots", slots);
   if (mem_len > 0) options.memory.push_back(base::Node::table({{"type", "segment_cache"}, {"mem_len", mem_len}}));
   if (mem_tokens > 0) options.memory.push_back(base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", mem_tokens}}));
-  options.head.bias = false;
+  options.head.set("bias", false);
   auto model = models::build(options, 0);
   spread_parameters(model->parameters(), at::detail::createCPUGenerator(1));
   return model;

@@ -9,6 +9,32 @@
 namespace mnemo::cli {
 namespace {
 
+/// Which tokens are real, where the file has `lengths`: [B,T] bool, or undefined.
+at::Tensor valid_tokens(const GoldenFile& file, int64_t step, int64_t tokens) {
+  const at::Tensor lengths = file.step(step, "input.lengths");
+  return lengths.defined() ? at::arange(tokens, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1) : at::Tensor();
+}
+
+/// The targets of the model's head: next tokens [B,T], or a class a sequence [B,1], ignored where the segment has no token of it.
+at::Tensor targets_of(const GoldenFile& file, int64_t step) {
+  const at::Tensor labels = file.step(step, "input.labels");
+  if (!labels.defined()) return file.step(step, "input.targets");
+  return labels.masked_fill(file.step(step, "input.lengths") == 0, core::kIgnoreTarget).unsqueeze(1);
+}
+
+/// The head's outputs in the shape of the file, which has no dimension for the one prediction of a segment.
+at::Tensor nll_of(const GoldenFile& file, const models::Model& model, const core::StepResult& step, int64_t k) {
+  const at::Tensor nll = model.nll(step.hidden, targets_of(file, k));
+  return file.step(k, "input.labels").defined() ? nll.squeeze(1) : nll;
+}
+
+/// A sequence without a token in the segment is skipped: the file holds zeros for its logits.
+at::Tensor logits_of(const GoldenFile& file, const models::Model& model, const core::StepResult& step, int64_t k) {
+  const at::Tensor logits = model.logits(step.hidden), lengths = file.step(k, "input.lengths");
+  if (!file.step(k, "input.labels").defined()) return logits;
+  return logits.squeeze(1).masked_fill((lengths == 0).unsqueeze(1), 0.0);
+}
+
 /// One pass over the file's steps: what came out, and L differentiated.
 struct Pass {
   std::vector<core::StepResult> steps;
@@ -43,6 +69,7 @@ Pass run(const GoldenFile& file, const models::Model& model) {
     base::require(input.defined() && input.dim() == (tokens ? 2 : 3), "{}: expected step.{}.input.{}", file.path(), k,
                   tokens ? "tokens [B,T]" : "x [B,T,D]");
     (tokens ? segment.tokens : segment.rows) = tokens ? input : input.clone().set_requires_grad(true);
+    segment.valid = valid_tokens(file, k, input.size(1));
     segment.mode = mode;
     batch = input.size(0);
     pass.segments.push_back({segment, file.step(k, "input.reset")});
@@ -60,7 +87,7 @@ Pass run(const GoldenFile& file, const models::Model& model) {
     };
     add("hidden", step.hidden);
     if (tokens) {
-      add("nll", model.nll(step.hidden, file.step(static_cast<int64_t>(k), "input.targets")));
+      add("nll", nll_of(file, model, step, static_cast<int64_t>(k)));
       const at::Tensor auxiliary = model.auxiliary_nll(step);
       if (auxiliary.defined()) add("aux_nll", auxiliary);
     }
@@ -83,8 +110,8 @@ void compare_steps(const GoldenFile& file, const models::Model& model, const Pas
       if (expected.defined()) comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found());
     };
     compare("hidden", [&] { return step.hidden; });
-    compare("logits", [&] { return model.logits(step.hidden); });
-    compare("nll", [&] { return model.nll(step.hidden, file.step(static_cast<int64_t>(k), "input.targets")); });
+    compare("logits", [&] { return logits_of(file, model, step, static_cast<int64_t>(k)); });
+    compare("nll", [&] { return nll_of(file, model, step, static_cast<int64_t>(k)); });
     compare("aux_nll", [&] { return model.auxiliary_nll(step); });
     for (const auto& [field, tensor] : step.state.fields()) {
       const std::string name = fmt::format("step.{}.state.{}", k, field.path);
@@ -144,7 +171,11 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
 }  // namespace
 
 GoldenReport verify_model(const GoldenFile& file) {
-  models::ModelOptions options = base::read_options<models::ModelOptions>(file.config());
+  base::Node config = file.config();
+  if (const at::Tensor tokens = file.step(0, "input.tokens"); tokens.defined() && tokens.dim() == 2 && !config.contains("segment_size")) {
+    config.set("segment_size", tokens.size(1));
+  }
+  models::ModelOptions options = base::read_options<models::ModelOptions>(config);
   const auto model = models::build(options, 0, at::kDouble, file.budget());
   model->parameters().to(at::kDouble, file.device());
   file.load_parameters(model->parameters());

@@ -43,7 +43,7 @@ core::State full_state(const models::Model& model) {
 /// Bytes of a sequence just before the last token of a segment that is decoded token by token.
 int64_t bytes_inside(const models::Model& model, const core::State& full) {
   const int64_t tokens = model.segment_size() - 1;
-  if (tokens == 0) return core::num_bytes(full, core::Lifetime::sequence);
+  if (tokens == 0 || !model.options().backbone.causal()) return core::num_bytes(full, core::Lifetime::sequence);
   return core::num_bytes(run(model, tokens, {true, false}, full).state, core::Lifetime::sequence);
 }
 

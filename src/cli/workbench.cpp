@@ -84,6 +84,7 @@ Workbench make_workbench(const Recipe& recipe) {
     data::Corpus corpus = data::load_corpus(text_options(recipe));
     bench.tokenizer = corpus.tokenizer;
     bench.model = build_with(bench.recipe, corpus.tokenizer->size());
+    models::require_next_token_model(*bench.model, "recipe: [data] of type \"text\"");
     bench.task = std::make_unique<tasks::LanguageModel>(
         std::move(corpus), tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed, train.eval_batch_size});
     bench.tokens_per_step = train.batch_size * train.segments_per_step * recipe.model.segment_size;
@@ -91,6 +92,7 @@ Workbench make_workbench(const Recipe& recipe) {
     auto task = std::make_unique<tasks::Algorithmic>(
         algorithmic_options(recipe), tasks::AlgorithmicTrainOptions{train.batch_size, train.seed, train.eval_batch_size, train.eval_samples});
     bench.model = build_with(bench.recipe, task->task().vocabulary_size());
+    models::require_next_token_model(*bench.model, "recipe: [data] of type \"algorithmic\"");
     bench.tokens_per_step = train.batch_size * task->task().length();
     bench.task = std::move(task);
   }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "base/options.h"
 #include "core/head.h"
 #include "layers/bricks.h"
@@ -9,12 +7,10 @@
 namespace mnemo::heads {
 
 struct LanguageModelOptions {
-  std::string type = "language_model";
   bool tied = true;
   bool bias = true;
   template <class V>
   void visit(V&& v) {
-    v("type", type, "a softmax over the vocabulary", base::one_of("language_model"));
     v("tied", tied, "the output matrix is the embedding table");
     v("bias", bias, "a bias on the logits");
   }

@@ -53,6 +53,7 @@ EnginePlan::EnginePlan(const models::Model& model) {
   const models::ModelOptions& options = model.options();
   const models::BackboneOptions& backbone = options.backbone;
   base::require(options.kind == "model", "a layer_stack has no tokens");
+  models::require_next_token_model(model, "decoding engine");
   for (const layers::Parameter& parameter : model.parameters().all()) {
     base::require(parameter.tensor.scalar_type() == at::kFloat && parameter.tensor.is_cpu(),
                   "expected parameters of float32 on the CPU, found {} on {} ('{}')", c10::toString(parameter.tensor.scalar_type()),

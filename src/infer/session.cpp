@@ -12,6 +12,7 @@ namespace {
 
 std::shared_ptr<const core::Model> checked(std::shared_ptr<const core::Model> model) {
   base::ensure(model != nullptr, "a session needs a model");
+  models::require_next_token_model(*model, "session");
   return model;
 }
 

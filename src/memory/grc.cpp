@@ -29,6 +29,9 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
                 "grc: variant \"authors\" lets every query read an update made from the whole segment, later tokens "
                 "included, so it cannot stand in a causal model; use variant = \"paper\", whose causal form reads the "
                 "cache as it was before the segment");
+  base::require(causal_ || options.bptt_depth.value_or(0) == 0,
+                "grc: in a model that is not causal every query reads its own segment's update, made of a cache without gradient: "
+                "expected bptt_depth = 0, found {}", options.bptt_depth.value_or(0));
   base::require(channels_ >= build.num_heads && channels_ % build.num_heads == 0,
                 "grc: expected int(dim * cache_ratio) to be a multiple of num_heads = {}, found {}", build.num_heads,
                 channels_);

@@ -10,6 +10,20 @@ namespace mnemo::memory {
 using core::Rule;
 using core::SpanKind;
 
+void RecurrentTokensOptions::validate(const base::Where& where) const {
+  const bool encoder = layout == "encoder";
+  const std::pair<const char*, const std::optional<int64_t>&> special[] = {
+      {"cls_token", cls_token}, {"sep_token", sep_token}, {"pad_token", pad_token}};
+  for (const auto& [key, token] : special) {
+    where.require(!encoder || token.has_value(), key, "layout = \"encoder\" needs this token");
+    where.require(encoder || !token.has_value(), key, "goes with layout = \"encoder\"");
+  }
+  where.require(encoder || memory_position == "same", "memory_position", "goes with layout = \"encoder\"");
+  where.require(!encoder || block_mask == "open", "block_mask", "the block of layout = \"encoder\" is open: expected \"open\"");
+  where.require(!encoder || !read_mem_from_cache, "read_mem_from_cache", "layout = \"encoder\" has no segment cache: expected false");
+  where.require(!encoder || !aux_loss.has_value(), "aux_loss", "layout = \"encoder\" has no write rows");
+}
+
 RecurrentTokens::RecurrentTokens(const Options& options, const core::MemoryBuild& build)
     : options_(options), tokens_(build, options.num_mem_tokens, options.init_std) {}
 

@@ -3,6 +3,7 @@
 #include "memory/abc.h"
 #include "memory/grc.h"
 #include "memory/memory_tokens.h"
+#include "memory/recurrent_block.h"
 #include "memory/recurrent_tokens.h"
 #include "memory/segment_cache.h"
 
@@ -31,12 +32,24 @@ void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* n
   entries.add(name, std::move(entry));
 }
 
+/// Both layouts of recurrent tokens.
+Entry recurrent_tokens() {
+  Entry entry;
+  entry.sequence = [](const base::Node& node, const core::MemoryBuild& build) -> std::unique_ptr<core::SequenceMemory> {
+    const auto options = base::read_typed_options<RecurrentTokensOptions>(node);
+    if (options.layout == "encoder") return std::make_unique<RecurrentBlock>(options, build);
+    return std::make_unique<RecurrentTokens>(options, build);
+  };
+  return entry;
+}
+
 }  // namespace
 
 void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
   add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: every layer keeps rows of earlier segments");
   add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of every segment");
-  add<RecurrentTokens>(types, entries, "recurrent_tokens", "RMT: memory read in front of a segment, written behind it");
+  types.add<RecurrentTokensOptions>("recurrent_tokens", "RMT: memory read in front of a segment, written behind it");
+  entries.add("recurrent_tokens", recurrent_tokens());
   add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache around the attention");
 }
 

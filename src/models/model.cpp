@@ -7,6 +7,7 @@
 #include "backbones/decoder.h"
 #include "base/error.h"
 #include "core/append_rows.h"
+#include "backbones/encoder.h"
 #include "heads/language_model.h"
 #include "memory/grc.h"
 #include "memory/recurrent_tokens.h"
@@ -54,13 +55,16 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
   if (whole) {
     base::require(options.embedding.vocab_size > 0, "model: expected embedding.vocab_size of at least 1, found 0");
     embedding_.emplace(root / "embed", options.embedding.vocab_size, options.backbone.dim, options.embedding.scale,
-                       options.backbone.init_std);
+                       options.embedding.init_std.value_or(options.backbone.init_std));
   }
-  backbone_ = std::make_unique<backbones::Decoder>(
-      options.backbone, root / "backbone", true,
-      [&](const core::AttentionBuild& build) { return make_attention(options, build); });
-  const core::MemoryBuild memory_build{root / "memory", backbone_->num_layers(), backbone_->dim(),
-                                       parameters_.all().front().tensor};
+  const auto attention = [&](const core::AttentionBuild& build) { return make_attention(options, build); };
+  if (options.backbone.causal()) {
+    backbone_ = std::make_unique<backbones::Decoder>(options.backbone, root / "backbone", attention);
+  } else {
+    backbone_ = std::make_unique<backbones::Encoder>(options.backbone, root / "backbone", attention);
+  }
+  core::MemoryBuild memory_build{root / "memory", backbone_->num_layers(), backbone_->dim(), parameters_.all().front().tensor};
+  if (whole) memory_build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
   for (const base::Node& memory : options.memory) {
     const std::string type = type_of(memory);
     const auto& entry = Mechanisms::all().memories.find(type);
@@ -72,10 +76,16 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
       sequence_ = entry.sequence(memory, memory_build);
       sequence_name_ = type;
     }
+    for (const char* key : {"cls_token", "sep_token", "pad_token"}) {
+      const base::Node* token = memory.find(key);
+      base::require(token == nullptr || !token->is_int() || token->as_int() < options.embedding.vocab_size,
+                    "model: {}.{} expected to be below vocab_size = {}, found {}", type, key, options.embedding.vocab_size,
+                    token == nullptr || !token->is_int() ? 0 : token->as_int());
+    }
   }
   require_support(options);
   if (!whole) return;
-  head_ = std::make_unique<heads::LanguageModel>(options.head, root / "head", embedding_->weight, options.backbone.init_std);
+  make_head(root / "head");
   if (const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get())) {
     if (const auto& aux = recurrent->options().aux_loss) {
       base::require(aux->token < options.embedding.vocab_size,
@@ -87,13 +97,30 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
   }
 }
 
+void Model::make_head(const layers::Scope& scope) {
+  const double std = options_.backbone.init_std;
+  if (type_of(options_.head) == "language_model") {
+    head_ = std::make_unique<heads::LanguageModel>(base::read_typed_options<heads::LanguageModelOptions>(options_.head), scope,
+                                                   embedding_->weight, std);
+    return;
+  }
+  auto head = std::make_unique<heads::Classification>(base::read_typed_options<heads::ClassificationOptions>(options_.head), scope,
+                                                      backbone_->dim(), std);
+  classification_ = head.get();
+  head_ = std::move(head);
+  if (classification_->reads_first_row() && !sequence_) {
+    cls_ = scope.add("cls", {backbone_->dim()}, layers::constant(0.0), layers::ParameterKind::memory);
+  }
+}
+
 void Model::require_support(const ModelOptions& options) const {
   const core::AttentionSupport support = backbone_->attention(0).support();
   const std::string attention = type_of(options.backbone.attention);
   base::require(support.contexts || !context_,
                 "model: attention '{}' keeps the past in a state of its own and sees no rows of '{}'; drop that memory or use "
                 "another attention", attention, context_name_);
-  if (support.tables || !sequence_) return;
+  // The rows of an encoder are all open, whatever stands among them.
+  if (support.tables || !sequence_ || !options.backbone.causal()) return;
   const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get());
   base::require(recurrent != nullptr && recurrent->options().block_mask == "causal",
                 "model: attention '{}' cannot honour the table of '{}'; use recurrent_tokens with block_mask = \"causal\", or "
@@ -149,8 +176,14 @@ core::SegmentRows Model::start_rows(const core::Segment& segment, const core::St
     base::ensure(embedding_.has_value(), "a layer_stack takes rows, not tokens");
     rows = (*embedding_)(segment.tokens);
   }
-  core::SegmentRows result{rows, segment.valid, core::AttendTable({SpanKind::tokens, rows.size(1)})};
+  core::SegmentRows result{rows, segment.valid,
+                           core::AttendTable({SpanKind::tokens, rows.size(1)}, options_.backbone.causal() ? Rule::causal() : Rule::all())};
   core::AttendTable& table = result.table;
+  if (cls_.defined()) {
+    result.rows = at::cat({cls_.expand({rows.size(0), 1, -1}), rows}, 1);
+    if (segment.valid.defined()) result.valid = at::cat({segment.valid.any(1, true), segment.valid}, 1);
+    table.prepend_rows({SpanKind::tokens, 1, 1}).let(SpanKind::tokens, SpanKind::tokens, Rule::all());
+  }
   if (context_) context_->add_spans(table, state.child(context_name_), segment.mode);
   if (segment.part.starts) return result;
 
@@ -211,6 +244,8 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
     const bool own = name == sequence_name_ || name == context_name_;
     base::require(state.child(name).empty() != own, "[model] the state {} a '{}'; is it of another model?", own ? "lacks" : "has", name);
   }
+  base::require(options_.backbone.causal() || (segment.part.starts && segment.part.ends),
+                "[model] an encoder looks both ways, so its segments have no parts: expected part.starts and part.ends to be true");
   const core::State open_state = state.child("open");
   const OpenSegment& open = open_state.as<OpenSegment>();
   base::require(!segment.part.starts || !open.length.defined(),
@@ -238,13 +273,24 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   children.emplace_back("open", segment.part.ends ? OpenSegment{} : still_open(rows, open, state, segment.part.starts));
 
   core::StepResult step;
-  const int64_t first = rows.table.row_offset(SpanKind::tokens), count = rows.table.row_length(SpanKind::tokens);
-  step.hidden = count == rows.rows.size(1) ? result.hidden : result.hidden.narrow(1, first, count);
+  step.hidden = hidden_of(result.hidden, rows, segment);
   if (const int64_t write = rows.table.row_offset(SpanKind::write); write >= 0) {
     step.write_hidden = result.hidden.narrow(1, write, rows.table.row_length(SpanKind::write));
   }
   step.state = core::State::list(std::move(children));
   return step;
+}
+
+at::Tensor Model::hidden_of(const at::Tensor& hidden, const core::SegmentRows& rows, const core::Segment& segment) const {
+  if (classification_ != nullptr && classification_->reads_first_row()) return hidden.narrow(1, 0, 1);
+  int64_t first = 0;
+  for (const core::Span& span : rows.table.rows()) {
+    if (span.kind == SpanKind::tokens && span.tag == 0) break;
+    first += span.length;
+  }
+  const int64_t count = segment.tokens.defined() ? segment.tokens.size(1) : segment.rows.size(1);
+  const at::Tensor tokens = count == hidden.size(1) ? hidden : hidden.narrow(1, first, count);
+  return classification_ == nullptr ? tokens : heads::Classification::mean(tokens, segment.valid);
 }
 
 core::AttendTable Model::attend_table(int64_t tokens, const core::State& state, core::Mode mode) const {
@@ -255,6 +301,16 @@ core::AttendTable Model::attend_table(int64_t tokens, const core::State& state, 
   core::SegmentRows rows = start_rows(segment, state, OpenSegment{});
   if (sequence_) sequence_->enter(rows, state.child(sequence_name_), segment.part);
   return rows.table;
+}
+
+void require_next_token_model(const core::Model& model, std::string_view who) {
+  const auto* built = dynamic_cast<const Model*>(&model);
+  if (built == nullptr) return;
+  const ModelOptions& options = built->options();
+  base::require(type_of(options.head) == "language_model", "{}: expected a model that predicts the next token, found head.type = \"{}\"", who,
+                type_of(options.head));
+  base::require(options.backbone.causal(), "{}: expected a model that predicts the next token, found backbone.type = \"{}\", which sees it", who,
+                options.backbone.type);
 }
 
 std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget) {

@@ -8,6 +8,7 @@
 #include "core/backbone.h"
 #include "core/head.h"
 #include "core/model.h"
+#include "heads/classification.h"
 #include "layers/bricks.h"
 #include "models/options.h"
 
@@ -51,6 +52,9 @@ class Model final : public core::Model {
 
  private:
   const core::Head& head() const;
+  void make_head(const layers::Scope& scope);
+  /// What StepResult.hidden is: the token rows, or [B,1,D], what the head of a classification reads.
+  at::Tensor hidden_of(const at::Tensor& hidden, const core::SegmentRows& rows, const core::Segment& segment) const;
   /// Throws InputError where the attention cannot honour a memory of the model.
   void require_support(const ModelOptions& options) const;
   core::SegmentRows start_rows(const core::Segment& segment, const core::State& state, const OpenSegment& open) const;
@@ -67,10 +71,15 @@ class Model final : public core::Model {
   std::string sequence_name_;
   std::unique_ptr<core::SequenceMemory> sequence_;
   std::unique_ptr<core::Head> head_;
+  const heads::Classification* classification_ = nullptr;  ///< head_, where it is one
+  at::Tensor cls_;  ///< [D]: the row in front of the tokens that a classification reads, where no memory brings one
   double auxiliary_weight_ = 0.0;
   int64_t auxiliary_token_ = 0;
   std::vector<std::pair<std::string, at::Tensor>> committed_;
 };
+
+/// Throws InputError naming `who` unless the model predicts the next token from those before: what writes or measures texts needs it.
+void require_next_token_model(const core::Model& model, std::string_view who);
 
 /// Builds a model; its fresh parameters depend on the seed alone. Throws InputError for options that make no sense or ask
 /// for more than the budget.

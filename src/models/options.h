@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "backbones/decoder.h"
+#include "backbones/encoder.h"
 #include "base/option_poly.h"
 #include "base/options.h"
-#include "heads/language_model.h"
 
 namespace mnemo::models {
 
@@ -19,23 +18,27 @@ struct EmbeddingOptions {
   int64_t vocab_size = 0;
   std::optional<int64_t> dim;
   bool scale = true;
+  std::optional<double> init_std;
   template <class V>
   void visit(V&& v) {
     v("type", type, "a row of a table for each token", base::one_of("token"));
     v("vocab_size", vocab_size, "tokens; 0: as many as the data has", base::range(0, 1 << 24));
     v("dim", dim, "width of a row; unset: the backbone's, which is the only one supported", base::range(1, 1 << 16));
     v("scale", scale, "rows times the root of their width");
+    v("init_std", init_std, "the table starts as N(0, init_std); unset: the backbone's init_std", base::positive());
   }
 };
 
-struct BackboneOptions : backbones::DecoderOptions {
+struct BackboneOptions : backbones::EncoderOptions {
   std::string type = "decoder";
   template <class V>
   void visit(V&& v) {
-    v("type", type, "decoder: causal layers", base::one_of("decoder"));
-    backbones::DecoderOptions::visit(v);
+    v("type", type, "decoder: causal layers; encoder: layers that look both ways", base::one_of("decoder", "encoder"));
+    backbones::EncoderOptions::visit(v);
     v("attention", attention, "the attention of every layer", base::poly(attention_types()));
   }
+  void validate(const base::Where& where) const;
+  bool causal() const { return type == "decoder"; }
   static const base::PolyType& attention_types();
   BackboneOptions();
 };
@@ -46,7 +49,7 @@ struct ModelOptions {
   EmbeddingOptions embedding;
   BackboneOptions backbone;
   std::vector<base::Node> memory;
-  heads::LanguageModelOptions head;
+  base::Node head;
   int64_t segment_size = 32;
   template <class V>
   void visit(V&& v) {
@@ -55,11 +58,13 @@ struct ModelOptions {
     v("embedding", embedding, "tokens to rows");
     v("backbone", backbone, "the layers");
     v("memory", memory, "the memories, a list; several compose where their seams differ", base::poly(memory_types()));
-    v("head", head, "rows to predictions");
+    v("head", head, "rows to predictions", base::poly(head_types()));
     v("segment_size", segment_size, "tokens of a segment in training and generation (tgt_len)", base::range(1, 1 << 20));
   }
   void validate(const base::Where& where) const;
   static const base::PolyType& memory_types();
+  static const base::PolyType& head_types();
+  ModelOptions();
 };
 
 }  // namespace mnemo::models

@@ -1,5 +1,8 @@
 #include "models/registry.h"
 
+#include "heads/classification.h"
+#include "heads/language_model.h"
+
 namespace mnemo::models {
 
 const Mechanisms& Mechanisms::all() {
@@ -8,6 +11,8 @@ const Mechanisms& Mechanisms::all() {
     attention::add_attentions(all.attention_types, all.attentions);
     memory::add_attentions(all.attention_types, all.attentions);
     memory::add_memories(all.memory_types, all.memories);
+    all.head_types.add<heads::LanguageModelOptions>("language_model", "a softmax over the vocabulary for every token");
+    all.head_types.add<heads::ClassificationOptions>("classification", "one class for a whole segment of an encoder");
     return all;
   }();
   return mechanisms;

@@ -6,11 +6,12 @@
 
 namespace mnemo::models {
 
-/// Every attention and every memory a model can be made of, by name. The command line, the conformance suite and the
+/// Every attention, memory and head a model can be made of, by name. The command line, the conformance suite and the
 /// documentation read it.
 struct Mechanisms {
   base::OptionTypes attention_types{"attention"};
   base::Registry<attention::Factory> attentions{"attention"};
+  base::OptionTypes head_types{"head"};
   base::OptionTypes memory_types{"memory"};
   base::Registry<memory::Entry> memories{"memory"};
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "tasks/start_documents.h"
 
 namespace mnemo::tasks {
@@ -14,6 +15,7 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
                                   const TextEvaluationOptions& options) {
   base::require(text->vocabulary_size() <= model.vocab_size(),
                 "evaluation: the text has {} different tokens, the model knows {}", text->vocabulary_size(), model.vocab_size());
+  models::require_next_token_model(model, "evaluation of a text");
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   const int64_t segment_size = options.segment_size > 0 ? options.segment_size : model.segment_size();

@@ -65,7 +65,7 @@ std::shared_ptr<models::Model> make(const Case& c, at::ScalarType dtype) {
   auto options = base::read_options<models::ModelOptions>(base::parse_json("{" + c.config + "}", c.name));
   options.embedding.vocab_size = kVocab;
   options.segment_size = kSegment;
-  options.head.tied = false;  // a tied head makes a fresh model repeat itself
+  options.head.set("tied", false);  // a tied head makes a fresh model repeat itself
   options.backbone.num_layers = 2;
   options.backbone.dim = 16;
   options.backbone.num_heads = 2;

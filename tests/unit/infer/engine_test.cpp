@@ -42,7 +42,7 @@ const std::vector<Case>& cases() {
       {"relative", [](auto&) {}},
       {"relative_pre", [](auto& o) { o.backbone.norm = "pre", o.backbone.final_norm = true, o.backbone.activation = "gelu"; }},
       {"clamped_own_uv", [](auto& o) { o.backbone.attention = Node::table({{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}}); }},
-      {"odd_head", [](auto& o) { o.backbone.head_dim = 13, o.head.tied = false, o.head.bias = true; }},
+      {"odd_head", [](auto& o) { o.backbone.head_dim = 13, o.head.set("tied", false), o.head.set("bias", true); }},
       {"abc", [](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}}); }},
       {"abc_relu_shared", [](auto& o) {
          o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 9}, {"scale", "none"}, {"control", Node::table({{"activation", "relu"}, {"shared_across_heads", true}, {"eps", 0.1}})}});

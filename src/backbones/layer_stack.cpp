@@ -1,4 +1,4 @@
-#include "backbones/decoder.h"
+#include "backbones/layer_stack.h"
 
 #include <torch/types.h>
 
@@ -7,14 +7,14 @@
 
 namespace mnemo::backbones {
 
-void DecoderOptions::validate(const base::Where& where) const {
+void LayerStackOptions::validate(const base::Where& where) const {
   where.require(head_dim.has_value() || dim % num_heads == 0, "num_heads",
                 "expected a divisor of dim = {} (or head_dim set), found {}", dim, num_heads);
   where.require(position.type != "sinusoidal" || dim % 2 == 0, "dim", "sinusoidal positions need an even dim, found {}", dim);
 }
 
-Decoder::Decoder(const DecoderOptions& options, const layers::Scope& scope, bool causal,
-                 const core::AttentionMaker& make_attention)
+LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
+                       const core::AttentionMaker& make_attention)
     : options_(options) {
   if (options.position.type == "learned") {
     positions_ = (scope / "positions")
@@ -34,13 +34,13 @@ Decoder::Decoder(const DecoderOptions& options, const layers::Scope& scope, bool
   if (options.final_norm) final_norm_ = layers::LayerNorm(scope / "final_norm", options.dim, options.norm_eps);
 }
 
-core::State Decoder::initial_state(int64_t batch) const {
+core::State LayerStack::initial_state(int64_t batch) const {
   core::State::Children children;
   for (const Layer& layer : layers_) children.emplace_back(layer.name, layer.attention->initial_state(batch));
   return core::State::list(std::move(children));
 }
 
-at::Tensor Decoder::add_positions(const core::BackboneInput& input) const {
+at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
   if (options_.position.type == "none") return input.rows;
   const auto index_options = at::TensorOptions().dtype(at::kLong).device(input.rows.device());
   at::Tensor numbers = at::arange(input.rows.size(1), index_options).unsqueeze(0);  // [1,Q] or [B,Q]
@@ -50,17 +50,17 @@ at::Tensor Decoder::add_positions(const core::BackboneInput& input) const {
   }
   const int64_t last = input.rows.size(1) == 0 ? -1 : numbers.max().item<int64_t>();
   base::require(last < options_.position.max_len,
-                "[decoder] a segment with its memory rows has {} rows, but position.max_len is {}", last + 1,
+                "[backbone] a segment with its memory rows has {} rows, but position.max_len is {}", last + 1,
                 options_.position.max_len);
   return input.rows + at::embedding(positions_, numbers);
 }
 
-core::BackboneResult Decoder::forward(const core::BackboneInput& input, const core::State& state) const {
+core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {
   const bool pre = options_.norm == "pre";
   const bool training = input.mode == core::Mode::train;
   core::BackboneResult result;
   core::State::Children states;
-  at::Tensor h = layers::dropout(add_positions(input), options_.dropout, training);
+  at::Tensor h = layers::dropout(embed(input), options_.dropout, training);
   at::Tensor slots;
   for (size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "core/attention_build.h"
+#include "core/backbone.h"
+#include "layers/bricks.h"
+
+namespace mnemo::backbones {
+
+struct PositionOptions {
+  std::string type = "none";
+  int64_t max_len = 512;
+  template <class V>
+  void visit(V&& v) {
+    v("type", type, "added to the rows, by their number in the segment, memory rows too; none for relative attention",
+      base::one_of("none", "learned", "sinusoidal"));
+    v("max_len", max_len, "learned: rows of the table", base::range(1, 1 << 24));
+  }
+};
+
+/// What every backbone of equal layers is told.
+struct LayerStackOptions {
+  int64_t num_layers = 3;
+  int64_t dim = 96;
+  int64_t num_heads = 4;
+  std::optional<int64_t> head_dim;
+  int64_t ffn_dim = 384;
+  std::string activation = "relu";
+  std::string norm = "post";
+  double norm_eps = 1e-5;
+  bool final_norm = false;
+  PositionOptions position;
+  double dropout = 0.0;
+  double init_std = 0.02;
+  base::Node attention;  ///< set by the models folder, which knows every attention
+  template <class V>
+  void visit(V&& v) {
+    v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
+    v("dim", dim, "width of a row", base::range(1, 1 << 16));
+    v("num_heads", num_heads, "attention heads", base::range(1, 1 << 10));
+    v("head_dim", head_dim, "width of a head; unset: dim / num_heads", base::range(1, 1 << 16));
+    v("ffn_dim", ffn_dim, "hidden width of the feed-forward", base::range(1, 1 << 20));
+    v("activation", activation, "of the feed-forward", base::one_of("relu", "gelu", "gelu_tanh"));
+    v("norm", norm, "post: after each residual; pre: before each branch", base::one_of("post", "pre"));
+    v("norm_eps", norm_eps, "of every layer norm", base::positive());
+    v("final_norm", final_norm, "a norm after the last layer");
+    v("position", position, "absolute positions");
+    v("dropout", dropout, "after the embedding and after every branch", base::half_open_range(0.0, 1.0));
+    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+  }
+  void validate(const base::Where& where) const;
+  int64_t head_width() const { return head_dim.value_or(dim / num_heads); }
+};
+
+/// Pre- or post-norm layers over a segment's rows: what decoders and encoders share. They differ in what rows become before the first
+/// layer, and in whether attention is causal.
+///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
+///   pre:  h <- h + attn(LN1([context; h])); h <- h + ffn(LN2(h))
+class LayerStack : public core::Backbone {
+ public:
+  /// make_attention is called once per layer, lowest first.
+  LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal, const core::AttentionMaker& make_attention);
+  core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
+  core::State initial_state(int64_t batch) const override;
+  int64_t num_layers() const override { return options_.num_layers; }
+  int64_t dim() const override { return options_.dim; }
+  const core::Attention& attention(int64_t layer) const override { return *layers_[layer].attention; }
+
+ protected:
+  /// The rows [B,Q,D] as they enter the first layer, before dropout: here with their positions.
+  virtual at::Tensor embed(const core::BackboneInput& input) const;
+
+ private:
+  struct Layer {
+    std::string name;
+    std::unique_ptr<core::Attention> attention;
+    layers::LayerNorm norm1, norm2;
+    layers::FeedForward ffn;
+  };
+
+  LayerStackOptions options_;
+  at::Tensor positions_;  // [P,D]
+  std::vector<Layer> layers_;
+  layers::LayerNorm final_norm_;
+};
+
+}  // namespace mnemo::backbones

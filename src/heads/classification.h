@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+
+#include "base/options.h"
+#include "core/head.h"
+#include "layers/bricks.h"
+
+namespace mnemo::heads {
+
+struct ClassificationOptions {
+  int64_t num_classes = 0;
+  std::string pool = "cls";
+  std::string pooler = "none";
+  int64_t hidden_dim = 0;
+  template <class V>
+  void visit(V&& v) {
+    v("num_classes", num_classes, "classes; 0: as many as the data has", base::range(0, 1 << 20));
+    v("pool", pool,
+      "what stands for the segment: the row in front of the tokens (that of a memory with a [CLS] token, else a learned one that "
+      "starts as zero), or the mean of the token rows", base::one_of("cls", "mean"));
+    v("pooler", pooler, "tanh: a map and a tanh before everything else (BERT)", base::one_of("none", "tanh"));
+    v("hidden_dim", hidden_dim, "width of a hidden layer with relu before the classifier (Long Range Arena); 0: none",
+      base::range(0, 1 << 20));
+  }
+};
+
+/// One class for a whole segment.
+///   logits = W_c g(f(h)) + b_c,   f(h) = tanh(W_p h + b_p) with a pooler,   g(h) = relu(W_h h + b_h) with a hidden layer
+/// h [..,D]: the [CLS] row, or the mean of the token rows, which the model picks; logits [..,C], C classes.
+class Classification final : public core::Head {
+ public:
+  /// Throws InputError for fewer than two classes.
+  Classification(const ClassificationOptions& options, const layers::Scope& scope, int64_t dim, double std);
+  at::Tensor logits(const at::Tensor& hidden) const override;
+  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
+  /// Whether h is the first row, and not mean().
+  bool reads_first_row() const { return options_.pool == "cls"; }
+  /// The mean of the rows that are real: rows [B,T,D], valid [B,T] bool or undefined -> [B,1,D]; zero where none is.
+  static at::Tensor mean(const at::Tensor& rows, const at::Tensor& valid);
+
+ private:
+  ClassificationOptions options_;
+  layers::Linear pooler_, hidden_, classifier_;
+};
+
+}  // namespace mnemo::heads
