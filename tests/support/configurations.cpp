@@ -49,7 +49,9 @@ Combinations combine() {
       std::string name = names[0];
       for (size_t i = 1; i < names.size(); ++i) name += "_" + names[i];
       try {
-        result.accepted.push_back(configuration(name, assignments));
+        Configuration whole = configuration(name, assignments);
+        models::build(whole.options);  // what an attention cannot honour shows when the model is put together
+        result.accepted.push_back(std::move(whole));
       } catch (const base::InputError&) {
         result.refused.push_back(names);
       }
