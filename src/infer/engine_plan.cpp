@@ -54,11 +54,6 @@ EnginePlan::EnginePlan(const models::Model& model) {
   const models::BackboneOptions& backbone = options.backbone;
   base::require(options.kind == "model", "a layer_stack has no tokens");
   models::require_next_token_model(model, "decoding engine");
-  for (const layers::Parameter& parameter : model.parameters().all()) {
-    base::require(parameter.tensor.scalar_type() == at::kFloat && parameter.tensor.is_cpu(),
-                  "expected parameters of float32 on the CPU, found {} on {} ('{}')", c10::toString(parameter.tensor.scalar_type()),
-                  parameter.tensor.device().str(), parameter.name);
-  }
   layers = backbone.num_layers;
   dim = backbone.dim;
   heads = backbone.num_heads;
@@ -122,6 +117,11 @@ std::string engine_objection(const core::Model& model) {
   if (built == nullptr) return "it is no model made from options";
   try {
     EnginePlan plan(*built);
+    for (const layers::Parameter& parameter : built->parameters().all()) {
+      base::require(parameter.tensor.scalar_type() == at::kFloat && parameter.tensor.is_cpu(),
+                    "expected parameters of float32 on the CPU, found {} on {} ('{}')", c10::toString(parameter.tensor.scalar_type()),
+                    parameter.tensor.device().str(), parameter.name);
+    }
   } catch (const base::InputError& error) {
     return error.what();
   }

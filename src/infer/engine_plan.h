@@ -11,7 +11,7 @@ namespace mnemo::infer {
 
 /// What the decoding engine knows of a model: sizes and rules, read from its options once.
 struct EnginePlan {
-  /// Reads the plan of a model. Throws InputError naming what the engine cannot run.
+  /// Reads the plan of a model. Throws InputError naming what has no form here.
   explicit EnginePlan(const models::Model& model);
 
   int64_t layers = 0, dim = 0, heads = 0, head_dim = 0, ffn = 0, vocab = 0, segment = 0;

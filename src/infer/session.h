@@ -12,6 +12,7 @@
 #include "infer/engine.h"
 #include "infer/progress.h"
 #include "infer/sampling.h"
+#include "infer/static_decoder.h"
 
 namespace mnemo::infer {
 
@@ -88,6 +89,10 @@ class Session {
  private:
   friend class Batcher;
   void run(std::span<const int64_t> tokens);
+  /// The pending token on a device, by the recorded graph of a token; false where that is not how it runs.
+  bool run_recorded();
+  /// progress_ with the state that a recorded graph may have moved on.
+  Progress progress() const;
   /// The next token from the logits there are.
   int64_t pick() const;
 
@@ -96,6 +101,7 @@ class Session {
   Sampler sampler_;
   Progress progress_;
   std::optional<Decoding> decoding_;  ///< with an engine: in place of progress_.state and progress_.logits
+  std::optional<StaticDecoder> recorded_;  ///< on a device, inside a segment: in place of progress_.state
 };
 
 /// A session in the fastest form that can run the model: a decoding engine with float32 weights, else the model itself.

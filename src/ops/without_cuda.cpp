@@ -17,4 +17,11 @@ AbcOutput abc_exp_scan(const at::Tensor&, const at::Tensor&, const at::Tensor&, 
 
 at::Tensor attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Positions&, const KeyRanges&, double) { refuse(); }
 
+std::unique_ptr<Graph> Graph::record(const std::function<void()>&) { refuse(); }
+
+void Graph::run_beside(const std::function<void()>& work, at::Device device) {
+  if (!device.is_cpu()) refuse();
+  work();
+}
+
 }  // namespace mnemo::ops::cuda

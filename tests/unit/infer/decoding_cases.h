@@ -1,0 +1,129 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/state.h"
+#include "models/model.h"
+
+/// Small models of every mechanism that has a form for decoding, with weights that matter.
+namespace mnemo::infer {
+
+using base::Node;
+
+inline constexpr int64_t kVocabulary = 23;
+
+struct Case {
+  std::string name;
+  std::function<void(models::ModelOptions&)> change;
+};
+
+inline Node memory(const char* type, std::initializer_list<std::pair<const std::string, Node>> options) {
+  Node node = Node::table({{"type", type}});
+  for (const auto& [key, value] : options) node.set(key, value);
+  return node;
+}
+
+inline const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"softmax", [](auto& o) { o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned"; }},
+      {"softmax_sinusoidal_tanh", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}, {"qkv_bias", false}});
+         o.backbone.position.type = "sinusoidal", o.backbone.activation = "gelu_tanh", o.embedding.scale = false;
+       }},
+      {"relative", [](auto&) {}},
+      {"relative_pre", [](auto& o) { o.backbone.norm = "pre", o.backbone.final_norm = true, o.backbone.activation = "gelu"; }},
+      {"clamped_own_uv", [](auto& o) { o.backbone.attention = Node::table({{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}}); }},
+      {"odd_head", [](auto& o) { o.backbone.head_dim = 13, o.head.set("tied", false), o.head.set("bias", true); }},
+      {"abc", [](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}}); }},
+      {"abc_relu_shared", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 9}, {"scale", "none"}, {"control", Node::table({{"activation", "relu"}, {"shared_across_heads", true}, {"eps", 0.1}})}});
+       }},
+      {"abc_sigmoid", [](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"activation", "sigmoid"}})}}); }},
+      {"xl", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 9}})}; }},
+      {"xl_pre_softmax", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre", o.backbone.position.type = "learned";
+         o.memory = {memory("segment_cache", {{"mem_len", 3}})};
+       }},
+      {"xl_same_length", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 7}, {"same_length", true}})}; }},
+      {"xl_without_rows", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 5}, {"eval_mem_len", 0}})}; }},
+      {"memory_tokens", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 3}})}; }},
+      {"memory_tokens_carried", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}, {"variant", "authors"}})}; }},
+      {"rmt", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}})}; }},
+      {"rmt_causal_faithful", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "relative"}, {"rel_shift", "faithful"}});
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}, {"block_mask", "causal"}})};
+       }},
+      {"rmt_abc", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}, {"block_mask", "causal"}})};
+       }},
+      {"rmt_none", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 0}})}; }},
+      {"rmt_xl", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}}), memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", false}})}; }},
+      {"rmt_xl_all", [](auto& o) {
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}, {"read_mem_from_cache", true}}), memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", true}})};
+       }},
+      {"grc_sequence", [](auto& o) { o.memory = {memory("grc", {{"cache_len", 4}, {"lifetime", "sequence"}})}; }},
+      {"grc_model_bias", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre", o.backbone.position.type = "learned";
+         o.memory = {memory("grc", {{"cache_len", 9}, {"cache_ratio", 1.0}, {"qkv_bias", true}})};
+       }},
+      {"grc_xl_rmt", [](auto& o) {
+         o.backbone.head_dim = 13;
+         o.memory = {memory("grc", {{"cache_len", 7}, {"cache_ratio", 0.25}, {"lifetime", "sequence"}}), memory("segment_cache", {{"mem_len", 6}}), memory("recurrent_tokens", {{"num_mem_tokens", 2}})};
+       }},
+      {"grc_abc", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+         o.memory = {memory("grc", {{"cache_len", 3}, {"lifetime", "sequence"}})};
+       }},
+      {"tokens_xl", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}}), memory("segment_cache", {{"mem_len", 6}, {"keep_memory_rows", false}})}; }},
+  };
+  return all;
+}
+
+inline std::shared_ptr<models::Model> build(const Case& of, int64_t segment = 5) {
+  models::ModelOptions options;
+  options.embedding.vocab_size = kVocabulary;
+  options.backbone.num_layers = 2;
+  options.backbone.dim = 24;
+  options.backbone.num_heads = 3;
+  options.backbone.ffn_dim = 40;
+  options.backbone.position.max_len = 64;
+  options.segment_size = segment;
+  of.change(options);
+  auto model = models::build(options, 7);
+  // Nothing is zero or one, and the memory matters.
+  const at::NoGradGuard no_grad;
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
+  for (const layers::Parameter& parameter : model->parameters().all()) {
+    at::Tensor tensor = parameter.tensor;
+    tensor.add_(at::empty_like(tensor).normal_(0.0, 0.3, generator));
+  }
+  model->commit(model->initial_state(1).map([&](const core::Field& field, const at::Tensor& tensor) {
+    return field.per_sequence() ? tensor : at::empty_like(tensor).normal_(0.0, 0.5, generator);
+  }));
+  return model;
+}
+
+inline std::vector<int64_t> text(int64_t length, int64_t seed = 0) {
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < length; ++i) tokens.push_back((i * i * 7 + 3 * i + seed * (i % 5)) % kVocabulary);
+  return tokens;
+}
+
+inline void expect_same_state(const core::State& found, const core::State& expected, const std::string& where) {
+  const auto a = found.fields(), b = expected.fields();
+  ASSERT_EQ(a.size(), b.size()) << where;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].first.path, b[i].first.path) << where;
+    ASSERT_EQ(a[i].second.sizes(), b[i].second.sizes()) << where << " " << a[i].first.path;
+    EXPECT_TRUE(at::allclose(a[i].second, b[i].second.to(a[i].second.scalar_type()), 1e-3, 1e-4)) << where << " " << a[i].first.path;
+  }
+}
+
+}  // namespace mnemo::infer
