@@ -50,10 +50,12 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   const at::Tensor sinusoids = ops::distance_sinusoids(q.size(2), kv.k.size(2), right && !faithful, clamp, dim_,
                                                        at::TensorOptions().dtype(q.scalar_type()).device(q.device()));
   at::Tensor o;
-  if (faithful) {
+  const bool drops = options_.dropout > 0.0 && !evaluates;
+  if (faithful || drops) {
     const at::Tensor r = r_(sinusoids).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
-    o = ops::attention_naive(q + u_.unsqueeze(1), kv.k, kv.v, at::matmul(q + v_.unsqueeze(1), r), ops::RelShift::faithful,
-                             input.table.expand(), scale);
+    o = ops::attention_naive(q + u_.unsqueeze(1), kv.k, kv.v, at::matmul(q + v_.unsqueeze(1), r),
+                             faithful ? ops::RelShift::faithful : ops::RelShift::signed_, input.table.expand(), scale,
+                             drops ? options_.dropout : 0.0);
   } else {
     o = ops::attention(q, kv.k, kv.v, positions(q, sinusoids), input.table.ranges(), scale);
   }

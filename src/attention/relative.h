@@ -17,6 +17,7 @@ struct RelativeOptions {
   bool shared_uv = true;
   int64_t clamp_len = 0;
   std::optional<int64_t> eval_clamp_len;
+  double dropout = 0.0;
   template <class V>
   void visit(V&& v) {
     v("rel_shift", rel_shift,
@@ -26,6 +27,7 @@ struct RelativeOptions {
     v("shared_uv", shared_uv, "all layers share the biases u and v");
     v("clamp_len", clamp_len, "distances are clamped to this many tokens; 0: not clamped", base::range(0, 1 << 24));
     v("eval_clamp_len", eval_clamp_len, "clamp_len in evaluation; unset: the same", base::range(0, 1 << 24));
+    v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)", base::half_open_range(0.0, 1.0));
   }
 };
 
@@ -42,6 +44,7 @@ class Relative final : public core::CoreAttention {
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
+  const layers::AttentionProjections* projections() const override { return &maps_; }
 
  private:
   ops::Positions positions(const at::Tensor& q, const at::Tensor& sinusoids) const;

@@ -12,15 +12,18 @@ namespace mnemo::attention {
 
 Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias), options.bias,
-            build.init_std) {}
+            build.init_std),
+      dropout_(options.dropout) {}
 
 core::State Softmax::initial_state(int64_t) const { return KvState{}; }
 
 core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, const core::State& state) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);
-  const at::Tensor o =
-      ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
+  const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
+  const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;
+  const at::Tensor o = drops ? ops::attention_naive(q, kv.k, kv.v, {}, ops::RelShift::none, input.table.expand(), scale, dropout_)
+                             : ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), scale);
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
 }
 

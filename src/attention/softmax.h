@@ -12,10 +12,12 @@ namespace mnemo::attention {
 struct SoftmaxOptions {
   bool bias = true;
   std::optional<bool> qkv_bias;
+  double dropout = 0.0;
   template <class V>
   void visit(V&& v) {
     v("bias", bias, "the four maps q, k, v, o have a bias");
     v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+    v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)", base::half_open_range(0.0, 1.0));
   }
 };
 
@@ -29,9 +31,11 @@ class Softmax final : public core::CoreAttention {
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
+  const layers::AttentionProjections* projections() const override { return &maps_; }
 
  private:
   layers::AttentionProjections maps_;
+  double dropout_;
 };
 
 }  // namespace mnemo::attention

@@ -55,6 +55,22 @@ at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
   return input.rows + at::embedding(positions_, numbers);
 }
 
+at::Tensor LayerStack::attention_rows(int64_t layer, const at::Tensor& rows) const {
+  if (options_.norm != "pre") return rows;
+  const layers::LayerNorm& norm = layers_[static_cast<size_t>(layer)].norm1;
+  return at::layer_norm(rows, {options_.dim}, norm.weight.detach(), norm.bias.detach(), norm.eps);
+}
+
+std::vector<bool> LayerStack::dropped(const core::BackboneInput& input) const {
+  std::vector<bool> dropped(layers_.size(), false);
+  if (input.mode != core::Mode::train || options_.layer_drop == 0.0) return dropped;
+  base::require(input.ends && !input.first_row.defined(),
+                "[backbone] layer_drop passes a layer by for a whole segment; in training expected whole segments, found a part of one");
+  const at::Tensor chances = at::rand({static_cast<int64_t>(layers_.size())}, at::kDouble);
+  for (size_t n = 0; n < layers_.size(); ++n) dropped[n] = chances[static_cast<int64_t>(n)].item<double>() < options_.layer_drop;
+  return dropped;
+}
+
 core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {
   const bool pre = options_.norm == "pre";
   const bool training = input.mode == core::Mode::train;
@@ -62,9 +78,14 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
   core::State::Children states;
   at::Tensor h = layers::dropout(embed(input), options_.dropout, training);
   at::Tensor slots;
+  const std::vector<bool> passed_by = dropped(input);
   for (size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];
     result.entering.push_back(h);
+    if (passed_by[n]) {
+      states.emplace_back(layer.name, state.child(layer.name));
+      continue;
+    }
     at::Tensor context = input.context ? input.context(static_cast<int64_t>(n)) : at::Tensor();
     if (context.defined() && context.size(1) == 0) context = at::Tensor();
     if (pre && context.defined()) context = layer.norm1(context);
@@ -74,7 +95,7 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     slots = std::move(attended.slots);
     const at::Tensor y = layers::dropout(attended.y, options_.dropout, training);
     h = pre ? h + y : layer.norm1(h + y);
-    const at::Tensor ffn = layers::dropout(layer.ffn(pre ? layer.norm2(h) : h), options_.dropout, training);
+    const at::Tensor ffn = layers::dropout(layer.ffn(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout, training);
     h = pre ? h + ffn : layer.norm2(h + ffn);
   }
   result.hidden = options_.final_norm ? final_norm_(h) : h;

@@ -36,6 +36,8 @@ struct LayerStackOptions {
   bool final_norm = false;
   PositionOptions position;
   double dropout = 0.0;
+  double activation_dropout = 0.0;
+  double layer_drop = 0.0;
   double init_std = 0.02;
   base::Node attention;  ///< set by the models folder, which knows every attention
   template <class V>
@@ -51,6 +53,9 @@ struct LayerStackOptions {
     v("final_norm", final_norm, "a norm after the last layer");
     v("position", position, "absolute positions");
     v("dropout", dropout, "after the embedding and after every branch", base::half_open_range(0.0, 1.0));
+    v("activation_dropout", activation_dropout, "inside the feed-forward, after its activation", base::half_open_range(0.0, 1.0));
+    v("layer_drop", layer_drop, "chance that a segment passes a layer by, in training; all layers run in evaluation (Fan et al. 2020)",
+      base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
   }
   void validate(const base::Where& where) const;
@@ -70,6 +75,7 @@ class LayerStack : public core::Backbone {
   int64_t num_layers() const override { return options_.num_layers; }
   int64_t dim() const override { return options_.dim; }
   const core::Attention& attention(int64_t layer) const override { return *layers_[layer].attention; }
+  at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const override;
 
  protected:
   /// The rows [B,Q,D] as they enter the first layer, before dropout: here with their positions.
@@ -82,6 +88,8 @@ class LayerStack : public core::Backbone {
     layers::LayerNorm norm1, norm2;
     layers::FeedForward ffn;
   };
+  /// Whether each layer is passed by; drawn once a segment.
+  std::vector<bool> dropped(const core::BackboneInput& input) const;
 
   LayerStackOptions options_;
   at::Tensor positions_;  // [P,D]

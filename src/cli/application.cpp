@@ -162,7 +162,7 @@ std::string help_text(const std::string& command) {
     if (sub->get_name() == command) return sub->help("mnemo");
   }
   std::vector<std::string> known = known_words(*app, false);
-  known.push_back("recipe");
+  for (const char* subject : {"recipe", "presets"}) known.emplace_back(subject);
   base::input_error("help: unknown subject '{}'{}", base::printable(command), base::suggestion(command, known));
 }
 

@@ -56,7 +56,7 @@ _mnemo() {{
   case "$command" in
 {}  esac
   if [ "$command" = "help" ]; then
-    COMPREPLY=($(compgen -W "{} recipe $options" -- "$word"))
+    COMPREPLY=($(compgen -W "{} recipe presets $options" -- "$word"))
     return
   fi
   if [[ "$word" == -* ]]; then

@@ -79,8 +79,8 @@ Pass run(const GoldenFile& file, const models::Model& model) {
   auto loss = [&](const core::StepResult& step, size_t k) {
     pass.steps[k] = step;
     at::Tensor scalar;
-    auto add = [&](const char* name, const at::Tensor& output) {
-      const at::Tensor cotangent = file.step(static_cast<int64_t>(k), std::string("cotangent.") + name);
+    auto add = [&](std::string_view name, const at::Tensor& output) {
+      const at::Tensor cotangent = file.step(static_cast<int64_t>(k), fmt::format("cotangent.{}", name));
       if (!cotangent.defined()) return;
       const at::Tensor part = (cotangent * output).sum();
       scalar = scalar.defined() ? scalar + part : part;
@@ -88,8 +88,7 @@ Pass run(const GoldenFile& file, const models::Model& model) {
     add("hidden", step.hidden);
     if (tokens) {
       add("nll", nll_of(file, model, step, static_cast<int64_t>(k)));
-      const at::Tensor auxiliary = model.auxiliary_nll(step);
-      if (auxiliary.defined()) add("aux_nll", auxiliary);
+      for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step)) add(auxiliary.name, auxiliary.values);
     }
     return scalar;
   };
@@ -105,14 +104,15 @@ void compare_steps(const GoldenFile& file, const models::Model& model, const Pas
   const at::NoGradGuard no_grad;
   for (size_t k = 0; k < pass.steps.size(); ++k) {
     const core::StepResult& step = pass.steps[k];
-    auto compare = [&](const char* name, auto&& found) {
-      const at::Tensor expected = file.step(static_cast<int64_t>(k), std::string("output.") + name);
+    auto compare = [&](std::string_view name, auto&& found) {
+      const at::Tensor expected = file.step(static_cast<int64_t>(k), fmt::format("output.{}", name));
       if (expected.defined()) comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found());
     };
     compare("hidden", [&] { return step.hidden; });
     compare("logits", [&] { return logits_of(file, model, step, static_cast<int64_t>(k)); });
     compare("nll", [&] { return nll_of(file, model, step, static_cast<int64_t>(k)); });
-    compare("aux_nll", [&] { return model.auxiliary_nll(step); });
+    compare("log_probs", [&] { return at::log_softmax(model.logits(step.hidden), -1); });
+    for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step)) compare(auxiliary.name, [&] { return auxiliary.values; });
     for (const auto& [field, tensor] : step.state.fields()) {
       const std::string name = fmt::format("step.{}.state.{}", k, field.path);
       if (const at::Tensor expected = file.find(name); expected.defined()) {
@@ -175,7 +175,7 @@ GoldenReport verify_model(const GoldenFile& file) {
   if (const at::Tensor tokens = file.step(0, "input.tokens"); tokens.defined() && tokens.dim() == 2 && !config.contains("segment_size")) {
     config.set("segment_size", tokens.size(1));
   }
-  models::ModelOptions options = base::read_options<models::ModelOptions>(config);
+  const models::ModelOptions options = base::read_options<models::ModelOptions>(config);
   const auto model = models::build(options, 0, at::kDouble, file.budget());
   model->parameters().to(at::kDouble, file.device());
   file.load_parameters(model->parameters());

@@ -2,12 +2,36 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/recipe.h"
+#include "cli/summary.h"
+#include "models/model.h"
+#include "models/presets.h"
 
 namespace mnemo::cli {
+namespace {
+
+/// Every preset with its parameters, counted here and as published.
+std::string preset_help() {
+  using Align = base::TextTable::Align;
+  base::TextTable table({"preset", "parameters", "published", "what"}, {Align::left, Align::right, Align::right, Align::left});
+  std::string figures;
+  for (const models::Preset& preset : models::presets()) {
+    base::Node named = base::Node::table({{"preset", preset.name}});
+    named.set("embedding", base::Node::table({{"vocab_size", preset.vocab_size}}));
+    const int64_t parameters = models::count_parameters(models::read_model_options(named));
+    table.add_row({std::string(preset.name), grouped(parameters), preset.published > 0 ? fmt::format("{:g} M", preset.published) : "",
+                   std::string(preset.about)});
+    if (!preset.figure.empty()) figures += fmt::format("  {}: {}.\n", preset.name, preset.figure);
+  }
+  return "[model] preset = \"NAME\" stands for a published model; keys beside it win.\n\n" + table.text(0) +
+         "\nParameters with the vocabulary of the data it was published for; figures as published:\n" + figures;
+}
+
+}  // namespace
 
 void add_help(CLI::App& app) {
   struct Options {
@@ -15,12 +39,14 @@ void add_help(CLI::App& app) {
     bool markdown = false;
   };
   auto options = std::make_shared<Options>();
-  Command(app, "help", "explains a subcommand, or every key of a recipe")
-      .argument("SUBJECT", options->subject, "a subcommand, or recipe: all keys with type, default and meaning", false)
+  Command(app, "help", "explains a subcommand, every key of a recipe, or the presets")
+      .argument("SUBJECT", options->subject, "a subcommand; recipe: all keys with type, default and meaning; presets: published models", false)
       .flag("--markdown", options->markdown, "recipe: as Markdown tables")
       .action([options] {
         if (options->subject == "recipe") {
           print(options->markdown ? recipe_help_markdown() : recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
+        } else if (options->subject == "presets") {
+          print(preset_help());
         } else {
           base::require(!options->markdown, "help: --markdown goes with: mnemo help recipe");
           print(help_text(options->subject));

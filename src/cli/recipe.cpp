@@ -13,6 +13,7 @@
 #include "base/text_table.h"
 #include "data/algorithmic.h"
 #include "data/corpus.h"
+#include "models/presets.h"
 
 namespace mnemo::cli {
 namespace {
@@ -186,19 +187,12 @@ const base::PolyType& Recipe::data_types() { return make_data_types(); }
 
 bool Recipe::is_text() const { return type_of(data) == "text"; }
 
-Recipe read_recipe(const base::Node& node) { return base::read_options<Recipe>(node); }
-
-base::Node merge(const base::Node& under, const base::Node& over) {
-  if (!under.is_table() || !over.is_table()) return over;
-  const std::string &old_type = type_of(under), &new_type = type_of(over);
-  if (!new_type.empty() && !old_type.empty() && new_type != old_type) return over;
-  base::Node merged = under;
-  for (const base::Node::Member& member : over.members()) {
-    const base::Node* old = merged.find(member.key);
-    base::Node value = old == nullptr ? member.value : merge(*old, member.value);
-    merged.set(member.key, std::move(value));
-  }
-  return merged;
+Recipe read_recipe(const base::Node& node) {
+  const base::Node* model = node.find("model");
+  if (model == nullptr || !model->contains("preset")) return base::read_options<Recipe>(node);
+  base::Node complete = node;
+  complete.set("model", models::with_preset(*model));
+  return base::read_options<Recipe>(complete);
 }
 
 RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::string>& assignments) {

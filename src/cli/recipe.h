@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/node.h"
+#include "base/node_merge.h"
 #include "base/options.h"
 #include "infer/sampling.h"
 #include "models/options.h"
@@ -107,9 +108,6 @@ class RecipeFile {
 
 /// Checks a recipe and fills in every default.
 Recipe read_recipe(const base::Node& node);
-
-/// `over` on top of `under`: tables key by key, everything else replaced.
-base::Node merge(const base::Node& under, const base::Node& over);
 
 /// Every key of a recipe, studies included.
 std::vector<base::OptionDoc> recipe_docs();

@@ -9,6 +9,7 @@
 #include "cli/summary.h"
 #include "data/algorithmic.h"
 #include "infer/load.h"
+#include "models/presets.h"
 #include "tasks/algorithmic.h"
 #include "tasks/language_model.h"
 #include "weights/model_folder.h"
@@ -118,7 +119,7 @@ StoredModel read_model(const std::string& folder) {
     return {loaded.model, loaded.tokenizer};
   }
   const std::string config_path = base::join_path(folder, "config.json");
-  const auto config = base::read_options<models::ModelOptions>(base::parse_json(weights::read_model_config(folder), config_path));
+  const auto config = models::read_model_options(base::parse_json(weights::read_model_config(folder), config_path));
   return {infer::model_from(config, weights::read_model_folder(folder, {}).weights, folder), nullptr};
 }
 

@@ -5,6 +5,7 @@
 #include "core/mode.h"
 #include "core/spans.h"
 #include "core/state.h"
+#include "layers/bricks.h"
 
 namespace mnemo::core {
 
@@ -49,6 +50,9 @@ class Attention {
   virtual AttentionSupport support() const { return {}; }
   /// How many segments back a gradient may go through its state; -1 = no limit.
   virtual int64_t bptt_depth() const { return 0; }
+  /// The maps q, k, v of an attention that weighs single rows by content; null where rows are not read so. With them a memory tells
+  /// how its rows would be read.
+  virtual const layers::AttentionProjections* projections() const { return nullptr; }
 };
 
 /// An attention that ends in an output projection of joined heads, so that another mechanism (GRC) may step in between.

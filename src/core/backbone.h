@@ -37,6 +37,8 @@ class Backbone {
   virtual int64_t num_layers() const = 0;
   virtual int64_t dim() const = 0;
   virtual const Attention& attention(int64_t layer) const = 0;
+  /// Rows [..,D] as the attention of layer `layer` gets them, normed where the norm comes first; parameters are constants here.
+  virtual at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const = 0;
 };
 
 /// Makes the attention module of one layer, memories on the attention seam included.

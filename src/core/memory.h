@@ -16,6 +16,12 @@ struct ContextRows {
   at::Tensor valid;
 };
 
+/// What is left when a segment has ended: the state, and what the segment adds to the training loss, [] or undefined.
+struct ContextEnd {
+  State state;
+  at::Tensor loss = {};
+};
+
 /// The layer-context seam: rows that layer l sees besides its own, and what it keeps of the layer's rows.
 class LayerContext {
  public:
@@ -29,6 +35,10 @@ class LayerContext {
   /// valid [B,Q] says which are real, undefined = all.
   virtual State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const AttendTable& table,
                       const State& state, Mode mode) const = 0;
+  /// Called where a segment ends, with the state that after() gave: for what is done once a segment, however many calls it came in.
+  virtual ContextEnd end_segment(const State& state, Mode /*mode*/) const { return {state}; }
+  /// The factor of the losses that end_segment() gives.
+  virtual double loss_weight() const { return 0.0; }
 };
 
 /// A segment's rows on their way into the backbone: rows [B,Q,D], and the table over them. valid [B,Q] bool, undefined = all.

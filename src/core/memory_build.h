@@ -9,6 +9,8 @@
 
 namespace mnemo::core {
 
+class Backbone;
+
 /// Where in a model a memory on the layer-context or sequence seam stands. D `dim`.
 struct MemoryBuild {
   layers::Scope scope;  ///< "memory"
@@ -18,6 +20,7 @@ struct MemoryBuild {
   /// Rows of tokens as the model embeds them, [..] int64 -> [..,D], for memories with special tokens of their own; empty in a
   /// layer_stack, which has no tokens.
   std::function<at::Tensor(const at::Tensor& tokens)> embed = {};
+  const Backbone* backbone = nullptr;  ///< the layers it serves; null where one attention stands alone
 };
 
 }  // namespace mnemo::core

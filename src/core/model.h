@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
+#include <vector>
+
 #include "core/memory.h"
 #include "core/mode.h"
 #include "core/state.h"
@@ -22,6 +25,14 @@ struct StepResult {
   at::Tensor hidden;        ///< [B,T,D]: the token rows
   at::Tensor write_hidden;  ///< [B,m,D]: the write memory rows, where there are any
   State state;
+  at::Tensor context_loss = {};  ///< []: what a layer context adds to the training loss; undefined = nothing
+};
+
+/// A loss beside the task's: weight * mean of `values` is added to it.
+struct AuxiliaryLoss {
+  std::string_view name;
+  at::Tensor values;
+  double weight;
 };
 
 /// All that training, evaluation and inference know: (segment, state) -> (output, state').
@@ -39,9 +50,8 @@ class Model {
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
   /// -log p(target) [B,T] in token order; 0 where the target is kIgnoreTarget.
   virtual at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const = 0;
-  /// The auxiliary loss of the write rows [B,m], undefined where the model has none; and its weight.
-  virtual at::Tensor auxiliary_nll(const StepResult& step) const = 0;
-  virtual double auxiliary_weight() const = 0;
+  /// What the model's memories add to the task's loss.
+  virtual std::vector<AuxiliaryLoss> auxiliary_losses(const StepResult&) const { return {}; }
 
   virtual const layers::ParameterSet& parameters() const = 0;
   /// Tokens of a segment, as trained: where generation ends segments.

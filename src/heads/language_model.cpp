@@ -6,10 +6,10 @@
 
 namespace mnemo::heads {
 
-LanguageModel::LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& embedding,
-                             double std)
-    : weight_(options.tied ? embedding : scope.add("weight", embedding.sizes(), layers::normal(std))) {
-  if (options.bias) bias_ = scope.add("bias", {embedding.size(0)}, layers::constant(0.0), layers::ParameterKind::bias);
+LanguageModel::LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& table, int64_t vocab_size,
+                             int64_t dim, double std)
+    : weight_(options.tied ? table : scope.add("weight", {vocab_size, dim}, layers::normal(std))) {
+  if (options.bias) bias_ = scope.add("bias", {vocab_size}, layers::constant(0.0), layers::ParameterKind::bias);
 }
 
 at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return ops::linear(hidden, weight_, bias_); }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "base/options.h"
 #include "core/head.h"
+#include "heads/adaptive_softmax.h"
 #include "layers/bricks.h"
 
 namespace mnemo::heads {
@@ -9,18 +12,21 @@ namespace mnemo::heads {
 struct LanguageModelOptions {
   bool tied = true;
   bool bias = true;
+  std::optional<AdaptiveOptions> adaptive;
   template <class V>
   void visit(V&& v) {
     v("tied", tied, "the output matrix is the embedding table");
     v("bias", bias, "a bias on the logits");
+    v("adaptive", adaptive, "an adaptive softmax: words by frequency, rare ones in clusters; unset: one softmax over all");
   }
 };
 
 /// Softmax over the vocabulary: logits = h W^T + b, W [V,D] its own or the embedding table.
 class LanguageModel final : public core::Head {
  public:
-  /// embedding [V,D]: the table, used where the head is tied.
-  LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& embedding, double std);
+  /// table [V,D]: the embedding's, where the head is tied.
+  LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& table, int64_t vocab_size, int64_t dim,
+                double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
 

@@ -54,6 +54,9 @@ EnginePlan::EnginePlan(const models::Model& model) {
   const models::BackboneOptions& backbone = options.backbone;
   base::require(options.kind == "model", "a layer_stack has no tokens");
   models::require_next_token_model(model, "decoding engine");
+  const base::Node* adaptive = options.head.find("adaptive");
+  base::require(options.embedding.type == "token" && (adaptive == nullptr || adaptive->is_null()),
+                "it has no form of an adaptive embedding or softmax");
   layers = backbone.num_layers;
   dim = backbone.dim;
   heads = backbone.num_heads;

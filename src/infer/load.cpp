@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/node.h"
-#include "base/options.h"
+#include "models/presets.h"
 #include "weights/model_folder.h"
 #include "weights/model_tensors.h"
 
@@ -26,8 +26,7 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
   base::require(options.dtype == at::kFloat || options.dtype == at::kDouble,
                 "load_model: expected float32 or float64, found {}", c10::toString(options.dtype));
   const std::string config_path = base::join_path(folder, "config.json");
-  const auto config = base::read_options<models::ModelOptions>(
-      base::parse_json(weights::read_model_config(folder), config_path));
+  const auto config = models::read_model_options(base::parse_json(weights::read_model_config(folder), config_path));
   base::require(config.kind == "model", "{}: expected kind \"model\", found \"{}\"; a layer_stack makes no text", config_path,
                 config.kind);
   const weights::ModelFolder content = weights::read_model_folder(folder, {std::string(data::Tokenizer::kFile)});

@@ -28,23 +28,25 @@ at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
 FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const std::string& act, double std)
     : in(scope / "0", dim, hidden, true, std), out(scope / "1", hidden, dim, true, std), activation(act) {}
 
-at::Tensor FeedForward::operator()(const at::Tensor& x) const {
+at::Tensor FeedForward::operator()(const at::Tensor& x, double p, bool training) const {
   at::Tensor hidden = in(x);
-  if (activation == "relu") return out(at::relu_(hidden));
-  return out(at::gelu(hidden, activation == "gelu_tanh" ? "tanh" : "none"));
+  hidden = activation == "relu" ? at::relu_(hidden) : at::gelu(hidden, activation == "gelu_tanh" ? "tanh" : "none");
+  return out(layers::dropout(hidden, p, training));
 }
 
 TokenEmbedding::TokenEmbedding(const Scope& scope, int64_t vocab_size, int64_t dim, bool scale, double std)
     : weight(scope.add("weight", {vocab_size, dim}, normal(std))),
       factor(scale ? std::sqrt(static_cast<double>(dim)) : 1.0) {}
 
+void require_tokens(const at::Tensor& tokens, int64_t vocab_size) {
+  if (tokens.numel() == 0) return;
+  const auto [least, greatest] = at::aminmax(tokens);
+  const int64_t low = least.item<int64_t>(), high = greatest.item<int64_t>();
+  base::require(low >= 0 && high < vocab_size, "[embedding] expected tokens 0 to {}, found {}", vocab_size - 1, low < 0 ? low : high);
+}
+
 at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
-  if (tokens.numel() > 0) {
-    const auto [least, greatest] = at::aminmax(tokens);
-    const int64_t low = least.item<int64_t>(), high = greatest.item<int64_t>();
-    base::require(low >= 0 && high < weight.size(0), "[embedding] expected tokens 0 to {}, found {}",
-                  weight.size(0) - 1, low < 0 ? low : high);
-  }
+  require_tokens(tokens, weight.size(0));
   const at::Tensor rows = at::embedding(weight, tokens);
   return factor == 1.0 ? rows : rows * factor;
 }

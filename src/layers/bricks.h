@@ -28,15 +28,18 @@ struct LayerNorm {
   double eps = 1e-5;
 };
 
-/// W_1 act(W_0 x + b_0) + b_1. activation: relu, gelu (erf), gelu_tanh.
+/// W_1 drop(act(W_0 x + b_0)) + b_1. activation: relu, gelu (erf), gelu_tanh.
 struct FeedForward {
   FeedForward() = default;
   FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const std::string& activation, double std);
-  at::Tensor operator()(const at::Tensor& x) const;
+  at::Tensor operator()(const at::Tensor& x, double dropout = 0.0, bool training = false) const;
 
   Linear in, out;
   std::string activation;
 };
+
+/// Throws InputError if a token of tokens int64 is outside the vocabulary.
+void require_tokens(const at::Tensor& tokens, int64_t vocab_size);
 
 /// Rows of a table by token, times sqrt(D) if scaled: [B,T] int64 -> [B,T,D].
 struct TokenEmbedding {

@@ -18,10 +18,11 @@ Initialiser constant(double value) {
   return [value](at::Tensor& tensor, at::Generator&) { tensor.fill_(value); };
 }
 
-ParameterSet::ParameterSet(uint64_t seed, at::ScalarType dtype, const Budget& budget)
+ParameterSet::ParameterSet(uint64_t seed, at::ScalarType dtype, const Budget& budget, at::Device device)
     : parameters_(std::make_shared<std::vector<Parameter>>()),
       generator_(at::detail::createCPUGenerator(seed)),
       dtype_(dtype),
+      device_(device),
       left_(budget) {}
 
 Scope ParameterSet::root() { return Scope(*this, ""); }
@@ -64,8 +65,8 @@ at::Tensor Scope::add(const std::string& name, at::IntArrayRef shape, const Init
                       ParameterKind kind) const {
   base::ensure(!set_->find(full(name)).defined(), "parameter '{}' is made twice", full(name));
   spend(set_->left_.parameters, "parameter", name, shape);
-  at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(set_->dtype_));
-  initialiser(tensor, set_->generator_);
+  at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(set_->dtype_).device(set_->device_));
+  if (!tensor.is_meta()) initialiser(tensor, set_->generator_);
   tensor.set_requires_grad(true);
   set_->parameters_->push_back({full(name), tensor, kind});
   return tensor;

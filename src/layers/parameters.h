@@ -44,8 +44,9 @@ struct Budget {
 /// or loading the set moves or loads the modules. Copies of a set share their tensors.
 class ParameterSet {
  public:
-  /// seed: of the generator that fills fresh parameters. Parameters are made in float64 or float32, on the CPU.
-  explicit ParameterSet(uint64_t seed = 0, at::ScalarType dtype = at::kFloat, const Budget& budget = {});
+  /// seed: of the generator that fills fresh parameters. Parameters are made in float64 or float32, on the CPU, or on the meta device:
+  /// declared, with names and shapes but without numbers.
+  explicit ParameterSet(uint64_t seed = 0, at::ScalarType dtype = at::kFloat, const Budget& budget = {}, at::Device device = at::kCPU);
 
   /// The scope with the empty prefix.
   Scope root();
@@ -67,6 +68,7 @@ class ParameterSet {
   std::shared_ptr<std::vector<Parameter>> parameters_;
   at::Generator generator_;
   at::ScalarType dtype_;
+  at::Device device_;
   Budget left_;
 };
 

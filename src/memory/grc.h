@@ -73,6 +73,7 @@ class Grc final : public core::Attention {
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
   int64_t bptt_depth() const override;
+  const layers::AttentionProjections* projections() const override { return inner_->projections(); }
   /// The same for the fields of the cache, and for those of the inner attention.
   int64_t cache_bptt_depth() const { return options_.bptt_depth.value_or(causal_ ? 1 : 0); }
   int64_t core_bptt_depth() const { return inner_->bptt_depth(); }

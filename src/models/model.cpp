@@ -5,9 +5,10 @@
 #include <algorithm>
 
 #include "backbones/decoder.h"
+#include "backbones/encoder.h"
 #include "base/error.h"
 #include "core/append_rows.h"
-#include "backbones/encoder.h"
+#include "heads/adaptive_softmax.h"
 #include "heads/language_model.h"
 #include "memory/grc.h"
 #include "memory/recurrent_tokens.h"
@@ -48,15 +49,11 @@ void require_batch(const at::Tensor& of_state, const at::Tensor& rows) {
 
 }  // namespace
 
-Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget)
-    : options_(options), parameters_(seed, dtype, budget) {
+Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget, at::Device device)
+    : options_(options), parameters_(seed, dtype, budget, device) {
   const layers::Scope root = parameters_.root();
   const bool whole = options.kind == "model";
-  if (whole) {
-    base::require(options.embedding.vocab_size > 0, "model: expected embedding.vocab_size of at least 1, found 0");
-    embedding_.emplace(root / "embed", options.embedding.vocab_size, options.backbone.dim, options.embedding.scale,
-                       options.embedding.init_std.value_or(options.backbone.init_std));
-  }
+  if (whole) make_embedding(root / "embed");
   const auto attention = [&](const core::AttentionBuild& build) { return make_attention(options, build); };
   if (options.backbone.causal()) {
     backbone_ = std::make_unique<backbones::Decoder>(options.backbone, root / "backbone", attention);
@@ -64,7 +61,9 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
     backbone_ = std::make_unique<backbones::Encoder>(options.backbone, root / "backbone", attention);
   }
   core::MemoryBuild memory_build{root / "memory", backbone_->num_layers(), backbone_->dim(), parameters_.all().front().tensor};
-  if (whole) memory_build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
+  memory_build.backbone = backbone_.get();
+  if (embedding_) memory_build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
+  if (adaptive_embedding_) memory_build.embed = [embedding = *adaptive_embedding_](const at::Tensor& tokens) { return embedding(tokens); };
   for (const base::Node& memory : options.memory) {
     const std::string type = type_of(memory);
     const auto& entry = Mechanisms::all().memories.find(type);
@@ -97,20 +96,59 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
   }
 }
 
-void Model::make_head(const layers::Scope& scope) {
-  const double std = options_.backbone.init_std;
-  if (type_of(options_.head) == "language_model") {
-    head_ = std::make_unique<heads::LanguageModel>(base::read_typed_options<heads::LanguageModelOptions>(options_.head), scope,
-                                                   embedding_->weight, std);
+void Model::make_embedding(const layers::Scope& scope) {
+  const EmbeddingOptions& embedding = options_.embedding;
+  const double std = embedding.init_std.value_or(options_.backbone.init_std);
+  const int64_t dim = options_.backbone.dim;
+  base::require(embedding.vocab_size > 0, "model: expected embedding.vocab_size of at least 1, found 0");
+  if (embedding.type == "token") {
+    embedding_.emplace(scope, embedding.vocab_size, dim, embedding.scale, std);
     return;
   }
-  auto head = std::make_unique<heads::Classification>(base::read_typed_options<heads::ClassificationOptions>(options_.head), scope,
-                                                      backbone_->dim(), std);
+  try {
+    adaptive_embedding_.emplace(scope, layers::WordClusters(embedding.vocab_size, embedding.cutoffs), embedding.dim.value_or(dim),
+                                embedding.div_val, dim, embedding.scale, std);
+  } catch (const base::InputError& error) {
+    base::input_error("model.embedding: {}", error.what());
+  }
+}
+
+void Model::make_head(const layers::Scope& scope) {
+  const double std = options_.backbone.init_std;
+  const int64_t dim = backbone_->dim();
+  if (type_of(options_.head) == "language_model") {
+    make_language_model(base::read_typed_options<heads::LanguageModelOptions>(options_.head), scope);
+    return;
+  }
+  auto head = std::make_unique<heads::Classification>(base::read_typed_options<heads::ClassificationOptions>(options_.head), scope, dim, std);
   classification_ = head.get();
   head_ = std::move(head);
   if (classification_->reads_first_row() && !sequence_) {
-    cls_ = scope.add("cls", {backbone_->dim()}, layers::constant(0.0), layers::ParameterKind::memory);
+    cls_ = scope.add("cls", {dim}, layers::constant(0.0), layers::ParameterKind::memory);
   }
+}
+
+void Model::make_language_model(const heads::LanguageModelOptions& head, const layers::Scope& scope) {
+  const int64_t vocab = options_.embedding.vocab_size;
+  if (!head.adaptive) {
+    at::Tensor table;
+    if (head.tied) table = embedding_ ? embedding_->weight : adaptive_embedding_->table(0);
+    head_ = std::make_unique<heads::LanguageModel>(head, scope, table, vocab, backbone_->dim(), options_.backbone.init_std);
+    return;
+  }
+  head_dropout_ = head.adaptive->dropout;
+  try {
+    head_ = std::make_unique<heads::AdaptiveSoftmax>(*head.adaptive, head.tied, head.bias, scope,
+                                                     adaptive_embedding_ ? &*adaptive_embedding_ : nullptr, vocab, backbone_->dim(),
+                                                     options_.backbone.init_std);
+  } catch (const base::InputError& error) {
+    base::input_error("model.head.adaptive: {}", error.what());
+  }
+}
+
+at::Tensor Model::embed(const at::Tensor& tokens) const {
+  base::ensure(embedding_ || adaptive_embedding_, "a layer_stack takes rows, not tokens");
+  return embedding_ ? (*embedding_)(tokens) : (*adaptive_embedding_)(tokens);
 }
 
 void Model::require_support(const ModelOptions& options) const {
@@ -163,19 +201,20 @@ int64_t Model::bptt_depth(const std::string& path) const {
   return path.find(".core.") == std::string::npos ? grc->cache_bptt_depth() : grc->core_bptt_depth();
 }
 
-at::Tensor Model::auxiliary_nll(const core::StepResult& step) const {
-  if (auxiliary_weight_ == 0.0 || !step.write_hidden.defined()) return {};
-  const at::Tensor targets = at::full({step.write_hidden.size(0), step.write_hidden.size(1)}, auxiliary_token_,
-                                      step.write_hidden.options().dtype(at::kLong).requires_grad(false));
-  return nll(step.write_hidden, targets);
+std::vector<core::AuxiliaryLoss> Model::auxiliary_losses(const core::StepResult& step) const {
+  std::vector<core::AuxiliaryLoss> losses;
+  if (auxiliary_weight_ != 0.0 && step.write_hidden.defined()) {
+    const at::Tensor targets = at::full({step.write_hidden.size(0), step.write_hidden.size(1)}, auxiliary_token_,
+                                        step.write_hidden.options().dtype(at::kLong).requires_grad(false));
+    losses.push_back({"aux_nll", nll(step.write_hidden, targets), auxiliary_weight_});
+  }
+  if (step.context_loss.defined()) losses.push_back({"context_loss", step.context_loss, context_->loss_weight()});
+  return losses;
 }
 
 core::SegmentRows Model::start_rows(const core::Segment& segment, const core::State& state, const OpenSegment& open) const {
   at::Tensor rows = segment.rows;
-  if (!rows.defined()) {
-    base::ensure(embedding_.has_value(), "a layer_stack takes rows, not tokens");
-    rows = (*embedding_)(segment.tokens);
-  }
+  if (!rows.defined()) rows = embed(segment.tokens);
   core::SegmentRows result{rows, segment.valid,
                            core::AttendTable({SpanKind::tokens, rows.size(1)}, options_.backbone.causal() ? Rule::causal() : Rule::all())};
   core::AttendTable& table = result.table;
@@ -262,8 +301,12 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   const core::BackboneResult result = backbone_->forward(input, state.child("layers"));
 
   core::State::Children children;
+  core::StepResult step;
   if (context_) {
-    children.emplace_back(context_name_, context_->after(result.entering, rows.valid, rows.table, state.child(context_name_), segment.mode));
+    core::ContextEnd after{context_->after(result.entering, rows.valid, rows.table, state.child(context_name_), segment.mode)};
+    if (segment.part.ends) after = context_->end_segment(after.state, segment.mode);
+    children.emplace_back(context_name_, std::move(after.state));
+    step.context_loss = std::move(after.loss);
   }
   if (sequence_) {
     children.emplace_back(sequence_name_,
@@ -272,8 +315,7 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   children.emplace_back("layers", result.state);
   children.emplace_back("open", segment.part.ends ? OpenSegment{} : still_open(rows, open, state, segment.part.starts));
 
-  core::StepResult step;
-  step.hidden = hidden_of(result.hidden, rows, segment);
+  step.hidden = layers::dropout(hidden_of(result.hidden, rows, segment), head_dropout_, segment.mode == core::Mode::train);
   if (const int64_t write = rows.table.row_offset(SpanKind::write); write >= 0) {
     step.write_hidden = result.hidden.narrow(1, write, rows.table.row_length(SpanKind::write));
   }
@@ -311,6 +353,11 @@ void require_next_token_model(const core::Model& model, std::string_view who) {
                 type_of(options.head));
   base::require(options.backbone.causal(), "{}: expected a model that predicts the next token, found backbone.type = \"{}\", which sees it", who,
                 options.backbone.type);
+}
+
+int64_t count_parameters(const ModelOptions& options) {
+  base::check_options(options);
+  return Model(options, 0, at::kFloat, {}, at::kMeta).parameters().count();
 }
 
 std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget) {

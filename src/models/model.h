@@ -9,6 +9,8 @@
 #include "core/head.h"
 #include "core/model.h"
 #include "heads/classification.h"
+#include "heads/language_model.h"
+#include "layers/adaptive_embedding.h"
 #include "layers/bricks.h"
 #include "models/options.h"
 
@@ -31,7 +33,8 @@ struct OpenSegment {
 /// State: one child for each memory of the list, "layers" with the attentions' states, "open" with the open segment.
 class Model final : public core::Model {
  public:
-  Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {});
+  /// On the meta device the model is declared, without numbers: for counting.
+  Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {}, at::Device device = at::kCPU);
 
   core::StepResult forward(const core::Segment& segment, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
@@ -39,8 +42,7 @@ class Model final : public core::Model {
   int64_t bptt_depth(const std::string& path) const override;
   at::Tensor logits(const at::Tensor& hidden) const override { return head().logits(hidden); }
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override { return head().nll(hidden, targets); }
-  at::Tensor auxiliary_nll(const core::StepResult& step) const override;
-  double auxiliary_weight() const override { return auxiliary_weight_; }
+  std::vector<core::AuxiliaryLoss> auxiliary_losses(const core::StepResult& step) const override;
   const layers::ParameterSet& parameters() const override { return parameters_; }
   int64_t segment_size() const override { return options_.segment_size; }
   int64_t vocab_size() const override { return options_.embedding.vocab_size; }
@@ -52,7 +54,10 @@ class Model final : public core::Model {
 
  private:
   const core::Head& head() const;
+  void make_embedding(const layers::Scope& scope);
   void make_head(const layers::Scope& scope);
+  void make_language_model(const heads::LanguageModelOptions& head, const layers::Scope& scope);
+  at::Tensor embed(const at::Tensor& tokens) const;
   /// What StepResult.hidden is: the token rows, or [B,1,D], what the head of a classification reads.
   at::Tensor hidden_of(const at::Tensor& hidden, const core::SegmentRows& rows, const core::Segment& segment) const;
   /// Throws InputError where the attention cannot honour a memory of the model.
@@ -65,6 +70,7 @@ class Model final : public core::Model {
   ModelOptions options_;
   layers::ParameterSet parameters_;
   std::optional<layers::TokenEmbedding> embedding_;
+  std::optional<layers::AdaptiveEmbedding> adaptive_embedding_;
   std::unique_ptr<core::Backbone> backbone_;
   std::string context_name_;
   std::unique_ptr<core::LayerContext> context_;
@@ -73,6 +79,7 @@ class Model final : public core::Model {
   std::unique_ptr<core::Head> head_;
   const heads::Classification* classification_ = nullptr;  ///< head_, where it is one
   at::Tensor cls_;  ///< [D]: the row in front of the tokens that a classification reads, where no memory brings one
+  double head_dropout_ = 0.0;
   double auxiliary_weight_ = 0.0;
   int64_t auxiliary_token_ = 0;
   std::vector<std::pair<std::string, at::Tensor>> committed_;
@@ -80,6 +87,9 @@ class Model final : public core::Model {
 
 /// Throws InputError naming `who` unless the model predicts the next token from those before: what writes or measures texts needs it.
 void require_next_token_model(const core::Model& model, std::string_view who);
+
+/// Parameters of a model of those options, counted from their declarations alone.
+int64_t count_parameters(const ModelOptions& options);
 
 /// Builds a model; its fresh parameters depend on the seed alone. Throws InputError for options that make no sense or ask
 /// for more than the budget.

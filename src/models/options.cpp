@@ -1,11 +1,18 @@
 #include "models/options.h"
 
+#include "heads/language_model.h"
+#include "models/presets.h"
 #include "models/registry.h"
 
 namespace mnemo::models {
 
 const base::PolyType& BackboneOptions::attention_types() { return Mechanisms::all().attention_types; }
 const base::PolyType& ModelOptions::memory_types() { return Mechanisms::all().memory_types; }
+std::vector<std::string> ModelOptions::preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.emplace_back(preset.name);
+  return names;
+}
 
 const base::PolyType& ModelOptions::head_types() { return Mechanisms::all().head_types; }
 
@@ -42,6 +49,27 @@ int64_t rows_of(const base::Node& memory) {
   return word(memory, "layout") == "read_write" ? 2 * tokens : tokens;
 }
 
+void check_embedding(const ModelOptions& options, const base::Where& where) {
+  const EmbeddingOptions& embedding = options.embedding;
+  const int64_t dim = options.backbone.dim, width = embedding.dim.value_or(dim);
+  const bool adaptive = embedding.type == "adaptive";
+  where.require(adaptive || width == dim, "embedding", "expected embedding.dim = backbone.dim = {}, found {}", dim, width);
+  where.require(adaptive || (embedding.cutoffs.empty() && embedding.div_val == 1), "embedding",
+                "cutoffs and div_val belong to type = \"adaptive\", found type \"{}\"", embedding.type);
+  where.require(!adaptive || embedding.div_val == 1 || !embedding.cutoffs.empty(), "embedding",
+                "div_val = {} divides the clusters' widths, but there are no cutoffs", embedding.div_val);
+  if (type_of(options.head) != "language_model") return;
+  const auto head = base::read_typed_options<heads::LanguageModelOptions>(options.head);
+  if (!head.adaptive) {
+    where.require(!head.tied || (embedding.div_val == 1 && width == dim), "head",
+                  "a head without `adaptive` reads one table as wide as the model, but the embedding's is not; set head.adaptive or head.tied = false");
+    return;
+  }
+  const bool alike = adaptive && head.adaptive->cutoffs == embedding.cutoffs && head.adaptive->div_val == embedding.div_val;
+  where.require(alike || !head.tied, "head",
+                "a tied adaptive softmax reads the embedding's tables: expected embedding.type = \"adaptive\" with the same cutoffs and div_val");
+}
+
 }  // namespace
 
 void BackboneOptions::validate(const base::Where& where) const {
@@ -51,6 +79,8 @@ void BackboneOptions::validate(const base::Where& where) const {
 }
 
 void ModelOptions::validate(const base::Where& where) const {
+  where.require(!preset, "preset", "'{}' has not been carried out; options with a preset are read by models::read_model_options",
+                preset.value_or(""));
   const Mechanisms& mechanisms = Mechanisms::all();
   std::string sequence_memory, cache, wrapper;
   bool same_length = false;
@@ -92,8 +122,7 @@ void ModelOptions::validate(const base::Where& where) const {
     where.require(sequence_memory.empty() || word(head, "pool") != "mean", "head",
                   "pool = \"mean\" leaves out the [CLS] row of '{}'; expected \"cls\"", sequence_memory);
   }
-  where.require(!embedding.dim.has_value() || *embedding.dim == backbone.dim, "embedding",
-                "expected embedding.dim = backbone.dim = {}, found {}", backbone.dim, embedding.dim.value_or(0));
+  check_embedding(*this, where);
 }
 
 }  // namespace mnemo::models

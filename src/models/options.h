@@ -19,13 +19,19 @@ struct EmbeddingOptions {
   std::optional<int64_t> dim;
   bool scale = true;
   std::optional<double> init_std;
+  std::vector<int64_t> cutoffs;
+  int64_t div_val = 1;
   template <class V>
   void visit(V&& v) {
-    v("type", type, "a row of a table for each token", base::one_of("token"));
+    v("type", type, "token: a row of a table for each token; adaptive: rare words have narrower rows, widened by a projection",
+      base::one_of("token", "adaptive"));
     v("vocab_size", vocab_size, "tokens; 0: as many as the data has", base::range(0, 1 << 24));
-    v("dim", dim, "width of a row; unset: the backbone's, which is the only one supported", base::range(1, 1 << 16));
-    v("scale", scale, "rows times the root of their width");
+    v("dim", dim, "width of a row, of the widest if adaptive; unset: the backbone's, the only one that type = \"token\" has",
+      base::range(1, 1 << 16));
+    v("scale", scale, "rows times the root of the backbone's width");
     v("init_std", init_std, "the table starts as N(0, init_std); unset: the backbone's init_std", base::positive());
+    v("cutoffs", cutoffs, "adaptive: first word of each cluster after the most frequent words", base::at_least(1));
+    v("div_val", div_val, "adaptive: cluster i is div_val^i times narrower; 1: all are as wide", base::range(1, 1 << 10));
   }
 };
 
@@ -45,6 +51,7 @@ struct BackboneOptions : backbones::EncoderOptions {
 
 /// Everything a model is made from: a recipe's [model], a model folder's config.json, a golden file's config.
 struct ModelOptions {
+  std::optional<std::string> preset;
   std::string kind = "model";
   EmbeddingOptions embedding;
   BackboneOptions backbone;
@@ -53,6 +60,7 @@ struct ModelOptions {
   int64_t segment_size = 32;
   template <class V>
   void visit(V&& v) {
+    v("preset", preset, "stands for a whole set of the keys below, those beside it win (mnemo help presets)", base::one_of_names(preset_names()));
     v("kind", kind, "model: tokens to logits; layer_stack: rows to rows, no embedding and no head",
       base::one_of("model", "layer_stack"));
     v("embedding", embedding, "tokens to rows");
@@ -65,6 +73,7 @@ struct ModelOptions {
   static const base::PolyType& memory_types();
   static const base::PolyType& head_types();
   ModelOptions();
+  static std::vector<std::string> preset_names();
 };
 
 }  // namespace mnemo::models

@@ -150,16 +150,17 @@ at::Tensor rel_shift(const at::Tensor& position, int64_t num_keys, RelShift shif
 }
 
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
-                           RelShift shift, const at::Tensor& mask, double scale) {
+                           RelShift shift, const at::Tensor& mask, double scale, double dropout) {
+  const auto weigh = [&](const at::Tensor& weights) { return at::matmul(dropout > 0.0 ? at::dropout(weights, dropout, true) : weights, v); };
   at::Tensor scores = at::matmul(q, k.transpose(-1, -2));
   if (shift != RelShift::none) scores = scores + rel_shift(position, k.size(2), shift);
   scores = scores * scale;
-  if (!mask.defined()) return at::matmul(at::softmax(scores, -1), v);
+  if (!mask.defined()) return weigh(at::softmax(scores, -1));
   const at::Tensor there = mask.to(q.device()), allowed = there.dim() == 2 ? there : there.unsqueeze(1);
   const at::Tensor any = allowed.any(-1, true);
   // Rows without a key get a harmless softmax first and zeros after, so that no gradient is NaN.
   scores = scores.masked_fill(at::logical_and(at::logical_not(allowed), any), -std::numeric_limits<double>::infinity());
-  return at::matmul(at::softmax(scores, -1) * any, v);
+  return weigh(at::softmax(scores, -1) * any);
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,

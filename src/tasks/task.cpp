@@ -54,9 +54,8 @@ TokenLoss token_loss(const core::Model& model, const core::StepResult& step, con
     loss.nll = model.nll(step.hidden, segment.targets).sum().div(static_cast<double>(targets));
     loss.total = loss.nll;
   }
-  const at::Tensor auxiliary = model.auxiliary_nll(step);
-  if (auxiliary.defined()) {
-    const at::Tensor term = auxiliary.mean() * (model.auxiliary_weight() * auxiliary_share);
+  for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step)) {
+    const at::Tensor term = auxiliary.values.mean() * (auxiliary.weight * auxiliary_share);
     loss.total = loss.total.defined() ? loss.total + term : term;
   }
   return loss;

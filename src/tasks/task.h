@@ -65,9 +65,9 @@ data::TokenSegment rows(const data::TokenSegment& segment, int64_t first, int64_
 /// The model's input for a segment of tokens.
 core::Segment model_input(const data::TokenSegment& segment, core::Mode mode);
 
-/// A segment's share of the training loss, mean nll over the real targets of the whole step + weight * mean nll of the write rows:
-///   sum_bt nll(b,t) / targets  +  auxiliary_weight * auxiliary_share * mean_bm auxiliary_nll(b,m)
-/// targets: real targets of the step, all segments and parts together; auxiliary_share: the segment's part of all write rows,
+/// A segment's share of the training loss, mean nll over the real targets of the whole step + weight * mean of each auxiliary loss:
+///   sum_bt nll(b,t) / targets  +  auxiliary_share * sum_a weight_a * mean(values_a)
+/// targets: real targets of the step, all segments and parts together; auxiliary_share: the segment's part of the means over the step,
 /// as 1 / (segments * parts). nll [] is the first term, total [] the sum; both undefined where the segment has no target
 /// (total then is the second term, if there is one).
 struct TokenLoss {

@@ -101,7 +101,7 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
       },
       form_, stored_bytes(options_));
   outcome.loss += sum_of(nll);
-  outcome.total += model_.auxiliary_weight() == 0.0 ? sum_of(nll) : sum_of(result.losses);
+  outcome.total += sum_of(result.losses);
   return result;
 }
 

@@ -132,12 +132,6 @@ TEST_F(RecipeFiles, VariantsAreChosenByName) {
   EXPECT_THROW(RecipeFile::read(write("b.toml", "")).recipe("cache"), base::InputError);
 }
 
-TEST(Merge, TablesByKeyEverythingElseReplaced) {
-  const base::Node under = base::parse_toml("a = 1\nb = [1, 2]\nt = {x = 1, y = 2}\nu = {type = \"p\", x = 1}\n", "under");
-  const base::Node over = base::parse_toml("b = [3]\nt = {y = 3}\nu = {type = \"q\", z = 1}\n", "over");
-  EXPECT_EQ(merge(under, over), base::parse_toml("a = 1\nb = [3]\nt = {x = 1, y = 3}\nu = {type = \"q\", z = 1}\n", "both"));
-}
-
 TEST(RecipeHelp, NamesEveryKindOfKey) {
   const std::string help = recipe_help(0);
   for (const char* key : {"data.train", "data.task", "model.backbone.num_layers", "model.memory[].mem_len", "train.steps",

@@ -96,8 +96,6 @@ class FakeModel : public core::Model {
   int64_t bptt_depth(const std::string&) const override { return 0; }
   at::Tensor logits(const at::Tensor& hidden) const override { return 3 * hidden.matmul(embedding_.detach().t()); }
   at::Tensor nll(const at::Tensor&, const at::Tensor&) const override { throw base::InternalError("not needed"); }
-  at::Tensor auxiliary_nll(const core::StepResult&) const override { return {}; }
-  double auxiliary_weight() const override { return 0.0; }
   const layers::ParameterSet& parameters() const override { return parameters_; }
   int64_t segment_size() const override { return segment_size_; }
   int64_t vocab_size() const override { return vocab_; }

@@ -112,11 +112,14 @@ TEST(Model, AuxiliaryLossPredictsItsTokenFromEveryWriteRow) {
   const auto step = model->forward(segment_of(Numbers(1).tokens({2, 4}, 7)), model->initial_state(2));
   EXPECT_EQ(step.write_hidden.sizes(), at::IntArrayRef({2, 3, 4}));
   EXPECT_TRUE(at::equal(step.write_hidden, step.state.fields().front().second)) << "the write rows are the next memory";
-  EXPECT_LE(difference(model->auxiliary_nll(step), -at::log_softmax(model->logits(step.write_hidden), -1).select(-1, 5)), 1e-14);
-  EXPECT_EQ(model->auxiliary_weight(), 0.25);
+  const auto losses = model->auxiliary_losses(step);
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].name, "aux_nll");
+  EXPECT_LE(difference(losses[0].values, -at::log_softmax(model->logits(step.write_hidden), -1).select(-1, 5)), 1e-14);
+  EXPECT_EQ(losses[0].weight, 0.25);
   const auto open = model->forward(segment_of(Numbers(1).tokens({2, 4}, 7), {true, false}), model->initial_state(2));
-  EXPECT_FALSE(model->auxiliary_nll(open).defined());
-  EXPECT_FALSE(build_of({})->auxiliary_nll(step).defined());
+  EXPECT_TRUE(model->auxiliary_losses(open).empty());
+  EXPECT_TRUE(build_of({})->auxiliary_losses(step).empty());
 }
 
 TEST(Model, PositionsThatRunOutAreNamed) {

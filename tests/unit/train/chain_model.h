@@ -58,8 +58,6 @@ class ChainModel final : public core::Model {
 
   at::Tensor logits(const at::Tensor& hidden) const override { return hidden; }
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor&) const override { return hidden.square().sum(-1); }
-  at::Tensor auxiliary_nll(const core::StepResult&) const override { return {}; }
-  double auxiliary_weight() const override { return 0; }
   const layers::ParameterSet& parameters() const override { return parameters_; }
   int64_t segment_size() const override { return 2; }
   int64_t vocab_size() const override { return kDim; }

@@ -31,8 +31,7 @@ class CountedModel final : public core::Model {
   int64_t bptt_depth(const std::string& path) const override { return model_->bptt_depth(path); }
   at::Tensor logits(const at::Tensor& hidden) const override { return model_->logits(hidden); }
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override { return model_->nll(hidden, targets); }
-  at::Tensor auxiliary_nll(const core::StepResult& step) const override { return model_->auxiliary_nll(step); }
-  double auxiliary_weight() const override { return model_->auxiliary_weight(); }
+  std::vector<core::AuxiliaryLoss> auxiliary_losses(const core::StepResult& step) const override { return model_->auxiliary_losses(step); }
   const layers::ParameterSet& parameters() const override { return model_->parameters(); }
   int64_t segment_size() const override { return model_->segment_size(); }
   int64_t vocab_size() const override { return model_->vocab_size(); }

@@ -311,7 +311,7 @@ TEST_F(TrainerTest, AuxiliaryLossIsWeightedAndKeptApart) {
   core::State state = run.model->initial_state(4);
   for (const data::TokenSegment& segment : twin.next(8)) {
     const auto step = run.model->forward(tasks::model_input(segment, core::Mode::train), state);
-    auxiliary += run.model->auxiliary_nll(step).mean().item<double>() / 3;
+    auxiliary += run.model->auxiliary_losses(step).at(0).values.mean().item<double>() / 3;
     state = step.state;
   }
   const StepOutcome outcome = run.trainer->step();

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <vector>
+
+#include "models/presets.h"
+
+namespace mnemo::models {
+
+/// The language models of the papers: WikiText-103 (words) and enwik8 (bytes).
+void add_language_presets(std::vector<Preset>& presets);
+
+}  // namespace mnemo::models

@@ -1,0 +1,99 @@
+#include "models/presets.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "tests/support/expect_error.h"
+
+namespace mnemo::models {
+namespace {
+
+using test::expect_error;
+
+base::Node table(const std::string& toml) { return base::parse_toml(toml, "recipe.toml"); }
+
+ModelOptions published(const Preset& preset) {
+  base::Node named = base::Node::table({{"preset", preset.name}});
+  named.set("embedding", base::Node::table({{"vocab_size", preset.vocab_size}}));
+  return read_model_options(named);
+}
+
+TEST(Presets, HaveTheParametersOfTheirPapers) {
+  const std::map<std::string_view, int64_t> counts = {
+      // #params that the authors' program prints
+      {"transformer_xl_wt103_base", 151'107'538},
+      {"transformer_xl_wt103_large", 285'170'506},
+      {"enwik8_12_layers", 41'055'436},
+      {"transformer_xl_enwik8", 41'055'436},
+      {"rmt_wt103", 151'107'538 + 10 * 410},
+      // 246,933,504 with fairseq's 267,744 words
+      {"baevski_auli", 246'933'504 - (267'744 - 267'735) * 64},
+      {"kasai_32_layers", 246'933'504 - (267'744 - 267'735) * 64 + 16 * 12'596'224},
+  };
+  for (const Preset& preset : presets()) {
+    const int64_t found = count_parameters(published(preset));
+    if (const auto expected = counts.find(preset.name); expected != counts.end()) EXPECT_EQ(found, expected->second) << preset.name;
+    if (preset.published == 0) continue;
+    // Within a unit of the published figure's last digit, or the preset says why not.
+    const bool same = std::abs(static_cast<double>(found) / 1e6 - preset.published) < 1.0;
+    EXPECT_TRUE(same || preset.figure.find(';') != std::string_view::npos) << preset.name << ": " << found;
+  }
+}
+
+TEST(Presets, AreDeclaredAsTheyAreBuilt) {
+  const ModelOptions small = read_model_options(table(
+      "preset = \"transformer_xl_wt103_large\"\nembedding = {vocab_size = 41, cutoffs = [9, 20], dim = 16}\nhead.adaptive.cutoffs = [9, 20]\n"
+      "head.adaptive.tie_projections = [false, true, true]\nbackbone = {num_layers = 2, dim = 8, num_heads = 2, head_dim = 4, ffn_dim = 12}\n"));
+  const auto built = build(small);
+  int64_t count = 0;
+  for (const auto& [name, tensor] : built->parameters().named()) count += tensor.numel();
+  EXPECT_EQ(count_parameters(small), count);
+}
+
+TEST(Presets, KeysBesideThemWin) {
+  const ModelOptions options = read_model_options(table(
+      "preset = \"transformer_xl_wt103_base\"\nsegment_size = 64\n[backbone]\nnum_layers = 2\n[backbone.attention]\nclamp_len = 7\n"
+      "[head.adaptive]\ndropout = 0.25\n"));
+  EXPECT_EQ(options.segment_size, 64);
+  EXPECT_EQ(options.backbone.num_layers, 2);
+  EXPECT_EQ(options.backbone.dim, 410);
+  EXPECT_EQ(options.backbone.attention.at("clamp_len").as_int(), 7);
+  EXPECT_EQ(options.backbone.attention.at("eval_clamp_len").as_int(), 400);
+  EXPECT_EQ(options.head.at("adaptive").at("dropout").as_double(), 0.25);
+  EXPECT_EQ(options.head.at("adaptive").at("cutoffs").size(), 3U);
+  EXPECT_EQ(options.memory.size(), 1U);
+  EXPECT_FALSE(options.preset);
+  // A list, and a table of another type, take the place of the preset's.
+  const ModelOptions other = read_model_options(table("preset = \"transformer_xl_enwik8\"\nmemory = []\n[backbone]\nattention = \"softmax\"\n"));
+  EXPECT_TRUE(other.memory.empty());
+  EXPECT_EQ(type_of(other.backbone.attention), "softmax");
+  EXPECT_FALSE(other.backbone.attention.contains("clamp_len"));
+}
+
+TEST(Presets, AreWrittenOutInFull) {
+  const ModelOptions options = read_model_options(table("preset = \"transformer_xl_enwik8\"\n"));
+  const base::Node written = base::write_options(options);
+  EXPECT_TRUE(written.at("preset").is_null());
+  EXPECT_EQ(base::write_options(read_model_options(written)), written);
+}
+
+TEST(Presets, UnknownNamesSuggestTheNearest) {
+  expect_error<base::InputError>([] { read_model_options(table("\npreset = \"transformer_xl_enwik\"\n")); },
+                                 {"recipe.toml:2", "'model.preset'", "did you mean 'transformer_xl_enwik8'"});
+  expect_error<base::InputError>([] { read_model_options(table("preset = 3\n")); }, {"recipe.toml:1", "expected string", "3"});
+  expect_error<base::InputError>([] { read_model_options(table("presett = \"x\"\n")); }, {"presett", "did you mean 'preset'"});
+  // Read without carrying it out, it is not passed over.
+  expect_error<base::InputError>([] { base::read_options<ModelOptions>(table("preset = \"transformer_xl_enwik8\"\n")); },
+                                 {"preset", "has not been carried out"});
+  // A key that the preset's options do not have keeps its own place.
+  expect_error<base::InputError>([] { read_model_options(table("preset = \"transformer_xl_enwik8\"\n[backbone]\nnum_layer = 3\n")); },
+                                 {"recipe.toml:3", "backbone.num_layer", "num_layers"});
+}
+
+}  // namespace
+}  // namespace mnemo::models
