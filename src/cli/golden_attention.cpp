@@ -72,13 +72,9 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   base::Node memory = memories->items()[0];
   base::require(memory.is_table() && memory.find("type") != nullptr && memory.find("type")->is_string(),
                 "{}: expected a memory with a 'type'", file.path());
-  std::string memory_type = memory.find("type")->as_string();
-  // The attention-based cache of the GRC paper is a segment cache of the attention's own input.
+  const std::string memory_type = memory.find("type")->as_string();
+  // Its files call the one tensor of its state "segment_cache".
   whole_memory_name = memory_type == "attention_cache";
-  if (whole_memory_name) {
-    memory_type = "segment_cache";
-    memory.set("type", "segment_cache");
-  }
   if (memory_type == "grc") {
     // In these files a causal form without the key is the literal one, and qkv_bias speaks of both branches.
     if (memory.find("bptt_depth") == nullptr) memory.set("bptt_depth", 0);

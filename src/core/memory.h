@@ -16,7 +16,7 @@ struct ContextRows {
   at::Tensor valid;
 };
 
-/// What is left when a segment has ended: the state, and what the segment adds to the training loss, [] or undefined.
+/// What is left when a segment has ended: the state, and what each sequence adds to the training loss, [B] or undefined.
 struct ContextEnd {
   State state;
   at::Tensor loss = {};

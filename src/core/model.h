@@ -25,7 +25,7 @@ struct StepResult {
   at::Tensor hidden;        ///< [B,T,D]: the token rows
   at::Tensor write_hidden;  ///< [B,m,D]: the write memory rows, where there are any
   State state;
-  at::Tensor context_loss = {};  ///< []: what a layer context adds to the training loss; undefined = nothing
+  at::Tensor context_loss = {};  ///< [B]: what a layer context adds to the training loss; undefined = nothing
 };
 
 /// A loss beside the task's: weight * mean of `values` is added to it.

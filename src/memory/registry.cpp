@@ -1,6 +1,8 @@
 #include "memory/registry.h"
 
 #include "memory/abc.h"
+#include "memory/attention_cache.h"
+#include "memory/compressive.h"
 #include "memory/grc.h"
 #include "memory/memory_tokens.h"
 #include "memory/recurrent_block.h"
@@ -47,6 +49,8 @@ Entry recurrent_tokens() {
 
 void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
   add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: every layer keeps rows of earlier segments");
+  add<AttentionCache>(types, entries, "attention_cache", "the attention-based cache of the GRC paper: rows of earlier inputs");
+  add<Compressive>(types, entries, "compressive", "Compressive Transformer: rows that leave the cache are compressed");
   add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of every segment");
   types.add<RecurrentTokensOptions>("recurrent_tokens", "RMT: memory read in front of a segment, written behind it");
   entries.add("recurrent_tokens", recurrent_tokens());

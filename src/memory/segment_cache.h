@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "base/options.h"
 #include "core/memory.h"
@@ -40,10 +41,11 @@ struct SegmentCacheState {
 /// Segment-level recurrence (Dai et al. 2019, section 3.2): layer l sees, on the left of the segment, the last mem_len rows
 /// that entered it in earlier segments. No gradient goes into the cache.
 ///   cache' = the last mem_len rows of [cache; rows], detached
-class SegmentCache final : public core::LayerContext {
+class SegmentCache : public core::LayerContext {
  public:
   using Options = SegmentCacheOptions;
-  SegmentCache(const Options& options, const core::MemoryBuild& build) : options_(options), build_(build) {}
+  SegmentCache(const Options& options, const core::MemoryBuild& build, std::string name = "segment_cache")
+      : options_(options), build_(build), name_(std::move(name)) {}
   core::State initial_state(int64_t batch) const override;
   void add_spans(core::AttendTable& table, const core::State& state, core::Mode mode) const override;
   core::ContextRows before(int64_t layer, const core::State& state) const override;
@@ -57,6 +59,7 @@ class SegmentCache final : public core::LayerContext {
 
   Options options_;
   core::MemoryBuild build_;
+  std::string name_;  ///< for messages
 };
 
 }  // namespace mnemo::memory

@@ -40,6 +40,11 @@ std::vector<Reach> reaches() {
   list.push_back({"none", {relative}, 0});
   list.push_back({"xl", {relative, "memory[0].type=segment_cache", "memory[0].mem_len=32"}, 0});
   list.push_back({"xl_softmax_pre", {softmax, "backbone.norm=pre", "memory[0].type=segment_cache", "memory[0].mem_len=32"}, 0});
+  list.push_back({"attention_cache", {softmax, "memory[0].type=attention_cache", "memory[0].mem_len=32"}, 0});
+  for (const std::string function : {"mean_pooling", "max_pooling", "conv", "dilated_conv", "most_used"}) {
+    list.push_back({"compressive_" + function, {relative, "memory[0].type=compressive", "memory[0].mem_len=2", "memory[0].compressed_len=9",
+                                               "memory[0].compression_rate=2", "memory[0].compression=" + function}, 0});
+  }
   list.push_back({"mt_xl_read", {relative, "memory[0].type=memory_tokens", two, "memory[0].read_mem_from_cache=true", xl, six}, 0});
   for (const char* lifetime : {"model", "sequence"}) {
     const std::string lives = std::string("memory[0].lifetime=") + lifetime;

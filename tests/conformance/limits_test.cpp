@@ -90,6 +90,16 @@ TEST(Limits, ASegmentCacheOfNoRowsIsTheBaseline) {
   EXPECT_GT(difference(hidden(*off, core::Mode::train), hidden(*plain, core::Mode::train)), 1e-6);
 }
 
+TEST(Limits, AContextThatCompressesNothingIsTheSegmentCache) {
+  for (const std::string attention : {"backbone.attention.type=relative", "backbone.attention.type=softmax"}) {
+    for (const std::string rows : {"memory[0].mem_len=6", "memory[0].mem_len=3"}) {
+      expect_switched_off({attention, "memory[0].type=compressive", rows, "memory[0].compressed_len=0", "memory[0].compression_rate=1",
+                           "memory[0].compression=mean_pooling"}, {attention, "memory[0].type=segment_cache", rows});
+      expect_switched_off({attention, "memory[0].type=attention_cache", rows}, {attention, "memory[0].type=segment_cache", rows});
+    }
+  }
+}
+
 // Law 4, evaluation.
 class FrozenCache : public Conformance {};
 

@@ -30,18 +30,20 @@ TEST(Registry, EveryMechanismHasAConfiguration) {
 }
 
 TEST(Registry, OnlyCombinationsWithoutSenseAreRefused) {
-  // Two memories on the sequence seam; abc with rows of a cache; abc with open blocks of memory rows.
-  const std::set<std::string> known = {"softmax", "relative", "abc", "segment_cache", "memory_tokens", "recurrent_tokens", "grc"};
+  // Two memories on one seam; abc with rows of a context; abc with open blocks of memory rows.
+  const std::set<std::string> known = {"softmax", "relative", "abc", "segment_cache", "attention_cache", "compressive", "memory_tokens",
+                                       "recurrent_tokens", "grc"};
   size_t counted = 0;
   for (const auto& names : refused_combinations()) {
     if (std::any_of(names.begin(), names.end(), [&](const std::string& name) { return !known.contains(name); })) continue;
     const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-    EXPECT_TRUE((has("memory_tokens") && has("recurrent_tokens")) ||
-                (has("abc") && (has("segment_cache") || has("memory_tokens") || has("recurrent_tokens"))))
+    const int contexts = has("segment_cache") + has("attention_cache") + has("compressive");
+    const int sequences = has("memory_tokens") + has("recurrent_tokens");
+    EXPECT_TRUE(contexts > 1 || sequences > 1 || (has("abc") && contexts + sequences > 0))
         << testing::PrintToString(names);
     ++counted;
   }
-  EXPECT_EQ(counted, 4U + 4U + 14U);
+  EXPECT_EQ(counted, 40U + 40U + 62U);
 }
 
 TEST(Registry, CombinationsAreRefusedWithAWayOut) {
@@ -59,6 +61,12 @@ TEST(Registry, CombinationsAreRefusedWithAWayOut) {
   refuse({"memory[0].type=memory_tokens", "memory[1].type=recurrent_tokens"}, {"memory_tokens", "recurrent_tokens", "same place"});
   refuse({"memory[0].type=segment_cache", "memory[1].type=segment_cache"}, {"segment_cache", "same place"});
   refuse({"memory[0].type=grc", "memory[1].type=grc"}, {"grc", "same place"});
+  refuse({"memory[0].type=compressive", "memory[1].type=attention_cache"}, {"compressive", "attention_cache", "same place"});
+  for (const char* function : {"conv", "most_used"}) {
+    refuse({"backbone.attention.type=abc", "memory[0].type=compressive", std::string("memory[0].compression=") + function},
+           {"compressive", function, "mean_pooling"});
+  }
+  refuse({"backbone.attention.type=abc", "memory[0].type=compressive", "memory[0].compression=mean_pooling"}, {"abc", "compressive", "another attention"});
   refuse({"memory[0].type=segment_cache", "memory[0].mem_len=0", "memory[0].same_length=true"}, {"same_length", "mem_len"});
   refuse({"memory[0].type=segment_cache", "memory[0].same_length=true", "memory[0].eval_mem_len=0"}, {"eval_same_length"});
 }

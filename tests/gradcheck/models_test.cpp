@@ -94,7 +94,7 @@ TEST_P(TwoSegments, GradientIsThatOfDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(All, TwoSegments, testing::ValuesIn(configurations_where([](const Configuration& c) {
                            // A relu control jumps where an empty memory gets its first weight.
-                           return !c.has("segment_cache") && c.name != "grc_bptt_0" && !is_relu(c);
+                           return !c.has_layer_context() && c.name != "grc_bptt_0" && !is_relu(c);
                          })), name_of);
 
 }  // namespace

@@ -72,6 +72,12 @@ bool Configuration::has(const std::string& memory) const {
                      [&](const base::Node& node) { return node.at("type").as_string() == memory; });
 }
 
+bool Configuration::has_layer_context() const {
+  return std::any_of(options.memory.begin(), options.memory.end(), [](const base::Node& node) {
+    return models::Mechanisms::all().memories.find(node.at("type").as_string()).layer_context != nullptr;
+  });
+}
+
 base::Node Configuration::memory_option(const std::string& memory, const std::string& key, const base::Node& otherwise) const {
   for (const base::Node& node : options.memory) {
     if (node.at("type").as_string() == memory) return node.at(key);
@@ -141,6 +147,22 @@ const std::vector<Configuration>& variants() {
     add("xl_clamp", "relative", {"segment_cache"}, {"memory[0].mem_len=32", "backbone.attention.clamp_len=3"});
     add("xl_learned", "softmax", {"segment_cache"},
         {"memory[0].mem_len=5", "backbone.position.type=learned", "backbone.position.max_len=64"});
+    add("attention_cache_short", "softmax", {"attention_cache"}, {"memory[0].mem_len=3", "backbone.norm=pre"});
+
+    const auto compresses = [](const std::string& function, int at = 0) {
+      const std::string memory = fmt::format("memory[{}].", at);
+      return std::vector<std::string>{memory + "compression=" + function, memory + "mem_len=3", memory + "compressed_len=4", memory + "compression_rate=2"};
+    };
+    for (const char* function : {"mean_pooling", "max_pooling", "conv", "dilated_conv", "most_used"}) {
+      add(std::string("compressive_") + function, "relative", {"compressive"}, compresses(function));
+    }
+    auto pre = compresses("conv"), rmt_compressive = compresses("conv", 1);
+    pre.insert(pre.end(), {"backbone.norm=pre", "memory[0].compression_rate=3"});
+    add("compressive_pre", "softmax", {"compressive"}, pre);
+    rmt_compressive.push_back(two);
+    add("compressive_rmt", "relative", {"recurrent_tokens", "compressive"}, rmt_compressive);
+    add("compressive_uncompressed", "relative", {"compressive"}, {"memory[0].mem_len=5", "memory[0].compressed_len=0", "memory[0].compression_rate=1"});
+
     add("relative_own_biases", "relative", {},
         {"backbone.attention.shared_uv=false", "backbone.attention.bias=true", "backbone.head_dim=3"});
 

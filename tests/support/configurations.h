@@ -15,6 +15,8 @@ struct Configuration {
   models::ModelOptions options;
 
   bool has(const std::string& memory) const;
+  /// A memory on the layer-context seam: rows of earlier segments on the left of every layer.
+  bool has_layer_context() const;
   /// An option of one of its memories, or `otherwise` where it has none of that type.
   base::Node memory_option(const std::string& memory, const std::string& key, const base::Node& otherwise) const;
   std::string attention() const;

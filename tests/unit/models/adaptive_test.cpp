@@ -155,7 +155,8 @@ TEST(LayerDrop, PassesLayersByInTrainingAlone) {
   const auto hidden = [&](const Model& of, core::Mode mode) { return of.forward(segment_of(tokens, mode), of.initial_state(2)).hidden; };
   EXPECT_TRUE(at::equal(hidden(*model, core::Mode::evaluate), hidden(*all, core::Mode::evaluate)));
   // In training: one of the 8 sets of layers, each about as often.
-  at::globalContext().defaultGenerator(at::kCPU).set_current_seed(3);
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  generator.set_current_seed(3);
   std::vector<at::Tensor> seen;
   int64_t whole = 0, empty = 0;
   const at::Tensor rows = at::embedding(model->parameters().find("embed.weight"), tokens) * std::sqrt(8.0);

@@ -37,7 +37,10 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
   };
   for (const Preset& preset : presets()) {
     const int64_t found = count_parameters(published(preset));
-    if (const auto expected = counts.find(preset.name); expected != counts.end()) EXPECT_EQ(found, expected->second) << preset.name;
+    const auto expected = counts.find(preset.name);
+    if (expected != counts.end()) {
+      EXPECT_EQ(found, expected->second) << preset.name;
+    }
     if (preset.published == 0) continue;
     // Within a unit of the published figure's last digit, or the preset says why not.
     const bool same = std::abs(static_cast<double>(found) / 1e6 - preset.published) < 1.0;

@@ -142,6 +142,8 @@ std::vector<MemoryCase> memory_cases() {
   return {
       {"none", {relative}, at_once},
       {"xl", {relative, "memory[0].type=segment_cache", "memory[0].mem_len=9"}, at_once},
+      {"compressive", {relative, "memory[0].type=compressive", "memory[0].mem_len=4", "memory[0].compression_rate=2"}, at_once},
+      {"layer_drop", {relative, "backbone.layer_drop=0.4", "backbone.attention.dropout=0.2", "backbone.activation_dropout=0.2", rmt, two}, once},
       {"rmt_0", {relative, rmt, two, aux, depth("0")}, at_once},
       {"rmt_full", {relative, rmt, two, aux}, once},
       {"rmt_1", {relative, rmt, two, aux, depth("1")}, once + 1},

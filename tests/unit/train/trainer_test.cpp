@@ -28,6 +28,7 @@ const std::map<std::string, std::vector<Node>>& memories() {
        {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
         Node::table({{"type", "segment_cache"}, {"mem_len", 5}})}},
       {"grc", {Node::table({{"type", "grc"}, {"cache_len", 4}})}},
+      {"compressive", {Node::table({{"type", "compressive"}, {"mem_len", 5}, {"compressed_len", 3}, {"compression_rate", 2}})}},
   };
   return all;
 }

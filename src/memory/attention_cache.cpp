@@ -1,0 +1,17 @@
+#include "memory/attention_cache.h"
+
+namespace mnemo::memory {
+namespace {
+
+SegmentCacheOptions as_segment_cache(const AttentionCacheOptions& options) {
+  SegmentCacheOptions same;
+  same.mem_len = options.mem_len;
+  return same;
+}
+
+}  // namespace
+
+AttentionCache::AttentionCache(const Options& options, const core::MemoryBuild& build)
+    : SegmentCache(as_segment_cache(options), build, "attention_cache") {}
+
+}  // namespace mnemo::memory

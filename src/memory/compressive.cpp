@@ -1,0 +1,128 @@
+#include "memory/compressive.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "core/append_rows.h"
+#include "memory/require_state.h"
+
+namespace mnemo::memory {
+namespace {
+
+/// Rows picked from each sequence: index [B,n] into its rows, and which of them are there at all.
+struct Picked {
+  at::Tensor index, real;
+
+  at::Tensor of(const at::Tensor& rows) const {
+    return at::where(real.unsqueeze(-1), rows.gather(1, index.unsqueeze(-1).expand({-1, -1, rows.size(2)})), 0.0);
+  }
+};
+
+/// The `count` [B] rows of each sequence that end before column `end` [B], right-aligned in as many columns as the longest has.
+Picked before_column(const at::Tensor& end, const at::Tensor& count) {
+  const int64_t most = count.max().item<int64_t>();
+  const at::Tensor from_right = at::arange(most - 1, -1, -1, count.options()).unsqueeze(0);
+  return {(end.unsqueeze(1) - 1 - from_right).clamp_min(0), from_right < count.unsqueeze(1)};
+}
+
+}  // namespace
+
+void CompressiveOptions::validate(const base::Where& where) const {
+  where.require(mem_len > 0 || compressed_len > 0, "mem_len", "a memory of no rows, compressed or not; expected at least 1 of either kind");
+}
+
+Compressive::Compressive(const Options& options, const core::MemoryBuild& build)
+    : options_(options), build_(build), compression_(options.compression, options.compression_rate, build) {}
+
+core::State Compressive::initial_state(int64_t batch) const {
+  const auto options = build_.like.options().requires_grad(false);
+  CompressiveState state;
+  for (int64_t layer = 0; layer < build_.num_layers; ++layer) state.rows.push_back(at::empty({batch, 0, build_.dim}, options));
+  state.valid = at::empty({batch, 0}, options.dtype(at::kBool));
+  state.plain = state.valid;
+  return state;
+}
+
+void Compressive::add_spans(core::AttendTable& table, const core::State& state, core::Mode) const {
+  table.append_context({core::SpanKind::cache, state.as<CompressiveState>().valid.size(1)}, core::Rule::causal());
+}
+
+core::ContextRows Compressive::before(int64_t layer, const core::State& state) const {
+  const auto& memory = state.as<CompressiveState>();
+  base::require(static_cast<int64_t>(memory.rows.size()) == build_.num_layers,
+                "[compressive] expected a state of {} layers, found {}; is it of another model?", build_.num_layers, memory.rows.size());
+  const at::Tensor& rows = memory.rows[static_cast<size_t>(layer)];
+  require_state("compressive", rows, {memory.valid.size(0), memory.valid.size(1), build_.dim});
+  return {rows.detach(), memory.valid};
+}
+
+core::State Compressive::after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const core::AttendTable& table,
+                               const core::State& state, core::Mode) const {
+  const at::NoGradGuard no_grad;
+  const auto& old = state.as<CompressiveState>();
+  const int64_t batch = entering[0].size(0);
+  const at::Tensor real = valid.defined() ? valid : at::ones({batch, table.num_rows()}, old.valid.options());
+  CompressiveState next;
+  next.valid = core::append_rows(old.valid, real, 1);
+  next.plain = core::append_rows(old.plain, real, 1);
+  for (size_t layer = 0; layer < entering.size(); ++layer) {
+    next.rows.push_back(core::append_rows(old.rows[layer], entering[layer].detach(), 1));
+  }
+  const at::Tensor count = real.sum(1);
+  next.open_rows = old.open_rows.defined() ? old.open_rows + count : count;
+  if (!valid.defined() || valid.all().item<bool>()) return next;
+  // Padding goes: what is real moves to the right, in its order.
+  const at::Tensor order = std::get<1>(next.valid.to(at::kInt).sort(/*stable=*/true, 1, false));
+  next.valid = next.valid.gather(1, order);
+  next.plain = next.plain.gather(1, order);
+  for (at::Tensor& rows : next.rows) rows = Picked{order, next.valid}.of(rows);
+  return next;
+}
+
+core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode mode) const {
+  const auto& old = state.as<CompressiveState>();
+  const int64_t rate = options_.compression_rate, columns = old.valid.size(1);
+  const at::Tensor plain = old.plain.sum(1), end = at::full_like(plain, columns), middle = end - plain;
+  // How many rows each sequence forgets, in whole blocks, and how many it then keeps of each kind.
+  const at::Tensor blocks = (plain - options_.mem_len).clamp_min(0).floor_divide(rate);
+  const at::Tensor made = blocks.clamp_max(options_.compressed_len);
+  const at::Tensor kept = (old.valid.sum(1) - plain).minimum(options_.compressed_len - made), rest = plain - blocks * rate;
+  const Picked forgotten = before_column(middle + blocks * rate, blocks * rate);
+  const bool compresses = forgotten.index.size(1) > 0 && options_.compressed_len > 0;
+  const Picked asked = before_column(end, old.open_rows);
+
+  // The new context, [kept; made; rest] of each sequence, right-aligned, as columns of [rows; compressed].
+  const at::Tensor length = kept + made + rest;
+  const Picked all = before_column(length, length);  // the place of each column within its sequence's context
+  const at::Tensor place = all.index, of_rest = place >= (kept + made).unsqueeze(1), of_kept = place < kept.unsqueeze(1);
+  const int64_t new_columns = forgotten.index.size(1) / rate;
+  const at::Tensor from_rest = place + (end - length).unsqueeze(1), from_kept = place + (middle - kept).unsqueeze(1);
+  const at::Tensor from_made = place + (columns + new_columns - made - kept).unsqueeze(1);
+  const Picked context{at::where(of_rest, from_rest, at::where(of_kept, from_kept, from_made)).clamp_min(0), all.real};
+
+  CompressiveState next;
+  next.valid = all.real;
+  next.plain = at::logical_and(of_rest, all.real);
+  at::Tensor loss;
+  const bool learns = compresses && compression_.trains() && mode == core::Mode::train && options_.loss_weight > 0;
+  for (size_t n = 0; n < old.rows.size(); ++n) {
+    const auto layer = static_cast<int64_t>(n);
+    const at::Tensor rows = old.rows[n].detach();
+    at::Tensor source = rows;
+    if (compresses) {
+      const Forgotten lost{forgotten.of(rows), forgotten.real, asked.of(rows), asked.real};
+      const at::AutoGradMode grad(learns && at::GradMode::is_enabled());
+      const at::Tensor compressed = compression_.compress(layer, lost);
+      source = at::cat({rows, compressed.detach()}, 1);
+      if (learns) {
+        const at::Tensor term = compression_.reconstruction_loss(layer, lost, compressed);
+        loss = loss.defined() ? loss + term : term;
+      }
+    }
+    next.rows.push_back(context.of(source));
+  }
+  return {next, loss};
+}
+
+}  // namespace mnemo::memory

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "core/memory.h"
+#include "core/memory_build.h"
+#include "memory/compression.h"
+
+namespace mnemo::memory {
+
+struct CompressiveOptions {
+  int64_t mem_len = 64;
+  int64_t compressed_len = 64;
+  int64_t compression_rate = 4;
+  std::string compression = "conv";
+  double loss_weight = 1.0;
+  template <class V>
+  void visit(V&& v) {
+    v("mem_len", mem_len, "rows of earlier segments that every layer keeps as they are; up to compression_rate - 1 more wait for a block",
+      base::range(0, 1 << 24));
+    v("compressed_len", compressed_len, "compressed rows that every layer keeps beyond them; 0: none", base::range(0, 1 << 24));
+    v("compression_rate", compression_rate, "rows that become one", base::range(1, 1 << 10));
+    v("compression", compression, "how",
+      base::one_of("mean_pooling", "max_pooling", "conv", "dilated_conv", "most_used"));
+    v("loss_weight", loss_weight, "factor of the attention-reconstruction loss, which trains conv and dilated_conv and nothing else", base::at_least(0));
+  }
+  void validate(const base::Where& where) const;
+};
+
+/// What every layer keeps: rows[l] [B,M,D], right-aligned; valid [B,M]: real rows; plain [B,M]: those among them that are not compressed,
+/// which are the last ones. open_rows [B]: rows of a segment that goes on in the next call; absent between segments.
+struct CompressiveState {
+  std::vector<at::Tensor> rows;
+  at::Tensor valid, plain, open_rows;
+  template <class F>
+  void visit(F&& f) {
+    for (size_t layer = 0; layer < rows.size(); ++layer) f("layers." + std::to_string(layer), rows[layer], "B M D");
+    f("valid", valid, "B M");
+    f("plain", plain, "B M");
+    f("open_rows", open_rows, "B");
+  }
+};
+
+/// Compressive Transformer (Rae et al. 2020, section 3, algorithm 1): rows that leave a layer's memory are compressed, c into one, and the
+/// compressed rows stand on the left of the memory.
+///   layer l sees [compressed; memory] on the left of the segment, as Transformer-XL sees its cache, each row at the distance of its place
+///   memory' = [memory; rows] without its oldest blocks of c rows, as long as more than mem_len remain
+///   compressed' = the last compressed_len rows of [compressed; f_l(those blocks)]
+/// No gradient goes into either, and none of the task's loss into f; f learns from the attention-reconstruction loss of the segment that
+/// pushed its rows out (Compression). Padding does not enter.
+class Compressive final : public core::LayerContext {
+ public:
+  using Options = CompressiveOptions;
+  Compressive(const Options& options, const core::MemoryBuild& build);
+  core::State initial_state(int64_t batch) const override;
+  void add_spans(core::AttendTable& table, const core::State& state, core::Mode mode) const override;
+  core::ContextRows before(int64_t layer, const core::State& state) const override;
+  core::State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const core::AttendTable& table,
+                    const core::State& state, core::Mode mode) const override;
+  core::ContextEnd end_segment(const core::State& state, core::Mode mode) const override;
+  double loss_weight() const override { return options_.loss_weight; }
+
+ private:
+  Options options_;
+  core::MemoryBuild build_;
+  Compression compression_;
+};
+
+}  // namespace mnemo::memory
