@@ -20,6 +20,8 @@ using Align = base::TextTable::Align;
 
 /// A memory that has not stopped growing after this many segments is taken to be without bounds.
 constexpr int kMostSegments = 4096;
+/// One that grows and shrinks in turns (rows that wait to be compressed) is full when no segment of so many brings a new maximum.
+constexpr int kSegmentsWithoutGrowth = 16;
 
 core::StepResult run(const models::Model& model, int64_t tokens, core::Part part, const core::State& state) {
   core::Segment segment;
@@ -29,15 +31,19 @@ core::StepResult run(const models::Model& model, int64_t tokens, core::Part part
 }
 
 core::State full_state(const models::Model& model) {
-  core::State state = model.initial_state(1);
-  int64_t bytes = -1;
+  core::State state = model.initial_state(1), largest = state;
+  int64_t bytes = -1, most = -1;
+  int since = 0;
   for (int i = 0; i < kMostSegments; ++i) {
     const int64_t now = core::num_bytes(state, core::Lifetime::sequence);
-    if (now == bytes && i > 1) break;
+    since = now > most ? 0 : since + 1;
+    if (now >= most) largest = state;
+    if ((now == bytes && i > 1) || since == kSegmentsWithoutGrowth) break;
+    most = std::max(most, now);
     bytes = now;
     state = run(model, model.segment_size(), {}, state).state;
   }
-  return state;
+  return largest;
 }
 
 /// Bytes of a sequence just before the last token of a segment that is decoded token by token.

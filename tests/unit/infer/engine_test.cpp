@@ -228,6 +228,12 @@ TEST(Engine, SaysWhatItCannotRun) {
   const auto model = build(grc);
   EXPECT_EQ(engine_objection(*model), "it has no form of grc with position = \"cpe\"");
   test::expect_error<base::InputError>([&] { Engine engine(model); }, {"cannot run this model: it has no form of grc"});
+  for (const char* type : {"compressive", "attention_cache"}) {
+    const auto other = build({type, [&](auto& o) { o.memory = {memory(type, {})}; }});
+    EXPECT_EQ(engine_objection(*other), fmt::format("it has no form of the memory '{}'", type));
+  }
+  const auto adaptive = build({"adaptive", [](auto& o) { o.embedding.type = "adaptive"; }});
+  EXPECT_EQ(engine_objection(*adaptive), "it has no form of an adaptive embedding or softmax");
   const auto wide = build(cases()[2]);
   wide->parameters().to(at::kDouble, at::kCPU);
   EXPECT_NE(engine_objection(*wide).find("expected parameters of float32"), std::string::npos);
