@@ -9,7 +9,7 @@
 
 #include "core/append_rows.h"
 #include "core/state.h"
-#include "memory/abc.h"
+#include "memory/abc_control/mlp.h"
 #include "memory/segment_cache.h"
 #include "ops/abc.h"
 #include "ops/attention.h"

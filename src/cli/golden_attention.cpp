@@ -60,7 +60,8 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   // Files of relative attention call its maps attn.*, the others name them plainly.
   const layers::Scope scope = file.find("param.attn.q.weight").defined() ? root / "attn" : root;
   const core::AttentionBuild build{scope, root, root, shape.dim, shape.num_heads,
-                                   shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02};
+                                   shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02,
+                                   file.step(0, "input.slots").defined() ? 1 : 0};  // slots are those of a layer below
   auto core = mechanisms.attentions.find(type)(mechanisms.attention_types.complete(options), build);
   const base::Node* memories = file.config().find("memory");
   base::require(memories == nullptr || (memories->is_array() && memories->size() <= 1),
@@ -168,7 +169,7 @@ GoldenReport verify_attention(const GoldenFile& file) {
       leaves.emplace_back(fmt::format("grad.step.{}.input.{}", k, name), tensor);
       return tensor;
     };
-    const at::Tensor x = input_of("x"), encoder = input_of("encoder_output");
+    const at::Tensor x = input_of("x"), encoder = input_of("encoder_output"), slots_below = input_of("slots");
     base::require(x.defined() && x.dim() == 3, "{}: expected step.{}.input.x [B,T,D]", file.path(), k);
     if (const at::Tensor reset = file.step(k, "input.reset_rows"); reset.defined()) {
       state = core::reset_rows(state, reset, subject.attention->initial_state(x.size(0)));
@@ -176,16 +177,17 @@ GoldenReport verify_attention(const GoldenFile& file) {
     const core::AttendTable table = table_of(file, k, subject, context_state, mode);
     at::Tensor context = encoder;
     if (subject.context) context = subject.context->before(0, context_state).rows;
-    auto [y, next, slots] = subject.attention->forward({x, context, table, mode, true}, state);
+    auto [y, next, slots] = subject.attention->forward({x, context, table, mode, true, file.step(k, "input.slot_index"), slots_below}, state);
     state = next;
     if (subject.context) context_state = subject.context->after({x}, {}, table, context_state, mode);
 
-    for (const char* name : {"x", "y"}) {
+    for (const auto& [name, found] : {std::pair("x", y), std::pair("y", y), std::pair("slots", slots)}) {
       const at::Tensor expected = file.step(k, std::string("output.") + name);
       if (!expected.defined()) continue;
-      comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, y);
+      base::require(found.defined(), "{}: step.{}.output.{} is there, but this attention gives none", file.path(), k, name);
+      comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found);
       const at::Tensor cotangent = file.step(k, std::string("cotangent.") + name);
-      if (cotangent.defined()) scalar = scalar + (cotangent * y).sum();
+      if (cotangent.defined()) scalar = scalar + (cotangent * found).sum();
     }
     for (const auto& [field, tensor] : state.fields()) {
       for (const char* what : {"state", "buffer"}) {

@@ -65,7 +65,8 @@ Engine::Engine(std::shared_ptr<const models::Model> model, const EngineOptions& 
       biased = biased || biases.back().defined();
     }
     if (plan_.abc) {
-      weights.push_back(parameters.find(attn + ".control.weight"));
+      const at::Tensor own = parameters.find(attn + ".control.weight");
+      weights.push_back(own.defined() ? own : parameters.find("backbone.attn_control.weight"));
       biases.emplace_back();
     }
     for (size_t i = 0; i < biases.size(); ++i) {

@@ -6,6 +6,7 @@
 #include "attention/softmax.h"
 #include "base/error.h"
 #include "memory/abc.h"
+#include "memory/abc_control/mlp.h"
 #include "memory/grc.h"
 #include "memory/memory_tokens.h"
 #include "memory/recurrent_tokens.h"
@@ -20,11 +21,14 @@ ops::RowActivation row_activation(const std::string& name) {
 }
 
 void read_abc(EnginePlan& plan, const memory::AbcOptions& options) {
+  const std::string type = models::type_of(options.control);
+  base::require(type == "mlp", "it has no form of ABC's control '{}'", type);
+  const auto control = base::read_typed_options<memory::AbcMlpOptions>(options.control);
   plan.abc = true;
   plan.slots = options.num_slots;
-  plan.abc_shared_control = options.control.shared_across_heads;
-  plan.abc_eps = static_cast<float>(options.control.eps);
-  const std::string& activation = options.control.activation;
+  plan.abc_shared_control = control.shared_across_heads;
+  plan.abc_eps = static_cast<float>(control.eps);
+  const std::string& activation = control.activation;
   plan.abc_activation = activation == "relu"      ? ops::AbcActivation::relu
                         : activation == "sigmoid" ? ops::AbcActivation::sigmoid
                                                   : ops::AbcActivation::exp;

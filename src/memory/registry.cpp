@@ -58,7 +58,7 @@ void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
 }
 
 void add_attentions(base::OptionTypes& types, base::Registry<AttentionFactory>& factories) {
-  types.add<AbcOptions>("abc", "ABC: attention with bounded memory, its slots controlled by an MLP");
+  types.add<AbcOptions>("abc", "ABC: attention with bounded memory, its slots kept by a control");
   factories.add("abc", [](const base::Node& options, const core::AttentionBuild& build) {
     return std::make_unique<Abc>(base::read_typed_options<AbcOptions>(options), build);
   });

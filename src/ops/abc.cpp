@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/abc_scan.h"
+#include "ops/abc_sums.h"
 
 namespace mnemo::ops {
 namespace {
@@ -27,25 +28,12 @@ at::Tensor masked_logits(const at::Tensor& s, const at::Tensor& valid) {
   return valid.defined() ? s.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), kMinusInfinity) : s;
 }
 
-/// relu and sigmoid by chunks of rows: inside a chunk a causal product, across chunks the carried sums.
-AbcOutput plain_chunks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& a,
-                       const AbcMemory& memory, double eps, double scale) {
-  constexpr int64_t kChunk = 64;
-  AbcMemory sums = memory;
-  std::vector<at::Tensor> outputs;
-  const auto qs = q.split(kChunk, 2), ks = k.split(kChunk, 2), vs = v.split(kChunk, 2), as = a.split(kChunk, 2);
-  for (size_t c = 0; c < qs.size(); ++c) {
-    const at::Tensor z = sums.z.unsqueeze(2) + as[c].cumsum(2);                                        // [B,H,C,n]
-    const at::Tensor inverse = (z + eps).reciprocal();
-    const at::Tensor qk = at::matmul(qs[c], ks[c].transpose(-1, -2)).tril();                           // [B,H,C,C]
-    const at::Tensor scores = (at::matmul(qk, as[c]) + at::matmul(qs[c], sums.k.transpose(-1, -2))) * inverse;
-    const at::Tensor p = at::softmax(scores * scale, -1) * inverse;                                    // [B,H,C,n]
-    const at::Tensor mixed = at::matmul(p, as[c].transpose(-1, -2)).tril();
-    outputs.push_back(at::matmul(mixed, vs[c]) + at::matmul(p, sums.v));
-    sums = {sums.k + at::matmul(as[c].transpose(-1, -2), ks[c]), sums.v + at::matmul(as[c].transpose(-1, -2), vs[c]),
-            z.select(2, z.size(2) - 1)};
-  }
-  return {at::cat(outputs, 2), sums};
+/// relu and sigmoid: running sums, read through the inverse of their weights' sum.
+AbcOutput plain_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& a, const AbcMemory& memory, double eps,
+                     double scale) {
+  const at::Tensor z = memory.z.unsqueeze(2) + a.cumsum(2);  // [B,H,T,n]
+  const AbcSumsOutput out = abc_sums(q, k, v, a, {memory.k, memory.v}, {(z + eps).reciprocal(), {}}, scale);
+  return {out.o, {out.sums.k, out.sums.v, z.select(2, z.size(2) - 1)}};
 }
 
 }  // namespace
@@ -98,13 +86,13 @@ AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     return {out.o.to(at::kBFloat16), {out.memory.k.to(kept), out.memory.v.to(kept), out.memory.z.to(kept)}};
   }
   if (activation != AbcActivation::exp) {
-    return plain_chunks(q, k, v, plain_weights(s, valid, activation), memory, eps, scale);
+    return plain_scan(q, k, v, plain_weights(s, valid, activation), memory, eps, scale);
   }
   return abc_exp_scan(q, k, v, masked_logits(s, valid), memory, scale);
 }
 
-at::Tensor abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
-                    const at::Tensor& valid, AbcActivation activation, double eps, double scale) {
+AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const at::Tensor& valid, AbcActivation activation,
+                        double eps) {
   at::Tensor phi;  // [B,H,S,n]: what token i gives to slot j
   if (activation == AbcActivation::exp) {
     phi = at::_safe_softmax(masked_logits(s, valid), 2);
@@ -112,8 +100,13 @@ at::Tensor abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
     const at::Tensor a = plain_weights(s, valid, activation);
     phi = a / (a.sum(2, true) + eps);
   }
-  const at::Tensor memory_k = at::matmul(phi.transpose(-1, -2), k), memory_v = at::matmul(phi.transpose(-1, -2), v);
-  return at::matmul(at::softmax(at::matmul(q, memory_k.transpose(-1, -2)) * scale, -1), memory_v);
+  return {at::matmul(phi.transpose(-1, -2), k), at::matmul(phi.transpose(-1, -2), v)};
+}
+
+at::Tensor abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
+                    const at::Tensor& valid, AbcActivation activation, double eps, double scale) {
+  const AbcSums memory = abc_full_memory(k, v, s, valid, activation, eps);
+  return at::matmul(at::softmax(at::matmul(q, memory.k.transpose(-1, -2)) * scale, -1), memory.v);
 }
 
 }  // namespace mnemo::ops

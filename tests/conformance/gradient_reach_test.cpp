@@ -30,6 +30,13 @@ std::vector<Reach> reaches() {
     list.push_back({"rmt_causal_" + word, {softmax, rmt, two, causal, bptt}, depth});
     list.push_back({"abc_" + word, {abc, slots, slots_bptt}, depth});
     list.push_back({"abc_relu_" + word, {abc, slots, slots_bptt, "backbone.attention.control.activation=relu"}, depth});
+    // Controls of every kind of state; a window must hold more tokens than the segments have.
+    const std::string many = "backbone.attention.num_slots=20", control = "backbone.attention.control.";
+    list.push_back({"abc_random_" + word, {abc, slots, slots_bptt, control + "type=random"}, depth});
+    list.push_back({"abc_clustering_" + word, {abc, slots, slots_bptt, control + "type=clustering"}, depth});
+    list.push_back({"abc_linformer_" + word, {abc, slots, slots_bptt, control + "type=linformer"}, depth});
+    list.push_back({"abc_window_" + word, {abc, many, slots_bptt, control + "type=window"}, depth});
+    list.push_back({"abc_dilated_" + word, {abc, many, slots_bptt, control + "type=dilated", "backbone.attention.mask_empty_slots=true"}, depth});
     // Two memories, two depths: the farther one counts.
     const int64_t both = depth < 0 ? -1 : std::max<int64_t>(depth, 1);
     list.push_back({"abc_" + word + "_rmt_1", {abc, slots, slots_bptt, rmt, two, causal, "memory[0].bptt_depth=1"}, both});

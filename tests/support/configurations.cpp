@@ -172,6 +172,25 @@ const std::vector<Configuration>& variants() {
     add("abc_unscaled_one_slot", "abc", {}, {"backbone.attention.num_slots=1", "backbone.attention.scale=none"});
     add("abc_more_slots", "abc", {}, {"backbone.attention.num_slots=9", "backbone.attention.bias=false"});
     add("abc_learned", "abc", {}, {slots, "backbone.position.type=learned", "backbone.position.max_len=64"});
+    const std::string masked = "backbone.attention.mask_empty_slots=true", control = "backbone.attention.control.";
+    add("abc_tied", "abc", {}, {slots, "backbone.attention.tied_across_layers=true"});
+    add("abc_random", "abc", {}, {slots, control + "type=random", control + "seed=3"});
+    add("abc_random_masked", "abc", {}, {slots, masked, control + "type=random"});
+    add("abc_identity", "abc", {}, {"backbone.attention.num_slots=40", masked, control + "type=identity"});
+    add("abc_linformer", "abc", {}, {slots, control + "type=linformer", control + "max_len=40"});
+    add("abc_linformer_tied_masked", "abc", {},
+        {slots, masked, control + "type=linformer", control + "max_len=40", "backbone.attention.tied_across_layers=true"});
+    add("abc_clustering", "abc", {}, {slots, control + "type=clustering"});
+    add("abc_clustering_masked", "abc", {}, {slots, masked, control + "type=clustering"});
+    add("abc_window", "abc", {}, {slots, control + "type=window"});
+    add("abc_window_masked", "abc", {}, {slots, masked, control + "type=window"});
+    add("abc_dilated", "abc", {}, {slots, control + "type=dilated"});
+    add("abc_dilated_masked", "abc", {}, {slots, masked, control + "type=dilated"});
+    add("abc_local_to_global", "abc", {},
+        {slots, masked, control + "type=local_to_global", control + "global_positions=[1,4,9]"});
+    add("abc_compressive", "abc", {}, {"backbone.attention.num_slots=14", control + "type=compressive", control + "compression=3"});
+    add("abc_window_rmt_grc", "abc", {"recurrent_tokens", "grc"},
+        {slots, masked, control + "type=window", two, "memory[0].block_mask=causal", "memory[1].cache_len=4"});
     add("abc_rmt", "abc", {"recurrent_tokens"}, {slots, two, "memory[0].block_mask=causal"});
     add("abc_rmt_grc", "abc", {"recurrent_tokens", "grc"},
         {slots, two, "memory[0].block_mask=causal", "memory[1].cache_len=4"});

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "memory/abc_control/mlp.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -51,7 +52,7 @@ TEST(Abc, IsTheRecurrenceOfItsProjections) {
   for (const bool shared : {false, true}) {
     for (const char* scale : {"sqrt_d", "none"}) {
       AbcOptions options = small();
-      options.control.shared_across_heads = shared;
+      options.control.set("shared_across_heads", shared);
       options.scale = scale;
       const Subject s(options, true);
       const at::Tensor x = Numbers(2).normal({2, 5, kDim});
@@ -86,7 +87,7 @@ TEST(Abc, LookingBothWaysAndAcrossItHasNoState) {
 
 TEST(Abc, RefusesWhatItCannotHonour) {
   AbcOptions untied = small();
-  untied.control.tied_kv = false;
+  untied.control.set("tied_kv", false);
   test::expect_error<base::InputError>([&] { Subject(untied, true); }, {"tied_kv"});
   const Subject s(small(), true);
   const at::Tensor x = Numbers(2).normal({2, 4, kDim});

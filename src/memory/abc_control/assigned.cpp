@@ -1,0 +1,21 @@
+#include "memory/abc_control/assigned.h"
+
+#include <torch/types.h>
+
+#include "layers/bricks.h"
+#include "ops/abc_slots.h"
+
+namespace mnemo::memory {
+
+AbcSumControl::Writes AbcRandomControl::writes(const AbcCall& call, const AbcSlots&, const at::Tensor& numbers) const {
+  if (call.slot_index.defined()) return {one_hot(given_slots(call))};
+  return {one_hot(ops::random_slots(numbers, slots_, static_cast<uint64_t>(seed_), static_cast<uint64_t>(layer_)))};
+}
+
+AbcSumControl::Writes AbcClusteringControl::writes(const AbcCall& call, const AbcSlots& past, const at::Tensor&) const {
+  if (call.slot_index.defined()) return {one_hot(given_slots(call))};
+  using layers::AttentionProjections;
+  return {one_hot(ops::nearest_means(AttentionProjections::join(call.k), AttentionProjections::join(past.k), past.z, call.valid))};
+}
+
+}  // namespace mnemo::memory

@@ -1,0 +1,61 @@
+#include "memory/abc_control/control.h"
+
+#include <functional>
+
+#include "memory/abc_control/assigned.h"
+#include "memory/abc_control/luna.h"
+#include "memory/abc_control/mlp.h"
+#include "memory/abc_control/position.h"
+#include "memory/abc_control/queues.h"
+
+namespace mnemo::memory {
+namespace {
+
+struct ControlEntry {
+  bool learns;
+  std::function<std::unique_ptr<AbcControl>(const base::Node&, const AbcControlBuild&)> make;
+};
+
+/// Every control, filled by explicit lines.
+struct Controls {
+  base::OptionTypes types{"control"};
+  base::Registry<ControlEntry> entries{"control"};
+
+  template <class C>
+  void add(const char* name, bool learns, const char* meaning) {
+    types.add<typename C::Options>(name, meaning);
+    entries.add(name, {learns, [](const base::Node& options, const AbcControlBuild& build) {
+                         return std::make_unique<C>(base::read_typed_options<typename C::Options>(options), build);
+                       }});
+  }
+};
+
+const Controls& controls() {
+  static const Controls all = [] {
+    Controls made;
+    made.add<AbcMlpControl>("mlp", true, "a linear map of the layer's input gives every token's logits");
+    made.add<AbcRandomControl>("random", false, "ABC_RD: every token into one slot, drawn");
+    made.add<AbcLinformerControl>("linformer", true, "a column of a learned table for every place");
+    made.add<AbcClusteringControl>("clustering", false, "slots are means of clusters");
+    made.add<AbcWindowControl>("window", false, "the last tokens, first in first out");
+    made.add<AbcDilatedControl>("dilated", false, "every other one of the last tokens");
+    made.add<AbcLocalToGlobalControl>("local_to_global", false, "tokens at chosen places, no others");
+    made.add<AbcCompressiveControl>("compressive", false, "means of consecutive tokens");
+    made.add<AbcLunaControl>("luna", true, "SW/LUNA: the slots of the layer below choose; not causal");
+    made.add<AbcIdentityControl>("identity", false, "a slot for every token");
+    return made;
+  }();
+  return all;
+}
+
+}  // namespace
+
+const base::PolyType& abc_control_types() { return controls().types; }
+
+bool abc_control_learns(const std::string& type) { return controls().entries.find(type).learns; }
+
+std::unique_ptr<AbcControl> make_abc_control(const base::Node& options, const AbcControlBuild& build) {
+  return controls().entries.find(options.at("type").as_string()).make(options, build);
+}
+
+}  // namespace mnemo::memory

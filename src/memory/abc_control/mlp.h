@@ -1,0 +1,52 @@
+#pragma once
+
+#include "memory/abc_control/control.h"
+#include "ops/abc.h"
+
+namespace mnemo::memory {
+
+struct AbcMlpOptions {
+  std::string activation = "exp";
+  bool shared_across_heads = false;
+  bool tied_kv = true;
+  double eps = 1e-6;
+  template <class V>
+  void visit(V&& v) {
+    v("activation", activation, "weights from logits; exp is normalised in log space, the others are divided by their sum",
+      base::one_of("exp", "relu", "sigmoid"));
+    v("shared_across_heads", shared_across_heads, "one control for all heads");
+    v("tied_kv", tied_kv, "one control for keys and values");
+    v("eps", eps, "added to the sum of weights (relu, sigmoid)", base::positive());
+  }
+};
+
+/// Slots with the normaliser of their weights (ops/abc.h): k, v [B,H,n,d], z [B,H,n].
+struct AbcState {
+  at::Tensor k, v, z;
+  template <class F>
+  void visit(F&& f) {
+    f("k", k, "B H n d");
+    f("v", v, "B H n d");
+    f("z", z, "B H n");
+  }
+};
+
+/// Control by an MLP without hidden layer (Peng et al. 2022, section 4): s_i = W x_i, weights by the activation of s (ops/abc.h).
+/// Every token is written to every slot, so no slot stays empty behind the first real token.
+class AbcMlpControl final : public AbcControl {
+ public:
+  using Options = AbcMlpOptions;
+  AbcMlpControl(const Options& options, const AbcControlBuild& build);
+  AbcAnswer attend(const AbcCall& call, const core::State& state) const override;
+  core::State initial_state(int64_t batch) const override;
+
+ private:
+  Options options_;
+  ops::AbcActivation activation_;
+  int64_t heads_, slots_, head_dim_;
+  double scale_;
+  bool causal_;
+  at::Tensor weight_;  // [H*n,D], or [n,D] where heads share it
+};
+
+}  // namespace mnemo::memory

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "memory/abc_control/sums.h"
+
+namespace mnemo::memory {
+
+// Controls that go by a token's number p in its sequence alone.
+
+/// phi = e_p: token p has slot p to itself. Softmax attention where not causal; causal, with mask_empty_slots.
+class AbcIdentityControl final : public AbcSumControl {
+ public:
+  using Options = AbcNoOptions;
+  AbcIdentityControl(const Options&, const AbcControlBuild& build) : AbcSumControl("identity", Keeps::positions, build) {}
+
+ private:
+  Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+};
+
+struct AbcLinformerOptions {
+  int64_t max_len = 512;
+  template <class V>
+  void visit(V&& v) {
+    v("max_len", max_len, "tokens of the longest sequence: columns of the table", base::range(1, 1 << 24));
+  }
+};
+
+/// phi = column p of a learned table W [n,max_len], of any sign, not normalised (section 3.1).
+class AbcLinformerControl final : public AbcSumControl {
+ public:
+  using Options = AbcLinformerOptions;
+  AbcLinformerControl(const Options& options, const AbcControlBuild& build);
+
+ private:
+  Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+  int64_t max_len_;
+  at::Tensor weight_;  // [n,max_len]
+};
+
+struct AbcLocalToGlobalOptions {
+  std::vector<int64_t> global_positions;
+  template <class V>
+  void visit(V&& v) {
+    v("global_positions", global_positions, "numbers of the tokens that are kept, the first token is 0: one for each slot",
+      base::range(0, 1 << 30));
+  }
+};
+
+/// phi = e_j for the jth global token, 0 for all others (section A.1).
+class AbcLocalToGlobalControl final : public AbcSumControl {
+ public:
+  using Options = AbcLocalToGlobalOptions;
+  AbcLocalToGlobalControl(const Options& options, const AbcControlBuild& build);
+
+ private:
+  Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+  std::vector<int64_t> positions_;
+};
+
+struct AbcCompressiveOptions {
+  int64_t compression = 4;
+  template <class V>
+  void visit(V&& v) {
+    v("compression", compression, "tokens of a slot, c", base::range(1, 1 << 20));
+  }
+};
+
+/// phi = e_{floor(p/c)} / c: every slot is the mean of c tokens, running while they come in (section A.3, eq. 8).
+class AbcCompressiveControl final : public AbcSumControl {
+ public:
+  using Options = AbcCompressiveOptions;
+  AbcCompressiveControl(const Options& options, const AbcControlBuild& build)
+      : AbcSumControl("compressive", Keeps::positions, build), compression_(options.compression) {}
+
+ private:
+  Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+  int64_t compression_;
+};
+
+}  // namespace mnemo::memory
