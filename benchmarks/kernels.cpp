@@ -7,8 +7,10 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
+#include "base/node.h"
 #include "core/append_rows.h"
 #include "core/state.h"
+#include "memory/abc.h"
 #include "memory/abc_control/mlp.h"
 #include "memory/segment_cache.h"
 #include "ops/abc.h"
@@ -103,6 +105,23 @@ void abc_token(benchmark::State& state) {
   count_tokens(state, kBatch);
 }
 
+/// A training step of one ABC, its four maps included; benchmarks/peers/abc_controls.py is the same in eager PyTorch.
+void abc_control(benchmark::State& state, const char* toml) {
+  layers::ParameterSet parameters(0, at::kFloat);
+  const layers::Scope root = parameters.root();
+  const auto options = base::read_options<memory::AbcOptions>(base::parse_toml(toml, "benchmark"));
+  const memory::Abc abc(options, {root, root, root, kDim, kHeads, kWidth, true, 0.02, 0});
+  const at::Tensor x = random({kBatch, state.range(0), kDim}, true), weight = random({kBatch, state.range(0), kDim});
+  const core::AttendTable table({core::SpanKind::tokens, state.range(0)});
+  std::vector<at::Tensor> leaves = {x};
+  for (const auto& parameter : parameters.all()) leaves.push_back(parameter.tensor);
+  for (auto _ : state) {
+    const auto out = abc.forward({x, {}, table, core::Mode::train}, abc.initial_state(kBatch));
+    benchmark::DoNotOptimize(torch::autograd::grad({out.y}, leaves, {weight}));
+  }
+  count_tokens(state, kBatch * state.range(0));
+}
+
 void grc_step(benchmark::State& state) {
   const at::NoGradGuard no_grad;
   const int64_t rows = state.range(0), width = kDim / 2;
@@ -183,6 +202,15 @@ BENCHMARK(append_rows)->Arg(64)->Arg(512)->ArgName("past")->Unit(benchmark::kMic
 BENCHMARK(abc_forward)->ArgsProduct({{32, 64}, {512, 2048}})->ArgNames({"slots", "T"})->Unit(benchmark::kMillisecond);
 BENCHMARK(abc_forward_and_backward)->ArgsProduct({{32, 64}, {512, 2048}})->ArgNames({"slots", "T"})->Unit(benchmark::kMillisecond);
 BENCHMARK(abc_token)->Arg(32)->Arg(64)->ArgName("slots")->Unit(benchmark::kMicrosecond);
+void lengths(benchmark::internal::Benchmark* all) { all->Arg(512)->Arg(2048)->ArgName("T")->Unit(benchmark::kMillisecond); }
+BENCHMARK_CAPTURE(abc_control, mlp, "")->Apply(lengths);
+BENCHMARK_CAPTURE(abc_control, relu, "control = { type = 'mlp', activation = 'relu' }")->Apply(lengths);
+BENCHMARK_CAPTURE(abc_control, random, "control = 'random'")->Apply(lengths);
+BENCHMARK_CAPTURE(abc_control, random_masked, "mask_empty_slots = true\ncontrol = 'random'")->Apply(lengths);
+BENCHMARK_CAPTURE(abc_control, linformer, "control = { type = 'linformer', max_len = 2048 }")->Apply(lengths);
+BENCHMARK_CAPTURE(abc_control, clustering, "control = 'clustering'")->Apply(lengths);
+BENCHMARK_CAPTURE(abc_control, window, "control = 'window'")->Apply(lengths);
+BENCHMARK_CAPTURE(abc_control, dilated, "control = 'dilated'")->Apply(lengths);
 BENCHMARK(grc_step)->Arg(16)->Arg(64)->Arg(256)->ArgName("rows")->Unit(benchmark::kMicrosecond);
 BENCHMARK(distance_sinusoids)->Arg(512)->Arg(4096)->ArgName("keys")->Unit(benchmark::kMicrosecond);
 BENCHMARK_TEMPLATE(select_batch, segment_cache_state)->Arg(1)->Arg(8)->ArgName("B")->Unit(benchmark::kMicrosecond);

@@ -65,8 +65,7 @@ Engine::Engine(std::shared_ptr<const models::Model> model, const EngineOptions& 
       biased = biased || biases.back().defined();
     }
     if (plan_.abc) {
-      const at::Tensor own = parameters.find(attn + ".control.weight");
-      weights.push_back(own.defined() ? own : parameters.find("backbone.attn_control.weight"));
+      weights.push_back(parameters.find(plan_.control_weight(n)));
       biases.emplace_back();
     }
     for (size_t i = 0; i < biases.size(); ++i) {

@@ -26,6 +26,7 @@ void read_abc(EnginePlan& plan, const memory::AbcOptions& options) {
   const auto control = base::read_typed_options<memory::AbcMlpOptions>(options.control);
   plan.abc = true;
   plan.slots = options.num_slots;
+  plan.abc_tied_control = options.tied_across_layers;
   plan.abc_shared_control = control.shared_across_heads;
   plan.abc_eps = static_cast<float>(control.eps);
   const std::string& activation = control.activation;

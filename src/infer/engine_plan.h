@@ -25,7 +25,7 @@ struct EnginePlan {
   bool relative = false;
   int64_t clamp = 0;  ///< distances; 0 = none
 
-  bool abc = false, abc_shared_control = false;
+  bool abc = false, abc_shared_control = false, abc_tied_control = false;
   int64_t slots = 0;
   ops::AbcActivation abc_activation = ops::AbcActivation::exp;
   float abc_eps = 0.0f;
@@ -45,6 +45,10 @@ struct EnginePlan {
   bool memory_causal = false;       ///< rows of a memory block see those on their left alone
   bool memory_sees_cache = false;
 
+  /// The parameter that is a layer's control of ABC.
+  std::string control_weight(int64_t layer) const {
+    return abc_tied_control ? "backbone.attn_control.weight" : "backbone.layers." + std::to_string(layer) + ".attn.control.weight";
+  }
   /// Whether the rows of memories enter the segment cache.
   bool caches_all_rows() const { return keeps_memory_rows || sequence == Sequence::none; }
 };

@@ -110,7 +110,7 @@ void StaticDecoder::take_weights() {
       biased = biased || biases.back().defined();
     }
     if (plan_.abc) {
-      weights.push_back(find(attn + ".control.weight"));
+      weights.push_back(find(plan_.control_weight(n)));
       biases.emplace_back();
     }
     for (size_t i = 0; i < biases.size(); ++i) {

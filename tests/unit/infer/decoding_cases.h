@@ -44,9 +44,6 @@ inline const std::vector<Case>& cases() {
       {"abc_relu_shared", [](auto& o) {
          o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 9}, {"scale", "none"}, {"control", Node::table({{"activation", "relu"}, {"shared_across_heads", true}, {"eps", 0.1}})}});
        }},
-      {"abc_tied", [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}, {"tied_across_layers", true}, {"mask_empty_slots", true}});
-       }},
       {"abc_sigmoid", [](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"activation", "sigmoid"}})}}); }},
       {"xl", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 9}})}; }},
       {"xl_pre_softmax", [](auto& o) {
@@ -85,6 +82,9 @@ inline const std::vector<Case>& cases() {
          o.memory = {memory("grc", {{"cache_len", 3}, {"lifetime", "sequence"}})};
        }},
       {"tokens_xl", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}}), memory("segment_cache", {{"mem_len", 6}, {"keep_memory_rows", false}})}; }},
+      {"abc_tied", [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}, {"tied_across_layers", true}, {"mask_empty_slots", true}});
+       }},
   };
   return all;
 }

@@ -234,6 +234,10 @@ TEST(Engine, SaysWhatItCannotRun) {
   }
   const auto adaptive = build({"adaptive", [](auto& o) { o.embedding.type = "adaptive"; }});
   EXPECT_EQ(engine_objection(*adaptive), "it has no form of an adaptive embedding or softmax");
+  for (const char* control : {"random", "clustering", "window", "dilated", "linformer"}) {
+    const Case of{control, [&](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"control", control}}); }};
+    EXPECT_EQ(engine_objection(*build(of)), fmt::format("it has no form of ABC's control '{}'", control));
+  }
   const auto wide = build(cases()[2]);
   wide->parameters().to(at::kDouble, at::kCPU);
   EXPECT_NE(engine_objection(*wide).find("expected parameters of float32"), std::string::npos);
