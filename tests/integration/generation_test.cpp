@@ -63,6 +63,9 @@ const std::vector<Case>& cases() {
       {"abc_exp", R"("backbone": {"attention": {"type": "abc", "num_slots": 4}})"},
       {"abc_relu", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": {"activation": "relu"}}})"},
       {"abc_sigmoid", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": {"activation": "sigmoid"}}})"},
+      {"abc_random", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "random", "mask_empty_slots": true}})"},
+      {"abc_clustering", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "clustering"}})"},
+      {"abc_dilated", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "dilated", "mask_empty_slots": true}})"},
       {"abc_in_grc",
        R"("backbone": {"attention": {"type": "abc", "num_slots": 4}}, "memory": [{"type": "grc", "cache_len": 4, "lifetime": "sequence"}])"},
   };
