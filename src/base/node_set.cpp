@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "base/node.h"
+#include "base/node_path.h"
 #include "base/printable.h"
 #include "base/toml_reader.h"
 
@@ -31,13 +32,33 @@ bool is_name_character(char c) {
 
 class Assignment {
  public:
-  explicit Assignment(std::string_view text) : text_(text) {
+  explicit Assignment(std::string_view text) : text_(text), label_("--set " + in_quotes(text, '\'')) {
     require(text.size() <= kMaxAssignment, "--set: {} bytes, at most {} are read", text.size(), kMaxAssignment);
     if (auto offset = first_invalid_utf8(text)) fail("byte {} is not valid UTF-8", *offset);
     const size_t equals = text.find('=');
     if (equals == std::string_view::npos) fail("expected key=value");
     parse_path(trim(text.substr(0, equals)));
     parse_value(trim(text.substr(equals + 1)));
+  }
+
+  /// `value` under the key; messages start from where the value was written.
+  Assignment(std::string_view key, Node value)
+      : text_(key), label_(value.place().text() + ": " + in_quotes(key, '\'')), value_(std::move(value)), place_(value_.place()) {
+    parse_path(key);
+  }
+
+  /// The node under the key; null where a part of the way is missing.
+  const Node* find(const Node& root) const {
+    const Node* node = &root;
+    for (const Part& part : parts_) {
+      if (part.bracket || (node->is_array() && part.index())) {
+        node = node->is_array() && *part.index() < node->size() ? &node->items()[*part.index()] : nullptr;
+      } else {
+        node = node->find(part.name);
+      }
+      if (node == nullptr) return nullptr;
+    }
+    return node;
   }
 
   void apply(Node& root) {
@@ -50,13 +71,12 @@ class Assignment {
       path += part.bracket ? "[" + part.name + "]" : (path.empty() ? "" : ".") + part.name;
     }
     *node = std::move(value_);
-    node->set_place_deep(place_);
   }
 
  private:
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
-    input_error("--set {}: {}", in_quotes(text_, '\''), fmt::format(format, std::forward<Args>(args)...));
+    input_error("{}: {}", label_, fmt::format(format, std::forward<Args>(args)...));
   }
 
   static std::string_view trim(std::string_view text) {
@@ -97,15 +117,16 @@ class Assignment {
     place_.source = std::make_shared<const std::string>("--set " + printable(text_));
     if (text.empty()) {
       value_ = Node("");
-      return;
+    } else {
+      try {
+        value_ = parse_toml_value(text);
+      } catch (const InputError& error) {
+        // What starts like a TOML string, list or table was meant as one.
+        if (std::string_view("\"'[{").find(text.front()) != std::string_view::npos) fail("{}", error.what());
+        value_ = Node(text);
+      }
     }
-    try {
-      value_ = parse_toml_value(text);
-    } catch (const InputError& error) {
-      // What starts like a TOML string, list or table was meant as one.
-      if (std::string_view("\"'[{").find(text.front()) != std::string_view::npos) fail("{}", error.what());
-      value_ = Node(text);
-    }
+    value_.set_place_deep(place_);
   }
 
   [[noreturn]] void fail_kind(const Node& node, const std::string& path, std::string_view wanted) const {
@@ -139,6 +160,7 @@ class Assignment {
   }
 
   std::string_view text_;
+  std::string label_;  // how messages start
   std::vector<Part> parts_;
   Node value_;
   Place place_;
@@ -152,5 +174,14 @@ void set_value(Node& root, std::string_view assignment) {
   parsed.apply(copy);
   root = std::move(copy);
 }
+
+void set_at(Node& root, std::string_view key, Node value) {
+  Assignment assignment(key, std::move(value));
+  Node copy = root;
+  assignment.apply(copy);
+  root = std::move(copy);
+}
+
+const Node* find_at(const Node& root, std::string_view key) { return Assignment(key, Node()).find(root); }
 
 }  // namespace mnemo::base

@@ -31,6 +31,7 @@ struct TrainOptions {
   int64_t eval_every = 0;
   int64_t eval_batch_size = 16;
   int64_t eval_samples = 512;
+  std::optional<double> stop_at = std::nullopt;
   int64_t save_every = 0;
   int64_t keep_last = 3;
   bool tensorboard = true;
@@ -66,6 +67,10 @@ struct TrainOptions {
     v("eval_batch_size", eval_batch_size, "sequences side by side in an evaluation; of a text, 1 sees the whole past at every token",
       base::range(1, 1 << 20));
     v("eval_samples", eval_samples, "samples of a made task in an evaluation", base::at_least(1));
+    v("stop_at", stop_at,
+      "value of the task's metric on held-out data at which training ends before `steps` are done: an accuracy of this or more (1: all right), "
+      "bits or a perplexity of this or less; unset: never",
+      base::at_least(0));
     v("save_every", save_every, "steps between checkpoints; 0: only at the end", base::at_least(0));
     v("keep_last", keep_last, "newest checkpoints that are kept, beside the best one; 0: all", base::at_least(0));
     v("tensorboard", tensorboard, "write event files for TensorBoard");
@@ -73,6 +78,7 @@ struct TrainOptions {
   void validate(const base::Where& where) const {
     where.require(batch_size % accumulate == 0, "accumulate", "expected a divisor of batch_size = {}, found {}", batch_size,
                   accumulate);
+    where.require(!stop_at || eval_every > 0, "stop_at", "it is looked at with every evaluation; expected eval_every above 0, found 0");
     where.require(recompute != "auto" || memory_limit, "memory_limit", "recompute = \"auto\" needs it; expected MB, found none");
     where.require(recompute == "auto" || !memory_limit, "memory_limit", "it belongs to recompute = \"auto\", found recompute = \"{}\"",
                   recompute);

@@ -192,6 +192,12 @@ void Trainer::evaluate(const RunHooks& hooks, RunLog* log) {
   if (hooks.on_evaluation) hooks.on_evaluation(history_.evaluations.back());
 }
 
+bool Trainer::reached() const {
+  if (!options_.stop_at || history_.evaluations.empty()) return false;
+  const double value = history_.evaluations.back().evaluation.at(task_.metric());
+  return task_.lower_is_better() ? value <= *options_.stop_at : value >= *options_.stop_at;
+}
+
 TrainReport Trainer::run(const RunHooks& hooks) {
   const bool writes = !run_folder_.empty();
   if (writes && checkpoint_.empty()) {
@@ -199,7 +205,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     base::require(!other, "{}: a run is there already, up to step {}; resume it or choose another folder", run_folder_,
                   other ? other->step : 0);
   }
-  if (steps_ >= options_.steps) return report(0);
+  if (steps_ >= options_.steps || reached()) return report(0);
   const std::unique_ptr<RunLog> log = writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard) : nullptr;
   std::optional<base::Progress> progress;
   if (hooks.show_progress) {
@@ -209,15 +215,19 @@ TrainReport Trainer::run(const RunHooks& hooks) {
   }
   const auto every = [&](int64_t period) { return period > 0 && steps_ % period == 0; };
   int signal = 0;
-  while (steps_ < options_.steps && signal == 0) {
+  bool last = false;
+  while (!last && signal == 0) {
     const StepOutcome outcome = step();
-    const bool last = steps_ == options_.steps;
+    last = steps_ == options_.steps;
     if (last || every(options_.log_every)) {
       history_.losses.push_back(loss_point(outcome.lr));
       if (log) log->add(history_.losses.back(), task_.epoch());
       if (hooks.on_loss) hooks.on_loss(history_.losses.back());
     }
-    if (last || every(options_.eval_every)) evaluate(hooks, log.get());
+    if (last || every(options_.eval_every)) {
+      evaluate(hooks, log.get());
+      last = last || reached();
+    }
     if (!last) signal = hooks.stop ? hooks.stop() : pending_signal();
     const bool new_best = is_best_ && options_.save_every > 0;
     if (writes && (last || signal != 0 || new_best || every(options_.save_every))) save();

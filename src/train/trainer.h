@@ -70,8 +70,8 @@ class Trainer {
   /// loss or a gradient is not finite; the weights are then as they were.
   StepOutcome step();
 
-  /// Steps until options.steps are done or a signal comes, with evaluations, logs and checkpoints as the options say. A run that
-  /// is done already returns at once. Throws InputError when the run folder holds checkpoints that were not resumed from.
+  /// Steps until options.steps are done, the metric has reached options.stop_at or a signal comes, with evaluations, logs and
+  /// checkpoints as the options say. A run that is done already returns at once. Throws InputError when the run folder holds checkpoints that were not resumed from.
   TrainReport run(const RunHooks& hooks = {});
 
   /// Writes a checkpoint of this moment; returns its path.
@@ -92,6 +92,8 @@ class Trainer {
   void require_finite(const StepOutcome& outcome) const;
   LossPoint loss_point(double lr);
   void evaluate(const RunHooks& hooks, RunLog* log);
+  /// Whether the last evaluation is as good as options.stop_at asks for.
+  bool reached() const;
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
 

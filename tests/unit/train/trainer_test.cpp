@@ -403,6 +403,33 @@ TEST_F(TrainerTest, LossFallsAndTheBestIsKept) {
   EXPECT_EQ(saved->metrics.at("valid.bits_per_character"), best);
 }
 
+TEST_F(TrainerTest, StopsWhereTheMetricIsGoodEnough) {
+  TrainOptions options = small_options();
+  options.steps = 60;
+  options.schedule = "constant";
+  options.eval_every = 5;
+  const auto values = [](const TrainReport& report) {
+    std::vector<double> found;
+    for (const EvaluationPoint& point : report.history.evaluations) found.push_back(point.evaluation.at("bits_per_character"));
+    return found;
+  };
+  const std::vector<double> all = values(make(options, memories().at("segment cache")).trainer->run(quiet()));
+  ASSERT_EQ(all.size(), 12U);
+  ASSERT_LT(all[3], std::min({all[0], all[1], all[2]}));
+  options.stop_at = (all[3] + std::min({all[0], all[1], all[2]})) / 2;
+  const std::string run_folder = folder_ / "run";
+  const TrainReport report = make(options, memories().at("segment cache"), run_folder).trainer->run(quiet());
+  EXPECT_EQ(report.steps, 20);
+  EXPECT_EQ(report.signal, 0);
+  EXPECT_EQ(values(report), (std::vector<double>(all.begin(), all.begin() + 4)));
+  EXPECT_EQ(weights::latest_checkpoint(run_folder)->step, 20) << "it is saved like any end";
+  Run again = make(options, memories().at("segment cache"), run_folder);
+  ASSERT_TRUE(again.trainer->resume_latest());
+  EXPECT_EQ(again.trainer->run(quiet()).steps, 20) << "a run that is done stays done";
+  options.eval_every = 0;
+  EXPECT_THROW(make(options, memories().at("segment cache")), base::InputError);
+}
+
 TEST_F(TrainerTest, ResumeRefusesAnotherRunsCheckpoint) {
   TrainOptions options = small_options();
   const TrainReport report = make(options, {}, folder_ / "run").trainer->run(quiet());
