@@ -9,7 +9,9 @@
 #include <csignal>
 
 #include "base/file_io.h"
+#include "base/log.h"
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "cli/machine.h"
 #include "cli/model_facts.h"
 #include "cli/output.h"
@@ -98,34 +100,58 @@ StudyMetric metric_of(const Recipe& recipe) {
   return {};
 }
 
-std::string job_text(const CompareJob& job) {
-  return base::to_json(base::Node::table({{"study", job.study},
-                                          {"variant", job.variant},
-                                          {"seed", job.seed},
-                                          {"max_seconds", job.max_seconds},
-                                          {"recipe", base::write_options(job.recipe)}})) +
-         "\n";
+void write_job(const CompareJob& job) {
+  base::write_file_atomic(base::join_path(job.folder, "recipe.toml"), base::to_toml(base::write_options(job.recipe)));
+  const base::Node node = base::Node::table({{"study", job.study},
+                                             {"variant", job.variant},
+                                             {"point", job.point},
+                                             {"seed", job.seed},
+                                             {"max_seconds", job.max_seconds},
+                                             {"recipe", base::write_options(job.recipe)}});
+  base::write_file_atomic(base::join_path(job.folder, kJobFile), base::to_json(node) + "\n");
 }
-
-void write_job(const CompareJob& job) { base::write_file_atomic(base::join_path(job.folder, kJobFile), job_text(job)); }
 
 CompareJob read_job(const std::string& folder) {
   const std::string path = base::join_path(folder, kJobFile);
   const base::Node node = base::parse_json(base::read_file(path, 1 << 20), path);
-  return {node.at("study").as_string(), node.at("variant").as_string(), folder, node.at("seed").as_int(),
-          node.at("max_seconds").as_double(), read_recipe(node.at("recipe"))};
+  const base::Node* point = node.find("point");
+  return {node.at("study").as_string(), node.at("variant").as_string(), point == nullptr ? "" : point->as_string(), folder,
+          node.at("seed").as_int(), node.at("max_seconds").as_double(), read_recipe(node.at("recipe"))};
 }
 
-int run_job(const CompareJob& job) {
+std::string training_text(const CompareJob& job) {
+  base::Node recipe = base::write_options(job.recipe);
+  recipe.erase("name");
+  recipe.erase("about");
+  return base::to_json(base::Node::table({{"max_seconds", job.max_seconds}, {"recipe", std::move(recipe)}}), -1);
+}
+
+void remove_checkpoints(const std::string& folder) {
+  for (const std::string& name : base::list_folder(folder)) {
+    if (name.starts_with("step-")) base::remove_tree(base::join_path(folder, name));
+  }
+}
+
+int run_job(const CompareJob& job, const std::optional<std::string>& device) {
+  const at::Device where = device_named(device);
   Workbench bench = make_workbench(job.recipe);
+  move_to(*bench.model, where);
+  train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, job.folder);
+  try {
+    if (trainer.resume_latest()) base::log_info("goes on after step {}", trainer.steps_done());
+  } catch (const base::InputError& error) {
+    base::log_warning("{}; begins from the start", error.what());
+    remove_checkpoints(job.folder);
+    return run_job(job, device);
+  }
   const train::SignalGuard guard;
-  train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train);
+  const double before = trainer.history().losses.empty() ? 0 : trainer.history().losses.back().seconds;
   train::RunHooks hooks;
   hooks.show_progress = false;
   hooks.on_loss = [](const train::LossPoint& point) { print(fmt::format("progress {} {:.5g}\n", point.step, point.loss)); };
   const auto begin = std::chrono::steady_clock::now();
   hooks.stop = [&] {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = before + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return train::pending_signal() != 0 ? train::pending_signal() : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime : 0;
   };
   train::TrainReport report = trainer.run(hooks);
@@ -136,8 +162,9 @@ int run_job(const CompareJob& job) {
   } else if (report.signal != 0) {
     return report.signal == SIGINT ? kInterrupted : kTerminated;
   }
+  move_to(*bench.model, at::kCPU);
 
-  RunResult result{.study = job.study, .variant = job.variant, .seed = job.seed};
+  RunResult result{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
   result.peak_memory = peak_memory();
   base::require(!report.history.evaluations.empty(), "compare: the data have no held-out part; set data.valid_fraction above 0 or data.valid");
   const tasks::Evaluation& measured = report.history.evaluations.back().evaluation;
@@ -162,6 +189,7 @@ int run_job(const CompareJob& job) {
               {.title = job.variant, .command = "mnemo compare (study \"" + job.study + "\")", .metrics = measured.metrics,
                .steps = report.steps, .tokens = report.tokens, .seconds = report.seconds});
   write_result(base::join_path(job.folder, "result.json"), result);
+  remove_checkpoints(job.folder);
   return kDone;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cli/recipe.h"
@@ -8,10 +9,10 @@
 
 namespace mnemo::cli {
 
-/// One training of a comparison, done by a process of its own. Its folder holds job.json, and then the run: log.jsonl,
-/// model/, result.json.
+/// One training of a comparison, done by a process of its own. Its folder holds job.json and recipe.toml, then a run's log.jsonl and
+/// checkpoints, and at the end model/ and result.json.
 struct CompareJob {
-  std::string study, variant, folder;
+  std::string study, variant, point, folder;
   int64_t seed = 0;
   double max_seconds = 0;  ///< of training; 0: no limit
   Recipe recipe;  ///< with that seed
@@ -20,14 +21,16 @@ struct CompareJob {
 /// What a study over such data measures.
 StudyMetric metric_of(const Recipe& recipe);
 
-/// Writes job.json, which read_job reads. Throws InputError.
+/// Writes job.json, which read_job reads, and recipe.toml. Throws InputError.
 void write_job(const CompareJob& job);
 CompareJob read_job(const std::string& folder);
-/// The text of job.json: the same for the same training.
-std::string job_text(const CompareJob& job);
+/// What makes a training what it is: all of its recipe but name and about.
+std::string training_text(const CompareJob& job);
 
-/// Trains and measures; the child's side. Prints "progress STEP LOSS" lines and writes result.json. Returns the exit
-/// status: 130 or 143 when a signal stopped it.
-int run_job(const CompareJob& job);
+void remove_checkpoints(const std::string& folder);
+
+/// Trains and measures; the child's side. Goes on from the newest checkpoint in its folder. Prints "progress STEP LOSS" lines, writes
+/// result.json and removes the checkpoints. Returns the exit status: 130 or 143 when a signal stopped it, after a checkpoint.
+int run_job(const CompareJob& job, const std::optional<std::string>& device);
 
 }  // namespace mnemo::cli

@@ -26,7 +26,7 @@ at::Device device_named(const std::optional<std::string>& name) {
 }
 
 void move_to(models::Model& model, at::Device device) {
-  if (!device.is_cpu()) model.parameters().to(model.parameters().all().front().tensor.scalar_type(), device);
+  if (model.parameters().all().front().tensor.device() != device) model.parameters().to(model.parameters().all().front().tensor.scalar_type(), device);
 }
 
 std::string describe_cuda() {

@@ -40,9 +40,13 @@ int list_variants(const RecipeFile& file, const InspectArguments& options) {
   base::Node rows = base::Node::array();
   for (const RecipeStudy& study : file.studies()) {
     for (const RecipeVariant& variant : study.variants) {
-      const ModelFacts facts = look_into(*build_model(read_recipe(variant.recipe)));
-      table.add_row({study.name, variant.name, grouped(facts.parameters), grouped(facts.state_bytes), grouped(facts.model_state_bytes)});
-      rows.push_back(base::Node::table({{"study", study.name}, {"variant", variant.name}, {"model", to_node(facts)}}));
+      for (size_t p = 0; p < study.points.size(); ++p) {
+        if (!variant.recipes[p]) continue;
+        const std::string name = study.title(variant, p);
+        const ModelFacts facts = look_into(*build_model(read_recipe(*variant.recipes[p])));
+        table.add_row({study.name, name, grouped(facts.parameters), grouped(facts.state_bytes), grouped(facts.model_state_bytes)});
+        rows.push_back(base::Node::table({{"study", study.name}, {"variant", name}, {"model", to_node(facts)}}));
+      }
     }
   }
   if (options.json) {

@@ -18,8 +18,6 @@
 namespace mnemo::cli {
 namespace {
 
-constexpr std::array<const char*, 4> kSections = {"data", "model", "train", "generate"};
-
 /// The keys of a file that are no part of the recipe itself.
 struct FileKeys {
   std::string base;
@@ -31,33 +29,6 @@ struct FileKeys {
   }
 };
 
-/// The keys of [[study]] that are no section.
-struct StudyKeys {
-  std::string name;
-  std::string about;
-  double least_gain = 0.01;
-  double max_seconds = 0;
-  template <class V>
-  void visit(V&& v) {
-    v("name", name, "heading of the table", base::not_empty());
-    v("about", about, "what it shows");
-    v("least_gain", least_gain, "with one seed: smaller differences from the first variant count as none", base::at_least(0));
-    v("max_seconds", max_seconds, "of each training, after which it is measured as it stands; 0: all of train.steps are done",
-      base::at_least(0));
-  }
-};
-
-/// The keys of [[study.variant]] that are no section.
-struct VariantKeys {
-  std::string name;
-  std::string about;
-  template <class V>
-  void visit(V&& v) {
-    v("name", name, "first column of the table", base::not_empty());
-    v("about", about, "what it is, in a sentence");
-  }
-};
-
 const base::OptionTypes& make_data_types() {
   static const base::OptionTypes types = [] {
     base::OptionTypes made("data");
@@ -66,52 +37,6 @@ const base::OptionTypes& make_data_types() {
     return made;
   }();
   return types;
-}
-
-bool is_section(std::string_view key) { return std::find(kSections.begin(), kSections.end(), key) != kSections.end(); }
-
-/// The tables of a study or variant that belong to the recipe.
-base::Node sections_of(const base::Node& table) {
-  base::Node sections = base::Node::table();
-  for (const base::Node::Member& member : table.members()) {
-    if (!is_section(member.key)) continue;
-    if (!member.value.is_table()) {
-      base::input_error("{}: expected table, found {}", member.value.where(), member.value.found());
-    }
-    sections.set(member.key, member.value);
-  }
-  return sections;
-}
-
-/// Reads what is left of a study or variant; unknown keys are refused with all that could stand there.
-template <class Keys>
-Keys keys_of(const base::Node& table, const std::string& path, bool has_variants) {
-  if (!table.is_table()) base::input_error("{}: '{}': expected table, found {}", table.place().text(), path, table.found());
-  std::vector<std::string> known(kSections.begin(), kSections.end());
-  for (const base::OptionDoc& doc : base::describe_options<Keys>()) known.push_back(doc.path);
-  if (has_variants) known.push_back("variant");
-  base::Node rest = base::Node::table();
-  rest.set_place(table.place());
-  rest.set_path(path);
-  for (const base::Node::Member& member : table.members()) {
-    if (std::find(known.begin(), known.end(), member.key) == known.end()) {
-      base::input_error("{}: unknown key {}{}", member.value.place().text(), base::in_quotes(path + "." + member.key, '\''),
-                        base::suggestion(member.key, known));
-    }
-    if (is_section(member.key) || (has_variants && member.key == "variant")) continue;
-    rest.set(member.key, member.value);
-  }
-  Keys keys = base::read_options<Keys>(rest);
-  base::require(!keys.name.empty(), "{}: '{}': key 'name' is missing", table.place().text(), path);
-  return keys;
-}
-
-const base::Node::Array& list_at(const base::Node& table, const char* key, const std::string& path) {
-  const base::Node& list = *table.find(key);
-  if (!list.is_array() || list.size() == 0) {
-    base::input_error("{}: '{}': expected a list of tables with one at least, found {}", list.place().text(), path, list.found());
-  }
-  return list.items();
 }
 
 /// Makes relative paths start from the file they were written in.
@@ -158,8 +83,8 @@ base::Node read_with_bases(const std::string& path, int depth = 0) {
 }
 
 bool changes_study(const std::string& assignment) {
-  return assignment.starts_with("study.") || assignment.starts_with("study[") || assignment.starts_with("name=") ||
-         assignment.starts_with("about=");
+  constexpr std::array<std::string_view, 5> kStarts = {"study.", "study[", "sweep.", "name=", "about="};
+  return std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view start) { return assignment.starts_with(start); });
 }
 
 const std::string& type_of(const base::Node& table) {
@@ -213,37 +138,19 @@ RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::stri
   file.base_ = base::Node::table();
   file.base_.set_place(file.root_.place());
   for (const base::Node::Member& member : file.root_.members()) {
-    if (member.key != "study") file.base_.set(member.key, member.value);
+    if (member.key != "study" && member.key != "sweep") file.base_.set(member.key, member.value);
   }
-  if (file.root_.find("study") == nullptr) {
+  if (file.root_.find("study") == nullptr && file.root_.find("sweep") == nullptr) {
     file.base_ = finish(file.base_);
     return file;
   }
   name_data_type(file.base_);
-  const base::Node::Array& studies = list_at(file.root_, "study", "study");
-  for (size_t s = 0; s < studies.size(); ++s) {
-    const std::string study_path = fmt::format("study[{}]", s);
-    const StudyKeys keys = keys_of<StudyKeys>(studies[s], study_path, true);
-    if (studies[s].find("variant") == nullptr) {
-      base::input_error("{}: '{}': key 'variant' is missing", studies[s].place().text(), study_path);
-    }
-    RecipeStudy study{keys.name, keys.about, keys.least_gain, keys.max_seconds, {}};
-    const base::Node common = merge(file.base_, sections_of(studies[s]));
-    const base::Node::Array& variants = list_at(studies[s], "variant", study_path + ".variant");
-    for (size_t v = 0; v < variants.size(); ++v) {
-      const std::string variant_path = fmt::format("{}.variant[{}]", study_path, v);
-      const VariantKeys variant = keys_of<VariantKeys>(variants[v], variant_path, false);
-      for (const RecipeVariant& other : study.variants) {
-        base::require(other.name != variant.name, "{}: '{}.name': '{}' is the name of an earlier variant too",
-                      variants[v].place().text(), variant_path, variant.name);
-      }
-      base::Node recipe = merge(common, sections_of(variants[v]));
-      recipe.set("name", variant.name);
-      recipe.set("about", variant.about);
-      study.variants.push_back({variant.name, variant.about, finish(std::move(recipe))});
-    }
-    file.studies_.push_back(std::move(study));
+  base::Node studies = file.root_;
+  if (studies.find("study") == nullptr) {
+    const base::Node model = base::Node::table({{"name", "the model"}});
+    studies.set("study", base::Node::array({base::Node::table({{"name", file.name()}, {"variant", base::Node::array({model})}})}));
   }
+  file.studies_ = read_studies(studies, file.base_, finish);
   return file;
 }
 
@@ -255,12 +162,16 @@ base::Node RecipeFile::recipe(const std::optional<std::string>& variant) const {
   std::vector<std::string> names;
   for (const RecipeStudy& study : studies_) {
     for (const RecipeVariant& candidate : study.variants) {
-      if (variant && (*variant == candidate.name || *variant == study.name + "/" + candidate.name)) return candidate.recipe;
-      names.push_back(candidate.name);
+      for (size_t p = 0; p < study.points.size(); ++p) {
+        if (!candidate.recipes[p]) continue;
+        const std::string name = study.title(candidate, p);
+        if (variant && (*variant == name || *variant == study.name + "/" + name)) return *candidate.recipes[p];
+        names.push_back(name);
+      }
     }
   }
   if (!variant) {
-    base::input_error("{}: holds {} variants; choose one with --variant: {}", path_, names.size(), fmt::join(names, ", "));
+    base::input_error("{}: holds {} variants; choose one with --variant: {}", path_, names.size(), fmt::join(names, "; "));
   }
   base::input_error("{}: no variant '{}'{}", path_, *variant, base::suggestion(*variant, names));
 }
@@ -273,24 +184,12 @@ std::string RecipeFile::name() const {
 std::string RecipeFile::about() const { return text_at(root_, "about"); }
 
 std::vector<base::OptionDoc> recipe_docs() {
-  std::vector<base::OptionDoc> docs;
-  const std::string group = "[[study]], for compare: several variants of the recipe, the first of which the others are compared with";
-  auto add = [&](std::vector<base::OptionDoc> more, const std::string& prefix) {
-    for (base::OptionDoc& doc : more) {
-      doc.path = prefix + doc.path;
-      doc.group = group;
-      docs.push_back(std::move(doc));
-    }
-    docs.push_back({prefix + "data, model, train, generate", "table", "", "",
-                    "keys that differ from the tables above it; tables are merged, lists and tables of another type replaced", group});
-  };
-  docs = base::describe_options<Recipe>();
+  std::vector<base::OptionDoc> docs = base::describe_options<Recipe>();
   for (base::OptionDoc& doc : base::describe_options<FileKeys>()) {
     doc.group = "one recipe on top of another";
     docs.push_back(std::move(doc));
   }
-  add(base::describe_options<StudyKeys>(), "study[].");
-  add(base::describe_options<VariantKeys>(), "study[].variant[].");
+  for (base::OptionDoc& doc : study_docs()) docs.push_back(std::move(doc));
   return docs;
 }
 

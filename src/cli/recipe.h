@@ -9,6 +9,7 @@
 #include "base/node.h"
 #include "base/node_merge.h"
 #include "base/options.h"
+#include "cli/recipe_study.h"
 #include "infer/sampling.h"
 #include "models/options.h"
 #include "train/options.h"
@@ -52,20 +53,6 @@ struct Recipe {
   bool is_text() const;
 };
 
-/// One row of a comparison's table: a whole recipe of its own.
-struct RecipeVariant {
-  std::string name, about;
-  base::Node recipe;  ///< complete
-};
-
-/// One table of a comparison: several variants of one recipe, the first of which is what the others are compared with.
-struct RecipeStudy {
-  std::string name, about;
-  double least_gain = 0.01;
-  double max_seconds = 0;  ///< of one training; 0: no limit
-  std::vector<RecipeVariant> variants;
-};
-
 /// A recipe file, with `--set` carried out.
 ///
 /// Beside the keys of a Recipe a file may hold studies, for `compare`:
@@ -79,9 +66,10 @@ struct RecipeStudy {
 ///     name = "segment cache"
 ///     model.memory = [{ type = "segment_cache", mem_len = 24 }]
 ///
-/// A variant's recipe is the file's, over it the study's tables, over these the variant's. Tables are merged key by key;
-/// lists, and tables of another `type`, are replaced. Keys set on the command line win over all of them, unless they
-/// begin with `study`, which changes the study itself. `base = "other.toml"` puts a whole other file underneath, and
+/// A variant's recipe is the file's, over it the study's tables, over these the variant's, over these a point of the sweep and what is
+/// tied to it. Tables are merged key by key; lists, and tables of another `type`, are replaced. Keys set on the command line win over
+/// all of them, unless they begin with `study` or `sweep`, which changes the study itself. A file with [sweep] and no study is one study
+/// of one variant. `base = "other.toml"` puts a whole other file underneath, and
 /// `set = ["key=value", …]` changes keys of it, those of lists too. Relative paths in a file start from its folder, those set on the
 /// command line from the current one.
 class RecipeFile {
@@ -89,8 +77,8 @@ class RecipeFile {
   /// Throws InputError naming file, line and key.
   static RecipeFile read(const std::string& path, const std::vector<std::string>& assignments = {});
 
-  /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT". Throws InputError where the
-  /// file has studies and no variant is named, or the name is unknown.
+  /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT", with a sweep "VARIANT, POINT" as
+  /// `compare` shows it. Throws InputError where the file has studies and no variant is named, or the name is unknown.
   base::Node recipe(const std::optional<std::string>& variant = {}) const;
 
   const std::string& path() const { return path_; }

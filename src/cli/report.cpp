@@ -1,7 +1,6 @@
 #include "cli/report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cctype>
 
@@ -9,6 +8,7 @@
 #include "base/node.h"
 #include "base/progress.h"
 #include "cli/embedded.h"
+#include "cli/report_figure.h"
 #include "cli/report_parts.h"
 
 namespace mnemo::cli {
@@ -30,10 +30,10 @@ std::string facts(const Comparison& comparison) {
   std::string html = "<h2>How this was made</h2>\n<dl class=\"facts\">\n";
   html += fact("command", comparison.command);
   html += fact("date", comparison.date);
-  html += fact("seeds", fmt::format("{}", fmt::join(comparison.seeds, ", ")));
+  html += fact("trainings", comparison.trainings);
   html += fact("processes", fmt::format("{} at a time, {} each", comparison.jobs,
                                         comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads)));
-  html += fact("time", base::duration_text(comparison.seconds));
+  html += fact("time in training", base::duration_text(comparison.seconds));
   html += fact("processor", fmt::format("{}, {} cores used ({})", machine_word(comparison, "cpu"),
                                         machine_word(comparison, "cores"), machine_word(comparison, "features")));
   if (memory != nullptr) html += fact("memory", fmt::format("{:.1f} GB", memory->as_double() / 1e9));
@@ -49,9 +49,9 @@ std::string legend(const StudySummary& study) {
   std::string metric = study.metric.name;
   metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
   const size_t seeds = study.variants.empty() ? 0 : study.variants.front().runs.size();
-  std::string text = seeds > 1 ? fmt::format("{}: mean ± standard deviation over {} seeds; “helps” means that the means differ by more "
-                                             "than the larger range of the two over their seeds. ",
-                                             metric, seeds)
+  std::string text = seeds > 1 ? fmt::format("{}: mean ± standard deviation over {} seeds; “helps” means that Welch's t-test against {} gives p < {:g} "
+                                             "after Holm's correction for all variants of the table; the best in bold. ",
+                                             metric, seeds, study.variants.front().name, kSignificant)
                                : fmt::format("{}: one seed, so differences up to {} count as none. ", metric,
                                              value_text(study.metric, {.count = 1, .mean = study.least_gain}));
   text += "State: what one sequence carries from segment to segment once its memory is full. ";
@@ -62,10 +62,9 @@ std::string legend(const StudySummary& study) {
   return fmt::format("<p class=\"note\">{}</p>\n", html_escape(text));
 }
 
-std::string section(const StudySummary& study, const std::string& id) {
-  std::string html = fmt::format("<h2>{}</h2>\n", html_escape(study.name));
-  if (!study.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(study.about));
-  html += fmt::format("<div class=\"conclusion\">{}</div>\n", html_escape(study.conclusion()));
+/// The table of one point, its seeds and curves.
+std::string point_section(const StudySummary& study, const std::string& id) {
+  std::string html = fmt::format("<div class=\"conclusion\">{}</div>\n", html_escape(study.conclusion()));
   html += report::table(study) + legend(study);
   html += "<h3>Every seed</h3>\n<div class=\"scroll\">" + report::dots(study) + "</div>\n";
   html += fmt::format("<h3>Training curves{}</h3>\n<div id=\"{}\"><noscript>Curves need JavaScript.</noscript></div>\n",
@@ -73,10 +72,33 @@ std::string section(const StudySummary& study, const std::string& id) {
                           ? std::string()
                           : fmt::format(" of seed {}", study.variants.front().shown().seed),
                       id);
-  html += "<h3>The models</h3>\n<p class=\"note\">In the pictures a row is a query and a column a key: coloured where the query may attend. "
-          "One segment is shown, after all memories are full.</p>\n<div class=\"cards\">\n";
-  for (size_t i = 0; i < study.variants.size(); ++i) html += report::card(study, study.variants[i], i);
+  return html;
+}
+
+std::string models_section(const StudySummary& study) {
+  std::string html = fmt::format("<h3>The models{}</h3>\n<p class=\"note\">In the pictures a row is a query and a column a key: coloured where the "
+                                 "query may attend. One segment is shown, after all memories are full.</p>\n<div class=\"cards\">\n",
+                                 study.point.empty() ? "" : " at " + html_escape(study.point));
+  for (const VariantSummary& variant : study.variants) html += report::card(study, variant);
   return html + "</div>\n";
+}
+
+std::string section(const StudyGrid& study, size_t number, base::Node& curves) {
+  std::string html = fmt::format("<h2>{}</h2>\n", html_escape(study.name));
+  if (!study.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(study.about));
+  if (study.swept()) {
+    html += report::figure(study) + report::grid(study);
+    html += fmt::format("<p class=\"note\">Mean ± standard deviation over the seeds; the best of a row in bold. {}</p>\n", html_escape(grid_legend(study)));
+  }
+  html += report::paper(study);
+  for (size_t p = 0; p < study.points.size(); ++p) {
+    const std::string id = fmt::format("curves-{}-{}", number, p);
+    if (study.swept()) html += fmt::format("<details class=\"point\"><summary>{}</summary>\n", html_escape(study.points[p].point));
+    html += point_section(study.points[p], id);
+    if (study.swept()) html += "</details>\n";
+    curves.push_back(report::curves(study.points[p], id));
+  }
+  return html + models_section(study.points.back());
 }
 
 }  // namespace
@@ -85,9 +107,7 @@ std::string report_html(const Comparison& comparison) {
   base::Node curves = base::Node::array();
   std::string body;
   for (size_t i = 0; i < comparison.studies.size(); ++i) {
-    const std::string id = fmt::format("curves-{}", i);
-    body += section(comparison.studies[i], id);
-    curves.push_back(report::curves(comparison.studies[i], id));
+    body += section(comparison.studies[i], i, curves);
   }
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

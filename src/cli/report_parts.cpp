@@ -59,9 +59,10 @@ std::string table(const StudySummary& study) {
   for (size_t row = 0; row < plain.rows.size(); ++row) {
     const std::vector<std::string>& cells = plain.rows[row];
     const Verdict verdict = study.variants[row].verdict;
-    html += fmt::format("<tr><td class=\"left name\"><span class=\"key\" style=\"background:{}\"></span>{}</td>", colour(row),
-                        html_escape(cells[0]));
-    html += cell(cells[1]) + cell(cells[2]);
+    html += fmt::format("<tr><td class=\"left name\"><span class=\"key\" style=\"background:{}\"></span>{}</td>",
+                        colour(study.variants[row].index), html_escape(cells[0]));
+    html += plain.best[row] ? fmt::format("<td><b>{}</b></td>", html_escape(cells[1])) : cell(cells[1]);
+    html += cell(cells[2]);
     html += fmt::format("<td class=\"left\"><span class=\"verdict {}\">{}</span></td>", verdict_class(verdict),
                         html_escape(cells[3]));
     for (size_t i = 4; i < cells.size(); ++i) html += cell(cells[i]);
@@ -121,11 +122,11 @@ std::string dots(const StudySummary& study) {
       continue;
     }
     svg += fmt::format("<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"3\" opacity=\"0.45\"/>",
-                       x(variant.value.min), x(variant.value.max), y, y, colour(i));
+                       x(variant.value.min), x(variant.value.max), y, y, colour(variant.index));
     for (const RunResult& run : variant.runs) {
       if (!run.value || !run.error.empty() || !std::isfinite(*run.value)) continue;
       svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>seed {}: {}</title></circle>",
-                         x(*run.value), y, colour(i), run.seed, label(*run.value));
+                         x(*run.value), y, colour(variant.index), run.seed, label(*run.value));
     }
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#5b6878\" font-size=\"12\">{}</text>\n", x(variant.value.max) + 10,
                        y + 4.5, label(variant.value.mean));
@@ -161,10 +162,10 @@ std::string cache_share(const RunResult& run) {
   return svg + "</svg>\n";
 }
 
-std::string card(const StudySummary& study, const VariantSummary& variant, size_t index) {
+std::string card(const StudySummary& study, const VariantSummary& variant) {
   const RunResult& run = variant.shown();
   std::string html = fmt::format("<section class=\"card\"><h4><span class=\"key\" style=\"background:{}\"></span>{}</h4>\n",
-                                 colour(index), html_escape(variant.name));
+                                 colour(variant.index), html_escape(variant.name));
   if (!variant.about.empty()) html += fmt::format("<div class=\"about\">{}</div>\n", html_escape(variant.about));
   for (const RunResult& other : variant.runs) {
     if (!other.error.empty()) html += fmt::format("<div class=\"error\">Seed {}: {}</div>\n", other.seed, html_escape(other.error));
@@ -195,7 +196,7 @@ base::Node curves(const StudySummary& study, const std::string& id) {
                                           {"train", optional(point.train)},
                                           {"held_out", optional(point.held_out)}}));
     }
-    series.push_back(base::Node::table({{"name", study.variants[i].name}, {"colour", colour(i)}, {"points", std::move(points)}}));
+    series.push_back(base::Node::table({{"name", study.variants[i].name}, {"colour", colour(study.variants[i].index)}, {"points", std::move(points)}}));
   }
   return base::Node::table({{"id", id},
                             {"held_out", "held-out " + study.metric.name},

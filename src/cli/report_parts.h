@@ -21,7 +21,7 @@ std::string dots(const StudySummary& study);
 std::string cache_share(const RunResult& run);
 
 /// One variant: its memory's options, span table, sigma(lambda), sample.
-std::string card(const StudySummary& study, const VariantSummary& variant, size_t index);
+std::string card(const StudySummary& study, const VariantSummary& variant);
 
 /// The curves of a study as JSON for assets/report.js; `id` is that of the element they are drawn in.
 base::Node curves(const StudySummary& study, const std::string& id);

@@ -39,7 +39,7 @@ struct CacheShare {
 
 /// What one training of one variant gave; the file that a child process hands to its parent.
 struct RunResult {
-  std::string study = {}, variant = {};
+  std::string study = {}, variant = {}, point = {};
   int64_t seed = 0;
   std::string error = {};
   std::optional<double> value = {};
@@ -63,6 +63,7 @@ struct RunResult {
   void visit(V&& v) {
     v("study", study, "name of the study");
     v("variant", variant, "name of the variant");
+    v("point", point, "of the study's sweep: the swept keys with their values");
     v("seed", seed, "of weights, data order and dropout");
     v("error", error, "why the run failed; empty: it did not");
     v("value", value, "the study's metric on held-out data");

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "base/error.h"
-#include "base/progress.h"
 #include "cli/output.h"
+#include "metrics/significance.h"
 
 namespace mnemo::cli {
 namespace {
@@ -35,29 +35,12 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
 }
 
-std::string first_error(const VariantSummary& variant) {
-  for (const RunResult& run : variant.runs) {
-    if (!run.error.empty()) return run.error;
-  }
-  return {};
-}
-
 }  // namespace
 
-Verdict judge(const metrics::Spread& baseline, const metrics::Spread& value, bool higher_is_better, double least_gain) {
-  const bool one_seed = baseline.count < 2 || value.count < 2;
-  const double difference = value.mean - baseline.mean;
-  bool above, below;
-  if (one_seed) {
-    above = difference > least_gain;
-    below = -difference > least_gain;
-  } else {
-    above = metrics::clearly_below(baseline, value);
-    below = metrics::clearly_below(value, baseline);
-  }
-  if (above) return higher_is_better ? Verdict::better : Verdict::worse;
-  if (below) return higher_is_better ? Verdict::worse : Verdict::better;
-  return Verdict::no_gain;
+Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better, double least_gain) {
+  const bool differs = corrected_p ? *corrected_p < kSignificant : std::abs(difference) > least_gain;
+  if (!differs) return Verdict::no_gain;
+  return (difference > 0) == higher_is_better ? Verdict::better : Verdict::worse;
 }
 
 std::string verdict_text(Verdict verdict) {
@@ -102,16 +85,28 @@ void summarise(StudySummary& study) {
     }
     variant.value = values.empty() ? metrics::Spread{} : metrics::spread(values);
     variant.difference.reset();
+    variant.p.reset();
+    variant.corrected_p.reset();
     variant.verdict = variant.failed() ? Verdict::failed : Verdict::no_gain;
   }
   if (study.variants.empty() || study.variants.front().failed()) return;
   const metrics::Spread baseline = study.variants.front().value;
   study.variants.front().verdict = Verdict::baseline;
+  std::vector<VariantSummary*> tested;
+  std::vector<double> p;
   for (size_t i = 1; i < study.variants.size(); ++i) {
     VariantSummary& variant = study.variants[i];
     if (variant.failed()) continue;
     variant.difference = variant.value.mean - baseline.mean;
-    variant.verdict = judge(baseline, variant.value, study.metric.higher_is_better, study.least_gain);
+    if (baseline.count < 2 || variant.value.count < 2) continue;
+    variant.p = metrics::welch(baseline, variant.value).p;
+    tested.push_back(&variant);
+    p.push_back(*variant.p);
+  }
+  const std::vector<double> corrected = metrics::holm(p);
+  for (size_t i = 0; i < tested.size(); ++i) tested[i]->corrected_p = corrected[i];
+  for (VariantSummary& variant : study.variants) {
+    if (variant.difference) variant.verdict = judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better, study.least_gain);
   }
 }
 
@@ -128,7 +123,7 @@ std::string StudySummary::conclusion() const {
   }
   const std::string& baseline = variants.front().name;
   const int64_t seeds = variants.front().value.count;
-  const std::string rule = seeds > 1 ? fmt::format("by more than the spread over {} seeds", seeds)
+  const std::string rule = seeds > 1 ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)", seeds, kSignificant)
                                      : fmt::format("by more than {} on one seed", metric.percent ? fmt::format("{:g} points", least_gain * 100)
                                                                                             : fmt::format("{:g}", least_gain));
   std::string text = better.empty() ? fmt::format("Nothing beats '{}' {}.", baseline, rule)
@@ -139,6 +134,26 @@ std::string StudySummary::conclusion() const {
   if (metric.chance) text += fmt::format(" Guessing gives {}.", value_text(metric, {.count = 1, .mean = *metric.chance}));
   return text;
 }
+
+namespace {
+
+/// Rows with the best mean; none where there is only one row to choose from.
+std::vector<bool> best_of(const StudySummary& study) {
+  std::vector<bool> best(study.variants.size(), false);
+  std::optional<double> top;
+  size_t good = 0;
+  for (const VariantSummary& variant : study.variants) {
+    if (variant.failed()) continue;
+    ++good;
+    if (!top || (study.metric.higher_is_better ? variant.value.mean > *top : variant.value.mean < *top)) top = variant.value.mean;
+  }
+  for (size_t i = 0; i < best.size(); ++i) {
+    best[i] = good > 1 && !study.variants[i].failed() && study.variants[i].value.mean == *top;
+  }
+  return best;
+}
+
+}  // namespace
 
 StudyCells study_cells(const StudySummary& study) {
   struct Column {
@@ -162,9 +177,13 @@ StudyCells study_cells(const StudySummary& study) {
       {study.metric.short_name, study.metric.name,
        [&](const VariantSummary& variant) { return variant.failed() ? kMissing : value_text(study.metric, variant.value); }},
       {"change", "vs " + first, [&](const VariantSummary& variant) { return difference_text(study.metric, variant); }},
-      {"helps?", "helps?", [](const VariantSummary& variant) { return verdict_text(variant.verdict); }},
+      {"helps?", "helps?", [](const VariantSummary& variant) { return verdict_text(variant.verdict); }}};
+  if (any([](const VariantSummary& variant) { return variant.corrected_p.has_value(); })) {
+    columns.push_back({"p", "p (Welch, Holm)", [](const VariantSummary& variant) { return p_text(variant.corrected_p); }});
+  }
+  columns.insert(columns.end(), {
       {"params", "parameters", number_of(&RunResult::parameters)},
-      {"state B", "state, bytes a sequence", number_of(&RunResult::state_bytes)}};
+      {"state B", "state, bytes a sequence", number_of(&RunResult::state_bytes)}});
   if (any([](const VariantSummary& variant) { return variant.shown().model_state_bytes > 0; })) {
     columns.push_back({"model B", "state, bytes of the model", number_of(&RunResult::model_state_bytes)});
   }
@@ -190,6 +209,7 @@ StudyCells study_cells(const StudySummary& study) {
     for (const Column& column : columns) row.push_back(column.cell(variant));
     cells.rows.push_back(std::move(row));
   }
+  cells.best = best_of(study);
   return cells;
 }
 
@@ -200,7 +220,10 @@ base::TextTable study_table(const StudySummary& study, bool in_full) {
   std::vector<Align> align(header.size(), Align::right);
   align[0] = align[3] = Align::left;
   base::TextTable table(header, align);
-  for (std::vector<std::string>& row : cells.rows) table.add_row(std::move(row));
+  for (size_t row = 0; row < cells.rows.size(); ++row) {
+    if (in_full && cells.best[row]) cells.rows[row][1] = "**" + cells.rows[row][1] + "**";
+    table.add_row(std::move(cells.rows[row]));
+  }
   return table;
 }
 
@@ -217,75 +240,16 @@ std::string difference_text(const StudyMetric& metric, const VariantSummary& var
   return metric.percent ? with_sign(*variant.difference * 100, 1) : with_sign(*variant.difference, 3);
 }
 
+std::string p_text(std::optional<double> p) {
+  if (!p) return {};
+  return *p < 0.001 ? "<0.001" : fmt::format("{:.3f}", *p);
+}
+
 std::string grouped(int64_t value) {
   std::string digits = std::to_string(value);
   const size_t first = value < 0 ? 1 : 0;
   for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
   return digits;
-}
-
-std::string to_markdown(const Comparison& comparison) {
-  std::string text = fmt::format("# {}\n\n", comparison.name);
-  if (!comparison.about.empty()) text += comparison.about + "\n\n";
-  for (const StudySummary& study : comparison.studies) {
-    text += fmt::format("## {}\n\n", study.name);
-    if (!study.about.empty()) text += study.about + "\n\n";
-    text += study_table(study, true).markdown() + "\n" + study.conclusion() + "\n\n";
-    for (const VariantSummary& variant : study.variants) {
-      if (const std::string error = first_error(variant); !error.empty()) {
-        text += fmt::format("{}: {}\n\n", variant.name, error);
-      }
-    }
-  }
-  const base::Node& machine = comparison.machine;
-  auto word = [&](const char* key) {
-    const base::Node* value = machine.find(key);
-    return value != nullptr && value->is_string() ? value->as_string() : std::string("unknown");
-  };
-  text += fmt::format("`{}`\n\nSeeds {}; {} at a time, {} each; {} in all. {} (LibTorch {} for {}), Mnemo {}. {}.\n",
-                      comparison.command, fmt::join(comparison.seeds, ", "), comparison.jobs,
-                      comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads),
-                      base::duration_text(comparison.seconds), word("cpu"), word("libtorch"), word("capability"),
-                      word("mnemo"), comparison.date);
-  return text;
-}
-
-base::Node to_node(const Comparison& comparison) {
-  base::Node studies = base::Node::array();
-  for (const StudySummary& study : comparison.studies) {
-    base::Node variants = base::Node::array();
-    for (const VariantSummary& variant : study.variants) {
-      base::Node runs = base::Node::array();
-      for (const RunResult& run : variant.runs) runs.push_back(base::write_options(run));
-      base::Node node = base::Node::table({{"name", variant.name}, {"about", variant.about}, {"options", variant.options}});
-      node.set("verdict", verdict_text(variant.verdict));
-      node.set("value", variant.failed() ? base::Node() : json_number(variant.value.mean));
-      node.set("deviation", json_number(variant.value.deviation));
-      node.set("range", json_number(variant.value.range()));
-      node.set("difference", variant.difference ? json_number(*variant.difference) : base::Node());
-      node.set("runs", std::move(runs));
-      variants.push_back(std::move(node));
-    }
-    studies.push_back(base::Node::table({{"name", study.name},
-                                         {"about", study.about},
-                                         {"metric", study.metric.name},
-                                         {"higher_is_better", study.metric.higher_is_better},
-                                         {"chance", study.metric.chance ? base::Node(*study.metric.chance) : base::Node()},
-                                         {"conclusion", study.conclusion()},
-                                         {"variants", std::move(variants)}}));
-  }
-  base::Node seeds = base::Node::array();
-  for (const int64_t seed : comparison.seeds) seeds.push_back(seed);
-  return base::Node::table({{"name", comparison.name},
-                            {"about", comparison.about},
-                            {"command", comparison.command},
-                            {"date", comparison.date},
-                            {"seeds", std::move(seeds)},
-                            {"jobs", comparison.jobs},
-                            {"threads", comparison.threads},
-                            {"seconds", comparison.seconds},
-                            {"machine", comparison.machine},
-                            {"studies", std::move(studies)}});
 }
 
 }  // namespace mnemo::cli

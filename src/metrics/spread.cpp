@@ -34,6 +34,4 @@ Spread spread(std::span<const double> values) {
   return out;
 }
 
-bool clearly_below(const Spread& a, const Spread& b) { return b.mean - a.mean > std::max(a.range(), b.range()); }
-
 }  // namespace mnemo::metrics

@@ -20,8 +20,4 @@ struct Spread {
 /// Throws InputError for no values. A NaN among the values makes all four numbers NaN.
 Spread spread(std::span<const double> values);
 
-/// Whether `a` is below `b` beyond chance: by more than the larger range (max - min) of the two over their seeds.
-/// False for a spread with NaN.
-bool clearly_below(const Spread& a, const Spread& b);
-
 }  // namespace mnemo::metrics

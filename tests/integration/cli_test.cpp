@@ -175,6 +175,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"inspect", folder_ / "none"}, "expected a model folder, a run's folder or a recipe (.toml), found nothing"},
       {{"data", folder_ / "none.txt"}, "no such file"},
       {{"compare", recipe_}, "has no [[study]]"},
+      {{"compare", recipe_, "--device", "tpu"}, "--device: expected cpu, cuda or cuda:N"},
       {{"compare", recipe_, "--seeds", "0"}, "--seeds: expected 1 to 1000"},
       {{"help", "recpe"}, "did you mean 'recipe'?"},
       {{"completion", "fish"}, "expected bash"},
@@ -385,17 +386,23 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   EXPECT_TRUE(holds(content(out + "/results.md"), "| variant |"));
 
   // A trained model of the comparison is a model like any other.
-  const Outcome text = run({"generate", out + "/runs/1.2-grc-more-seed0", "--tokens", "5", "--quiet"});
+  const Outcome text = run({"generate", out + "/runs/text-grc-more-seed0", "--tokens", "5", "--quiet"});
   EXPECT_EQ(text.status, 0) << text.err;
-  const Outcome few = run({"generate", out + "/runs/1.2-grc-more-seed0", "--tokens", "5", "--precision", "int8"});
-  EXPECT_EQ(few.status, 2);
-  EXPECT_TRUE(holds(few.err, "generate: --precision int8: the decoding engine cannot run this model: it has no form of the memory 'grc'")) << few.err;
-  const Outcome wrong = run({"generate", out + "/runs/1.1-no-memory-seed0", "--precision", "fp8"});
+  const Outcome few = run({"generate", out + "/runs/text-grc-more-seed0", "--tokens", "5", "--precision", "int8"});
+  EXPECT_EQ(few.status, 0) << few.err;
+  const Outcome wrong = run({"generate", out + "/runs/text-no-memory-seed0", "--precision", "fp8"});
   EXPECT_TRUE(holds(wrong.err, "generate: --precision: expected float32, bf16 or int8, found 'fp8'")) << wrong.err;
 
-  std::vector<std::string> again = command;
-  again.push_back("--resume");
-  const Outcome resumed = run(again);
+  // It lies in a run's folder with its recipe, so its data are known; and only the model is left of the run.
+  const Outcome measured = run({"eval", out + "/runs/text-no-memory-seed1", "--json"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  const base::Node& recorded = results.at("studies").items()[0].at("variants").items()[0].at("runs").items()[1];
+  EXPECT_NEAR(json(measured.out).at("bits_per_character").as_double(), recorded.at("value").as_double(), 0.05);
+  for (const auto& entry : std::filesystem::directory_iterator(out + "/runs/text-no-memory-seed1")) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("step-")) << entry.path();
+  }
+
+  const Outcome resumed = run(command);
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_TRUE(holds(resumed.err, "6 of 6 trainings were done before")) << resumed.err;
   const base::Node same = json(resumed.out);
@@ -445,9 +452,100 @@ TEST_F(CommandLine, CompareStopsItsChildren) {
   process.signal(SIGINT);
   const Outcome outcome = process.finish();
   EXPECT_EQ(outcome.status, 130) << outcome.err;
-  EXPECT_TRUE(holds(outcome.err, "--resume")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "To go on: mnemo compare")) << outcome.err;
   for (const pid_t pid : seen) EXPECT_NE(kill(pid, 0), 0) << "child " << pid << " is still there";
   EXPECT_FALSE(std::filesystem::exists(out + "/report.html"));
+}
+
+const char* kSweep = R"(
+base = "tiny.toml"
+name = "tiny sweep"
+[train]
+steps = 12
+save_every = 2
+eval_every = 4
+[[study]]
+name = "Copy"
+data = { type = "algorithmic", num_symbols = 4 }
+train.eval_samples = 8
+[study.sweep]
+num_segments = [2, 3]
+seeds = [0, 4]
+[[study.variant]]
+name = "no memory"
+model.memory = []
+[[study.variant]]
+name = "cache"
+model.memory = [{ type = "segment_cache" }]
+tied = { "model.memory[0].mem_len" = "model.segment_size" }
+[[study.paper]]
+variant = "cache"
+point = { num_segments = 3 }
+value = 0.5
+source = "nowhere"
+)";
+
+TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
+  write(folder_ / "sweep.toml", kSweep);
+  const std::string out = folder_ / "out", whole = folder_ / "whole";
+  const auto command = [&](const std::string& to) { return std::vector<std::string>{"compare", folder_ / "sweep.toml", "--out", to, "--jobs", "2", "--json"}; };
+  const Outcome uninterrupted = run(command(whole));
+  ASSERT_EQ(uninterrupted.status, 0) << uninterrupted.err;
+  const base::Node expected = json(uninterrupted.out);
+  ASSERT_EQ(expected.at("studies").items()[0].at("points").size(), 2u);
+
+  // When each result was written; once there, none is written again.
+  const auto results = [&] {
+    std::vector<std::pair<std::string, std::filesystem::file_time_type>> found;
+    if (!std::filesystem::exists(out + "/runs")) return found;
+    for (const auto& entry : std::filesystem::directory_iterator(out + "/runs")) {
+      const std::filesystem::path file = entry.path() / "result.json";
+      if (std::filesystem::exists(file)) found.emplace_back(file.string(), std::filesystem::last_write_time(file));
+    }
+    return found;
+  };
+  std::vector<std::pair<std::string, std::filesystem::file_time_type>> seen;
+  int kills = 0;
+  for (int delay = 300; kills < 8 && seen.size() < 8; delay += 250, ++kills) {
+    Process process(folder_, command(out));
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+    process.signal(SIGKILL);
+    process.finish();
+    for (const auto& [file, time] : results()) EXPECT_NO_THROW(json(content(file))) << file;
+    for (const auto& [file, time] : seen) EXPECT_EQ(std::filesystem::last_write_time(file), time) << file << " was repeated";
+    seen = results();
+  }
+  const Outcome last = run(command(out));
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_EQ(results().size(), 8u);
+  for (const auto& [file, time] : seen) EXPECT_EQ(std::filesystem::last_write_time(file), time) << file << " was repeated";
+  const base::Node found = json(last.out);
+  for (size_t p = 0; p < 2; ++p) {
+    for (size_t v = 0; v < 2; ++v) {
+      const auto value = [&](const base::Node& node, size_t run) {
+        return node.at("studies").items()[0].at("points").items()[p].at("variants").items()[v].at("runs").items()[run].at("loss").as_double();
+      };
+      for (size_t run = 0; run < 2; ++run) EXPECT_EQ(value(found, run), value(expected, run)) << "a resumed training ends elsewhere";
+    }
+  }
+
+  // Another recipe is another training, and the old one is found again.
+  std::vector<std::string> longer = command(out);
+  longer.insert(longer.end(), {"--set", "train.steps=14"});
+  const Outcome changed = run(longer);
+  ASSERT_EQ(changed.status, 0) << changed.err;
+  EXPECT_EQ(json(changed.out).at("studies").items()[0].at("points").items()[0].at("variants").items()[0].at("runs").items()[0].at("steps").as_int(), 14);
+  EXPECT_TRUE(holds(run(command(out)).err, "8 of 8 trainings were done before"));
+  EXPECT_EQ(results().size(), 16u);
+}
+
+TEST_F(CommandLine, SweepMistakesAreNamed) {
+  std::string text = kSweep;
+  text.replace(text.find("num_segments = [2, 3]"), 21, "num_segmants = [2, 3]");
+  write(folder_ / "sweep.toml", text);
+  const Outcome outcome = run({"compare", folder_ / "sweep.toml", "--out", folder_ / "out"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(holds(outcome.err, "sweep.toml:13: unknown key 'study[0].sweep.num_segmants'; did you mean 'num_segments'?")) << outcome.err;
 }
 
 }  // namespace

@@ -131,5 +131,8 @@
       series.appendChild(button);
     });
     window.addEventListener("beforeprint", function () { graph.resize(); });
+    // A chart in a folded part has no width until that is opened.
+    var folded = place.closest("details");
+    if (folded) folded.addEventListener("toggle", function () { graph.resize(); });
   });
 })();

@@ -40,7 +40,7 @@ TEST(Report, EscapesTextFromOutside) {
 
 TEST(Report, PicturesCannotBringScripts) {
   Comparison comparison = sample_comparison();
-  comparison.studies[0].variants[0].runs[0].span_svg = "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>";
+  comparison.studies[0].points[0].variants[0].runs[0].span_svg = "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>";
   const std::string page = visible(comparison);
   EXPECT_FALSE(holds(page, "alert(2)\""));
   EXPECT_FALSE(holds(page, "<script>alert"));
@@ -57,7 +57,7 @@ TEST(Report, LoadsNothingFromOutside) {
 
 TEST(Report, CurvesAreJsonThatEndsNoScript) {
   Comparison comparison = sample_comparison();
-  comparison.studies[0].variants[1].name = "</script><b>";
+  comparison.studies[0].points[0].variants[1].name = "</script><b>";
   const std::string page = report_html(comparison);
   const std::string open = "id=\"curves\">";
   const size_t begin = page.find(open) + open.size();
@@ -69,6 +69,36 @@ TEST(Report, CurvesAreJsonThatEndsNoScript) {
   EXPECT_EQ(series.items()[1].at("name").as_string(), "</script><b>");
   EXPECT_EQ(series.items()[0].at("points").size(), 40u);
   EXPECT_TRUE(series.items()[0].at("points").items()[0].at("held_out").is_null());
+}
+
+TEST(Report, DrawsASweepWithThePapersValues) {
+  Comparison comparison = sample_comparison();
+  comparison.studies = {sample_grid()};
+  const std::string page = visible(comparison);
+  EXPECT_TRUE(holds(page, "<title>accuracy over number of &lt;segments&gt;</title>"));
+  EXPECT_TRUE(holds(page, "<title>RMT, num_segments 3: 100.0 ± 0.0 %, 3 seeds</title>"));
+  EXPECT_TRUE(holds(page, "<title>RMT, the paper: 100.0 % (figure &lt;2&gt;)</title>"));
+  EXPECT_TRUE(holds(page, "<title>cache, the paper: 80.0 % (figure 2)</title>"));
+  EXPECT_FALSE(holds(page, "the paper: 24")) << "another metric is listed, not drawn";
+  EXPECT_TRUE(holds(page, "<td>24.100</td><td class=\"left\">perplexity</td>"));
+  EXPECT_TRUE(holds(page, "<b>100.0 ± 0.0 %</b> <span class=\"sign better\">▲</span> <span class=\"paper\">[100.0 ± 2.0 %]</span>"));
+  EXPECT_TRUE(holds(page, "dashed and hollow"));
+  EXPECT_TRUE(holds(page, "<summary>num_segments 9</summary>"));
+  EXPECT_FALSE(holds(page, "nan"));
+}
+
+TEST(Report, OnePanelForEveryValueOfTheOtherAxes) {
+  Comparison comparison = sample_comparison();
+  StudyGrid grid = sample_grid();
+  grid.paper.clear();
+  grid.axes.push_back({.name = "task", .labels = {"copy", "reverse"}});
+  grid.at = {{0, 0}, {1, 1}};
+  comparison.studies = {grid};
+  const std::string page = visible(comparison);
+  EXPECT_TRUE(holds(page, "<figcaption>task copy</figcaption>"));
+  EXPECT_TRUE(holds(page, "<figcaption>task reverse</figcaption>"));
+  comparison.studies[0].x = 1;
+  EXPECT_TRUE(holds(visible(comparison), "<figcaption>num_segments 3</figcaption>"));
 }
 
 }  // namespace

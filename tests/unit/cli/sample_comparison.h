@@ -46,6 +46,7 @@ inline StudySummary sample_study(int64_t seeds = 3) {
     VariantSummary variant;
     variant.name = name;
     variant.about = "What it is.";
+    variant.index = study.variants.size();
     variant.options = "[[memory]]\ntype = \"x\"\n";
     for (int64_t seed = 0; seed < seeds; ++seed) {
       variant.runs.push_back(sample_run(name, seed, value + 0.01 * static_cast<double>(seed)));
@@ -55,10 +56,57 @@ inline StudySummary sample_study(int64_t seeds = 3) {
   study.variants[3].runs[0].cache_share = {{"layer 0", {0.5, 0.61, 0.12, 0.93}}, {"layer 1", {0.4, 0.5, 0.2, 0.9}}};
   VariantSummary failed;
   failed.name = "broken";
+  failed.index = study.variants.size();
   failed.runs.push_back(RunResult{.study = study.name, .variant = "broken", .error = "loss is not finite at step 12"});
   study.variants.push_back(failed);
   summarise(study);
   return study;
+}
+
+/// A study without a sweep.
+inline StudyGrid one_table(StudySummary study) {
+  StudyGrid grid;
+  grid.name = study.name;
+  grid.about = study.about;
+  for (const VariantSummary& variant : study.variants) grid.variants.push_back(variant.name);
+  grid.points.push_back(std::move(study));
+  grid.at.push_back({});
+  return grid;
+}
+
+/// Accuracies of three variants over 3 and 9 segments; the third is left out at 9. Of the paper: one value at a point of ours, one between,
+/// one of another metric.
+inline StudyGrid sample_grid(int64_t seeds = 3) {
+  StudyGrid grid;
+  grid.name = "Copy <task>";
+  grid.about = "Over segments.";
+  grid.variants = {"no memory", "cache", "RMT"};
+  grid.axes = {{.name = "num_segments", .labels = {"3", "9"}, .numbers = {3, 9}}};
+  grid.x_label = "number of <segments>";
+  grid.at = {{0}, {1}};
+  const double values[2][3] = {{0.1, 0.99, 1.0}, {0.1, 0.13, 0}};
+  for (size_t p = 0; p < 2; ++p) {
+    StudySummary point;
+    point.name = grid.name;
+    point.point = "num_segments " + grid.axes[0].labels[p];
+    point.metric = {.name = "accuracy", .short_name = "accuracy", .higher_is_better = true, .percent = true, .generates = false, .chance = 0.1};
+    point.least_gain = 0.01;
+    for (size_t v = 0; v < (p == 0 ? 3u : 2u); ++v) {
+      VariantSummary variant;
+      variant.name = grid.variants[v];
+      variant.index = v;
+      for (int64_t seed = 0; seed < seeds; ++seed) {
+        variant.runs.push_back(sample_run(variant.name, seed, values[p][v] - (v == 2 ? 0 : 0.004 * static_cast<double>(seed * seed))));
+      }
+      point.variants.push_back(std::move(variant));
+    }
+    summarise(point);
+    grid.points.push_back(std::move(point));
+  }
+  grid.paper = {{.variant = "RMT", .labels = {"3"}, .numbers = {3}, .value = 1.0, .deviation = 0.02, .source = "figure <2>"},
+                {.variant = "cache", .labels = {"6"}, .numbers = {6}, .value = 0.8, .source = "figure 2"},
+                {.variant = "cache", .labels = {"9"}, .numbers = {9}, .value = 24.1, .metric = "perplexity", .source = "table 1"}};
+  return grid;
 }
 
 inline Comparison sample_comparison() {
@@ -67,13 +115,13 @@ inline Comparison sample_comparison() {
   comparison.about = "Which memory helps?";
   comparison.command = "mnemo compare recipes/demo.toml --seeds 3";
   comparison.date = "2026-01-02 03:04 UTC";
-  comparison.seeds = {0, 1, 2};
+  comparison.trainings = "13 trainings, seeds 0, 1, 2";
   comparison.jobs = 2;
   comparison.seconds = 280;
   comparison.machine = base::Node::table({{"cpu", "A Processor"}, {"capability", "AVX2"}, {"features", "avx2 fma"}, {"cores", 2},
                                           {"memory", 16'000'000'000}, {"system", "Linux"}, {"libtorch", "2.15.0"}, {"mnemo", "0.1.0"}});
   comparison.recipe = "name = \"x\" # </pre><script>alert(1)</script>\n";
-  comparison.studies.push_back(sample_study());
+  comparison.studies.push_back(one_table(sample_study()));
   return comparison;
 }
 

@@ -128,15 +128,5 @@ TEST(Spread, OfSeeds) {
   EXPECT_TRUE(std::isnan(spread(broken).min));
 }
 
-TEST(Spread, ClearlyBelow) {
-  const double low[] = {2.58, 2.60, 2.61}, high[] = {2.77, 2.78, 2.79}, wide[] = {2.5, 2.8, 2.7}, broken[] = {kNan};
-  EXPECT_TRUE(clearly_below(spread(low), spread(high)));
-  EXPECT_FALSE(clearly_below(spread(high), spread(low)));
-  EXPECT_FALSE(clearly_below(spread(wide), spread(high)));
-  EXPECT_FALSE(clearly_below(spread(low), spread(low)));
-  EXPECT_FALSE(clearly_below(spread(broken), spread(high)));
-  EXPECT_FALSE(clearly_below(spread(low), spread(broken)));
-}
-
 }  // namespace
 }  // namespace mnemo::metrics

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "metrics/spread.h"
+
+namespace mnemo::metrics {
+
+/// I_x(a, b), the regularised incomplete beta function, by Lentz's continued fraction; a, b > 0, 0 <= x <= 1.
+double incomplete_beta(double a, double b, double x);
+
+/// P(|T| >= |t|) of Student's t distribution:  I_{df / (df + t^2)}(df / 2, 1 / 2).  df > 0; 0 for an infinite t, NaN for a NaN.
+double student_t_two_sided(double t, double df);
+
+/// Whether two means differ, with spreads of their own (Welch 1947).
+///   t = (mean_a - mean_b) / sqrt(u + v),   u = s_a^2 / n_a,  v = s_b^2 / n_b
+///   df = (u + v)^2 / (u^2 / (n_a - 1) + v^2 / (n_b - 1))
+/// Where neither side has any spread, p is 1 for equal means and 0 for others; df is then n_a + n_b - 2.
+struct WelchTest {
+  double t = 0, df = 0;
+  double p = 1;  ///< two-sided
+};
+/// Throws InputError for fewer than two values on a side. NaN stays NaN.
+WelchTest welch(const Spread& a, const Spread& b);
+
+/// Holm's correction (1979) for a family of tests: of m sorted p-values the i-th (from 1) becomes
+///   max_{j <= i} min(1, (m - j + 1) p_j).
+/// In the order given.
+std::vector<double> holm(std::span<const double> p);
+
+}  // namespace mnemo::metrics
