@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 
+#include "base/error.h"
 #include "core/attention.h"
 
 namespace mnemo::attention {
@@ -11,6 +12,14 @@ namespace mnemo::attention {
 inline at::Tensor key_rows(const core::AttentionInput& input) {
   if (input.table.is_cross()) return input.context;
   return input.context.defined() ? at::cat({input.context, input.x}, 1) : input.x;
+}
+
+/// Which rows are real, [B,K] over all keys, undefined = all, for an attention that has no form of other rules than causal (in a model that
+/// looks both ways: than open).
+inline const at::Tensor& plain_validity(const core::AttendTable& table, bool causal, const char* who) {
+  base::ensure(causal ? table.plain_causal() : table.open(), "{} has no form of this table: it must be {} throughout", who,
+               causal ? "causal" : "open");
+  return table.valid();
 }
 
 }  // namespace mnemo::attention

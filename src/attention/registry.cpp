@@ -1,6 +1,11 @@
 #include "attention/registry.h"
 
+#include "attention/bigbird.h"
+#include "attention/linear.h"
+#include "attention/linformer.h"
+#include "attention/lsh.h"
 #include "attention/relative.h"
+#include "attention/sliding_window.h"
 #include "attention/softmax.h"
 
 namespace mnemo::attention {
@@ -19,6 +24,11 @@ void add(base::OptionTypes& types, base::Registry<Factory>& factories, const cha
 void add_attentions(base::OptionTypes& types, base::Registry<Factory>& factories) {
   add<Softmax>(types, factories, "softmax", "scaled dot-product attention");
   add<Relative>(types, factories, "relative", "Transformer-XL: content and position terms over distances");
+  add<Linear>(types, factories, "linear", "linear attention: sums of key features and values (ELU, T2R, RFA)");
+  add<SlidingWindow>(types, factories, "sliding_window", "softmax attention within a window");
+  add<BigBird>(types, factories, "bigbird", "BigBird: global, neighbouring and random blocks; not causal");
+  add<Lsh>(types, factories, "lsh", "Reformer: shared queries and keys attend within hash buckets");
+  add<Linformer>(types, factories, "linformer", "Linformer: keys and values projected along time; not causal");
 }
 
 }  // namespace mnemo::attention

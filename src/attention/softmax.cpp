@@ -17,6 +17,10 @@ Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
 
 core::State Softmax::initial_state(int64_t) const { return KvState{}; }
 
+at::Tensor Softmax::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+  return ops::attention(q, k, v, {}, ops::KeyRanges::all(q.size(2), k.size(2)), 1.0 / std::sqrt(static_cast<double>(q.size(3))));
+}
+
 core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, const core::State& state) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);

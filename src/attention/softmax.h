@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/reads_heads.h"
 #include "layers/bricks.h"
 
 namespace mnemo::attention {
@@ -24,7 +25,7 @@ struct SoftmaxOptions {
 /// Scaled dot-product attention over spans (Vaswani et al. 2017, eq. 1).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d), table) v ),  q of x, k and v of [context; x]
 /// A query without any key gets zeros before W_o. State: kv_cache, only while a segment is open.
-class Softmax final : public core::CoreAttention {
+class Softmax final : public core::CoreAttention, public core::ReadsHeads {
  public:
   using Options = SoftmaxOptions;
   Softmax(const Options& options, const core::AttentionBuild& build);
@@ -32,6 +33,7 @@ class Softmax final : public core::CoreAttention {
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
+  at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
 
  private:
   layers::AttentionProjections maps_;

@@ -41,6 +41,13 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
   base::require(channels_ / build.num_heads <= build.head_dim,
                 "grc: expected cached channels a head ({}) to be at most head_dim = {}", channels_ / build.num_heads,
                 build.head_dim);
+  if (options.mem_attention == "same") {
+    reader_ = dynamic_cast<const core::ReadsHeads*>(inner_.get());
+    base::require(reader_ != nullptr,
+                  "grc: mem_attention = \"same\" needs an attention that can read rows without places and projections of its own (softmax, linear, "
+                  "linformer); use mem_attention = \"softmax\"");
+    reader_->require_readable(channels_ / build.num_heads, options.cache_len);
+  }
   const layers::Scope scope = build.attn / "grc";
   scope.reserve_state("cache", {options.cache_len, channels_});
   const double std = build.init_std;
@@ -93,6 +100,7 @@ at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache) const {
   // One cache for all sequences: its keys and values are projected once.
   const at::Tensor k = split(k_(cache)).expand({x.size(0), -1, -1, -1});
   const at::Tensor v = split(v_(cache)).expand({x.size(0), -1, -1, -1});
+  if (reader_ != nullptr) return layers::AttentionProjections::join(reader_->read(query, k, v));
   const double scale = 1.0 / std::sqrt(static_cast<double>(channels_ / num_heads_));
   return layers::AttentionProjections::join(
       ops::attention(query, k, v, {}, ops::KeyRanges::all(x.size(1), options_.cache_len), scale));

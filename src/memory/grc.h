@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/reads_heads.h"
 #include "layers/bricks.h"
 #include "ops/grc.h"
 
@@ -19,6 +20,7 @@ struct GrcOptions {
   int64_t cache_len = 64;
   std::string lifetime = "model";
   std::optional<int64_t> bptt_depth;
+  std::string mem_attention = "softmax";
   std::string position = "none";
   int64_t cls_tokens = 0;
   std::vector<int64_t> grid;
@@ -35,6 +37,8 @@ struct GrcOptions {
     v("bptt_depth", bptt_depth,
       "segments back a gradient goes through the cache; unset: 1 in a causal model (at 0 the gates never learn), else 0",
       base::range(0, 1));
+    v("mem_attention", mem_attention, "what reads the cache: softmax, or the same core as the attention's (softmax, linear, linformer)",
+      base::one_of("softmax", "same"));
     v("position", position, "cpe: a convolution of the input is added to the output (images)",
       base::one_of("none", "cpe"));
     v("cls_tokens", cls_tokens, "cpe: rows before the image's", base::range(0, 1 << 16));
@@ -59,7 +63,7 @@ struct GrcState {
 
 /// Attention with a gated recurrent cache around an inner core (Zhang et al. 2024, eq. 1-5; algorithm 1).
 ///   C' = gates(C, X), X = the segment's rows resampled to cache_len, first C = int(D * cache_ratio) channels
-///   m  = softmax(q_m k_m(C')^T / sqrt(dm)) v_m(C'),  y_h = sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h)) o_h
+///   m  = softmax(q_m k_m(C')^T / sqrt(dm)) v_m(C') (mem_attention "same": the inner core of q_m, k_m, v_m),  y_h = sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h)) o_h
 /// Not causal: every sequence reads its own C'. Causal: every query reads C, the cache as it was before the segment.
 /// After the segment the cache is the mean of C' over the sequences (lifetime model, in training only), or C' itself.
 /// Padding is left out of X and of the mean. State: grc.cache, beside the inner core's state.
@@ -95,6 +99,7 @@ class Grc final : public core::Attention {
   bool authors_, causal_;
   int64_t channels_, num_heads_;
   std::unique_ptr<core::CoreAttention> inner_;
+  const core::ReadsHeads* reader_ = nullptr;  // inner_, where it reads the cache too
   layers::Linear q_, k_, v_, o_;
   ops::GrcGates gates_;
   at::Tensor lambda_;

@@ -1,21 +1,9 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <fmt/ranges.h>
-
-#include <string>
-
-#include "base/error.h"
+#include "core/require_state.h"
 
 namespace mnemo::memory {
 
-/// Throws ShapeError unless a state's tensor has that shape: then the state is another model's, or of another batch.
-inline void require_state(const char* who, const at::Tensor& tensor, at::IntArrayRef expected) {
-  if (tensor.defined() && tensor.sizes() == expected) return;
-  throw base::ShapeError(fmt::format("[{}] expected a state of [{}], found {}; is it of another model or another batch?", who,
-                                     fmt::join(expected, ","),
-                                     tensor.defined() ? fmt::format("[{}]", fmt::join(tensor.sizes(), ",")) : "none"));
-}
+using core::require_state;
 
 }  // namespace mnemo::memory

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
+#include <vector>
 
 #include "ops/gemm.h"
 #include "ops/row_kernels.h"
@@ -36,23 +36,35 @@ struct Tile {
       if (first < last) f(first, last - first);
     }
   }
-  bool seen() const {
-    for (int64_t r = 0; r < rows; ++r) {
-      bool any = false;
-      pieces(r, [&](int64_t, int64_t) { any = true; });
-      if (any) return true;
+  /// Calls f(first, last) for the stretches of keys that some of these queries see, ascending. Keys between two of them that lie closer
+  /// than kShortGap are computed for nothing, since a product of its own for each stretch costs more.
+  template <class F>
+  void stretches(F&& f) const {
+    constexpr int32_t kShortGap = 32;
+    const int32_t begin = p.offsets[i0], end = p.offsets[i0 + rows];
+    int32_t least = static_cast<int32_t>(p.keys), most = 0;
+    for (int32_t piece = begin; piece < end; ++piece) {
+      least = std::min(least, p.bounds[2 * piece]);
+      most = std::max(most, p.bounds[2 * piece + 1]);
     }
-    return false;
-  }
-  /// First key and one past the last that any of these queries sees.
-  std::pair<int64_t, int64_t> hull() const {
-    int64_t first = p.keys, last = 0;
-    for (int64_t i = i0; i < i0 + rows; ++i) {
-      if (p.offsets[i] == p.offsets[i + 1]) continue;
-      first = std::min<int64_t>(first, p.bounds[2 * p.offsets[i]]);
-      last = std::max<int64_t>(last, p.bounds[2 * p.offsets[i + 1] - 1]);
+    if (least >= most) return;
+    // How many more queries see a key than the one before it.
+    std::vector<int32_t> more(static_cast<size_t>(most - least) + 1, 0);
+    for (int32_t piece = begin; piece < end; ++piece) {
+      ++more[static_cast<size_t>(p.bounds[2 * piece] - least)];
+      --more[static_cast<size_t>(p.bounds[2 * piece + 1] - least)];
     }
-    return {first, last};
+    int32_t seeing = 0, first = least, last = least;
+    for (int32_t key = least; key < most; ++key) {
+      seeing += more[static_cast<size_t>(key - least)];
+      if (seeing == 0) continue;
+      if (key >= last + kShortGap) {
+        f(first, last);
+        first = key;
+      }
+      last = key + 1;
+    }
+    f(first, last);
   }
   void hide_padding(T* s) const {
     if (p.valid == nullptr) return;
@@ -127,11 +139,12 @@ void clear_gaps(const Tile<T>& tile, int64_t r, T* row) {
 
 template <class T, class F>
 void for_each_tile(Tile<T>& tile, F&& f) {
-  const auto [first, last] = tile.hull();
-  for (tile.j0 = first; tile.j0 < last; tile.j0 += tile.columns) {
-    tile.columns = std::min(kTileKeys, last - tile.j0);
-    if (tile.seen()) f();
-  }
+  tile.stretches([&](int64_t first, int64_t last) {
+    for (tile.j0 = first; tile.j0 < last; tile.j0 += tile.columns) {
+      tile.columns = std::min(kTileKeys, last - tile.j0);
+      f();
+    }
+  });
 }
 
 template <class T>

@@ -1,0 +1,122 @@
+#include "attention/linear.h"
+
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "attention/key_rows.h"
+#include "core/require_state.h"
+#include "ops/fixed_numbers.h"
+#include "ops/linear.h"
+
+namespace mnemo::attention {
+namespace {
+
+int64_t features_of(const LinearOptions& options, int64_t head_dim) {
+  if (options.feature_map == "elu") return head_dim;
+  const int64_t given = options.num_features.value_or(32);
+  return options.feature_map == "rfa" ? 2 * given : given;
+}
+
+ops::LinearNormaliser normaliser_of(const LinearOptions& options) {
+  using Kind = ops::LinearNormaliser::Kind;
+  if (options.feature_map != "rfa") return {Kind::plus_eps, options.eps.value_or(1e-6)};
+  return {options.variant == "authors" ? Kind::at_least_one : Kind::plain, 0.0};
+}
+
+}  // namespace
+
+void LinearOptions::validate(const base::Where& where) const {
+  const bool rfa = feature_map == "rfa";
+  where.require(feature_map != "elu" || !num_features, "num_features", "feature_map \"elu\" has as many features as a head is wide; leave it out");
+  where.require(!rfa || !eps, "eps", "feature_map \"rfa\" adds no eps; leave it out");
+  where.require(rfa || !tau, "tau", "is of feature_map \"rfa\"; found \"{}\"", feature_map);
+  where.require(rfa || !seed, "seed", "is of feature_map \"rfa\"; found \"{}\"", feature_map);
+  where.require(rfa || variant == "paper", "variant", "\"authors\" is a reading of feature_map \"rfa\"; found \"{}\"", feature_map);
+}
+
+Linear::Linear(const Options& options, const core::AttentionBuild& build)
+    : options_(options),
+      causal_(build.causal),
+      num_features_(features_of(options, build.head_dim)),
+      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias), options.bias, build.init_std),
+      normaliser_(normaliser_of(options)) {
+  base::require(causal_ || !options.gate, "linear: a gate forgets the past of a causal model; this one looks both ways; use gate = false");
+  if (causal_) build.attn.reserve_state("s, z", {build.num_heads, num_features_, build.head_dim + 1});
+  const layers::Scope feature = build.attn / "feature";
+  if (options.feature_map == "t2r") {
+    weight_ = feature.add("weight", {build.num_heads, num_features_, build.head_dim},
+                          layers::normal(1.0 / std::sqrt(static_cast<double>(build.head_dim))));
+    feature_bias_ = feature.add("bias", {build.num_heads, num_features_}, layers::constant(0.0), layers::ParameterKind::bias);
+  } else if (options.feature_map == "rfa") {
+    sigma_ = feature.add("sigma", {build.num_heads, 1, build.head_dim}, layers::constant(1.0), layers::ParameterKind::bias);
+    random_ = ops::fixed_normal({build.num_heads, num_features_ / 2, build.head_dim},
+                                {static_cast<uint64_t>(options.seed.value_or(0)), static_cast<uint64_t>(build.layer_number)});
+  }
+  if (options.gate) {
+    gate_weight_ = (build.attn / "gate").add("weight", {build.num_heads, build.dim}, layers::normal(build.init_std));
+    gate_bias_ = (build.attn / "gate").add("bias", {build.num_heads}, layers::constant(0.0), layers::ParameterKind::bias);
+  }
+}
+
+void Linear::set_random(const at::Tensor& random) {
+  base::require(random_.defined() && random.sizes() == random_.sizes(), "linear: random projections of {} do not fit", c10::str(random.sizes()));
+  random_ = random.detach();
+}
+
+core::State Linear::initial_state(int64_t batch) const {
+  if (!causal_) return LinearState{};
+  const auto like = maps_.q.weight.options().requires_grad(false);
+  return LinearState{at::zeros({batch, maps_.num_heads, num_features_, maps_.head_dim}, like), at::zeros({batch, maps_.num_heads, num_features_}, like)};
+}
+
+at::Tensor Linear::features(const at::Tensor& x) const {
+  if (weight_.defined()) return ops::t2r_features(x, weight_, feature_bias_);
+  if (!sigma_.defined()) return ops::elu_features(x);
+  const bool authors = options_.variant == "authors";
+  const at::Tensor weight = random_.to(x.options().requires_grad(false)) * sigma_ / options_.tau.value_or(1.0);
+  return ops::random_features(x, weight, authors ? 0.1 : 1.0 / std::sqrt(static_cast<double>(random_.size(1))), authors ? 1e-3 : 0.0);
+}
+
+void Linear::require_readable(int64_t head_dim, int64_t) const {
+  base::require(options_.feature_map == "elu" || head_dim == maps_.head_dim,
+                "linear: features of \"{}\" are made for heads of width {} and cannot read heads of width {}", options_.feature_map, maps_.head_dim,
+                head_dim);
+}
+
+at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+  return ops::linear_attention_full(features(q), features(k), v, normaliser_);
+}
+
+core::CoreAttention::Heads Linear::heads(const core::AttentionInput& input, const core::State& state) const {
+  const bool cross = input.table.is_cross();
+  base::ensure(cross || !input.context.defined(), "linear attention has no use for the rows of a layer context");
+  base::require(!(cross && causal_), "linear: a causal form cannot attend to another sequence");
+  base::require(causal_ || input.ends, "linear: looking both ways it needs its whole segment at once");
+  const at::Tensor& rows = cross ? input.context : input.x;
+  const auto [q, k, v] = maps_.heads(input.x, rows);
+  at::Tensor valid = plain_validity(input.table, causal_, "linear attention");
+  if (valid.defined() && !cross) valid = valid.narrow(1, input.table.num_context(), rows.size(1));
+  const at::Tensor reading = features(q);
+  at::Tensor written = features(k);
+  if (valid.defined()) written = written.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), 0.0);
+  if (!causal_) return {maps_.join(ops::linear_attention_full(reading, written, v, normaliser_)), state};
+
+  const auto& past = state.as<LinearState>();
+  core::require_state("linear", past.s, {rows.size(0), maps_.num_heads, num_features_, maps_.head_dim});
+  at::Tensor log_gate, share;
+  if (options_.gate) {
+    const at::Tensor logits = ops::linear(rows, gate_weight_, gate_bias_).transpose(1, 2);  // [B,H,T]
+    log_gate = at::log_sigmoid(logits);
+    share = at::sigmoid(-logits);
+    if (valid.defined()) {
+      const at::Tensor padding = valid.logical_not().unsqueeze(1);
+      log_gate = log_gate.masked_fill(padding, 0.0);
+      share = share.masked_fill(padding, 0.0);
+    }
+  }
+  auto [o, sums] = ops::linear_attention_causal(reading, written, v, log_gate, share, {past.s, past.z}, normaliser_);
+  return {maps_.join(o), LinearState{sums.s, sums.z}};
+}
+
+}  // namespace mnemo::attention

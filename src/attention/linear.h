@@ -1,0 +1,84 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/options.h"
+#include "core/attention.h"
+#include "core/attention_build.h"
+#include "core/reads_heads.h"
+#include "layers/bricks.h"
+#include "ops/linear_attention.h"
+
+namespace mnemo::attention {
+
+struct LinearOptions {
+  std::string feature_map = "elu";
+  std::optional<int64_t> num_features;
+  std::optional<double> eps;
+  std::string variant = "paper";
+  std::optional<double> tau;
+  std::optional<int64_t> seed;
+  bool gate = false;
+  bool bias = true;
+  std::optional<bool> qkv_bias;
+  base::Depth bptt_depth = base::Depth::all();
+  template <class V>
+  void visit(V&& v) {
+    v("feature_map", feature_map, "elu: elu(x) + 1; t2r: relu of a learned map; rfa: sines and cosines of random projections",
+      base::one_of("elu", "t2r", "rfa"));
+    v("num_features", num_features, "t2r: features; rfa: projections, of a sine and a cosine each; unset: 32", base::range(1, 1 << 16));
+    v("eps", eps, "elu, t2r: added to the sum of weights; unset: 1e-6", base::positive());
+    v("variant", variant, "rfa: features and division as in the paper, or as in the authors' code", base::one_of("paper", "authors"));
+    v("tau", tau, "rfa: what the random projections are divided by; unset: 1", base::positive());
+    v("seed", seed, "rfa: of the random projections, with the layer's number; unset: 0", base::range(0, int64_t{1} << 53));
+    v("gate", gate, "a gate for each head forgets the past token by token (causal models)");
+    v("bias", bias, "the four maps q, k, v, o have a bias");
+    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+    v("bptt_depth", bptt_depth, "segment boundaries a loss's gradient goes back through the sums: 0, 1, ... or \"full\"");
+  }
+  void validate(const base::Where& where) const;
+};
+
+/// Sums of one layer (ops/linear_attention.h): s [B,H,f,d], z [B,H,f].
+struct LinearState {
+  at::Tensor s, z;
+  template <class F>
+  void visit(F&& f) {
+    f("s", s, "B H f d");
+    f("z", z, "B H f");
+  }
+};
+
+/// Linear attention by features of queries and keys: ELU (Katharopoulos et al. 2020), T2R (Kasai et al. 2021), RFA (Peng et al. 2021).
+///   o_t = S_t^T f(q_t) / norm(f(q_t).z_t), S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T, z_t likewise (no gate: both factors 1);  o = W_o concat_h(o_t)
+/// No 1/sqrt(d). Padding has f(k) = 0 and does not move the gate. Causal models carry (S, z) from segment to segment, exactly.
+class Linear final : public core::CoreAttention, public core::ReadsHeads {
+ public:
+  using Options = LinearOptions;
+  /// Throws InputError for a gate in a model that looks both ways.
+  Linear(const Options& options, const core::AttentionBuild& build);
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
+  core::State initial_state(int64_t batch) const override;
+  core::AttentionSupport support() const override { return {false, false, causal_}; }
+  int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+  at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
+  void require_readable(int64_t head_dim, int64_t keys) const override;
+  /// rfa: takes other random projections [H,m,d].
+  void set_random(const at::Tensor& random);
+
+ private:
+  at::Tensor features(const at::Tensor& x) const;
+
+  Options options_;
+  bool causal_;
+  int64_t num_features_;  // f
+  layers::AttentionProjections maps_;
+  at::Tensor weight_, feature_bias_;  // t2r [H,f,d], [H,f]
+  at::Tensor sigma_, random_;         // rfa [H,1,d], float64 [H,m,d]
+  at::Tensor gate_weight_, gate_bias_;  // [H,D], [H]
+  ops::LinearNormaliser normaliser_;
+};
+
+}  // namespace mnemo::attention

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+
+#include "base/options.h"
+#include "core/attention.h"
+#include "core/attention_build.h"
+#include "core/reads_heads.h"
+#include "layers/bricks.h"
+
+namespace mnemo::attention {
+
+struct LinformerOptions {
+  int64_t num_slots = 32;
+  int64_t max_len = 512;
+  bool bias = true;
+  std::optional<bool> qkv_bias;
+  template <class V>
+  void visit(V&& v) {
+    v("num_slots", num_slots, "rows that keys and values are projected to", base::range(1, 1 << 16));
+    v("max_len", max_len, "columns of the two tables; a longer segment is an error", base::range(1, 1 << 24));
+    v("bias", bias, "the four maps q, k, v, o have a bias");
+    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+  }
+};
+
+/// Attention over keys and values that two tables project along time (Wang et al. 2020, eq. 7).
+///   o = W_o concat_h( softmax(q (E k)^T / sqrt(d)) F v ),  E, F the first S columns of linformer.k.weight and linformer.v.weight [n,max_len]
+/// Tables are shared by all heads, not by layers. Padding is left out. Looks both ways, or across. No state.
+class Linformer final : public core::CoreAttention, public core::ReadsHeads {
+ public:
+  using Options = LinformerOptions;
+  /// Throws InputError in a causal model.
+  Linformer(const Options& options, const core::AttentionBuild& build);
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
+  core::State initial_state(int64_t batch) const override;
+  core::AttentionSupport support() const override { return {false, false, false}; }
+  at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
+  void require_readable(int64_t head_dim, int64_t keys) const override;
+
+ private:
+  at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid) const;
+
+  layers::AttentionProjections maps_;
+  at::Tensor e_, f_;  // [n,max_len]
+};
+
+}  // namespace mnemo::attention

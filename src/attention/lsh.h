@@ -1,0 +1,64 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/options.h"
+#include "core/attention.h"
+#include "core/attention_build.h"
+#include "layers/bricks.h"
+#include "ops/lsh.h"
+
+namespace mnemo::attention {
+
+struct LshOptions {
+  std::string variant = "paper";
+  std::optional<int64_t> num_buckets;
+  std::optional<int64_t> num_hashes;
+  std::optional<int64_t> chunk_len;
+  bool attend_across_buckets = false;
+  int64_t seed = 0;
+  bool bias = true;
+  std::optional<bool> qkv_bias;
+  template <class V>
+  void visit(V&& v) {
+    v("variant", variant, "paper: Reformer; lra: the Long Range Arena's code, whose quirks its page lists", base::one_of("paper", "lra"));
+    v("num_buckets", num_buckets, "buckets of a round, even; unset: 16, with lra 10", base::range(2, 1 << 16));
+    v("num_hashes", num_hashes, "rounds; unset: 2, with lra 1", base::range(1, 1 << 10));
+    v("chunk_len", chunk_len, "rows of a chunk; lra: what the length is made a multiple of; unset: 32, with lra 10", base::range(1, 1 << 20));
+    v("attend_across_buckets", attend_across_buckets, "rows of other buckets in the chunks are seen too");
+    v("seed", seed, "of the rotations, with the layer's number (lra: alone)", base::range(0, int64_t{1} << 53));
+    v("bias", bias, "the maps qk, v and o have a bias");
+    v("qkv_bias", qkv_bias, "qk and v have a bias; unset: as `bias`, which then rules o alone");
+  }
+  void validate(const base::Where& where) const;
+  bool arena() const { return variant == "lra"; }
+};
+
+/// Attention by locality-sensitive hashing (Kitaev et al. 2020, section 2): queries are keys, and attend within their bucket's chunks
+/// (ops/lsh.h). Rotations are fixed numbers (ops/fixed_numbers.h), not parameters.
+/// Causal in what is seen, not bit for bit: where chunks begin depends on how many rows, later ones too, fall into each bucket. While a
+/// segment is open a call hashes and cuts all of its rows so far, and gives the outputs of the new ones.
+/// State: kv_cache, only while a segment is open; k holds the shared queries and keys.
+class Lsh final : public core::CoreAttention {
+ public:
+  using Options = LshOptions;
+  /// Throws InputError for variant "lra" in a causal model.
+  Lsh(const Options& options, const core::AttentionBuild& build);
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  at::Tensor project(const at::Tensor& heads) const override;
+  core::State initial_state(int64_t batch) const override;
+  core::AttentionSupport support() const override { return {false, false, false}; }
+  const at::Tensor& rotations() const { return rotations_; }
+  /// Takes other rotations [rounds,H,d,num_buckets/2].
+  void set_rotations(const at::Tensor& rotations);
+
+ private:
+  ops::LshOptions options_;
+  bool arena_;
+  int64_t num_heads_;
+  layers::Linear qk_, v_, o_;  // o_ without variant lra
+  at::Tensor rotations_;       // float64
+};
+
+}  // namespace mnemo::attention

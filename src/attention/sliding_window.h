@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+
+#include "base/options.h"
+#include "core/attention.h"
+#include "core/attention_build.h"
+#include "layers/bricks.h"
+
+namespace mnemo::attention {
+
+struct SlidingWindowOptions {
+  int64_t window_size = 64;
+  bool bias = true;
+  std::optional<bool> qkv_bias;
+  template <class V>
+  void visit(V&& v) {
+    v("window_size", window_size, "rows that a query sees: itself and those before it; in a model that looks both ways half of them on each side",
+      base::range(1, 1 << 24));
+    v("bias", bias, "the four maps q, k, v, o have a bias");
+    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+  }
+};
+
+/// Softmax attention within a window over rows.
+///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys that the table allows and, with p(i,j) = i + M - j,
+///   causal: |p| < w (the table leaves 0 <= p);  otherwise |p| <= floor(w/2)
+/// Rows of a cache and of memories count like tokens. A query without any key gets zeros before W_o.
+/// State: kv_cache, only while a segment is open, at most w - 1 rows. A window reaches into earlier segments through a segment cache alone.
+class SlidingWindow final : public core::CoreAttention {
+ public:
+  using Options = SlidingWindowOptions;
+  SlidingWindow(const Options& options, const core::AttentionBuild& build);
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
+  core::State initial_state(int64_t batch) const override;
+
+ private:
+  int64_t window_;
+  bool causal_;
+  layers::AttentionProjections maps_;
+};
+
+}  // namespace mnemo::attention
