@@ -143,6 +143,7 @@ std::shared_ptr<CLI::App> make_application() {
   add_compare(*app);
   add_generate(*app);
   add_inspect(*app);
+  add_convert(*app);
   add_verify(*app);
   add_bench(*app);
   add_data(*app);

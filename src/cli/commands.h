@@ -26,6 +26,7 @@ void add_eval(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_convert(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_data(CLI::App& app);
 void add_bench(CLI::App& app);

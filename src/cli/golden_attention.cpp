@@ -4,6 +4,9 @@
 
 #include <optional>
 
+#include "attention/bigbird.h"
+#include "attention/linear.h"
+#include "attention/lsh.h"
 #include "base/error.h"
 #include "base/option_poly.h"
 #include "cli/golden_file.h"
@@ -44,6 +47,19 @@ void move(base::Node& from, base::Node& to, const char* key) {
   }
 }
 
+/// Hands an attention the fixed numbers that the file gives in place of its own: random projections, rotations, a pattern of blocks.
+void give_fixed_numbers(const GoldenFile& file, core::CoreAttention& core) {
+  const at::Tensor random = file.find("buffer.feature.random"), rotations = file.find("buffer.rotations");
+  const at::Tensor blocks = file.step(0, "input.block_mask"), pattern = file.step(0, "input.pattern_mask");
+  if (auto* linear = dynamic_cast<attention::Linear*>(&core); linear != nullptr && random.defined()) linear->set_random(random);
+  if (auto* lsh = dynamic_cast<attention::Lsh*>(&core); lsh != nullptr && rotations.defined()) lsh->set_rotations(rotations);
+  if (auto* bigbird = dynamic_cast<attention::BigBird*>(&core); bigbird != nullptr && blocks.defined()) {
+    base::require(!pattern.defined() || at::equal(pattern, bigbird->mask(blocks, pattern.size(0))),
+                  "{}: step.0.input.pattern_mask is not that of block_mask", file.path());
+    bigbird->set_blocks(blocks);
+  }
+}
+
 Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budget()) {
   const auto& mechanisms = models::Mechanisms::all();
   const base::Node* given = file.config().find("attention");
@@ -63,6 +79,7 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
                                    shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02,
                                    file.step(0, "input.slots").defined() ? 1 : 0};  // slots are those of a layer below
   auto core = mechanisms.attentions.find(type)(mechanisms.attention_types.complete(options), build);
+  give_fixed_numbers(file, *core);
   const base::Node* memories = file.config().find("memory");
   base::require(memories == nullptr || (memories->is_array() && memories->size() <= 1),
                 "{}: expected at most one memory beside one attention", file.path());

@@ -16,13 +16,14 @@
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "weights/checkpoint.h"
+#include "weights/model_tensors.h"
 
 namespace mnemo::cli {
 namespace {
 
 struct TrainArguments {
   std::string recipe;
-  std::optional<std::string> resume, out, data, variant, device;
+  std::optional<std::string> resume, out, data, variant, device, init;
   std::vector<std::string> set;
   bool json = false;
 };
@@ -42,6 +43,7 @@ Plan plan_of(const TrainArguments& options) {
   Plan plan;
   plan.resumes = options.resume.has_value();
   if (plan.resumes) {
+    base::require(!options.init, "train: --resume goes on with the run's own weights; drop --init");
     base::require(!options.out && !options.variant, "train: --resume goes on in the run's own folder; drop {}", options.out ? "--out" : "--variant");
     plan.folder = *options.resume;
     plan.source = base::join_path(plan.folder, "recipe.toml");
@@ -63,6 +65,7 @@ Plan plan_of(const TrainArguments& options) {
 std::string command_of(const Plan& plan, const TrainArguments& options) {
   std::string line = "mnemo train " + (plan.resumes ? "--resume RUN" : std::filesystem::path(options.recipe).filename().string());
   if (options.variant) line += fmt::format(" --variant '{}'", *options.variant);
+  if (options.init) line += " --init " + std::filesystem::path(*options.init).filename().string();
   if (options.data) line += " --data " + std::filesystem::path(*options.data).filename().string();
   for (const std::string& assignment : options.set) line += fmt::format(" --set '{}'", assignment);
   return line;
@@ -94,10 +97,23 @@ void print_result(const Plan& plan, const Workbench& bench, const train::TrainRe
   print(text);
 }
 
+/// Weights of another model in place of fresh ones.
+void start_from(const std::string& path, Workbench& bench) {
+  const std::string folder = model_folder(path);
+  const StoredModel stored = read_model(folder);
+  const bool same_tokens = (stored.tokenizer == nullptr) == (bench.tokenizer == nullptr) &&
+                           (stored.tokenizer == nullptr || stored.tokenizer->save() == bench.tokenizer->save());
+  base::require(same_tokens, "train: --init {}: its vocabulary is not that of the recipe's data, so its tokens would mean others", folder);
+  weights::TensorFile file;
+  file.tensors = weights::model_tensors(*stored.model);
+  weights::load_model_tensors(file, *bench.model, folder);
+}
+
 int run_training(const TrainArguments& options) {
   const at::Device device = device_named(options.device);
   Plan plan = plan_of(options);
   Workbench bench = make_workbench(plan.recipe);
+  if (options.init) start_from(*options.init, bench);
   move_to(*bench.model, device);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.
   if (plan.recipe.train.threads == 0) {
@@ -142,6 +158,7 @@ void add_train(CLI::App& app) {
       .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe (mnemo help recipe); may be repeated")
       .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--out", options->out, "DIR", "the run's folder: recipe, log, checkpoints, model (runs/NAME of the recipe)")
+      .option("--init", options->init, "MODEL", "start from this model's weights; the recipe's model must be the same")
       .option("--resume", options->resume, "DIR", "go on with a run from its newest checkpoint; --set may change its recipe")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", options->json, "print the result as JSON")

@@ -37,6 +37,7 @@ std::vector<Reach> reaches() {
     list.push_back({"abc_linformer_" + word, {abc, slots, slots_bptt, control + "type=linformer"}, depth});
     list.push_back({"abc_window_" + word, {abc, many, slots_bptt, control + "type=window"}, depth});
     list.push_back({"abc_dilated_" + word, {abc, many, slots_bptt, control + "type=dilated", "backbone.attention.mask_empty_slots=true"}, depth});
+    list.push_back({"linear_" + word, {"backbone.attention.type=linear", slots_bptt}, depth});
     // Two memories, two depths: the farther one counts.
     const int64_t both = depth < 0 ? -1 : std::max<int64_t>(depth, 1);
     list.push_back({"abc_" + word + "_rmt_1", {abc, slots, slots_bptt, rmt, two, causal, "memory[0].bptt_depth=1"}, both});
@@ -45,6 +46,8 @@ std::vector<Reach> reaches() {
     list.push_back({"rmt_" + word + "_grc", {relative, rmt, two, bptt, "memory[1].type=grc", "memory[1].cache_len=3"}, both});
   }
   list.push_back({"none", {relative}, 0});
+  list.push_back({"window", {"backbone.attention.type=sliding_window"}, 0});
+  list.push_back({"lsh", {"backbone.attention.type=lsh"}, 0});
   list.push_back({"xl", {relative, "memory[0].type=segment_cache", "memory[0].mem_len=32"}, 0});
   list.push_back({"xl_softmax_pre", {softmax, "backbone.norm=pre", "memory[0].type=segment_cache", "memory[0].mem_len=32"}, 0});
   list.push_back({"attention_cache", {softmax, "memory[0].type=attention_cache", "memory[0].mem_len=32"}, 0});

@@ -48,7 +48,10 @@ TEST(Limits, GrcWithoutACacheShareIsItsInnerAttention) {
   const std::vector<std::vector<std::string>> inner = {
       {"backbone.attention.type=softmax"},
       {"backbone.attention.type=relative"},
-      {"backbone.attention.type=abc", "backbone.attention.num_slots=3"}};
+      {"backbone.attention.type=abc", "backbone.attention.num_slots=3"},
+      {"backbone.attention.type=linear"},
+      {"backbone.attention.type=sliding_window", "backbone.attention.window_size=3"},
+      {"backbone.attention.type=lsh", "backbone.attention.num_buckets=4", "backbone.attention.chunk_len=3"}};
   for (const auto& attention : inner) {
     for (const char* lifetime : {"model", "sequence"}) {
       auto with = attention;

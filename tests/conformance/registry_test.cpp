@@ -17,7 +17,10 @@ TEST(Registry, EveryMechanismHasAConfiguration) {
   const auto& mechanisms = models::Mechanisms::all();
   ASSERT_EQ(mechanisms.attentions.names(), mechanisms.attention_types.types());
   ASSERT_EQ(mechanisms.memories.names(), mechanisms.memory_types.types());
+  // These look both ways, and the suite's models are causal: tests/unit/attention/cores_test.cpp speaks of them.
+  const std::set<std::string> both_ways = {"bigbird", "linformer"};
   for (const std::string& attention : mechanisms.attentions.names()) {
+    if (both_ways.contains(attention)) continue;
     EXPECT_FALSE(configurations_where([&](const Configuration& c) { return c.attention() == attention; }).empty()) << attention;
   }
   for (const std::string& memory : mechanisms.memories.names()) {

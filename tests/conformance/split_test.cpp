@@ -87,15 +87,49 @@ TEST_P(Split, NoOutputDependsOnLaterTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Split, testing::ValuesIn(configurations()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, Split, testing::ValuesIn(configurations_where(parts_are_the_whole)), name_of);
+
+// What holds where parts are not the whole: a token's output is that of the segment up to it, and later calls change no bit of it.
+class PrefixSplit : public Conformance {};
+
+TEST_P(PrefixSplit, ATokensOutputIsThatOfItsPrefix) {
+  models::ModelOptions options = config().options;
+  options.backbone.num_layers = 1;  // of two layers the upper one sees rows that were computed at different times
+  auto model = make_model(options);
+  const at::NoGradGuard no_grad;
+  const core::State warm = warm_state(*model, 2);
+  const at::Tensor tokens = Numbers(3).tokens({2, 7}, kVocab);
+  const auto prefix = [&](int64_t length) { return run(*model, tokens.narrow(1, 0, length), Plan{{length, {true, false}}}, warm).hidden; };
+  Plan open = {{1, {true, false}}};
+  for (int64_t t = 1; t < 7; ++t) open.push_back({1, {false, false}});
+  const at::Tensor found = run(*model, tokens, open, warm).hidden;
+  for (int64_t t = 0; t < 7; ++t) expect_near(found.select(1, t), prefix(t + 1).select(1, t), kTolerance, fmt::format("token {}", t));
+  EXPECT_GT(difference(prefix(7), found), 1e-6) << "parts are the whole after all";
+}
+
+TEST_P(PrefixSplit, NoOutputDependsOnLaterCalls) {
+  auto model = make_model(config().options);
+  const at::NoGradGuard no_grad;
+  const core::State warm = warm_state(*model, 2);
+  const at::Tensor tokens = Numbers(3).tokens({2, 7}, kVocab);
+  at::Tensor other = tokens.clone();
+  other.select(1, 5).add_(1).remainder_(kVocab);
+  const at::Tensor changed = run(*model, other, by_token(7), warm).hidden, expected = run(*model, tokens, by_token(7), warm).hidden;
+  EXPECT_TRUE(same_bits(changed.narrow(1, 0, 5), expected.narrow(1, 0, 5)));
+  EXPECT_GT(difference(changed.select(1, 5), expected.select(1, 5)), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PrefixSplit, testing::ValuesIn(configurations_where([](const Configuration& c) { return !parts_are_the_whole(c); })),
+                         name_of);
 
 /// Where a sequence may be cut into segments at will: nothing marks a segment's borders, and what is carried is exact.
-/// ABC carries all it ever reads. A layer context does while it holds everything as it was, or all that same_length lets see. A GRC
+/// ABC and linear attention carry all they ever read. A layer context does while it holds everything as it was, or all that same_length
+/// lets see. A GRC
 /// cache moves at borders, but not in evaluation if it belongs to the model.
 bool any_segments(const Configuration& c) {
   if (c.has("memory_tokens") || c.has("recurrent_tokens") || c.options.backbone.position.type != "none") return false;
   if (c.has("grc") && !has_model_cache(c)) return false;
-  if (c.attention() == "abc") return true;
+  if (c.attention() == "abc" || c.attention() == "linear") return true;
   for (const char* memory : {"attention_cache", "compressive"}) {
     if (c.has(memory)) return c.memory_option(memory, "mem_len", 0).as_int() >= 32;
   }

@@ -165,6 +165,7 @@ TEST_P(StateIsAValue, PaddedTokensAreAsGoodAsNone) {
   const at::Tensor valid = at::arange(5).unsqueeze(0) < lengths.unsqueeze(1);
   const at::Tensor padded = tokens_.narrow(1, 0, 5);
   for (const Plan& plan : {whole(5), parts({1, 4})}) {
+    if (plan.size() > 1 && !parts_are_the_whole(config())) continue;
     const Outcome found = run(*model_, padded, plan, warm_, core::Mode::evaluate, valid);
     for (int64_t row = 0; row < 3; ++row) {
       const int64_t real = lengths[row].item<int64_t>();

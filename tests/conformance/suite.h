@@ -35,6 +35,9 @@ inline bool has_model_cache(const Configuration& configuration) {
   return configuration.has("grc") && configuration.memory_option("grc", "lifetime", "").as_string() == "model";
 }
 
+/// Hash buckets are cut into chunks by how many rows, later ones too, fall into each: a segment's outputs are not those of its parts.
+inline bool parts_are_the_whole(const Configuration& configuration) { return configuration.attention() != "lsh"; }
+
 inline void expect_near(const at::Tensor& found, const at::Tensor& expected, double tolerance, const std::string& what) {
   EXPECT_LE(difference(found, expected), tolerance) << what;
 }

@@ -17,7 +17,8 @@ namespace {
 /// Sizes for a quick test, by the words the options use.
 std::vector<std::string> small_sizes(const base::OptionTypes& types, const std::string& type, const std::string& where) {
   const std::map<std::string, std::string> small = {
-      {"num_slots", "3"}, {"cache_len", "3"}, {"mem_len", "32"}, {"num_mem_tokens", "2"}, {"max_len", "64"}};
+      {"num_slots", "3"}, {"cache_len", "3"}, {"mem_len", "32"}, {"num_mem_tokens", "2"}, {"max_len", "64"},
+      {"window_size", "4"}, {"num_buckets", "4"}, {"chunk_len", "2"}};
   std::vector<std::string> assignments = {where + ".type=" + type};
   for (const base::OptionDoc& option : types.describe(type)) {
     if (const auto found = small.find(option.path); found != small.end()) {
@@ -197,6 +198,25 @@ const std::vector<Configuration>& variants() {
     add("abc_relu_grc_sequence", "abc", {"grc"},
         {slots, "backbone.attention.control.activation=relu", grc_len, "memory[0].lifetime=sequence"});
 
+    const std::string linear = "backbone.attention.feature_map=", few = "backbone.attention.num_features=3",
+                      many = "backbone.attention.num_features=32", window = "backbone.attention.window_size=3",
+                      hash = "backbone.attention.num_buckets=4", chunk = "backbone.attention.chunk_len=3";
+    add("linear_t2r", "linear", {}, {linear + "t2r", few});
+    add("linear_rfa", "linear", {}, {linear + "rfa", many});
+    add("linear_rfa_authors", "linear", {}, {linear + "rfa", many, "backbone.attention.variant=authors", "backbone.attention.tau=2.0"});
+    add("linear_rfa_gate", "linear", {}, {linear + "rfa", many, "backbone.attention.gate=true"});
+    add("linear_gate_grc_same", "linear", {"grc"}, {"backbone.attention.gate=true", grc_len, "memory[0].mem_attention=same"});
+    add("linear_rmt", "linear", {"recurrent_tokens"}, {two, "memory[0].block_mask=causal"});
+    add("window_one", "sliding_window", {}, {"backbone.attention.window_size=1"});
+    add("window_rmt_xl", "sliding_window", rmt_xl, {two, short_cache, window});
+    add("window_xl_covered", "sliding_window", {"segment_cache"}, {window, "memory[0].mem_len=32", "backbone.norm=pre"});
+    add("window_xl_short", "sliding_window", {"segment_cache"}, {"backbone.attention.window_size=9", "memory[0].mem_len=3"});
+    add("window_grc_sequence", "sliding_window", {"grc"}, {window, grc_len, "memory[0].lifetime=sequence"});
+    add("lsh_one_round", "lsh", {}, {hash, chunk, "backbone.attention.num_hashes=1"});
+    add("lsh_across", "lsh", {}, {hash, chunk, "backbone.attention.attend_across_buckets=true"});
+    add("lsh_rmt", "lsh", {"recurrent_tokens"}, {hash, chunk, two, "memory[0].block_mask=causal"});
+
+    add("grc_same", "softmax", {"grc"}, {grc_len, "memory[0].mem_attention=same"});
     add("grc_sequence", "relative", {"grc"}, {grc_len, "memory[0].lifetime=sequence"});
     add("grc_long", "softmax", {"grc"}, {"memory[0].cache_len=9", "memory[0].cache_ratio=1.0", "memory[0].qkv_bias=true"});
     add("grc_bptt_0", "relative", {"grc"}, {grc_len, "memory[0].bptt_depth=0"});
