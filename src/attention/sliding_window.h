@@ -34,6 +34,7 @@ class SlidingWindow final : public core::CoreAttention {
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
+  const layers::AttentionProjections* projections() const override { return &maps_; }
 
  private:
   int64_t window_;

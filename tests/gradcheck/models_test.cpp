@@ -14,6 +14,10 @@ std::unique_ptr<models::Model> stack_of(const Configuration& configuration) {
 
 bool is_relu(const Configuration& c) { return c.name.find("relu") != std::string::npos; }
 
+/// A hash jumps where a step crosses the border of two buckets, so differences say nothing there. (Its gradients are held to those of the naive
+/// twin in tests/unit/ops, and to differences where one output alone is asked for.)
+bool jumps(const Configuration& c) { return c.attention() == "lsh"; }
+
 class ModelGradient : public Conformance {
  protected:
   void SetUp() override {
@@ -62,7 +66,7 @@ TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
   for (const auto& field : fields_) {
     if (!field.first.ends_with("grc.cache")) inputs.push_back(field);
   }
-  if (fields_.empty()) return;
+  if (fields_.empty() || jumps(config())) return;
   const auto scalar = [&] {
     Numbers numbers(6);
     at::Tensor sum = at::zeros({}, at::kDouble);
@@ -93,8 +97,8 @@ TEST_P(TwoSegments, GradientIsThatOfDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TwoSegments, testing::ValuesIn(configurations_where([](const Configuration& c) {
-                           // A relu control jumps where an empty memory gets its first weight.
-                           return !c.has_layer_context() && c.name != "grc_bptt_0" && !is_relu(c);
+                           // A relu control jumps where an empty memory gets its first weight; T2R's features are relus too.
+                           return !c.has_layer_context() && c.name != "grc_bptt_0" && !is_relu(c) && c.name != "linear_t2r" && !jumps(c);
                          })), name_of);
 
 }  // namespace

@@ -143,7 +143,7 @@ class CommandLine : public testing::Test {
 TEST_F(CommandLine, HelpNamesEverySubcommandAndVersionTheLibraries) {
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* name : {"train", "eval", "compare", "generate", "inspect", "verify", "data", "completion", "help"}) {
+  for (const char* name : {"train", "eval", "compare", "generate", "inspect", "convert", "verify", "data", "completion", "help"}) {
     EXPECT_TRUE(holds(help.out, std::string("  ") + name)) << name;
     EXPECT_EQ(run({"help", name}).status, 0) << name;
   }
@@ -297,6 +297,37 @@ TEST_F(CommandLine, ResumedTrainingIsTheUninterruptedOne) {
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_EQ(json(resumed.out).at("steps").as_int(), 6);
   EXPECT_EQ(content(whole + "/model/model.safetensors"), content(half + "/model/model.safetensors"));
+}
+
+TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
+  const std::vector<std::string> softmax = {"--set", "model.memory=[]", "--set", "model.backbone.attention={type=\"softmax\"}"};
+  const std::vector<std::string> t2r = {"--set", "model.memory=[]", "--set",
+                                        "model.backbone.attention={type=\"linear\",feature_map=\"t2r\",num_features=4}"};
+  const std::string run_folder = trained("softmax", softmax), made = folder_ / "t2r", relative = trained("relative");
+  const Outcome convert = run({"convert", run_folder, "--to", "t2r", "--features", "4", "--out", made});
+  EXPECT_EQ(convert.status, 0) << convert.err;
+  EXPECT_TRUE(holds(convert.out, "72 of them fresh")) << convert.out;  // 2 heads of 4 by 8 and 4
+  EXPECT_EQ(run({"eval", made, "--data", text_}).status, 0);
+  EXPECT_EQ(run({"generate", made, "--prompt", "line", "--tokens", "5"}).status, 0);
+  std::vector<std::string> on = t2r;
+  on.insert(on.end(), {"--init", made, "--set", "train.optimiser.lr=1e-12", "--set", "model.backbone.dropout=0.0"});
+  const std::string further = trained("further", on);
+  const auto evaluation = [&](const std::string& folder) {
+    return json(run({"eval", folder, "--data", text_, "--json"}).out).at("bits_per_character").as_double();
+  };
+  EXPECT_NEAR(evaluation(further), evaluation(made), 1e-4) << "training did not start from the converted weights";
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"convert", run_folder, "--to", "rfa", "--out", made}, "expected \"t2r\", found \"rfa\""},
+      {{"convert", relative, "--to", "t2r", "--out", folder_ / "x"}, "found backbone.attention.type = \"relative\""},
+      {{"convert", run_folder, "--to", "t2r", "--out", folder_ / "x", "--features", "0"}, "--features"},
+      {{"train", recipe_, "--data", text_, "--out", folder_ / "y", "--init", made}, "attn.feature.weight"},
+      {{"train", recipe_, "--data", recipe_, "--out", folder_ / "z", "--init", relative}, "vocabulary"},
+      {{"train", "--resume", run_folder, "--init", made}, "--init"}};
+  for (const auto& [arguments, words] : mistakes) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  }
 }
 
 TEST_F(CommandLine, SignalsStopTrainingAfterSaving) {
