@@ -45,6 +45,7 @@ void read_cache(EnginePlan& plan, const memory::SegmentCacheOptions& options) {
 
 void read_grc(EnginePlan& plan, const memory::GrcOptions& options) {
   base::require(options.position == "none", "it has no form of grc with position = \"{}\"", options.position);
+  // mem_attention = "same" is softmax too with every attention that stands here and takes it.
   plan.grc = true;
   plan.grc_moves = options.lifetime == "sequence";
   plan.grc_len = options.cache_len;

@@ -238,6 +238,10 @@ TEST(Engine, SaysWhatItCannotRun) {
     const Case of{control, [&](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"control", control}}); }};
     EXPECT_EQ(engine_objection(*build(of)), fmt::format("it has no form of ABC's control '{}'", control));
   }
+  for (const char* type : {"linear", "sliding_window", "lsh"}) {
+    const Case other{type, [&](auto& o) { o.backbone.attention = Node::table({{"type", type}}); }};
+    EXPECT_EQ(engine_objection(*build(other)), fmt::format("it has no form of the attention '{}'", type));
+  }
   const auto wide = build(cases()[2]);
   wide->parameters().to(at::kDouble, at::kCPU);
   EXPECT_NE(engine_objection(*wide).find("expected parameters of float32"), std::string::npos);
