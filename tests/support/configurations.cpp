@@ -164,6 +164,10 @@ const std::vector<Configuration>& variants() {
     add("compressive_rmt", "relative", {"recurrent_tokens", "compressive"}, rmt_compressive);
     add("compressive_uncompressed", "relative", {"compressive"}, {"memory[0].mem_len=5", "memory[0].compressed_len=0", "memory[0].compression_rate=1"});
 
+    add("adaptive", "relative", {"segment_cache"},
+        {"memory[0].mem_len=6", "embedding.type=adaptive", "embedding.cutoffs=[4,9]", "embedding.div_val=2", "head.adaptive.cutoffs=[4,9]",
+         "head.adaptive.div_val=2"});
+
     add("relative_own_biases", "relative", {},
         {"backbone.attention.shared_uv=false", "backbone.attention.bias=true", "backbone.head_dim=3"});
 

@@ -84,7 +84,7 @@ TEST(CompressiveLoss, IsTheReconstructionOfAttention) {
         }
       }
       // The second layer's part by itself: the loss of a model of one layer is the first's alone.
-      EXPECT_GT(largest(losses[0].values - expected), 0.0);
+      EXPECT_GT(test::largest(losses[0].values - expected), 0.0);
       const auto one = model_of({"backbone.norm=" + norm, "backbone.attention.type=" + attention, "backbone.num_layers=1"});
       for (const auto& [name, value] : one->parameters().named()) at::Tensor(value).copy_(model->parameters().find(name));
       core::State state = one->forward(segment_of(Numbers(4).normal({2, 3, 8})), one->initial_state(2)).state;
