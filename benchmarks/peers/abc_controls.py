@@ -1,5 +1,5 @@
 """A training step of one ABC by every control in eager PyTorch, the peer of bench_kernels --benchmark_filter=abc_control: the same
-sizes (batch 4, 4 heads of 64, 32 slots), each in several forms of which the fastest counts.
+sizes (batch 4, 4 heads of 64, 32 slots), each in several forms of which the fastest counts. Seconds are the processor's, of one thread.
 
   OMP_NUM_THREADS=1 PYTHONPATH=.deps/peers python3 benchmarks/peers/abc_controls.py
 """
@@ -100,9 +100,9 @@ def main():
             leaves = [x, *step.parameters()]
             for form in (64,) if control == "mlp" else (32, 64, 128, time_):
                 for _ in range(6):
-                    begin = time.perf_counter()
+                    begin = time.process_time()
                     torch.autograd.grad(step(x, form), leaves, weight)
-                    best = min(best, (time.perf_counter() - begin, form))
+                    best = min(best, (time.process_time() - begin, form))
             print(f"{control:14} T {time_:5}  {best[0] * 1e3:8.1f} ms  (chunks of {best[1]})", flush=True)
 
 
