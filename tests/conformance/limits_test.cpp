@@ -120,7 +120,7 @@ TEST_P(FrozenCache, EvaluationNeverMovesItAndTrainingDoes) {
   const auto before = cache(warm);
   ASSERT_EQ(before.size(), 2U);
   const at::Tensor tokens = Numbers(3).tokens({2, 9}, kVocab);
-  for (const Plan& plan : {segments({4, 5}), parts({4, 1, 4})}) {
+  for (const Plan& plan : {segments({4, 5}), in_parts(config(), {4, 1, 4})}) {
     const auto evaluated = cache(run(*model, tokens, plan, warm).state);
     const auto trained = cache(run(*model, tokens, plan, warm, core::Mode::train).state);
     ASSERT_EQ(evaluated.size(), 2U);
@@ -135,6 +135,11 @@ TEST_P(FrozenCache, EvaluationNeverMovesItAndTrainingDoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FrozenCache, testing::ValuesIn(configurations_where(has_model_cache)), name_of);
+INSTANTIATE_TEST_SUITE_P(Encoders, FrozenCache, testing::ValuesIn([] {
+                           std::vector<Configuration> chosen;
+                           std::copy_if(encoders().begin(), encoders().end(), std::back_inserter(chosen), has_model_cache);
+                           return chosen;
+                         }()), name_of);
 
 class BatchOrder : public Conformance {};
 
@@ -143,7 +148,7 @@ TEST_P(BatchOrder, OrderAndCompanyDoNotMatterInEvaluation) {
   const at::NoGradGuard no_grad;
   const core::State warm = warm_state(*model, 3);
   const at::Tensor tokens = Numbers(3).tokens({3, 9}, kVocab), order = at::tensor({2, 0, 1}, at::kLong);
-  const Plan plan = segments({4}) + parts({2, 3});
+  const Plan plan = segments({4}) + in_parts(config(), {2, 3});
   const Outcome expected = run(*model, tokens, plan, warm);
   const Outcome permuted = run(*model, tokens.index_select(0, order), plan, core::select_batch(warm, order));
   expect_near(permuted, {expected.hidden.index_select(0, order), core::select_batch(expected.state, order)}, 1e-12, "another order");
@@ -154,7 +159,7 @@ TEST_P(BatchOrder, OrderAndCompanyDoNotMatterInEvaluation) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BatchOrder, testing::ValuesIn(configurations()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, BatchOrder, testing::ValuesIn(decoders_and_encoders()), name_of);
 
 // Law 4 for attention that looks both ways, which no causal model holds: the module itself.
 TEST(Limits, GrcOfBothReadingsAroundOpenAttention) {

@@ -51,7 +51,7 @@ TEST_P(Scratch, FullOfNanChangesNothing) {
   Numbers numbers(3);
   const at::Tensor tokens = numbers.tokens({2, 12}, kVocab), weights = numbers.normal({2, 12, 8});
   const at::Tensor valid = at::cat({at::ones({2, 9}, at::kBool), at::tensor({1, 0, 0, 1, 1, 1}).view({2, 3}).to(at::kBool)}, 1);
-  const Plan plan = segments({4}) + parts({2, 1, 2}) + segments({3});
+  const Plan plan = segments({4}) + in_parts(config(), {2, 1, 2}) + segments({3});
   const auto everything = [&] {
     model->parameters().zero_grad();
     const Outcome result = run(*model, tokens, plan, warm, core::Mode::train, valid);
@@ -73,7 +73,7 @@ TEST_P(Scratch, FullOfNanChangesNothing) {
   for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(same_bits(found[i], expected[i])) << "tensor " << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Scratch, testing::ValuesIn(configurations()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, Scratch, testing::ValuesIn(decoders_and_encoders()), name_of);
 
 }  // namespace
 }  // namespace mnemo::test

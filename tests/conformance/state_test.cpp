@@ -25,8 +25,9 @@ class StateIsAValue : public Conformance {
     warm_ = warm_state(*model_, 3);
     tokens_ = Numbers(3).tokens({3, 11}, kVocab);
   }
-  /// After a whole segment; and inside one, after two tokens and one more.
+  /// After a whole segment; and inside one, after two tokens and one more, where segments have an inside.
   std::vector<std::pair<Plan, Plan>> places() const {
+    if (!config().options.backbone.causal()) return {{segments({4}), segments({4, 3})}};
     return {{segments({4}), segments({4, 3})}, {segments({2}) + Plan{{2, {true, false}}, {1, {false, false}}},
                                                 Plan{{2, {false, false}}, {1, {false, true}}} + segments({3})}};
   }
@@ -79,7 +80,7 @@ TEST_P(StateIsAValue, SavedAndLoadedItContinuesBitForBit) {
 
 TEST_P(StateIsAValue, InterleavedSequencesAreTwoSeparateOnes) {
   const at::Tensor other = Numbers(9).tokens({3, 11}, kVocab);
-  const Plan plan = segments({3}) + parts({2, 1, 1}) + segments({4});
+  const Plan plan = segments({3}) + in_parts(config(), {2, 1, 1}) + segments({4});
   const Outcome a = run(*model_, tokens_, plan, warm_), b = run(*model_, other, plan, warm_);
   core::State state_a = warm_, state_b = warm_;
   int64_t done = 0;
@@ -111,7 +112,10 @@ TEST_P(StateIsAValue, OneStateIsContinuedManyTimes) {
   }
 }
 
-TEST_P(StateIsAValue, SequencesAtDifferentPlacesOfASegmentRunTogether) {
+/// Where a segment may stay open between calls.
+class StateInsideASegment : public StateIsAValue {};
+
+TEST_P(StateInsideASegment, SequencesAtDifferentPlacesOfASegmentRunTogether) {
   // Three sequences have 1, 4 and 2 tokens of their segment behind them, after 0, 2 and 1 segments; each gets 3 tokens more.
   const std::vector<Plan> before = {Plan{{1, {true, false}}}, segments({2, 3}) + Plan{{3, {true, false}}, {1, {false, false}}},
                                     segments({4}) + Plan{{2, {true, false}}}};
@@ -142,7 +146,7 @@ TEST_P(StateIsAValue, SequencesWithLongerAndShorterPastsRunTogether) {
   std::vector<core::State> states;
   std::vector<at::Tensor> alone;
   const std::vector<Plan> before = {segments({1}), segments({4, 3}), segments({2})};
-  const Plan after = segments({2}) + parts({1, 2}) + segments({1});
+  const Plan after = segments({2}) + in_parts(config(), {1, 2}) + segments({1});
   for (int64_t row = 0; row < 3; ++row) {
     const Plan& plan = before[static_cast<size_t>(row)];
     states.push_back(run(*model_, tokens_.narrow(0, row, 1).narrow(1, 0, length(plan)), plan, model_->initial_state(1)).state);
@@ -164,7 +168,7 @@ TEST_P(StateIsAValue, PaddedTokensAreAsGoodAsNone) {
   const at::Tensor lengths = at::tensor({3, 5, 1}, at::kLong);
   const at::Tensor valid = at::arange(5).unsqueeze(0) < lengths.unsqueeze(1);
   const at::Tensor padded = tokens_.narrow(1, 0, 5);
-  for (const Plan& plan : {whole(5), parts({1, 4})}) {
+  for (const Plan& plan : {whole(5), in_parts(config(), {1, 4})}) {
     if (plan.size() > 1 && !parts_are_the_whole(config())) continue;
     const Outcome found = run(*model_, padded, plan, warm_, core::Mode::evaluate, valid);
     for (int64_t row = 0; row < 3; ++row) {
@@ -183,7 +187,7 @@ TEST_P(StateIsAValue, WhatStandsInPaddingChangesNothingLater) {
   at::Tensor other = tokens.clone();
   other.narrow(1, 0, 5).add_(valid.logical_not().to(at::kLong) * 5).remainder_(kVocab);
   for (const core::Mode mode : {core::Mode::evaluate, core::Mode::train}) {
-    for (const Plan& plan : {segments({5, 4}), parts({1, 4}) + segments({2, 2})}) {
+    for (const Plan& plan : {segments({5, 4}), in_parts(config(), {1, 4}) + segments({2, 2})}) {
       const at::Tensor found = run(*model_, other, plan, warm_, mode, all_valid).hidden;
       const at::Tensor expected = run(*model_, tokens, plan, warm_, mode, all_valid).hidden;
       const at::Tensor differs = (found - expected).abs().amax(-1);
@@ -193,7 +197,8 @@ TEST_P(StateIsAValue, WhatStandsInPaddingChangesNothingLater) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, StateIsAValue, testing::ValuesIn(configurations()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, StateIsAValue, testing::ValuesIn(decoders_and_encoders()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, StateInsideASegment, testing::ValuesIn(configurations()), name_of);
 
 /// Where a padded segment leaves behind what the unpadded one does: nothing counts rows that are padding. (Distances in a
 /// segment cache and to the write rows of RMT do: there padding is time that passes.)
@@ -218,6 +223,7 @@ TEST_P(PaddedPast, IsThatOfRealTokens) {
 INSTANTIATE_TEST_SUITE_P(All, PaddedPast, testing::ValuesIn(configurations_where([](const Configuration& c) {
                            return !c.has("segment_cache") && !c.has("attention_cache") && !c.has("recurrent_tokens");
                          })), name_of);
+INSTANTIATE_TEST_SUITE_P(Encoders, PaddedPast, testing::ValuesIn(encoders()), name_of);
 
 // A training segment with padding moves the model's cache as the real tokens alone would.
 TEST(PaddedTraining, LeavesPaddingOutOfTheModelsCache) {

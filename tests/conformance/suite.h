@@ -38,6 +38,21 @@ inline bool has_model_cache(const Configuration& configuration) {
 /// Hash buckets are cut into chunks by how many rows, later ones too, fall into each: a segment's outputs are not those of its parts.
 inline bool parts_are_the_whole(const Configuration& configuration) { return configuration.attention() != "lsh"; }
 
+/// configurations() and encoders(): all models that give every token a row.
+inline std::vector<Configuration> decoders_and_encoders() {
+  std::vector<Configuration> list = configurations();
+  list.insert(list.end(), encoders().begin(), encoders().end());
+  return list;
+}
+
+/// One segment in several calls; in one call for an encoder, whose segments have no parts.
+inline Plan in_parts(const Configuration& configuration, const std::vector<int64_t>& lengths) {
+  if (configuration.options.backbone.causal()) return parts(lengths);
+  int64_t total = 0;
+  for (const int64_t length : lengths) total += length;
+  return whole(total);
+}
+
 inline void expect_near(const at::Tensor& found, const at::Tensor& expected, double tolerance, const std::string& what) {
   EXPECT_LE(difference(found, expected), tolerance) << what;
 }

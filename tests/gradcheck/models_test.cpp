@@ -54,7 +54,7 @@ class ModelGradient : public Conformance {
 };
 
 TEST_P(ModelGradient, OfTheOutputIsThatOfDifferences) {
-  for (const Plan& plan : {whole(3), parts({2, 1})}) {
+  for (const Plan& plan : {whole(3), in_parts(config(), {2, 1})}) {
     expect_gradients([&] { return (run(*model_, rows_, plan, state_, core::Mode::train).hidden * weights_).sum(); },
                      joined({{"rows", rows_}}, joined(fields_, parameters())), {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
   }
@@ -81,6 +81,34 @@ TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ModelGradient, testing::ValuesIn(configurations()), name_of);
+// Recurrent tokens of an encoder have special tokens, and so no place between rows: ClassifierGradient.
+INSTANTIATE_TEST_SUITE_P(Encoders, ModelGradient, testing::ValuesIn([] {
+                           std::vector<Configuration> chosen;
+                           std::copy_if(encoders().begin(), encoders().end(), std::back_inserter(chosen),
+                                        [](const Configuration& c) { return !c.has("recurrent_tokens"); });
+                           return chosen;
+                         }()), name_of);
+
+/// From tokens to the loss of two segments, some of it padding, one sequence absent from the first.
+class ClassifierGradient : public Conformance {};
+
+TEST_P(ClassifierGradient, OfTheParametersIsThatOfDifferences) {
+  const auto model = make_model(config().options);
+  Numbers numbers(5);
+  const at::Tensor tokens = numbers.tokens({3, 7}, kVocab), weights = numbers.normal({3, 2});
+  const at::Tensor lengths = at::tensor({2, 0, 4}, at::kLong).unsqueeze(1), labels = at::tensor({0, 1, core::kIgnoreTarget, 2, 1, 1}, at::kLong).view({3, 2});
+  const at::Tensor valid = at::cat({at::arange(4).unsqueeze(0) < lengths, at::ones({3, 3}, at::kBool)}, 1);
+  Inputs inputs;
+  for (const auto& [name, tensor] : model->parameters().named()) inputs.emplace_back(name, tensor);
+  expect_gradients(
+      [&] {
+        const Outcome found = run(*model, tokens, segments({4, 3}), model->initial_state(3), core::Mode::train, valid);
+        return (model->nll(found.hidden, labels) * weights).sum();
+      },
+      inputs, {.most_elements = 0, .directions = 1, .step = 2e-4, .tolerance = 5e-8});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ClassifierGradient, testing::ValuesIn(classifiers()), name_of);
 
 /// Two segments in one graph, where nothing is cut between them.
 class TwoSegments : public Conformance {};

@@ -229,6 +229,83 @@ const std::vector<Configuration>& variants() {
   return all;
 }
 
+namespace {
+
+/// The assignments of an encoder with these memories.
+std::vector<std::string> encoder_with(const std::vector<std::string>& memories) {
+  std::vector<std::string> assignments = {"backbone.type=encoder"};
+  for (size_t i = 0; i < memories.size(); ++i) {
+    const std::string at = fmt::format("memory[{}].", i);
+    const auto add = [&](const char* assignment) { assignments.push_back(at + assignment); };
+    assignments.push_back(at + "type=" + memories[i]);
+    if (memories[i] == "grc") add("cache_len=3");
+    if (memories[i] != "recurrent_tokens") continue;
+    for (const char* one : {"num_mem_tokens=2", "layout=encoder", "cls_token=1", "sep_token=2", "pad_token=0"}) add(one);
+  }
+  return assignments;
+}
+
+}  // namespace
+
+const std::vector<Configuration>& encoders() {
+  static const std::vector<Configuration> all = [] {
+    std::vector<Configuration> list;
+    const auto add = [&](const std::string& name, std::vector<std::string> assignments, const std::vector<std::string>& more) {
+      assignments.insert(assignments.end(), more.begin(), more.end());
+      list.push_back(configuration("encoder_" + name, assignments));
+    };
+    const auto& mechanisms = models::Mechanisms::all();
+    for (const std::string& attention : mechanisms.attentions.names()) {
+      for (const std::vector<std::string>& memories : std::vector<std::vector<std::string>>{
+               {}, {"grc"}, {"recurrent_tokens"}, {"recurrent_tokens", "grc"}}) {
+        std::string name = attention;
+        for (const std::string& memory : memories) name += "_" + memory;
+        try {
+          Configuration probe = configuration("probe", {"backbone.type=encoder", "backbone.attention.type=" + attention});
+          models::build(probe.options);
+        } catch (const base::InputError&) {
+          continue;  // it is causal by nature
+        }
+        add(name, encoder_with(memories), small_sizes(mechanisms.attention_types, attention, "backbone.attention"));
+      }
+    }
+    const std::string softmax = "backbone.attention.type=softmax";
+    const std::vector<std::string> bert = {softmax, "backbone.position.type=learned", "backbone.position.max_len=64",
+                                           "backbone.token_types=2", "backbone.embed_norm=true"};
+    add("bert", encoder_with({}), bert);
+    add("bert_rmt", encoder_with({"recurrent_tokens"}), bert);
+    add("rmt_authors", encoder_with({"recurrent_tokens"}), {softmax, "memory[0].memory_position=authors", "backbone.position.type=sinusoidal"});
+    add("rmt_no_tokens", encoder_with({"recurrent_tokens"}), {softmax, "memory[0].num_mem_tokens=0"});
+    add("pre_norm", encoder_with({}), {softmax, "backbone.norm=pre", "backbone.final_norm=true", "backbone.position.type=sinusoidal",
+                                       "backbone.attention.bias=false"});
+    add("faithful", encoder_with({}), {"backbone.attention.type=relative", "backbone.attention.rel_shift=faithful"});
+    add("grc_authors", encoder_with({"grc"}), {softmax, "memory[0].variant=authors"});
+    add("grc_sequence", encoder_with({"grc"}), {softmax, "memory[0].lifetime=sequence"});
+    return list;
+  }();
+  return all;
+}
+
+const std::vector<Configuration>& classifiers() {
+  static const std::vector<Configuration> all = [] {
+    std::vector<Configuration> list;
+    const auto add = [&](const std::string& name, std::vector<std::string> assignments, const std::vector<std::string>& more) {
+      assignments.insert(assignments.end(), {"backbone.attention.type=softmax", "head.type=classification", "head.num_classes=3"});
+      assignments.insert(assignments.end(), more.begin(), more.end());
+      list.push_back(configuration("classifier_" + name, assignments));
+    };
+    add("cls", encoder_with({}), {"head.hidden_dim=6"});
+    add("mean", encoder_with({}), {"head.pool=mean", "backbone.position.type=sinusoidal"});
+    add("rmt", encoder_with({"recurrent_tokens"}), {"head.pooler=tanh"});
+    add("rmt_authors", encoder_with({"recurrent_tokens"}), {"head.pooler=tanh", "memory[0].memory_position=authors"});
+    add("grc", encoder_with({"grc"}), {});
+    add("grc_authors", encoder_with({"grc"}), {"memory[0].variant=authors", "head.pool=mean"});
+    add("abc", encoder_with({"recurrent_tokens"}), {"backbone.attention.type=abc", "backbone.attention.num_slots=3"});
+    return list;
+  }();
+  return all;
+}
+
 const std::vector<Configuration>& configurations() {
   static const std::vector<Configuration> all = [] {
     std::vector<Configuration> list = combinations();

@@ -36,6 +36,10 @@ const std::vector<std::vector<std::string>>& refused_combinations();  ///< atten
 const std::vector<Configuration>& variants();
 /// combinations() and variants().
 const std::vector<Configuration>& configurations();
+/// Encoders whose head predicts tokens: every attention that may look both ways with every memory that an encoder takes, and variants.
+const std::vector<Configuration>& encoders();
+/// Encoders that give a segment one class.
+const std::vector<Configuration>& classifiers();
 
 /// The model with all parameters drawn anew from N(0, 0.3), norms around 1, so that nothing is zero or small by start.
 std::unique_ptr<models::Model> make_model(const models::ModelOptions& options, at::ScalarType dtype = at::kDouble,
