@@ -96,7 +96,7 @@ TEST_P(ClassifierGradient, OfTheParametersIsThatOfDifferences) {
   const auto model = make_model(config().options);
   Numbers numbers(5);
   const at::Tensor tokens = numbers.tokens({3, 7}, kVocab), weights = numbers.normal({3, 2});
-  const at::Tensor lengths = at::tensor({2, 0, 4}, at::kLong).unsqueeze(1), labels = at::tensor({0, 1, core::kIgnoreTarget, 2, 1, 1}, at::kLong).view({3, 2});
+  const at::Tensor lengths = at::tensor({2, 0, 4}, at::kLong).unsqueeze(1), labels = at::tensor(std::vector<int64_t>{0, 1, core::kIgnoreTarget, 2, 1, 1}).view({3, 2});
   const at::Tensor valid = at::cat({at::arange(4).unsqueeze(0) < lengths, at::ones({3, 3}, at::kBool)}, 1);
   Inputs inputs;
   for (const auto& [name, tensor] : model->parameters().named()) inputs.emplace_back(name, tensor);

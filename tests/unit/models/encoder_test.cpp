@@ -37,7 +37,7 @@ void refuse(const std::vector<std::string>& assignments, std::initializer_list<s
   expect_error<base::InputError>([&] { encoder_of(assignments); }, parts);
 }
 
-core::Segment segment_of(const at::Tensor& tokens, const at::Tensor& valid = {}) {
+core::Segment tokens_of(const at::Tensor& tokens, const at::Tensor& valid = {}) {
   core::Segment segment;
   segment.tokens = tokens;
   segment.valid = valid;
@@ -69,7 +69,7 @@ TEST(Encoder, AddsPositionTypeAndNormBeforeTheFirstLayer) {
   for (const auto& [name, tensor] : model->parameters().named()) {
     if (name.find(".o.") != std::string::npos || name.find("ffn.1") != std::string::npos) at::Tensor(tensor).zero_();
   }
-  const at::Tensor hidden = model->forward(segment_of(tokens), model->initial_state(2)).hidden;
+  const at::Tensor hidden = model->forward(tokens_of(tokens), model->initial_state(2)).hidden;
   const at::Tensor once = at::layer_norm(expected, {4}, {}, {}, 1e-5);
   at::Tensor found = once;
   for (int i = 0; i < 3; ++i) found = at::layer_norm(found, {4}, {}, {}, 1e-5);
@@ -87,8 +87,8 @@ TEST(Classification, ReadsALearnedRowOrTheMeanOfTheRealOnes) {
   };
   copy(*mean);
   copy(*cls);
-  const at::Tensor rows = plain->forward(segment_of(tokens, valid), plain->initial_state(2)).hidden;
-  const at::Tensor found = mean->forward(segment_of(tokens, valid), mean->initial_state(2)).hidden;
+  const at::Tensor rows = plain->forward(tokens_of(tokens, valid), plain->initial_state(2)).hidden;
+  const at::Tensor found = mean->forward(tokens_of(tokens, valid), mean->initial_state(2)).hidden;
   ASSERT_EQ(found.sizes(), at::IntArrayRef({2, 1, 4}));
   EXPECT_LE(difference(found[0][0], (rows[0][0] + rows[0][1]) / 2), 1e-14);
   EXPECT_LE(difference(found[1][0], rows[1].mean(0)), 1e-14);
@@ -100,8 +100,8 @@ TEST(Classification, ReadsALearnedRowOrTheMeanOfTheRealOnes) {
   // The same as a token of that row in front.
   row.copy_(plain->parameters().find("embed.weight")[3] * 2.0);  // scaled by sqrt(4)
   const at::Tensor longer = at::cat({at::full({2, 1}, 3, at::kLong), tokens}, 1);
-  const at::Tensor all = plain->forward(segment_of(longer), plain->initial_state(2)).hidden;
-  EXPECT_LE(difference(cls->forward(segment_of(tokens), cls->initial_state(2)).hidden, all.narrow(1, 0, 1)), 1e-14);
+  const at::Tensor all = plain->forward(tokens_of(longer), plain->initial_state(2)).hidden;
+  EXPECT_LE(difference(cls->forward(tokens_of(tokens), cls->initial_state(2)).hidden, all.narrow(1, 0, 1)), 1e-14);
 }
 
 TEST(Classification, LogitsAreThoseOfTheFormula) {
@@ -153,8 +153,8 @@ TEST(RecurrentBlock, MoreMemoryThanASegmentHasRoomForIsRefused) {
   refuse(kBlock + nine + std::vector<std::string>{"memory[0].num_mem_tokens=3"},
          {"test.toml", "num_mem_tokens = 3", "segment_size = 4", "10 rows", "max_len is 9"});
   // The same for the two blocks of a decoder: 3 + 4 + 3.
-  refuse({"backbone.type=decoder", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3"} + nine, {"num_mem_tokens = 3", "10 rows"});
-  refuse({"backbone.type=decoder", "memory[0].type=memory_tokens", "memory[0].num_mem_tokens=6"} + nine, {"num_mem_tokens = 6", "10 rows"});
+  refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3"}, {"num_mem_tokens = 3", "10 rows"});
+  refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=memory_tokens", "memory[0].num_mem_tokens=6"}, {"num_mem_tokens = 6", "10 rows"});
 }
 
 TEST(RecurrentBlock, IsTheModelOfItsRows) {
@@ -167,7 +167,7 @@ TEST(RecurrentBlock, IsTheModelOfItsRows) {
     const auto stack = encoder_of({"kind=layer_stack", "backbone.position.type=learned", "backbone.position.max_len=16"});
     for (const auto& [name, tensor] : stack->parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
     const at::Tensor tokens = Numbers(1).tokens({2, 4}, 7), lengths = at::tensor({2, 4}, at::kLong);
-    const auto step = model->forward(segment_of(tokens, at::arange(4).unsqueeze(0) < lengths.unsqueeze(1)), model->initial_state(2));
+    const auto step = model->forward(tokens_of(tokens, at::arange(4).unsqueeze(0) < lengths.unsqueeze(1)), model->initial_state(2));
     const at::Tensor memory = step.state.fields().front().second;
     for (int64_t row = 0; row < 2; ++row) {
       const at::Tensor table = model->parameters().find("embed.weight") * 2.0;

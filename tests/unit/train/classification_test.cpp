@@ -122,8 +122,9 @@ TEST(ClassificationTraining, RecomputedAndInPartsItIsTheSame) {
       for (int i = 0; i < 3; ++i) trainer.step();
       return model->parameters().find("backbone.layers.0.ffn.0.weight").detach().clone();
     };
-    EXPECT_TRUE(at::equal(weights_after("none", 1, 0.1), weights_after("segments", 1, 0.1)));
-    if (assignments == kRmt) EXPECT_LE(test::difference(weights_after("none", 1, 0.0), weights_after("none", 4, 0.0)), 1e-5);
+    EXPECT_TRUE(at::equal(weights_after("none", 1, 0.1), weights_after("segment", 1, 0.1)));
+    if (assignments != kRmt) continue;  // a cache of the model's moves with the whole batch
+    EXPECT_LE(test::difference(weights_after("none", 1, 0.0), weights_after("none", 4, 0.0)), 1e-5);
   }
 }
 
