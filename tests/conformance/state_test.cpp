@@ -192,7 +192,9 @@ TEST_P(StateIsAValue, WhatStandsInPaddingChangesNothingLater) {
       const at::Tensor expected = run(*model_, tokens, plan, warm_, mode, all_valid).hidden;
       const at::Tensor differs = (found - expected).abs().amax(-1);
       EXPECT_EQ(differs.masked_fill(all_valid.logical_not(), 0.0).max().item<double>(), 0.0);
-      EXPECT_GT(differs.masked_fill(all_valid, 0.0).max().item<double>(), 1e-6);
+      // The block of an encoder's recurrent tokens has a token of its own for padding.
+      const bool own_padding = !config().options.backbone.causal() && config().has("recurrent_tokens");
+      EXPECT_EQ(differs.masked_fill(all_valid, 0.0).max().item<double>() > 1e-6, !own_padding);
     }
   }
 }

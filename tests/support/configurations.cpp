@@ -278,7 +278,6 @@ const std::vector<Configuration>& encoders() {
     add("rmt_no_tokens", encoder_with({"recurrent_tokens"}), {softmax, "memory[0].num_mem_tokens=0"});
     add("pre_norm", encoder_with({}), {softmax, "backbone.norm=pre", "backbone.final_norm=true", "backbone.position.type=sinusoidal",
                                        "backbone.attention.bias=false"});
-    add("faithful", encoder_with({}), {"backbone.attention.type=relative", "backbone.attention.rel_shift=faithful"});
     add("grc_authors", encoder_with({"grc"}), {softmax, "memory[0].variant=authors"});
     add("grc_sequence", encoder_with({"grc"}), {softmax, "memory[0].lifetime=sequence"});
     return list;

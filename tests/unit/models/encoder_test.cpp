@@ -119,7 +119,7 @@ TEST(Classification, LogitsAreThoseOfTheFormula) {
 
 TEST(Classification, WhatCannotBeReadIsRefused) {
   refuse({"head.type=classification"}, {"head.num_classes", "2", "0"});
-  refuse(kClasses + std::vector<std::string>{"backbone.type=decoder"}, {"test.toml", "classification", "backbone.type = \"encoder\""});
+  refuse(kClasses + std::vector<std::string>{"backbone.type=decoder"}, {"--set head.type", "classification", "backbone.type = \"encoder\""});
   refuse(kClasses + kBlock + std::vector<std::string>{"head.pool=mean"}, {"pool", "recurrent_tokens", "\"cls\""});
   refuse(kClasses + std::vector<std::string>{"kind=layer_stack"}, {"layer_stack", "head"});
   refuse({"head.type=clasification"}, {"clasification", "classification"});
@@ -127,7 +127,7 @@ TEST(Classification, WhatCannotBeReadIsRefused) {
 }
 
 TEST(Encoder, MemoriesOfCausalLayersAreRefused) {
-  refuse({"memory[0].type=segment_cache"}, {"test.toml", "segment_cache", "layout = \"encoder\""});
+  refuse({"memory[0].type=segment_cache"}, {"--set memory[0].type", "segment_cache", "layout = \"encoder\""});
   refuse({"memory[0].type=memory_tokens"}, {"memory_tokens", "causal"});
   refuse({"memory[0].type=recurrent_tokens"}, {"recurrent_tokens", "layout = \"encoder\""});
   refuse(kBlock + std::vector<std::string>{"backbone.type=decoder"}, {"layout = \"encoder\"", "backbone.type"});
@@ -137,7 +137,7 @@ TEST(Encoder, MemoriesOfCausalLayersAreRefused) {
 }
 
 TEST(RecurrentBlock, NeedsItsTokensAndNothingElse) {
-  refuse({kBlock[0], kBlock[2], kBlock[3], kBlock[4]}, {"test.toml", "pad_token", "layout"});
+  refuse({kBlock[0], kBlock[2], kBlock[3], kBlock[4]}, {"memory[0].pad_token", "layout"});
   refuse(kBlock + std::vector<std::string>{"memory[0].sep_token=7"}, {"sep_token", "vocab_size = 7", "7"});
   refuse(kBlock + std::vector<std::string>{"memory[0].block_mask=causal"}, {"block_mask", "open"});
   refuse(kBlock + std::vector<std::string>{"memory[0].read_mem_from_cache=true"}, {"read_mem_from_cache"});
@@ -151,7 +151,11 @@ TEST(RecurrentBlock, MoreMemoryThanASegmentHasRoomForIsRefused) {
   const std::vector<std::string> nine = {"backbone.position.type=learned", "backbone.position.max_len=9"};
   EXPECT_NO_THROW(encoder_of(kBlock + nine));  // [CLS] 2 [SEP] 4 [SEP]
   refuse(kBlock + nine + std::vector<std::string>{"memory[0].num_mem_tokens=3"},
-         {"test.toml", "num_mem_tokens = 3", "segment_size = 4", "10 rows", "max_len is 9"});
+         {"num_mem_tokens = 3", "segment_size = 4", "10 rows", "max_len is 9"});
+  // In a file it is told where.
+  const base::Node file = base::parse_toml("segment_size = 4\nbackbone = { position = { type = \"learned\", max_len = 9 } }\n[[memory]]\n"
+                                           "type = \"recurrent_tokens\"\nnum_mem_tokens = 3\n", "long.toml");
+  expect_error<base::InputError>([&] { base::read_options<ModelOptions>(file); }, {"long.toml:3", "num_mem_tokens = 3", "max_len is 9"});
   // The same for the two blocks of a decoder: 3 + 4 + 3.
   refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3"}, {"num_mem_tokens = 3", "10 rows"});
   refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=memory_tokens", "memory[0].num_mem_tokens=6"}, {"num_mem_tokens = 6", "10 rows"});
