@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/node_merge.h"
+#include "models/encoder_presets.h"
 #include "models/language_presets.h"
 
 namespace mnemo::models {
@@ -15,6 +16,7 @@ const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = [] {
     std::vector<Preset> list;
     add_language_presets(list);
+    add_encoder_presets(list);
     return list;
   }();
   return all;

@@ -24,7 +24,13 @@ ModelOptions published(const Preset& preset) {
 }
 
 TEST(Presets, HaveTheParametersOfTheirPapers) {
+  // The arena's encoders: words, [CLS], layers of four maps (Reformer: two), feed-forward and norms, the last norm, the head.
+  const auto arena = [](int64_t layers, int64_t maps) {
+    return 16 * 512 + 512 + layers * (maps * 512 * 512 + 2 * 512 * 1024 + 1024 + 512 + 4 * 512) + 2 * 512 + (512 * 1024 + 1024) + (1024 * 10 + 10);
+  };
   const std::map<std::string_view, int64_t> counts = {
+      {"lra_transformer", arena(4, 4)},
+      {"lra_transformer_6_layers", arena(6, 4)},
       // #params that the authors' program prints
       {"transformer_xl_wt103_base", 151'107'538},
       {"transformer_xl_wt103_large", 285'170'506},

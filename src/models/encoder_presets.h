@@ -1,0 +1,12 @@
+#pragma once
+
+#include <vector>
+
+#include "models/presets.h"
+
+namespace mnemo::models {
+
+/// The encoders of the Long Range Arena for Long ListOps, as released and as the GRC paper says.
+void add_encoder_presets(std::vector<Preset>& presets);
+
+}  // namespace mnemo::models
