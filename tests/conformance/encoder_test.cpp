@@ -17,6 +17,7 @@ std::vector<Configuration> encoders_and_classifiers() {
 class BothWays : public Conformance {};
 
 TEST_P(BothWays, TheFirstRowDependsOnTheLastToken) {
+  if (config().attention() == "lsh") GTEST_SKIP() << "a row sees those that are hashed like it";
   auto model = make_model(config().options);
   const at::NoGradGuard no_grad;
   const core::State warm = warm_state(*model, 2);
