@@ -278,6 +278,9 @@ const std::vector<Configuration>& encoders() {
     add("rmt_no_tokens", encoder_with({"recurrent_tokens"}), {softmax, "memory[0].num_mem_tokens=0"});
     add("pre_norm", encoder_with({}), {softmax, "backbone.norm=pre", "backbone.final_norm=true", "backbone.position.type=sinusoidal",
                                        "backbone.attention.bias=false"});
+    const std::vector<std::string> luna = {"backbone.attention.type=abc", "backbone.attention.num_slots=3", "backbone.attention.control.type=luna"};
+    add("luna", encoder_with({}), luna);
+    add("luna_rmt_grc", encoder_with({"recurrent_tokens", "grc"}), luna);
     add("grc_authors", encoder_with({"grc"}), {softmax, "memory[0].variant=authors"});
     add("grc_sequence", encoder_with({"grc"}), {softmax, "memory[0].lifetime=sequence"});
     return list;
