@@ -1,14 +1,13 @@
 #include "data/algorithmic.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
+#include "data/quadratic.h"
 #include "data/random.h"
 
 namespace mnemo::data {
@@ -18,13 +17,6 @@ constexpr int64_t kStart = 1;        // "now the answer"
 constexpr int64_t kFirstSymbol = 2;  // after padding and start
 
 }  // namespace
-
-Part part_of(std::string_view name, std::string_view where) {
-  if (name == "train") return Part::train;
-  if (name == "valid") return Part::valid;
-  base::require(name == "test", "{}: expected train, valid or test, found '{}'", where, name);
-  return Part::test;
-}
 
 void AlgorithmicOptions::validate(const base::Where& where) const {
   where.require(task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
@@ -37,24 +29,35 @@ AlgorithmicTask::AlgorithmicTask(AlgorithmicOptions options, int64_t seed) : opt
 }
 
 int64_t AlgorithmicTask::vocabulary_size() const {
+  if (options_.task == "quadratic") return static_cast<int64_t>(kQuadraticAlphabet.size());
   if (options_.task == "retrieval") return options_.alphabet + 1 + options_.num_keys;
   return options_.alphabet + kFirstSymbol;
 }
 
 int64_t AlgorithmicTask::answer_length() const {
+  if (options_.task == "quadratic") return kQuadraticFields * kFieldLength;
   if (options_.task == "retrieval") return 1;
   return options_.task == "copy" ? 2 * options_.num_symbols : options_.num_symbols;
 }
 
+int64_t AlgorithmicTask::result_length() const { return options_.task == "quadratic" ? kFieldLength : answer_length(); }
+
 int64_t AlgorithmicTask::length() const {
   // What is asked, then the token that starts the answer, then the answer without its last token.
+  if (options_.task == "quadratic") return kFieldLength + answer_length();
   const int64_t asked = options_.task == "retrieval" ? 2 * options_.num_pairs + 1 : options_.num_symbols;
   return asked + answer_length();
+}
+
+double AlgorithmicTask::chance() const {
+  const int64_t symbols = options_.task == "quadratic" ? vocabulary_size() - kFirstSymbol : options_.alphabet;
+  return 1.0 / static_cast<double>(symbols);
 }
 
 std::vector<int64_t> AlgorithmicTask::sample(Part part, int64_t step, int64_t row) const {
   Random random{static_cast<uint64_t>(seed_), static_cast<uint64_t>(part), static_cast<uint64_t>(step),
                 static_cast<uint64_t>(row)};
+  if (options_.task == "quadratic") return make_quadratic(random);
   std::vector<int64_t> out;
   if (options_.task == "retrieval") {
     const auto pairs = static_cast<size_t>(options_.num_pairs);
@@ -85,56 +88,22 @@ std::vector<int64_t> AlgorithmicTask::sample(Part part, int64_t step, int64_t ro
   return out;
 }
 
-AlgorithmicBatch AlgorithmicTask::batch(Part part, int64_t step, int64_t batch_size) const {
-  base::require(batch_size > 0 && step >= 0, "batch {} of {} samples", step, batch_size);
+SampleBatch AlgorithmicTask::batch(Part part, int64_t number, int64_t batch_size) const {
+  base::require(batch_size > 0 && number >= 0, "batch {} of {} samples", number, batch_size);
   const int64_t length = this->length();
-  AlgorithmicBatch out{at::empty({batch_size, length}, at::kLong), at::empty({batch_size, length}, at::kLong),
-                       at::zeros({batch_size, length}, at::kBool)};
+  SampleBatch out{at::empty({batch_size, length}, at::kLong), at::empty({batch_size, length}, at::kLong),
+                  at::zeros({batch_size, length}, at::kBool), {}};
   for (int64_t b = 0; b < batch_size; ++b) {
-    const std::vector<int64_t> tokens = sample(part, step, b);
+    const std::vector<int64_t> tokens = sample(part, number, b);
     base::ensure(static_cast<int64_t>(tokens.size()) == length + 1, "a sample of {} tokens, not {}", tokens.size(),
                  length + 1);
     std::copy_n(tokens.begin(), length, out.inputs.mutable_data_ptr<int64_t>() + b * length);
     std::copy_n(tokens.begin() + 1, length, out.targets.mutable_data_ptr<int64_t>() + b * length);
   }
   out.answer.narrow(1, length - answer_length(), answer_length()).fill_(true);
+  // Only fields have padding in an answer; 0 is a value of retrieval.
+  out.scored = options_.task == "quadratic" ? out.answer.logical_and(out.targets.ne(0)) : out.answer;
   return out;
-}
-
-std::vector<TokenSegment> cut_segments(const AlgorithmicBatch& batch, int64_t num_segments) {
-  const int64_t length = batch.inputs.size(1);
-  base::require(num_segments > 0 && length % num_segments == 0,
-                "num_segments = {}: expected a number that divides the {} tokens of a sample", num_segments, length);
-  const int64_t rows = batch.inputs.size(0);
-  const int64_t part = length / num_segments;
-  const at::Tensor targets = batch.targets.masked_fill(batch.answer.logical_not(), kIgnoreTarget);
-  std::vector<TokenSegment> segments;
-  for (int64_t i = 0; i < num_segments; ++i) {
-    TokenSegment segment;
-    segment.tokens = batch.inputs.narrow(1, i * part, part).contiguous();
-    segment.targets = targets.narrow(1, i * part, part).contiguous();
-    segment.reset = at::full({rows}, i == 0, at::kBool);
-    segment.num_targets = batch.answer.narrow(1, i * part, part).sum().item<int64_t>();
-    segments.push_back(std::move(segment));
-  }
-  return segments;
-}
-
-void write_samples(const AlgorithmicTask& task, Part part, int64_t count, std::ostream& out) {
-  const auto column = [](const at::Tensor& row) {
-    const at::Tensor values = row.to(at::kLong);
-    std::string text;
-    for (int64_t i = 0; i < values.numel(); ++i) {
-      text += fmt::format("{}{}", i == 0 ? "" : " ", values.const_data_ptr<int64_t>()[i]);
-    }
-    return text;
-  };
-  out << "input\ttarget\tanswer\n";
-  for (int64_t i = 0; i < count; ++i) {
-    // One batch each: sample i is the same whatever `count` is.
-    const AlgorithmicBatch batch = task.batch(part, i, 1);
-    out << column(batch.inputs[0]) << '\t' << column(batch.targets[0]) << '\t' << column(batch.answer[0]) << '\n';
-  }
 }
 
 }  // namespace mnemo::data

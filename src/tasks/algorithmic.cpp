@@ -5,50 +5,105 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "metrics/accuracy.h"
-#include "metrics/likelihood.h"
+#include "tasks/greedy.h"
 
 namespace mnemo::tasks {
+namespace {
+
+/// The first rows of a batch.
+data::SampleBatch first_rows(const data::SampleBatch& batch, int64_t count) {
+  if (count >= batch.inputs.size(0)) return batch;
+  data::SampleBatch part = batch;
+  for (at::Tensor* tensor : {&part.inputs, &part.targets, &part.answer, &part.scored, &part.valid}) {
+    if (tensor->defined()) *tensor = tensor->narrow(0, 0, count);
+  }
+  return part;
+}
+
+}  // namespace
+
+Algorithmic::Algorithmic(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer,
+                         const AlgorithmicTrainOptions& options)
+    : source_(std::move(source)), answer_(answer), options_(options) {
+  segment_size();  // num_segments that a sample cannot be cut into
+}
 
 Algorithmic::Algorithmic(const data::AlgorithmicOptions& task, const AlgorithmicTrainOptions& options)
-    : task_(task, options.seed), options_(options) {}
+    : Algorithmic(std::make_shared<data::AlgorithmicTask>(task, options.seed), task.answer, options) {}
 
-std::vector<data::TokenSegment> Algorithmic::segments(data::Part part, int64_t number, int64_t batch_size,
-                                                      int64_t segment_size) const {
-  base::require(task_.length() % segment_size == 0,
-                "{}: a sample has {} tokens, expected a multiple of model.segment_size = {}", task_.options().task,
-                task_.length(), segment_size);
-  auto cut = data::cut_segments(task_.batch(part, number, batch_size), task_.length() / segment_size);
+std::optional<int64_t> Algorithmic::segment_size() const {
+  if (answer_.num_segments == 0) return std::nullopt;
+  return data::segment_length(source_->length(), answer_.num_segments);
+}
+
+void Algorithmic::require_segment_size(int64_t size) const {
+  const int64_t wanted = segment_size().value_or(size);
+  base::require(size == wanted, "{}: data.num_segments = {} of a sample of {} tokens are segments of {}; expected model.segment_size = {}, found {}",
+                source_->name(), answer_.num_segments, source_->length(), wanted, wanted, size);
+}
+
+std::vector<data::TokenSegment> Algorithmic::next(int64_t segment_size) {
+  require_segment_size(segment_size);
+  auto cut = data::cut_segments(source_->batch(data::Part::train, next_batch_++, options_.batch_size), segment_size);
   // Every batch starts from the initial state anyway.
   for (data::TokenSegment& segment : cut) segment.reset.reset();
   return cut;
 }
 
-std::vector<data::TokenSegment> Algorithmic::next(int64_t segment_size) {
-  return segments(data::Part::train, next_batch_++, options_.batch_size, segment_size);
+double Algorithmic::epoch() const {
+  const std::optional<int64_t> size = source_->size(data::Part::train);
+  return size ? static_cast<double>(next_batch_ * options_.batch_size) / static_cast<double>(*size) : 0;
+}
+
+at::Tensor Algorithmic::teacher_forced(const core::Model& model, const data::SampleBatch& batch, metrics::Likelihood& likelihood) const {
+  const at::Device device = device_of(model);
+  core::State state = model.initial_state(batch.inputs.size(0));
+  std::vector<at::Tensor> predictions;
+  for (const data::TokenSegment& cut : data::cut_segments(batch, model.segment_size())) {
+    const data::TokenSegment segment = to(cut, device);
+    core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
+    state = std::move(step.state);
+    if (segment.num_targets == 0) {
+      predictions.push_back(at::full_like(segment.tokens, -1));
+      continue;
+    }
+    const at::Tensor logits = model.logits(step.hidden);
+    predictions.push_back(logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1));
+    likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
+  }
+  return at::cat(predictions, 1);
+}
+
+void Algorithmic::count(const at::Tensor& predictions, const data::SampleBatch& batch, Counts& counts) const {
+  const at::Tensor found = predictions.to(at::kCPU);
+  counts.symbols.add(found, batch.targets.masked_fill(batch.scored.logical_not(), data::kIgnoreTarget));
+  // The result: the last places of each sample's answer, padding that is asked for included.
+  const at::Tensor from_the_end = batch.answer.to(at::kLong).flip(1).cumsum(1).flip(1);
+  const at::Tensor result = batch.answer.logical_and(from_the_end.le(source_->result_length()));
+  const at::Tensor wrong = found.ne(batch.targets).logical_and(result).any(1);
+  counts.results.add(wrong.logical_not().sum().item<int64_t>(), wrong.size(0));
 }
 
 std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::Part part) const {
-  base::require(task_.vocabulary_size() <= model.vocab_size(), "evaluation: the task has {} different tokens, the model knows {}",
-                task_.vocabulary_size(), model.vocab_size());
+  base::require(source_->vocabulary_size() <= model.vocab_size(), "evaluation: the task has {} different tokens, the model knows {}",
+                source_->vocabulary_size(), model.vocab_size());
+  require_segment_size(model.segment_size());
+  const int64_t samples = std::min(source_->size(part).value_or(options_.eval_samples), options_.eval_samples);
+  if (samples == 0) return std::nullopt;
   const at::NoGradGuard no_grad;
-  const at::Device device = device_of(model);
-  metrics::Accuracy accuracy;
+  const bool both = answer_.decoding == "greedy" && source_->answer_length() > 1;
+  Counts forced, greedy;
   metrics::Likelihood likelihood;
-  int64_t number = 0;
-  for (int64_t left = options_.eval_samples; left > 0; left -= options_.eval_batch_size, ++number) {
-    const int64_t batch = std::min(left, options_.eval_batch_size);
-    core::State state = model.initial_state(batch);
-    for (const data::TokenSegment& cut : segments(part, number, batch, model.segment_size())) {
-      const data::TokenSegment segment = to(cut, device);
-      core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
-      state = std::move(step.state);
-      if (segment.num_targets == 0) continue;
-      accuracy.add_logits(model.logits(step.hidden), segment.targets);
-      likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
-    }
+  for (int64_t left = samples, number = 0; left > 0; left -= options_.eval_batch_size, ++number) {
+    const data::SampleBatch batch = first_rows(source_->batch(part, number, options_.eval_batch_size), left);
+    count(teacher_forced(model, batch, likelihood), batch, forced);
+    if (both) count(greedy_predictions(model, batch, model.segment_size()), batch, greedy);
   }
-  return Evaluation{{{"accuracy", accuracy.value()}, {"nll", likelihood.nll()}}};
+  const Counts& deciding = both ? greedy : forced;
+  return Evaluation{{{"accuracy", deciding.symbols.value()},
+                     {"teacher_forced_accuracy", forced.symbols.value()},
+                     {"result_accuracy", deciding.results.value()},
+                     {"nll", likelihood.nll()}}};
 }
 
 weights::NamedTensors Algorithmic::save() const { return {{"next_batch", at::full({1}, next_batch_, at::kLong)}}; }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/model.h"
-#include "data/algorithmic.h"
+#include "data/part.h"
 #include "data/segment.h"
 #include "weights/safetensors.h"
 

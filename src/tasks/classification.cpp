@@ -1,0 +1,118 @@
+#include "tasks/classification.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "metrics/accuracy.h"
+#include "metrics/likelihood.h"
+#include "tasks/start_documents.h"
+
+namespace mnemo::tasks {
+
+std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents, const std::vector<int64_t>& rows,
+                                                  int64_t segment_size, const ClassificationOptions& options) {
+  base::ensure(!rows.empty() && segment_size > 0, "{} documents in segments of {}", rows.size(), segment_size);
+  const auto batch = static_cast<int64_t>(rows.size());
+  std::vector<int64_t> lengths;
+  for (const int64_t i : rows) lengths.push_back(std::min(documents.length(i), options.max_length));
+  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  const bool one = options.pad_to_max_length ? options.max_length <= segment_size : longest <= segment_size;
+  const int64_t count = (longest + segment_size - 1) / segment_size;
+  const int64_t size = !one ? segment_size : options.pad_to_max_length ? options.max_length : longest;
+  std::vector<data::TokenSegment> segments;
+  for (int64_t s = 0; s < count; ++s) {
+    data::TokenSegment segment;
+    segment.tokens = at::zeros({batch, size}, at::kLong);
+    segment.valid = at::zeros({batch, size}, at::kBool);
+    segment.targets = at::full({batch, 1}, data::kIgnoreTarget, at::kLong);
+    segment.reset = at::zeros({batch}, at::kBool);
+    segments.push_back(std::move(segment));
+  }
+  std::vector<int64_t> tokens;
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t document = rows[static_cast<size_t>(b)], length = lengths[static_cast<size_t>(b)];
+    tokens.resize(static_cast<size_t>(length));
+    documents.read(document, tokens);
+    const int64_t own = (length + size - 1) / size;  // segments of this document, the last ones
+    segments[static_cast<size_t>(count - own)].reset[b] = true;
+    for (int64_t s = count - own, at = 0; s < count; ++s) {
+      data::TokenSegment& segment = segments[static_cast<size_t>(s)];
+      const int64_t part = at == 0 ? length - (own - 1) * size : size;
+      std::copy_n(tokens.begin() + at, part, segment.tokens.mutable_data_ptr<int64_t>() + b * size);
+      std::fill_n(segment.valid.mutable_data_ptr<bool>() + b * size, part, true);
+      at += part;
+      if (s + 1 < count && !options.ask_every_segment) continue;
+      segment.targets[b][0] = documents.label(document);
+      ++segment.num_targets;
+    }
+  }
+  for (data::TokenSegment& segment : segments) {
+    if (segment.valid.all().item<bool>()) segment.valid.reset();
+  }
+  // Every batch starts from the initial state anyway.
+  segments.front().reset.reset();
+  return segments;
+}
+
+Classification::Classification(data::LabelledSets sets, const ClassificationOptions& options)
+    : sets_(std::move(sets)), options_(options), order_(sets_.train->size(), options.shuffle, options.seed) {}
+
+std::vector<data::TokenSegment> Classification::next(int64_t segment_size) {
+  std::vector<int64_t> rows;
+  for (int64_t b = 0; b < options_.batch_size; ++b) rows.push_back(order_[next_batch_ * options_.batch_size + b]);
+  ++next_batch_;
+  return document_segments(*sets_.train, rows, segment_size, options_);
+}
+
+double Classification::epoch() const {
+  return static_cast<double>(next_batch_ * options_.batch_size) / static_cast<double>(order_.size());
+}
+
+std::optional<Evaluation> Classification::evaluate(const core::Model& model, data::Part part) const {
+  const auto& documents = sets_.part(part);
+  if (!documents) return std::nullopt;
+  base::require(documents->vocabulary_size() <= model.vocab_size(), "evaluation: the documents have {} different tokens, the model knows {}",
+                documents->vocabulary_size(), model.vocab_size());
+  const at::NoGradGuard no_grad;
+  const at::Device device = device_of(model);
+  metrics::Accuracy accuracy;
+  metrics::Likelihood likelihood;
+  const int64_t samples = std::min(documents->size(), options_.eval_samples);
+  for (int64_t first = 0; first < samples; first += options_.eval_batch_size) {
+    std::vector<int64_t> rows;
+    for (int64_t i = first; i < std::min(first + options_.eval_batch_size, samples); ++i) rows.push_back(i);
+    core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
+    const auto segments = document_segments(*documents, rows, model.segment_size(), options_);
+    for (size_t s = 0; s < segments.size(); ++s) {
+      const data::TokenSegment segment = to(segments[s], device);
+      state = start_documents(model, state, segment.reset);
+      core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
+      state = std::move(step.state);
+      if (segment.num_targets > 0) likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
+      if (s + 1 == segments.size()) accuracy.add_logits(model.logits(step.hidden), segment.targets);
+    }
+  }
+  return Evaluation{{{"accuracy", accuracy.value()}, {"nll", likelihood.nll()}}};
+}
+
+weights::NamedTensors Classification::save() const {
+  return {{"next_batch", at::full({1}, next_batch_, at::kLong)},
+          {"fingerprint", at::full({1}, static_cast<int64_t>(sets_.train->fingerprint()), at::kLong)}};
+}
+
+void Classification::load(const std::function<at::Tensor(const std::string&)>& find) {
+  const auto number = [&](const char* name) {
+    const at::Tensor saved = find(name);
+    base::require(saved.defined() && saved.scalar_type() == at::kLong && saved.numel() == 1, "data position: expected \"{}\" int64 [1]", name);
+    return saved.item<int64_t>();
+  };
+  const int64_t next_batch = number("next_batch");
+  base::require(next_batch >= 0, "data position: \"next_batch\": expected 0 or more, found {}", next_batch);
+  base::require(number("fingerprint") == static_cast<int64_t>(sets_.train->fingerprint()),
+                "data position: it belongs to other documents than those of data.train");
+  next_batch_ = next_batch;
+}
+
+}  // namespace mnemo::tasks

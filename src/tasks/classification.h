@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/epoch_order.h"
+#include "data/labelled.h"
+#include "tasks/task.h"
+
+namespace mnemo::tasks {
+
+struct ClassificationOptions {
+  int64_t batch_size = 32;
+  bool shuffle = true;
+  int64_t seed = 0;
+  int64_t eval_batch_size = 32;
+  int64_t eval_samples = 512;  ///< measured, at most
+  int64_t max_length = 2000;   ///< a longer document is cut to its first tokens
+  bool pad_to_max_length = false;  ///< where a document is one segment: every batch is [B,max_length]
+  bool ask_every_segment = false;  ///< the label is asked after every segment of a document, not after the last alone
+};
+
+/// Documents of a batch as segments of `segment_size` tokens; the label is the only target of a segment: targets [B,1].
+///
+/// One segment where the longest fits: padded on the right. Else documents are aligned right, as RMT's encoders have it (Bulatov, Kuratov
+/// and Burtsev 2022, section 4.3): all end in the last segment, the first segment of each may be short and is padded on the right.
+/// Segments before a document's first are padding alone; there its state starts (`reset`), so nothing of them is seen.
+std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents, const std::vector<int64_t>& rows,
+                                                  int64_t segment_size, const ClassificationOptions& options);
+
+/// Which label a document has. A model with a head that predicts once a segment; the metric is the share of documents whose label is the
+/// largest logit after the last segment. Documents are gone through again and again, in another order every epoch where shuffled.
+class Classification final : public Task {
+ public:
+  Classification(data::LabelledSets sets, const ClassificationOptions& options);
+
+  std::string metric() const override { return "accuracy"; }
+  bool lower_is_better() const override { return false; }
+  std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
+  bool carries_state() const override { return false; }
+  int64_t batch_size() const override { return options_.batch_size; }
+  std::vector<data::TokenSegment> next(int64_t segment_size) override;
+  double epoch() const override;
+  std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
+  weights::NamedTensors save() const override;
+  void load(const std::function<at::Tensor(const std::string&)>& find) override;
+
+  const data::LabelledSets& sets() const { return sets_; }
+
+ private:
+  data::LabelledSets sets_;
+  ClassificationOptions options_;
+  data::EpochOrder order_;
+  int64_t next_batch_ = 0;
+};
+
+}  // namespace mnemo::tasks
