@@ -15,8 +15,8 @@
 #include "cli/machine.h"
 #include "cli/model_facts.h"
 #include "cli/output.h"
+#include "cli/sample_task.h"
 #include "cli/workbench.h"
-#include "data/algorithmic.h"
 #include "data/utf8.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
@@ -93,8 +93,8 @@ void measure_generation(const Workbench& bench, RunResult& result) {
 
 StudyMetric metric_of(const Recipe& recipe) {
   if (!recipe.is_text()) {
-    return {.name = "accuracy", .short_name = "accuracy", .loss_name = "nats a symbol", .higher_is_better = true, .percent = true, .generates = false,
-            .chance = data::AlgorithmicTask(algorithmic_options(recipe), 0).chance()};
+    return {.name = "accuracy", .short_name = "accuracy", .loss_name = recipe.data_type() == "listops" ? "nats an expression" : "nats a symbol",
+            .higher_is_better = true, .percent = true, .generates = false, .chance = chance_of(recipe)};
   }
   if (recipe.data.at("unit").as_string() == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};
   return {};

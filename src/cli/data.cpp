@@ -8,14 +8,20 @@
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "data/algorithmic.h"
+#include "data/corpus.h"
 #include "data/describe.h"
+#include "data/listops_set.h"
+#include "data/prepare.h"
+#include "data/quadratic.h"
+#include "data/task_file.h"
 
 namespace mnemo::cli {
 namespace {
 
 struct DataArguments {
   std::string source;
-  std::optional<std::string> unit, part, variant;
+  std::vector<std::string> more;
+  std::optional<std::string> unit, part, variant, out;
   std::vector<std::string> set;
   int64_t count = 5;
   int64_t seed = 0;
@@ -39,30 +45,77 @@ base::Node tokens_node(const at::Tensor& row) {
   return node;
 }
 
-int make_samples(const data::AlgorithmicOptions& task_options, const DataArguments& options) {
-  base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}", options.count);
+/// Samples that ask for an answer, as lines or as JSON with `facts` beside them.
+int show_samples(const data::SampleSource& source, base::Node facts, const DataArguments& options) {
   const data::Part part = data::part_of(options.part.value_or("train"), "data: --part");
-  const data::AlgorithmicTask task(task_options, options.seed);
+  const int64_t count = std::min(options.count, source.size(part).value_or(options.count));
+  base::require(count > 0, "data: --part: {} has no part {}", source.name(), options.part.value_or("train"));
   if (!options.json) {
     std::ostringstream lines;
-    data::write_samples(task, part, options.count, lines);
+    data::write_samples(source, part, count, lines);
     print(lines.str());
     return kDone;
   }
   base::Node samples = base::Node::array();
-  for (int64_t i = 0; i < options.count; ++i) {
-    const data::AlgorithmicBatch batch = task.batch(part, i, 1);
-    samples.push_back(base::Node::table({{"input", tokens_node(batch.inputs[0])},
-                                         {"target", tokens_node(batch.targets[0])},
-                                         {"answer", tokens_node(batch.answer[0])}}));
+  for (int64_t i = 0; i < count; ++i) {
+    const data::SampleBatch batch = source.batch(part, i, 1);
+    base::Node sample = base::Node::table({{"input", tokens_node(batch.inputs[0])},
+                                           {"target", tokens_node(batch.targets[0])},
+                                           {"answer", tokens_node(data::answer_column(batch, 0))}});
+    if (source.name() == "quadratic") {
+      std::vector<int64_t> tokens(static_cast<size_t>(source.length()));
+      for (size_t t = 0; t < tokens.size(); ++t) tokens[t] = batch.inputs[0][static_cast<int64_t>(t)].item<int64_t>();
+      tokens.push_back(batch.targets[0][source.length() - 1].item<int64_t>());
+      sample.set("text", data::quadratic_text(tokens));
+    }
+    samples.push_back(std::move(sample));
   }
-  print_json(base::Node::table({{"task", base::write_options(task_options)},
-                                {"vocabulary_size", task.vocabulary_size()},
-                                {"length", task.length()},
-                                {"answer_length", task.answer_length()},
-                                {"chance", task.chance()},
-                                {"samples", samples}}));
+  for (const auto& [name, number] : {std::pair("vocabulary_size", source.vocabulary_size()), std::pair("length", source.length()),
+                                     std::pair("answer_length", source.answer_length())}) {
+    facts.set(name, number);
+  }
+  facts.set("samples", std::move(samples));
+  print_json(facts);
   return kDone;
+}
+
+/// The first expressions of a part, as a file of Long Range Arena.
+int show_listops(const data::ListOpsOptions& listops, const DataArguments& options) {
+  const data::Part wanted = data::part_of(options.part.value_or("train"), "data: --part");
+  std::string lines = "Source\tTarget\n";
+  base::Node samples = base::Node::array();
+  int64_t shown = 0;
+  const auto show = [&](const data::ListOpsExpression& expression) {
+    if (shown++ >= options.count) return;
+    const std::string text = data::listops_text(expression.tokens);
+    lines += fmt::format("{}\t{}\n", text, expression.value);
+    samples.push_back(base::Node::table({{"source", text}, {"target", expression.value}, {"tokens", static_cast<int64_t>(expression.tokens.size())}}));
+  };
+  if (listops.train.empty()) {
+    data::make_listops(listops, [&](data::Part part, const data::ListOpsExpression& expression) {
+      if (part == wanted) show(expression);
+      return shown < options.count;
+    });
+  } else {
+    const std::string& file = wanted == data::Part::train ? listops.train : wanted == data::Part::valid ? listops.valid : listops.test;
+    base::require(!file.empty(), "data: --part: the recipe has no part {}", options.part.value_or("train"));
+    data::read_listops(file, show);
+  }
+  if (options.json) {
+    print_json(base::Node::table({{"data", base::write_options(listops)}, {"vocabulary_size", data::kListOpsVocabulary}, {"samples", samples}}));
+  } else {
+    print(lines);
+  }
+  return kDone;
+}
+
+/// A word that names made data, with their [data] type; empty for a file.
+std::string made_type(const std::string& source) {
+  if (source == "listops") return source;
+  for (const char* task : {"copy", "reverse", "retrieval", "quadratic"}) {
+    if (source == task) return "algorithmic";
+  }
+  return {};
 }
 
 /// The [data] table: of a recipe, of a text file, or of a made task.
@@ -74,13 +127,13 @@ base::Node data_of(const DataArguments& options) {
   base::require(!options.variant, "data: --variant goes with a recipe");
   base::Node root = base::Node::table();
   base::Node data = base::Node::table();
-  if (options.source == "copy" || options.source == "reverse" || options.source == "retrieval") {
+  if (const std::string type = made_type(options.source); !type.empty()) {
     base::require(!options.unit, "data: --unit goes with a text");
-    data.set("type", "algorithmic");
-    data.set("task", options.source);
+    data.set("type", type);
+    if (type == "algorithmic") data.set("task", options.source);
   } else {
-    base::require(base::path_exists(options.source), "{}: no such file; expected a text, a recipe (.toml), or copy, reverse or "
-                  "retrieval for samples of a made task", options.source);
+    base::require(base::path_exists(options.source), "{}: no such file; expected a text, a recipe (.toml), `prepare`, or copy, reverse, retrieval, "
+                  "quadratic or listops for made samples", options.source);
     data.set("type", "text");
     data.set("train", options.source);
     data.set("unit", options.unit.value_or("characters"));
@@ -91,18 +144,70 @@ base::Node data_of(const DataArguments& options) {
   return read_recipe(root).data;
 }
 
+/// `mnemo data prepare NAME [PATH] --out DIR`.
+int prepare(const DataArguments& options) {
+  std::string known;
+  for (const data::DataSource& source : data::data_sources()) known += fmt::format("\n  {:<13} {}: {}", source.name, source.what, source.from);
+  base::require(!options.more.empty() && options.more.size() <= 2, "data: prepare: expected NAME and PATH; what there is, and where it comes from:{}", known);
+  const std::string name = options.more.front(), path = options.more.size() == 2 ? options.more[1] : "";
+  const auto& sources = data::data_sources();
+  base::require(std::any_of(sources.begin(), sources.end(), [&](const auto& source) { return source.name == name; }),
+                "data: prepare: unknown data '{}'; what there is, and where it comes from:{}", name, known);
+  base::require(options.out.has_value(), "data: prepare: expected --out DIR, the folder to write to");
+  base::require(!path.empty() || name == "listops", "data: prepare {0}: expected the file or folder to prepare behind the name; what there is, and "
+                "where it comes from:{1}", name, known);
+  base::require(!options.unit && !options.part && !options.variant, "data: prepare: --unit, --part and --variant go with data that are shown");
+  base::require(options.set.empty() || name == "listops" || name == "text", "data: prepare {}: has no keys to set", name);
+  base::Node root = base::Node::table({{"data", base::Node::table({{"type", name == "listops" ? "listops" : "text"}})}});
+  root.find("data")->set_place_deep({std::make_shared<const std::string>("data"), 0, 0});
+  for (const std::string& assignment : options.set) base::set_value(root, assignment);
+  const base::Node keys = read_recipe(root).data;
+  data::Prepared prepared;
+  if (name == "enwik8") {
+    prepared = data::prepare_enwik8(path, *options.out);
+  } else if (name == "text") {
+    const auto text = base::read_typed_options<data::TextOptions>(keys);
+    prepared = data::prepare_text(path, *options.out, text.valid_fraction, text.test_fraction);
+  } else if (name == "listops") {
+    const auto listops = base::read_typed_options<data::ListOpsOptions>(keys);
+    prepared = data::prepare_listops(path, *options.out, listops);
+  } else {
+    prepared = data::prepare_wikitext(name, path, *options.out);
+  }
+  if (options.json) {
+    print_json(data::to_node(prepared));
+  } else {
+    print(data::to_text(prepared));
+  }
+  return kDone;
+}
+
 int run_data(const DataArguments& options) {
+  if (options.source == "prepare") return prepare(options);
+  base::require(options.more.empty(), "data: expected one SOURCE, found '{}' behind it", options.more.empty() ? "" : options.more.front());
+  base::require(!options.out, "data: --out goes with prepare");
+  base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}", options.count);
   const base::Node data = data_of(options);
-  if (data.at("type").as_string() == "text") return describe_text(base::read_typed_options<data::TextOptions>(data), options);
-  return make_samples(base::read_typed_options<data::AlgorithmicOptions>(data), options);
+  const std::string& type = data.at("type").as_string();
+  if (type == "text") return describe_text(base::read_typed_options<data::TextOptions>(data), options);
+  if (type == "listops") return show_listops(base::read_typed_options<data::ListOpsOptions>(data), options);
+  if (type == "task_file") {
+    const auto file = base::read_typed_options<data::TaskFileOptions>(data);
+    return show_samples(data::TaskFiles(file, false, 0), base::Node::table({{"data", base::write_options(file)}}), options);
+  }
+  const auto made = base::read_typed_options<data::AlgorithmicOptions>(data);
+  const data::AlgorithmicTask task(made, options.seed);
+  return show_samples(task, base::Node::table({{"task", base::write_options(made)}, {"chance", task.chance()}}), options);
 }
 
 }  // namespace
 
 void add_data(CLI::App& app) {
   auto options = std::make_shared<DataArguments>();
-  Command(app, "data", "describes a text, or prints samples of a made task")
-      .argument("SOURCE", options->source, "a text file, a recipe, or copy, reverse, retrieval")
+  Command(app, "data", "describes a text, prints samples of a task, or prepares a known data set")
+      .argument("SOURCE", options->source, "a text file, a recipe, or copy, reverse, retrieval, quadratic, listops; or `prepare`")
+      .arguments("NAME PATH", options->more, "of prepare: enwik8, wikitext-2, wikitext-103, text or listops, and the file or folder it lies in", false)
+      .option("--out", options->out, "DIR", "of prepare: the folder to write the parts and data.toml to")
       .option("--unit", options->unit, "UNIT", "of a text: bytes, characters or words (characters)")
       .option("--variant", options->variant, "NAME", "of a recipe with studies")
       .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe, such as data.min_count=3; may be repeated")
@@ -110,6 +215,7 @@ void add_data(CLI::App& app) {
       .option("--part", options->part, "PART", "of the samples: train, valid or test (train)")
       .option("--seed", options->seed, "N", "of the samples")
       .flag("--json", options->json, "print JSON")
+      .footer("mnemo data my.txt\nmnemo data copy -n 3\nmnemo data prepare wikitext-103 FOLDER --out data/wikitext-103")
       .action([options] { return run_data(*options); });
 }
 

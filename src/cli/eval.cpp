@@ -6,10 +6,10 @@
 #include "cli/command.h"
 #include "cli/device.h"
 #include "cli/output.h"
+#include "cli/sample_task.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
 #include "infer/evaluate.h"
-#include "tasks/algorithmic.h"
 #include "tasks/language_model.h"
 
 namespace mnemo::cli {
@@ -63,9 +63,11 @@ Measured measure_own(const StoredModel& stored, const Recipe& recipe, const Eval
   }
   base::require(!options.segment_size, "eval: --segment-size goes with texts");
   base::require(!options.precision, "eval: --precision goes with texts");
-  const tasks::Algorithmic task(algorithmic_options(recipe), {options.batch, recipe.train.seed, recipe.train.eval_batch_size, recipe.train.eval_samples});
-  return {"made task " + task.task().options().task + ", " + name + " part", recipe.train.eval_samples * task.task().answer_length(),
-          task.evaluate(*stored.model, part)->metrics};
+  // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
+  const int64_t samples = recipe.data_type() == "algorithmic" ? recipe.train.eval_samples : INT64_MAX;
+  const auto found = make_sample_task(recipe, {options.batch, samples}).task->evaluate(*stored.model, part);
+  base::require(found.has_value(), "{}: its recipe has no {} part", options.model, name);
+  return {describe_samples(recipe) + " Part " + name + ".", found->predictions, found->metrics};
 }
 
 int evaluate(const EvalArguments& options) {

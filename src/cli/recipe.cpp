@@ -13,6 +13,8 @@
 #include "base/text_table.h"
 #include "data/algorithmic.h"
 #include "data/corpus.h"
+#include "data/listops_set.h"
+#include "data/task_file.h"
 #include "models/presets.h"
 
 namespace mnemo::cli {
@@ -34,6 +36,8 @@ const base::OptionTypes& make_data_types() {
     base::OptionTypes made("data");
     made.add<data::TextOptions>("text", "a text of one's own, to be continued");
     made.add<data::AlgorithmicOptions>("algorithmic", "made tasks that ask for memory and nothing else");
+    made.add<data::TaskFileOptions>("task_file", "samples of a file that ask for an answer, as made tasks do");
+    made.add<data::ListOpsOptions>("listops", "Long ListOps: the value of nested lists, classified");
     return made;
   }();
   return types;
@@ -110,7 +114,9 @@ Recipe::Recipe() { data = base::Node::table({{"type", "text"}}); }
 
 const base::PolyType& Recipe::data_types() { return make_data_types(); }
 
-bool Recipe::is_text() const { return type_of(data) == "text"; }
+bool Recipe::is_text() const { return data_type() == "text"; }
+
+const std::string& Recipe::data_type() const { return type_of(data); }
 
 Recipe read_recipe(const base::Node& node) {
   const base::Node* model = node.find("model");

@@ -34,7 +34,7 @@ struct GenerateOptions {
 struct Recipe {
   std::string name;
   std::string about;
-  base::Node data;  ///< of a type: text or algorithmic
+  base::Node data;  ///< of a type: text, algorithmic, task_file or listops
   models::ModelOptions model;
   train::TrainOptions train;
   GenerateOptions generate;
@@ -51,6 +51,7 @@ struct Recipe {
   Recipe();
   static const base::PolyType& data_types();
   bool is_text() const;
+  const std::string& data_type() const;
 };
 
 /// A recipe file, with `--set` carried out.

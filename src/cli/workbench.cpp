@@ -6,11 +6,10 @@
 #include "base/file_io.h"
 #include "base/progress.h"
 #include "cli/machine.h"
+#include "cli/sample_task.h"
 #include "cli/summary.h"
-#include "data/algorithmic.h"
 #include "infer/load.h"
 #include "models/presets.h"
-#include "tasks/algorithmic.h"
 #include "tasks/language_model.h"
 #include "weights/model_folder.h"
 #include "weights/model_tensors.h"
@@ -26,16 +25,38 @@ std::shared_ptr<models::Model> build_with(Recipe& recipe, int64_t vocabulary) {
   return models::build(recipe.model, static_cast<uint64_t>(recipe.train.seed));
 }
 
-int64_t vocabulary_size(const Recipe& recipe) {
-  if (!recipe.is_text()) return data::AlgorithmicTask(algorithmic_options(recipe), 0).vocabulary_size();
-  const data::TextOptions text = text_options(recipe);
-  return data::make_tokenizer(text.unit, data::split_text(text).train, {text.min_count, text.max_vocabulary})->size();
+/// Fills in what the data know of the model, and refuses what does not fit them.
+void fit_to(const DataShape& data, models::ModelOptions& model) {
+  if (data.segment_size) {
+    const bool left_out = model.segment_size == models::ModelOptions{}.segment_size;
+    base::require(left_out || model.segment_size == *data.segment_size,
+                  "recipe: 'model.segment_size': data.num_segments makes segments of {}; expected that or nothing, found {}", *data.segment_size,
+                  model.segment_size);
+    model.segment_size = *data.segment_size;
+  }
+  const std::string head = models::type_of(model.head);
+  if (data.num_classes == 0) return;
+  base::require(head == "classification", "recipe: 'model.head': [data] of type \"listops\" is classified; expected type = \"classification\", "
+                "found \"{}\"", head);
+  const int64_t classes = model.head.at("num_classes").as_int();
+  base::require(classes == 0 || classes == data.num_classes, "recipe: 'model.head.num_classes': expected 0 or the data's {}, found {}",
+                data.num_classes, classes);
+  model.head.set("num_classes", data.num_classes);
+}
+
+/// An answer of several symbols is made by reading each one back, be it longer than a segment or not; an encoder cannot.
+void require_decoder(const models::Model& model, int64_t answer_length, const std::string& data_type) {
+  const std::string who = fmt::format("recipe: [data] of type \"{}\"", data_type);
+  base::require(model.options().backbone.causal(),
+                "{}: an answer of {} symbols in segments of {} (model.segment_size) is given symbol by symbol, which an encoder cannot do: it sees a "
+                "whole segment at once; expected model.backbone.type = \"decoder\"", who, answer_length, model.segment_size());
+  models::require_next_token_model(model, who);
 }
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
 std::string data_text(const Recipe& recipe) {
-  if (!recipe.is_text()) return fmt::format("Made task `{}`.", recipe.data.at("task").as_string());
+  if (!recipe.is_text()) return describe_samples(recipe);
   return fmt::format("Text `{}`, in {}.", file_name(recipe.data.at("train").as_string()), recipe.data.at("unit").as_string());
 }
 
@@ -68,14 +89,19 @@ std::string card_text(const Workbench& workbench, const ModelCard& card) {
 
 data::TextOptions text_options(const Recipe& recipe) { return base::read_typed_options<data::TextOptions>(recipe.data); }
 
-data::AlgorithmicOptions algorithmic_options(const Recipe& recipe) {
-  return base::read_typed_options<data::AlgorithmicOptions>(recipe.data);
-}
-
 std::shared_ptr<models::Model> build_model(const Recipe& recipe) {
   Recipe filled = recipe;
-  const int64_t wanted = recipe.model.embedding.vocab_size;
-  return build_with(filled, wanted > 0 ? wanted : vocabulary_size(recipe));
+  if (!recipe.is_text()) {
+    const DataShape data = data_shape(recipe);
+    fit_to(data, filled.model);
+    return build_with(filled, data.vocabulary);
+  }
+  int64_t vocabulary = recipe.model.embedding.vocab_size;
+  if (vocabulary == 0) {
+    const data::TextOptions text = text_options(recipe);
+    vocabulary = data::make_tokenizer(text.unit, data::split_text(text).train, {text.min_count, text.max_vocabulary})->size();
+  }
+  return build_with(filled, vocabulary);
 }
 
 Workbench make_workbench(const Recipe& recipe) {
@@ -90,12 +116,12 @@ Workbench make_workbench(const Recipe& recipe) {
         std::move(corpus), tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed, train.eval_batch_size});
     bench.tokens_per_step = train.batch_size * train.segments_per_step * recipe.model.segment_size;
   } else {
-    auto task = std::make_unique<tasks::Algorithmic>(
-        algorithmic_options(recipe), tasks::AlgorithmicTrainOptions{train.batch_size, train.seed, train.eval_batch_size, train.eval_samples});
-    bench.model = build_with(bench.recipe, task->task().vocabulary_size());
-    models::require_next_token_model(*bench.model, "recipe: [data] of type \"algorithmic\"");
-    bench.tokens_per_step = train.batch_size * task->task().length();
-    bench.task = std::move(task);
+    SampleTask samples = make_sample_task(recipe, {train.eval_batch_size, train.eval_samples});
+    fit_to(samples.shape, bench.recipe.model);
+    bench.model = build_with(bench.recipe, samples.shape.vocabulary);
+    if (samples.shape.num_classes == 0) require_decoder(*bench.model, samples.shape.answer_length, recipe.data_type());
+    bench.tokens_per_step = train.batch_size * samples.tokens_per_sample;
+    bench.task = std::move(samples.task);
   }
   return bench;
 }

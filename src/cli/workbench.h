@@ -16,14 +16,13 @@ namespace mnemo::cli {
 
 /// The text of a [data] table of type text. Throws InputError when no file is named.
 data::TextOptions text_options(const Recipe& recipe);
-data::AlgorithmicOptions algorithmic_options(const Recipe& recipe);
 
 /// The recipe's model with fresh weights; embedding.vocab_size = 0 becomes the data's, for which a text is read.
 std::shared_ptr<models::Model> build_model(const Recipe& recipe);
 
 /// Everything a training needs, made from a recipe.
 struct Workbench {
-  Recipe recipe;  ///< with embedding.vocab_size filled in
+  Recipe recipe;  ///< with what the data decide filled in: embedding.vocab_size, head.num_classes, segment_size by data.num_segments
   std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null for made tasks
   std::shared_ptr<models::Model> model;
   std::unique_ptr<tasks::Task> task;

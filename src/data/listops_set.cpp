@@ -41,7 +41,7 @@ void ListOpsOptions::validate(const base::Where& where) const {
                 "than min_length and fewer than max_length", max_length - 2, min_length);
 }
 
-void make_listops(const ListOpsOptions& options, const std::function<void(Part, const ListOpsExpression&)>& use) {
+void make_listops(const ListOpsOptions& options, const std::function<bool(Part, const ListOpsExpression&)>& use) {
   Random random{static_cast<uint64_t>(options.seed)};
   const ListOpsShape shape = options.shape();
   std::unordered_set<uint64_t> seen;
@@ -51,7 +51,7 @@ void make_listops(const ListOpsOptions& options, const std::function<void(Part, 
     for (int64_t made = 0; made < count;) {
       const auto expression = draw_listops(shape, random);
       if (expression && seen.insert(fingerprint(expression->tokens)).second) {
-        use(part, *expression);
+        if (!use(part, *expression)) return;
         ++made;
         refused = 0;
       } else {
@@ -85,6 +85,7 @@ LabelledSets load_listops(const ListOpsOptions& options) {
   const auto train = empty_set(), valid = empty_set(), test = empty_set();
   make_listops(options, [&](Part part, const ListOpsExpression& expression) {
     add_to(part == Part::train ? *train : part == Part::valid ? *valid : *test, expression);
+    return true;
   });
   return {train, valid->size() > 0 ? valid : nullptr, test->size() > 0 ? test : nullptr};
 }

@@ -49,9 +49,9 @@ struct ListOpsOptions {
   ListOpsShape shape() const { return {max_depth, max_args, min_length, max_length}; }
 };
 
-/// Calls `use` with made expressions, none twice: train_samples, then valid_samples, then test_samples. Throws InputError where there are
-/// not so many of that shape.
-void make_listops(const ListOpsOptions& options, const std::function<void(Part, const ListOpsExpression&)>& use);
+/// Calls `use` with made expressions, none twice: train_samples, then valid_samples, then test_samples, until it returns false. Throws
+/// InputError where there are not so many of that shape.
+void make_listops(const ListOpsOptions& options, const std::function<bool(Part, const ListOpsExpression&)>& use);
 
 /// Calls `use` with the expressions of a file: the arena's, below a line "Source<TAB>Target", or the first authors', "value<TAB>expression".
 /// Throws InputError naming file, line and column.

@@ -103,7 +103,8 @@ std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::
   return Evaluation{{{"accuracy", deciding.symbols.value()},
                      {"teacher_forced_accuracy", forced.symbols.value()},
                      {"result_accuracy", deciding.results.value()},
-                     {"nll", likelihood.nll()}}};
+                     {"nll", likelihood.nll()}},
+                    forced.symbols.total()};
 }
 
 weights::NamedTensors Algorithmic::save() const { return {{"next_batch", at::full({1}, next_batch_, at::kLong)}}; }

@@ -94,7 +94,7 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
       if (s + 1 == segments.size()) accuracy.add_logits(model.logits(step.hidden), segment.targets);
     }
   }
-  return Evaluation{{{"accuracy", accuracy.value()}, {"nll", likelihood.nll()}}};
+  return Evaluation{{{"accuracy", accuracy.value()}, {"nll", likelihood.nll()}}, accuracy.total()};
 }
 
 weights::NamedTensors Classification::save() const {

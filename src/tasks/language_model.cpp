@@ -34,7 +34,7 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
 
 Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit, double characters_per_token) {
   const std::string per_token = "bits_per_" + unit.substr(0, unit.size() - 1);
-  Evaluation found;
+  Evaluation found{{}, likelihood.count()};
   found.metrics.emplace_back("nll", likelihood.nll());
   found.metrics.emplace_back(per_token, likelihood.bits());
   if (per_token != "bits_per_character") {

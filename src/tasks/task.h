@@ -21,6 +21,7 @@ namespace mnemo::tasks {
 /// What a measurement on held-out data gave: names and values, in the order they are shown.
 struct Evaluation {
   std::vector<std::pair<std::string, double>> metrics;
+  int64_t predictions = 0;  ///< targets that were predicted
 
   /// The metric of that name. Throws InternalError where there is none.
   double at(std::string_view name) const;

@@ -19,7 +19,7 @@ std::vector<int64_t> row(const at::Tensor& tensor, int64_t b) {
 }
 
 /// The whole sample of n + 1 tokens, and that targets are inputs one place on.
-std::vector<int64_t> whole(const AlgorithmicBatch& batch, int64_t b) {
+std::vector<int64_t> whole(const SampleBatch& batch, int64_t b) {
   std::vector<int64_t> out = row(batch.inputs, b);
   const std::vector<int64_t> targets = row(batch.targets, b);
   EXPECT_TRUE(std::equal(out.begin() + 1, out.end(), targets.begin()));
@@ -33,7 +33,7 @@ RC_GTEST_PROP(Algorithmic, CopyAndReverse, ()) {
   for (const char* name : {"copy", "reverse"}) {
     const bool copy = std::string_view(name) == "copy";
     const AlgorithmicTask task({.task = name, .num_symbols = n, .alphabet = alphabet}, 7);
-    const AlgorithmicBatch batch = task.batch(Part::train, 3, 4);
+    const SampleBatch batch = task.batch(Part::train, 3, 4);
     RC_ASSERT(task.length() == n * (copy ? 3 : 2));
     RC_ASSERT(task.vocabulary_size() == alphabet + 2);
     for (int64_t b = 0; b < 4; ++b) {
@@ -60,7 +60,7 @@ RC_GTEST_PROP(Algorithmic, Retrieval, ()) {
   const AlgorithmicTask task({.task = "retrieval", .num_pairs = pairs}, *rc::gen::inRange<int64_t>(0, 1000));
   RC_ASSERT(task.vocabulary_size() == 37);
   RC_ASSERT(task.length() == 2 * pairs + 2);
-  const AlgorithmicBatch batch = task.batch(Part::test, 0, 3);
+  const SampleBatch batch = task.batch(Part::test, 0, 3);
   for (int64_t b = 0; b < 3; ++b) {
     const auto tokens = whole(batch, b);
     std::map<int64_t, int64_t> table;
@@ -103,8 +103,8 @@ TEST(Algorithmic, SymbolsAreUniform) {
 TEST(Algorithmic, Segments) {
   // The setting of 16 symbols in 12 segments of 4.
   const AlgorithmicTask task({.task = "copy", .num_symbols = 16}, 1);
-  const AlgorithmicBatch batch = task.batch(Part::train, 0, 2);
-  const auto segments = cut_segments(batch, 12);
+  const SampleBatch batch = task.batch(Part::train, 0, 2);
+  const auto segments = cut_segments(batch, 4);
   ASSERT_EQ(segments.size(), 12u);
   std::vector<at::Tensor> tokens, targets;
   int64_t answers = 0;
@@ -123,7 +123,22 @@ TEST(Algorithmic, Segments) {
   const at::Tensor joined = at::cat(targets, 1);
   EXPECT_TRUE(at::equal(joined.narrow(1, 16, 32), batch.targets.narrow(1, 16, 32)));
   EXPECT_TRUE(joined.narrow(1, 0, 16).eq(kIgnoreTarget).all().item<bool>());
-  EXPECT_INPUT_ERROR(cut_segments(batch, 5), "divides the 48 tokens");
+}
+
+TEST(Algorithmic, TheLastSegmentMayBeShorter) {
+  const AlgorithmicTask task({.task = "copy", .num_symbols = 16}, 1);
+  const SampleBatch batch = task.batch(Part::train, 0, 2);
+  EXPECT_EQ(segment_length(48, 5), 10);
+  const auto segments = cut_segments(batch, 10);
+  ASSERT_EQ(segments.size(), 5U);
+  EXPECT_EQ(segments.back().tokens.size(1), 8);
+  EXPECT_EQ(segments.back().num_targets, 16);
+  std::vector<at::Tensor> tokens;
+  for (const TokenSegment& segment : segments) tokens.push_back(segment.tokens);
+  EXPECT_TRUE(at::equal(at::cat(tokens, 1), batch.inputs));
+  // 49 segments of a sample of 48, and 31 of one length: 24 segments of 2 are the nearest.
+  EXPECT_INPUT_ERROR(segment_length(48, 49), "data.num_segments = 49: a sample of 48 tokens cannot be cut into so many segments of one length; segments of 1 are 48");
+  EXPECT_INPUT_ERROR(segment_length(48, 31), "segments of 2 are 24");
 }
 
 TEST(Algorithmic, BadOptions) {

@@ -89,14 +89,19 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
     EXPECT_EQ(segment.tokens.sizes(), (std::vector<int64_t>{3, 4}));
     targets += segment.num_targets;
   }
-  EXPECT_EQ(targets, 3 * task.task().answer_length());
+  EXPECT_EQ(targets, 3 * task.source().answer_length());
   EXPECT_EQ(segments[0].num_targets, 0);
-  test::expect_error<base::InputError>([&] { task.next(5); }, {"12", "segment_size = 5"});
+  // A length that does not divide the sample's leaves a shorter last segment.
+  EXPECT_EQ(task.next(5).back().tokens.size(1), 2);
+  Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 5}}, {.batch_size = 3});
+  EXPECT_EQ(cut.segment_size(), 3);
+  test::expect_error<base::InputError>([&] { cut.next(4); }, {"copy: data.num_segments = 5", "expected model.segment_size = 3, found 4"});
+  test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); }, {"data.num_segments = 50", "72 tokens"});
 }
 
 TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
   const Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5}, {.batch_size = 3, .eval_batch_size = 7, .eval_samples = 20});
-  const auto model = make_model(task.task().vocabulary_size(), 6, {});
+  const auto model = make_model(task.source().vocabulary_size(), 6, {});
   // A head that always says 2: right for one symbol in `alphabet`.
   {
     const at::NoGradGuard no_grad;
@@ -105,13 +110,13 @@ TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
   }
   int64_t right = 0, count = 0;
   for (int64_t number = 0, left = 20; left > 0; left -= 7, ++number) {
-    for (const auto& segment : data::cut_segments(task.task().batch(data::Part::valid, number, std::min<int64_t>(left, 7)), 2)) {
+    for (const auto& segment : data::cut_segments(task.source().batch(data::Part::valid, number, std::min<int64_t>(left, 7)), 6)) {
       right += (segment.targets == 2).sum().item<int64_t>();
       count += segment.num_targets;
     }
   }
   const auto found = task.evaluate(*model, data::Part::valid);
-  EXPECT_EQ(count, 20 * task.task().answer_length());
+  EXPECT_EQ(count, 20 * task.source().answer_length());
   EXPECT_EQ(found->at("accuracy"), static_cast<double>(right) / static_cast<double>(count));
   const double log_sum = std::log(static_cast<double>(model->vocab_size() - 1) + std::exp(1.0));
   EXPECT_NEAR(found->at("nll"), log_sum - static_cast<double>(right) / static_cast<double>(count), 1e-12);

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "cli/recipe.h"
+#include "tasks/task.h"
+
+namespace mnemo::cli {
+
+/// What data that are no text ask of a model.
+struct DataShape {
+  int64_t vocabulary = 0;     ///< different tokens
+  int64_t num_classes = 0;    ///< of data that are classified; 0: the answer is tokens
+  int64_t answer_length = 1;  ///< in tokens, of the longest one
+  std::optional<int64_t> segment_size = {};  ///< that data.num_segments asks for
+};
+/// Without making more of the data than that needs.
+DataShape data_shape(const Recipe& recipe);
+
+/// The task of a recipe whose data are no text.
+struct SampleTask {
+  std::unique_ptr<tasks::Task> task;
+  DataShape shape;
+  int64_t tokens_per_sample = 0;  ///< that run through the model
+};
+
+/// How many samples an evaluation runs side by side, and measures at most.
+struct EvaluationSize {
+  int64_t batch_size = 64;
+  int64_t samples = 512;
+};
+
+/// Reads or makes the data. Throws InputError for data of type text.
+SampleTask make_sample_task(const Recipe& recipe, const EvaluationSize& evaluation);
+
+/// Accuracy of guessing; nothing where that is not known.
+std::optional<double> chance_of(const Recipe& recipe);
+
+/// One line on the data for a model card.
+std::string describe_samples(const Recipe& recipe);
+
+}  // namespace mnemo::cli

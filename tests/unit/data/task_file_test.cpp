@@ -1,0 +1,114 @@
+#include "data/task_file.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "data/algorithmic.h"
+#include "text_file.h"
+
+namespace mnemo::data {
+namespace {
+
+using test::TextFile;
+
+std::string header(const std::string& rest) { return "input\ttarget\tanswer\n" + rest; }
+
+TEST(TaskFile, WhatIsWrittenIsReadAgain) {
+  for (const AlgorithmicOptions& options : {AlgorithmicOptions{.task = "copy", .num_symbols = 5}, AlgorithmicOptions{.task = "retrieval"},
+                                            AlgorithmicOptions{.task = "quadratic"}}) {
+    const AlgorithmicTask task(options, 3);
+    std::ostringstream text;
+    write_samples(task, Part::train, 7, text);
+    const TextFile file(text.str());
+    const TaskSamples samples = read_task_file(file.path());
+    ASSERT_EQ(samples.size(), 7);
+    EXPECT_EQ(samples.length(), task.length());
+    EXPECT_EQ(samples.answer_length(), task.answer_length());
+    EXPECT_LE(samples.vocabulary_size(), task.vocabulary_size());
+    const SampleBatch read = samples.batch({4, 1});
+    for (int64_t b = 0; b < 2; ++b) {
+      const SampleBatch made = task.batch(Part::train, b == 0 ? 4 : 1, 1);
+      EXPECT_TRUE(at::equal(read.inputs[b], made.inputs[0]));
+      EXPECT_TRUE(at::equal(read.targets[b], made.targets[0]));
+      EXPECT_TRUE(at::equal(read.answer[b], made.answer[0]));
+      EXPECT_TRUE(at::equal(read.scored[b], made.scored[0]));
+    }
+    EXPECT_FALSE(read.valid.defined());
+  }
+}
+
+TEST(TaskFile, ShorterSamplesArePaddedOnTheRight) {
+  const TextFile file(header("5 6 7\t6 7 8\t0 1 2\r\n9\t4\t1\n"));
+  const SampleBatch batch = read_task_file(file.path()).batch({0, 1});
+  EXPECT_EQ(batch.inputs.sizes(), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(batch.valid.sum(1)[1].item<int64_t>(), 1);
+  EXPECT_TRUE(batch.valid[1][0].item<bool>());
+  EXPECT_EQ(batch.targets[1][0].item<int64_t>(), 4);
+  EXPECT_EQ(batch.answer.sum().item<int64_t>(), 3);
+  EXPECT_EQ(batch.scored.sum().item<int64_t>(), 2);
+  std::ostringstream again;
+  TaskFileOptions options;
+  options.train = file.path();
+  write_samples(TaskFiles(options, false, 0), Part::train, 2, again);
+  EXPECT_EQ(again.str(), header("5 6 7\t6 7 8\t0 1 2\n9\t4\t1\n"));
+}
+
+TEST(TaskFile, MistakesAreToldByFileLineAndColumn) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "expected samples below a line"},
+      {header(""), "expected samples below a line"},
+      {"input\ttarget\n1\t1\n", ":1:13: expected the columns input, target and answer, with tabs between, found nothing as column 3"},
+      {"input\tanswer\ttarget\n", ":1:7: expected the columns input, target and answer, with tabs between, found 'answer' as column 2"},
+      {"input\ttarget\tanswer\tmore\n", ":1:21: expected the columns input, target and answer, with tabs between, found 'more' as column 4"},
+      {header("1 2\t3 4\n"), ":2:8: expected 3 columns with tabs between (input, target, answer), found 2"},
+      {header("1 2\t3 4\t0 1\t7\n"), ":2:13: expected 3 columns with tabs between (input, target, answer), found more"},
+      {header("1 2\t3 x\t0 1\n"), ":2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found 'x'"},
+      {header("1 -2\t3 4\t0 1\n"), ":2:3: column 'input': expected whole numbers"},
+      {header("1 2\t3 16777216\t0 1\n"), ":2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found '16777216'"},
+      {header("1 2\t3 4\t0 3\n"), ":2:11: column 'answer': expected whole numbers from 0 to 2"},
+      {header("1 2\t3\t0 1\n"), ":2:5: column 'target': expected as many numbers as 'input', 2, found 1"},
+      {header("1 2\t3 4\t0 1 1\n"), ":2:9: column 'answer': expected as many numbers as 'input', 2, found 3"},
+      {header("1\t2\t1\n1 2\t3 4\t0 0\n"), ":3:9: column 'answer': expected a 1 where the target is asked, found none"},
+      {header("\t\t\n"), ":2:1: column 'input': expected tokens, found none"},
+  };
+  for (const auto& [text, message] : cases) {
+    const TextFile file(text);
+    const std::string found = test::input_error_of([&] { read_task_file(file.path()); });
+    EXPECT_NE(found.find(message), std::string::npos) << "expected: " << message << "\nfound: " << found;
+    EXPECT_TRUE(found.starts_with(file.path())) << found;
+  }
+  EXPECT_INPUT_ERROR(TaskFiles({}, false, 0), "data.train: expected a file of samples, found none");
+}
+
+TEST(TaskFile, TrainingGoesRoundAndHeldOutSamplesEnd) {
+  std::string lines;
+  for (int64_t i = 1; i <= 5; ++i) lines += fmt::format("{}\t{}\t1\n", i, i);
+  const TextFile file(header(lines)), valid(header("7\t7\t1\n8\t8\t1\n9\t9\t1\n"));
+  TaskFileOptions options;
+  options.train = file.path();
+  options.valid = valid.path();
+  const TaskFiles plain(options, false, 0), shuffled(options, true, 1);
+  EXPECT_EQ(plain.size(Part::train), 5);
+  EXPECT_EQ(plain.size(Part::test), 0);
+  EXPECT_EQ(plain.vocabulary_size(), 10);
+  EXPECT_EQ(plain.batch(Part::train, 2, 2).inputs[1].item<int64_t>(), 1);
+  EXPECT_EQ(plain.batch(Part::valid, 1, 2).inputs.size(0), 1);
+  std::vector<int64_t> orders[2];
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    std::set<int64_t> seen;
+    for (int64_t i = 0; i < 5; ++i) {
+      orders[epoch].push_back(shuffled.batch(Part::train, epoch * 5 + i, 1).inputs[0].item<int64_t>());
+      seen.insert(orders[epoch].back());
+    }
+    EXPECT_EQ(seen.size(), 5U);
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  // A batch is found again from its number alone.
+  EXPECT_EQ(shuffled.batch(Part::train, 3, 1).inputs[0].item<int64_t>(), orders[0][3]);
+}
+
+}  // namespace
+}  // namespace mnemo::data
