@@ -32,13 +32,13 @@ struct Measured {
 };
 
 Measured measure_text(const StoredModel& stored, std::shared_ptr<const data::TokenStore> text,
-                      const EvalArguments& options, std::string what) {
+                      const EvalArguments& options, std::string what, bool reset_segments) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
   const data::Tokenizer& tokenizer = *stored.tokenizer;
   const int64_t batch = std::min(options.batch, text->size() - 1);
   const metrics::Likelihood likelihood =
       options.precision ? infer::evaluate_text(*make_engine(stored.model, options.precision, "eval"), text)
-                        : tasks::evaluate_text(*stored.model, text, {batch, options.segment_size.value_or(0)});
+                        : tasks::evaluate_text(*stored.model, text, {batch, options.segment_size.value_or(0), reset_segments});
   Measured measured{std::move(what), likelihood.count(), {}};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
   if (tokenizer.type() != "bytes") {
@@ -56,10 +56,13 @@ Measured measure_own(const StoredModel& stored, const Recipe& recipe, const Eval
   if (recipe.is_text()) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary", options.model);
     const data::TextOptions text = text_options(recipe);
+    base::require(text.reset == "documents" || !options.precision, "eval: --precision: the recipe has data.reset = \"segments\", and the decoding engine "
+                  "carries its memory on; leave the option out");
     const data::TextSplit split = data::split_text(text);
     const std::optional<data::TextSource> source = part == data::Part::train ? split.train : part == data::Part::valid ? split.valid : split.test;
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", options.model, name);
-    return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text.document_rule()), options, name + " part of " + text.train);
+    return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text.document_rule()), options, name + " part of " + text.train,
+                        text.reset == "segments");
   }
   base::require(!options.segment_size, "eval: --segment-size goes with texts");
   base::require(!options.precision, "eval: --precision goes with texts");
@@ -88,7 +91,7 @@ int evaluate(const EvalArguments& options) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text", folder);
     const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
     const auto text = data::encode_text(*stored.tokenizer, data::TextSource(*options.data), rule);
-    measured = measure_text(stored, text, options, *options.data);
+    measured = measure_text(stored, text, options, *options.data, false);
   } else {
     const std::optional<Recipe> recipe = recipe_beside(folder);
     base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give a text with --data FILE", folder);

@@ -113,7 +113,8 @@ Workbench make_workbench(const Recipe& recipe) {
     bench.model = build_with(bench.recipe, corpus.tokenizer->size());
     models::require_next_token_model(*bench.model, "recipe: [data] of type \"text\"");
     bench.task = std::make_unique<tasks::LanguageModel>(
-        std::move(corpus), tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed, train.eval_batch_size});
+        std::move(corpus), tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed, train.eval_batch_size,
+                                                   text_options(recipe).reset == "segments"});
     bench.tokens_per_step = train.batch_size * train.segments_per_step * recipe.model.segment_size;
   } else {
     SampleTask samples = make_sample_task(recipe, {train.eval_batch_size, train.eval_samples});

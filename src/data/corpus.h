@@ -24,6 +24,7 @@ struct TextOptions {
   int64_t max_vocabulary = 0;
   std::string document_separator = "none";
   std::string separator_line;
+  std::string reset = "documents";
 
   template <class V>
   void visit(V&& v) {
@@ -43,6 +44,10 @@ struct TextOptions {
       "where a document ends: nowhere, at blank lines, at WikiText's \" = Title = \" lines, or at `separator_line`",
       base::one_of("none", "blank_line", "heading", "line"));
     v("separator_line", separator_line, "the line that ends a document when document_separator = \"line\"");
+    v("reset", reset,
+      "where memory starts again, in training and in evaluation. documents: at their starts alone; segments: at every segment's start too, "
+      "so that each stands alone",
+      base::one_of("documents", "segments"));
   }
   void validate(const base::Where& where) const;
 

@@ -10,6 +10,12 @@
 #include "tasks/start_documents.h"
 
 namespace mnemo::tasks {
+namespace {
+
+/// Every row starts again.
+void reset_all(data::TokenSegment& segment) { segment.reset = at::ones({segment.tokens.size(0)}, at::kBool); }
+
+}  // namespace
 
 metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
                                   const TextEvaluationOptions& options) {
@@ -22,7 +28,8 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
   data::EvalStream stream(std::move(text), options.batch_size);
   core::State state = model.initial_state(options.batch_size);
   metrics::Likelihood likelihood;
-  while (const auto next = stream.next(segment_size)) {
+  while (auto next = stream.next(segment_size)) {
+    if (options.reset_segments) reset_all(*next);
     const data::TokenSegment segment = to(*next, device);
     state = start_documents(model, state, segment.reset);
     core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
@@ -59,7 +66,9 @@ std::optional<double> LanguageModel::metric_of_loss(double nll) const {
 }
 
 std::vector<data::TokenSegment> LanguageModel::next(int64_t segment_size) {
-  return batches_.next(segment_size, options_.segments_per_step);
+  std::vector<data::TokenSegment> segments = batches_.next(segment_size, options_.segments_per_step);
+  if (options_.reset_segments) std::for_each(segments.begin(), segments.end(), reset_all);
+  return segments;
 }
 
 std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data::Part part) const {
@@ -67,7 +76,7 @@ std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data
   if (!text) return std::nullopt;
   // A short text has no more streams than tokens to predict.
   const int64_t streams = std::clamp<int64_t>(text->size() - 1, 1, options_.eval_batch_size);
-  return describe_likelihood(evaluate_text(model, text, {streams, 0}), corpus_.tokenizer->type(), text->characters_per_token());
+  return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments}), corpus_.tokenizer->type(), text->characters_per_token());
 }
 
 }  // namespace mnemo::tasks

@@ -17,9 +17,10 @@ namespace mnemo::tasks {
 struct TextEvaluationOptions {
   int64_t batch_size = 1;    ///< parts of the text side by side; 1: every token sees all that came before it
   int64_t segment_size = 0;  ///< tokens a call; 0: the model's
+  bool reset_segments = false;  ///< memory starts again with every segment
 };
 
-/// The likelihood of a text in one pass with the state carried from segment to segment and reset at documents. The model
+/// The likelihood of a text in one pass with the state carried from segment to segment and reset at documents, or at every segment. The model
 /// runs in evaluation mode without gradient.
 metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
                                   const TextEvaluationOptions& options = {});
@@ -34,6 +35,7 @@ struct LanguageModelOptions {
   bool shuffle = false;
   int64_t seed = 0;
   int64_t eval_batch_size = 16;
+  bool reset_segments = false;  ///< memory starts again with every segment, in evaluation too
 };
 
 /// Next-token prediction on a text: parallel contiguous streams whose state is carried from step to step. The metric is bits

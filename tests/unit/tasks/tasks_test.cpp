@@ -53,6 +53,21 @@ TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
   }
 }
 
+TEST(LanguageModelTask, SegmentsThatStandAloneSeeNoMemory) {
+  const test::TemporaryFolder folder;
+  const data::Corpus corpus = make_corpus(folder / "text");
+  const auto cached = make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "segment_cache"}, {"mem_len", 8}})});
+  const auto plain = make_model(corpus.tokenizer->size(), 8, {});
+  const double alone = evaluate_text(*plain, corpus.valid).nll();
+  EXPECT_NEAR(evaluate_text(*cached, corpus.valid, {1, 0, true}).nll(), alone, 1e-12);
+  EXPECT_GT(std::abs(evaluate_text(*cached, corpus.valid).nll() - alone), 1e-6);
+  LanguageModel task(corpus, {.batch_size = 2, .segments_per_step = 3, .eval_batch_size = 1, .reset_segments = true});
+  EXPECT_NEAR(task.evaluate(*cached, data::Part::valid)->at("nll"), alone, 1e-12);
+  for (int step = 0; step < 2; ++step) {
+    for (const data::TokenSegment& segment : task.next(8)) EXPECT_TRUE(segment.reset.defined() && segment.reset.all().item<bool>());
+  }
+}
+
 TEST(LanguageModelTask, EvaluationLeavesTheModelAlone) {
   const test::TemporaryFolder folder;
   const data::Corpus corpus = make_corpus(folder / "text");
