@@ -258,7 +258,7 @@ std::vector<base::OptionDoc> study_docs() {
   add(sweep_docs(sweeps), "study[].sweep.", sweeps);
   const std::string paper = "[[study.paper]]: the paper's values, beside ours in table and figure";
   add(base::describe_options<PaperKeys>(), "study[].paper[].", paper);
-  docs.push_back({"study[].paper[].point", "table", "", "", "the value of every swept key: { num_segments = 9 }", paper});
+  docs.push_back({"study[].paper[].point", "table", "", "", "the value of every swept key: { \"data.num_segments\" = 9 }", paper});
   return docs;
 }
 

@@ -10,14 +10,13 @@
 #include "base/nearest.h"
 #include "base/node_path.h"
 #include "cli/recipe.h"
-#include "data/algorithmic.h"
+#include "cli/sample_task.h"
 
 namespace mnemo::cli {
 namespace {
 
 constexpr std::array<const char*, 4> kRecipeTables = {"data", "model", "train", "generate"};
 constexpr std::array<const char*, 4> kOwnKeys = {"seeds", "together", "skip", "figure"};
-constexpr const char* kNumSegments = "num_segments";
 constexpr const char* kVariant = "variant";
 constexpr size_t kMostPoints = 10'000;
 
@@ -48,14 +47,13 @@ class Reader {
     if (key == "train.seed") {
       base::input_error("{}: {}: seeds are listed as seeds = [0, 1, 2]", value.place().text(), quoted(path_, key));
     }
-    if (is_recipe_key(key) || key == kNumSegments || std::find(names_.begin(), names_.end(), key) != names_.end()) return;
+    if (is_recipe_key(key) || std::find(names_.begin(), names_.end(), key) != names_.end()) return;
     std::vector<std::string> known(kRecipeTables.begin(), kRecipeTables.end());
     known.insert(known.end(), kOwnKeys.begin(), kOwnKeys.end());
-    known.push_back(kNumSegments);
     known.insert(known.end(), names_.begin(), names_.end());
     const std::optional<std::string> near = base::nearest(key, known);
-    base::input_error("{}: unknown key {}{}; expected a key of the recipe (data, model, train, generate), num_segments, seeds, together, "
-                      "skip, figure, or a name that a 'tied' of the study or of a variant takes",
+    base::input_error("{}: unknown key {}{}; expected a key of the recipe (data, model, train, generate), seeds, together, skip, "
+                      "figure, or a name that a 'tied' of the study or of a variant takes",
                       value.place().text(), quoted(path_, key), near ? fmt::format("; did you mean '{}'?", *near) : std::string());
   }
 
@@ -175,21 +173,19 @@ void check_skip(const Sweep& sweep, const base::Node& entry, const std::string& 
   }
 }
 
-/// Cuts the samples of a made task into that many segments.
-void set_num_segments(base::Node& recipe, const base::Node& count) {
-  const base::Node* data = recipe.find("data");
-  const base::Node* type = data == nullptr ? nullptr : data->find("type");
-  if (type == nullptr || !type->is_string() || type->as_string() != "algorithmic") {
-    base::input_error("{}: 'num_segments': goes with data.type = \"algorithmic\", whose samples have a length; choose model.segment_size",
-                      count.place().text());
+/// What `tied` takes from a key of the recipe: what data.num_segments makes of it, what is written there, or the default.
+base::Node value_of(const base::Node& recipe, const Tie& tie) {
+  const std::string& key = tie.source.as_string();
+  if (key == "model.segment_size" && base::find_at(recipe, "data.num_segments") != nullptr) {
+    const Recipe complete = read_recipe(recipe);
+    if (const auto size = complete.is_text() ? std::nullopt : data_shape(complete).segment_size) return base::Node(*size);
   }
-  if (!count.is_int() || count.as_int() < 1) {
-    base::input_error("{}: 'num_segments': expected integers of at least 1, found {}", count.place().text(), count.found());
-  }
-  const int64_t length = data::AlgorithmicTask(base::read_typed_options<data::AlgorithmicOptions>(*data), 0).length();
-  base::require(length % count.as_int() == 0, "{}: 'num_segments': expected a number that divides the {} tokens of a sample, found {}",
-                count.place().text(), length, count.as_int());
-  base::set_at(recipe, "model.segment_size", base::Node(length / count.as_int()).set_place(count.place()));
+  if (const base::Node* given = base::find_at(recipe, key)) return *given;
+  const Recipe complete = read_recipe(recipe);
+  const base::Node options = base::write_options(complete);
+  const base::Node* standard = base::find_at(options, key);
+  base::require(standard != nullptr, "{}: the tie of '{}': the recipe has no '{}'", tie.source.place().text(), tie.key, key);
+  return *standard;
 }
 
 }  // namespace
@@ -287,16 +283,12 @@ std::vector<Tie> read_ties(const base::Node& table, const std::string& path) {
 }
 
 void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point, const std::vector<Tie>& ties) {
-  const base::Node* count = nullptr;
   for (size_t a = 0; a < sweep.axes.size(); ++a) {
     const SweepAxis& axis = sweep.axes[a];
     for (size_t k = 0; k < axis.keys.size(); ++k) {
-      const base::Node& value = axis.values[point[a]][k];
-      if (is_recipe_key(axis.keys[k])) base::set_at(recipe, axis.keys[k], value);
-      if (axis.keys[k] == kNumSegments) count = &value;
+      if (is_recipe_key(axis.keys[k])) base::set_at(recipe, axis.keys[k], axis.values[point[a]][k]);
     }
   }
-  if (count != nullptr) set_num_segments(recipe, *count);
   for (const Tie& tie : ties) {
     const std::string& source = tie.source.as_string();
     base::Node value;
@@ -305,13 +297,8 @@ void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point
     } else if (!is_recipe_key(source)) {
       base::input_error("{}: the tie of '{}': expected a key of the recipe or of the sweep, found '{}'{}", tie.source.place().text(), tie.key, source,
                         base::suggestion(source, all_keys(sweep)));
-    } else if (const base::Node* given = base::find_at(recipe, source)) {
-      value = *given;
     } else {
-      const base::Node complete = base::write_options(read_recipe(recipe));
-      const base::Node* standard = base::find_at(complete, source);
-      base::require(standard != nullptr, "{}: the tie of '{}': the recipe has no '{}'", tie.source.place().text(), tie.key, source);
-      value = *standard;
+      value = value_of(recipe, tie);
     }
     base::set_at(recipe, tie.key, value);
   }
@@ -321,10 +308,9 @@ std::vector<base::OptionDoc> sweep_docs(const std::string& group) {
   std::vector<base::OptionDoc> docs = {
       {"KEY", "list", "", "", "any key of the recipe with a list of values: model.segment_size = [4, 8], or in quotes \"model.memory[0].mem_len\" = [4, 8]; "
        "the points are the product of all lists", group},
-      {"num_segments", "list", "", "integers", "made tasks: model.segment_size becomes the sample's length divided by each", group},
       {"NAME", "list", "", "", "a name of one's own, whose values `tied` hands to keys", group},
-      {"together", "list of tables", "", "", "keys that move together: { \"data.num_symbols\" = [8, 12], num_segments = [6, 9] }", group},
-      {"skip", "list of tables", "", "", "points left out: { num_segments = 12, variant = \"RMT\" }; a value may be a list", group},
+      {"together", "list of tables", "", "", "keys that move together: { \"data.num_symbols\" = [8, 12], \"data.num_segments\" = [6, 9] }", group},
+      {"skip", "list of tables", "", "", "points left out: { \"data.num_segments\" = 12, variant = \"RMT\" }; a value may be a list", group},
       {"seeds", "list", "", "integers", "seeds of each point and variant; --seeds N takes N from the first one on", group}};
   for (base::OptionDoc& doc : base::describe_options<FigureOptions>()) {
     doc.path = "figure." + doc.path;

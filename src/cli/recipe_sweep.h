@@ -11,7 +11,7 @@
 namespace mnemo::cli {
 
 /// One direction of a sweep: a key, or several that move together, and the values they take.
-///   keys        "model.segment_size", "num_segments", or a name that a `tied` takes
+///   keys        "model.segment_size", or a name that a `tied` takes
 ///   values      one list a step along the axis, as long as `keys`
 struct SweepAxis {
   std::vector<std::string> keys;
@@ -52,7 +52,7 @@ struct Sweep {
 /// One place on the grid: the number of the value on each axis.
 using SweepPoint = std::vector<size_t>;
 
-/// "num_segments 9, mem_len 4"; empty for the one point of a study without a sweep. Axes with one value are left out.
+/// "data.num_segments 9, memory_size 4"; empty for the one point of a study without a sweep. Axes with one value are left out.
 std::string point_label(const Sweep& sweep, const SweepPoint& point);
 
 /// Reads a [sweep] table. `names` are those of one's own that the study's or its variants' `tied` take; `path` is the table's full

@@ -498,9 +498,10 @@ eval_every = 4
 [[study]]
 name = "Copy"
 data = { type = "algorithmic", num_symbols = 4 }
+model.segment_size = 32
 train.eval_samples = 8
 [study.sweep]
-num_segments = [2, 3]
+data.num_segments = [2, 3]
 seeds = [0, 4]
 [[study.variant]]
 name = "no memory"
@@ -511,7 +512,7 @@ model.memory = [{ type = "segment_cache" }]
 tied = { "model.memory[0].mem_len" = "model.segment_size" }
 [[study.paper]]
 variant = "cache"
-point = { num_segments = 3 }
+point = { "data.num_segments" = 3 }
 value = 0.5
 source = "nowhere"
 )";
@@ -572,11 +573,11 @@ TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
 
 TEST_F(CommandLine, SweepMistakesAreNamed) {
   std::string text = kSweep;
-  text.replace(text.find("num_segments = [2, 3]"), 21, "num_segmants = [2, 3]");
+  text.replace(text.find("seeds = [0, 4]"), 14, "seedz = [0, 4]");
   write(folder_ / "sweep.toml", text);
   const Outcome outcome = run({"compare", folder_ / "sweep.toml", "--out", folder_ / "out"});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_TRUE(holds(outcome.err, "sweep.toml:13: unknown key 'study[0].sweep.num_segmants'; did you mean 'num_segments'?")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "sweep.toml:15: unknown key 'study[0].sweep.seedz'; did you mean 'seeds'?")) << outcome.err;
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ model.memory = [{ type = "recurrent_tokens", num_mem_tokens = 3 }]
   test::TemporaryFolder folder_;
 };
 
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(Sweeps, PointsAreTheProductTheLastAxisFastest) {
   const RecipeFile file = read(with("model.segment_size = [4, 6, 9]\ntrain.optimiser.lr = [1e-3, 2e-3]\nseeds = [3, 5]\n"));
@@ -82,34 +82,35 @@ TEST_F(Sweeps, NamesOfOnesOwnAreHandedOnByTies) {
   EXPECT_EQ(recipe(file, "cache, memory_size 5").model.memory[0].at("mem_len").as_int(), 6);
 }
 
-TEST_F(Sweeps, NumberOfSegmentsCutsTheSample) {
-  const RecipeFile file = read(with("num_segments = [1, 3, 9]\n"));
-  EXPECT_EQ(recipe(file, "RMT, num_segments 1").model.segment_size, 36);
-  EXPECT_EQ(recipe(file, "cache, num_segments 9").model.segment_size, 4);
-  EXPECT_EQ(recipe(file, "cache, num_segments 9").model.memory[0].at("mem_len").as_int(), 4);
-  EXPECT_TRUE(holds(error_of(with("num_segments = [1,\n 5]\n")), "a.toml:11: 'num_segments': expected a number that divides the 36 tokens")) << error_of(with("num_segments = [1,\n 5]\n"));
+TEST_F(Sweeps, TheNumberOfSegmentsSaysHowLongOneIs) {
+  std::string text = with("data.num_segments = [1, 3, 9]\n");
+  text.erase(text.find("segment_size = 6"), 16);
+  const RecipeFile file = read(text);
+  EXPECT_EQ(recipe(file, "RMT, data.num_segments 9").data.at("num_segments").as_int(), 9);
+  EXPECT_EQ(recipe(file, "cache, data.num_segments 1").model.memory[0].at("mem_len").as_int(), 36);
+  EXPECT_EQ(recipe(file, "cache, data.num_segments 9").model.memory[0].at("mem_len").as_int(), 4);
 }
 
 TEST_F(Sweeps, KeysThatMoveTogetherAreOneAxis) {
-  const RecipeFile file = read(with("together = [{ \"data.num_symbols\" = [8, 12], num_segments = [6, 9] }]\n"));
+  const RecipeFile file = read(with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [4, 6] }]\n"));
   ASSERT_EQ(file.studies()[0].points.size(), 2u);
   EXPECT_EQ(recipe(file, "RMT, data.num_symbols 8").model.segment_size, 4);
-  EXPECT_EQ(recipe(file, "RMT, data.num_symbols 12").model.segment_size, 4);
-  const std::string error = error_of(with("together = [{ \"data.num_symbols\" = [8, 12], num_segments = [6] }]\n"));
-  EXPECT_TRUE(holds(error, "a.toml:10: 'study[0].sweep.together.num_segments': expected 2 values, as many as of 'data.num_symbols'")) << error;
+  EXPECT_EQ(recipe(file, "RMT, data.num_symbols 12").model.segment_size, 6);
+  const std::string error = error_of(with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [6] }]\n"));
+  EXPECT_TRUE(contains(error, "a.toml:10: 'study[0].sweep.together.model.segment_size': expected 2 values, as many as of 'data.num_symbols'")) << error;
 }
 
 TEST_F(Sweeps, PointsMayBeLeftOut) {
-  const RecipeFile file = read(with("num_segments = [1, 3, 9]\nskip = [{ num_segments = 1 }, { num_segments = [3, 9], variant = \"RMT\" }]\n"));
+  const RecipeFile file = read(with("model.segment_size = [1, 3, 9]\nskip = [{ \"model.segment_size\" = 1 }, { \"model.segment_size\" = [3, 9], variant = \"RMT\" }]\n"));
   const RecipeStudy& study = file.studies()[0];
   ASSERT_EQ(study.points.size(), 2u);
   EXPECT_TRUE(study.variants[0].recipes[0].has_value());
   EXPECT_FALSE(study.variants[1].recipes[0].has_value());
   EXPECT_FALSE(study.variants[1].recipes[1].has_value());
-  EXPECT_TRUE(holds(error_of(with("num_segments = [1, 3]\nskip = [{ num_segments = 4 }]\n")), "'study[0].sweep.skip.num_segments': expected swept values"));
-  EXPECT_TRUE(holds(error_of(with("num_segments = [1, 3]\nskip = [{ num_segment = 3 }]\n")), "did you mean 'num_segments'"));
-  EXPECT_TRUE(holds(error_of(with("num_segments = [1, 3]\nskip = [{ variant = \"cache\" }]\n")), "which the others are compared with"));
-  EXPECT_TRUE(holds(error_of(with("num_segments = [1, 3]\nskip = [{ num_segments = [1, 3] }]\n")), "leaves no point"));
+  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segment_size\" = 4 }]\n")), "'study[0].sweep.skip.model.segment_size': expected swept values"));
+  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segmnt_size\" = 3 }]\n")), "did you mean 'model.segment_size'"));
+  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ variant = \"cache\" }]\n")), "which the others are compared with"));
+  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segment_size\" = [1, 3] }]\n")), "leaves no point"));
 }
 
 TEST_F(Sweeps, OneSweepForAllStudies) {
@@ -124,7 +125,7 @@ TEST_F(Sweeps, OneSweepForAllStudies) {
 }
 
 TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
-  const RecipeFile file = read(with("num_segments = [1, 3]\n"), {"study[0].sweep.num_segments=[2]", "train.steps=9"});
+  const RecipeFile file = read(with("model.segment_size = [1, 3]\n"), {"study[0].sweep.model.segment_size=[18]", "train.steps=9"});
   ASSERT_EQ(file.studies()[0].points.size(), 1u);
   EXPECT_EQ(recipe(file, "RMT").model.segment_size, 18);
   EXPECT_EQ(recipe(file, "RMT").train.steps, 9);
@@ -132,7 +133,7 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
 
 TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
   const std::pair<const char*, const char*> mistakes[] = {
-      {"num_segment = [3]\n", "a.toml:10: unknown key 'study[0].sweep.num_segment'; did you mean 'num_segments'?"},
+      {"togther = [3]\n", "a.toml:10: unknown key 'study[0].sweep.togther'; did you mean 'together'?"},
       {"slots = [3]\n", "or a name that a 'tied' of the study or of a variant takes"},
       {"model.segmnt_size = [3]\n", "a.toml:10: unknown key 'model.segmnt_size'; did you mean 'segment_size'?"},
       {"model.segment_size = []\n", "a.toml:10: 'study[0].sweep.model.segment_size': expected a list of values with one at least, found an empty list"},
@@ -145,43 +146,43 @@ TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
       {"seeds = [1, 1]\n", "1 stands there twice"},
       {"seeds = [-1]\n", "expected integers of at least 0, found integer -1"},
       {"model.segment_size = [4]\n\"model.segment_size\" = [6]\n", "a.toml:"},
-      {"num_segments = [3]\nfigure = { x = \"num_segmants\" }\n", "did you mean 'num_segments'"},
-      {"num_segments = [3]\nfigure = { y = 3 }\n", "unknown key 'study[0].sweep.figure.y'"},
+      {"model.segment_size = [3]\nfigure = { x = \"model.segmnt_size\" }\n", "did you mean 'model.segment_size'"},
+      {"model.segment_size = [3]\nfigure = { y = 3 }\n", "unknown key 'study[0].sweep.figure.y'"},
   };
-  for (const auto& [sweep, message] : mistakes) EXPECT_TRUE(holds(error_of(with(sweep)), message)) << sweep << error_of(with(sweep));
+  for (const auto& [sweep, message] : mistakes) EXPECT_TRUE(contains(error_of(with(sweep)), message)) << sweep << error_of(with(sweep));
   std::string many = "model.segment_size = [";
   for (int i = 1; i <= 101; ++i) many += std::to_string(i) + ", ";
   std::string more = "]\ntrain.steps = [";
   for (int i = 1; i <= 100; ++i) more += std::to_string(i) + ", ";
-  EXPECT_TRUE(holds(error_of(with(many + more + "]\n")), "more than 10000 points"));
+  EXPECT_TRUE(contains(error_of(with(many + more + "]\n")), "more than 10000 points"));
 }
 
 TEST_F(Sweeps, MistakesInTies) {
   const std::string study = with("");
-  EXPECT_TRUE(holds(error_of(study + "tied = { mem_len = \"model.segment_size\" }\n"), "'study[0].variant[1].tied.mem_len'; expected a key of the recipe"));
-  EXPECT_TRUE(holds(error_of(study + "tied = { \"train.steps\" = 3 }\n"), "expected the key or name whose value it takes"));
-  EXPECT_TRUE(holds(error_of(study + "tied = { \"train.steps\" = \"memory_size\" }\n"), "expected a key of the recipe or of the sweep, found 'memory_size'"));
-  EXPECT_TRUE(holds(error_of(study + "tied = { \"train.steps\" = \"train.stops\" }\n"), "the recipe has no 'train.stops'"));
+  EXPECT_TRUE(contains(error_of(study + "tied = { mem_len = \"model.segment_size\" }\n"), "'study[0].variant[1].tied.mem_len'; expected a key of the recipe"));
+  EXPECT_TRUE(contains(error_of(study + "tied = { \"train.steps\" = 3 }\n"), "expected the key or name whose value it takes"));
+  EXPECT_TRUE(contains(error_of(study + "tied = { \"train.steps\" = \"memory_size\" }\n"), "expected a key of the recipe or of the sweep, found 'memory_size'"));
+  EXPECT_TRUE(contains(error_of(study + "tied = { \"train.steps\" = \"train.stops\" }\n"), "the recipe has no 'train.stops'"));
 }
 
 TEST_F(Sweeps, PaperValuesStandAtAPoint) {
-  const std::string sweep = "num_segments = [1, 3]\n";
-  const RecipeFile file = read(with(sweep, "[[study.paper]]\nvariant = \"RMT\"\npoint = { num_segments = 12 }\nvalue = 0.99\ndeviation = 0.01\nsource = \"figure 2\"\n"));
+  const std::string sweep = "model.segment_size = [1, 3]\n";
+  const RecipeFile file = read(with(sweep, "[[study.paper]]\nvariant = \"RMT\"\npoint = { \"model.segment_size\" = 12 }\nvalue = 0.99\ndeviation = 0.01\nsource = \"figure 2\"\n"));
   ASSERT_EQ(file.studies()[0].paper.size(), 1u);
   const PaperValue& value = file.studies()[0].paper[0];
   EXPECT_EQ(value.at.at(0).as_int(), 12);
   EXPECT_EQ(value.value, 0.99);
   EXPECT_EQ(value.deviation, 0.01);
   const std::pair<const char*, const char*> mistakes[] = {
-      {"variant = \"RTM\"\npoint = { num_segments = 1 }\nvalue = 1\nsource = \"x\"\n", "'study[0].paper[0].variant': expected a variant of this study, found 'RTM'; did you mean 'RMT'?"},
+      {"variant = \"RTM\"\npoint = { \"model.segment_size\" = 1 }\nvalue = 1\nsource = \"x\"\n", "'study[0].paper[0].variant': expected a variant of this study, found 'RTM'; did you mean 'RMT'?"},
       {"variant = \"RMT\"\npoint = { segments = 1 }\nvalue = 1\nsource = \"x\"\n", "unknown key 'study[0].paper[0].point.segments'"},
-      {"variant = \"RMT\"\nvalue = 1\nsource = \"x\"\n", "'study[0].paper[0].point': key 'num_segments' is missing"},
-      {"variant = \"RMT\"\npoint = { num_segments = 1 }\nsource = \"x\"\n", "key 'value' is missing"},
-      {"variant = \"RMT\"\npoint = { num_segments = 1 }\nvalue = 1\n", "key 'source' is missing"},
+      {"variant = \"RMT\"\nvalue = 1\nsource = \"x\"\n", "'study[0].paper[0].point': key 'model.segment_size' is missing"},
+      {"variant = \"RMT\"\npoint = { \"model.segment_size\" = 1 }\nsource = \"x\"\n", "key 'value' is missing"},
+      {"variant = \"RMT\"\npoint = { \"model.segment_size\" = 1 }\nvalue = 1\n", "key 'source' is missing"},
   };
   for (const auto& [paper, message] : mistakes) {
     const std::string error = error_of(with(sweep, std::string("[[study.paper]]\n") + paper));
-    EXPECT_TRUE(holds(error, message)) << error;
+    EXPECT_TRUE(contains(error, message)) << error;
   }
 }
 
