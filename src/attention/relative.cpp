@@ -38,28 +38,41 @@ ops::Positions Relative::positions(const at::Tensor& q, const at::Tensor& sinuso
   return {u_, {}, {}, at::matmul(folded, sinusoids.t()).view({heads, batch, queries, distances}).transpose(0, 1)};
 }
 
+at::Tensor Relative::sinusoids(const core::AttentionInput& input, const at::Tensor& q, int64_t keys) const {
+  const bool evaluates = input.mode == core::Mode::evaluate;
+  const int64_t clamp = evaluates ? options_.eval_clamp_len.value_or(options_.clamp_len) : options_.clamp_len;
+  // The two shifts differ for keys on the right alone.
+  return ops::distance_sinusoids(q.size(2), keys, input.table.looks_right() && !faithful(input.table), clamp, dim_,
+                                 at::TensorOptions().dtype(q.scalar_type()).device(q.device()));
+}
+
 core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, const core::State& state) const {
   base::ensure(!input.table.is_cross(), "relative attention has no distances across sequences");
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);
-  const bool evaluates = input.mode == core::Mode::evaluate;
-  const int64_t clamp = evaluates ? options_.eval_clamp_len.value_or(options_.clamp_len) : options_.clamp_len;
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
-  // The two shifts differ for keys on the right alone.
-  const bool right = input.table.looks_right(), faithful = right && options_.rel_shift == "faithful";
-  const at::Tensor sinusoids = ops::distance_sinusoids(q.size(2), kv.k.size(2), right && !faithful, clamp, dim_,
-                                                       at::TensorOptions().dtype(q.scalar_type()).device(q.device()));
+  const at::Tensor distances = sinusoids(input, q, kv.k.size(2));
   at::Tensor o;
-  const bool drops = options_.dropout > 0.0 && !evaluates;
-  if (faithful || drops) {
-    const at::Tensor r = r_(sinusoids).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
+  const bool shifts = faithful(input.table), drops = options_.dropout > 0.0 && input.mode == core::Mode::train;
+  if (shifts || drops) {
+    const at::Tensor r = r_(distances).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
     o = ops::attention_naive(q + u_.unsqueeze(1), kv.k, kv.v, at::matmul(q + v_.unsqueeze(1), r),
-                             faithful ? ops::RelShift::faithful : ops::RelShift::signed_, input.table.expand(), scale,
+                             shifts ? ops::RelShift::faithful : ops::RelShift::signed_, input.table.expand(), scale,
                              drops ? options_.dropout : 0.0);
   } else {
-    o = ops::attention(q, kv.k, kv.v, positions(q, sinusoids), input.table.ranges(), scale);
+    o = ops::attention(q, kv.k, kv.v, positions(q, distances), input.table.ranges(), scale);
   }
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
+}
+
+core::AttentionView Relative::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
+  const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
+  const KvState kv = extend(state.as<KvState>(), k, v);
+  const at::Tensor r = r_(sinusoids(input, q, kv.k.size(2))).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
+  const ops::RelShift shift = faithful(input.table) ? ops::RelShift::faithful : ops::RelShift::signed_;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
+  return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,
+            ops::attention_weights(q + u_.unsqueeze(1), kv.k, at::matmul(q + v_.unsqueeze(1), r), shift, input.table.expand(), scale)}}};
 }
 
 }  // namespace mnemo::attention

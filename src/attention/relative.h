@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "layers/bricks.h"
 #include "ops/attention.h"
 
@@ -36,7 +37,7 @@ struct RelativeOptions {
 ///   o = W_o concat_h( softmax_j(s, table) v_j ),  q of x, k and v of [context; x]
 /// M rows on the left of the segment; R are sinusoids of two halves (ops/position.h).
 /// State: kv_cache, only while a segment is open.
-class Relative final : public core::CoreAttention {
+class Relative final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = RelativeOptions;
   /// Throws InputError if `dim` is odd.
@@ -45,9 +46,13 @@ class Relative final : public core::CoreAttention {
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
 
  private:
   ops::Positions positions(const at::Tensor& q, const at::Tensor& sinusoids) const;
+  /// Whether keys stand on the right of their query and go by the shift of the authors' code.
+  bool faithful(const core::AttendTable& table) const { return table.looks_right() && options_.rel_shift == "faithful"; }
+  at::Tensor sinusoids(const core::AttentionInput& input, const at::Tensor& q, int64_t keys) const;
 
   Options options_;
   int64_t dim_;

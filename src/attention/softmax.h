@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "core/reads_heads.h"
 #include "layers/bricks.h"
 
@@ -25,7 +26,7 @@ struct SoftmaxOptions {
 /// Scaled dot-product attention over spans (Vaswani et al. 2017, eq. 1).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d), table) v ),  q of x, k and v of [context; x]
 /// A query without any key gets zeros before W_o. State: kv_cache, only while a segment is open.
-class Softmax final : public core::CoreAttention, public core::ReadsHeads {
+class Softmax final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = SoftmaxOptions;
   Softmax(const Options& options, const core::AttentionBuild& build);
@@ -34,6 +35,7 @@ class Softmax final : public core::CoreAttention, public core::ReadsHeads {
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
 
  private:
   layers::AttentionProjections maps_;

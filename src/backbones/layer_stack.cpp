@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include <ATen/record_function.h>
+
 #include "base/error.h"
 #include "ops/position.h"
 
@@ -71,6 +73,16 @@ std::vector<bool> LayerStack::dropped(const core::BackboneInput& input) const {
   return dropped;
 }
 
+core::AttentionResult LayerStack::Layer::attend(const core::AttentionInput& input, const core::State& state) const {
+  RECORD_USER_SCOPE("attention");
+  return attention->forward(input, state);
+}
+
+at::Tensor LayerStack::Layer::feed_forward(const at::Tensor& rows, double dropout, bool training) const {
+  RECORD_USER_SCOPE("feed_forward");
+  return ffn(rows, dropout, training);
+}
+
 core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {
   const bool pre = options_.norm == "pre";
   const bool training = input.mode == core::Mode::train;
@@ -89,13 +101,15 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     at::Tensor context = input.context ? input.context(static_cast<int64_t>(n)) : at::Tensor();
     if (context.defined() && context.size(1) == 0) context = at::Tensor();
     if (pre && context.defined()) context = layer.norm1(context);
-    core::AttentionResult attended = layer.attention->forward(
-        {pre ? layer.norm1(h) : h, context, input.table, input.mode, input.ends, {}, slots}, state.child(layer.name));
+    const core::AttentionInput rows{pre ? layer.norm1(h) : h, context, input.table, input.mode, input.ends, {}, slots};
+    if (input.observe) input.observe(static_cast<int64_t>(n), *layer.attention, rows, state.child(layer.name));
+    core::AttentionResult attended = layer.attend(rows, state.child(layer.name));
     states.emplace_back(layer.name, std::move(attended.state));
     slots = std::move(attended.slots);
     const at::Tensor y = layers::dropout(attended.y, options_.dropout, training);
     h = pre ? h + y : layer.norm1(h + y);
-    const at::Tensor ffn = layers::dropout(layer.ffn(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout, training);
+    const at::Tensor ffn =
+        layers::dropout(layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout, training);
     h = pre ? h + ffn : layer.norm2(h + ffn);
   }
   result.hidden = options_.final_norm ? final_norm_(h) : h;

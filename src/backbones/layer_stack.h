@@ -87,6 +87,8 @@ class LayerStack : public core::Backbone {
     std::unique_ptr<core::Attention> attention;
     layers::LayerNorm norm1, norm2;
     layers::FeedForward ffn;
+    core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
+    at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };
   /// Whether each layer is passed by; drawn once a segment.
   std::vector<bool> dropped(const core::BackboneInput& input) const;

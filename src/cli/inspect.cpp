@@ -5,7 +5,11 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/text_table.h"
+#include "cli/attention_facts.h"
+#include "cli/attention_picture.h"
 #include "cli/command.h"
+#include "cli/cost_facts.h"
+#include "cli/inspect_input.h"
 #include "cli/model_facts.h"
 #include "cli/output.h"
 #include "cli/recipe.h"
@@ -17,24 +21,42 @@ namespace {
 
 struct InspectArguments {
   std::string source;
-  std::optional<std::string> variant, html, svg;
+  std::optional<std::string> variant, html, svg, png;
   std::vector<std::string> set;
+  InspectInput input;
+  AttentionChoice choice;
+  bool cost = false;
+  std::optional<int64_t> batch, segment_size, position;
   bool json = false;
 };
 
-std::shared_ptr<const models::Model> model_of(const InspectArguments& options) {
+/// The model, with what its data are read by.
+struct Inspected {
+  StoredModel stored;
+  std::optional<Recipe> recipe;
+  std::vector<GaugePoint> gauges;  ///< of its training
+};
+
+Inspected inspected_of(const InspectArguments& options) {
   if (base::is_folder(options.source)) {
     base::require(options.set.empty() && !options.variant, "inspect: --set and --variant go with a recipe; {} is a model",
                   options.source);
-    return read_model(model_folder(options.source)).model;
+    const std::string folder = model_folder(options.source);
+    Inspected inspected{read_model(folder), options.input.sample ? recipe_beside(folder) : std::nullopt, {}};
+    inspected.gauges = read_gauges(folder == options.source ? base::join_path(folder, "..") : options.source);
+    return inspected;
   }
-  return build_model(read_recipe(RecipeFile::read(options.source, options.set).recipe(options.variant)));
+  const Recipe recipe = read_recipe(RecipeFile::read(options.source, options.set).recipe(options.variant));
+  if (!options.input.given()) return {{build_model(recipe), nullptr}, recipe, {}};
+  const Workbench bench = make_workbench(recipe);
+  return {{bench.model, bench.tokenizer}, recipe, {}};
 }
 
 /// A recipe with studies: one line for each variant.
 int list_variants(const RecipeFile& file, const InspectArguments& options) {
   using Align = base::TextTable::Align;
-  base::require(!options.html && !options.svg, "inspect: --html and --svg show one model; choose it with --variant");
+  base::require(!options.html && !options.svg && !options.png && !options.input.given() && !options.cost,
+                "inspect: pictures, inputs and --cost are of one model; choose it with --variant");
   base::TextTable table({"study", "variant", "parameters", "state B/seq", "state B/model"},
                         {Align::left, Align::left, Align::right, Align::right, Align::right});
   base::Node rows = base::Node::array();
@@ -57,25 +79,67 @@ int list_variants(const RecipeFile& file, const InspectArguments& options) {
   return kDone;
 }
 
-int inspect(const InspectArguments& options) {
+void check(const InspectArguments& options) {
   base::require(base::path_exists(options.source), "{}: expected a model folder, a run's folder or a recipe (.toml), found nothing", options.source);
+  const bool chooses = options.choice.layers || options.choice.heads || options.choice.segment;
+  base::require(options.input.given() || !chooses, "inspect: --layers, --heads and --segment choose from what an input does; give one with --text, "
+                "--tokens or --sample");
+  base::require(options.cost || !(options.batch || options.segment_size || options.position),
+                "inspect: --batch, --segment-size and --position go with --cost");
+}
+
+/// What the page shows of an input, of a training and of the cost.
+std::string page_sections(const AttentionPicture& picture, const std::optional<models::ModelCost>& cost) {
+  std::string html;
+  if (picture.attention != nullptr) {
+    html += "<h2>Attention</h2>\n" + to_html(*picture.attention) + "<div class=\"scroll\">" + svg_of({picture.attention, nullptr}) + "</div>\n";
+  }
+  if (picture.gauges != nullptr && !picture.gauges->empty()) html += "<h2>Over training</h2>\n<div class=\"scroll\">" + gauges_svg(*picture.gauges) + "</div>\n";
+  if (cost) html += "<h2>Cost</h2>\n" + to_html(*cost);
+  return html;
+}
+
+int inspect(const InspectArguments& options) {
+  check(options);
   if (!base::is_folder(options.source) && !options.variant) {
     const RecipeFile file = RecipeFile::read(options.source, options.set);
     if (!file.studies().empty()) return list_variants(file, options);
   }
-  const std::shared_ptr<const models::Model> model = model_of(options);
-  const ModelFacts facts = look_into(*model);
-  if (options.svg) base::write_file_atomic(*options.svg, facts.table.draw_svg());
+  const Inspected inspected = inspected_of(options);
+  const models::Model& model = *inspected.stored.model;
+  const ModelFacts facts = look_into(model);
+  std::optional<AttentionFacts> attention;
+  if (options.input.given()) {
+    const InputSegments input = read_input(options.input, inspected.stored, inspected.recipe);
+    attention = look_at_attention(model, input.segments, input.words, options.choice);
+  }
+  std::optional<models::ModelCost> cost;
+  if (options.cost) cost = models::count_cost(model, {options.batch.value_or(1), options.segment_size, options.position});
+  const AttentionPicture picture{attention ? &*attention : nullptr, &inspected.gauges};
+  base::require(!options.png || attention || !inspected.gauges.empty(),
+                "inspect: --png draws what an input does; give one with --text, --tokens or --sample");
+  if (options.svg) base::write_file_atomic(*options.svg, attention ? svg_of(picture) : facts.table.draw_svg());
+  if (options.png) base::write_file_atomic(*options.png, png_of(picture));
   if (options.html) {
     const std::string title = options.source + (options.variant ? ": " + *options.variant : "");
-    base::write_file_atomic(*options.html, to_html(facts, title, base::to_toml(base::write_options(model->options()))));
+    base::write_file_atomic(*options.html, to_html(facts, title, base::to_toml(base::write_options(model.options())), page_sections(picture, cost)));
   }
   if (options.json) {
-    print_json(to_node(facts));
+    base::Node node = to_node(facts);
+    if (attention) node.set("attention", to_node(*attention));
+    if (!inspected.gauges.empty()) node.set("training", to_node(inspected.gauges));
+    if (cost) node.set("cost", to_node(*cost));
+    print_json(node);
   } else {
-    print(to_text(facts));
+    // An input or the cost is what was asked for; the rest can be had without.
+    std::string text = attention || cost ? std::string() : to_text(facts);
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
+    if (attention) add(to_text(*attention));
+    if (!inspected.gauges.empty()) add(to_text(inspected.gauges));
+    if (cost) add(to_text(*cost));
+    print(text);
   }
-  for (const auto& file : {options.svg, options.html}) {
+  for (const auto& file : {options.svg, options.png, options.html}) {
     if (file) base::log_info("wrote {}", *file);
   }
   return kDone;
@@ -85,13 +149,25 @@ int inspect(const InspectArguments& options) {
 
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectArguments>();
-  Command(app, "inspect", "shows a model's parameters, state, who attends to whom, sigma(lambda)")
+  Command(app, "inspect", "shows a model's parameters, state, who attends to whom, what it costs, and where it looks in an input")
       .argument("SOURCE", options->source, "a model folder, a run's folder, or a recipe")
       .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe; may be repeated")
+      .option("--text", options->input.text, "TEXT", "run this text, and show where attention looks")
+      .option("--tokens", options->input.tokens, "LIST", "the same of tokens: numbers with blanks between")
+      .option("--sample", options->input.sample, "N", "the same of sequence N of the run's first training batch (of a text: its first segments)")
+      .option("--layers", options->choice.layers, "LIST", "layers to show, from 0: 0 or 0,2 or 0-3 (all)")
+      .option("--heads", options->choice.heads, "LIST", "heads to show (all)")
+      .option("--segment", options->choice.segment, "N", "segment of the input to show, from 1 (the last)")
+      .flag("--cost", options->cost, "show FLOPs, parameters and bytes of state part by part, and what each memory adds")
+      .option("--batch", options->batch, "N", "of --cost: sequences side by side (1)")
+      .option("--segment-size", options->segment_size, "N", "of --cost: tokens of the segment (the model's)")
+      .option("--position", options->position, "N", "of --cost: tokens before it, whole segments (until memories are full)")
       .option("--html", options->html, "FILE", "write everything as one HTML page")
-      .option("--svg", options->svg, "FILE", "write who attends to whom as a picture")
+      .option("--svg", options->svg, "FILE", "write who attends to whom as a picture: as it may, or, of an input, as it did")
+      .option("--png", options->png, "FILE", "the same of an input, as dots")
       .flag("--json", options->json, "print JSON")
+      .footer("mnemo inspect runs/mine --text \"Once upon a time\" --layers 0 --png maps.png\nmnemo inspect runs/mine --cost")
       .action([options] { return inspect(*options); });
 }
 

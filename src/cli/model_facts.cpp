@@ -12,38 +12,18 @@
 #include "cli/output.h"
 #include "cli/report_parts.h"
 #include "cli/summary.h"
+#include "models/cost.h"
 
 namespace mnemo::cli {
 namespace {
 
 using Align = base::TextTable::Align;
 
-/// A memory that has not stopped growing after this many segments is taken to be without bounds.
-constexpr int kMostSegments = 4096;
-/// One that grows and shrinks in turns (rows that wait to be compressed) is full when no segment of so many brings a new maximum.
-constexpr int kSegmentsWithoutGrowth = 16;
-
 core::StepResult run(const models::Model& model, int64_t tokens, core::Part part, const core::State& state) {
   core::Segment segment;
   segment.tokens = at::zeros({1, tokens}, at::kLong);
   segment.part = part;
   return model.forward(segment, state);
-}
-
-core::State full_state(const models::Model& model) {
-  core::State state = model.initial_state(1), largest = state;
-  int64_t bytes = -1, most = -1;
-  int since = 0;
-  for (int i = 0; i < kMostSegments; ++i) {
-    const int64_t now = core::num_bytes(state, core::Lifetime::sequence);
-    since = now > most ? 0 : since + 1;
-    if (now >= most) largest = state;
-    if ((now == bytes && i > 1) || since == kSegmentsWithoutGrowth) break;
-    most = std::max(most, now);
-    bytes = now;
-    state = run(model, model.segment_size(), {}, state).state;
-  }
-  return largest;
 }
 
 /// Bytes of a sequence just before the last token of a segment that is decoded token by token.
@@ -100,22 +80,18 @@ base::TextTable state_table(const ModelFacts& facts) {
 }  // namespace
 
 std::vector<CacheShare> cache_shares(const models::Model& model) {
-  constexpr std::string_view kEnd = ".attn.grc.lambda";
+  constexpr std::string_view kStart = "layers.", kEnd = ".sigma_lambda";
   std::vector<CacheShare> shares;
-  for (const layers::Parameter& parameter : model.parameters().all()) {
-    if (!parameter.name.ends_with(kEnd)) continue;
-    const std::string layer = parameter.name.substr(0, parameter.name.size() - kEnd.size());
-    const size_t dot = layer.rfind('.');
-    const at::Tensor share = at::sigmoid(parameter.tensor.detach()).to(at::kCPU, at::kDouble).contiguous();
-    shares.push_back({"layer " + layer.substr(dot == std::string::npos ? 0 : dot + 1),
-                      {share.data_ptr<double>(), share.data_ptr<double>() + share.numel()}});
+  for (const core::Gauge& gauge : model.gauges()) {
+    if (!gauge.name.ends_with(kEnd)) continue;
+    shares.push_back({"layer " + gauge.name.substr(kStart.size(), gauge.name.size() - kStart.size() - kEnd.size()), gauge.values});
   }
   return shares;
 }
 
 ModelFacts look_into(const models::Model& model) {
   const at::NoGradGuard no_grad;
-  const core::State full = full_state(model);
+  const core::State full = models::fill_memories(model, 1, model.segment_size()).state;
   ModelFacts facts{.table = model.attend_table(model.segment_size(), full, core::Mode::evaluate)};
   facts.modules = modules_of(model.parameters());
   facts.parameters = model.parameters().count();
@@ -185,7 +161,7 @@ base::Node to_node(const ModelFacts& facts) {
                             {"sigma_lambda", shares}});
 }
 
-std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options) {
+std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options, const std::string& sections) {
   using base::html_escape;
   auto table = [](const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
     std::string html = "<div class=\"scroll\"><table><thead><tr>";
@@ -218,6 +194,7 @@ std::string to_html(const ModelFacts& facts, const std::string& title, const std
       bytes_text(facts.model_state_bytes));
   html += "<h2>Who attends to whom</h2>\n<p>Row: query, column: key; one segment after full memories.</p>\n" + facts.table.draw_svg();
   if (!run.cache_share.empty()) html += "<h2>σ(λ)</h2>\n<p>Each head's share of output from the GRC cache.</p>\n" + report::cache_share(run);
+  html += sections;
   html += "<h2>State between segments</h2>\n" +
           (state.empty() ? std::string("<p>None.</p>\n")
                          : table({"field", "bytes", "shape", "dimensions", "type", "belongs to"}, state));

@@ -48,7 +48,7 @@ std::vector<CacheShare> cache_shares(const models::Model& model);
 
 std::string to_text(const ModelFacts& facts);
 base::Node to_node(const ModelFacts& facts);
-/// One HTML page.
-std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options);
+/// One HTML page; `sections` are more of its body.
+std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options, const std::string& sections = "");
 
 }  // namespace mnemo::cli

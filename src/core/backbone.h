@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/attention.h"
+#include "core/inspection.h"
 #include "core/mode.h"
 
 namespace mnemo::core {
@@ -20,6 +21,7 @@ struct BackboneInput {
   at::Tensor first_row;  ///< [B] int64: number of rows[0] within its segment; undefined = 0
   Mode mode = Mode::evaluate;
   bool ends = true;
+  AttentionObserver observe = {};
 };
 
 struct BackboneResult {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/inspection.h"
 #include "core/memory.h"
 #include "core/mode.h"
 #include "core/state.h"
@@ -52,6 +53,9 @@ class Model {
   virtual at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const = 0;
   /// What the model's memories add to the task's loss.
   virtual std::vector<AuxiliaryLoss> auxiliary_losses(const StepResult&) const { return {}; }
+
+  /// What is worth following through a training, "layers.0.sigma_lambda" and the like.
+  virtual std::vector<Gauge> gauges() const { return {}; }
 
   virtual const layers::ParameterSet& parameters() const = 0;
   /// Tokens of a segment, as trained: where generation ends segments.

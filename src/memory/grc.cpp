@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include <ATen/record_function.h>
+
 #include <cmath>
 
 #include "base/error.h"
@@ -92,10 +94,17 @@ int64_t Grc::bptt_depth() const {
   return inner < 0 ? inner : std::max(cache_bptt_depth(), inner);
 }
 
-at::Tensor Grc::cache_share() const { return at::sigmoid(lambda_.detach()); }
+at::Tensor Grc::split(const at::Tensor& rows) const { return rows.unflatten(-1, {num_heads_, -1}).transpose(1, 2); }
+
+Grc::Source Grc::source(const at::Tensor& rows, const core::AttendTable& table) const {
+  Source source{rows.narrow(-1, 0, channels_), {}};
+  const at::Tensor& valid = table.valid();
+  if (valid.defined()) source.valid = valid.narrow(1, table.num_context(), rows.size(1));
+  return source;
+}
 
 at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache) const {
-  auto split = [&](const at::Tensor& t) { return t.unflatten(-1, {num_heads_, -1}).transpose(1, 2); };
+  RECORD_USER_SCOPE("grc");
   const at::Tensor query = split(q_(x.narrow(-1, 0, channels_)));
   // One cache for all sequences: its keys and values are projected once.
   const at::Tensor k = split(k_(cache)).expand({x.size(0), -1, -1, -1});
@@ -107,6 +116,7 @@ at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache) const {
 }
 
 at::Tensor Grc::update(const at::Tensor& cache, const Source& source) const {
+  RECORD_USER_SCOPE("grc");
   const at::Tensor input = ops::resample_nearest(source.rows, options_.cache_len, source.valid);
   const at::Tensor old = cache.expand({input.size(0), -1, -1});
   const at::Tensor updated = ops::grc_step(old, input, gates_, authors_);
@@ -152,7 +162,6 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, options_.cache_len, channels_});
   base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other", options_.lifetime);
   const at::Tensor frozen = old.cache.detach();
-  const int64_t context = input.table.num_context();
 
   core::State inner_state;
   at::Tensor self, slots;
@@ -169,9 +178,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   }
 
   // What the update is made of: this call's rows, behind those of the segment's earlier parts.
-  Source source{(authors_ ? self : input.x).narrow(-1, 0, channels_), {}};
-  const at::Tensor& valid = input.table.valid();
-  if (valid.defined()) source.valid = valid.narrow(1, context, input.x.size(1));
+  Source source = this->source(authors_ ? self : input.x, input.table);
   const bool moves = old.per_sequence || input.mode == core::Mode::train;
   const bool needs_rows = moves || !causal_;
   if (needs_rows && (old.rows.defined() || !input.ends)) {
@@ -202,6 +209,33 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   if (!authors_) y = inner_->project(y);
   if (cpe_weight_.defined()) y = y + convolve(input.x);
   return {y, core::State::list({{"grc", next}, {"core", inner_state}}), slots};
+}
+
+core::AttentionView Grc::look(const core::AttentionInput& input, const core::State& state, const core::State& history) const {
+  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
+  core::AttentionView view = inner == nullptr ? core::AttentionView{} : inner->look(input, state.child("core"), history);
+  const core::State grc = state.child("grc");
+  const at::Tensor& cache = grc.as<GrcState>().cache;
+  const Source made_of = source(authors_ ? inner_->forward(input, state.child("core")).y : input.x, input.table);
+  const at::Tensor rows = ops::resample_nearest(made_of.rows, options_.cache_len, made_of.valid);
+  const ops::GrcGateValues gates = ops::grc_gate_values(cache.expand({rows.size(0), -1, -1}), rows, gates_, authors_);
+  view.gates.push_back({"reset", gates.reset});
+  view.gates.push_back({"update", gates.update});
+  const at::Tensor read = causal_ ? cache : update(cache, made_of), k = split(k_(read)).expand({input.x.size(0), -1, -1, -1});
+  view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache,
+                       ops::attention_weights(split(q_(input.x.narrow(-1, 0, channels_))), k, {}, ops::RelShift::none, {},
+                                              1.0 / std::sqrt(static_cast<double>(channels_ / num_heads_)))});
+  return view;
+}
+
+core::State Grc::remember(const core::AttentionInput& input, const core::State& state, const core::State& history) const {
+  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
+  return inner == nullptr ? core::State() : inner->remember(input, state.child("core"), history);
+}
+
+std::vector<core::Gauge> Grc::gauges() const {
+  const at::Tensor share = at::sigmoid(lambda_.detach()).to(at::kCPU, at::kDouble).contiguous();
+  return {{"sigma_lambda", {share.const_data_ptr<double>(), share.const_data_ptr<double>() + share.numel()}}};
 }
 
 }  // namespace mnemo::memory

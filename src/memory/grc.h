@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "core/reads_heads.h"
 #include "layers/bricks.h"
 #include "ops/grc.h"
@@ -67,7 +68,7 @@ struct GrcState {
 /// Not causal: every sequence reads its own C'. Causal: every query reads C, the cache as it was before the segment.
 /// After the segment the cache is the mean of C' over the sequences (lifetime model, in training only), or C' itself.
 /// Padding is left out of X and of the mean. State: grc.cache, beside the inner core's state.
-class Grc final : public core::Attention {
+class Grc final : public core::Attention, public core::Inspectable {
  public:
   using Options = GrcOptions;
   /// Throws InputError for variant "authors" in a causal model (it reads the segment's later tokens) and for shapes that
@@ -81,8 +82,11 @@ class Grc final : public core::Attention {
   /// The same for the fields of the cache, and for those of the inner attention.
   int64_t cache_bptt_depth() const { return options_.bptt_depth.value_or(causal_ ? 1 : 0); }
   int64_t core_bptt_depth() const { return inner_->bptt_depth(); }
-  /// sigma(lambda) of every head [H]: how much of the output comes from the cache.
-  at::Tensor cache_share() const;
+  /// The inner attention's maps; "grc_cache": what of the cache each query reads; the gates of this segment's update.
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  core::State remember(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  /// sigma(lambda) of every head: how much of the output comes from the cache.
+  std::vector<core::Gauge> gauges() const override;
 
  private:
   struct Source {
@@ -90,6 +94,9 @@ class Grc final : public core::Attention {
   };
   /// Whether gradients go through the cache from one segment to the next; not where every sequence reads its own update.
   bool cache_keeps_graph() const { return causal_ && cache_bptt_depth() > 0; }
+  /// What the update is made of: rows [B,Q,D] of this call, or what the inner attention made of them.
+  Source source(const at::Tensor& rows, const core::AttendTable& table) const;
+  at::Tensor split(const at::Tensor& rows) const;
   at::Tensor read(const at::Tensor& x, const at::Tensor& cache) const;
   at::Tensor update(const at::Tensor& cache, const Source& source) const;
   at::Tensor convolve(const at::Tensor& x) const;

@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 
 #include "backbones/decoder.h"
@@ -148,6 +150,7 @@ void Model::make_language_model(const heads::LanguageModelOptions& head, const l
 
 at::Tensor Model::embed(const at::Tensor& tokens) const {
   base::ensure(embedding_ || adaptive_embedding_, "a layer_stack takes rows, not tokens");
+  RECORD_USER_SCOPE("embedding");
   return embedding_ ? (*embedding_)(tokens) : (*adaptive_embedding_)(tokens);
 }
 
@@ -168,6 +171,26 @@ void Model::require_support(const ModelOptions& options) const {
 const core::Head& Model::head() const {
   base::ensure(head_ != nullptr, "a layer_stack has no head");
   return *head_;
+}
+
+at::Tensor Model::logits(const at::Tensor& hidden) const {
+  RECORD_USER_SCOPE("head");
+  return head().logits(hidden);
+}
+
+at::Tensor Model::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
+  RECORD_USER_SCOPE("head");
+  return head().nll(hidden, targets);
+}
+
+std::vector<core::Gauge> Model::gauges() const {
+  std::vector<core::Gauge> all;
+  for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
+    const auto* inspectable = dynamic_cast<const core::Inspectable*>(&backbone_->attention(layer));
+    if (inspectable == nullptr) continue;
+    for (core::Gauge& gauge : inspectable->gauges()) all.push_back({fmt::format("layers.{}.{}", layer, gauge.name), std::move(gauge.values)});
+  }
+  return all;
 }
 
 core::State Model::initial_state(int64_t batch) const {
@@ -278,7 +301,7 @@ OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& 
           at::full({batch}, rows.table.row_length(SpanKind::read), options.dtype(at::kLong)), at::cat(valid, 1)};
 }
 
-core::StepResult Model::forward(const core::Segment& segment, const core::State& state) const {
+core::StepResult Model::forward(const core::Segment& segment, const core::State& state, const core::AttentionObserver& observe) const {
   for (const std::string& name : Mechanisms::all().memories.names()) {
     const bool own = name == sequence_name_ || name == context_name_;
     base::require(state.child(name).empty() != own, "[model] the state {} a '{}'; is it of another model?", own ? "lacks" : "has", name);
@@ -294,7 +317,7 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   set_valid(rows, state, open, segment.part.starts);
 
   core::BackboneInput input{rows.rows, rows.table, {}, segment.part.starts ? at::Tensor() : open.length, segment.mode,
-                            segment.part.ends};
+                            segment.part.ends, observe};
   if (segment.part.starts && context_) {
     input.context = [&](int64_t layer) { return context_->before(layer, state.child(context_name_)).rows; };
   }
@@ -303,6 +326,7 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   core::State::Children children;
   core::StepResult step;
   if (context_) {
+    RECORD_USER_SCOPE(context_name_);
     core::ContextEnd after{context_->after(result.entering, rows.valid, rows.table, state.child(context_name_), segment.mode)};
     if (segment.part.ends) after = context_->end_segment(after.state, segment.mode);
     children.emplace_back(context_name_, std::move(after.state));

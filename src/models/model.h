@@ -36,14 +36,17 @@ class Model final : public core::Model {
   /// On the meta device the model is declared, without numbers: for counting.
   Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {}, at::Device device = at::kCPU);
 
-  core::StepResult forward(const core::Segment& segment, const core::State& state) const override;
+  core::StepResult forward(const core::Segment& segment, const core::State& state) const override { return forward(segment, state, {}); }
+  /// The same, with somebody who is told of each attention before it runs.
+  core::StepResult forward(const core::Segment& segment, const core::State& state, const core::AttentionObserver& observe) const;
   core::State initial_state(int64_t batch) const override;
   void commit(const core::State& state) override;
   int64_t bptt_depth(const std::string& path) const override;
-  at::Tensor logits(const at::Tensor& hidden) const override { return head().logits(hidden); }
-  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override { return head().nll(hidden, targets); }
+  at::Tensor logits(const at::Tensor& hidden) const override;
+  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
   std::vector<core::AuxiliaryLoss> auxiliary_losses(const core::StepResult& step) const override;
   const layers::ParameterSet& parameters() const override { return parameters_; }
+  std::vector<core::Gauge> gauges() const override;
   int64_t segment_size() const override { return options_.segment_size; }
   int64_t vocab_size() const override { return options_.embedding.vocab_size; }
 

@@ -7,6 +7,7 @@
 
 #include "ops/abc_chunks.h"
 #include "ops/cuda.h"
+#include "ops/products.h"
 
 namespace mnemo::ops {
 namespace {
@@ -99,6 +100,10 @@ struct ScanFunction : torch::autograd::Function<ScanFunction> {
 
 AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                        const AbcMemory& memory, double scale) {
+  // As the formula has it, token by token; chunks turn a part of it into products among tokens.
+  const DeclaredProducts products("mnemo::abc_exp_scan", [&] {
+    return s.numel() * 2 * (q.size(3) + v.size(3));  // written to K and V, read by q and by the weights
+  });
   if (q.is_cuda()) return cuda::abc_exp_scan(q, k, v, s, memory, scale);
   const ScanInputs in{with_rows(q), with_rows(k), with_rows(v), with_rows(s), scale};
   if (!at::GradMode::is_enabled()) {

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "ops/attention_tiles.h"
 #include "ops/cuda.h"
+#include "ops/products.h"
 
 namespace mnemo::ops {
 namespace {
@@ -125,6 +126,11 @@ void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const 
   base::ensure(!positions.r.defined() || positions.r.size(0) >= keys, "attention: fewer distances than keys");
 }
 
+/// Queries times the keys that each may see, padding among them.
+int64_t pairs(const KeyRanges& ranges) {
+  return (ranges.bounds.select(1, 1) - ranges.bounds.select(1, 0)).sum().item<int64_t>();
+}
+
 }  // namespace
 
 at::Tensor rel_shift(const at::Tensor& position, int64_t num_keys, RelShift shift) {
@@ -149,23 +155,31 @@ at::Tensor rel_shift(const at::Tensor& position, int64_t num_keys, RelShift shif
   return position.gather(-1, column.clamp_max(columns - 1).expand(shape)) * (column < columns);
 }
 
-at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
-                           RelShift shift, const at::Tensor& mask, double scale, double dropout) {
-  const auto weigh = [&](const at::Tensor& weights) { return at::matmul(dropout > 0.0 ? at::dropout(weights, dropout, true) : weights, v); };
+at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift, const at::Tensor& mask,
+                             double scale) {
   at::Tensor scores = at::matmul(q, k.transpose(-1, -2));
   if (shift != RelShift::none) scores = scores + rel_shift(position, k.size(2), shift);
   scores = scores * scale;
-  if (!mask.defined()) return weigh(at::softmax(scores, -1));
+  if (!mask.defined()) return at::softmax(scores, -1);
   const at::Tensor there = mask.to(q.device()), allowed = there.dim() == 2 ? there : there.unsqueeze(1);
   const at::Tensor any = allowed.any(-1, true);
   // Rows without a key get a harmless softmax first and zeros after, so that no gradient is NaN.
   scores = scores.masked_fill(at::logical_and(at::logical_not(allowed), any), -std::numeric_limits<double>::infinity());
-  return weigh(at::softmax(scores, -1) * any);
+  return at::softmax(scores, -1) * any;
+}
+
+at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
+                           RelShift shift, const at::Tensor& mask, double scale, double dropout) {
+  const at::Tensor weights = attention_weights(q, k, position, shift, mask, scale);
+  return at::matmul(dropout > 0.0 ? at::dropout(weights, dropout, true) : weights, v);
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale) {
   check(q, k, v, positions, ranges);
+  const DeclaredProducts products("mnemo::attention", [&] {
+    return q.size(0) * q.size(1) * pairs(ranges) * (q.size(3) * (positions.r.defined() ? 2 : 1) + v.size(3));
+  });
   if (q.is_cuda()) return cuda::attention(q, k, v, positions, ranges, scale);
   if (q.scalar_type() == at::kBFloat16) {
     const auto wide = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(at::kFloat) : tensor; };

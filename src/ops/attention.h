@@ -23,6 +23,10 @@ enum class RelShift { none, signed_, faithful };
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale, double dropout = 0.0);
 
+/// The weights [B,H,Q,K] of that mean: every row sums to 1, or is 0 where a query has no key.
+at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift, const at::Tensor& mask,
+                             double scale);
+
 /// The terms of relative attention beside queries and keys; undefined ones are left out.
 ///   u, v [H,d]        biases of the query for contents and for positions
 ///   r [P,H,d]         projected distances, row c stands for p = K-1-c; P = K, or K+Q-1 where queries look to the right

@@ -19,12 +19,23 @@ at::Tensor resample_nearest(const at::Tensor& rows, int64_t length, const at::Te
   return rows.gather(1, index.unsqueeze(-1).expand({-1, -1, rows.size(2)}));
 }
 
+namespace {
+
+at::Tensor join(const at::Tensor& cache, const at::Tensor& input, bool authors) {
+  return authors ? at::cat({cache, input}, -1) : at::cat({input, cache}, -1);
+}
+
+}  // namespace
+
+GrcGateValues grc_gate_values(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors) {
+  const auto of_both =
+      linear_maps(join(cache, input, authors), {{gates.reset_weight, gates.reset_bias}, {gates.update_weight, gates.update_bias}});
+  return {at::sigmoid(of_both[0]), at::sigmoid(of_both[1])};
+}
+
 at::Tensor grc_step(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors) {
-  auto join = [&](const at::Tensor& c) { return authors ? at::cat({c, input}, -1) : at::cat({input, c}, -1); };
-  const at::Tensor both = join(cache);
-  const auto of_both = linear_maps(both, {{gates.reset_weight, gates.reset_bias}, {gates.update_weight, gates.update_bias}});
-  const at::Tensor reset = at::sigmoid(of_both[0]), update = at::sigmoid(of_both[1]);
-  at::Tensor candidate = linear(join(reset * cache), gates.candidate_weight, gates.candidate_bias);
+  const auto [reset, update] = grc_gate_values(cache, input, gates, authors);
+  at::Tensor candidate = linear(join(reset * cache, input, authors), gates.candidate_weight, gates.candidate_bias);
   if (authors) {
     candidate = at::layer_norm(at::gelu(candidate), {candidate.size(-1)}, gates.norm_weight, gates.norm_bias, 1e-5);
   }

@@ -18,6 +18,12 @@ struct GrcGates {
   at::Tensor norm_weight, norm_bias;  ///< authors only
 };
 
+/// The reset and the update gate r, u of one step, [B,N,C] each.
+struct GrcGateValues {
+  at::Tensor reset, update;
+};
+GrcGateValues grc_gate_values(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors);
+
 /// One step of the gated recurrent cache (Zhang et al. 2024, eq. 4 and 5).
 ///   paper:    r, u = sigma(W [X, C]),  N = W [X, r*C],                          C' = u*N + (1-u)*C
 ///   authors:  r, u = sigma(W [C, X]),  N = LayerNorm(gelu(W [r*C, X])), eps 1e-5, C' = u*N + (1-u)*C

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "ops/gemm.h"
+#include "ops/products.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::ops {
@@ -156,6 +157,11 @@ std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<Linea
     for (const LinearMap& map : maps) outputs.push_back(by_libtorch(x, map));
     return outputs;
   }
+  const DeclaredProducts products("mnemo::linear", [&] {
+    int64_t count = 0;
+    for (const LinearMap& map : maps) count += rows_of(x) * map.weight.numel();
+    return count;
+  });
   const bool with_graph = at::GradMode::is_enabled();
   const at::Tensor rows = x.contiguous(), factor = with_graph ? rows : LinearFunction::factor_of(rows);
   for (const LinearMap& map : maps) {

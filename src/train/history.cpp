@@ -2,7 +2,10 @@
 
 #include <torch/types.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 
 #include "base/error.h"
 
@@ -43,6 +46,27 @@ std::vector<std::string> split(const std::string& names) {
   return parts;
 }
 
+int64_t gauge_width(const std::string& name, const std::string& where) {
+  const size_t colon = name.rfind(':');
+  int64_t count = 0;
+  const char *begin = colon == std::string::npos ? nullptr : name.data() + colon + 1, *end = name.data() + name.size();
+  const bool good = begin != nullptr && std::from_chars(begin, end, count).ptr == end && count > 0 && count <= 1 << 16;
+  base::require(good, "{}: expected gauges as NAME:COUNT in its metadata, found '{}'", where, name);
+  return count;
+}
+
+/// "a:2,b:1" and a row of their values -> the gauges.
+std::vector<core::Gauge> gauges_of(const std::vector<std::string>& names, const double* row, const std::string& where) {
+  std::vector<core::Gauge> gauges;
+  for (const std::string& name : names) {
+    const size_t colon = name.rfind(':');
+    const int64_t count = gauge_width(name, where);
+    gauges.push_back({name.substr(0, colon), {row, row + count}});
+    row += count;
+  }
+  return gauges;
+}
+
 }  // namespace
 
 weights::NamedTensors History::save(weights::Metadata& metadata) const {
@@ -62,7 +86,22 @@ weights::NamedTensors History::save(weights::Metadata& metadata) const {
   }
   metadata["metrics"] = names;
   const auto columns = kEvaluationColumns + static_cast<int64_t>(split(names).size());
-  return {{"losses", table(rows, kLossColumns)}, {"evaluations", table(measured, columns)}};
+  weights::NamedTensors tensors = {{"losses", table(rows, kLossColumns)}, {"evaluations", table(measured, columns)}};
+  if (!losses.empty() && !losses.front().gauges.empty()) {
+    std::string gauges;
+    int64_t width = 0;
+    for (const core::Gauge& gauge : losses.front().gauges) {
+      gauges += fmt::format("{}{}:{}", gauges.empty() ? "" : ",", gauge.name, gauge.values.size());
+      width += static_cast<int64_t>(gauge.values.size());
+    }
+    std::vector<double> values;
+    for (const LossPoint& point : losses) {
+      for (const core::Gauge& gauge : point.gauges) values.insert(values.end(), gauge.values.begin(), gauge.values.end());
+    }
+    metadata["gauges"] = gauges;
+    tensors.emplace_back("gauges", table(values, width));
+  }
+  return tensors;
 }
 
 weights::NamedTensors History::save_seconds() const {
@@ -86,11 +125,18 @@ History History::load(const weights::TensorFile& file, const weights::TensorFile
                 "{}: expected a time for each of the {} points, found {} times", where,
                 losses.size() / kLossColumns + measured.size() / static_cast<size_t>(columns),
                 of_losses.size() + of_evaluations.size());
+  const auto gauges = file.metadata.find("gauges");
+  const std::vector<std::string> gauge_names = gauges == file.metadata.end() ? std::vector<std::string>{} : split(gauges->second);
+  int64_t width = 0;
+  for (const std::string& name : gauge_names) width += gauge_width(name, where);
+  const std::vector<double> gauged = gauge_names.empty() ? std::vector<double>{} : values_of(file, "gauges", width, where);
+  base::require(gauged.size() == of_losses.size() * static_cast<size_t>(width), "{}: expected gauges for {} points, found {}", where,
+                of_losses.size(), width == 0 ? 0 : gauged.size() / static_cast<size_t>(width));
   History history;
   for (size_t i = 0; i < of_losses.size(); ++i) {
     const double* row = losses.data() + i * kLossColumns;
-    history.losses.push_back(
-        {count_of(row[0], where), count_of(row[1], where), of_losses[i], row[2], row[3], row[4]});
+    history.losses.push_back({count_of(row[0], where), count_of(row[1], where), of_losses[i], row[2], row[3], row[4],
+                              gauges_of(gauge_names, gauged.data() + i * static_cast<size_t>(width), where)});
   }
   for (size_t i = 0; i < of_evaluations.size(); ++i) {
     const double* row = measured.data() + i * static_cast<size_t>(columns);

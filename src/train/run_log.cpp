@@ -1,5 +1,7 @@
 #include "train/run_log.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -55,13 +57,20 @@ void RunLog::add(const LossPoint& point, double epoch) {
   object.set("lr", number(point.lr));
   object.set("gradient_norm", number(point.gradient_norm));
   object.set("epoch", number(epoch));
-  write_line(object);
-  if (tensorboard_) {
-    tensorboard_->scalars(point.step, {{"train/loss", point.loss},
-                                       {"train/lr", point.lr},
-                                       {"train/gradient_norm", point.gradient_norm},
-                                       {"train/epoch", epoch}});
+  std::vector<std::pair<std::string, double>> scalars = {
+      {"train/loss", point.loss}, {"train/lr", point.lr}, {"train/gradient_norm", point.gradient_norm}, {"train/epoch", epoch}};
+  base::Node gauges = base::Node::table();
+  for (const core::Gauge& gauge : point.gauges) {
+    base::Node values = base::Node::array();
+    for (size_t i = 0; i < gauge.values.size(); ++i) {
+      values.push_back(number(gauge.values[i]));
+      scalars.emplace_back(fmt::format("{}/{}", gauge.name, i), gauge.values[i]);
+    }
+    gauges.set(gauge.name, values);
   }
+  if (!point.gauges.empty()) object.set("gauges", gauges);
+  write_line(object);
+  if (tensorboard_) tensorboard_->scalars(point.step, scalars);
 }
 
 void RunLog::add(const EvaluationPoint& point) {

@@ -174,7 +174,7 @@ void Trainer::require_finite(const StepOutcome& outcome) const {
 
 LossPoint Trainer::loss_point(double lr) {
   const auto count = static_cast<double>(running_.steps);
-  const LossPoint point{steps_, tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count};
+  const LossPoint point{steps_, tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count, model_.gauges()};
   running_ = {};
   return point;
 }

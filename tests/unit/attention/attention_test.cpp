@@ -211,5 +211,39 @@ TEST(KvCache, IsKeptWhileASegmentIsOpenOnly) {
   EXPECT_LE(difference(closed.y, s.attention->forward({x, {}, whole}, {}).y.narrow(1, 3, 1)), 1e-14);
 }
 
+/// look() times the values is what forward() projects.
+template <class A>
+void expect_weights_of_forward(const typename A::Options& options, AttendTable table, const at::Tensor& context) {
+  const Subject<A> s(options);
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = Numbers(8).normal({2, table.num_rows(), kDim});
+  const core::AttentionInput input{x, context, table};
+  const core::AttentionView view = s.attention->look(input, s.attention->initial_state(2), {});
+  ASSERT_EQ(view.maps.size(), 1u);
+  EXPECT_EQ(view.maps[0].name, "attention");
+  const at::Tensor rows = context.defined() ? at::cat({context, x}, 1) : x;
+  const at::Tensor v = s.project("v", rows).view({2, rows.size(1), kHeads, kWidth}).transpose(1, 2);
+  const at::Tensor heads = at::matmul(view.maps[0].weights, v).transpose(1, 2).flatten(2);
+  EXPECT_LE(difference(s.project("o", heads), s.attention->forward(input, s.attention->initial_state(2)).y), 1e-13);
+}
+
+TEST(Look, WeightsOfValuesAreTheOutput) {
+  AttendTable cached({SpanKind::tokens, 5});
+  cached.append_context({SpanKind::cache, 3}, Rule::causal());
+  AttendTable memory({SpanKind::tokens, 5});
+  memory.prepend_rows({SpanKind::read, 2}).let(SpanKind::read, SpanKind::read, Rule::all()).let(SpanKind::tokens, SpanKind::read, Rule::all());
+  AttendTable padded({SpanKind::tokens, 5});
+  padded.set_valid(at::tensor({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, at::kLong).view({2, 5}).to(at::kBool));
+  const at::Tensor context = Numbers(9).normal({2, 3, kDim});
+  for (const auto& [table, rows] : {std::pair{cached, context}, std::pair{memory, at::Tensor()}, std::pair{padded, at::Tensor()}}) {
+    expect_weights_of_forward<Softmax>({}, table, rows);
+    for (const char* shift : {"signed", "faithful"}) {
+      RelativeOptions options;
+      options.rel_shift = shift;
+      expect_weights_of_forward<Relative>(options, table, rows);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mnemo::attention

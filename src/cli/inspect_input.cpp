@@ -1,0 +1,93 @@
+#include "cli/inspect_input.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "tasks/task.h"
+
+namespace mnemo::cli {
+namespace {
+
+/// Segments of a text that are taken for a sample: enough for memories to hold something.
+constexpr size_t kTextSegments = 4;
+
+std::string word_of(const data::Tokenizer* tokenizer, int64_t id) {
+  return tokenizer == nullptr ? std::to_string(id) : base::printable(tokenizer->decode(std::vector<int64_t>{id}));
+}
+
+std::vector<int64_t> numbers_of(const std::string& text) {
+  std::vector<int64_t> numbers;
+  const char *at = text.data(), *end = text.data() + text.size();
+  while (at != end) {
+    if (*at == ' ' || *at == ',') {
+      ++at;
+      continue;
+    }
+    int64_t number = 0;
+    const auto read = std::from_chars(at, end, number);
+    base::require(read.ec == std::errc() && number >= 0, "inspect: --tokens: expected numbers with blanks between, found '{}'", text);
+    numbers.push_back(number);
+    at = read.ptr;
+  }
+  return numbers;
+}
+
+std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t segment_size) {
+  std::vector<data::TokenSegment> segments;
+  const at::Tensor all = at::tensor(tokens, at::kLong).unsqueeze(0);
+  for (int64_t first = 0; first < all.size(1); first += segment_size) {
+    data::TokenSegment segment;
+    segment.tokens = all.narrow(1, first, std::min(segment_size, all.size(1) - first));
+    segments.push_back(segment);
+  }
+  return segments;
+}
+
+std::vector<data::TokenSegment> sample_of(const Recipe& recipe, int64_t row, int64_t segment_size) {
+  Workbench bench = make_workbench(recipe);
+  const int64_t batch = bench.task->batch_size();
+  base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1, row);
+  std::vector<data::TokenSegment> segments;
+  do {
+    for (const data::TokenSegment& segment : bench.task->next(segment_size)) segments.push_back(tasks::rows(segment, row, 1));
+  } while (bench.task->carries_state() && segments.size() < kTextSegments);
+  return segments;
+}
+
+}  // namespace
+
+InputSegments read_input(const InspectInput& input, const StoredModel& stored, const std::optional<Recipe>& recipe) {
+  base::require(static_cast<int>(input.text.has_value()) + static_cast<int>(input.tokens.has_value()) + static_cast<int>(input.sample.has_value()) == 1,
+                "inspect: expected one of --text, --tokens and --sample");
+  const int64_t segment_size = stored.model->segment_size(), vocabulary = stored.model->vocab_size();
+  const data::Tokenizer* tokenizer = stored.tokenizer.get();
+  InputSegments found;
+  if (input.sample) {
+    base::require(recipe.has_value(), "inspect: --sample: the model lies in no run's folder, so its data are unknown; use --text or --tokens");
+    found.segments = sample_of(*recipe, *input.sample, segment_size);
+  } else if (input.text) {
+    base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");
+    const std::vector<int32_t> ids = tokenizer->encode(*input.text, "inspect: --text");
+    found.segments = cut({ids.begin(), ids.end()}, segment_size);
+  } else {
+    const std::vector<int64_t> tokens = numbers_of(*input.tokens);
+    for (const int64_t token : tokens) {
+      base::require(token < vocabulary, "inspect: --tokens: expected tokens 0 to {}, found {}", vocabulary - 1, token);
+    }
+    found.segments = cut(tokens, segment_size);
+  }
+  base::require(!found.segments.empty(), "inspect: the input has no tokens");
+  for (const data::TokenSegment& segment : found.segments) {
+    const at::Tensor row = segment.tokens[0].to(at::kLong).contiguous();
+    std::vector<std::string> words;
+    for (int64_t i = 0; i < row.size(0); ++i) words.push_back(word_of(tokenizer, row.const_data_ptr<int64_t>()[i]));
+    found.words.push_back(std::move(words));
+  }
+  return found;
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/workbench.h"
+#include "data/segment.h"
+
+namespace mnemo::cli {
+
+/// What `inspect` runs through a model: a text, tokens, or a sample of the run's own training data; at most one of the three.
+struct InspectInput {
+  std::optional<std::string> text, tokens;
+  std::optional<int64_t> sample;
+  bool given() const { return text.has_value() || tokens.has_value() || sample.has_value(); }
+};
+
+/// One sequence, cut into the model's segments, and its tokens for people.
+struct InputSegments {
+  std::vector<data::TokenSegment> segments;
+  std::vector<std::vector<std::string>> words;
+};
+
+/// Throws InputError where the model cannot read what was given. `recipe` is the run's; a sample needs it.
+InputSegments read_input(const InspectInput& input, const StoredModel& stored, const std::optional<Recipe>& recipe);
+
+}  // namespace mnemo::cli

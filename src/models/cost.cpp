@@ -1,0 +1,131 @@
+#include "models/cost.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.h"
+#include "ops/products.h"
+
+namespace mnemo::models {
+namespace {
+
+/// A memory that has not stopped growing after this many segments is taken to be without bounds.
+constexpr int kMostSegments = 4096;
+/// One that grows and shrinks in turns (rows that wait to be compressed) is full when no segment of so many brings a new maximum.
+constexpr int kSegmentsWithoutGrowth = 16;
+
+core::Segment segment_of(int64_t batch, int64_t tokens) {
+  core::Segment segment;
+  segment.tokens = at::zeros({batch, tokens}, at::kLong);
+  return segment;
+}
+
+bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// The part that a parameter belongs to.
+std::string part_of_parameter(std::string_view name) {
+  if (holds(name, ".attn.grc.")) return "grc";
+  if (holds(name, ".attn.")) return "attention";
+  if (holds(name, ".ffn.")) return "feed_forward";
+  if (holds(name, "norm")) return "norms";
+  if (name.starts_with("backbone.positions") || name.starts_with("backbone.token_types")) return "embedding";
+  if (name.starts_with("backbone.")) return "attention";  // what the attentions of all layers share
+  if (name.starts_with("embed")) return "embedding";
+  return std::string(name.substr(0, name.find('.')));  // head, memory
+}
+
+/// The part that a field of the state belongs to: the name of its memory.
+std::string part_of_state(std::string_view path) {
+  if (!path.starts_with("layers.")) return std::string(path.substr(0, path.find('.')));
+  return holds(path, ".grc.") ? "grc" : "attention";
+}
+
+class Parts {
+ public:
+  PartCost& at(const std::string& name) {
+    const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const PartCost& part) { return part.part == name; });
+    return found != parts_.end() ? *found : parts_.emplace_back(PartCost{name});
+  }
+  std::vector<PartCost> take() { return std::move(parts_); }
+
+ private:
+  std::vector<PartCost> parts_;
+};
+
+void add(PartCost& to, const PartCost& cost, int64_t sign = 1) {
+  to.flops += sign * cost.flops;
+  to.parameters += sign * cost.parameters;
+  to.state_bytes += sign * cost.state_bytes;
+  to.model_state_bytes += sign * cost.model_state_bytes;
+}
+
+ModelCost count(const Model& model, int64_t batch, int64_t segment_size, std::optional<int64_t> position) {
+  const at::NoGradGuard no_grad;
+  const FilledState filled = fill_memories(model, batch, segment_size, position);
+  ModelCost cost{batch, segment_size, filled.position, {}};
+  Parts parts;
+  for (const layers::Parameter& parameter : model.parameters().all()) {
+    parts.at(part_of_parameter(parameter.name)).parameters += parameter.tensor.numel();
+  }
+  {
+    const ops::ProductCounter counter;
+    const core::StepResult step = model.forward(segment_of(batch, segment_size), filled.state);
+    model.logits(step.hidden);
+    for (const auto& [scope, multiply_adds] : counter.by_scope()) parts.at(scope.empty() ? "other" : scope).flops += 2 * multiply_adds;
+  }
+  for (const auto& [field, tensor] : filled.state.fields()) {
+    PartCost& part = parts.at(part_of_state(field.path));
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    if (field.per_sequence()) part.state_bytes += bytes / batch;
+    else part.model_state_bytes += bytes;
+  }
+  cost.parts = parts.take();
+  for (const PartCost& part : cost.parts) add(cost.total, part);
+  return cost;
+}
+
+}  // namespace
+
+FilledState fill_memories(const Model& model, int64_t batch, int64_t segment_size, std::optional<int64_t> position) {
+  const at::NoGradGuard no_grad;
+  FilledState now{model.initial_state(batch)}, largest = now;
+  const core::Segment segment = segment_of(batch, segment_size);
+  const auto advance = [&] { now = {model.forward(segment, now.state).state, now.position + segment_size}; };
+  if (position) {
+    while (now.position < *position) advance();
+    return now;
+  }
+  int64_t before = -1, most = -1;
+  int since = 0;
+  for (int i = 0; i < kMostSegments; ++i, advance()) {
+    const int64_t bytes = core::num_bytes(now.state, core::Lifetime::sequence);
+    since = bytes > most ? 0 : since + 1;
+    if (bytes >= most) largest = now;
+    if ((bytes == before && i > 1) || since == kSegmentsWithoutGrowth) break;
+    most = std::max(most, bytes);
+    before = bytes;
+  }
+  return largest;
+}
+
+ModelCost count_cost(const Model& model, const CostOptions& options) {
+  const int64_t segment_size = options.segment_size.value_or(model.segment_size());
+  base::require(options.batch >= 1 && options.batch <= 1 << 16, "cost: batch: expected 1 to {}, found {}", 1 << 16, options.batch);
+  base::require(segment_size >= 1 && segment_size <= 1 << 20, "cost: segment_size: expected 1 to {}, found {}", 1 << 20, segment_size);
+  base::require(!options.position || (*options.position >= 0 && *options.position % segment_size == 0),
+                "cost: position: expected a multiple of the segment's {} tokens, found {}", segment_size, options.position.value_or(0));
+  ModelCost cost = count(model, options.batch, segment_size, options.position);
+  for (size_t i = 0; i < model.options().memory.size(); ++i) {
+    ModelOptions without = model.options();
+    without.memory.erase(without.memory.begin() + static_cast<std::ptrdiff_t>(i));
+    PartCost added = cost.total;
+    added.part = type_of(model.options().memory[i]);
+    add(added, count(*build(without), options.batch, segment_size, options.position).total, -1);
+    cost.added.push_back(added);
+  }
+  return cost;
+}
+
+}  // namespace mnemo::models

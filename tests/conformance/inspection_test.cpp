@@ -1,0 +1,84 @@
+// Whoever looks into an attention changes nothing, and sees what it did.
+#include "core/inspection.h"
+
+#include "infer/attention_record.h"
+#include "tests/conformance/suite.h"
+
+namespace mnemo::test {
+namespace {
+
+class Inspection : public Conformance {};
+
+core::Segment whole_segment(const at::Tensor& tokens, const at::Tensor& valid = {}) {
+  core::Segment segment;
+  segment.tokens = tokens;
+  segment.valid = valid;
+  return segment;
+}
+
+TEST_P(Inspection, RecordingChangesNoBit) {
+  auto model = make_model(config().options);
+  const at::NoGradGuard no_grad;
+  infer::AttentionRecorder recorder(*model, 2);
+  core::State state = model->initial_state(2);
+  Numbers numbers(6);
+  for (int i = 0; i < 3; ++i) {
+    const core::Segment segment = whole_segment(numbers.tokens({2, 5}, kVocab));
+    const core::StepResult alone = model->forward(segment, state);
+    core::StepResult watched;
+    if (i == 1) {
+      int64_t layer = 0;
+      watched = model->forward(segment, state, [&](int64_t at, const core::Attention& attention, const core::AttentionInput& input, const core::State& own) {
+        EXPECT_EQ(at, layer++);
+        if (const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention)) inspectable->look(input, own, {});
+      });
+      EXPECT_EQ(layer, model->backbone().num_layers());
+      recorder.record(segment, {0, 1});
+    } else {
+      watched = recorder.run(segment);
+    }
+    EXPECT_TRUE(same_bits(watched.hidden, alone.hidden)) << "segment " << i;
+    EXPECT_EQ(state_difference(watched.state, alone.state, 0.0), "") << "segment " << i;
+    state = alone.state;
+  }
+}
+
+TEST_P(Inspection, WeightsAreSharesOfWhatMayBeSeen) {
+  auto model = make_model(config().options);
+  const at::NoGradGuard no_grad;
+  infer::AttentionRecorder recorder(*model, 2);
+  Numbers numbers(7);
+  recorder.run(whole_segment(numbers.tokens({2, 5}, kVocab)));
+  const at::Tensor valid = at::tensor({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, at::kLong).view({2, 5}).to(at::kBool);
+  const infer::SegmentRecord record = recorder.record(whole_segment(numbers.tokens({2, 5}, kVocab), valid), {0, 1});
+  ASSERT_EQ(record.layers.size(), 2u);
+  const int64_t queries = record.table.num_rows(), keys = record.table.num_keys();
+  at::Tensor allowed = record.table.expand();
+  if (allowed.dim() == 3) allowed = allowed.unsqueeze(1);
+  for (const infer::LayerRecord& layer : record.layers) {
+    for (const core::WeightMap& map : layer.view.maps) {
+      const std::string where = fmt::format("layer {}, {}", layer.layer, map.name);
+      ASSERT_EQ(map.weights.dim(), 4) << where;
+      if (map.rows != core::MapAxis::queries) continue;
+      EXPECT_EQ(map.weights.size(2), queries) << where;
+      if (map.columns == core::MapAxis::keys) {
+        ASSERT_EQ(map.weights.size(3), keys) << where;
+        EXPECT_EQ(largest(map.weights.masked_fill(allowed, 0.0)), 0.0) << where << ": weight of a key that may not be seen";
+      }
+      // Controls of ABC that write without dividing, and slots that hold nothing, make other sums.
+      if (config().attention() == "abc" && map.name == "attention") continue;
+      EXPECT_GE(map.weights.min().item<double>(), 0.0) << where;
+      const at::Tensor sums = map.weights.sum(-1), none = sums == 0.0;
+      EXPECT_LE(difference(at::where(none, at::ones_like(sums), sums), at::ones_like(sums)), 1e-12) << where;
+    }
+    for (const core::GateValues& gate : layer.view.gates) {
+      EXPECT_GT(gate.values.min().item<double>(), 0.0) << gate.name;
+      EXPECT_LT(gate.values.max().item<double>(), 1.0) << gate.name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Inspection, testing::ValuesIn(configurations()), name_of);
+
+}  // namespace
+}  // namespace mnemo::test
