@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "layers/bricks.h"
 #include "memory/abc_control/control.h"
 
@@ -41,7 +42,7 @@ struct AbcOptions {
 /// Attention with bounded memory (Peng et al. 2022, eq. 3 and 4): a control keeps the past in n slots.
 ///   K, V from the control (abc_control/);  o = W_o concat_h( V^T softmax(K q * scale) )
 /// Causal models carry the control's state from segment to segment, exactly. A query that reads an empty memory gives the bias of o.
-class Abc final : public core::CoreAttention {
+class Abc final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = AbcOptions;
   Abc(const Options& options, const core::AttentionBuild& build);
@@ -50,8 +51,14 @@ class Abc final : public core::CoreAttention {
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
   core::AttentionSupport support() const override { return {false, false, causal_}; }
   int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+  /// "attention": what of each token reaches a query through the slots, and in all of earlier segments; "held": what of each token the slots
+  /// hold at the segment's end, as the control weighs it (causal models).
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  core::State remember(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
 
  private:
+  AbcCall call_of(const core::AttentionInput& input) const;
+
   Options options_;
   bool causal_;
   layers::AttentionProjections maps_;

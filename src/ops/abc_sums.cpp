@@ -11,6 +11,7 @@
 
 #include "ops/abc_chunks.h"
 #include "ops/abc_sum_chunks.h"
+#include "ops/products.h"
 
 namespace mnemo::ops {
 namespace {
@@ -154,6 +155,10 @@ AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, con
 
 AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcSums& sums,
                        const AbcReading& reading, double scale) {
+  // As the formula has it, token by token; chunks turn a part of it into products among tokens.
+  const DeclaredProducts products("mnemo::abc_sums", [&] {
+    return phi.numel() * 2 * (q.size(3) + v.size(3));  // written to K and V, read by q and by the weights
+  });
   if (!q.is_cpu()) return abc_sums_by_products(q, k, v, phi, sums, reading, scale);
   if (q.scalar_type() == at::kBFloat16) {
     const AbcSumsOutput out = abc_sums(as_float(q), as_float(k), as_float(v), as_float(phi), {as_float(sums.k), as_float(sums.v)}, {as_float(reading.factor), reading.open},

@@ -360,6 +360,61 @@ TEST_F(CommandLine, InspectShowsModelsAndRecipes) {
   EXPECT_EQ(model.at("state_bytes").as_int(), 8 * 16 * 4 + 8);
 }
 
+TEST_F(CommandLine, InspectShowsWhereAnInputIsLookedAt) {
+  const std::string folder = folder_ / "grc";
+  const Outcome trained = run({"train", recipe_, "--data", text_, "--out", folder, "--set", "model.memory[1].type=grc", "--set", "model.memory[1].cache_len=4"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::string png = folder_ / "maps.png", svg = folder_ / "maps.svg", page = folder_ / "page.html";
+  const Outcome text = run({"inspect", folder, "--text", "line 16 of a small", "--heads", "1", "--png", png, "--svg", svg, "--html", page});
+  ASSERT_EQ(text.status, 0) << text.err;
+  for (const char* part : {"segment 3 of 3, 2 tokens", "to cache", "Gates of the GRC update", "layers.0.sigma_lambda", "step 6"}) EXPECT_TRUE(holds(text.out, part)) << part << text.out;
+  EXPECT_TRUE(content(png).starts_with("\x89PNG\r\n\x1a\n"));
+  EXPECT_TRUE(content(svg).starts_with("<svg") && holds(content(svg), "layer 0 head 1"));
+  for (const char* part : {"<h2>Attention</h2>", "<h2>Over training</h2>", "data:image/png;base64,"}) EXPECT_TRUE(holds(content(page), part)) << part;
+
+  const base::Node node = json(run({"inspect", folder, "--sample", "1", "--layers", "0", "--json"}).out);
+  EXPECT_EQ(node.at("attention").at("maps").size(), 4u) << "attention and grc_cache of two heads";
+  EXPECT_EQ(node.at("attention").at("num_segments").as_int(), 4);
+  EXPECT_EQ(node.at("training").size(), 6u);
+  EXPECT_EQ(node.at("training").items().at(5).at("gauges").at("layers.0.sigma_lambda").size(), 2u);
+  EXPECT_NE(node.at("training").items().at(5).at("gauges").at("layers.0.sigma_lambda").items().at(0).as_double(), 0.5) << "lambda has moved";
+  const base::Node of_recipe = json(run({"inspect", recipe_, "--set", "data.train=" + text_, "--tokens", "1 2 3", "--json"}).out);
+  EXPECT_EQ(of_recipe.at("attention").at("tokens").size(), 3u);
+
+  const std::pair<std::vector<std::string>, std::string> wrong[] = {
+      {{"--text", "line", "--layers", "1"}, "--layers: expected numbers from 0 to 0"},
+      {{"--text", "line", "--heads", "0-2"}, "--heads: expected numbers from 0 to 1"},
+      {{"--text", "line", "--segment", "2"}, "--segment: the input has 1 segments; expected 1 to 1, found 2"},
+      {{"--text", ""}, "the input has no tokens"},
+      {{"--text", "a", "--tokens", "1"}, "expected one of --text, --tokens and --sample"},
+      {{"--tokens", "1 x"}, "--tokens: expected numbers with blanks between"},
+      {{"--tokens", "9999"}, "--tokens: expected tokens 0 to"},
+      {{"--sample", "4"}, "--sample: expected 0 to 3"},
+      {{"--layers", "0"}, "--layers, --heads and --segment choose"},
+      {{"--batch", "2"}, "go with --cost"},
+      {{"--cost", "--position", "3"}, "position: expected a multiple of the segment's 8 tokens, found 3"}};
+  for (const auto& [arguments, message] : wrong) {
+    std::vector<std::string> all = {"inspect", folder};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.status, 2) << message;
+    EXPECT_TRUE(holds(outcome.err, message)) << outcome.err;
+  }
+}
+
+TEST_F(CommandLine, InspectCountsWhatAModelCosts) {
+  const std::string run_folder = trained("run");
+  const Outcome text = run({"inspect", run_folder, "--cost", "--batch", "2"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  for (const char* part : {"8 tokens in each of 2 sequences", "feed_forward", "added by segment_cache"}) EXPECT_TRUE(holds(text.out, part)) << part << text.out;
+  const base::Node node = json(run({"inspect", run_folder, "--cost", "--json"}).out);
+  EXPECT_EQ(node.at("cost").at("all").at("parameters").as_int(), node.at("parameters").as_int());
+  EXPECT_EQ(node.at("cost").at("all").at("state_bytes").as_int(), node.at("state_bytes").as_int());
+  int64_t flops = 0;
+  for (const base::Node& part : node.at("cost").at("parts").items()) flops += part.at("part").as_string() == "feed_forward" ? part.at("flops").as_int() : 0;
+  EXPECT_EQ(flops, 2 * 8 * 2 * 16 * 16) << "one layer, 16 to 16 to 16";
+}
+
 const char* kStudies = R"(
 base = "tiny.toml"
 name = "tiny <comparison>"
