@@ -184,6 +184,9 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   result.span_text = facts.table.draw();
   result.span_svg = facts.table.draw_svg();
   result.cache_share = facts.cache_share;
+  for (const train::LossPoint& point : report.history.losses) {
+    if (!point.gauges.empty()) result.cache_share_curve.push_back({point.step, cache_shares(point.gauges)});
+  }
   if (bench.tokenizer) measure_generation(bench, result);
   write_model(base::join_path(job.folder, "model"), bench,
               {.title = job.variant, .command = "mnemo compare (study \"" + job.study + "\")", .metrics = measured.metrics,

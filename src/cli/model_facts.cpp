@@ -79,10 +79,10 @@ base::TextTable state_table(const ModelFacts& facts) {
 
 }  // namespace
 
-std::vector<CacheShare> cache_shares(const models::Model& model) {
+std::vector<CacheShare> cache_shares(const std::vector<core::Gauge>& gauges) {
   constexpr std::string_view kStart = "layers.", kEnd = ".sigma_lambda";
   std::vector<CacheShare> shares;
-  for (const core::Gauge& gauge : model.gauges()) {
+  for (const core::Gauge& gauge : gauges) {
     if (!gauge.name.ends_with(kEnd)) continue;
     shares.push_back({"layer " + gauge.name.substr(kStart.size(), gauge.name.size() - kStart.size() - kEnd.size()), gauge.values});
   }
@@ -102,7 +102,7 @@ ModelFacts look_into(const models::Model& model) {
   facts.state_bytes = core::num_bytes(full, core::Lifetime::sequence);
   facts.model_state_bytes = core::num_bytes(full, core::Lifetime::model);
   facts.open_bytes = bytes_inside(model, full);
-  facts.cache_share = cache_shares(model);
+  facts.cache_share = cache_shares(model.gauges());
   return facts;
 }
 

@@ -43,8 +43,8 @@ struct ModelFacts {
 /// Runs segments of token 0 until no memory grows any more.
 ModelFacts look_into(const models::Model& model);
 
-/// Numbers of every head's share of the cache, layer by layer; empty for a model without GRC.
-std::vector<CacheShare> cache_shares(const models::Model& model);
+/// Numbers of every head's share of the cache, layer by layer, out of a model's gauges; empty for a model without GRC.
+std::vector<CacheShare> cache_shares(const std::vector<core::Gauge>& gauges);
 
 std::string to_text(const ModelFacts& facts);
 base::Node to_node(const ModelFacts& facts);

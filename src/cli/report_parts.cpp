@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/html.h"
+#include "cli/attention_picture.h"
 #include "cli/output.h"
 
 namespace mnemo::cli::report {
@@ -174,6 +175,14 @@ std::string card(const StudySummary& study, const VariantSummary& variant) {
     html += "<h5>Who attends to whom</h5>\n" + picture(run.span_svg, run.span_text);
   }
   if (!run.cache_share.empty()) html += "<h5>σ(λ): share of each head's output that comes from the cache</h5>\n" + cache_share(run);
+  if (run.cache_share_curve.size() > 1) {
+    std::vector<GaugePoint> points;
+    for (const CacheSharePoint& point : run.cache_share_curve) {
+      points.push_back({point.step, {}});
+      for (const CacheShare& layer : point.layers) points.back().gauges.push_back({layer.layer, layer.heads});
+    }
+    html += "<h5>σ(λ) over training</h5>\n" + picture(gauges_svg(points), "sigma(lambda) over training");
+  }
   if (!variant.options.empty()) {
     html += fmt::format("<details><summary>memory options</summary><pre>{}</pre></details>\n", html_escape(variant.options));
   }

@@ -37,6 +37,17 @@ struct CacheShare {
   }
 };
 
+/// The same at one step of a training.
+struct CacheSharePoint {
+  int64_t step = 0;
+  std::vector<CacheShare> layers = {};
+  template <class V>
+  void visit(V&& v) {
+    v("step", step, "optimiser steps so far");
+    v("layers", layers, "sigma(lambda) of GRC layers");
+  }
+};
+
 /// What one training of one variant gave; the file that a child process hands to its parent.
 struct RunResult {
   std::string study = {}, variant = {}, point = {};
@@ -57,6 +68,7 @@ struct RunResult {
   std::vector<CurvePoint> curve = {};
   std::string span_text = {}, span_svg = {};
   std::vector<CacheShare> cache_share = {};
+  std::vector<CacheSharePoint> cache_share_curve = {};
   std::string prompt = {}, sample = {};
 
   template <class V>
@@ -82,6 +94,7 @@ struct RunResult {
     v("span_text", span_text, "who attends to whom, for a terminal");
     v("span_svg", span_svg, "who attends to whom, as a picture");
     v("cache_share", cache_share, "sigma(lambda) of GRC layers");
+    v("cache_share_curve", cache_share_curve, "the same over the training");
     v("prompt", prompt, "what the sample goes on from");
     v("sample", sample, "text the model wrote");
   }

@@ -24,6 +24,7 @@ TEST(Report, ShowsTablesSamplesAndMachine) {
   EXPECT_TRUE(holds(page, "<span class=\"verdict failed\">failed</span>"));
   EXPECT_TRUE(holds(page, "loss is not finite at step 12"));
   EXPECT_TRUE(holds(page, "σ(λ)"));
+  EXPECT_TRUE(holds(page, "σ(λ) over training</h5>\n<img class=\"picture\""));
   EXPECT_TRUE(holds(page, "A Processor, 2 cores used"));
   EXPECT_TRUE(holds(page, "mnemo compare recipes/demo.toml --seeds 3"));
 }

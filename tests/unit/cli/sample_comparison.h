@@ -54,6 +54,7 @@ inline StudySummary sample_study(int64_t seeds = 3) {
     study.variants.push_back(variant);
   }
   study.variants[3].runs[0].cache_share = {{"layer 0", {0.5, 0.61, 0.12, 0.93}}, {"layer 1", {0.4, 0.5, 0.2, 0.9}}};
+  study.variants[3].runs[0].cache_share_curve = {{10, {{"layer 0", {0.5, 0.5}}}}, {20, {{"layer 0", {0.6, 0.4}}}}};
   VariantSummary failed;
   failed.name = "broken";
   failed.index = study.variants.size();

@@ -121,6 +121,34 @@ TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
   }
 }
 
+TEST_F(TrainerTest, GaugesOfTheModelStandBesideTheLoss) {
+  TrainOptions options = small_options();
+  options.log_every = 1;
+  const std::string folder = folder_ / "gauges";
+  Run first = make(options, {Node::table({{"type", "grc"}, {"cache_len", 4}})}, folder);
+  first.trainer->run(quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
+  Run second = make(options, {Node::table({{"type", "grc"}, {"cache_len", 4}})}, folder);
+  ASSERT_TRUE(second.trainer->resume_latest());
+  const History history = second.trainer->run(quiet()).history;
+  ASSERT_EQ(history.losses.size(), 6u);
+  const std::vector<core::Gauge> last = second.model->gauges();
+  ASSERT_FALSE(last.empty());
+  EXPECT_EQ(last[0].name, "layers.0.sigma_lambda");
+  for (size_t g = 0; g < last.size(); ++g) {
+    for (size_t i = 0; i < history.losses.size(); ++i) {
+      ASSERT_EQ(history.losses[i].gauges.size(), last.size()) << "step " << i + 1;
+      EXPECT_EQ(history.losses[i].gauges[g].name, last[g].name);
+      ASSERT_EQ(history.losses[i].gauges[g].values.size(), last[g].values.size());
+    }
+    EXPECT_EQ(history.losses[5].gauges[g].values, last[g].values);
+    EXPECT_NE(history.losses[0].gauges[g].values, last[g].values) << "lambda learns";
+    EXPECT_EQ(history.losses[2].gauges[g].values, first.model->gauges()[g].values) << "what the checkpoint kept";
+  }
+  const std::string log = base::read_file(base::join_path(folder, "log.jsonl"));
+  EXPECT_NE(log.find("\"gauges\":{\"layers.0.sigma_lambda\":["), std::string::npos) << log;
+  EXPECT_TRUE(make(options, {}).trainer->run(quiet()).history.losses.front().gauges.empty());
+}
+
 // What evaluations leave behind: the best metric so far, and how far a plateau has brought the learning rate down.
 TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
   TrainOptions options = small_options();
