@@ -2,10 +2,10 @@
 
 #include <torch/types.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/unit_values.h"
 
 namespace mnemo::memory {
 namespace {
@@ -65,34 +65,28 @@ core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const c
   return {maps_.join(answer.o), std::move(answer.state), std::move(answer.slots)};
 }
 
-// A control's output and slots are linear in the values, which choose nothing. So values that are unit vectors, d tokens at a time, give what
-// of each token is in them; and values of one for all tokens since the sequence's start give what of all of them is.
-
 core::AttentionView Abc::look(const core::AttentionInput& input, const core::State& state, const core::State& history) const {
   AbcCall call = call_of(input);
   const at::Tensor ones = at::ones_like(call.v);
-  const int64_t keys = call.v.size(2), width = call.v.size(3);
   const core::State nothing = state.map([](const core::Field& field, const at::Tensor& tensor) {
     return field.path == "v" ? at::zeros_like(tensor) : tensor;
   });
-  std::vector<at::Tensor> weights, held;
-  for (int64_t first = 0; first < keys; first += width) {
-    const int64_t count = std::min(width, keys - first);
-    call.v = at::zeros_like(ones);
-    call.v.narrow(2, first, count).narrow(3, 0, count).diagonal(0, 2, 3).fill_(1.0);
+  std::vector<at::Tensor> held;  // slots are linear in the values too
+  const at::Tensor weights = ops::weights_by_unit_values(ones, [&](const at::Tensor& units, int64_t count) {
+    call.v = units;
     const AbcAnswer answer = control_->attend(call, nothing);
-    weights.push_back(answer.o.narrow(3, 0, count));
     for (const auto& [field, tensor] : answer.state.fields()) {
       // [B,H,n,d], or [B,H,2,n,d] of two queues, one behind the other.
       if (field.path == "v") held.push_back((tensor.dim() == 5 ? tensor.flatten(2, 3) : tensor).narrow(3, 0, count).transpose(2, 3));
     }
-  }
-  core::WeightMap attention{"attention", core::MapAxis::queries, core::MapAxis::keys, at::cat(weights, 3)};
+    return answer.o;
+  });
+  core::AttentionView view{{{"attention", core::MapAxis::queries, core::MapAxis::keys, weights}}};
   if (!history.empty()) {
+    // Values of one since the sequence's start give what of all of it reaches a query.
     call.v = ones;
-    attention.past = control_->attend(call, history).o.select(3, 0) - attention.weights.sum(3);
+    view.maps[0].past = control_->attend(call, history).o.select(3, 0) - weights.sum(3);
   }
-  core::AttentionView view{{attention}};
   if (!held.empty()) view.maps.push_back({"held", core::MapAxis::keys, core::MapAxis::slots, at::cat(held, 2)});
   return view;
 }
