@@ -1,14 +1,19 @@
 #include "cli/peer_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
+#include "cli/bench_rounds.h"
 
 namespace mnemo::cli {
 
@@ -33,7 +38,7 @@ PeerProcess::PeerProcess(const std::vector<std::string>& command,
   close(out[1]);
   to_ = in[1];
   from_ = out[0];
-  const std::string first = read_line();
+  const std::string first = *read_line(HUGE_VAL);
   base::require(first == "ready", "{}: expected the line \"ready\", found \"{}\"", name_, first);
 }
 
@@ -43,13 +48,24 @@ PeerProcess::~PeerProcess() {
   if (child_ > 0) waitpid(child_, nullptr, 0);
 }
 
-std::string PeerProcess::read_line() {
+void PeerProcess::send(const std::string& line) const {
+  const std::string text = line + "\n";
+  base::require(write(to_, text.data(), text.size()) == static_cast<ssize_t>(text.size()), "{}: the peer does not listen", name_);
+}
+
+std::optional<std::string> PeerProcess::read_line(double limit) {
+  const auto begin = std::chrono::steady_clock::now();
   for (;;) {
     const size_t end = buffer_.find('\n');
     if (end != std::string::npos) {
       std::string line = buffer_.substr(0, end);
       buffer_.erase(0, end + 1);
       return line;
+    }
+    if (std::isfinite(limit)) {
+      const double left = limit - seconds_since(begin);
+      pollfd ready{from_, POLLIN, 0};
+      if (left <= 0 || poll(&ready, 1, static_cast<int>(std::ceil(left * 1e3))) == 0) return std::nullopt;
     }
     char piece[4096];
     const ssize_t count = read(from_, piece, sizeof piece);
@@ -60,18 +76,20 @@ std::string PeerProcess::read_line() {
   }
 }
 
-std::string PeerProcess::ask(const std::string& line) {
-  const std::string text = line + "\n";
-  base::require(write(to_, text.data(), text.size()) == static_cast<ssize_t>(text.size()), "{}: the peer does not listen", name_);
-  return read_line();
+std::string PeerProcess::ask(const std::string& line) { return *ask_within(line, HUGE_VAL); }
+
+std::optional<std::string> PeerProcess::ask_within(const std::string& line, double limit) {
+  send(line);
+  std::optional<std::string> answer = read_line(limit);
+  if (!answer) kill(child_, SIGKILL);
+  return answer;
 }
 
-double PeerProcess::seconds(const std::string& line) {
-  const std::string answer = ask(line);
+double PeerProcess::number(const std::string& answer) const {
   char* end = nullptr;
-  const double seconds = std::strtod(answer.c_str(), &end);
-  base::require(end != answer.c_str() && *end == '\0' && seconds >= 0, "{}: expected seconds, found \"{}\"", name_, answer);
-  return seconds;
+  const double number = std::strtod(answer.c_str(), &end);
+  base::require(end != answer.c_str() && *end == '\0' && number >= 0, "{}: expected a number, found \"{}\"", name_, answer);
+  return number;
 }
 
 }  // namespace mnemo::cli

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <sys/types.h>
 #include <utility>
@@ -19,11 +20,17 @@ class PeerProcess {
 
   /// Sends a line and returns the line that comes back. Throws InputError if the child ends.
   std::string ask(const std::string& line);
-  /// The same for an answer in seconds. Throws InputError if it is none.
-  double seconds(const std::string& line);
+  /// The same with a limit in seconds: nothing where the answer takes longer; the child is then killed and cannot be asked again.
+  std::optional<std::string> ask_within(const std::string& line, double limit);
+  /// An answer in seconds. Throws InputError if it is none.
+  double seconds(const std::string& line) { return number(ask(line)); }
+  /// A number of at least 0 from an answer. Throws InputError if it is none.
+  double number(const std::string& answer) const;
 
  private:
-  std::string read_line();
+  void send(const std::string& line) const;
+  /// Nothing where no whole line comes within the limit.
+  std::optional<std::string> read_line(double limit);
 
   pid_t child_ = -1;
   int to_ = -1, from_ = -1;

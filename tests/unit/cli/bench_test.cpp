@@ -5,13 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "cli/allocation_meter.h"
 #include "cli/bench_case.h"
 #include "cli/bench_decoding.h"
 #include "cli/bench_kernel.h"
 #include "cli/bench_limits.h"
+#include "cli/bench_mechanism.h"
 #include "cli/bench_rounds.h"
+#include "cli/peer_process.h"
+#include "memory/abc_control/control.h"
+#include "models/registry.h"
 #include "tests/support/temporary_folder.h"
 
 namespace mnemo::cli {
@@ -176,6 +182,59 @@ TEST(Bench, DecodingRunsEveryCaseInEveryPrecision) {
     EXPECT_LT(subject.bytes("int8", 16), subject.bytes("bf16", 16)) << decoding_case.name;
     EXPECT_LT(subject.bytes("bf16", 16), subject.bytes("float32", 16)) << decoding_case.name;
   }
+}
+
+TEST(BenchMechanisms, EveryMechanismOfTheRegistryHasACase) {
+  std::set<std::string> attentions, memories, controls = {"identity"};  // which is softmax attention, for proofs
+  for (const MechanismCase& mechanism : mechanism_cases()) {
+    const models::ModelOptions options = mechanism.options();
+    attentions.insert(models::type_of(options.backbone.attention));
+    if (const base::Node* control = options.backbone.attention.find("control")) controls.insert(models::type_of(*control));
+    for (const base::Node& memory : options.memory) memories.insert(models::type_of(memory));
+  }
+  const models::Mechanisms& registry = models::Mechanisms::all();
+  for (const std::string& name : registry.attentions.names()) EXPECT_TRUE(attentions.contains(name)) << name;
+  for (const std::string& name : registry.memories.names()) EXPECT_TRUE(memories.contains(name)) << name;
+  for (const std::string& name : memory::abc_control_types().types()) EXPECT_TRUE(controls.contains(name)) << name;
+}
+
+TEST(BenchMechanisms, StateIsThatOfGeneration) {
+  std::map<std::string, MechanismSubject> subjects;
+  for (const MechanismCase& mechanism : mechanism_cases()) {
+    for (const char* name : {"softmax", "abc_mlp", "softmax_encoder", "segment_cache"}) {
+      if (mechanism.name == name) subjects.emplace(name, mechanism);
+    }
+  }
+  const auto bytes = [&](const std::string& name, int64_t tokens) { return subjects.at(name).state_bytes(tokens); };
+  EXPECT_GE(bytes("softmax", 512), 2 * 2 * 512 * 256 * 4);  // keys and values of two layers
+  EXPECT_GE(bytes("softmax", 2048), 4 * bytes("softmax", 512) - 1000);
+  EXPECT_EQ(bytes("abc_mlp", 512), bytes("abc_mlp", 2048));
+  EXPECT_EQ(bytes("softmax_encoder", 512), 0);
+  EXPECT_GT(bytes("segment_cache", 2048), bytes("segment_cache", 512));  // the cache is empty in the first segment
+  EXPECT_EQ(bytes("segment_cache", 2048), bytes("segment_cache", 8192));
+}
+
+TEST(BenchMechanisms, APeerThatComputesSomethingElseIsToldApart) {
+  const MechanismCase mechanism = {.name = "a", .attention = "", .agree = 0.9};
+  const MechanismFigures ours{2.0, 1.0};
+  EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0001, 1.0005, 0.95, 0.5}), "");
+  EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0, 1.0, 0.5, 0.25}), "outputs: 0.5 of the tokens are the peer's, expected 0.9; off by 0.25 of the largest");
+  EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.001, 1.0}), "loss: ours 2, the peer's 2.001");
+  EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0, 1.002}), "gradient norm: ours 1, the peer's 1.002");
+  EXPECT_NE(mechanism_disagreement(mechanism, ours, {2.0, 1.0, std::nan(""), 0}), "");
+  EXPECT_NE(mechanism_disagreement(mechanism, ours, {std::nan(""), 1.0}), "");
+  const MechanismFigures read = read_mechanism_figures(R"({"loss": 1.5, "gradient_norm": 2, "agree": 1, "off": 1e-6})", "peer");
+  EXPECT_EQ(mechanism_disagreement(mechanism, {1.5, 2}, read), "");
+  EXPECT_THROW(read_mechanism_figures(R"({"loss": 1.5})", "peer"), base::InputError);
+}
+
+TEST(PeerProcess, OneThatTakesTooLongIsGivenUp) {
+  PeerProcess peer({"sh", "-c", "echo ready; read line; echo 1.5; read line; exec sleep 60"}, {});
+  EXPECT_EQ(peer.number(*peer.ask_within("first", 20.0)), 1.5);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(peer.ask_within("second", 0.1), std::nullopt);
+  EXPECT_LT(seconds_since(begin), 10.0);
+  EXPECT_THROW(peer.number("out of memory"), base::InputError);
 }
 
 }  // namespace
