@@ -1,6 +1,6 @@
 // Attention cores beside eager PyTorch, turn about in one run: forward and backward of one operation.
 //   cmake --build --preset release --target bench_cores && build/release/bench_cores PYTHON [THREADS]
-// PYTHON has torch and safetensors (benchmarks/setup makes one). Batch 4, 4 heads of 64, one thread; windows of 128 rows, blocks and chunks
+// The peers are those of benchmarks/setup, with its settings for speed. Batch 4, 4 heads of 64, one thread; windows of 128 rows, blocks and chunks
 // of 64, 3 random blocks, 2 rounds of 32 buckets, 64 slots. A line's figures: milliseconds, the median of 7 rounds, and how many times as long
 // each form of the peer takes (peers/cores.py; "best" is what a careful author writes). Norms that differ end the program.
 #include <ATen/Parallel.h>
@@ -118,7 +118,9 @@ int main(int argc, char** argv) {
     base::require(argc >= 2, "usage: bench_cores PYTHON [THREADS]");
     const std::string threads = argc > 2 ? argv[2] : "1", file = std::filesystem::temp_directory_path() / "mnemo_bench_cores.safetensors";
     at::set_num_threads(std::stoi(threads));
-    cli::PeerProcess peer({argv[1], MNEMO_PEERS "/cores.py", threads}, {{"OMP_NUM_THREADS", threads}, {"MKL_NUM_THREADS", threads}});
+    const std::string installed = MNEMO_PEERS "/../../.deps/peers";
+    cli::PeerProcess peer({argv[1], MNEMO_PEERS "/cores.py", threads},
+                          {{"PYTHONPATH", installed}, {"LD_PRELOAD", installed + "/settings.so"}, {"OMP_NUM_THREADS", threads}});
     for (const int64_t time : {512, 2048}) {
       const Inputs in = inputs_of(time);
       weights::write_safetensors(file, in.named(), {});
