@@ -40,17 +40,24 @@ hidden_dim = 1024
 }
 
 constexpr const char* kSoftmax = R"({ type = "softmax", bias = false, dropout = 0.1 })";
+constexpr const char* kBigBird = R"({ type = "bigbird", bias = false, block_size = 64, num_random_blocks = 3 })";
+constexpr const char* kReformer = R"({ type = "lsh", variant = "lra", bias = false })";
 
 }  // namespace
 
 void add_encoder_presets(std::vector<Preset>& presets) {
-  static const std::array<std::string, 2> texts = {arena_encoder(4, kSoftmax), arena_encoder(6, kSoftmax)};
+  static const std::array<std::string, 6> texts = {arena_encoder(4, kSoftmax), arena_encoder(4, kBigBird), arena_encoder(4, kReformer),
+                                                   arena_encoder(6, kSoftmax), arena_encoder(6, kBigBird), arena_encoder(6, kReformer)};
   constexpr std::string_view counted = "no figure is published; docs/encoder.md counts";
   const auto add = [&](std::string_view name, std::string_view about, size_t text) {
     presets.push_back({name, about, texts[text], kListOpsWords, 0, counted});
   };
   add("lra_transformer", "encoder of the Long Range Arena for Long ListOps, 4 layers as released (Tay et al. 2021)", 0);
-  add("lra_transformer_6_layers", "encoder of the Long Range Arena with 6 layers (Zhang et al. 2024, appendix)", 1);
+  add("lra_bigbird", "the same with BigBird's attention", 1);
+  add("lra_reformer", "the same with Reformer's attention as the arena has it", 2);
+  add("lra_transformer_6_layers", "encoder of the Long Range Arena with 6 layers (Zhang et al. 2024, appendix)", 3);
+  add("lra_bigbird_6_layers", "the same with BigBird's attention", 4);
+  add("lra_reformer_6_layers", "the same with Reformer's attention as the arena has it", 5);
 }
 
 }  // namespace mnemo::models

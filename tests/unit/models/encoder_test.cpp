@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "models/model.h"
+#include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -194,6 +195,25 @@ TEST(Encoder, WhatNeedsTheNextTokenRefusesIt) {
   refused(kClasses, {"somebody", "head.type = \"classification\""});
   refused({}, {"somebody", "backbone.type = \"encoder\""});
   EXPECT_NO_THROW(require_next_token_model(*encoder_of({"backbone.type=decoder"}), "somebody"));
+}
+
+// The arena's encoders at a smaller size, on a batch with padding, with the gated recurrent cache and without.
+TEST(Encoder, PresetsOfTheArenaRun) {
+  const at::NoGradGuard no_grad;
+  for (const char* preset : {"lra_transformer", "lra_bigbird", "lra_reformer"}) {
+    for (const char* grc : {"", "[[memory]]\ntype = \"grc\"\ncache_len = 5\n", "[[memory]]\ntype = \"grc\"\nvariant = \"authors\"\ncache_len = 21\n"}) {
+      SCOPED_TRACE(std::string(preset) + grc);
+      const std::string small = "preset = \"" + std::string(preset) + "\"\nsegment_size = 20\nembedding = { vocab_size = 16 }\nbackbone = { num_layers = 2, dim = 32, "
+                                "num_heads = 4, ffn_dim = 12 }\n";
+      const auto model = build(read_model_options(base::parse_toml(small + grc, "small.toml")), 3);
+      const at::Tensor tokens = Numbers(1).tokens({3, 20}, 16), valid = at::arange(20).unsqueeze(0) < at::tensor({20, 7, 13}, at::kLong).unsqueeze(1);
+      const core::StepResult step = model->forward(tokens_of(tokens, valid), model->initial_state(3));
+      const at::Tensor logits = model->logits(step.hidden);
+      EXPECT_EQ(logits.sizes(), at::IntArrayRef({3, 1, 10}));
+      EXPECT_TRUE(logits.isfinite().all().item<bool>());
+      EXPECT_GT(difference(logits[0], logits[1]), 1e-6);
+    }
+  }
 }
 
 TEST(Encoder, DrawsTheTableOfItsBlock) {

@@ -30,7 +30,11 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
   };
   const std::map<std::string_view, int64_t> counts = {
       {"lra_transformer", arena(4, 4)},
+      {"lra_bigbird", arena(4, 4)},
+      {"lra_reformer", arena(4, 2)},
       {"lra_transformer_6_layers", arena(6, 4)},
+      {"lra_bigbird_6_layers", arena(6, 4)},
+      {"lra_reformer_6_layers", arena(6, 2)},
       // #params that the authors' program prints
       {"transformer_xl_wt103_base", 151'107'538},
       {"transformer_xl_wt103_large", 285'170'506},
