@@ -83,8 +83,6 @@ class Counting final : public core::Model {
   int64_t bptt_depth(const std::string&) const override { return 0; }
   at::Tensor logits(const at::Tensor& hidden) const override { return hidden; }
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override { return at::zeros(targets.sizes(), hidden.options()); }
-  at::Tensor auxiliary_nll(const core::StepResult&) const override { return {}; }
-  double auxiliary_weight() const override { return 0; }
   const layers::ParameterSet& parameters() const override { return parameters_; }
   int64_t segment_size() const override { return 2; }
   int64_t vocab_size() const override { return vocabulary_; }
