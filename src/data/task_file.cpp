@@ -83,8 +83,7 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
                   kColumns[i], length, count);
     if (i == 2) {
       answers = count - std::count(numbers_.begin(), numbers_.end(), 0);
-      base::require(std::find(numbers_.begin(), numbers_.end(), 1) != numbers_.end(),
-                    "{}: column 'answer': expected a 1 where the target is asked, found none", place.at(cells.begin[i]));
+      base::require(answers > 0, "{}: column 'answer': expected a 1 where the target is asked, found none", place.at(cells.begin[i]));
       answer_.insert(answer_.end(), numbers_.begin(), numbers_.end());
     } else {
       vocabulary_size_ = std::max<int64_t>(vocabulary_size_, *std::max_element(numbers_.begin(), numbers_.end()) + 1);
