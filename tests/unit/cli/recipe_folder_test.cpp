@@ -100,7 +100,9 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
       const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
       for (const RecipeStudy& study : file.studies()) {
         EXPECT_FALSE(study.sweep.seeds.empty()) << name << ": " << study.name;
-        if (name.ends_with("_small")) EXPECT_GE(study.sweep.seeds.size(), 3u) << name << ": " << study.name;
+        if (name.ends_with("_small")) {
+          EXPECT_GE(study.sweep.seeds.size(), 3u) << name << ": " << study.name;
+        }
         EXPECT_FALSE(study.paper.empty() && study.name != "Segments of 512 bytes") << name << ": " << study.name;
       }
     }
