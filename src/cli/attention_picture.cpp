@@ -21,7 +21,7 @@ constexpr double kLargestCell = 12;
 constexpr int64_t kMostDots = 480;    // of one side; larger maps show the largest weight of each block
 constexpr double kWords = 84;         // room for the words of rows
 constexpr double kWordSize = 9;
-constexpr double kChartWidth = 420, kChartHeight = 150;
+constexpr double kChartWidth = 480, kChartHeight = 150;
 constexpr Colour kGrey{0x5b, 0x68, 0x78}, kBorder{0xd1, 0x3c, 0x2b}, kFrame{0xb9, 0xc3, 0xce}, kNone{0xf4, 0xf4, 0xf4};
 // Okabe and Ito's colours.
 constexpr std::array<Colour, 8> kLines = {Colour{0x00, 0x72, 0xb2}, Colour{0xd5, 0x5e, 0x00}, Colour{0x00, 0x9e, 0x73}, Colour{0xcc, 0x79, 0xa7},
@@ -169,7 +169,7 @@ double draw_legend(Canvas& canvas, const AttentionFacts& facts, double x, double
 void draw_chart(Canvas& canvas, const std::vector<GaugePoint>& points, size_t gauge, double left, double top) {
   const core::Gauge& first = points.front().gauges[gauge];
   canvas.text(left, top + 11, first.name, 11);
-  const double x = left + 34, y = top + 22, width = kChartWidth - 80, height = kChartHeight;
+  const double x = left + 34, y = top + 22, width = kChartWidth - 130, height = kChartHeight;
   double low = 1, high = 0;
   for (const GaugePoint& point : points) {
     if (gauge >= point.gauges.size()) continue;
