@@ -51,7 +51,7 @@ const std::vector<MechanismCase>& mechanism_cases() {
   const auto memory = [](const std::string& options) { return "{ type = " + options + " }"; };
   std::string spread = "0";  // 32 tokens of 8,192, the first ones near by
   for (int64_t i = 1; i < 32; ++i) spread += fmt::format(", {}", i * i * 8);
-  const std::string grc = R"("grc", cache_ratio = 0.5, cache_len = 64)", bigbird = R"(type = "bigbird", block_size = 64, num_random_blocks = 3)";
+  const std::string grc = R"("grc", cache_ratio = 0.5, cache_len = 64)", bigbird = R"(type = "bigbird", num_random_blocks = 3, block_size = )";
   static const std::vector<MechanismCase> cases = {
       {"softmax", softmax},
       {"relative", relative},
@@ -70,7 +70,7 @@ const std::vector<MechanismCase>& mechanism_cases() {
       {"abc_compressive", control(R"("compressive", compression = 256)")},
       {"abc_luna", control(R"("luna")"), "", true},
       {"softmax_encoder", softmax, "", true},
-      {"bigbird", bigbird, "", true},
+      {"bigbird", bigbird + "64", "", true},
       {"linformer", R"(type = "linformer", num_slots = 256, max_len = 8192)", "", true},
       {"segment_cache", relative, memory(R"("segment_cache", mem_len = 512)")},
       {"attention_cache", softmax, memory(R"("attention_cache", mem_len = 512)")},
@@ -84,7 +84,7 @@ const std::vector<MechanismCase>& mechanism_cases() {
       {"grc_sliding_window", R"(type = "sliding_window", window_size = 256)", memory(grc)},
       {"grc_linear", elu + ", bptt_depth = 1", memory(grc)},
       {"grc_encoder", softmax, memory(grc), true},
-      {"grc_bigbird", bigbird, memory(grc), true},
+      {"grc_bigbird", bigbird + "32", memory(grc), true},
   };
   return cases;
 }
