@@ -122,20 +122,6 @@ TEST_P(PrefixSplit, NoOutputDependsOnLaterCalls) {
 INSTANTIATE_TEST_SUITE_P(All, PrefixSplit, testing::ValuesIn(configurations_where([](const Configuration& c) { return !parts_are_the_whole(c); })),
                          name_of);
 
-/// Where a sequence may be cut into segments at will: nothing marks a segment's borders, and what is carried is exact.
-/// ABC and linear attention carry all they ever read, and a window of one row reads nothing else. A layer context does while it holds everything
-/// as it was, or all that same_length lets see. A GRC cache moves at borders, but not in evaluation if it belongs to the model.
-bool any_segments(const Configuration& c) {
-  if (c.has("memory_tokens") || c.has("recurrent_tokens") || c.options.backbone.position.type != "none") return false;
-  if (c.has("grc") && !has_model_cache(c)) return false;
-  if (c.attention() == "abc" || c.attention() == "linear" || c.name == "window_one") return true;
-  for (const char* memory : {"attention_cache", "compressive"}) {
-    if (c.has(memory)) return c.memory_option(memory, "mem_len", 0).as_int() >= 32;
-  }
-  return c.has("segment_cache") && (c.memory_option("segment_cache", "mem_len", 0).as_int() >= 32 ||
-                                    c.memory_option("segment_cache", "same_length", false).as_bool());
-}
-
 class SplitIntoSegments : public Conformance {};
 
 TEST_P(SplitIntoSegments, ASequenceIsTheSameInAnySegments) {

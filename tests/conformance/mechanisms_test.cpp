@@ -1,0 +1,216 @@
+// The table of docs/mechanisms.md: every registered mechanism, law by law, with the size of its state and what it combines with. It is made
+// from the conditions that choose the suite's tests, so it says what the suite runs.
+//   MNEMO_WRITE_MECHANISMS=1 build/release/tests/test_conformance --gtest_filter='Mechanisms.*'     writes the page anew
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "models/registry.h"
+#include "tests/conformance/suite.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::test {
+namespace {
+
+const std::string kPage = MNEMO_SOURCE_DIR "/docs/mechanisms.md";
+
+/// A mechanism of the registry in the plainest model that takes it.
+struct Mechanism {
+  std::string name, seam;
+  Configuration plain;
+};
+
+std::string seam_of(const memory::Entry& entry) {
+  if (entry.wrap_attention) return "around an attention";
+  return entry.layer_context ? "layer context" : "sequence";
+}
+
+/// The suite's own configuration of an attention or a memory alone: of a decoder where it can stand in one.
+Configuration plain_of(const std::string& attention, const std::string& memory) {
+  for (const auto* list : {&combinations(), &encoders()}) {
+    for (const Configuration& one : *list) {
+      const size_t memories = memory.empty() ? 0 : 1;
+      if (one.options.memory.size() != memories || (!memory.empty() && !one.has(memory))) continue;
+      if (attention.empty() || one.attention() == attention) return one;
+    }
+  }
+  throw base::InternalError("no configuration of " + attention + memory);
+}
+
+std::vector<Mechanism> mechanisms() {
+  const auto& registry = models::Mechanisms::all();
+  std::vector<Mechanism> list;
+  for (const std::string& name : registry.attentions.names()) list.push_back({name, "attention", plain_of(name, "")});
+  for (const std::string& name : registry.memories.names()) {
+    list.push_back({name, seam_of(registry.memories.find(name)), plain_of("", name)});
+  }
+  return list;
+}
+
+bool causal(const Configuration& c) { return c.options.backbone.causal(); }
+
+/// What a law says of a model: "" where the suite holds it to it, otherwise the reason why it does not speak of it.
+struct Law {
+  std::string title;
+  std::function<std::string(const Mechanism&)> exemption;
+};
+
+const std::vector<Law>& laws() {
+  static const std::vector<Law> all = {
+      {"1 a segment in any parts, token by token too",
+       [](const Mechanism& m) -> std::string {
+         if (!causal(m.plain)) return "looks both ways: a row depends on rows on its right, so a segment has no parts";
+         return parts_are_the_whole(m.plain) ? "" : "later rows move the borders of chunks: a token's output is that of the segment up to it";
+       }},
+      {"1 a sequence in any segments",
+       [](const Mechanism& m) -> std::string {
+         if (!causal(m.plain)) return "looks both ways";
+         return any_segments(m.plain) ? "" : "something is written or forgotten at a segment's border, so other borders give other outputs";
+       }},
+      {"2 causal, bit for bit",
+       [](const Mechanism& m) -> std::string {
+         if (!causal(m.plain)) return "looks both ways";
+         return parts_are_the_whole(m.plain) ? "" : "buckets are sorted together with later rows";
+       }},
+      {"3 softmax attention where the maths says so",
+       [](const Mechanism& m) -> std::string { return m.name == "abc" ? "" : "speaks of abc"; }},
+      {"4 without its share of the cache the inner attention; frozen in evaluation",
+       [](const Mechanism& m) -> std::string { return m.name == "grc" ? "" : "speaks of grc"; }},
+      {"4 order and company in the batch do not matter", [](const Mechanism&) -> std::string { return ""; }},
+      {"5 gradients reach exactly bptt_depth segments back", [](const Mechanism&) -> std::string { return ""; }},
+      {"6 no gradient into rows that are kept; no rows, no difference",
+       [](const Mechanism& m) -> std::string { return m.seam == "layer context" ? "" : "speaks of layer contexts"; }},
+      {"8 the state is a value; padding is as good as none", [](const Mechanism&) -> std::string { return ""; }},
+      {"9 gradcheck; scratch memory full of NaN", [](const Mechanism&) -> std::string { return ""; }},
+  };
+  return all;
+}
+
+/// How many golden files use a mechanism.
+std::map<std::string, int64_t> golden_files() {
+  std::map<std::string, int64_t> counts;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const weights::TensorFile file = weights::read_safetensors(entry.path().string());
+    const base::Node config = base::parse_json(file.metadata.at("config"), entry.path().string());
+    std::set<std::string> used;
+    const base::Node* attention = config.find("attention");
+    if (const base::Node* backbone = config.find("backbone"); attention == nullptr && backbone != nullptr) attention = backbone->find("attention");
+    if (attention != nullptr) used.insert(attention->at("type").as_string());
+    if (const base::Node* memories = config.find("memory"); memories != nullptr) {
+      for (const base::Node& memory : memories->items()) used.insert(memory.at("type").as_string());
+    }
+    for (const std::string& name : used) ++counts[name];
+  }
+  return counts;
+}
+
+/// Options of a usual size, by the words the options use.
+const std::map<std::string, std::string> kUsual = {{"num_slots", "32"}, {"cache_len", "64"},   {"mem_len", "512"},     {"num_mem_tokens", "16"},
+                                                   {"max_len", "4096"}, {"window_size", "256"}, {"compressed_len", "256"}, {"compression_rate", "4"}};
+
+/// Bytes of the state that one sequence has, with one layer of the mechanism, 64 wide, 4 heads, after three segments of 512 tokens, and
+/// before the last token of a fourth ("" where segments have no parts).
+std::pair<std::string, std::string> state_sizes(const Mechanism& mechanism) {
+  Configuration plain = mechanism.plain;
+  models::ModelOptions& options = plain.options;
+  options.backbone.num_layers = 1;
+  options.backbone.dim = 64;
+  options.backbone.num_heads = 4;
+  const auto enlarge = [](base::Node& node) {
+    for (const auto& [key, value] : kUsual) {
+      if (node.find(key) != nullptr) node.set(key, static_cast<int64_t>(std::stoll(value)));
+    }
+  };
+  enlarge(options.backbone.attention);
+  for (base::Node& memory : options.memory) enlarge(memory);
+  options.backbone.position.max_len = 1024;
+  const auto model = models::build(options);
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = Numbers(3).tokens({1, 2048}, kVocab);
+  const core::State between = run(*model, tokens.narrow(1, 0, 1536), segments({512, 512, 512}), model->initial_state(1)).state;
+  const auto bytes = [](const core::State& state) { return fmt::format("{}", core::num_bytes(state)); };
+  if (!causal(plain)) return {bytes(between), "no parts"};
+  return {bytes(between), bytes(run(*model, tokens.narrow(1, 1536, 511), Plan{{511, {true, false}}}, between).state)};
+}
+
+/// Where an attention and a memory may stand together.
+std::string together(const std::string& attention, const std::string& memory) {
+  std::string where;
+  for (const auto& [list, letter] : {std::pair(&combinations(), "D"), std::pair(&encoders(), "E")}) {
+    for (const Configuration& one : *list) {
+      if (one.attention() != attention || one.options.memory.size() != 1 || !one.has(memory)) continue;
+      where += where.empty() ? letter : std::string(" ") + letter;
+      break;
+    }
+  }
+  return where.empty() ? "–" : where;
+}
+
+std::string page() {
+  std::string text =
+      "# Mechanisms, law by law\n\n"
+      "Made by the conformance suite from the conditions that choose its tests (`tests/conformance/mechanisms_test.cpp`; it fails where this page is\n"
+      "not what it would write). ✓: the suite holds the mechanism to the law, in its plain model, in its variants and with other memories. A letter: the\n"
+      "law does not apply, for the reason below. [testing.md](testing.md) has the laws with their tests and tolerances.\n\n";
+  const std::vector<Mechanism> all = mechanisms();
+  const auto golden = golden_files();
+  std::vector<std::string> reasons;
+  std::string header = "| mechanism | seam |", line = "|---|---|", rows;
+  for (size_t i = 0; i < laws().size(); ++i) {
+    header += fmt::format(" {} |", laws()[i].title);
+    line += "---|";
+  }
+  text += header + " 10 golden files | state, bytes | in an open segment |\n" + line + "---:|---:|---:|\n";
+  for (const Mechanism& mechanism : all) {
+    text += fmt::format("| `{}` | {} |", mechanism.name, mechanism.seam);
+    for (const Law& law : laws()) {
+      const std::string reason = law.exemption(mechanism);
+      if (reason.empty()) {
+        text += " ✓ |";
+        continue;
+      }
+      auto found = std::find(reasons.begin(), reasons.end(), reason);
+      if (found == reasons.end()) found = reasons.insert(reasons.end(), reason);
+      text += fmt::format(" {} |", static_cast<char>('a' + (found - reasons.begin())));
+    }
+    const auto [between, open] = state_sizes(mechanism);
+    const auto files = golden.find(mechanism.name);
+    text += fmt::format(" {} | {} | {} |\n", files == golden.end() ? 0 : files->second, between, open);
+  }
+  text += "\n";
+  for (size_t i = 0; i < reasons.size(); ++i) text += fmt::format("- {}: {}\n", static_cast<char>('a' + i), reasons[i]);
+  text += "\nLaw 7 speaks of learnable memory in vision models, which are not here yet.\n\n"
+          "State: bytes of one sequence in float32 for one layer, 64 wide, 4 heads, after three segments of 512 tokens, and before the last token of the\n"
+          "fourth; what belongs to the model (a GRC cache) is counted too. Sizes of options:";
+  for (const auto& [key, value] : kUsual) text += fmt::format(" `{}` {},", key, value);
+  text.back() = '.';
+  text += "\n\n## Together\n\nWhich memory may stand with which attention: D in a decoder, E in an encoder, – in neither (the error says why).\n\n| |";
+  const auto& registry = models::Mechanisms::all();
+  line = "|---|";
+  for (const std::string& memory : registry.memories.names()) {
+    text += fmt::format(" `{}` |", memory);
+    line += "---|";
+  }
+  text += "\n" + line + "\n";
+  for (const std::string& attention : registry.attentions.names()) {
+    text += fmt::format("| `{}` |", attention);
+    for (const std::string& memory : registry.memories.names()) text += fmt::format(" {} |", together(attention, memory));
+    text += "\n";
+  }
+  text += "\nMemories on different seams stand in one model together; of one seam there is one. An attention that keeps the past in a state of its own sees\n"
+          "no rows of a layer context, and takes recurrent tokens with `block_mask = \"causal\"`.\n";
+  return text;
+}
+
+TEST(Mechanisms, ThePageIsWhatTheSuiteRuns) {
+  const std::string expected = page();
+  if (std::getenv("MNEMO_WRITE_MECHANISMS") != nullptr) base::write_file_atomic(kPage, expected);
+  EXPECT_EQ(base::read_file(kPage, 1 << 20), expected) << "write it anew as tests/conformance/mechanisms_test.cpp says";
+}
+
+}  // namespace
+}  // namespace mnemo::test
