@@ -93,7 +93,7 @@ at::Tensor logits(const models::Model& model, const data::LabelledDocuments& doc
 
 TEST(Classification, ADocumentsLabelDoesNotDependOnItsNeighbours) {
   const auto documents = documents_of({3, 8, 11, 1});
-  for (const char* memory : {"", R"({"type": "recurrent_tokens", "layout": "encoder", "num_mem_tokens": 2})",
+  for (const char* memory : {"", R"({"type": "recurrent_tokens", "layout": "encoder", "num_mem_tokens": 2, "cls_token": 97, "sep_token": 98, "pad_token": 99})",
                              R"({"type": "grc", "cache_len": 3, "lifetime": "sequence"})"}) {
     for (const int64_t segment_size : {4, 16}) {
       const auto model = encoder(segment_size, memory);
@@ -112,7 +112,7 @@ TEST(Classification, AccuracyIsTheShareOfRightLabelsAfterTheLastSegment) {
   const auto documents = documents_of({3, 8, 11, 1});
   const data::LabelledSets sets{documents, documents, nullptr};
   const Classification task(sets, {.batch_size = 2, .eval_batch_size = 3, .max_length = 12, .ask_every_segment = true});
-  const auto model = encoder(4, R"({"type": "recurrent_tokens", "layout": "encoder", "num_mem_tokens": 2})");
+  const auto model = encoder(4, R"({"type": "recurrent_tokens", "layout": "encoder", "num_mem_tokens": 2, "cls_token": 97, "sep_token": 98, "pad_token": 99})");
   const auto found = task.evaluate(*model, data::Part::valid);
   const at::Tensor all = logits(*model, *documents, {0, 1, 2, 3}, {.max_length = 12});
   EXPECT_EQ(found->at("accuracy"), all.argmax(-1).eq(at::arange(4)).sum().item<double>() / 4);

@@ -108,9 +108,9 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   EXPECT_EQ(segments[0].num_targets, 0);
   // A length that does not divide the sample's leaves a shorter last segment.
   EXPECT_EQ(task.next(5).back().tokens.size(1), 2);
-  Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 5}}, {.batch_size = 3});
+  Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4}}, {.batch_size = 3});
   EXPECT_EQ(cut.segment_size(), 3);
-  test::expect_error<base::InputError>([&] { cut.next(4); }, {"copy: data.num_segments = 5", "expected model.segment_size = 3, found 4"});
+  test::expect_error<base::InputError>([&] { cut.next(4); }, {"copy: data.num_segments = 4", "expected model.segment_size = 3, found 4"});
   test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); }, {"data.num_segments = 50", "72 tokens"});
 }
 
