@@ -117,12 +117,13 @@ ModelCost count_cost(const Model& model, const CostOptions& options) {
   base::require(!options.position || (*options.position >= 0 && *options.position % segment_size == 0),
                 "cost: position: expected a multiple of the segment's {} tokens, found {}", segment_size, options.position.value_or(0));
   ModelCost cost = count(model, options.batch, segment_size, options.position);
+  const at::ScalarType dtype = model.parameters().all().front().tensor.scalar_type();
   for (size_t i = 0; i < model.options().memory.size(); ++i) {
     ModelOptions without = model.options();
     without.memory.erase(without.memory.begin() + static_cast<std::ptrdiff_t>(i));
     PartCost added = cost.total;
     added.part = type_of(model.options().memory[i]);
-    add(added, count(*build(without), options.batch, segment_size, options.position).total, -1);
+    add(added, count(*build(without, 0, dtype), options.batch, segment_size, options.position).total, -1);
     cost.added.push_back(added);
   }
   return cost;
