@@ -135,7 +135,7 @@ int inspect(const InspectArguments& options) {
     std::string text = attention || cost ? std::string() : to_text(facts);
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
     if (attention) add(to_text(*attention));
-    if (!inspected.gauges.empty()) add(to_text(inspected.gauges));
+    if (!inspected.gauges.empty() && (attention || !cost)) add(to_text(inspected.gauges));
     if (cost) add(to_text(*cost));
     print(text);
   }
