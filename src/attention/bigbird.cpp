@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
+#include "attention/look.h"
 #include "ops/attention.h"
 
 namespace mnemo::attention {
@@ -27,13 +28,17 @@ at::Tensor BigBird::blocks(int64_t rows) const {
   return given_;
 }
 
-core::CoreAttention::Heads BigBird::heads(const core::AttentionInput& input, const core::State& state) const {
+core::CoreAttention::Heads BigBird::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
   base::require(!input.table.is_cross(), "bigbird: its pattern is one of rows among themselves; use softmax for cross-attention");
   base::require(input.ends && input.table.num_context() == 0, "bigbird: its pattern needs the whole segment at once, and no other rows");
   ops::KeyRanges ranges = ops::block_ranges(blocks(input.x.size(1)), options_.block_size, input.x.size(1));
   ranges.valid = plain_validity(input.table, false, "bigbird");
   const auto [q, k, v] = maps_.heads(input.x, input.x);
-  return {maps_.join(ops::attention(q, k, v, {}, ranges, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))), state};
+  return {maps_.join(ops::attention(q, k, ops::replaced(replace, v), {}, ranges, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))), state};
+}
+
+core::AttentionView BigBird::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
+  return look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

@@ -6,7 +6,9 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "layers/bricks.h"
+#include "ops/unit_values.h"
 #include "ops/block_pattern.h"
 
 namespace mnemo::attention {
@@ -30,12 +32,13 @@ struct BigBirdOptions {
 /// Block-sparse attention with global, window and random blocks (Zaheer et al. 2020, section 2).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys in blocks that the query's block sees (ops/block_pattern.h)
 /// Looks both ways: the last block sees all and is seen by all. No state.
-class BigBird final : public core::CoreAttention {
+class BigBird final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = BigBirdOptions;
   /// Throws InputError in a causal model.
   BigBird(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
@@ -45,6 +48,7 @@ class BigBird final : public core::CoreAttention {
   void set_blocks(at::Tensor blocks) { given_ = std::move(blocks); }
 
  private:
+  Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
   at::Tensor blocks(int64_t rows) const;
 
   Options options_;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
+#include "attention/look.h"
 #include "core/require_state.h"
 #include "ops/fixed_numbers.h"
 #include "ops/linear.h"
@@ -88,19 +89,20 @@ at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return ops::linear_attention_full(features(q), features(k), v, normaliser_);
 }
 
-core::CoreAttention::Heads Linear::heads(const core::AttentionInput& input, const core::State& state) const {
+core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
   const bool cross = input.table.is_cross();
   base::ensure(cross || !input.context.defined(), "linear attention has no use for the rows of a layer context");
   base::require(!(cross && causal_), "linear: a causal form cannot attend to another sequence");
   base::require(causal_ || input.ends, "linear: looking both ways it needs its whole segment at once");
   const at::Tensor& rows = cross ? input.context : input.x;
   const auto [q, k, v] = maps_.heads(input.x, rows);
+  const at::Tensor values = ops::replaced(replace, v);
   at::Tensor valid = plain_validity(input.table, causal_, "linear attention");
   if (valid.defined() && !cross) valid = valid.narrow(1, input.table.num_context(), rows.size(1));
   const at::Tensor reading = features(q);
   at::Tensor written = features(k);
   if (valid.defined()) written = written.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), 0.0);
-  if (!causal_) return {maps_.join(ops::linear_attention_full(reading, written, v, normaliser_)), state};
+  if (!causal_) return {maps_.join(ops::linear_attention_full(reading, written, values, normaliser_)), state};
 
   const auto& past = state.as<LinearState>();
   core::require_state("linear", past.s, {rows.size(0), maps_.num_heads, num_features_, maps_.head_dim});
@@ -115,8 +117,20 @@ core::CoreAttention::Heads Linear::heads(const core::AttentionInput& input, cons
       share = share.masked_fill(padding, 0.0);
     }
   }
-  auto [o, sums] = ops::linear_attention_causal(reading, written, v, log_gate, share, {past.s, past.z}, normaliser_);
+  auto [o, sums] = ops::linear_attention_causal(reading, written, values, log_gate, share, {past.s, past.z}, normaliser_);
   return {maps_.join(o), LinearState{sums.s, sums.z}};
+}
+
+core::AttentionView Linear::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
+  const LinearState& past = state.as<LinearState>();
+  const core::State nothing = causal_ ? core::State(LinearState{at::zeros_like(past.s), past.z}) : state;
+  core::AttentionView view = look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, nothing, replace).heads; });
+  if (!causal_ || past.z.eq(0.0).all().item<bool>()) return view;
+  // Were every value one, s would be z in each column.
+  const LinearState ones{past.z.unsqueeze(-1).expand_as(past.s).contiguous(), past.z};
+  const at::Tensor all = run(input, ones, [](const at::Tensor& v) { return at::ones_like(v); }).heads;
+  view.maps[0].past = all.unflatten(-1, {maps_.num_heads, -1}).select(-1, 0).transpose(1, 2) - view.maps[0].weights.sum(3);
+  return view;
 }
 
 }  // namespace mnemo::attention

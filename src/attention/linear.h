@@ -6,8 +6,10 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "core/reads_heads.h"
 #include "layers/bricks.h"
+#include "ops/unit_values.h"
 #include "ops/linear_attention.h"
 
 namespace mnemo::attention {
@@ -53,12 +55,13 @@ struct LinearState {
 /// Linear attention by features of queries and keys: ELU (Katharopoulos et al. 2020), T2R (Kasai et al. 2021), RFA (Peng et al. 2021).
 ///   o_t = S_t^T f(q_t) / norm(f(q_t).z_t), S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T, z_t likewise (no gate: both factors 1);  o = W_o concat_h(o_t)
 /// No 1/sqrt(d). Padding has f(k) = 0 and does not move the gate. Causal models carry (S, z) from segment to segment, exactly.
-class Linear final : public core::CoreAttention, public core::ReadsHeads {
+class Linear final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = LinearOptions;
   /// Throws InputError for a gate in a model that looks both ways.
   Linear(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, causal_}; }
@@ -69,6 +72,7 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads {
   void set_random(const at::Tensor& random);
 
  private:
+  Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
   at::Tensor features(const at::Tensor& x) const;
 
   Options options_;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
+#include "attention/look.h"
 #include "ops/linformer.h"
 
 namespace mnemo::attention {
@@ -36,12 +37,16 @@ at::Tensor Linformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Te
 
 at::Tensor Linformer::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const { return mix(q, k, v, {}); }
 
-core::CoreAttention::Heads Linformer::heads(const core::AttentionInput& input, const core::State& state) const {
+core::CoreAttention::Heads Linformer::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
   const bool cross = input.table.is_cross();
   base::require(input.ends && (cross || input.table.num_context() == 0), "linformer: its tables need the whole segment at once, and no other rows");
   const at::Tensor& valid = plain_validity(input.table, false, "linformer");
   const auto [q, k, v] = maps_.heads(input.x, cross ? input.context : input.x);
-  return {maps_.join(mix(q, k, v, valid)), state};
+  return {maps_.join(mix(q, k, ops::replaced(replace, v), valid)), state};
+}
+
+core::AttentionView Linformer::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
+  return look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

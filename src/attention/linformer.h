@@ -5,8 +5,10 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "core/reads_heads.h"
 #include "layers/bricks.h"
+#include "ops/unit_values.h"
 
 namespace mnemo::attention {
 
@@ -27,12 +29,13 @@ struct LinformerOptions {
 /// Attention over keys and values that two tables project along time (Wang et al. 2020, eq. 7).
 ///   o = W_o concat_h( softmax(q (E k)^T / sqrt(d)) F v ),  E, F the first S columns of linformer.k.weight and linformer.v.weight [n,max_len]
 /// Tables are shared by all heads, not by layers. Padding is left out. Looks both ways, or across. No state.
-class Linformer final : public core::CoreAttention, public core::ReadsHeads {
+class Linformer final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = LinformerOptions;
   /// Throws InputError in a causal model.
   Linformer(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
@@ -40,6 +43,7 @@ class Linformer final : public core::CoreAttention, public core::ReadsHeads {
   void require_readable(int64_t head_dim, int64_t keys) const override;
 
  private:
+  Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
   at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid) const;
 
   layers::AttentionProjections maps_;

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "attention/key_rows.h"
+#include "attention/look.h"
 #include "attention/kv_state.h"
 #include "ops/fixed_numbers.h"
 #include "ops/linear.h"
@@ -46,7 +47,7 @@ core::State Lsh::initial_state(int64_t) const { return KvState{}; }
 
 at::Tensor Lsh::project(const at::Tensor& heads) const { return arena_ ? heads : o_(heads); }
 
-core::CoreAttention::Heads Lsh::heads(const core::AttentionInput& input, const core::State& state) const {
+core::CoreAttention::Heads Lsh::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
   base::require(!input.table.is_cross(), "lsh: its queries are its keys, so there are none across sequences; use softmax for cross-attention");
   base::ensure(!input.context.defined(), "lsh has no use for the rows of a layer context");
   base::require(options_.causal || input.ends, "lsh: looking both ways it needs its whole segment at once");
@@ -55,11 +56,16 @@ core::CoreAttention::Heads Lsh::heads(const core::AttentionInput& input, const c
   const auto split = [&](const at::Tensor& t) { return t.unflatten(-1, {num_heads_, -1}).transpose(1, 2); };
   const KvState kv = extend(state.as<KvState>(), split(rows[0]), split(rows[1]));
   const at::Tensor rotations = rotations_.to(kv.k.options().requires_grad(false));
-  at::Tensor o = arena_ ? ops::lsh_attention_arena(kv.k, kv.v, rotations, options_)
-                        : ops::lsh_attention(kv.k, kv.v, ops::lsh_buckets(kv.k, rotations, valid), valid, options_);
+  const at::Tensor v = ops::replaced(replace, kv.v);
+  at::Tensor o = arena_ ? ops::lsh_attention_arena(kv.k, v, rotations, options_)
+                        : ops::lsh_attention(kv.k, v, ops::lsh_buckets(kv.k, rotations, valid), valid, options_);
   const int64_t past = kv.k.size(2) - input.x.size(1);
   if (past > 0) o = o.narrow(2, past, input.x.size(1));
   return {layers::AttentionProjections::join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
+}
+
+core::AttentionView Lsh::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
+  return look_by_unit_values(input, num_heads_, [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

@@ -6,7 +6,9 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "layers/bricks.h"
+#include "ops/unit_values.h"
 #include "ops/lsh.h"
 
 namespace mnemo::attention {
@@ -40,12 +42,13 @@ struct LshOptions {
 /// Causal in what is seen, not bit for bit: where chunks begin depends on how many rows, later ones too, fall into each bucket. While a
 /// segment is open a call hashes and cuts all of its rows so far, and gives the outputs of the new ones.
 /// State: kv_cache, only while a segment is open; k holds the shared queries and keys.
-class Lsh final : public core::CoreAttention {
+class Lsh final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = LshOptions;
   /// Throws InputError for variant "lra" in a causal model.
   Lsh(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override;
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
@@ -54,6 +57,7 @@ class Lsh final : public core::CoreAttention {
   void set_rotations(const at::Tensor& rotations);
 
  private:
+  Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
   ops::LshOptions options_;
   bool arena_;
   int64_t num_heads_;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
+#include "attention/look.h"
 #include "attention/kv_state.h"
 #include "ops/attention.h"
 #include "ops/key_window.h"
@@ -19,7 +20,7 @@ SlidingWindow::SlidingWindow(const Options& options, const core::AttentionBuild&
 
 core::State SlidingWindow::initial_state(int64_t) const { return KvState{}; }
 
-core::CoreAttention::Heads SlidingWindow::heads(const core::AttentionInput& input, const core::State& state) const {
+core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
   base::require(!input.table.is_cross(), "sliding_window: rows of another sequence have no distance; use softmax for cross-attention");
   base::require(causal_ || input.ends, "sliding_window: looking both ways it needs its whole segment at once");
   core::AttentionInput seen = input;
@@ -31,10 +32,14 @@ core::CoreAttention::Heads SlidingWindow::heads(const core::AttentionInput& inpu
   const KvState kv = extend(state.as<KvState>(), k, v);
   const int64_t keys = kv.k.size(2), side = causal_ ? window_ - 1 : window_ / 2;
   const ops::KeyRanges ranges = ops::key_window(input.table.ranges(), side, side, input.table.num_keys() - keys);
-  const at::Tensor o = ops::attention(q, kv.k, kv.v, {}, ranges, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
+  const at::Tensor o = ops::attention(q, kv.k, ops::replaced(replace, kv.v), {}, ranges, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
   if (input.ends) return {maps_.join(o), KvState{}};
   const int64_t kept = std::min(keys, window_ - 1);
   return {maps_.join(o), KvState{kv.k.narrow(2, keys - kept, kept), kv.v.narrow(2, keys - kept, kept)}};
+}
+
+core::AttentionView SlidingWindow::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
+  return look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

@@ -5,7 +5,9 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/inspection.h"
 #include "layers/bricks.h"
+#include "ops/unit_values.h"
 
 namespace mnemo::attention {
 
@@ -27,16 +29,18 @@ struct SlidingWindowOptions {
 ///   causal: |p| < w (the table leaves 0 <= p);  otherwise |p| <= floor(w/2)
 /// Rows of a cache and of memories count like tokens. A query without any key gets zeros before W_o.
 /// State: kv_cache, only while a segment is open, at most w - 1 rows. A window reaches into earlier segments through a segment cache alone.
-class SlidingWindow final : public core::CoreAttention {
+class SlidingWindow final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = SlidingWindowOptions;
   SlidingWindow(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
 
  private:
+  Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
   int64_t window_;
   bool causal_;
   layers::AttentionProjections maps_;

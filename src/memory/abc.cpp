@@ -67,27 +67,27 @@ core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const c
 
 core::AttentionView Abc::look(const core::AttentionInput& input, const core::State& state, const core::State& history) const {
   AbcCall call = call_of(input);
-  const at::Tensor ones = at::ones_like(call.v);
+  const at::Tensor own = call.v;
   const core::State nothing = state.map([](const core::Field& field, const at::Tensor& tensor) {
     return field.path == "v" ? at::zeros_like(tensor) : tensor;
   });
   std::vector<at::Tensor> held;  // slots are linear in the values too
-  const at::Tensor weights = ops::weights_by_unit_values(ones, [&](const at::Tensor& units, int64_t count) {
-    call.v = units;
+  const at::Tensor weights = ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
+    call.v = replace(own);
     const AbcAnswer answer = control_->attend(call, nothing);
     for (const auto& [field, tensor] : answer.state.fields()) {
       // [B,H,n,d], or [B,H,2,n,d] of two queues, one behind the other.
-      if (field.path == "v") held.push_back((tensor.dim() == 5 ? tensor.flatten(2, 3) : tensor).narrow(3, 0, count).transpose(2, 3));
+      if (field.path == "v") held.push_back((tensor.dim() == 5 ? tensor.flatten(2, 3) : tensor).transpose(2, 3));
     }
     return answer.o;
   });
   core::AttentionView view{{{"attention", core::MapAxis::queries, core::MapAxis::keys, weights}}};
   if (!history.empty()) {
     // Values of one since the sequence's start give what of all of it reaches a query.
-    call.v = ones;
+    call.v = at::ones_like(own);
     view.maps[0].past = control_->attend(call, history).o.select(3, 0) - weights.sum(3);
   }
-  if (!held.empty()) view.maps.push_back({"held", core::MapAxis::keys, core::MapAxis::slots, at::cat(held, 2)});
+  if (!held.empty()) view.maps.push_back({"held", core::MapAxis::keys, core::MapAxis::slots, at::cat(held, 2).narrow(2, 0, own.size(2))});
   return view;
 }
 

@@ -103,12 +103,12 @@ Grc::Source Grc::source(const at::Tensor& rows, const core::AttendTable& table) 
   return source;
 }
 
-at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache) const {
+at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache, const ops::ReplaceValues& replace) const {
   RECORD_USER_SCOPE("grc");
   const at::Tensor query = split(q_(x.narrow(-1, 0, channels_)));
   // One cache for all sequences: its keys and values are projected once.
   const at::Tensor k = split(k_(cache)).expand({x.size(0), -1, -1, -1});
-  const at::Tensor v = split(v_(cache)).expand({x.size(0), -1, -1, -1});
+  const at::Tensor v = ops::replaced(replace, split(v_(cache)).expand({x.size(0), -1, -1, -1}));
   if (reader_ != nullptr) return layers::AttentionProjections::join(reader_->read(query, k, v));
   const double scale = 1.0 / std::sqrt(static_cast<double>(channels_ / num_heads_));
   return layers::AttentionProjections::join(
@@ -221,10 +221,10 @@ core::AttentionView Grc::look(const core::AttentionInput& input, const core::Sta
   const ops::GrcGateValues gates = ops::grc_gate_values(cache.expand({rows.size(0), -1, -1}), rows, gates_, authors_);
   view.gates.push_back({"reset", gates.reset});
   view.gates.push_back({"update", gates.update});
-  const at::Tensor read = causal_ ? cache : update(cache, made_of), k = split(k_(read)).expand({input.x.size(0), -1, -1, -1});
-  view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache,
-                       ops::attention_weights(split(q_(input.x.narrow(-1, 0, channels_))), k, {}, ops::RelShift::none, {},
-                                              1.0 / std::sqrt(static_cast<double>(channels_ / num_heads_)))});
+  const at::Tensor kept = causal_ ? cache : update(cache, made_of);
+  view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache, ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
+                         return split(read(input.x, kept, replace));
+                       })});
   return view;
 }
 

@@ -12,6 +12,7 @@
 #include "core/reads_heads.h"
 #include "layers/bricks.h"
 #include "ops/grc.h"
+#include "ops/unit_values.h"
 
 namespace mnemo::memory {
 
@@ -97,7 +98,7 @@ class Grc final : public core::Attention, public core::Inspectable {
   /// What the update is made of: rows [B,Q,D] of this call, or what the inner attention made of them.
   Source source(const at::Tensor& rows, const core::AttendTable& table) const;
   at::Tensor split(const at::Tensor& rows) const;
-  at::Tensor read(const at::Tensor& x, const at::Tensor& cache) const;
+  at::Tensor read(const at::Tensor& x, const at::Tensor& cache, const ops::ReplaceValues& replace = {}) const;
   at::Tensor update(const at::Tensor& cache, const Source& source) const;
   at::Tensor convolve(const at::Tensor& x) const;
   GrcState next_state(const GrcState& old, const at::Tensor& updated, const Source& source, core::Mode mode) const;

@@ -5,24 +5,35 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 namespace mnemo::ops {
 
+/// Other values [B,H,S,d] in place of an attention's own v; empty: its own.
+using ReplaceValues = std::function<at::Tensor(const at::Tensor& v)>;
+
+inline at::Tensor replaced(const ReplaceValues& replace, const at::Tensor& v) { return replace ? replace(v) : v; }
+
 /// The weights of an attention whose outputs are linear in its values, which choose nothing: values that are unit vectors, d rows at a
 /// time, give what of each row's value reaches each output.
-///   attend(values [B,H,S,d], count) -> [B,H,T,d], of which `count` columns are asked for;  v [B,H,S,d] tells shape and type
+///   run(replace) -> [B,H,T,d], the outputs with values replace(v)
 /// Returns [B,H,T,S].
-template <class Attend>
-at::Tensor weights_by_unit_values(const at::Tensor& v, const Attend& attend) {
-  const int64_t rows = v.size(2), width = v.size(3);
+template <class Run>
+at::Tensor weights_by_unit_values(const Run& run) {
   std::vector<at::Tensor> weights;
-  for (int64_t first = 0; first < rows; first += width) {
-    const int64_t count = std::min(width, rows - first);
-    const at::Tensor units = at::zeros_like(v);
-    units.narrow(2, first, count).narrow(3, 0, count).diagonal(0, 2, 3).fill_(1.0);
-    weights.push_back(attend(units, count).narrow(3, 0, count));
-  }
+  int64_t first = 0, rows = 0, count = 0;
+  do {
+    const at::Tensor outputs = run([&](const at::Tensor& v) {
+      rows = v.size(2);
+      count = std::min(v.size(3), rows - first);
+      const at::Tensor units = at::zeros_like(v, at::MemoryFormat::Contiguous);
+      units.narrow(2, first, count).narrow(3, 0, count).diagonal(0, 2, 3).fill_(1.0);
+      return units;
+    });
+    weights.push_back(outputs.narrow(3, 0, count));
+    first += count;
+  } while (first < rows);
   return at::cat(weights, 3);
 }
 

@@ -7,7 +7,10 @@
 #include <memory>
 
 #include "attention/kv_state.h"
+#include "attention/linear.h"
+#include "attention/lsh.h"
 #include "attention/relative.h"
+#include "attention/sliding_window.h"
 #include "attention/softmax.h"
 #include "tests/support/numbers.h"
 
@@ -243,6 +246,38 @@ TEST(Look, WeightsOfValuesAreTheOutput) {
       expect_weights_of_forward<Relative>(options, table, rows);
     }
   }
+}
+
+TEST(Look, UnitValuesGiveTheWeightsOfAnyCore) {
+  AttendTable cached({SpanKind::tokens, 9});
+  cached.append_context({SpanKind::cache, 4}, Rule::causal());
+  SlidingWindowOptions window;
+  window.window_size = 3;
+  expect_weights_of_forward<SlidingWindow>(window, cached, Numbers(9).normal({2, 4, kDim}));
+  const AttendTable plain({SpanKind::tokens, 9});  // more rows than a head is wide
+  for (const char* map : {"elu", "t2r", "rfa"}) {
+    LinearOptions options;
+    options.feature_map = map;
+    expect_weights_of_forward<Linear>(options, plain, {});
+  }
+  LshOptions hashing;
+  hashing.num_buckets = 4;
+  hashing.chunk_len = 3;
+  expect_weights_of_forward<Lsh>(hashing, plain, {});
+}
+
+TEST(Look, LinearAttentionKnowsWhatIsPast) {
+  LinearOptions options;
+  options.gate = true;
+  const Subject<Linear> s(options);
+  const at::NoGradGuard no_grad;
+  const at::Tensor x = Numbers(8).normal({2, 10, kDim});
+  const AttendTable part({SpanKind::tokens, 5}), whole({SpanKind::tokens, 10});
+  const core::State state = s.attention->forward({x.narrow(1, 0, 5), {}, part}, s.attention->initial_state(2)).state;
+  const core::WeightMap later = s.attention->look({x.narrow(1, 5, 5), {}, part}, state, {}).maps.at(0);
+  const at::Tensor all = s.attention->look({x, {}, whole}, s.attention->initial_state(2), {}).maps.at(0).weights.narrow(2, 5, 5);
+  EXPECT_LE(difference(later.weights, all.narrow(3, 5, 5)), 1e-13);
+  EXPECT_LE(difference(later.past, all.narrow(3, 0, 5).sum(3)), 1e-13);
 }
 
 }  // namespace
