@@ -104,6 +104,7 @@ void draw_map(Canvas& canvas, const AttentionFacts& facts, const HeadMap& map, d
   canvas.text(left, top + 11, fmt::format("layer {} head {}", map.layer, map.head), 11);
   canvas.text(left, top + 22, fmt::format("largest {:.3f}", largest), 8, Anchor::left, kGrey);
   const double x = left + place.words + place.past + kStrip + 2, y = top + kTitle + kStrip + 1;
+  canvas.line({{x, y}, {x + place.width, y}, {x + place.width, y + place.height}, {x, y + place.height}, {x, y}}, kFrame, 0.5);
   if (map.weights.numel() > 0) canvas.cells(x, y, place.cell, dots_of(map.weights, place.block, largest));
   const double unit = place.cell / static_cast<double>(place.block);
   const auto spans_along = [&](MapAxis axis, int64_t count, bool vertical) {
@@ -121,7 +122,6 @@ void draw_map(Canvas& canvas, const AttentionFacts& facts, const HeadMap& map, d
       if (inner && !vertical) canvas.line({{x + at, y}, {x + at, y + place.height}}, kBorder, 1);
     }
   };
-  canvas.line({{x, y}, {x + place.width, y}, {x + place.width, y + place.height}, {x, y + place.height}, {x, y}}, kFrame, 0.5);
   spans_along(map.rows, map.weights.size(0), true);
   spans_along(map.columns, map.weights.size(1), false);
   if (map.past.defined()) {
