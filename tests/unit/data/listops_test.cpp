@@ -240,6 +240,8 @@ TEST(ListOps, SetsComeFromTheSeedAlone) {
   EXPECT_INPUT_ERROR(load_listops(options), "data.max_depth = 2, data.max_args = 2");  // 4 * 10 * 10 expressions of two digits
   options.max_length = 3;
   EXPECT_INPUT_ERROR(base::check_options(options), "min_length");
+  options.train = "file.tsv";  // of a file, min_length says nothing
+  EXPECT_NO_THROW(base::check_options(options));
 }
 
 }  // namespace
