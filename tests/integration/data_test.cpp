@@ -126,7 +126,7 @@ dim = 16
 num_heads = 2
 ffn_dim = 16
 attention = "softmax"
-position = "sinusoidal"
+position = { type = "sinusoidal" }
 [train]
 steps = 3
 batch_size = 4
@@ -201,7 +201,7 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   for (int i = 0; i < 10; ++i) write("texts/" + std::string(i < 5 ? "" : "sub/") + std::to_string(i) + ".txt", "text number " + std::to_string(i) + (i % 2 == 0 ? "" : "\n"));
   write("texts/.hidden", "\xff");
   write("texts/empty", "");
-  const base::Node prepared = json({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out", "--set", "data.valid_fraction=0.2", "--set", "data.test_fraction=0.1", "--json"});
+  const base::Node prepared = json({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out", "--set", "data.valid_fraction=0.2", "--set", "data.test_fraction=0.15", "--json"});
   ASSERT_EQ(prepared.at("parts").size(), 3U);
   EXPECT_EQ(read("out/test.txt"), "text number 9\n");
   write("own.toml", "base = \"out/data.toml\"\n");

@@ -48,7 +48,7 @@ const std::vector<Case>& cases() {
       {"memory_tokens_authors", R"("memory": [{"type": "memory_tokens", "num_mem_tokens": 3, "variant": "authors"}])"},
       {"recurrent_tokens", R"("memory": [{"type": "recurrent_tokens", "num_mem_tokens": 3}])"},
       {"recurrent_tokens_learned_positions",
-       R"("backbone": {"attention": "softmax", "position": {"type": "learned", "max_len": 32}},
+       R"("backbone": {"attention": "softmax", "position": {"type": "learned", "max_len": 64}},
           "memory": [{"type": "recurrent_tokens", "num_mem_tokens": 3, "block_mask": "causal"}])"},
       {"recurrent_tokens_and_cache",
        R"("memory": [{"type": "recurrent_tokens", "num_mem_tokens": 3}, {"type": "segment_cache", "mem_len": 7}])"},
@@ -66,6 +66,9 @@ const std::vector<Case>& cases() {
       {"abc_random", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "random", "mask_empty_slots": true}})"},
       {"abc_clustering", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "clustering"}})"},
       {"abc_dilated", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "dilated", "mask_empty_slots": true}})"},
+      {"linear", R"("backbone": {"attention": {"type": "linear", "feature_map": "elu"}})"},
+      {"linear_gate", R"("backbone": {"attention": {"type": "linear", "feature_map": "rfa", "num_features": 16, "gate": true}})"},
+      {"sliding_window", R"("backbone": {"attention": {"type": "sliding_window", "window_size": 3}}, "memory": [{"type": "segment_cache", "mem_len": 7}])"},
       {"abc_in_grc",
        R"("backbone": {"attention": {"type": "abc", "num_slots": 4}}, "memory": [{"type": "grc", "cache_len": 4, "lifetime": "sequence"}])"},
   };
@@ -117,6 +120,8 @@ INSTANTIATE_TEST_SUITE_P(Memories, Generation, testing::ValuesIn(cases()),
 TEST(GenerationCases, CoverEveryMechanism) {
   std::string all;
   for (const Case& c : cases()) all += c.config;
+  // These look both ways; and the borders of lsh's chunks move with later tokens, so its text is not that of whole segments.
+  all += R"("bigbird" "linformer" "lsh")";
   for (const auto& names : {models::Mechanisms::all().memories.names(), models::Mechanisms::all().attentions.names()}) {
     for (const std::string& name : names) EXPECT_NE(all.find("\"" + name + "\""), std::string::npos) << name;
   }
@@ -208,7 +213,7 @@ TEST_P(Generation, BatchedIsAlone) {
       if (id == 1) continue;
       Session back = batcher.remove(id);
       if (dtype == at::kDouble) {
-        EXPECT_TRUE(at::allclose(back.logits(), alone.logits(), 0, 1e-11)) << id;
+        EXPECT_LE((back.logits() - alone.logits()).abs().max().item<double>(), 1e-11) << id;
       }
     }
   }
