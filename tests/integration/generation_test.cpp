@@ -39,7 +39,8 @@ const std::vector<Case>& cases() {
       {"attention_cache", R"("memory": [{"type": "attention_cache", "mem_len": 7}])"},
       {"compressive", R"("memory": [{"type": "compressive", "mem_len": 4, "compressed_len": 3, "compression_rate": 2}])"},
       {"compressive_most_used_pre_norm",
-       R"("backbone": {"attention": "softmax", "norm": "pre"},
+       // Without positions, rows of one token are alike, and rounding would choose among them.
+       R"("backbone": {"attention": "softmax", "norm": "pre", "position": {"type": "learned", "max_len": 32}},
           "memory": [{"type": "compressive", "mem_len": 4, "compressed_len": 3, "compression_rate": 3, "compression": "most_used"}])"},
       {"adaptive",
        R"("embedding": {"type": "adaptive", "cutoffs": [4, 9], "div_val": 2},
