@@ -211,7 +211,7 @@ TEST(BenchMechanisms, StateIsThatOfGeneration) {
   EXPECT_EQ(bytes("abc_mlp", 2048) - bytes("abc_mlp", 512), 2048 - 512);  // slots, and a byte for each row of the open segment
   EXPECT_EQ(bytes("softmax_encoder", 512), 0);
   EXPECT_GT(bytes("segment_cache", 2048), bytes("segment_cache", 512));  // the cache is empty in the first segment
-  EXPECT_EQ(bytes("segment_cache", 2048), bytes("segment_cache", 8192));
+  EXPECT_EQ(bytes("segment_cache", 2048), bytes("segment_cache", 4096));
 }
 
 TEST(BenchMechanisms, APeerThatComputesSomethingElseIsToldApart) {
