@@ -211,7 +211,7 @@ TEST(AttentionPicture, LargeMapsShowTheLargestWeightOfABlock) {
   AttentionFacts facts{1, 1, {}, core::AttendTable({core::SpanKind::tokens, 1000})};
   facts.words.assign(1000, "w");
   at::Tensor weights = at::zeros({1000, 1000}, at::kDouble);
-  weights[999][1] = 1.0;
+  weights[500][701] = 1.0;
   facts.maps.push_back({0, 0, "attention", core::MapAxis::queries, core::MapAxis::keys, weights});
   const Raster raster = read_png(png_of({&facts, nullptr}));
   int64_t dark = 0;
