@@ -117,7 +117,7 @@ void draw_map(Canvas& canvas, const AttentionFacts& facts, const HeadMap& map, d
       if (vertical) canvas.rectangle(x - kStrip - 1, y + at, kStrip, length, colour);
       else canvas.rectangle(x + at, y - kStrip - 1, length, kStrip, colour);
       at += length;
-      const bool inner = at + 0.01 < (vertical ? place.height : place.width);
+      const bool inner = at + unit / 2 < unit * static_cast<double>(count);
       if (inner && vertical) canvas.line({{x, y + at}, {x + place.width, y + at}}, kBorder, 1);
       if (inner && !vertical) canvas.line({{x + at, y}, {x + at, y + place.height}}, kBorder, 1);
     }
