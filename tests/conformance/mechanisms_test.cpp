@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "models/cost.h"
 #include "models/registry.h"
 #include "tests/conformance/suite.h"
 #include "weights/safetensors.h"
@@ -110,11 +111,16 @@ std::map<std::string, int64_t> golden_files() {
 
 /// Options of a usual size, by the words the options use.
 const std::map<std::string, std::string> kUsual = {{"num_slots", "32"}, {"cache_len", "64"},   {"mem_len", "512"},     {"num_mem_tokens", "16"},
-                                                   {"max_len", "4096"}, {"window_size", "256"}, {"compressed_len", "256"}, {"compression_rate", "4"}};
+                                                   {"max_len", "4096"}, {"window_size", "256"}, {"compressed_len", "256"}, {"compression_rate", "4"},
+                                                   {"chunk_len", "64"}, {"num_buckets", "16"}};
 
-/// Bytes of the state that one sequence has, with one layer of the mechanism, 64 wide, 4 heads, after three segments of 512 tokens, and
-/// before the last token of a fourth ("" where segments have no parts).
-std::pair<std::string, std::string> state_sizes(const Mechanism& mechanism) {
+struct Sizes {
+  std::string between, open, flops;
+};
+
+/// With one layer of the mechanism, 64 wide, 4 heads: bytes of the state that one sequence has after three segments of 512 tokens and before the
+/// last token of a fourth, and what a token of the fourth costs beside the feed-forward and the head.
+Sizes sizes(const Mechanism& mechanism) {
   Configuration plain = mechanism.plain;
   models::ModelOptions& options = plain.options;
   options.backbone.num_layers = 1;
@@ -133,8 +139,14 @@ std::pair<std::string, std::string> state_sizes(const Mechanism& mechanism) {
   const at::Tensor tokens = Numbers(3).tokens({1, 2048}, kVocab);
   const core::State between = run(*model, tokens.narrow(1, 0, 1536), segments({512, 512, 512}), model->initial_state(1)).state;
   const auto bytes = [](const core::State& state) { return fmt::format("{}", core::num_bytes(state)); };
-  if (!causal(plain)) return {bytes(between), "no parts"};
-  return {bytes(between), bytes(run(*model, tokens.narrow(1, 1536, 511), Plan{{511, {true, false}}}, between).state)};
+  const models::ModelCost cost = models::count_cost(*model, {1, 512, 1536});
+  int64_t flops = cost.total.flops;
+  for (const models::PartCost& part : cost.parts) {
+    if (part.part == "head" || part.part == "feed_forward") flops -= part.flops;
+  }
+  const std::string a_token = fmt::format("{}", flops / 512);
+  if (!causal(plain)) return {bytes(between), "no parts", a_token};
+  return {bytes(between), bytes(run(*model, tokens.narrow(1, 1536, 511), Plan{{511, {true, false}}}, between).state), a_token};
 }
 
 /// Where an attention and a memory may stand together.
@@ -164,7 +176,7 @@ std::string page() {
     header += fmt::format(" {} |", laws()[i].title);
     line += "---|";
   }
-  text += header + " 10 golden files | state, bytes | in an open segment |\n" + line + "---:|---:|---:|\n";
+  text += header + " 10 golden files | state, bytes | in an open segment | FLOPs a token |\n" + line + "---:|---:|---:|---:|\n";
   for (const Mechanism& mechanism : all) {
     text += fmt::format("| `{}` | {} |", mechanism.name, mechanism.seam);
     for (const Law& law : laws()) {
@@ -177,15 +189,16 @@ std::string page() {
       if (found == reasons.end()) found = reasons.insert(reasons.end(), reason);
       text += fmt::format(" {} |", static_cast<char>('a' + (found - reasons.begin())));
     }
-    const auto [between, open] = state_sizes(mechanism);
+    const auto [between, open, flops] = sizes(mechanism);
     const auto files = golden.find(mechanism.name);
-    text += fmt::format(" {} | {} | {} |\n", files == golden.end() ? 0 : files->second, between, open);
+    text += fmt::format(" {} | {} | {} | {} |\n", files == golden.end() ? 0 : files->second, between, open, flops);
   }
   text += "\n";
   for (size_t i = 0; i < reasons.size(); ++i) text += fmt::format("- {}: {}\n", static_cast<char>('a' + i), reasons[i]);
   text += "\nLaw 7 speaks of learnable memory in vision models, which are not here yet.\n\n"
           "State: bytes of one sequence in float32 for one layer, 64 wide, 4 heads, after three segments of 512 tokens, and before the last token of the\n"
-          "fourth; what belongs to the model (a GRC cache) is counted too. Sizes of options:";
+          "fourth; what belongs to the model (a GRC cache) is counted too. FLOPs: twice the multiply-adds of matrix products in the forward pass of that fourth\n"
+          "segment, over its tokens, without feed-forward and head. Sizes of options:";
   for (const auto& [key, value] : kUsual) text += fmt::format(" `{}` {},", key, value);
   text.back() = '.';
   text += "\n\n## Together\n\nWhich memory may stand with which attention: D in a decoder, E in an encoder, – in neither (the error says why).\n\n| |";
