@@ -57,21 +57,8 @@ Engine::Engine(std::shared_ptr<const models::Model> model, const EngineOptions& 
   for (int64_t n = 0; n < plan_.layers; ++n) {
     const std::string name = "backbone.layers." + std::to_string(n), attn = name + ".attn";
     Layer layer;
-    std::vector<at::Tensor> weights, biases;
-    bool biased = false;
-    for (const char* map : {".q", ".k", ".v"}) {
-      weights.push_back(parameters.find(attn + map + ".weight"));
-      biases.push_back(parameters.find(attn + map + ".bias"));
-      biased = biased || biases.back().defined();
-    }
-    if (plan_.abc) {
-      weights.push_back(parameters.find(plan_.control_weight(n)));
-      biases.emplace_back();
-    }
-    for (size_t i = 0; i < biases.size(); ++i) {
-      if (!biases[i].defined()) biases[i] = at::zeros({weights[i].size(0)}, at::kFloat);
-    }
-    layer.maps = ops::PackedLinear(at::cat(weights), biased ? at::cat(biases) : at::Tensor(), options.precision);
+    const JoinedMaps maps = joined_maps(plan_, parameters, n);
+    layer.maps = ops::PackedLinear(maps.weight, maps.bias, options.precision);
     layer.o = pack(attn + ".o");
     layer.in = pack(name + ".ffn.0");
     layer.out = pack(name + ".ffn.1");

@@ -1,5 +1,7 @@
 #include "infer/engine_plan.h"
 
+#include <torch/types.h>
+
 #include <cmath>
 
 #include "attention/relative.h"
@@ -119,6 +121,23 @@ EnginePlan::EnginePlan(const models::Model& model) {
   if (memory_rows == 0) sequence = Sequence::none;
   base::require(!faithful || memory_rows < 2 || memory_causal,
                 "it has no form of rel_shift = \"faithful\" with memory rows that look to the right");
+}
+
+JoinedMaps joined_maps(const EnginePlan& plan, const layers::ParameterSet& parameters, int64_t layer) {
+  const std::string attn = "backbone.layers." + std::to_string(layer) + ".attn";
+  std::vector<at::Tensor> weights, biases;
+  bool biased = false;
+  for (const char* map : {".q", ".k", ".v"}) {
+    weights.push_back(parameters.find(attn + map + ".weight").detach());
+    const at::Tensor bias = parameters.find(attn + map + ".bias");
+    biased = biased || bias.defined();
+    biases.push_back(bias.defined() ? bias.detach() : at::zeros({weights.back().size(0)}, weights.back().options()));
+  }
+  if (plan.abc) {
+    weights.push_back(parameters.find(plan.control_weight(layer)).detach());
+    biases.push_back(at::zeros({weights.back().size(0)}, weights.back().options()));
+  }
+  return {at::cat(weights), biased ? at::cat(biases) : at::Tensor()};
 }
 
 std::string engine_objection(const core::Model& model) {

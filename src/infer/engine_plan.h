@@ -53,6 +53,12 @@ struct EnginePlan {
   bool caches_all_rows() const { return keeps_memory_rows || sequence == Sequence::none; }
 };
 
+/// The maps q, k, v of a layer, and the control of ABC, one below another: weight [out,D], bias [out], undefined where none has one.
+struct JoinedMaps {
+  at::Tensor weight, bias;
+};
+JoinedMaps joined_maps(const EnginePlan& plan, const layers::ParameterSet& parameters, int64_t layer);
+
 /// Why the decoding engine cannot run a model; empty if it can.
 std::string engine_objection(const core::Model& model);
 

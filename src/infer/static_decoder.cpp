@@ -102,22 +102,8 @@ void StaticDecoder::take_weights() {
   for (int64_t n = 0; n < plan_.layers; ++n) {
     const std::string name = "backbone.layers." + std::to_string(n), attn = name + ".attn";
     Layer layer;
-    std::vector<at::Tensor> weights, biases;
-    bool biased = false;
-    for (const char* map : {".q", ".k", ".v"}) {
-      weights.push_back(find(attn + map + ".weight"));
-      biases.push_back(find(attn + map + ".bias"));
-      biased = biased || biases.back().defined();
-    }
-    if (plan_.abc) {
-      weights.push_back(find(plan_.control_weight(n)));
-      biases.emplace_back();
-    }
-    for (size_t i = 0; i < biases.size(); ++i) {
-      if (!biases[i].defined()) biases[i] = at::zeros({weights[i].size(0)}, weights[i].options());
-    }
-    layer.maps = at::cat(weights);
-    if (biased) layer.maps_bias = at::cat(biases);
+    const JoinedMaps maps = joined_maps(plan_, parameters, n);
+    layer.maps = maps.weight, layer.maps_bias = maps.bias;
     layer.o = find(attn + ".o.weight"), layer.o_bias = find(attn + ".o.bias");
     layer.in = find(name + ".ffn.0.weight"), layer.in_bias = find(name + ".ffn.0.bias");
     layer.out = find(name + ".ffn.1.weight"), layer.out_bias = find(name + ".ffn.1.bias");
