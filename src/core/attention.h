@@ -9,6 +9,12 @@
 
 namespace mnemo::core {
 
+/// The rows of an image: the last height * width rows of a segment, row by row; class tokens stand in front of them.
+struct Grid {
+  int64_t height = 0, width = 0;  ///< 0: no image
+  int64_t size() const { return height * width; }
+};
+
 /// What one attention module gets for one segment, or a part of one.
 ///   x [B,Q,D]        query rows, and keys and values after the contexts
 ///   context [B,M,D]  rows on the left of x that are keys and values only (a segment cache's), or, in a cross table, all
@@ -23,6 +29,9 @@ struct AttentionInput {
   /// What a few bounded memories are given beside the rows; undefined elsewhere.
   at::Tensor slot_index = {};  ///< [B,S] int64: the slot that each key goes to, where the assignment is not their own
   at::Tensor slots = {};       ///< [B,n,D]: slots handed on by the layer below (LUNA)
+  Grid grid = {};              ///< where the rows are those of an image, or of one window of it
+  /// [W,Q,K] added to the scores of sample b at b mod W: the regions of shifted windows; undefined = nothing.
+  at::Tensor window_bias = {};
 };
 
 /// y [B,Q,D]: after the output projection, before any residual.

@@ -20,6 +20,7 @@ struct Segment {
   at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on the right only; undefined = all
   Part part = {};
   Mode mode = Mode::evaluate;
+  at::Tensor pixels = {};  ///< [B,C,H,W], normalised: images, in place of tokens
 };
 
 struct StepResult {

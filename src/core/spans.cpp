@@ -48,6 +48,8 @@ std::string_view name(SpanKind kind) {
     case SpanKind::read: return "read";
     case SpanKind::tokens: return "tokens";
     case SpanKind::write: return "write";
+    case SpanKind::class_token: return "class";
+    case SpanKind::memory: return "memory";
   }
   return "?";
 }

@@ -11,7 +11,7 @@
 namespace mnemo::core {
 
 /// What the rows of a span are.
-enum class SpanKind { cache, read, tokens, write };
+enum class SpanKind { cache, read, tokens, write, class_token, memory };
 
 std::string_view name(SpanKind kind);
 

@@ -22,7 +22,7 @@ at::Device device_of(const core::Model& model) {
 data::TokenSegment to(const data::TokenSegment& segment, at::Device device) {
   if (device.is_cpu()) return segment;
   data::TokenSegment moved = segment;
-  for (at::Tensor* tensor : {&moved.tokens, &moved.targets, &moved.valid}) {
+  for (at::Tensor* tensor : {&moved.tokens, &moved.targets, &moved.valid, &moved.pixels, &moved.soft_targets}) {
     if (tensor->defined()) *tensor = tensor->to(device);
   }
   // Which rows start a document is asked on the host first; few ever do.
@@ -31,9 +31,9 @@ data::TokenSegment to(const data::TokenSegment& segment, at::Device device) {
 }
 
 data::TokenSegment rows(const data::TokenSegment& segment, int64_t first, int64_t count) {
-  if (first == 0 && count == segment.tokens.size(0)) return segment;
+  if (first == 0 && count == segment.targets.size(0)) return segment;
   data::TokenSegment part = segment;
-  for (at::Tensor* tensor : {&part.tokens, &part.targets, &part.reset, &part.valid}) {
+  for (at::Tensor* tensor : {&part.tokens, &part.targets, &part.reset, &part.valid, &part.pixels, &part.soft_targets}) {
     if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
   }
   return part;
@@ -43,6 +43,7 @@ core::Segment model_input(const data::TokenSegment& segment, core::Mode mode) {
   core::Segment input;
   input.tokens = segment.tokens;
   input.valid = segment.valid;
+  input.pixels = segment.pixels;
   input.mode = mode;
   return input;
 }
@@ -51,7 +52,10 @@ TokenLoss token_loss(const core::Model& model, const core::StepResult& step, con
                      int64_t targets, double auxiliary_share) {
   TokenLoss loss;
   if (segment.num_targets > 0) {
-    loss.nll = model.nll(step.hidden, segment.targets).sum().div(static_cast<double>(targets));
+    const at::Tensor nll = segment.soft_targets.defined()
+                               ? -(at::log_softmax(model.logits(step.hidden), -1) * segment.soft_targets.to(step.hidden.scalar_type())).sum(-1)
+                               : model.nll(step.hidden, segment.targets);
+    loss.nll = nll.sum().div(static_cast<double>(targets));
     loss.total = loss.nll;
   }
   for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step)) {

@@ -70,7 +70,8 @@ core::Segment model_input(const data::TokenSegment& segment, core::Mode mode);
 ///   sum_bt nll(b,t) / targets  +  auxiliary_share * sum_a weight_a * mean(values_a)
 /// targets: real targets of the step, all segments and parts together; auxiliary_share: the segment's part of the means over the step,
 /// as 1 / (segments * parts). nll [] is the first term, total [] the sum; both undefined where the segment has no target
-/// (total then is the second term, if there is one).
+/// (total then is the second term, if there is one). With soft targets t [B,1,K] nll(b) = -sum_k t(b,k) log p(k), for a model whose head
+/// predicts once a segment.
 struct TokenLoss {
   at::Tensor nll, total;
 };
