@@ -33,6 +33,8 @@ Colour colour_of(SpanKind kind) {
     case SpanKind::read: return {0x2f, 0x8f, 0x5b};
     case SpanKind::tokens: return {0x2f, 0x6f, 0xb3};
     case SpanKind::write: return {0xd1, 0x66, 0x2a};
+    case SpanKind::class_token: return {0xb8, 0x86, 0x0b};
+    case SpanKind::memory: return {0xcc, 0x79, 0xa7};
   }
   return {};
 }

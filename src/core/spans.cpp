@@ -296,6 +296,8 @@ std::string AttendTable::draw_svg() const {
       case SpanKind::read: return "#2f8f5b";
       case SpanKind::tokens: return "#2f6fb3";
       case SpanKind::write: return "#d1662a";
+      case SpanKind::class_token: return "#b8860b";
+      case SpanKind::memory: return "#cc79a7";
     }
     return "#000";
   };
