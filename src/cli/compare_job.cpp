@@ -89,7 +89,7 @@ void unless_refused(const char* what, const std::function<void()>& look) {
 
 void measure_generation(const Workbench& bench, RunResult& result) {
   const GenerateOptions& options = bench.recipe.generate;
-  const infer::Session start = infer::fastest_session(bench.model, options.sampling);
+  const infer::Session start = infer::fastest_session(models::language_model(bench.model, "generation"), options.sampling);
   const std::vector<int64_t> text = reading_text(bench);
   unless_refused("a sample", [&] {
     infer::TextSession writer(start, bench.tokenizer);
@@ -101,8 +101,8 @@ void measure_generation(const Workbench& bench, RunResult& result) {
   unless_refused("the speed of generation at 4096", [&] { result.tokens_per_second_4096 = finite(generation_speed(start, 4096, text)); });
 }
 
-void show_model(const models::Model& model, RunResult& result) {
-  const ModelFacts facts = look_into(model);
+void show_model(const core::Model& model, RunResult& result) {
+  const ModelFacts facts = look_into(models::require_language_model(model, "its state"));
   result.state_bytes = facts.state_bytes;
   result.model_state_bytes = facts.model_state_bytes;
   result.span_text = facts.table.draw();

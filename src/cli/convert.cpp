@@ -30,7 +30,7 @@ int convert(const ConvertArguments& options) {
   base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
   const std::string folder = model_folder(options.model);
   const StoredModel stored = read_model(folder);
-  const auto made = models::to_t2r(*stored.model, options.features, static_cast<uint64_t>(options.seed));
+  const auto made = models::to_t2r(models::require_language_model(*stored.model, "convert: --to t2r"), options.features, static_cast<uint64_t>(options.seed));
   weights::ModelFolder content;
   content.config = base::to_json(base::write_options(made->options())) + "\n";
   content.weights.tensors = weights::model_tensors(*made);

@@ -25,7 +25,7 @@ at::Device device_named(const std::optional<std::string>& name) {
   return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
-void move_to(models::Model& model, at::Device device) {
+void move_to(core::Model& model, at::Device device) {
   if (model.parameters().all().front().tensor.device() != device) model.parameters().to(model.parameters().all().front().tensor.scalar_type(), device);
 }
 

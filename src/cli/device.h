@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "models/model.h"
+#include "core/model.h"
 
 namespace mnemo::cli {
 
@@ -14,7 +14,7 @@ namespace mnemo::cli {
 at::Device device_named(const std::optional<std::string>& name);
 
 /// Moves a model's parameters there; its states follow.
-void move_to(models::Model& model, at::Device device);
+void move_to(core::Model& model, at::Device device);
 
 /// "no CUDA", or how many devices there are.
 std::string describe_cuda();

@@ -37,7 +37,7 @@ Measured measure_text(const StoredModel& stored, std::shared_ptr<const data::Tok
   const data::Tokenizer& tokenizer = *stored.tokenizer;
   const int64_t batch = std::min(options.batch, text->size() - 1);
   const metrics::Likelihood likelihood =
-      options.precision ? infer::evaluate_text(*make_engine(stored.model, options.precision, "eval"), text)
+      options.precision ? infer::evaluate_text(*make_engine(models::language_model(stored.model, "eval: --precision"), options.precision, "eval"), text)
                         : tasks::evaluate_text(*stored.model, text, {batch, options.segment_size.value_or(0), reset_segments});
   Measured measured{std::move(what), likelihood.count(), {}};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;

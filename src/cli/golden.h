@@ -14,6 +14,7 @@ struct GoldenGroup {
   std::string name;  ///< "outputs", "states", "gradients of parameters", ...
   int64_t tensors = 0;
   double error = 0.0;
+  double tolerance = 0.0;
   std::string worst;  ///< the tensor with that error
 };
 
@@ -24,7 +25,7 @@ struct GoldenReport {
   bool passed() const;
 };
 
-/// Builds what a golden file's config describes, loads its parameters, runs its steps in float64 on the device and compares everything
+/// A folder that is a model with an expect.safetensors beside it: runs it and compares logits, hidden rows and gradients. A file: builds what a golden file's config describes, loads its parameters, runs its steps in float64 on the device and compares everything
 /// the file holds. Throws InputError for a file that cannot be read or a mechanism this build does not have.
 GoldenReport verify_golden(const std::string& path, at::Device device = at::kCPU);
 

@@ -7,31 +7,46 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/file_io.h"
+#include "cli/golden_vision.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::cli {
+namespace {
+
+const std::string& metadata_text(const std::string& path, const weights::Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  base::require(found != metadata.end(), "{}: expected '{}' in __metadata__ of a golden file, found none", path, key);
+  return found->second;
+}
+
+void require_format(const std::string& path, const weights::Metadata& metadata, const std::string& format) {
+  const std::string& found = metadata_text(path, metadata, "format");
+  base::require(found == format, "{}: expected format \"{}\", found \"{}\"", path, format, found);
+}
+
+double tolerance_of(const std::string& path, const weights::Metadata& metadata) {
+  const std::string& text = metadata_text(path, metadata, "tolerance");
+  char* end = nullptr;
+  const double tolerance = std::strtod(text.c_str(), &end);
+  base::require(end != text.c_str() && *end == '\0' && tolerance > 0 && std::isfinite(tolerance),
+                "{}: expected a positive number as tolerance, found \"{}\"", path, text);
+  return tolerance;
+}
+
+}  // namespace
 
 bool GoldenReport::passed() const {
-  return std::all_of(groups.begin(), groups.end(), [&](const GoldenGroup& group) { return group.error <= tolerance; });
+  return std::all_of(groups.begin(), groups.end(), [&](const GoldenGroup& group) { return group.error <= group.tolerance; });
 }
 
 GoldenFile::GoldenFile(const std::string& path, at::Device device) : path_(path), file_(weights::read_safetensors(path)), device_(device) {
   for (auto& [name, tensor] : file_.tensors) tensor = tensor.to(device);
-  auto text = [&](const char* key) {
-    auto found = file_.metadata.find(key);
-    base::require(found != file_.metadata.end(), "{}: expected '{}' in __metadata__ of a golden file, found none", path, key);
-    return found->second;
-  };
-  base::require(text("format") == "mnemo-golden/1", "{}: expected format \"mnemo-golden/1\", found \"{}\"", path,
-                text("format"));
-  config_ = base::parse_json(text("config"), path + " (config)");
-  what_ = text("case");
-  training_ = text("training") == "true";
-  const std::string tolerance = text("tolerance");
-  char* end = nullptr;
-  tolerance_ = std::strtod(tolerance.c_str(), &end);
-  base::require(end != tolerance.c_str() && *end == '\0' && tolerance_ > 0 && std::isfinite(tolerance_),
-                "{}: expected a positive number as tolerance, found \"{}\"", path, tolerance);
+  require_format(path, file_.metadata, "mnemo-golden/1");
+  config_ = base::parse_json(metadata_text(path, file_.metadata, "config"), path + " (config)");
+  what_ = metadata_text(path, file_.metadata, "case");
+  training_ = metadata_text(path, file_.metadata, "training") == "true";
+  tolerance_ = tolerance_of(path, file_.metadata);
 }
 
 base::Node GoldenFile::metadata(const std::string& key) const {
@@ -77,8 +92,15 @@ GoldenComparison::GoldenComparison(const GoldenFile& file) {
   report_.tolerance = file.tolerance();
 }
 
+GoldenComparison::GoldenComparison(const std::string& path, const weights::Metadata& metadata, const std::string& format) {
+  require_format(path, metadata, format);
+  report_.file = path;
+  report_.what = metadata_text(path, metadata, "case");
+  report_.tolerance = tolerance_of(path, metadata);
+}
+
 void GoldenComparison::compare(const std::string& group, const std::string& name, const at::Tensor& expected,
-                               const at::Tensor& found) {
+                               const at::Tensor& found, std::optional<double> tolerance) {
   double error = 0.0;
   if (found.defined() && expected.sizes() != found.sizes()) {
     error = std::numeric_limits<double>::infinity();
@@ -91,7 +113,7 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
   }
   auto at = std::find_if(report_.groups.begin(), report_.groups.end(), [&](const GoldenGroup& g) { return g.name == group; });
-  if (at == report_.groups.end()) at = report_.groups.insert(report_.groups.end(), GoldenGroup{group, 0, 0.0, ""});
+  if (at == report_.groups.end()) at = report_.groups.insert(report_.groups.end(), GoldenGroup{group, 0, 0.0, tolerance.value_or(report_.tolerance), ""});
   ++at->tensors;
   if (error >= at->error) {
     at->error = error;
@@ -99,12 +121,25 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
   }
 }
 
+namespace {
+
+/// Whether a config is of a backbone of images.
+bool is_vision(const base::Node& config) {
+  const base::Node* backbone = config.find("backbone");
+  const base::Node* type = backbone == nullptr ? nullptr : backbone->find("type");
+  return type != nullptr && type->is_string() && models::BackboneOptions::vision_index(type->as_string()) >= 0;
+}
+
+}  // namespace
+
 GoldenReport verify_golden(const std::string& path, at::Device device) {
+  if (base::is_folder(path)) return verify_folder(path, device);
   const GoldenFile file(path, device);
   const base::Node* kind = file.config().find("kind");
   base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
   try {
     if (kind->as_string() == "attention") return verify_attention(file);
+    if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
   } catch (const c10::Error& error) {
     // Tensors of the file that do not fit one another.

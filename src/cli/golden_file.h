@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,8 +50,11 @@ class GoldenFile {
 class GoldenComparison {
  public:
   explicit GoldenComparison(const GoldenFile& file);
-  /// `found` undefined counts as zeros (a gradient that no one asked for).
-  void compare(const std::string& group, const std::string& name, const at::Tensor& expected, const at::Tensor& found);
+  /// Of a file whose metadata hold `case` and `tolerance`, and that format. Throws InputError where they do not.
+  GoldenComparison(const std::string& path, const weights::Metadata& metadata, const std::string& format);
+  /// `found` undefined counts as zeros (a gradient that no one asked for). tolerance: of the group, where it is not the file's.
+  void compare(const std::string& group, const std::string& name, const at::Tensor& expected, const at::Tensor& found,
+               std::optional<double> tolerance = {});
   GoldenReport take() { return std::move(report_); }
 
  private:

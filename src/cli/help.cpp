@@ -8,7 +8,7 @@
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/summary.h"
-#include "models/model.h"
+#include "models/build.h"
 #include "models/presets.h"
 
 namespace mnemo::cli {
@@ -21,7 +21,7 @@ std::string preset_help() {
   std::string figures;
   for (const models::Preset& preset : models::presets()) {
     base::Node named = base::Node::table({{"preset", preset.name}});
-    named.set("embedding", base::Node::table({{"vocab_size", preset.vocab_size}}));
+    if (preset.vocab_size > 0) named.set("embedding", base::Node::table({{"vocab_size", preset.vocab_size}}));
     const int64_t parameters = models::count_parameters(models::read_model_options(named));
     table.add_row({std::string(preset.name), grouped(parameters), preset.published > 0 ? fmt::format("{:g} M", preset.published) : "",
                    std::string(preset.about)});

@@ -65,7 +65,7 @@ int list_variants(const RecipeFile& file, const InspectArguments& options) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         if (!variant.recipes[p]) continue;
         const std::string name = study.title(variant, p);
-        const ModelFacts facts = look_into(*build_model(read_recipe(*variant.recipes[p])));
+        const ModelFacts facts = look_into(models::require_language_model(*build_model(read_recipe(*variant.recipes[p])), "inspect"));
         table.add_row({study.name, name, grouped(facts.parameters), grouped(facts.state_bytes), grouped(facts.model_state_bytes)});
         rows.push_back(base::Node::table({{"study", study.name}, {"variant", name}, {"model", to_node(facts)}}));
       }
@@ -106,7 +106,7 @@ int inspect(const InspectArguments& options) {
     if (!file.studies().empty()) return list_variants(file, options);
   }
   const Inspected inspected = inspected_of(options);
-  const models::Model& model = *inspected.stored.model;
+  const models::Model& model = models::require_language_model(*inspected.stored.model, "inspect");
   const ModelFacts facts = look_into(model);
   std::optional<AttentionFacts> attention;
   if (options.input.given()) {

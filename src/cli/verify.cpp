@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ base::Node as_node(const GoldenReport& report) {
     groups.push_back(base::Node::table({{"name", group.name},
                                         {"tensors", group.tensors},
                                         {"error", group.error},
+                                        {"tolerance", group.tolerance},
                                         {"worst", group.worst}}));
   }
   return base::Node::table({{"file", report.file},
@@ -46,11 +48,12 @@ int verify(const VerifyArguments& arguments) {
     const GoldenReport report = verify_golden(path, device);
     all = all && report.passed();
     reports.push_back(as_node(report));
-    const size_t slash = path.find_last_of('/');
+    const std::string name = std::filesystem::path(path).lexically_normal().string();
+    const size_t slash = name.find_last_of('/', name.size() - 2);
     for (const GoldenGroup& group : report.groups) {
-      const bool good = group.error <= report.tolerance;
-      table.add_row({slash == std::string::npos ? path : path.substr(slash + 1), group.name, std::to_string(group.tensors),
-                     fmt::format("{:.1e}", group.error), fmt::format("{:.0e}", report.tolerance),
+      const bool good = group.error <= group.tolerance;
+      table.add_row({slash == std::string::npos ? name : name.substr(slash + 1), group.name, std::to_string(group.tensors),
+                     fmt::format("{:.1e}", group.error), fmt::format("{:.0e}", group.tolerance),
                      good ? "ok" : "TOO FAR: " + group.worst});
     }
   }
@@ -67,7 +70,7 @@ int verify(const VerifyArguments& arguments) {
 void add_verify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   Command(app, "verify", "compares this build with golden files: outputs, states, gradients, optimiser steps")
-      .arguments("FILE", arguments->files, "golden files (safetensors)")
+      .arguments("FILE", arguments->files, "golden files (safetensors), or model folders that hold an expect.safetensors")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", arguments->json, "prints JSON")
       .action([arguments] { return verify(*arguments); });

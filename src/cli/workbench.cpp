@@ -9,6 +9,7 @@
 #include "cli/sample_task.h"
 #include "cli/summary.h"
 #include "infer/load.h"
+#include "models/build.h"
 #include "models/presets.h"
 #include "tasks/language_model.h"
 #include "weights/model_folder.h"
@@ -17,12 +18,19 @@
 namespace mnemo::cli {
 namespace {
 
-std::shared_ptr<models::Model> build_with(Recipe& recipe, int64_t vocabulary) {
+std::shared_ptr<core::Model> build_with(Recipe& recipe, int64_t vocabulary) {
   int64_t& size = recipe.model.embedding.vocab_size;
   if (size == 0) size = vocabulary;
   base::require(size >= vocabulary, "recipe: 'model.embedding.vocab_size': expected at least the data's {} different tokens, found {}",
                 vocabulary, size);
-  return models::build(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+  return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+}
+
+/// Data of tokens are no images.
+void require_token_model(const Recipe& recipe) {
+  base::require(!recipe.model.backbone.is_vision(),
+                "recipe: [data] of type \"{}\" is made of tokens, but model.backbone.type = \"{}\" takes images; use a decoder or an encoder",
+                recipe.data_type(), recipe.model.backbone.type);
 }
 
 /// Fills in what the data know of the model, and refuses what does not fit them.
@@ -45,9 +53,9 @@ void fit_to(const DataShape& data, models::ModelOptions& model) {
 }
 
 /// An answer of several symbols is made by reading each one back, be it longer than a segment or not; an encoder cannot.
-void require_decoder(const models::Model& model, int64_t answer_length, const std::string& data_type) {
+void require_decoder(const core::Model& model, int64_t answer_length, const std::string& data_type) {
   const std::string who = fmt::format("recipe: [data] of type \"{}\"", data_type);
-  base::require(model.options().backbone.causal(),
+  base::require(models::options_of(model).backbone.causal(),
                 "{}: an answer of {} symbols in segments of {} (model.segment_size) is given symbol by symbol, which an encoder cannot do: it sees a "
                 "whole segment at once; expected model.backbone.type = \"decoder\"", who, answer_length, model.segment_size());
   models::require_next_token_model(model, who);
@@ -89,7 +97,8 @@ std::string card_text(const Workbench& workbench, const ModelCard& card) {
 
 data::TextOptions text_options(const Recipe& recipe) { return base::read_typed_options<data::TextOptions>(recipe.data); }
 
-std::shared_ptr<models::Model> build_model(const Recipe& recipe) {
+std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
+  require_token_model(recipe);
   Recipe filled = recipe;
   if (!recipe.is_text()) {
     const DataShape data = data_shape(recipe);
@@ -107,6 +116,7 @@ std::shared_ptr<models::Model> build_model(const Recipe& recipe) {
 Workbench make_workbench(const Recipe& recipe) {
   Workbench bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
   const train::TrainOptions& train = recipe.train;
+  require_token_model(recipe);
   if (recipe.is_text()) {
     data::Corpus corpus = data::load_corpus(text_options(recipe));
     bench.tokenizer = corpus.tokenizer;
@@ -145,9 +155,7 @@ StoredModel read_model(const std::string& folder) {
     infer::LoadedModel loaded = infer::load_model(folder);
     return {loaded.model, loaded.tokenizer};
   }
-  const std::string config_path = base::join_path(folder, "config.json");
-  const auto config = models::read_model_options(base::parse_json(weights::read_model_config(folder), config_path));
-  return {infer::model_from(config, weights::read_model_folder(folder, {}).weights, folder), nullptr};
+  return {infer::load_any(folder).model, nullptr};
 }
 
 std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::Model> model, const std::optional<std::string>& precision,

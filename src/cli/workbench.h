@@ -18,13 +18,13 @@ namespace mnemo::cli {
 data::TextOptions text_options(const Recipe& recipe);
 
 /// The recipe's model with fresh weights; embedding.vocab_size = 0 becomes the data's, for which a text is read.
-std::shared_ptr<models::Model> build_model(const Recipe& recipe);
+std::shared_ptr<core::Model> build_model(const Recipe& recipe);
 
 /// Everything a training needs, made from a recipe.
 struct Workbench {
   Recipe recipe;  ///< with what the data decide filled in: embedding.vocab_size, head.num_classes, segment_size by data.num_segments
   std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null for made tasks
-  std::shared_ptr<models::Model> model;
+  std::shared_ptr<core::Model> model;
   std::unique_ptr<tasks::Task> task;
   int64_t tokens_per_step = 0;  ///< that run through the model
 };
@@ -36,7 +36,7 @@ std::string model_folder(const std::string& path);
 std::optional<Recipe> recipe_beside(const std::string& model_folder);
 /// A model folder's weights; the tokenizer is null where the folder has no vocabulary (made tasks).
 struct StoredModel {
-  std::shared_ptr<models::Model> model;
+  std::shared_ptr<core::Model> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
 };
 StoredModel read_model(const std::string& folder);

@@ -4,8 +4,6 @@
 
 #include <ATen/record_function.h>
 
-#include <algorithm>
-
 #include "backbones/decoder.h"
 #include "backbones/encoder.h"
 #include "base/error.h"
@@ -14,25 +12,15 @@
 #include "heads/language_model.h"
 #include "memory/grc.h"
 #include "memory/recurrent_tokens.h"
+#include "models/make_attention.h"
 #include "models/registry.h"
+#include "models/vision_model.h"
 
 namespace mnemo::models {
 namespace {
 
 using core::Rule;
 using core::SpanKind;
-
-/// The attention of one layer, with the memories that wrap attention around it.
-std::unique_ptr<core::Attention> make_attention(const ModelOptions& options, const core::AttentionBuild& build) {
-  const Mechanisms& mechanisms = Mechanisms::all();
-  const base::Node& core_options = options.backbone.attention;
-  auto core = mechanisms.attentions.find(type_of(core_options))(core_options, build);
-  for (const base::Node& memory : options.memory) {
-    const auto& entry = mechanisms.memories.find(type_of(memory));
-    if (entry.wrap_attention) return entry.wrap_attention(memory, build, std::move(core));
-  }
-  return core;
-}
 
 /// All rows have the same number; the caller's batch is wrong otherwise.
 int64_t uniform(const at::Tensor& numbers, const char* what) {
@@ -53,10 +41,11 @@ void require_batch(const at::Tensor& of_state, const at::Tensor& rows) {
 
 Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget, at::Device device)
     : options_(options), parameters_(seed, dtype, budget, device) {
+  base::require(!options.backbone.is_vision(), "model: backbone.type = \"{}\" is of images; a language model was expected here", options.backbone.type);
   const layers::Scope root = parameters_.root();
   const bool whole = options.kind == "model";
   if (whole) make_embedding(root / "embed");
-  const auto attention = [&](const core::AttentionBuild& build) { return make_attention(options, build); };
+  const auto attention = [&](const core::AttentionBuild& build) { return make_attention(options.backbone.attention, options.memory, build); };
   if (options.backbone.causal()) {
     backbone_ = std::make_unique<backbones::Decoder>(options.backbone, root / "backbone", attention);
   } else {
@@ -199,20 +188,7 @@ core::State Model::initial_state(int64_t batch) const {
   if (sequence_) children.emplace_back(sequence_name_, sequence_->initial_state(batch));
   children.emplace_back("layers", backbone_->initial_state(batch));
   children.emplace_back("open", OpenSegment{});
-  core::State state = core::State::list(std::move(children));
-  if (committed_.empty()) return state;
-  return state.map([&](const core::Field& field, const at::Tensor& tensor) {
-    if (field.per_sequence()) return tensor;
-    auto found = std::find_if(committed_.begin(), committed_.end(), [&](const auto& c) { return c.first == field.path; });
-    return found == committed_.end() ? tensor : found->second.to(tensor.device(), tensor.scalar_type());
-  });
-}
-
-void Model::commit(const core::State& state) {
-  committed_.clear();
-  for (const auto& [field, tensor] : state.fields()) {
-    if (!field.per_sequence()) committed_.emplace_back(field.path, tensor.detach().clone());
-  }
+  return committed_.apply(core::State::list(std::move(children)));
 }
 
 int64_t Model::bptt_depth(const std::string& path) const {
@@ -369,7 +345,19 @@ core::AttendTable Model::attend_table(int64_t tokens, const core::State& state, 
   return rows.table;
 }
 
+const Model& require_language_model(const core::Model& model, std::string_view who) {
+  const auto* language = dynamic_cast<const Model*>(&model);
+  base::require(language != nullptr, "{}: expected a model of texts, found one of images", who);
+  return *language;
+}
+
+std::shared_ptr<Model> language_model(const std::shared_ptr<core::Model>& model, std::string_view who) {
+  require_language_model(*model, who);
+  return std::dynamic_pointer_cast<Model>(model);
+}
+
 void require_next_token_model(const core::Model& model, std::string_view who) {
+  base::require(dynamic_cast<const VisionModel*>(&model) == nullptr, "{}: expected a model that predicts the next token, found one of images", who);
   const auto* built = dynamic_cast<const Model*>(&model);
   if (built == nullptr) return;
   const ModelOptions& options = built->options();
@@ -377,11 +365,6 @@ void require_next_token_model(const core::Model& model, std::string_view who) {
                 type_of(options.head));
   base::require(options.backbone.causal(), "{}: expected a model that predicts the next token, found backbone.type = \"{}\", which sees it", who,
                 options.backbone.type);
-}
-
-int64_t count_parameters(const ModelOptions& options) {
-  base::check_options(options);
-  return Model(options, 0, at::kFloat, {}, at::kMeta).parameters().count();
 }
 
 std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget) {

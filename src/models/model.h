@@ -12,6 +12,7 @@
 #include "heads/language_model.h"
 #include "layers/adaptive_embedding.h"
 #include "layers/bricks.h"
+#include "models/committed_state.h"
 #include "models/options.h"
 
 namespace mnemo::models {
@@ -29,7 +30,7 @@ struct OpenSegment {
   }
 };
 
-/// The one model of this project: embedding, memories on three seams, backbone, head, put together from options.
+/// The model of texts (vision_model.h: of images): embedding, memories on three seams, backbone, head, put together from options.
 /// State: one child for each memory of the list, "layers" with the attentions' states, "open" with the open segment.
 class Model final : public core::Model {
  public:
@@ -40,7 +41,7 @@ class Model final : public core::Model {
   /// The same, with somebody who is told of each attention before it runs.
   core::StepResult forward(const core::Segment& segment, const core::State& state, const core::AttentionObserver& observe) const;
   core::State initial_state(int64_t batch) const override;
-  void commit(const core::State& state) override;
+  void commit(const core::State& state) override { committed_.commit(state); }
   int64_t bptt_depth(const std::string& path) const override;
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
@@ -85,16 +86,17 @@ class Model final : public core::Model {
   double head_dropout_ = 0.0;
   double auxiliary_weight_ = 0.0;
   int64_t auxiliary_token_ = 0;
-  std::vector<std::pair<std::string, at::Tensor>> committed_;
+  CommittedState committed_;
 };
+
+/// The model as one of texts. Throws InputError naming `who` for a model of images.
+const Model& require_language_model(const core::Model& model, std::string_view who);
+std::shared_ptr<Model> language_model(const std::shared_ptr<core::Model>& model, std::string_view who);
 
 /// Throws InputError naming `who` unless the model predicts the next token from those before: what writes or measures texts needs it.
 void require_next_token_model(const core::Model& model, std::string_view who);
 
-/// Parameters of a model of those options, counted from their declarations alone.
-int64_t count_parameters(const ModelOptions& options);
-
-/// Builds a model; its fresh parameters depend on the seed alone. Throws InputError for options that make no sense or ask
+/// Builds a language model (build.h: any); its fresh parameters depend on the seed alone. Throws InputError for options that make no sense or ask
 /// for more than the budget.
 std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed = 0, at::ScalarType dtype = at::kFloat,
                              const layers::Budget& budget = {});

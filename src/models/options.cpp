@@ -1,10 +1,25 @@
 #include "models/options.h"
 
+#include <utility>
+
 #include "heads/language_model.h"
 #include "models/presets.h"
 #include "models/registry.h"
 
 namespace mnemo::models {
+
+namespace {
+
+/// The name of each of VisionOptions, and what makes fresh options of it.
+const std::vector<std::pair<std::string, VisionOptions (*)()>>& vision_types() {
+  static const auto types = []<size_t... I>(std::index_sequence<I...>) {
+    return std::vector<std::pair<std::string, VisionOptions (*)()>>{
+        {std::variant_alternative_t<I, VisionOptions>::kType, [] { return VisionOptions(std::in_place_index<I>); }}...};
+  }(std::make_index_sequence<std::variant_size_v<VisionOptions>>());
+  return types;
+}
+
+}  // namespace
 
 const base::PolyType& BackboneOptions::attention_types() { return Mechanisms::all().attention_types; }
 const base::PolyType& ModelOptions::memory_types() { return Mechanisms::all().memory_types; }
@@ -17,6 +32,27 @@ std::vector<std::string> ModelOptions::preset_names() {
 const base::PolyType& ModelOptions::head_types() { return Mechanisms::all().head_types; }
 
 ModelOptions::ModelOptions() { head = base::Node::table({{"type", "language_model"}}); }
+
+std::vector<std::string> BackboneOptions::type_names() {
+  std::vector<std::string> names = {"decoder", "encoder"};
+  for (auto& [name, make] : vision_types()) names.push_back(name);
+  return names;
+}
+
+int BackboneOptions::vision_index(std::string_view type) {
+  const auto& types = vision_types();
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i].first == type) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+bool BackboneOptions::select_vision() {
+  const int index = vision_index(type);
+  if (index < 0) return false;
+  if (vision.index() != static_cast<size_t>(index)) vision = vision_types()[static_cast<size_t>(index)].second();
+  return true;
+}
 
 BackboneOptions::BackboneOptions() { attention = base::Node::table({{"type", "relative"}}); }
 
@@ -70,9 +106,30 @@ void check_embedding(const ModelOptions& options, const base::Where& where) {
                 "a tied adaptive softmax reads the embedding's tables: expected embedding.type = \"adaptive\" with the same cutoffs and div_val");
 }
 
+/// Models of images: memories around the attention, and a head that gives one class.
+void check_vision(const ModelOptions& options, const base::Where& where) {
+  const std::string& type = options.backbone.type;
+  where.require(!where.given("embedding"), "embedding", "backbone.type = \"{}\" embeds the patches of an image; drop the key", type);
+  where.require(options.memory.size() <= 1, "memory", "backbone.type = \"{}\" takes one memory, found {}", type, options.memory.size());
+  for (const base::Node& memory : options.memory) {
+    const std::string name = type_of(memory);
+    where.require(Mechanisms::all().memories.find(name).wrap_attention != nullptr, "memory",
+                  "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes grc", name, type);
+    where.require(word(memory, "lifetime") != "sequence", "memory", "images are no sequence; '{}' expected lifetime = \"model\"", name);
+  }
+  if (options.kind == "model") {
+    where.require(type_of(options.head) == "classification", "head", "backbone.type = \"{}\" gives an image one class: expected type = "
+                  "\"classification\", found \"{}\"", type, type_of(options.head));
+  }
+}
+
 }  // namespace
 
 void BackboneOptions::validate(const base::Where& where) const {
+  if (is_vision()) {
+    std::visit([&](const auto& chosen) { chosen.validate(where); }, vision);
+    return;
+  }
   backbones::EncoderOptions::validate(where);
   where.require(!causal() || token_types == 0, "token_types", "goes with type = \"encoder\"");
   where.require(!causal() || !embed_norm, "embed_norm", "goes with type = \"encoder\"");
@@ -81,6 +138,7 @@ void BackboneOptions::validate(const base::Where& where) const {
 void ModelOptions::validate(const base::Where& where) const {
   where.require(!preset, "preset", "'{}' has not been carried out; options with a preset are read by models::read_model_options",
                 preset.value_or(""));
+  if (backbone.is_vision()) return check_vision(*this, where);
   const Mechanisms& mechanisms = Mechanisms::all();
   std::string sequence_memory, cache, wrapper;
   bool same_length = false;

@@ -2,9 +2,11 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "backbones/encoder.h"
+#include "backbones/vit.h"
 #include "base/option_poly.h"
 #include "base/options.h"
 
@@ -35,16 +37,31 @@ struct EmbeddingOptions {
   }
 };
 
+/// The options of every backbone of images; `kType` is its name, `Backbone` what they build. A new backbone is one more entry.
+using VisionOptions = std::variant<backbones::VitOptions>;
+
 struct BackboneOptions : backbones::EncoderOptions {
   std::string type = "decoder";
+  VisionOptions vision;  ///< of that type, where it is one of images; the other keys mean nothing then
   template <class V>
   void visit(V&& v) {
-    v("type", type, "decoder: causal layers; encoder: layers that look both ways", base::one_of("decoder", "encoder"));
+    v("type", type, "decoder: causal layers; encoder: layers that look both ways; vit: of images, with keys of their own", base::one_of_names(type_names()));
+    // The keys depend on the type, which comes first.
+    if (select_vision()) {
+      std::visit([&](auto& chosen) { chosen.visit(v); }, vision);
+      return;
+    }
     backbones::EncoderOptions::visit(v);
     v("attention", attention, "the attention of every layer", base::poly(attention_types()));
   }
   void validate(const base::Where& where) const;
   bool causal() const { return type == "decoder"; }
+  bool is_vision() const { return vision_index(type) >= 0; }
+  static std::vector<std::string> type_names();
+  /// Which of VisionOptions has that type, or -1.
+  static int vision_index(std::string_view type);
+  /// Makes `vision` the options of `type`; false where it is not of images.
+  bool select_vision();
   static const base::PolyType& attention_types();
   BackboneOptions();
 };
@@ -63,11 +80,11 @@ struct ModelOptions {
     v("preset", preset, "stands for a whole set of the keys below, those beside it win (mnemo help presets)", base::one_of_names(preset_names()));
     v("kind", kind, "model: tokens to logits; layer_stack: rows to rows, no embedding and no head",
       base::one_of("model", "layer_stack"));
-    v("embedding", embedding, "tokens to rows");
+    if (!backbone.is_vision()) v("embedding", embedding, "tokens to rows");
     v("backbone", backbone, "the layers");
     v("memory", memory, "the memories, a list; several compose where their seams differ", base::poly(memory_types()));
     v("head", head, "rows to predictions", base::poly(head_types()));
-    v("segment_size", segment_size, "tokens of a segment in training and generation (tgt_len)", base::range(1, 1 << 20));
+    if (!backbone.is_vision()) v("segment_size", segment_size, "tokens of a segment in training and generation (tgt_len)", base::range(1, 1 << 20));
   }
   void validate(const base::Where& where) const;
   static const base::PolyType& memory_types();

@@ -9,6 +9,7 @@
 #include "cli/recipe.h"
 #include "cli/sample_task.h"
 #include "cli/workbench.h"
+#include "models/build.h"
 #include "models/model.h"
 #include "train/optimiser.h"
 #include "train/schedule.h"

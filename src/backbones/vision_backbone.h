@@ -1,0 +1,66 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/node.h"
+#include "core/attention_build.h"
+#include "core/backbone.h"
+
+namespace mnemo::backbones {
+
+/// Told of rows on their way through a backbone: "embed" (what enters the first layer), "layers.0" (what leaves it) …, "final_norm".
+/// Names are those of the modules in the backbone's scope.
+using HiddenObserver = std::function<void(std::string_view name, const at::Tensor& rows)>;
+
+/// Makes the attention of one layer from the options of its core ({type = "softmax", …}), memories on the attention seam included.
+using VisionAttentionMaker = std::function<std::unique_ptr<core::Attention>(const base::Node& core, const core::AttentionBuild& build)>;
+
+/// What a vision backbone's constructor gets beside its options.
+struct VisionBuild {
+  layers::Scope scope;  ///< "backbone"
+  VisionAttentionMaker make_attention;
+  bool whole = true;  ///< false: a layer_stack, rows to rows, without embedding, positions and final norm
+};
+
+/// Images; or, in a layer_stack, the rows that enter the first layer.
+struct VisionInput {
+  at::Tensor pixels;     ///< [B,C,H,W], normalised
+  at::Tensor rows = {};  ///< [B,T,D], class tokens first
+  core::Mode mode = core::Mode::evaluate;
+  core::AttentionObserver observe = {};
+  HiddenObserver hidden = {};
+};
+
+struct VisionResult {
+  at::Tensor rows;      ///< [B,T,D], after the final norm: class tokens, then the grid row by row
+  core::Grid grid = {};
+  core::State state = {};  ///< the attentions' states, one child per layer, named like its parameters
+};
+
+/// Layers over the patches of images.
+class VisionBackbone {
+ public:
+  virtual ~VisionBackbone() = default;
+  virtual VisionResult forward(const VisionInput& input, const core::State& state) const = 0;
+  virtual int64_t num_layers() const = 0;
+  /// Width of the rows that come out.
+  virtual int64_t dim() const = 0;
+  /// Class tokens in front of the grid, where rows come out.
+  virtual int64_t num_class_tokens() const = 0;
+  virtual const core::Attention& attention(int64_t layer) const = 0;
+  /// Its state's name: the prefix of its attention's parameters.
+  virtual const std::string& layer_name(int64_t layer) const = 0;
+
+  core::State initial_state(int64_t batch) const {
+    core::State::Children children;
+    for (int64_t layer = 0; layer < num_layers(); ++layer) children.emplace_back(layer_name(layer), attention(layer).initial_state(batch));
+    return core::State::list(std::move(children));
+  }
+};
+
+}  // namespace mnemo::backbones

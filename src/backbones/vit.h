@@ -1,0 +1,114 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backbones/vision_backbone.h"
+#include "base/options.h"
+#include "layers/bricks.h"
+#include "layers/patch_embedding.h"
+
+namespace mnemo::backbones {
+
+class Vit;
+
+struct VitOptions {
+  static constexpr const char* kType = "vit";
+  using Backbone = Vit;
+
+  std::vector<int64_t> image_size = {224, 224};
+  int64_t patch_size = 16;
+  int64_t in_channels = 3;
+  int64_t cls_tokens = 1;
+  int64_t dim = 384;
+  int64_t num_layers = 12;
+  int64_t num_heads = 6;
+  double mlp_ratio = 4.0;
+  bool qkv_bias = true;
+  double norm_eps = 1e-6;
+  std::string position_resampling = "bicubic_antialias";
+  std::optional<double> layer_scale;
+  double drop_path = 0.0;
+  double dropout = 0.0;
+  double init_std = 0.02;
+  template <class V>
+  void visit(V&& v) {
+    v("image_size", image_size, "height and width of the images that the table of positions is for; others get it resampled", base::range(1, 1 << 14));
+    v("patch_size", patch_size, "height and width of a patch; a divisor of both sides of every image", base::range(1, 1 << 10));
+    v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
+    v("cls_tokens", cls_tokens, "learned rows in front of the patches, read by a head with pool = \"cls\"", base::range(0, 1));
+    v("dim", dim, "width of a row", base::range(1, 1 << 16));
+    v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
+    v("num_heads", num_heads, "attention heads, a divisor of dim", base::range(1, 1 << 10));
+    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward in widths of a row", base::range(0.001, 1024.0));
+    v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
+    v("norm_eps", norm_eps, "of every layer norm", base::positive());
+    v("position_resampling", position_resampling,
+      "for images of another size: bicubic_antialias as timm has it, bicubic as Hugging Face has it, or bilinear",
+      base::one_of("bicubic_antialias", "bicubic", "bilinear"));
+    v("layer_scale", layer_scale, "a learned factor for each channel of every branch, which starts so (Touvron et al. 2021); unset: none",
+      base::positive());
+    v("drop_path", drop_path, "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+      base::half_open_range(0.0, 1.0));
+    v("dropout", dropout, "after the embedding and after every branch", base::half_open_range(0.0, 1.0));
+    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+  }
+  void validate(const base::Where& where) const;
+  core::Grid grid() const { return {image_size[0] / patch_size, image_size[1] / patch_size}; }
+  int64_t ffn_dim() const;
+};
+
+/// One layer of a ViT, its parts in the open: learnable memory runs rows of its own through them.
+///   h <- h + s1 * attn(LN1(h));  h <- h + s2 * W_1 gelu(W_0 LN2(h) + b_0) + b_1;   s = 1 without layer scale
+struct VitLayer {
+  std::string name;  ///< of its attention
+  std::unique_ptr<core::Attention> attention;
+  layers::LayerNorm norm1, norm2;
+  layers::FeedForward ffn;
+  at::Tensor scale1, scale2;  ///< [D], undefined without layer scale
+  double drop_path = 0.0, dropout = 0.0;
+
+  core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
+  /// h + what a branch made of its rows: scaled, and dropped in training.
+  at::Tensor add_branch(const at::Tensor& h, const at::Tensor& branch, const at::Tensor& scale, core::Mode mode) const;
+  /// h after the feed-forward, [..,D].
+  at::Tensor feed_forward(const at::Tensor& h, core::Mode mode) const;
+};
+
+/// Vision Transformer (Dosovitskiy et al. 2021, eq. 1-4): [class; patches W_e + b_e] + positions, pre-norm layers, a final norm.
+/// B images, D width, N = h * w patches, T = cls_tokens + N rows. Any image whose sides are multiples of patch_size: the table of positions
+/// is resampled to its grid, the class row of it stays. Every row sees every row.
+class Vit final : public VisionBackbone {
+ public:
+  Vit(const VitOptions& options, const VisionBuild& build);
+  VisionResult forward(const VisionInput& input, const core::State& state) const override;
+  int64_t num_layers() const override { return options_.num_layers; }
+  int64_t dim() const override { return options_.dim; }
+  int64_t num_class_tokens() const override { return options_.cls_tokens; }
+  const core::Attention& attention(int64_t layer) const override { return *layers_[static_cast<size_t>(layer)].attention; }
+  const std::string& layer_name(int64_t layer) const override { return layers_[static_cast<size_t>(layer)].name; }
+
+  const VitOptions& options() const { return options_; }
+  const std::vector<VitLayer>& layers() const { return layers_; }
+  const layers::LayerNorm& final_norm() const { return final_norm_; }
+  /// The grid of pixels [B,C,H,W]. Throws InputError for images that it cannot be cut from.
+  core::Grid grid_of(const at::Tensor& pixels) const;
+  /// pixels [B,C,H,W] -> the rows [B,T,D] that enter the first layer, before dropout.
+  at::Tensor embed(const at::Tensor& pixels) const;
+  /// The table of positions for images of that grid, [T,D]: of the class token first, where there is one.
+  at::Tensor positions(const core::Grid& grid) const;
+  /// Everybody sees everybody: class tokens, then the grid's rows.
+  core::AttendTable attend_table(const core::Grid& grid) const;
+
+ private:
+  VitOptions options_;
+  layers::PatchEmbedding patches_;
+  at::Tensor class_token_;  // [D]
+  at::Tensor positions_;    // [T,D]
+  std::vector<VitLayer> layers_;
+  layers::LayerNorm final_norm_;
+};
+
+}  // namespace mnemo::backbones

@@ -1,0 +1,21 @@
+#include "layers/drop_path.h"
+
+#include <torch/types.h>
+
+#include <vector>
+
+namespace mnemo::layers {
+
+at::Tensor drop_path(const at::Tensor& x, double p, bool training) {
+  if (!training || p == 0.0) return x;
+  std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
+  shape[0] = x.size(0);
+  const at::Tensor kept = at::empty(shape, x.options().requires_grad(false)).bernoulli_(1.0 - p);
+  return x * (kept / (1.0 - p));
+}
+
+double drop_path_of(double last, int64_t layer, int64_t num_layers) {
+  return num_layers < 2 ? 0.0 : last * static_cast<double>(layer) / static_cast<double>(num_layers - 1);
+}
+
+}  // namespace mnemo::layers

@@ -1,0 +1,142 @@
+#include <array>
+#include <cstdio>
+#include <optional>
+
+#include "base/options.h"
+#include "weights/foreign.h"
+#include "weights/foreign_config.h"
+
+namespace mnemo::weights {
+namespace {
+
+struct TimmVitSize {
+  std::string_view name;
+  int64_t dim, depth, heads;
+};
+constexpr std::array<TimmVitSize, 4> kTimmVitSizes = {{{"tiny", 192, 12, 3}, {"small", 384, 12, 6}, {"base", 768, 12, 12}, {"large", 1024, 24, 16}}};
+
+/// The arguments of timm's VisionTransformer that this program knows.
+struct TimmVitArguments {
+  std::vector<int64_t> img_size = {224, 224};
+  int64_t patch_size = 16, in_chans = 3, num_classes = 1000, embed_dim = 768, depth = 12, num_heads = 12;
+  double mlp_ratio = 4.0;
+  bool qkv_bias = true, class_token = true;
+  std::optional<bool> fc_norm;
+  std::string global_pool = "token";
+  std::optional<double> init_values;
+  double proj_drop_rate = 0.0, drop_path_rate = 0.0;
+  bool dynamic_img_size = false;
+  template <class V>
+  void visit(V&& v) {
+    v("img_size", img_size, "");
+    v("patch_size", patch_size, "");
+    v("in_chans", in_chans, "");
+    v("num_classes", num_classes, "");
+    v("embed_dim", embed_dim, "");
+    v("depth", depth, "");
+    v("num_heads", num_heads, "");
+    v("mlp_ratio", mlp_ratio, "");
+    v("qkv_bias", qkv_bias, "");
+    v("class_token", class_token, "");
+    v("fc_norm", fc_norm, "");
+    v("global_pool", global_pool, "", base::one_of("token", "avg"));
+    v("init_values", init_values, "");
+    v("proj_drop_rate", proj_drop_rate, "");
+    v("drop_path_rate", drop_path_rate, "");
+    v("dynamic_img_size", dynamic_img_size, "");
+  }
+  void validate(const base::Where& where) const {
+    where.require(global_pool == "token" || (fc_norm && !*fc_norm), "global_pool",
+                  "\"avg\" puts the norm behind the mean (fc_norm), which this program has in front of it; expected \"token\", or fc_norm = false");
+    where.require(global_pool == "avg" || !fc_norm.value_or(false), "fc_norm", "expected false or null with global_pool = \"token\"");
+  }
+};
+
+/// The factory's own arguments: vit_SIZE_patchP_IMAGE, or deit_ in its place.
+std::optional<TimmVitArguments> factory_arguments(const std::string& name) {
+  const size_t first = name.find('_');
+  if (first == std::string::npos || (name.substr(0, first) != "vit" && name.substr(0, first) != "deit")) return std::nullopt;
+  for (const TimmVitSize& size : kTimmVitSizes) {
+    int patch = 0, image = 0, read = 0;
+    const std::string pattern = name.substr(0, first) + "_" + std::string(size.name) + "_patch%2d_%3d%n";
+    if (std::sscanf(name.c_str(), pattern.c_str(), &patch, &image, &read) != 2 || static_cast<size_t>(read) != name.size()) continue;
+    TimmVitArguments arguments;
+    arguments.img_size = {image, image};
+    arguments.patch_size = patch;
+    arguments.embed_dim = size.dim;
+    arguments.depth = size.depth;
+    arguments.num_heads = size.heads;
+    return arguments;
+  }
+  return std::nullopt;
+}
+
+base::Node options_of_timm_vit(const base::Node& config) {
+  TimmVitArguments arguments = *factory_arguments(timm_architecture(config));
+  base::Node changes = timm_arguments(config);
+  if (const base::Node* size = changes.find("img_size")) changes.set("img_size", size_pair(*size));
+  if (const base::Node* size = changes.find("patch_size")) changes.set("patch_size", size_square(*size));
+  base::read_options(changes, arguments);
+  const base::Node image = base::Node::array({arguments.img_size.at(0), arguments.img_size.at(1)});
+  base::Node backbone = base::Node::table({{"type", "vit"}, {"image_size", image}, {"patch_size", arguments.patch_size},
+                                           {"in_channels", arguments.in_chans}, {"cls_tokens", arguments.class_token ? 1 : 0},
+                                           {"dim", arguments.embed_dim}, {"num_layers", arguments.depth}, {"num_heads", arguments.num_heads},
+                                           {"mlp_ratio", arguments.mlp_ratio}, {"qkv_bias", arguments.qkv_bias}, {"norm_eps", 1e-6},
+                                           {"position_resampling", "bicubic_antialias"}, {"drop_path", arguments.drop_path_rate},
+                                           {"dropout", arguments.proj_drop_rate}});
+  if (arguments.init_values) backbone.set("layer_scale", *arguments.init_values);
+  return base::Node::table({{"backbone", backbone},
+                            {"head", base::Node::table({{"type", "classification"}, {"num_classes", arguments.num_classes},
+                                                        {"pool", arguments.global_pool == "avg" ? "mean" : "cls"}})}});
+}
+
+base::Node timm_vit_config(const models::ModelOptions& options) {
+  const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  base::require(vit.norm_eps == 1e-6, "timm_vit: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}", vit.norm_eps);
+  std::string architecture = "vit_tiny_patch16_224";
+  for (const TimmVitSize& size : kTimmVitSizes) {
+    if (size.dim == vit.dim && size.depth == vit.num_layers && size.heads == vit.num_heads && vit.image_size[0] == vit.image_size[1]) {
+      architecture = fmt::format("vit_{}_patch{}_{}", size.name, vit.patch_size, vit.image_size[0]);
+    }
+  }
+  const int64_t classes = options.head.at("num_classes").as_int();
+  const bool mean = options.head.at("pool").as_string() == "mean";
+  base::Node arguments = base::Node::table({{"img_size", base::Node::array({vit.image_size[0], vit.image_size[1]})},
+                                            {"patch_size", vit.patch_size}, {"in_chans", vit.in_channels}, {"num_classes", classes},
+                                            {"embed_dim", vit.dim}, {"depth", vit.num_layers}, {"num_heads", vit.num_heads},
+                                            {"mlp_ratio", vit.mlp_ratio}, {"qkv_bias", vit.qkv_bias}, {"class_token", vit.cls_tokens > 0},
+                                            {"global_pool", mean ? "avg" : "token"}});
+  if (mean) arguments.set("fc_norm", false);
+  if (vit.layer_scale) arguments.set("init_values", *vit.layer_scale);
+  return base::Node::table({{"architecture", architecture}, {"num_classes", classes}, {"num_features", vit.dim},
+                            {"global_pool", mean ? "avg" : "token"}, {"model_args", arguments}});
+}
+
+}  // namespace
+
+ForeignFormat timm_vit_format() {
+  return {.name = "timm_vit",
+          .about = "timm's VisionTransformer: vit_ or deit_ tiny, small, base, large",
+          .backbone = "vit",
+          .tensors = {{"backbone.patch_embedding.*", "patch_embed.proj.*"},
+                      {"backbone.class_token", "cls_token", 0, 1, 2},
+                      {"backbone.positions.weight", "pos_embed", 0, 1, 1},
+                      {"backbone.layers.#.norm1.*", "blocks.#.norm1.*"},
+                      {"backbone.layers.#.norm2.*", "blocks.#.norm2.*"},
+                      {"backbone.layers.#.attn.q.*", "blocks.#.attn.qkv.*", 0, 3},
+                      {"backbone.layers.#.attn.k.*", "blocks.#.attn.qkv.*", 1, 3},
+                      {"backbone.layers.#.attn.v.*", "blocks.#.attn.qkv.*", 2, 3},
+                      {"backbone.layers.#.attn.o.*", "blocks.#.attn.proj.*"},
+                      {"backbone.layers.#.ffn.0.*", "blocks.#.mlp.fc1.*"},
+                      {"backbone.layers.#.ffn.1.*", "blocks.#.mlp.fc2.*"},
+                      {"backbone.layers.#.scale1", "blocks.#.ls1.gamma"},
+                      {"backbone.layers.#.scale2", "blocks.#.ls2.gamma"},
+                      {"backbone.final_norm.*", "norm.*"},
+                      {"head.classifier.*", "head.*"}},
+          .hidden = {{"embed", "embed"}, {"layers.#", "blocks.#"}, {"final_norm", "norm"}},
+          .claims = [](const base::Node& config) { return factory_arguments(timm_architecture(config)).has_value(); },
+          .options = options_of_timm_vit,
+          .config = timm_vit_config};
+}
+
+}  // namespace mnemo::weights
