@@ -5,8 +5,10 @@
 #include "attention/linformer.h"
 #include "attention/lsh.h"
 #include "attention/relative.h"
+#include "attention/shifted_window.h"
 #include "attention/sliding_window.h"
 #include "attention/softmax.h"
+#include "attention/spatial_reduction.h"
 
 namespace mnemo::attention {
 namespace {
@@ -29,6 +31,11 @@ void add_attentions(base::OptionTypes& types, base::Registry<Factory>& factories
   add<BigBird>(types, factories, "bigbird", "BigBird: global, neighbouring and random blocks; not causal");
   add<Lsh>(types, factories, "lsh", "Reformer: shared queries and keys attend within hash buckets");
   add<Linformer>(types, factories, "linformer", "Linformer: keys and values projected along time; not causal");
+}
+
+void add_image_attentions(base::OptionTypes& types, base::Registry<Factory>& factories) {
+  add<SpatialReduction>(types, factories, "spatial_reduction", "PVT and PVTv2: keys and values of a smaller image");
+  add<ShiftedWindow>(types, factories, "shifted_window", "Swin: inside windows, with a bias for each pair of places");
 }
 
 }  // namespace mnemo::attention

@@ -15,4 +15,7 @@ using Factory = std::function<std::unique_ptr<core::CoreAttention>(const base::N
 /// Every attention of this folder: option types and factories, filled by explicit lines.
 void add_attentions(base::OptionTypes& types, base::Registry<Factory>& factories);
 
+/// Those that read the rows of an image or of a window of it, which only the backbones of vision models hand them.
+void add_image_attentions(base::OptionTypes& types, base::Registry<Factory>& factories);
+
 }  // namespace mnemo::attention

@@ -11,6 +11,8 @@ namespace mnemo::models {
 struct Mechanisms {
   base::OptionTypes attention_types{"attention"};
   base::Registry<attention::Factory> attentions{"attention"};
+  base::OptionTypes image_attention_types{"attention"};  ///< those that only vision backbones can use
+  base::Registry<attention::Factory> image_attentions{"attention"};
   base::OptionTypes head_types{"head"};
   base::OptionTypes memory_types{"memory"};
   base::Registry<memory::Entry> memories{"memory"};

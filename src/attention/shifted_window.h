@@ -1,0 +1,47 @@
+#pragma once
+
+#include <vector>
+
+#include "base/options.h"
+#include "core/attention.h"
+#include "core/attention_build.h"
+#include "core/inspection.h"
+#include "layers/bricks.h"
+#include "layers/relative_position_bias.h"
+
+namespace mnemo::attention {
+
+struct ShiftedWindowOptions {
+  std::vector<int64_t> window_size = {7, 7};
+  bool qkv_bias = true;
+  template <class V>
+  void visit(V&& v) {
+    v("window_size", window_size, "height and width of the largest window, in rows", base::range(1, 256));
+    v("qkv_bias", qkv_bias, "q, k and v have a bias; o has one always");
+  }
+  void validate(const base::Where& where) const;
+};
+
+/// Attention inside windows of an image, with a learned bias for each pair of places (Liu et al. 2021, eq. 4).
+///   o = W_o concat_h( softmax(q k^T / sqrt(d) + table[index] + window_bias) v )
+/// x holds one window a sample, `grid` is the window, at most window_size; `window_bias` keeps the regions of a rolled image apart.
+/// Whoever calls it cuts, rolls and pads. No state.
+class ShiftedWindow final : public core::CoreAttention, public core::Inspectable {
+ public:
+  using Options = ShiftedWindowOptions;
+  /// Throws InputError in a causal model.
+  ShiftedWindow(const Options& options, const core::AttentionBuild& build);
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override;
+  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
+  core::State initial_state(int64_t) const override { return {}; }
+  core::AttentionSupport support() const override { return {false, false, false}; }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+
+ private:
+  void require_window(const core::AttentionInput& input) const;
+
+  layers::AttentionProjections maps_;
+  layers::RelativePositionBias position_;
+};
+
+}  // namespace mnemo::attention
