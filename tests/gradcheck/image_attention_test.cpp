@@ -27,7 +27,7 @@ void check(const typename A::Options& options, int64_t batch, core::Grid grid, c
     input.grid = grid;
     input.window_bias = window_bias;
     return (attention.forward(input, {}).y * weights).sum();
-  }, inputs, {.most_elements = 12});
+  }, inputs, {.most_elements = 12, .step = 1e-4});
 }
 
 TEST(ImageAttentionGradient, OfSpatialReductionIsThatOfDifferences) {
