@@ -105,7 +105,7 @@ void abc_token(benchmark::State& state) {
   count_tokens(state, kBatch);
 }
 
-/// A training step of one ABC, its four maps included; benchmarks/peers/abc_controls.py is the same in eager PyTorch.
+/// A training step of one ABC, its four maps included.
 void abc_control(benchmark::State& state, const char* toml) {
   layers::ParameterSet parameters(0, at::kFloat);
   const layers::Scope root = parameters.root();

@@ -37,31 +37,41 @@ HWY_INLINE void each(int64_t size, Body&& body) {
 
 HWY_INLINE float sum_of(hn::Vec<F> x) { return hn::GetLane(hn::SumOfLanes(F(), x)); }
 
-// Scores of N keys.
+// Memory is read at its full speed only in several streams: long rows of keys and values are cut into so many parts that are read side
+// by side (one stream reaches 6 of 11 GB/s on Zen 3).
+constexpr int kStreams = 8;
+constexpr int64_t kStreamRows = 64;  // rows of a part at least
+
+// Scores of N keys that are `step` rows apart.
 template <int N, class T>
-HWY_INLINE void score_block(const float* q, const float* qr, const T* k, const T* r, int64_t width, float* s) {
+HWY_INLINE void score_block(const float* q, const float* qr, const T* k, const T* r, int64_t step, int64_t width, float* s) {
   const F d;
+  const int64_t stride = step * width;
   hn::Vec<F> sums[N];
-  HWY_UNROLL(4) for (int n = 0; n < N; ++n) sums[n] = hn::Zero(d);
+  HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::Zero(d);
   for (int64_t c = 0; c < width; c += kLanes) {
     const auto query = hn::LoadU(d, q + c);
-    HWY_UNROLL(4) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(k + n * width + c), sums[n]);
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(k + n * stride + c), sums[n]);
   }
   if (r != nullptr) {
     for (int64_t c = 0; c < width; c += kLanes) {
       const auto query = hn::LoadU(d, qr + c);
-      HWY_UNROLL(4) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(r - n * width + c), sums[n]);
+      HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(r - n * stride + c), sums[n]);
     }
   }
-  HWY_UNROLL(4) for (int n = 0; n < N; ++n) s[n] = sum_of(sums[n]);
+  HWY_UNROLL(8) for (int n = 0; n < N; ++n) s[n * step] = sum_of(sums[n]);
 }
 
 template <class T>
 HWY_INLINE void key_scores_impl(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width, float* s) {
   const auto distance = [&](int64_t j) { return r == nullptr ? nullptr : r - j * width; };
   int64_t j = 0;
-  for (; j + 4 <= count; j += 4) score_block<4>(q, qr, k + j * width, distance(j), width, s + j);
-  for (; j < count; ++j) score_block<1>(q, qr, k + j * width, distance(j), width, s + j);
+  if (const int64_t part = count / kStreams; part >= kStreamRows) {
+    for (; j < part; ++j) score_block<kStreams>(q, qr, k + j * width, distance(j), part, width, s + j);
+    j = part * kStreams;
+  }
+  for (; j + 4 <= count; j += 4) score_block<4>(q, qr, k + j * width, distance(j), 1, width, s + j);
+  for (; j < count; ++j) score_block<1>(q, qr, k + j * width, distance(j), 1, width, s + j);
 }
 
 // N vectors of the sum.
@@ -70,10 +80,18 @@ HWY_INLINE void weigh_block(const float* p, const T* v, int64_t count, int64_t w
   const F d;
   hn::Vec<F> sums[N];
   HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::Zero(d);
-  for (int64_t j = 0; j < count; ++j) {
+  const auto add = [&](int64_t j) HWY_ATTR {
     const auto weight = hn::Set(d, p[j]);
     HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(weight, load(v + j * width + n * kLanes), sums[n]);
+  };
+  int64_t first = 0;
+  if (const int64_t part = count / kStreams; part >= kStreamRows) {
+    for (int64_t j = 0; j < part; ++j) {
+      for (int stream = 0; stream < kStreams; ++stream) add(j + stream * part);
+    }
+    first = part * kStreams;
   }
+  for (int64_t j = first; j < count; ++j) add(j);
   HWY_UNROLL(8) for (int n = 0; n < N; ++n) hn::StoreU(sums[n], d, o + n * kLanes);
 }
 

@@ -30,7 +30,7 @@ const T* data(const at::Tensor& x) {
 template <class T>
 void expect_attention() {
   for (const int64_t width : {16, 32, 48, 64, 80, 128, 192}) {
-    for (const int64_t count : {1, 2, 3, 4, 5, 63, 64, 65, 130}) {
+    for (const int64_t count : {1, 2, 3, 4, 5, 63, 64, 65, 130, 511, 512, 1037}) {
       const at::Tensor q = random({width}, 1), qr = random({width}, 2), p = random({count}, 3);
       const at::Tensor k = in_memory<T>(random({count, width}, 4)), r = in_memory<T>(random({count, width}, 5)), v = in_memory<T>(random({count, width}, 6));
       at::Tensor s = at::empty({count}), o = at::empty({width});

@@ -1,0 +1,239 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+#include "tests/support/command_line.h"
+
+// Runs `mnemo compare`, with tiny budgets.
+namespace mnemo {
+namespace {
+
+using namespace test;
+
+const char* kStudies = R"(
+base = "tiny.toml"
+name = "tiny <comparison>"
+[[study]]
+name = "Text"
+data.train = "text.txt"
+generate = { prompt = "line ", tokens = 10 }
+[[study.variant]]
+name = "no memory"
+model.memory = []
+[[study.variant]]
+name = "GRC & more"
+model.memory = [{ type = "grc", cache_len = 4, lifetime = "sequence" }]
+[[study]]
+name = "Copy"
+data = { type = "algorithmic", num_symbols = 4 }
+model.segment_size = 4
+train.eval_samples = 8
+[[study.variant]]
+name = "no memory"
+model.memory = []
+)";
+
+TEST_F(CommandLine, CompareGivesTablesAndAReport) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  const std::vector<std::string> command = {"compare", folder_ / "studies.toml", "--out", out, "--seeds", "2", "--jobs", "2", "--json"};
+  const Finished outcome = run(command);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, base::to_json(json(outcome.out)) + "\n");
+  const base::Node results = json(content(out + "/results.json"));
+  EXPECT_EQ(results.at("studies").size(), 2u);
+  for (const base::Node& study : results.at("studies").items()) {
+    for (const base::Node& variant : study.at("variants").items()) {
+      ASSERT_EQ(variant.at("runs").size(), 2u);
+      for (const base::Node& one : variant.at("runs").items()) {
+        EXPECT_EQ(one.at("error").as_string(), "");
+        EXPECT_TRUE(std::isfinite(one.at("value").as_double()));
+        EXPECT_GT(one.at("train_tokens_per_second").as_double(), 0);
+        EXPECT_GT(one.at("peak_memory").as_int(), 1 << 20);
+        EXPECT_EQ(one.at("curve").size(), 6u);
+        EXPECT_TRUE(one.at("span_svg").as_string().starts_with("<svg"));
+      }
+    }
+  }
+  const base::Node& grc = results.at("studies").items()[0].at("variants").items()[1].at("runs").items()[0];
+  EXPECT_EQ(grc.at("cache_share").items()[0].at("heads").size(), 2u);
+  EXPECT_GT(grc.at("tokens_per_second_64").as_double(), 0);
+  EXPECT_GT(grc.at("tokens_per_second_4096").as_double(), 0);
+  EXPECT_EQ(grc.at("state_bytes").as_int(), 4 * 8 * 4);
+  EXPECT_TRUE(results.at("studies").items()[1].at("variants").items()[0].at("runs").items()[0].at("tokens_per_second_64").is_null());
+  const std::string page = content(out + "/report.html");
+  EXPECT_TRUE(holds(page, "tiny &lt;comparison&gt;"));
+  EXPECT_TRUE(holds(page, "GRC &amp; more"));
+  EXPECT_TRUE(holds(content(out + "/results.md"), "| variant |"));
+
+  // A trained model of the comparison is a model like any other.
+  const Finished text = run({"generate", out + "/runs/text-grc-more-seed0", "--tokens", "5", "--quiet"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  const Finished few = run({"generate", out + "/runs/text-grc-more-seed0", "--tokens", "5", "--precision", "int8"});
+  EXPECT_EQ(few.status, 0) << few.err;
+  const Finished wrong = run({"generate", out + "/runs/text-no-memory-seed0", "--precision", "fp8"});
+  EXPECT_TRUE(holds(wrong.err, "generate: --precision: expected float32, bf16 or int8, found 'fp8'")) << wrong.err;
+
+  // It lies in a run's folder with its recipe, so its data are known; and only the model is left of the run.
+  const Finished measured = run({"eval", out + "/runs/text-no-memory-seed1", "--json"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  const base::Node& recorded = results.at("studies").items()[0].at("variants").items()[0].at("runs").items()[1];
+  EXPECT_NEAR(json(measured.out).at("bits_per_character").as_double(), recorded.at("value").as_double(), 0.05);
+  for (const auto& entry : std::filesystem::directory_iterator(out + "/runs/text-no-memory-seed1")) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("step-")) << entry.path();
+  }
+
+  const Finished resumed = run(command);
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_TRUE(holds(resumed.err, "6 of 6 trainings were done before")) << resumed.err;
+  const base::Node same = json(resumed.out);
+  EXPECT_EQ(same.at("studies"), results.at("studies"));
+}
+
+TEST_F(CommandLine, CompareMeasuresWhatTheTimeAllowed) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  const Finished outcome = run({"compare", folder_ / "studies.toml", "--out", out, "--json", "--set", "study[0].max_seconds=0.5", "--set",
+                               "study[0].train.steps=1000000"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const base::Node results = json(outcome.out);
+  for (const base::Node& variant : results.at("studies").items()[0].at("variants").items()) {
+    const base::Node& one = variant.at("runs").items()[0];
+    EXPECT_GT(one.at("steps").as_int(), 0);
+    EXPECT_LT(one.at("steps").as_int(), 1000000);
+    EXPECT_TRUE(std::isfinite(one.at("value").as_double()));
+  }
+}
+
+TEST_F(CommandLine, CompareGoesOnWhenAVariantFails) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  const Finished outcome = run({"compare", folder_ / "studies.toml", "--out", out, "--set",
+                               "study[0].variant[1].train.optimiser={type=\"sgd\", lr=1e30}", "--set",
+                               "study[0].variant[1].train.clip_norm=\"unset\""});
+  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "GRC & more, seed 0: failed: training: step")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.out, "Failed: GRC & more.")) << outcome.out;
+  EXPECT_TRUE(holds(content(out + "/report.html"), "verdict failed"));
+}
+
+TEST_F(CommandLine, CompareStopsItsChildren) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  Process process(folder_, {"compare", folder_ / "studies.toml", "--out", out, "--jobs", "2", "--set", "train.steps=1000000"});
+  const auto children = [&] {
+    std::ifstream file("/proc/" + std::to_string(process.pid()) + "/task/" + std::to_string(process.pid()) + "/children");
+    std::vector<pid_t> found;
+    for (pid_t pid; file >> pid;) found.push_back(pid);
+    return found;
+  };
+  ASSERT_TRUE(wait_for([&] { return children().size() == 2; }));
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const std::vector<pid_t> seen = children();
+  process.signal(SIGINT);
+  const Finished outcome = process.finish();
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "To go on: mnemo compare")) << outcome.err;
+  for (const pid_t pid : seen) EXPECT_NE(kill(pid, 0), 0) << "child " << pid << " is still there";
+  EXPECT_FALSE(std::filesystem::exists(out + "/report.html"));
+}
+
+const char* kSweep = R"(
+base = "tiny.toml"
+name = "tiny sweep"
+[train]
+steps = 12
+save_every = 2
+eval_every = 4
+[[study]]
+name = "Copy"
+data = { type = "algorithmic", num_symbols = 4 }
+model.segment_size = 32
+train.eval_samples = 8
+[study.sweep]
+data.num_segments = [2, 3]
+seeds = [0, 4]
+[[study.variant]]
+name = "no memory"
+model.memory = []
+[[study.variant]]
+name = "cache"
+model.memory = [{ type = "segment_cache" }]
+tied = { "model.memory[0].mem_len" = "model.segment_size" }
+[[study.paper]]
+variant = "cache"
+point = { "data.num_segments" = 3 }
+value = 0.5
+source = "nowhere"
+)";
+
+TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
+  write(folder_ / "sweep.toml", kSweep);
+  const std::string out = folder_ / "out", whole = folder_ / "whole";
+  const auto command = [&](const std::string& to) { return std::vector<std::string>{"compare", folder_ / "sweep.toml", "--out", to, "--jobs", "2", "--json"}; };
+  const Finished uninterrupted = run(command(whole));
+  ASSERT_EQ(uninterrupted.status, 0) << uninterrupted.err;
+  const base::Node expected = json(uninterrupted.out);
+  ASSERT_EQ(expected.at("studies").items()[0].at("points").size(), 2u);
+
+  // When each result was written; once there, none is written again.
+  const auto results = [&] {
+    std::vector<std::pair<std::string, std::filesystem::file_time_type>> found;
+    if (!std::filesystem::exists(out + "/runs")) return found;
+    for (const auto& entry : std::filesystem::directory_iterator(out + "/runs")) {
+      const std::filesystem::path file = entry.path() / "result.json";
+      if (std::filesystem::exists(file)) found.emplace_back(file.string(), std::filesystem::last_write_time(file));
+    }
+    return found;
+  };
+  std::vector<std::pair<std::string, std::filesystem::file_time_type>> seen;
+  int kills = 0;
+  for (int delay = 300; kills < 8 && seen.size() < 8; delay += 250, ++kills) {
+    Process process(folder_, command(out));
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+    process.signal(SIGKILL);
+    process.finish();
+    for (const auto& [file, time] : results()) EXPECT_NO_THROW(json(content(file))) << file;
+    for (const auto& [file, time] : seen) EXPECT_EQ(std::filesystem::last_write_time(file), time) << file << " was repeated";
+    seen = results();
+  }
+  const Finished last = run(command(out));
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_EQ(results().size(), 8u);
+  for (const auto& [file, time] : seen) EXPECT_EQ(std::filesystem::last_write_time(file), time) << file << " was repeated";
+  const base::Node found = json(last.out);
+  for (size_t p = 0; p < 2; ++p) {
+    for (size_t v = 0; v < 2; ++v) {
+      const auto value = [&](const base::Node& node, size_t run) {
+        return node.at("studies").items()[0].at("points").items()[p].at("variants").items()[v].at("runs").items()[run].at("loss").as_double();
+      };
+      for (size_t run = 0; run < 2; ++run) EXPECT_EQ(value(found, run), value(expected, run)) << "a resumed training ends elsewhere";
+    }
+  }
+
+  // Another recipe is another training, and the old one is found again.
+  std::vector<std::string> longer = command(out);
+  longer.insert(longer.end(), {"--set", "train.steps=14"});
+  const Finished changed = run(longer);
+  ASSERT_EQ(changed.status, 0) << changed.err;
+  EXPECT_EQ(json(changed.out).at("studies").items()[0].at("points").items()[0].at("variants").items()[0].at("runs").items()[0].at("steps").as_int(), 14);
+  EXPECT_TRUE(holds(run(command(out)).err, "8 of 8 trainings were done before"));
+  EXPECT_EQ(results().size(), 16u);
+}
+
+TEST_F(CommandLine, SweepMistakesAreNamed) {
+  std::string text = kSweep;
+  text.replace(text.find("seeds = [0, 4]"), 14, "seedz = [0, 4]");
+  write(folder_ / "sweep.toml", text);
+  const Finished outcome = run({"compare", folder_ / "sweep.toml", "--out", folder_ / "out"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(holds(outcome.err, "sweep.toml:15: unknown key 'study[0].sweep.seedz'; did you mean 'seeds'?")) << outcome.err;
+}
+
+}  // namespace
+}  // namespace mnemo
