@@ -4,12 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/node.h"
 #include "core/attention_build.h"
 #include "core/backbone.h"
+#include "layers/adapter.h"
 
 namespace mnemo::backbones {
 
@@ -24,6 +26,7 @@ using VisionAttentionMaker = std::function<std::unique_ptr<core::Attention>(cons
 struct VisionBuild {
   layers::Scope scope;  ///< "backbone"
   VisionAttentionMaker make_attention;
+  std::optional<layers::AdapterOptions> adapters = {};  ///< behind each branch of every layer
   bool whole = true;  ///< false: a layer_stack, rows to rows, without embedding, positions and final norm
 };
 

@@ -38,8 +38,13 @@ at::Tensor VitLayer::feed_forward(const at::Tensor& h, core::Mode mode) const {
   {
     RECORD_USER_SCOPE("feed_forward");
     branch = ffn(norm2(h));
+    if (adapter2) branch = (*adapter2)(branch);
   }
   return add_branch(h, branch, scale2, mode);
+}
+
+at::Tensor VitLayer::rest(const at::Tensor& h, const at::Tensor& y, core::Mode mode) const {
+  return feed_forward(add_branch(h, adapter1 ? (*adapter1)(y) : y, scale1, mode), mode);
 }
 
 Vit::Vit(const VitOptions& options, const VisionBuild& build) : options_(options) {
@@ -65,6 +70,10 @@ Vit::Vit(const VitOptions& options, const VisionBuild& build) : options_(options
     if (options.layer_scale) {
       layer.scale1 = at.add("scale1", {dim}, layers::constant(*options.layer_scale), layers::ParameterKind::norm);
       layer.scale2 = at.add("scale2", {dim}, layers::constant(*options.layer_scale), layers::ParameterKind::norm);
+    }
+    if (build.adapters) {
+      layer.adapter1 = layers::Adapter(*build.adapters, at / "adapter1", dim);
+      layer.adapter2 = layers::Adapter(*build.adapters, at / "adapter2", dim);
     }
     layer.drop_path = layers::drop_path_of(options.drop_path, n, options.num_layers);
     layer.dropout = options.dropout;
@@ -127,7 +136,7 @@ VisionResult Vit::forward(const VisionInput& input, const core::State& state) co
     if (input.observe) input.observe(static_cast<int64_t>(n), *layer.attention, rows, state.child(layer.name));
     core::AttentionResult attended = layer.attend(rows, state.child(layer.name));
     states.emplace_back(layer.name, std::move(attended.state));
-    h = layer.feed_forward(layer.add_branch(h, attended.y, layer.scale1, input.mode), input.mode);
+    h = layer.rest(h, attended.y, input.mode);
     if (input.hidden) input.hidden(fmt::format("layers.{}", n), h);
   }
   if (final_norm_.weight.defined()) {

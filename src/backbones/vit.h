@@ -67,12 +67,15 @@ struct VitLayer {
   std::unique_ptr<core::Attention> attention;
   layers::LayerNorm norm1, norm2;
   layers::FeedForward ffn;
+  std::optional<layers::Adapter> adapter1, adapter2;  ///< behind attention and feed-forward
   at::Tensor scale1, scale2;  ///< [D], undefined without layer scale
   double drop_path = 0.0, dropout = 0.0;
 
   core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
   /// h + what a branch made of its rows: scaled, and dropped in training.
   at::Tensor add_branch(const at::Tensor& h, const at::Tensor& branch, const at::Tensor& scale, core::Mode mode) const;
+  /// h after attention, whose output is y, and the feed-forward, [..,D].
+  at::Tensor rest(const at::Tensor& h, const at::Tensor& y, core::Mode mode) const;
   /// h after the feed-forward, [..,D].
   at::Tensor feed_forward(const at::Tensor& h, core::Mode mode) const;
 };
@@ -92,6 +95,7 @@ class Vit final : public VisionBackbone {
 
   const VitOptions& options() const { return options_; }
   const std::vector<VitLayer>& layers() const { return layers_; }
+  bool has_adapters() const { return !layers_.empty() && layers_.front().adapter1.has_value(); }
   const layers::LayerNorm& final_norm() const { return final_norm_; }
   /// The grid of pixels [B,C,H,W]. Throws InputError for images that it cannot be cut from.
   core::Grid grid_of(const at::Tensor& pixels) const;

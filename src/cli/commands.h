@@ -25,6 +25,8 @@ void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_attach(CLI::App& app);
+void add_detach(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_verify(CLI::App& app);

@@ -139,6 +139,7 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
   base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
   try {
     if (kind->as_string() == "attention") return verify_attention(file);
+    if (kind->as_string() == "model" && is_vision(file.config()) && file.config().contains("train")) return verify_tasks(file);
     if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
   } catch (const c10::Error& error) {

@@ -64,5 +64,7 @@ class GoldenComparison {
 /// kind attention; and kinds layer_stack and model.
 GoldenReport verify_attention(const GoldenFile& file);
 GoldenReport verify_model(const GoldenFile& file);
+/// kind model with `train` in its config: a ViT with tasks of learnable memory.
+GoldenReport verify_tasks(const GoldenFile& file);
 
 }  // namespace mnemo::cli

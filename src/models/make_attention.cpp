@@ -1,5 +1,6 @@
 #include "models/make_attention.h"
 
+#include "memory/learnable_tokens.h"
 #include "models/options.h"
 #include "models/registry.h"
 
@@ -9,6 +10,7 @@ std::unique_ptr<core::Attention> make_attention(const base::Node& core, const st
   const Mechanisms& mechanisms = Mechanisms::all();
   auto made = mechanisms.attentions.find(type_of(core))(core, build);
   for (const base::Node& memory : memories) {
+    if (type_of(memory) == memory::LearnableTokens::kType) continue;  // rows of the backbone, not of one attention
     const auto& entry = mechanisms.memories.find(type_of(memory));
     if (entry.wrap_attention) return entry.wrap_attention(memory, build, std::move(made));
   }

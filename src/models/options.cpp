@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "heads/language_model.h"
+#include "memory/learnable_tokens.h"
 #include "models/presets.h"
 #include "models/registry.h"
 
@@ -113,10 +114,16 @@ void check_vision(const ModelOptions& options, const base::Where& where) {
   where.require(options.memory.size() <= 1, "memory", "backbone.type = \"{}\" takes one memory, found {}", type, options.memory.size());
   for (const base::Node& memory : options.memory) {
     const std::string name = type_of(memory);
+    if (name == memory::LearnableTokens::kType) {
+      where.require(type == "vit" && options.kind == "model", "memory", "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"", name,
+                    type, options.kind);
+      continue;
+    }
     where.require(Mechanisms::all().memories.find(name).wrap_attention != nullptr, "memory",
                   "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes grc", name, type);
     where.require(word(memory, "lifetime") != "sequence", "memory", "images are no sequence; '{}' expected lifetime = \"model\"", name);
   }
+  where.require(!options.adapters || type == "vit", "adapters", "they are made for backbone.type = \"vit\", found \"{}\"", type);
   if (options.kind == "model") {
     where.require(type_of(options.head) == "classification", "head", "backbone.type = \"{}\" gives an image one class: expected type = "
                   "\"classification\", found \"{}\"", type, type_of(options.head));
@@ -144,6 +151,7 @@ void ModelOptions::validate(const base::Where& where) const {
   bool same_length = false;
   for (const base::Node& options : memory) {
     const std::string type = type_of(options);
+    where.require(type != memory::LearnableTokens::kType, "memory", "'{}' is made for models of images (backbone.type = \"vit\")", type);
     const memory::Entry& entry = mechanisms.memories.find(type);
     std::string& taken = entry.sequence ? sequence_memory : entry.layer_context ? cache : wrapper;
     where.require(taken.empty(), "memory",

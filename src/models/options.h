@@ -9,6 +9,7 @@
 #include "backbones/vit.h"
 #include "base/option_poly.h"
 #include "base/options.h"
+#include "layers/adapter.h"
 
 namespace mnemo::models {
 
@@ -73,6 +74,7 @@ struct ModelOptions {
   EmbeddingOptions embedding;
   BackboneOptions backbone;
   std::vector<base::Node> memory;
+  std::optional<layers::AdapterOptions> adapters;
   base::Node head;
   int64_t segment_size = 32;
   template <class V>
@@ -83,6 +85,7 @@ struct ModelOptions {
     if (!backbone.is_vision()) v("embedding", embedding, "tokens to rows");
     v("backbone", backbone, "the layers");
     v("memory", memory, "the memories, a list; several compose where their seams differ", base::poly(memory_types()));
+    if (backbone.is_vision()) v("adapters", adapters, "small maps behind each branch, trained in place of the layers");
     v("head", head, "rows to predictions", base::poly(head_types()));
     if (!backbone.is_vision()) v("segment_size", segment_size, "tokens of a segment in training and generation (tgt_len)", base::range(1, 1 << 20));
   }

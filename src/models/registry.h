@@ -14,7 +14,7 @@ struct Mechanisms {
   base::OptionTypes image_attention_types{"attention"};  ///< those that only vision backbones can use
   base::Registry<attention::Factory> image_attentions{"attention"};
   base::OptionTypes head_types{"head"};
-  base::OptionTypes memory_types{"memory"};
+  base::OptionTypes memory_types{"memory"};  ///< those of `memories`, and learnable_tokens, which only a ViT takes
   base::Registry<memory::Entry> memories{"memory"};
 
   /// Filled on first use; constant afterwards.

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "backbones/vit_tasks.h"
 #include "base/error.h"
 #include "models/make_attention.h"
 
@@ -33,13 +34,18 @@ VisionModel::VisionModel(const ModelOptions& options, uint64_t seed, at::ScalarT
   const layers::Scope root = parameters_.root();
   const bool whole = options.kind == "model";
   const auto attention = [&](const base::Node& core, const core::AttentionBuild& build) { return make_attention(core, options.memory, build); };
-  backbone_ = make_backbone(options.backbone.vision, {root / "backbone", attention, whole});
+  backbone_ = make_backbone(options.backbone.vision, {root / "backbone", attention, options.adapters, whole});
   if (!whole) return;
   const auto head = base::read_typed_options<heads::ClassificationOptions>(options.head);
   base::require(head.pool != "cls" || backbone_->num_class_tokens() > 0,
                 "model: head.pool = \"cls\" reads a class token, but backbone.type = \"{}\" has none in these options; expected \"mean\"",
                 options.backbone.type);
   head_ = std::make_unique<heads::Classification>(head, root / "head", backbone_->dim(), init_std_of(options.backbone.vision));
+  for (const base::Node& memory : options.memory) {
+    if (type_of(memory) != memory::LearnableTokens::kType) continue;
+    tasks_.emplace(base::read_typed_options<memory::LearnableTokensOptions>(memory), root, backbone_->num_layers(), backbone_->dim(),
+                   init_std_of(options.backbone.vision));
+  }
 }
 
 core::State VisionModel::initial_state(int64_t batch) const {
@@ -52,11 +58,44 @@ core::StepResult VisionModel::forward(const core::Segment& segment, const core::
   base::require(head_ == nullptr ? segment.rows.defined() : segment.pixels.defined(), "[model] backbone.type = \"{}\" takes {}, found {}",
                 options_.backbone.type, head_ == nullptr ? "rows [B,T,D]" : "pixels [B,C,H,W]",
                 segment.tokens.defined() ? "tokens" : segment.rows.defined() ? "rows" : segment.pixels.defined() ? "pixels" : "nothing");
-  backbones::VisionResult result = backbone_->forward({segment.pixels, segment.rows, segment.mode, observe, hidden}, state.child("layers"));
+  const backbones::VisionInput input{segment.pixels, segment.rows, segment.mode, observe, hidden};
+  if (tasks_) return {head_rows(input)[answers_ ? *answers_ + 1 : 0], {}, core::State::list({{"layers", state.child("layers")}})};
+  backbones::VisionResult result = backbone_->forward(input, state.child("layers"));
   core::StepResult step;
   step.hidden = head_ == nullptr ? result.rows : pooled(result);
   step.state = core::State::list({{"layers", std::move(result.state)}});
   return step;
+}
+
+std::vector<at::Tensor> VisionModel::head_rows(const backbones::VisionInput& input) const {
+  const auto result = backbones::forward_tasks(dynamic_cast<const backbones::Vit&>(*backbone_), tasks_->tasks(), input);
+  const at::Tensor own = pooled({result.rows, result.grid});
+  std::vector<at::Tensor> rows = {own};
+  for (const at::Tensor& row : result.tasks) rows.push_back(row.defined() ? row : own);
+  return rows;
+}
+
+std::vector<TaskLogits> VisionModel::task_logits(const core::Segment& segment, const core::AttentionObserver& observe,
+                                                 const backbones::HiddenObserver& hidden) const {
+  base::ensure(head_ != nullptr, "a layer_stack has no head");
+  if (!tasks_) {
+    const core::StepResult step = forward(segment, initial_state(segment.pixels.size(0)), observe, hidden);
+    return {{"base", head_->logits(step.hidden).squeeze(1)}};
+  }
+  const std::vector<at::Tensor> rows = head_rows({segment.pixels, {}, segment.mode, observe, hidden});
+  std::vector<TaskLogits> all;
+  if (tasks_->options().attention == "masked") all.push_back({"base", head_->logits(rows[0]).squeeze(1)});
+  for (size_t k = 0; k + 1 < rows.size(); ++k) all.push_back({tasks_->options().tasks[k].name, tasks_->head(k)(rows[k + 1]).squeeze(1)});
+  return all;
+}
+
+void VisionModel::answer_for(const std::string& task) {
+  if (task == "base") {
+    answers_.reset();
+    return;
+  }
+  base::require(tasks_.has_value(), "no task {} is attached; none is", base::in_quotes(task));
+  answers_ = tasks_->find(task);
 }
 
 at::Tensor VisionModel::pooled(const backbones::VisionResult& result) const {
@@ -67,13 +106,15 @@ at::Tensor VisionModel::pooled(const backbones::VisionResult& result) const {
 at::Tensor VisionModel::logits(const at::Tensor& hidden) const {
   RECORD_USER_SCOPE("head");
   base::ensure(head_ != nullptr, "a layer_stack has no head");
-  return head_->logits(hidden);
+  return answers_ ? tasks_->head(*answers_)(hidden) : head_->logits(hidden);
 }
 
 at::Tensor VisionModel::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
   RECORD_USER_SCOPE("head");
   base::ensure(head_ != nullptr, "a layer_stack has no head");
-  return head_->nll(hidden, targets);
+  if (!answers_) return head_->nll(hidden, targets);
+  return at::cross_entropy_loss(logits(hidden).flatten(0, -2), targets.reshape({-1}), {}, at::Reduction::None, core::kIgnoreTarget)
+      .view(targets.sizes());
 }
 
 std::vector<core::Gauge> VisionModel::gauges() const {
@@ -86,7 +127,10 @@ std::vector<core::Gauge> VisionModel::gauges() const {
   return all;
 }
 
-int64_t VisionModel::num_classes() const { return head_ == nullptr ? 0 : options_.head.at("num_classes").as_int(); }
+int64_t VisionModel::num_classes() const {
+  if (answers_) return tasks_->options().tasks[*answers_].num_classes;
+  return head_ == nullptr ? 0 : options_.head.at("num_classes").as_int();
+}
 
 const VisionModel& require_vision_model(const core::Model& model, std::string_view who) {
   const auto* vision = dynamic_cast<const VisionModel*>(&model);

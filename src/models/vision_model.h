@@ -1,16 +1,25 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "backbones/vision_backbone.h"
 #include "core/head.h"
 #include "core/model.h"
 #include "heads/classification.h"
+#include "memory/learnable_tokens.h"
 #include "models/committed_state.h"
 #include "models/options.h"
 
 namespace mnemo::models {
+
+/// What one head says of a batch of images.
+struct TaskLogits {
+  std::string name;   ///< "base": the model's own head
+  at::Tensor logits;  ///< [B,K]
+};
 
 /// A model of images: patches, backbone, memories around its attentions, one class an image.
 ///   Segment.pixels [B,C,H,W] -> hidden [B,1,D], the row that the head reads: the class token, or the mean of the grid's rows, after the
@@ -41,15 +50,28 @@ class VisionModel final : public core::Model {
   const backbones::VisionBackbone& backbone() const { return *backbone_; }
   /// Null in a layer_stack.
   const heads::Classification* head() const { return head_.get(); }
+  /// The tasks of learnable memory; null without any.
+  const memory::LearnableTokens* tasks() const { return tasks_ ? &*tasks_ : nullptr; }
+  /// Says whose row hidden is, and whose logits() and nll() are: a task's, or "base" (the model's own, from the start). With tasks in full
+  /// attention "base" is what the old head makes of rows that the tasks have changed. Throws InputError for a task that is not attached.
+  void answer_for(const std::string& task);
+  /// Everybody's logits in one pass: "base", unless tasks have changed its rows (full attention), then each task's in their order.
+  std::vector<TaskLogits> task_logits(const core::Segment& segment, const core::AttentionObserver& observe = {},
+                                      const backbones::HiddenObserver& hidden = {}) const;
+  /// Of who answers.
   int64_t num_classes() const;
   /// What the head reads of a backbone's result, [B,1,D].
   at::Tensor pooled(const backbones::VisionResult& result) const;
 
  private:
+  /// The rows that the heads read, [B,1,D]: the model's own first, then each task's.
+  std::vector<at::Tensor> head_rows(const backbones::VisionInput& input) const;
   ModelOptions options_;
   layers::ParameterSet parameters_;
   std::unique_ptr<backbones::VisionBackbone> backbone_;
   std::unique_ptr<heads::Classification> head_;
+  std::optional<memory::LearnableTokens> tasks_;
+  std::optional<size_t> answers_;  ///< number of a task; unset: "base"
   CommittedState committed_;
 };
 

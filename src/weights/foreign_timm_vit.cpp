@@ -92,6 +92,7 @@ base::Node options_of_timm_vit(const base::Node& config) {
 
 base::Node timm_vit_config(const models::ModelOptions& options) {
   const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  base::require(options.memory.empty() && !options.adapters, "timm_vit: has no memory and no adapters; detach the tasks first");
   base::require(vit.norm_eps == 1e-6, "timm_vit: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}", vit.norm_eps);
   std::string architecture = "vit_tiny_patch16_224";
   for (const TimmVitSize& size : kTimmVitSizes) {
@@ -131,6 +132,9 @@ ForeignFormat timm_vit_format() {
                       {"backbone.layers.#.ffn.1.*", "blocks.#.mlp.fc2.*"},
                       {"backbone.layers.#.scale1", "blocks.#.ls1.gamma"},
                       {"backbone.layers.#.scale2", "blocks.#.ls2.gamma"},
+                      {"backbone.layers.#.adapter1.*", "blocks.#.adapter1.*"},
+                      {"backbone.layers.#.adapter2.*", "blocks.#.adapter2.*"},
+                      {"task.*", "task.*"},
                       {"backbone.final_norm.*", "norm.*"},
                       {"head.classifier.*", "head.*"}},
           .hidden = {{"embed", "embed"}, {"layers.#", "blocks.#"}, {"final_norm", "norm"}},

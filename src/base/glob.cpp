@@ -1,0 +1,25 @@
+#include "base/glob.h"
+
+namespace mnemo::base {
+
+bool matches(std::string_view pattern, std::string_view name) {
+  // Behind the last `*` met, and what it has been given so far: one more character at every mismatch.
+  size_t p = 0, n = 0, star = std::string_view::npos, given = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = ++p;
+      given = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p, ++n;
+    } else if (star != std::string_view::npos) {
+      p = star;
+      n = ++given;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+}  // namespace mnemo::base

@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/workbench.h"
+#include "infer/load.h"
+#include "models/presets.h"
+#include "weights/model_folder.h"
+#include "weights/task_memory.h"
+
+namespace mnemo::cli {
+namespace {
+
+struct AttachArguments {
+  std::string model;
+  std::vector<std::string> files, sees;
+  std::optional<std::string> name, out;
+  bool extend = false, concatenate = false;
+};
+
+struct DetachArguments {
+  std::string model, name;
+  std::optional<std::string> out;
+};
+
+/// A model folder, with everything in it that is no weight carried along.
+struct Folder {
+  explicit Folder(const std::string& given) : path(model_folder(given)) {
+    const std::string config_path = base::join_path(path, "config.json");
+    parts.options = models::read_model_options(base::parse_json(weights::read_model_config(path), config_path));
+    base::require(parts.options.backbone.is_vision(), "{}: expected a model of images, found backbone.type = \"{}\"", config_path, parts.options.backbone.type);
+    std::vector<std::string> others;
+    for (const std::string& name : base::list_folder(path)) {
+      if (name != "config.json" && name != "model.safetensors" && name != "README.md") others.push_back(name);
+    }
+    content = weights::read_model_folder(path, others);
+    parts.tensors = content.weights.tensors;
+  }
+
+  /// Checks that the parts make a model, and writes them.
+  void write(const std::optional<std::string>& out) {
+    content.config = base::to_json(base::write_options(parts.options)) + "\n";
+    content.weights.tensors = parts.tensors;
+    infer::model_from(parts.options, content.weights, path);
+    weights::write_model_folder(out.value_or(path), content);
+  }
+
+  std::string path;
+  weights::StoredParts parts;
+  weights::ModelFolder content;
+};
+
+std::vector<std::string> attached(const weights::StoredParts& parts) {
+  std::vector<std::string> names;
+  for (const base::Node& memory : parts.options.memory) {
+    if (models::type_of(memory) != memory::LearnableTokens::kType) continue;
+    for (const base::Node& task : memory.at("tasks").items()) names.push_back(task.at("name").as_string());
+  }
+  return names;
+}
+
+int attach_tasks(const AttachArguments& arguments) {
+  base::require(arguments.extend + arguments.concatenate + !arguments.sees.empty() <= 1, "attach: expected one of --extend, --concatenate and --sees");
+  base::require(!arguments.name || arguments.files.size() == 1, "attach: --name goes with one file, found {}", arguments.files.size());
+  Folder folder(arguments.model);
+  std::string text;
+  for (const std::string& file : arguments.files) {
+    weights::AttachOptions options{arguments.name, {}};
+    if (arguments.concatenate) options.sees.emplace();
+    if (arguments.extend) options.sees = attached(folder.parts);
+    if (!arguments.sees.empty()) options.sees = arguments.sees;
+    const weights::TaskMemoryFile task = weights::read_task_memory(file);
+    int64_t bytes = 0;
+    for (const auto& [name, tensor] : task.tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+    weights::attach(folder.parts, task, file, options);
+    text += fmt::format("{}: {} classes, {} memory tokens a layer, {} bytes of parameters\n", attached(folder.parts).back(), task.task().num_classes,
+                        task.task().num_mem_tokens, bytes);
+  }
+  folder.write(arguments.out);
+  print(fmt::format("{}{}: {} tasks beside its own head\n", text, arguments.out.value_or(folder.path), attached(folder.parts).size()));
+  return kDone;
+}
+
+int detach_task(const DetachArguments& arguments) {
+  Folder folder(arguments.model);
+  weights::detach(folder.parts, arguments.name, folder.path);
+  folder.write(arguments.out);
+  print(fmt::format("{}: {} tasks beside its own head\n", arguments.out.value_or(folder.path), attached(folder.parts).size()));
+  return kDone;
+}
+
+}  // namespace
+
+void add_attach(CLI::App& app) {
+  auto arguments = std::make_shared<AttachArguments>();
+  Command(app, "attach", "joins task memories (mnemo finetune) to a model of images, which keeps all earlier results bit for bit")
+      .argument("MODEL", arguments->model, "the backbone's model folder, or a run's folder")
+      .arguments("FILE", arguments->files, "task memories, in this order")
+      .flag("--extend", arguments->extend, "each extends all that are attached before it: its class token sees theirs and their memory")
+      .flag("--concatenate", arguments->concatenate, "none sees another; without any of these: each sees what it saw in training")
+      .option("--sees", arguments->sees, "NAME", "an attached task that it extends; may be repeated")
+      .option("--name", arguments->name, "NAME", "what the task is called in this model (as in its file)")
+      .option("--out", arguments->out, "FOLDER", "where the joined model goes (into MODEL itself)")
+      .footer("mnemo attach models/vit clothing.task.safetensors digits.task.safetensors --concatenate\nmnemo classify models/vit picture.jpg")
+      .action([arguments] { return attach_tasks(*arguments); });
+}
+
+void add_detach(CLI::App& app) {
+  auto arguments = std::make_shared<DetachArguments>();
+  Command(app, "detach", "takes a task out of a model again")
+      .argument("MODEL", arguments->model, "a model folder, or a run's folder")
+      .argument("NAME", arguments->name, "the task")
+      .option("--out", arguments->out, "FOLDER", "where the model goes (into MODEL itself)")
+      .action([arguments] { return detach_task(*arguments); });
+}
+
+}  // namespace mnemo::cli

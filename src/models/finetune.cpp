@@ -1,0 +1,91 @@
+#include "models/finetune.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/glob.h"
+#include "memory/learnable_tokens.h"
+
+namespace mnemo::models {
+void FinetuneOptions::validate(const base::Where& where) const {
+  const bool memory = regime == "memory", masked = regime == "masked_memory";
+  where.require(!layers || memory || masked, "layers", "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
+  where.require(propagation == "none" || memory, "propagation", "belongs to regime = \"memory\", found regime = \"{}\"", regime);
+  where.require(sees.empty() || masked, "sees", "belongs to regime = \"masked_memory\", found regime = \"{}\"", regime);
+}
+
+FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options, const std::vector<std::string>& labels) {
+  const std::string who = fmt::format("finetune: regime = \"{}\"", options.regime);
+  const auto classes = static_cast<int64_t>(labels.size());
+  base::require(model.backbone.is_vision() && model.kind == "model", "{}: expected a model of images, found backbone.type = \"{}\"", who, model.backbone.type);
+  FinetunePlan plan{model, {}, options.name, {}};
+  if (options.regime == "full") {
+    base::require(model.memory.empty() || type_of(model.memory.front()) != memory::LearnableTokens::kType, "{}: moves the backbone, which the attached tasks were made for; detach them first",
+                  who);
+    plan.options.head.set("num_classes", classes);
+    plan.trained = {"*"};
+    plan.answers = "base";
+    plan.has_task_memory = false;
+    return plan;
+  }
+  base::require(model.backbone.type == "vit", "{}: expected backbone.type = \"vit\", found \"{}\"", who, model.backbone.type);
+  const bool masked = options.regime == "head" || options.regime == "masked_memory", moves = options.regime == "memory" || options.regime == "head_and_class_token";
+  memory::LearnableTokensOptions memory;
+  const base::Node* attached = nullptr;
+  for (const base::Node& one : model.memory) {
+    base::require(type_of(one) == memory::LearnableTokens::kType, "{}: learnable tokens cannot stand beside '{}'", who, type_of(one));
+    attached = &one;
+  }
+  if (attached != nullptr) {
+    memory = base::read_typed_options<memory::LearnableTokensOptions>(*attached);
+    base::require(masked && memory.attention == "masked" && !model.adapters,
+                  "{}: the model has tasks attached, beside which only masked ones can be trained; detach them first, or choose masked_memory or head", who);
+  } else {
+    memory.attention = masked ? "masked" : "full";
+    memory.memory_norm = options.memory_norm;
+    memory.class_token_position = options.class_token_position;
+    memory.propagation = options.propagation;
+  }
+  memory::TaskOptions task;
+  task.name = options.name;
+  task.num_classes = classes;
+  task.labels = labels;
+  task.new_class_token = options.regime == "masked_memory";
+  task.own_class_token = moves;
+  task.num_mem_tokens = options.regime == "memory" || options.regime == "masked_memory" ? options.num_mem_tokens : 0;
+  if (task.num_mem_tokens > 0) task.layers = options.layers;
+  if (attached != nullptr) {
+    task.memory_norm = options.memory_norm;
+    task.class_token_position = options.class_token_position;
+  }
+  task.sees = options.sees;
+  memory.tasks.push_back(task);
+  base::check_options(memory);
+  base::Node node = base::write_options(memory);
+  node.set("type", memory::LearnableTokens::kType);
+  plan.options.memory = {ModelOptions::memory_types().complete(node)};
+  plan.trained = {"task." + options.name + ".*"};
+  if (options.regime == "adapters") {
+    plan.options.adapters = layers::AdapterOptions{};
+    plan.options.adapters->bottleneck = options.bottleneck;
+    plan.trained.emplace_back("backbone.*.adapter?.*");
+  }
+  if (task.new_class_token) plan.starts.emplace_back("task." + options.name + ".class_token", "backbone.class_token");
+  if (task.own_class_token) plan.starts.emplace_back("task." + options.name + ".cls_token", "backbone.class_token");
+  return plan;
+}
+
+void train_only(const layers::ParameterSet& parameters, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    const bool used = std::any_of(parameters.all().begin(), parameters.all().end(), [&](const layers::Parameter& one) { return base::matches(pattern, one.name); });
+    base::require(used, "training: no parameter is of the pattern {}", base::in_quotes(pattern));
+  }
+  for (const layers::Parameter& parameter : parameters.all()) {
+    const bool trained = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return base::matches(pattern, parameter.name); });
+    at::Tensor(parameter.tensor).set_requires_grad(trained);
+  }
+}
+
+}  // namespace mnemo::models

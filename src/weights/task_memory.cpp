@@ -1,0 +1,212 @@
+#include "weights/task_memory.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/printable.h"
+
+namespace mnemo::weights {
+namespace {
+
+constexpr const char* kFormat = "mnemo-task/1";
+/// What stands in the metadata's config.
+struct Config {
+  memory::LearnableTokensOptions memory;
+  std::optional<layers::AdapterOptions> adapters;
+  template <class V>
+  void visit(V&& v) {
+    v("memory", memory, "the memory's options with one task");
+    v("adapters", adapters, "beside it");
+  }
+};
+
+std::string prefix_of(const std::string& name) { return "task." + name + "."; }
+bool is_adapter(const std::string& name) { return name.starts_with("backbone.") && name.find(".adapter") != std::string::npos; }
+
+void add(base::Sha256& sum, const std::string& name, const at::Tensor& tensor) {
+  const at::Tensor plain = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
+  sum.update(fmt::format("{}{}\n", name, c10::str(plain.sizes())));
+  sum.update(plain.const_data_ptr(), static_cast<size_t>(plain.numel()) * 4);
+}
+
+/// Of the tensors for which `name_of` gives a name, in the order of these names.
+template <class F>
+std::string checksum(const NamedTensors& tensors, F&& name_of) {
+  std::vector<std::pair<std::string, const at::Tensor*>> chosen;
+  for (const auto& [name, tensor] : tensors) {
+    if (std::optional<std::string> own = name_of(name)) chosen.emplace_back(*own, &tensor);
+  }
+  std::sort(chosen.begin(), chosen.end());
+  base::Sha256 sum;
+  for (const auto& [name, tensor] : chosen) add(sum, name, *tensor);
+  return sum.hex();
+}
+
+memory::LearnableTokensOptions memory_of(const models::ModelOptions& options) {
+  for (const base::Node& memory : options.memory) {
+    if (models::type_of(memory) == memory::LearnableTokens::kType) return base::read_typed_options<memory::LearnableTokensOptions>(memory);
+  }
+  return {};
+}
+
+void set_memory(models::ModelOptions& options, const memory::LearnableTokensOptions& memory) {
+  std::erase_if(options.memory, [](const base::Node& one) { return models::type_of(one) == memory::LearnableTokens::kType; });
+  if (memory.tasks.empty()) return;
+  base::Node node = base::write_options(memory);
+  node.set("type", memory::LearnableTokens::kType);
+  options.memory.push_back(models::ModelOptions::memory_types().complete(node));
+}
+
+std::string text(const TensorFile& file, const char* key, const std::string& path) {
+  const auto found = file.metadata.find(key);
+  base::require(found != file.metadata.end(), "{}: expected '{}' in __metadata__ of a task memory, found none", base::printable(path, 400), key);
+  return found->second;
+}
+
+void check_tensors(const TaskMemoryFile& file, const std::string& path) {
+  const memory::TaskOptions& task = file.task();
+  const std::string prefix = prefix_of(task.name);
+  int64_t dim = -1;
+  for (const auto& [name, tensor] : file.tensors) {
+    const bool own = name.starts_with(prefix), adapter = is_adapter(name);
+    base::require(own || (adapter && file.adapters), "{}: tensor '{}' belongs neither to task '{}' nor to its adapters", base::printable(path, 400),
+                  base::printable(name), task.name);
+    base::require(tensor.is_floating_point() && tensor.dim() >= 1 && tensor.numel() > 0, "{}: tensor '{}': expected numbers, found {} of {}",
+                  base::printable(path, 400), base::printable(name), at::toString(tensor.scalar_type()), c10::str(tensor.sizes()));
+    if (name == prefix + "head.weight") {
+      base::require(tensor.dim() == 2 && tensor.size(0) == task.num_classes, "{}: tensor '{}': expected [{},D], found {}", base::printable(path, 400),
+                    base::printable(name), task.num_classes, c10::str(tensor.sizes()));
+      dim = tensor.size(1);
+    }
+  }
+  base::require(dim > 0, "{}: expected tensor '{}head.weight', found none", base::printable(path, 400), prefix);
+}
+
+}  // namespace
+
+std::string backbone_checksum(const NamedTensors& tensors) {
+  return checksum(tensors, [](const std::string& name) -> std::optional<std::string> {
+    if (!name.starts_with("backbone.") || is_adapter(name)) return std::nullopt;
+    return name;
+  });
+}
+
+std::string task_checksum(const NamedTensors& tensors, const std::string& task) {
+  return checksum(tensors, [&](const std::string& name) -> std::optional<std::string> {
+    if (!name.starts_with(prefix_of(task))) return std::nullopt;
+    return name.substr(prefix_of(task).size());
+  });
+}
+
+void write_task_memory(const std::string& path, const TaskMemoryFile& task) {
+  base::ensure(task.memory.tasks.size() == 1, "a task memory of {} tasks", task.memory.tasks.size());
+  base::Node sees = base::Node::table();
+  for (const auto& [name, sum] : task.sees) sees.set(name, sum);
+  write_safetensors(path, task.tensors,
+                    {{"format", kFormat},
+                     {"config", base::to_json(base::write_options(Config{task.memory, task.adapters}), -1)},
+                     {"backbone", task.backbone},
+                     {"sees", base::to_json(sees, -1)},
+                     {"about", task.about}});
+}
+
+TaskMemoryFile read_task_memory(const std::string& path) {
+  const TensorFile file = read_safetensors(path, {.limits = {}, .check_finite = true});
+  const std::string shown = base::printable(path, 400);
+  const auto format = file.metadata.find("format");
+  base::require(format != file.metadata.end() && format->second == kFormat, "{}: expected a task memory of format \"{}\", found {}", shown, kFormat,
+                format == file.metadata.end() ? "a file without format" : base::in_quotes(format->second));
+  const auto config = base::read_options<Config>(base::parse_json(text(file, "config", path), path + " (config)"));
+  TaskMemoryFile task{config.memory, config.adapters, file.tensors, text(file, "backbone", path), {}, text(file, "about", path)};
+  base::require(task.memory.tasks.size() == 1, "{}: expected one task, found {}", shown, task.memory.tasks.size());
+  const base::Node sees = base::parse_json(text(file, "sees", path), path + " (sees)");
+  base::require(sees.is_table(), "{}: sees: expected a table, found {}", shown, sees.found());
+  for (const base::Node::Member& member : sees.members()) task.sees.emplace_back(member.key, member.value.as_string());
+  check_tensors(task, path);
+  return task;
+}
+
+TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
+  memory::LearnableTokensOptions memory = memory_of(model.options);
+  const auto found = std::find_if(memory.tasks.begin(), memory.tasks.end(), [&](const auto& task) { return task.name == name; });
+  base::ensure(found != memory.tasks.end(), "no task '{}'", name);
+  TaskMemoryFile file;
+  const memory::TaskOptions task = *found;
+  for (const std::string& other : task.sees) file.sees.emplace_back(other, task_checksum(model.tensors, other));
+  memory.tasks = {task};
+  memory.tasks.front().sees.clear();  // by name and checksum in `sees`
+  file.memory = memory;
+  file.adapters = model.options.adapters;
+  for (const auto& [tensor_name, tensor] : model.tensors) {
+    if (tensor_name.starts_with(prefix_of(name)) || is_adapter(tensor_name)) file.tensors.emplace_back(tensor_name, tensor);
+  }
+  file.backbone = backbone_checksum(model.tensors);
+  return file;
+}
+
+void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& file, const AttachOptions& options) {
+  const std::string shown = base::printable(file, 400), own = backbone_checksum(model.tensors);
+  base::require(task.backbone == own, "{}: made for another backbone: expected checksum {}..., found {}...", shown, own.substr(0, 12),
+                base::printable(task.backbone.substr(0, 12)));
+  memory::LearnableTokensOptions memory = memory_of(model.options);
+  memory::TaskOptions added = task.task();
+  added.name = options.name.value_or(added.name);
+  const bool first = memory.tasks.empty();
+  base::require(first || (memory.attention == task.memory.attention && memory.propagation == "none" && task.memory.propagation == "none"),
+                "{}: attention = \"{}\"{} cannot be joined with the tasks of this model, which have attention = \"{}\"; only masked tasks keep one another's results",
+                shown, task.memory.attention, task.memory.propagation == "none" ? "" : " with propagation", memory.attention);
+  base::require(first || (!task.adapters && !model.options.adapters && !added.own_class_token),
+                "{}: adapters and a class token in place of the backbone's change the old rows; such a task stands alone", shown);
+  for (const memory::TaskOptions& other : memory.tasks) {
+    base::require(other.name != added.name, "{}: a task '{}' is attached already; give this one another name (--name)", shown, added.name);
+    base::require(!other.own_class_token, "{}: task '{}' has changed the old rows and stands alone; detach it first", shown, other.name);
+  }
+  added.sees.clear();
+  if (options.sees) {
+    added.sees = *options.sees;
+  } else {
+    for (const auto& [name, sum] : task.sees) {
+      const bool there = std::any_of(memory.tasks.begin(), memory.tasks.end(), [&, &wanted = name](const auto& other) { return other.name == wanted; });
+      base::require(there, "{}: was trained as an extension of '{}', which is not attached; attach that first, or say what it sees (--sees)", shown, name);
+      base::require(task_checksum(model.tensors, name) == sum, "{}: was trained as an extension of another task '{}' than the one attached", shown, name);
+      added.sees.push_back(name);
+    }
+  }
+  if (first) {
+    memory = task.memory;
+    memory.tasks.clear();
+  } else {
+    added.memory_norm = added.memory_norm.value_or(task.memory.memory_norm);
+    added.class_token_position = added.class_token_position.value_or(task.memory.class_token_position);
+  }
+  memory.tasks.push_back(added);
+  base::check_options(memory);
+  set_memory(model.options, memory);
+  if (task.adapters) model.options.adapters = task.adapters;
+  const std::string from = prefix_of(task.task().name), to = prefix_of(added.name);
+  for (const auto& [name, tensor] : task.tensors) model.tensors.emplace_back(name.starts_with(from) ? to + name.substr(from.size()) : name, tensor);
+}
+
+void detach(StoredParts& model, const std::string& name, const std::string& folder) {
+  memory::LearnableTokensOptions memory = memory_of(model.options);
+  std::vector<std::string> names;
+  bool there = false;
+  for (const memory::TaskOptions& task : memory.tasks) {
+    names.push_back(task.name);
+    there = there || task.name == name;
+    base::require(std::find(task.sees.begin(), task.sees.end(), name) == task.sees.end(), "{}: task '{}' sees '{}'; detach it first",
+                  base::printable(folder, 400), task.name, name);
+  }
+  base::require(there, "{}: no task {} is attached{}", base::printable(folder, 400), base::in_quotes(name),
+                names.empty() ? std::string("; none is") : base::suggestion(name, names));
+  std::erase_if(memory.tasks, [&](const auto& task) { return task.name == name; });
+  set_memory(model.options, memory);
+  model.options.adapters.reset();
+  std::erase_if(model.tensors, [&](const auto& one) { return one.first.starts_with(prefix_of(name)) || is_adapter(one.first); });
+}
+
+}  // namespace mnemo::weights
