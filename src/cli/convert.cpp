@@ -4,13 +4,18 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
 #include "cli/output.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
+#include "infer/load.h"
+#include "models/build.h"
 #include "models/convert.h"
+#include "models/presets.h"
+#include "weights/foreign.h"
 #include "weights/model_folder.h"
 #include "weights/model_tensors.h"
 
@@ -23,9 +28,12 @@ struct ConvertArguments {
   int64_t seed = 0;
 };
 
-int convert(const ConvertArguments& options) {
-  base::require(options.to == "t2r", "convert: --to: expected \"t2r\", found \"{}\"", options.to);
-  base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
+std::string last_name(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+int to_t2r(const ConvertArguments& options) {
   base::require(!options.features || *options.features >= 1, "convert: --features: expected at least 1, found {}", options.features.value_or(0));
   base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
   const std::string folder = model_folder(options.model);
@@ -38,24 +46,91 @@ int convert(const ConvertArguments& options) {
   content.card = fmt::format(
       "---\nlibrary_name: mnemo\n---\n\n# T2R of {0}\n\n{1} parameters. The weights of `{0}`, a softmax model, with linear attention in place of its own: "
       "the feature maps are fresh, so train it on before use.\n\nMade with Mnemo {2}:\n\n    mnemo convert {0} --to t2r --out FOLDER\n",
-      std::filesystem::path(folder).lexically_normal().filename().string(), grouped(made->parameters().count()), this_machine().mnemo);
+      last_name(folder), grouped(made->parameters().count()), this_machine().mnemo);
   weights::write_model_folder(options.out, content);
   print(fmt::format("{}: {} parameters, {} of them fresh\n", options.out, grouped(made->parameters().count()),
                     grouped(made->parameters().count() - stored.model->parameters().count())));
   return kDone;
 }
 
+/// The config.json that another library's folder came with, kept beside ours: written back as it was where it still says the same.
+constexpr const char* kSourceConfig = "source_config.json";
+
+std::string card_of(const ConvertArguments& options, const core::Model& model, const std::string& folder) {
+  return fmt::format("---\nlibrary_name: {3}\n---\n\n# {0}\n\n{1} parameters. The weights of `{0}` under {4} names.\n\nMade with Mnemo {2}:\n\n"
+                     "    mnemo convert {0} --to {5} --out FOLDER\n",
+                     last_name(folder), grouped(model.parameters().count()), this_machine().mnemo, options.to == "mnemo" ? "mnemo" : "other",
+                     options.to == "mnemo" ? "Mnemo's" : "another library's", options.to);
+}
+
+/// config.json of a model in another library's format: its own one if it came from there, else made anew.
+std::string config_for(const weights::ForeignFormat& format, const infer::AnyModel& loaded, const std::string& folder) {
+  const models::ModelOptions& options = models::options_of(*loaded.model);
+  const auto says_the_same = [&](const std::string& text) {
+    const base::Node config = weights::parse_model_config(text, kSourceConfig);
+    if (!format.claims(config)) return false;
+    const models::ModelOptions read = models::read_model_options(format.options(config));
+    return base::write_options(read) == base::write_options(options);
+  };
+  if (loaded.format == &format) return loaded.config;
+  const std::string beside = base::join_path(folder, kSourceConfig);
+  if (loaded.format == nullptr && base::path_exists(beside)) {
+    const std::string text = base::read_file(beside, size_t{16} << 20);
+    if (says_the_same(text)) return text;
+  }
+  return base::to_json(format.config(options)) + "\n";
+}
+
+/// Between Mnemo's names and those of other libraries; weights stay as they are.
+int to_format(const ConvertArguments& options) {
+  const bool ours = options.to == "mnemo";
+  const weights::ForeignFormat* format = ours ? nullptr : &weights::foreign_format(options.to);
+  base::require(!options.features && options.seed == 0, "convert: --features and --seed go with --to t2r");
+  const std::string folder = model_folder(options.model);
+  const infer::AnyModel loaded = infer::load_any(folder);
+  const models::ModelOptions& found = models::options_of(*loaded.model);
+  weights::ModelFolder content;
+  content.card = card_of(options, *loaded.model, folder);
+  if (ours) {
+    content.config = base::to_json(base::write_options(found)) + "\n";
+    content.weights.tensors = weights::model_tensors(*loaded.model);
+    if (loaded.format != nullptr) content.vocabulary[kSourceConfig] = loaded.config;
+  } else {
+    base::require(found.backbone.type == format->backbone, "convert: --to {}: expected a model of backbone.type = \"{}\", found \"{}\"", options.to,
+                  format->backbone, found.backbone.type);
+    content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model));
+    content.weights.metadata = format->metadata;
+    content.config = config_for(*format, loaded, folder);
+  }
+  weights::write_model_folder(options.out, content);
+  print(fmt::format("{}: {} parameters under {} names\n", options.out, grouped(loaded.model->parameters().count()), options.to));
+  return kDone;
+}
+
+int convert(const ConvertArguments& options) {
+  base::require(!options.to.empty(), "convert: --to: expected t2r, mnemo or a format, found nothing");
+  base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
+  return options.to == "t2r" ? to_t2r(options) : to_format(options);
+}
+
+std::string kinds_text() {
+  std::string text = "t2r: linear attention with learned features, from softmax attention; mnemo: from another library's folder (found by its config.json)";
+  for (const weights::ForeignFormat& format : weights::foreign_formats()) text += fmt::format("; {}: {}", format.name, format.about);
+  return text;
+}
+
 }  // namespace
 
 void add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertArguments>();
-  Command(app, "convert", "makes a model of another kind from a trained one")
+  Command(app, "convert", "makes a model of another kind from a trained one, or reads and writes folders of other libraries")
       .argument("MODEL", options->model, "a model folder, or a run's folder")
-      .option("--to", options->to, "KIND", "t2r: linear attention with learned features, from softmax attention")
+      .option("--to", options->to, "KIND", kinds_text())
       .option("--out", options->out, "FOLDER", "the new model's folder")
       .option("--features", options->features, "N", "features of a head (32)")
       .option("--seed", options->seed, "N", "of the fresh feature maps (0)")
-      .footer("mnemo convert runs/mine --to t2r --out runs/t2r\n"
+      .footer("mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"
+              "mnemo convert runs/mine --to t2r --out runs/t2r\n"
               "mnemo train recipes/text.toml --init runs/t2r --set 'model.backbone.attention={type=\"linear\",feature_map=\"t2r\"}'")
       .action([options] { return convert(*options); });
 }

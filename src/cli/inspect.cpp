@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/text_table.h"
 #include "cli/attention_facts.h"
 #include "cli/attention_picture.h"
@@ -15,13 +17,14 @@
 #include "cli/recipe.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
+#include "models/build.h"
 
 namespace mnemo::cli {
 namespace {
 
 struct InspectArguments {
   std::string source;
-  std::optional<std::string> variant, html, svg, png;
+  std::optional<std::string> variant, html, svg, png, image_size;
   std::vector<std::string> set;
   InspectInput input;
   AttentionChoice choice;
@@ -65,7 +68,7 @@ int list_variants(const RecipeFile& file, const InspectArguments& options) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         if (!variant.recipes[p]) continue;
         const std::string name = study.title(variant, p);
-        const ModelFacts facts = look_into(models::require_language_model(*build_model(read_recipe(*variant.recipes[p])), "inspect"));
+        const ModelFacts facts = look_into(*build_model(read_recipe(*variant.recipes[p])));
         table.add_row({study.name, name, grouped(facts.parameters), grouped(facts.state_bytes), grouped(facts.model_state_bytes)});
         rows.push_back(base::Node::table({{"study", study.name}, {"variant", name}, {"model", to_node(facts)}}));
       }
@@ -84,8 +87,8 @@ void check(const InspectArguments& options) {
   const bool chooses = options.choice.layers || options.choice.heads || options.choice.segment;
   base::require(options.input.given() || !chooses, "inspect: --layers, --heads and --segment choose from what an input does; give one with --text, "
                 "--tokens or --sample");
-  base::require(options.cost || !(options.batch || options.segment_size || options.position),
-                "inspect: --batch, --segment-size and --position go with --cost");
+  base::require(options.cost || !(options.batch || options.segment_size || options.position || options.image_size),
+                "inspect: --batch, --segment-size, --image-size and --position go with --cost");
 }
 
 /// What the page shows of an input, of a training and of the cost.
@@ -99,6 +102,25 @@ std::string page_sections(const AttentionPicture& picture, const std::optional<m
   return html;
 }
 
+/// "HxW" as numbers.
+std::vector<int64_t> image_size_of(const std::optional<std::string>& text) {
+  if (!text) return {};
+  int height = 0, width = 0, read = 0;
+  const bool good = std::sscanf(text->c_str(), "%5dx%5d%n", &height, &width, &read) == 2 && static_cast<size_t>(read) == text->size();
+  base::require(good, "inspect: --image-size: expected HxW, such as 224x224, found '{}'", base::printable(*text));
+  return {height, width};
+}
+
+models::ModelCost cost_of(const core::Model& model, const InspectArguments& options) {
+  if (const auto* vision = dynamic_cast<const models::VisionModel*>(&model)) {
+    base::require(!options.segment_size && !options.position, "inspect: --segment-size and --position go with a model of texts; images have --image-size");
+    return models::count_cost(*vision, models::ImageCostOptions{options.batch.value_or(1), image_size_of(options.image_size)});
+  }
+  base::require(!options.image_size, "inspect: --image-size goes with a model of images");
+  return models::count_cost(models::require_language_model(model, "inspect"),
+                            models::CostOptions{options.batch.value_or(1), options.segment_size, options.position});
+}
+
 int inspect(const InspectArguments& options) {
   check(options);
   if (!base::is_folder(options.source) && !options.variant) {
@@ -106,23 +128,24 @@ int inspect(const InspectArguments& options) {
     if (!file.studies().empty()) return list_variants(file, options);
   }
   const Inspected inspected = inspected_of(options);
-  const models::Model& model = models::require_language_model(*inspected.stored.model, "inspect");
+  const core::Model& model = *inspected.stored.model;
   const ModelFacts facts = look_into(model);
   std::optional<AttentionFacts> attention;
   if (options.input.given()) {
     const InputSegments input = read_input(options.input, inspected.stored, inspected.recipe);
-    attention = look_at_attention(model, input.segments, input.words, options.choice);
+    attention = look_at_attention(models::require_language_model(model, "inspect: --text, --tokens and --sample"), input.segments, input.words, options.choice);
   }
   std::optional<models::ModelCost> cost;
-  if (options.cost) cost = models::count_cost(model, {options.batch.value_or(1), options.segment_size, options.position});
+  if (options.cost) cost = cost_of(model, options);
   const AttentionPicture picture{attention ? &*attention : nullptr, &inspected.gauges};
   base::require(!options.png || attention || !inspected.gauges.empty(),
                 "inspect: --png draws what an input does; give one with --text, --tokens or --sample");
-  if (options.svg) base::write_file_atomic(*options.svg, attention ? svg_of(picture) : facts.table.draw_svg());
+  base::require(!options.svg || attention || facts.table, "inspect: --svg draws the spans of a model of texts; of images there are none");
+  if (options.svg) base::write_file_atomic(*options.svg, attention ? svg_of(picture) : facts.table->draw_svg());
   if (options.png) base::write_file_atomic(*options.png, png_of(picture));
   if (options.html) {
     const std::string title = options.source + (options.variant ? ": " + *options.variant : "");
-    base::write_file_atomic(*options.html, to_html(facts, title, base::to_toml(base::write_options(model.options())), page_sections(picture, cost)));
+    base::write_file_atomic(*options.html, to_html(facts, title, base::to_toml(base::write_options(models::options_of(model))), page_sections(picture, cost)));
   }
   if (options.json) {
     base::Node node = to_node(facts);
@@ -162,6 +185,7 @@ void add_inspect(CLI::App& app) {
       .flag("--cost", options->cost, "show FLOPs, parameters and bytes of state part by part, and what each memory adds")
       .option("--batch", options->batch, "N", "of --cost: sequences side by side (1)")
       .option("--segment-size", options->segment_size, "N", "of --cost: tokens of the segment (the model's)")
+      .option("--image-size", options->image_size, "HxW", "of --cost: height and width of the images (the model's)")
       .option("--position", options->position, "N", "of --cost: tokens before it, whole segments (until memories are full)")
       .option("--html", options->html, "FILE", "write everything as one HTML page")
       .option("--svg", options->svg, "FILE", "write who attends to whom as a picture: as it may, or, of an input, as it did")

@@ -89,10 +89,15 @@ std::vector<CacheShare> cache_shares(const std::vector<core::Gauge>& gauges) {
   return shares;
 }
 
-ModelFacts look_into(const models::Model& model) {
+ModelFacts look_into(const core::Model& model) {
   const at::NoGradGuard no_grad;
-  const core::State full = models::fill_memories(model, 1, model.segment_size()).state;
-  ModelFacts facts{.table = model.attend_table(model.segment_size(), full, core::Mode::evaluate)};
+  const auto* language = dynamic_cast<const models::Model*>(&model);
+  const core::State full = language == nullptr ? model.initial_state(1) : models::fill_memories(*language, 1, model.segment_size()).state;
+  ModelFacts facts;
+  if (language != nullptr) {
+    facts.table = language->attend_table(model.segment_size(), full, core::Mode::evaluate);
+    facts.open_bytes = bytes_inside(*language, full);
+  }
   facts.modules = modules_of(model.parameters());
   facts.parameters = model.parameters().count();
   for (const auto& [field, tensor] : full.fields()) {
@@ -101,7 +106,6 @@ ModelFacts look_into(const models::Model& model) {
   }
   facts.state_bytes = core::num_bytes(full, core::Lifetime::sequence);
   facts.model_state_bytes = core::num_bytes(full, core::Lifetime::model);
-  facts.open_bytes = bytes_inside(model, full);
   facts.cache_share = cache_shares(model.gauges());
   return facts;
 }
@@ -109,12 +113,15 @@ ModelFacts look_into(const models::Model& model) {
 std::string to_text(const ModelFacts& facts) {
   std::string text = module_table(facts).text() + "\n";
   if (facts.state.empty()) {
-    text += "The model carries no state from segment to segment.\n";
+    text += facts.table ? "The model carries no state from segment to segment.\n" : "The model carries no state.\n";
   } else {
-    text += "State between segments, once every memory is full:\n" + state_table(facts).text();
+    text += facts.table ? "State between segments, once every memory is full:\n" : "State from one training step to the next:\n";
+    text += state_table(facts).text();
   }
-  text += fmt::format("Inside a segment, token by token, a sequence holds at most {}.\n\n", bytes_text(facts.open_bytes));
-  text += "Who attends to whom (rows: queries, columns: keys):\n" + facts.table.draw();
+  if (facts.table) {
+    text += fmt::format("Inside a segment, token by token, a sequence holds at most {}.\n\n", bytes_text(facts.open_bytes));
+    text += "Who attends to whom (rows: queries, columns: keys):\n" + facts.table->draw();
+  }
   if (!facts.cache_share.empty()) {
     text += "\nsigma(lambda), each head's share of output from the GRC cache:\n";
     for (const CacheShare& layer : facts.cache_share) text += fmt::format("  {}  {:.3f}\n", layer.layer, fmt::join(layer.heads, "  "));
@@ -144,10 +151,12 @@ base::Node to_node(const ModelFacts& facts) {
                                        {"lifetime", field.per_sequence ? "sequence" : "model"}}));
   }
   base::Node spans = base::Node::array();
-  for (const auto& [spans_of, place] : {std::pair{&facts.table.contexts(), "context"}, std::pair{&facts.table.rows(), "rows"}}) {
-    for (const core::Span& span : *spans_of) {
-      spans.push_back(base::Node::table({{"kind", core::name(span.kind)}, {"length", span.length}, {"place", place}}));
-    }
+  const auto add_spans = [&](const std::vector<core::Span>& list, const char* place) {
+    for (const core::Span& span : list) spans.push_back(base::Node::table({{"kind", core::name(span.kind)}, {"length", span.length}, {"place", place}}));
+  };
+  if (facts.table) {
+    add_spans(facts.table->contexts(), "context");
+    add_spans(facts.table->rows(), "rows");
   }
   base::Node shares = base::Node::array();
   for (const CacheShare& layer : facts.cache_share) shares.push_back(base::write_options(layer));
@@ -192,13 +201,15 @@ std::string to_html(const ModelFacts& facts, const std::string& title, const std
       "<body>\n<main>\n<h1>{0}</h1>\n<p class=\"lead\">{2} parameters; {3} carried by a sequence, {4} by the model.</p>\n",
       html_escape(title), embedded_file("report.css"), grouped(facts.parameters), bytes_text(facts.state_bytes),
       bytes_text(facts.model_state_bytes));
-  html += "<h2>Who attends to whom</h2>\n<p>Row: query, column: key; one segment after full memories.</p>\n" + facts.table.draw_svg();
+  if (facts.table) {
+    html += "<h2>Who attends to whom</h2>\n<p>Row: query, column: key; one segment after full memories.</p>\n" + facts.table->draw_svg();
+  }
   if (!run.cache_share.empty()) html += "<h2>σ(λ)</h2>\n<p>Each head's share of output from the GRC cache.</p>\n" + report::cache_share(run);
   html += sections;
-  html += "<h2>State between segments</h2>\n" +
+  html += std::string(facts.table ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
           (state.empty() ? std::string("<p>None.</p>\n")
                          : table({"field", "bytes", "shape", "dimensions", "type", "belongs to"}, state));
-  html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n", bytes_text(facts.open_bytes));
+  if (facts.table) html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n", bytes_text(facts.open_bytes));
   html += "<h2>Parameters</h2>\n" + table({"module", "parameters", "tensors"}, modules);
   html += fmt::format("<h2>Options</h2>\n<pre>{}</pre>\n</main>\n</body>\n</html>\n", html_escape(options));
   return html;

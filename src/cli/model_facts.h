@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,12 +37,12 @@ struct ModelFacts {
   int64_t state_bytes = 0;            ///< of one sequence
   int64_t model_state_bytes = 0;      ///< of the model, shared by all sequences
   int64_t open_bytes = 0;             ///< of one sequence at its largest, inside a segment decoded token by token
-  core::AttendTable table;            ///< a whole segment after full memories, as in evaluation
+  std::optional<core::AttendTable> table = {};  ///< a whole segment after full memories, as in evaluation; none of a model of images
   std::vector<CacheShare> cache_share = {};
 };
 
-/// Runs segments of token 0 until no memory grows any more.
-ModelFacts look_into(const models::Model& model);
+/// Of a language model: runs segments of token 0 until no memory grows any more. Of a model of images: its state as it starts.
+ModelFacts look_into(const core::Model& model);
 
 /// Numbers of every head's share of the cache, layer by layer, out of a model's gauges; empty for a model without GRC.
 std::vector<CacheShare> cache_shares(const std::vector<core::Gauge>& gauges);

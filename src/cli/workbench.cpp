@@ -98,7 +98,7 @@ std::string card_text(const Workbench& workbench, const ModelCard& card) {
 data::TextOptions text_options(const Recipe& recipe) { return base::read_typed_options<data::TextOptions>(recipe.data); }
 
 std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
-  require_token_model(recipe);
+  if (recipe.model.backbone.is_vision()) return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
   Recipe filled = recipe;
   if (!recipe.is_text()) {
     const DataShape data = data_shape(recipe);

@@ -29,8 +29,10 @@ std::string part_of_parameter(std::string_view name) {
   if (holds(name, ".attn.grc.")) return "grc";
   if (holds(name, ".attn.")) return "attention";
   if (holds(name, ".ffn.")) return "feed_forward";
-  if (holds(name, "norm")) return "norms";
-  if (name.starts_with("backbone.positions") || name.starts_with("backbone.token_types")) return "embedding";
+  if (holds(name, "norm") || holds(name, ".scale")) return "norms";
+  for (const char* part : {"positions", "token_types", "patch_embedding", "class_token"}) {
+    if (name.starts_with("backbone.") && holds(name, part)) return "embedding";
+  }
   if (name.starts_with("backbone.")) return "attention";  // what the attentions of all layers share
   if (name.starts_with("embed")) return "embedding";
   return std::string(name.substr(0, name.find('.')));  // head, memory
@@ -61,30 +63,47 @@ void add(PartCost& to, const PartCost& cost, int64_t sign = 1) {
   to.model_state_bytes += sign * cost.model_state_bytes;
 }
 
-ModelCost count(const Model& model, int64_t batch, int64_t segment_size, std::optional<int64_t> position) {
-  const at::NoGradGuard no_grad;
-  const FilledState filled = fill_memories(model, batch, segment_size, position);
-  ModelCost cost{batch, segment_size, filled.position, {}};
+/// Fills in the parts of the cost of one segment.
+void count_parts(const core::Model& model, const core::Segment& segment, const core::State& state, ModelCost& cost) {
   Parts parts;
   for (const layers::Parameter& parameter : model.parameters().all()) {
     parts.at(part_of_parameter(parameter.name)).parameters += parameter.tensor.numel();
   }
   {
     const ops::ProductCounter counter;
-    const core::StepResult step = model.forward(segment_of(batch, segment_size), filled.state);
+    const core::StepResult step = model.forward(segment, state);
     model.logits(step.hidden);
     for (const auto& [scope, multiply_adds] : counter.by_scope()) parts.at(scope.empty() ? "other" : scope).flops += 2 * multiply_adds;
   }
-  for (const auto& [field, tensor] : filled.state.fields()) {
+  for (const auto& [field, tensor] : state.fields()) {
     PartCost& part = parts.at(part_of_state(field.path));
     const auto bytes = static_cast<int64_t>(tensor.nbytes());
-    if (field.per_sequence()) part.state_bytes += bytes / batch;
+    if (field.per_sequence()) part.state_bytes += bytes / cost.batch;
     else part.model_state_bytes += bytes;
   }
   cost.parts = parts.take();
   for (const PartCost& part : cost.parts) add(cost.total, part);
+}
+
+ModelCost count(const Model& model, int64_t batch, int64_t segment_size, std::optional<int64_t> position) {
+  const at::NoGradGuard no_grad;
+  const FilledState filled = fill_memories(model, batch, segment_size, position);
+  ModelCost cost{batch, segment_size, filled.position, {}, {}};
+  count_parts(model, segment_of(batch, segment_size), filled.state, cost);
   return cost;
 }
+
+ModelCost count_images(const VisionModel& model, int64_t batch, const std::vector<int64_t>& image_size) {
+  const at::NoGradGuard no_grad;
+  ModelCost cost{batch, 0, 0, image_size, {}};
+  core::Segment segment;
+  segment.pixels = at::zeros({batch, model.options().backbone.image_channels(), image_size[0], image_size[1]},
+                             model.parameters().all().front().tensor.options().requires_grad(false));
+  count_parts(model, segment, model.initial_state(batch), cost);
+  return cost;
+}
+
+void require_cost_batch(int64_t batch) { base::require(batch >= 1 && batch <= 1 << 16, "cost: batch: expected 1 to {}, found {}", 1 << 16, batch); }
 
 }  // namespace
 
@@ -112,7 +131,7 @@ FilledState fill_memories(const Model& model, int64_t batch, int64_t segment_siz
 
 ModelCost count_cost(const Model& model, const CostOptions& options) {
   const int64_t segment_size = options.segment_size.value_or(model.segment_size());
-  base::require(options.batch >= 1 && options.batch <= 1 << 16, "cost: batch: expected 1 to {}, found {}", 1 << 16, options.batch);
+  require_cost_batch(options.batch);
   base::require(segment_size >= 1 && segment_size <= 1 << 20, "cost: segment_size: expected 1 to {}, found {}", 1 << 20, segment_size);
   base::require(!options.position || (*options.position >= 0 && *options.position % segment_size == 0),
                 "cost: position: expected a multiple of the segment's {} tokens, found {}", segment_size, options.position.value_or(0));
@@ -124,6 +143,25 @@ ModelCost count_cost(const Model& model, const CostOptions& options) {
     PartCost added = cost.total;
     added.part = type_of(model.options().memory[i]);
     add(added, count(*build(without, 0, dtype), options.batch, segment_size, options.position).total, -1);
+    cost.added.push_back(added);
+  }
+  return cost;
+}
+
+ModelCost count_cost(const VisionModel& model, const ImageCostOptions& options) {
+  base::require(model.head() != nullptr, "cost: a layer_stack has no images");
+  require_cost_batch(options.batch);
+  const std::vector<int64_t> size = options.image_size.empty() ? model.options().backbone.image_size() : options.image_size;
+  base::require(size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= 1 << 14 && size[1] <= 1 << 14,
+                "cost: image_size: expected [height, width] of 1 to {}, found {}", 1 << 14, c10::str(size));
+  ModelCost cost = count_images(model, options.batch, size);
+  const at::ScalarType dtype = model.parameters().all().front().tensor.scalar_type();
+  for (size_t i = 0; i < model.options().memory.size(); ++i) {
+    ModelOptions without = model.options();
+    without.memory.erase(without.memory.begin() + static_cast<std::ptrdiff_t>(i));
+    PartCost added = cost.total;
+    added.part = type_of(model.options().memory[i]);
+    add(added, count_images(VisionModel(without, 0, dtype), options.batch, size).total, -1);
     cost.added.push_back(added);
   }
   return cost;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/model.h"
+#include "models/vision_model.h"
 
 namespace mnemo::models {
 
@@ -16,7 +17,7 @@ struct FilledState {
 };
 FilledState fill_memories(const Model& model, int64_t batch, int64_t segment_size, std::optional<int64_t> position = {});
 
-struct CostOptions {
+struct CostOptions {  // of a language model
   int64_t batch = 1;
   std::optional<int64_t> segment_size = {};  ///< unset: the model's
   std::optional<int64_t> position = {};      ///< tokens before the segment, a multiple of its size; unset: until memories are full
@@ -28,12 +29,13 @@ struct PartCost {
   std::string part;
   int64_t flops = 0;
   int64_t parameters = 0;
-  int64_t state_bytes = 0;        ///< of one sequence
+  int64_t state_bytes = 0;        ///< of one sequence or image
   int64_t model_state_bytes = 0;  ///< of the model
 };
 
 struct ModelCost {
   int64_t batch = 0, segment_size = 0, position = 0;
+  std::vector<int64_t> image_size = {};  ///< height and width, of a model of images; it has no segment and no position
   std::vector<PartCost> parts;
   PartCost total{"all"};
   /// What each memory adds: the model less the same model without it, rows that it puts beside the tokens in every part included.
@@ -43,5 +45,13 @@ struct ModelCost {
 /// Counts a model's cost while it runs: products as they are seen or declared (ops/products.h), parameters and state as they are declared.
 /// The head gives the logits of every token. Throws InputError for options that do not fit.
 ModelCost count_cost(const Model& model, const CostOptions& options = {});
+
+struct ImageCostOptions {
+  int64_t batch = 1;
+  std::vector<int64_t> image_size = {};  ///< [height, width]; empty: the one that the model is made for
+};
+
+/// The same of a model of images.
+ModelCost count_cost(const VisionModel& model, const ImageCostOptions& options = {});
 
 }  // namespace mnemo::models

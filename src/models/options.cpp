@@ -40,12 +40,35 @@ std::vector<std::string> BackboneOptions::type_names() {
   return names;
 }
 
+std::vector<base::OptionDoc> BackboneOptions::vision_docs() {
+  std::vector<base::OptionDoc> all;
+  for (const auto& [name, make] : vision_types()) {
+    std::visit(
+        [&](const auto& chosen) {
+          for (base::OptionDoc& doc : base::describe_options<std::decay_t<decltype(chosen)>>()) {
+            doc.group = fmt::format("with type = \"{}\"", name);
+            all.push_back(std::move(doc));
+          }
+        },
+        make());
+  }
+  return all;
+}
+
 int BackboneOptions::vision_index(std::string_view type) {
   const auto& types = vision_types();
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i].first == type) return static_cast<int>(i);
   }
   return -1;
+}
+
+std::vector<int64_t> BackboneOptions::image_size() const {
+  return std::visit([](const auto& chosen) { return chosen.image_size; }, vision);
+}
+
+int64_t BackboneOptions::image_channels() const {
+  return std::visit([](const auto& chosen) { return chosen.in_channels; }, vision);
 }
 
 bool BackboneOptions::select_vision() {

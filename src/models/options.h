@@ -59,8 +59,13 @@ struct BackboneOptions : backbones::EncoderOptions {
   bool causal() const { return type == "decoder"; }
   bool is_vision() const { return vision_index(type) >= 0; }
   static std::vector<std::string> type_names();
+  /// The keys of each backbone of images, paths relative to the backbone's table.
+  static std::vector<base::OptionDoc> vision_docs();
   /// Which of VisionOptions has that type, or -1.
   static int vision_index(std::string_view type);
+  /// Height and width of the images that a backbone of images is made for, and their channels.
+  std::vector<int64_t> image_size() const;
+  int64_t image_channels() const;
   /// Makes `vision` the options of `type`; false where it is not of images.
   bool select_vision();
   static const base::PolyType& attention_types();

@@ -9,6 +9,7 @@
 #include "base/node_merge.h"
 #include "models/encoder_presets.h"
 #include "models/language_presets.h"
+#include "models/vision_presets.h"
 
 namespace mnemo::models {
 
@@ -17,6 +18,7 @@ const std::vector<Preset>& presets() {
     std::vector<Preset> list;
     add_language_presets(list);
     add_encoder_presets(list);
+    add_vit_presets(list);
     return list;
   }();
   return all;

@@ -14,7 +14,7 @@ struct Preset {
   std::string_view name;
   std::string_view about;  ///< one line: what it is, and from where
   std::string_view toml;   ///< the keys of [model]; those left out have their defaults
-  int64_t vocab_size;      ///< words of the data it was published for
+  int64_t vocab_size;      ///< words of the data it was published for; 0: a model of images
   double published = 0;    ///< parameters in millions, as published; 0: no figure
   std::string_view figure = {};  ///< where the published figure is from, and why ours differs if it does
 };

@@ -20,7 +20,7 @@ base::Node table(const std::string& toml) { return base::parse_toml(toml, "recip
 
 ModelOptions published(const Preset& preset) {
   base::Node named = base::Node::table({{"preset", preset.name}});
-  named.set("embedding", base::Node::table({{"vocab_size", preset.vocab_size}}));
+  if (preset.vocab_size > 0) named.set("embedding", base::Node::table({{"vocab_size", preset.vocab_size}}));
   return read_model_options(named);
 }
 
@@ -44,6 +44,13 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
       {"rmt_wt103", 151'107'538 + 10 * 410},
       // 246,933,504 with fairseq's 267,744 words
       {"baevski_auli", 246'933'504 - (267'744 - 267'735) * 64},
+      // timm's and torchvision's, with heads of 1000 classes
+      {"vit_small_patch16", 22'050'664},
+      {"vit_small_patch32", 22'878'952},
+      {"vit_base_patch16", 86'567'656},
+      {"vit_base_patch32", 88'224'232},
+      {"vit_large_patch16", 304'326'632},
+      {"vit_large_patch32", 306'535'400},
       {"kasai_32_layers", 246'933'504 - (267'744 - 267'735) * 64 + 16 * 12'596'224},
   };
   for (const Preset& preset : presets()) {

@@ -8,6 +8,7 @@
 #include "backbones/vit.h"
 #include "base/error.h"
 #include "models/build.h"
+#include "models/cost.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "ops/grid.h"
@@ -196,6 +197,57 @@ TEST(Vit, KeepsACacheAroundItsAttention) {
   EXPECT_GT(difference(hidden(*model, pixels), before), 1e-6);
   EXPECT_EQ(model->gauges().size(), 2U);
   EXPECT_EQ(core::num_bytes(model->initial_state(3), core::Lifetime::sequence), 0);
+}
+
+/// Multiply-adds of an image in units of 10^9. All layers cost the same, so two models of one and two layers say what the whole costs.
+double multiply_adds(ModelOptions options, const std::vector<int64_t>& image_size = {}) {
+  auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  const int64_t layers = vit.num_layers;
+  const auto flops = [&](int64_t count) {
+    vit.num_layers = count;
+    return count_cost(VisionModel(options, 0, at::kFloat), ImageCostOptions{1, image_size}).total.flops;
+  };
+  const int64_t one = flops(1), two = flops(2);
+  return static_cast<double>(one + (layers - 1) * (two - one)) / 2e9;
+}
+
+// The figures of torchvision's table (vit_b_16 …), and of timm's for small, which counts norms too.
+TEST(VitPresets, CostWhatIsPublished) {
+  const std::vector<std::pair<const char*, double>> published = {{"vit_small_patch16", 4.61}, {"vit_small_patch32", 1.15}, {"vit_base_patch16", 17.564},
+                                                                 {"vit_base_patch32", 4.409}, {"vit_large_patch16", 61.555}, {"vit_large_patch32", 15.378}};
+  for (const auto& [name, figure] : published) {
+    const bool small = std::string_view(name).find("small") != std::string_view::npos;
+    const ModelOptions of = read_model_options(base::Node::table({{"preset", name}}));
+    EXPECT_NEAR(multiply_adds(of), figure, small ? 0.012 : 0.0005) << name;
+  }
+}
+
+TEST(VitCost, IsThatOfItsFormula) {
+  const auto model = vision(options());
+  const ModelCost cost = count_cost(*model, ImageCostOptions{3, {8, 16}});
+  const int64_t rows = 9, batch = 3, dim = 8, hidden = 16, layers = 2;
+  const auto part = [&](const std::string& name) {
+    for (const PartCost& found : cost.parts) {
+      if (found.part == name) return found;
+    }
+    ADD_FAILURE() << "no part " << name;
+    return PartCost{};
+  };
+  EXPECT_EQ(part("embedding").flops, 2 * batch * 8 * dim * 48);
+  EXPECT_EQ(part("attention").flops, 2 * batch * layers * (4 * rows * dim * dim + 2 * rows * rows * dim));
+  EXPECT_EQ(part("feed_forward").flops, 2 * batch * layers * 2 * rows * dim * hidden);
+  EXPECT_EQ(part("head").flops, 2 * batch * dim * 5);
+  EXPECT_EQ(part("embedding").parameters, dim * 48 + dim + dim + 7 * dim);
+  EXPECT_EQ(part("norms").parameters, 2 * dim * (2 * layers + 1));
+  EXPECT_EQ(cost.total.parameters, model->parameters().count());
+  EXPECT_EQ(cost.total.state_bytes, 0);
+  expect_error<base::InputError>([&] { count_cost(*model, ImageCostOptions{1, {8}}); }, {"image_size", "[height, width]"});
+  expect_error<base::InputError>([&] { count_cost(*model, ImageCostOptions{0}); }, {"batch", "0"});
+  const auto cached = vision(options({"memory=[{type=\"grc\",cache_len=5}]"}));
+  const ModelCost with = count_cost(*cached);
+  EXPECT_EQ(with.added.size(), 1U);
+  EXPECT_EQ(with.added[0].model_state_bytes, layers * 5 * 4 * 8);
+  EXPECT_GT(with.added[0].flops, 0);
 }
 
 }  // namespace

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <vector>
+
+#include "models/presets.h"
+
+namespace mnemo::models {
+
+/// Vision Transformers of the sizes small, base and large with patches of 16 and 32, for images of 224 and the 1000 classes of ImageNet.
+void add_vit_presets(std::vector<Preset>& presets);
+
+}  // namespace mnemo::models
