@@ -32,6 +32,7 @@ std::vector<BenchPart> bench_parts() {
           {"kernels", bench_kernels, kernel_case_names()},
           {"decoding", bench_decoding, decoding_case_names()},
           {"evaluation", bench_evaluation, {}},
+          {"images", bench_images, image_case_names()},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
 
@@ -118,7 +119,7 @@ void add_bench(CLI::App& app) {
   }
   Command(app, "bench", "measures speed, turn about with the same in eager PyTorch")
       .argument("PART", arguments->part, "models: training, generation, evaluation (the default); kernels: attention and ABC's scan; "
-                "decoding: the engine in each precision; evaluation: with a cache of 3,800 tokens and without", false)
+                "decoding: the engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: beside timm", false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (all)")
       .flag("--all", arguments->all, "in place of a part: a table of every mechanism's training step, state and memory at 512, 2,048 and 8,192 tokens")
       .option("--length", arguments->lengths, "T", fmt::format("of --all: {}; may be repeated (all)", fmt::join(length_names(), ", ")))

@@ -132,8 +132,9 @@ int inspect(const InspectArguments& options) {
   const ModelFacts facts = look_into(model);
   std::optional<AttentionFacts> attention;
   if (options.input.given()) {
+    const models::Model& texts = models::require_language_model(model, "inspect: --text, --tokens and --sample");
     const InputSegments input = read_input(options.input, inspected.stored, inspected.recipe);
-    attention = look_at_attention(models::require_language_model(model, "inspect: --text, --tokens and --sample"), input.segments, input.words, options.choice);
+    attention = look_at_attention(texts, input.segments, input.words, options.choice);
   }
   std::optional<models::ModelCost> cost;
   if (options.cost) cost = cost_of(model, options);

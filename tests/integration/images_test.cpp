@@ -1,0 +1,71 @@
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <filesystem>
+
+#include "tests/support/command_line.h"
+#include "tests/support/numbers.h"
+#include "weights/safetensors.h"
+
+// Models of images on the command line.
+namespace mnemo {
+namespace {
+
+using namespace test;
+
+const std::string kImports = MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/";
+
+TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
+  for (const auto& [folder, format] : {std::pair<std::string, std::string>{"timm_vit", "timm_vit"}, {"hf_vit", "huggingface_vit"}}) {
+    const std::string ours = folder_ / (folder + "_ours"), back = folder_ / (folder + "_back"), anew = folder_ / (folder + "_anew");
+    const Finished in = run({"convert", kImports + folder, "--to", "mnemo", "--out", ours});
+    ASSERT_EQ(in.status, 0) << in.err;
+    ASSERT_EQ(run({"convert", ours, "--to", format, "--out", back}).status, 0);
+    EXPECT_EQ(content(back + "/config.json"), content(kImports + folder + "/config.json"));
+    // Without the other library's config a new one is made, which this program reads as the same model.
+    std::filesystem::remove(ours + "/source_config.json");
+    ASSERT_EQ(run({"convert", ours, "--to", format, "--out", anew}).status, 0);
+    for (const std::string& other : {back, anew}) {
+      const weights::TensorFile expected = weights::read_safetensors(kImports + folder + "/model.safetensors"), found = weights::read_safetensors(other + "/model.safetensors");
+      ASSERT_EQ(found.tensors.size(), expected.tensors.size());
+      for (const auto& [name, tensor] : expected.tensors) EXPECT_TRUE(same_bits(found.at(name, other), tensor)) << name;
+      std::filesystem::copy_file(kImports + folder + "/expect.safetensors", other + "/expect.safetensors");
+      const Finished verified = run({"verify", other});
+      EXPECT_EQ(verified.status, 0) << verified.out << verified.err;
+    }
+  }
+}
+
+TEST_F(CommandLine, ImageModelsAreInspectedAndRefusedWhereTextsAreMeant) {
+  const std::string model = folder_ / "vit";
+  ASSERT_EQ(run({"convert", kImports + "timm_vit", "--to", "mnemo", "--out", model}).status, 0);
+  const base::Node facts = json(run({"inspect", model, "--cost", "--image-size", "64x32", "--json"}).out);
+  EXPECT_EQ(facts.at("parameters").as_int(), 95'530);
+  const int64_t rows = 33, dim = 48, layers = 3;
+  EXPECT_EQ(facts.at("cost").at("all").at("flops").as_int(),
+            2 * ((rows - 1) * dim * 3 * 64 + layers * (12 * rows * dim * dim + 2 * rows * rows * dim) + 10 * dim));
+  EXPECT_TRUE(holds(run({"inspect", model}).out, "backbone.layers.2.attn"));
+  write(folder_ / "vit.toml", "[model]\npreset = \"vit_small_patch32\"\n[train]\nsteps = 1\n");
+  EXPECT_TRUE(holds(run({"inspect", folder_ / "vit.toml", "--cost"}).out, "22,878,952"));
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"generate", model, "--prompt", "a"}, "of images"},
+      {{"eval", model, "--data", text_}, "no vocabulary"},
+      {{"inspect", model, "--tokens", "1"}, "found one of images"},
+      {{"inspect", model, "--cost", "--segment-size", "3"}, "--image-size"},
+      {{"inspect", model, "--cost", "--image-size", "30"}, "expected HxW"},
+      {{"inspect", model, "--cost", "--image-size", "30x33"}, "multiples of patch_size = 8, found 30 x 33"},
+      {{"convert", model, "--to", "t2r", "--out", folder_ / "x"}, "expected a model of texts"},
+      {{"convert", model, "--to", "timm_vitt", "--out", folder_ / "x"}, "did you mean 'timm_vit'?"},
+      {{"convert", trained("texts"), "--to", "timm_vit", "--out", folder_ / "x"}, "backbone.type = \"vit\", found \"decoder\""},
+      {{"train", folder_ / "vit.toml", "--data", text_}, "takes images"},
+      {{"verify", folder_.path()}, "expect.safetensors"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << message << ": " << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, message)) << message << ": " << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace mnemo
