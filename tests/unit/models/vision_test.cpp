@@ -66,12 +66,12 @@ at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor&
 
 // The whole network written out by its equations, convolution and loops of heads included.
 TEST(Vit, IsItsFormula) {
-  for (const bool mean : {false, true}) {
-    const auto model = vision(options({mean ? "head.pool=mean" : "head.pool=cls", "backbone.layer_scale=0.5", mean ? "backbone.cls_tokens=0" : "backbone.cls_tokens=1"}));
+  for (const auto& [mean, class_token] : {std::pair{false, true}, {true, false}, {true, true}}) {
+    const auto model = vision(options({mean ? "head.pool=mean" : "head.pool=cls", "backbone.layer_scale=0.5", class_token ? "backbone.cls_tokens=1" : "backbone.cls_tokens=0"}));
     const auto p = [&](const std::string& name) { return model->parameters().find(name); };
     const at::Tensor pixels = Numbers(7).normal({3, 3, 8, 12});
     at::Tensor h = at::conv2d(pixels, p("backbone.patch_embedding.weight"), p("backbone.patch_embedding.bias"), 4).flatten(2).transpose(1, 2);
-    if (!mean) h = at::cat({p("backbone.class_token").expand({3, 1, 8}), h}, 1);
+    if (class_token) h = at::cat({p("backbone.class_token").expand({3, 1, 8}), h}, 1);
     h = h + p("backbone.positions.weight");
     for (int layer = 0; layer < 2; ++layer) {
       const std::string at = fmt::format("backbone.layers.{}.", layer);
@@ -88,7 +88,7 @@ TEST(Vit, IsItsFormula) {
       h = h + p(at + "scale2") * map(inner * 0.5 * (1 + at::erf(inner / std::sqrt(2.0))), "ffn.1");
     }
     h = norm(h, p("backbone.final_norm.weight"), p("backbone.final_norm.bias"));
-    const at::Tensor row = mean ? h.mean(1, true) : h.narrow(1, 0, 1);
+    const at::Tensor row = mean ? h.narrow(1, class_token ? 1 : 0, 6).mean(1, true) : h.narrow(1, 0, 1);
     const core::StepResult step = model->forward(images(pixels), model->initial_state(3));
     EXPECT_LE(difference(step.hidden, row), 1e-12);
     EXPECT_LE(difference(model->logits(step.hidden), at::matmul(row, p("head.classifier.weight").t()) + p("head.classifier.bias")), 1e-12);
