@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "backbones/encoder.h"
+#include "backbones/pvt.h"
+#include "backbones/pvt_v2.h"
+#include "backbones/swin.h"
 #include "backbones/vit.h"
 #include "base/option_poly.h"
 #include "base/options.h"
@@ -39,14 +42,14 @@ struct EmbeddingOptions {
 };
 
 /// The options of every backbone of images; `kType` is its name, `Backbone` what they build. A new backbone is one more entry.
-using VisionOptions = std::variant<backbones::VitOptions>;
+using VisionOptions = std::variant<backbones::VitOptions, backbones::PvtOptions, backbones::PvtV2Options, backbones::SwinOptions>;
 
 struct BackboneOptions : backbones::EncoderOptions {
   std::string type = "decoder";
   VisionOptions vision;  ///< of that type, where it is one of images; the other keys mean nothing then
   template <class V>
   void visit(V&& v) {
-    v("type", type, "decoder: causal layers; encoder: layers that look both ways; vit: of images, with keys of their own", base::one_of_names(type_names()));
+    v("type", type, "decoder: causal layers; encoder: layers that look both ways; vit, pvt, pvt_v2, swin: of images, with keys of their own", base::one_of_names(type_names()));
     // The keys depend on the type, which comes first.
     if (select_vision()) {
       std::visit([&](auto& chosen) { chosen.visit(v); }, vision);

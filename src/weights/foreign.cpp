@@ -81,7 +81,8 @@ std::string theirs_by(const NameRule& rule, std::string_view ours) {
 }
 
 const std::vector<ForeignFormat>& foreign_formats() {
-  static const std::vector<ForeignFormat> all = {timm_vit_format(), huggingface_vit_format()};
+  static const std::vector<ForeignFormat> all = {timm_vit_format(), huggingface_vit_format(), pvt_format(), timm_pvt_v2_format(),
+                                                 timm_swin_format()};
   return all;
 }
 
@@ -144,7 +145,7 @@ void load_theirs(const ForeignFormat& format, const TensorFile& file, const Name
     }
     targets.emplace_back(joined.theirs, joined.shaped(at::empty(shape, joined.ours[0].options().requires_grad(false))));
   }
-  load_into(file, targets, where);
+  load_into(format.tidy ? format.tidy(file, where) : file, targets, where);
   for (size_t i = 0; i < all.size(); ++i) {
     int64_t row = 0;
     at::Tensor whole = targets[i].second;

@@ -35,6 +35,8 @@ struct ForeignFormat {
   std::vector<NameRule> tensors;
   std::vector<NameRule> hidden;  ///< rows on their way (backbones::HiddenObserver) as outputs of their modules
   Metadata metadata = {};        ///< of their model.safetensors
+  /// Brings tensors of another layout of the same format to the names above; unset: there is none. Throws InputError naming `where`.
+  std::function<TensorFile(const TensorFile& file, const std::string& where)> tidy = {};
   /// Whether a config.json is of this format.
   std::function<bool(const base::Node& config)> claims;
   /// The [model] table that a config.json stands for. Throws InputError naming key and value that this program cannot honour.
@@ -63,5 +65,8 @@ void load_theirs(const ForeignFormat& format, const TensorFile& file, const Name
 
 ForeignFormat timm_vit_format();
 ForeignFormat huggingface_vit_format();
+ForeignFormat pvt_format();
+ForeignFormat timm_pvt_v2_format();
+ForeignFormat timm_swin_format();
 
 }  // namespace mnemo::weights

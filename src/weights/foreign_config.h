@@ -35,6 +35,20 @@ inline base::Node member_or(const base::Node& table, std::string_view key, const
   return found == nullptr || found->is_null() ? otherwise : *found;
 }
 
+template <class T>
+base::Node node_list(const std::vector<T>& values) {
+  return base::Node::array({values.begin(), values.end()});
+}
+
+/// Height and width of the images that a timm config.json speaks of: pretrained_cfg.input_size [C,H,W], or 224 each.
+inline base::Node timm_input_size(const base::Node& config) {
+  const base::Node* about = config.find("pretrained_cfg");
+  const base::Node* size = about == nullptr || !about->is_table() ? nullptr : about->find("input_size");
+  if (size == nullptr || size->is_null()) return base::Node::array({224, 224});
+  base::require(size->is_array() && size->size() == 3, "{}: expected [channels, height, width], found {}", size->where(), size->found());
+  return size_pair(base::Node::array({size->items()[1], size->items()[2]}));
+}
+
 /// The name of a timm factory in config.json; empty where the config is of another library.
 inline std::string timm_architecture(const base::Node& config) {
   const base::Node* name = config.find("architecture");

@@ -1,0 +1,126 @@
+#include "backbones/pvt.h"
+
+#include <torch/types.h>
+
+#include <ATen/record_function.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "ops/grid.h"
+#include "ops/image_rows.h"
+
+namespace mnemo::backbones {
+namespace {
+
+constexpr double kEmbeddingNormEps = 1e-5;
+constexpr int64_t kMerge = 2;  // later stages: patches of 2 x 2
+
+}  // namespace
+
+void PvtOptions::validate(const base::Where& where) const {
+  where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
+  where.require(!depths.empty(), "depths", "expected at least one stage");
+  require_stages(where, "dims", dims.size(), depths.size());
+  require_stages(where, "num_heads", num_heads.size(), depths.size());
+  require_stages(where, "mlp_ratios", mlp_ratios.size(), depths.size());
+  require_stages(where, "sr_ratios", sr_ratios.size(), depths.size());
+  const auto all = grids(image_size[0], image_size[1]);
+  for (size_t s = 0; s < depths.size(); ++s) {
+    where.require(dims[s] % num_heads[s] == 0, "num_heads", "expected a divisor of dims[{}] = {}, found {}", s, dims[s], num_heads[s]);
+    where.require(std::llround(mlp_ratios[s] * static_cast<double>(dims[s])) >= 1, "mlp_ratios", "leaves no hidden width: {} * {}", mlp_ratios[s], dims[s]);
+    where.require(all[s].height >= sr_ratios[s] && all[s].width >= sr_ratios[s], "image_size",
+                  "{} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", image_size[0], image_size[1], all[s].height, all[s].width, s,
+                  sr_ratios[s]);
+  }
+}
+
+std::vector<core::Grid> PvtOptions::grids(int64_t height, int64_t width) const {
+  std::vector<core::Grid> all = {{height / patch_size, width / patch_size}};
+  while (all.size() < depths.size()) all.push_back({all.back().height / kMerge, all.back().width / kMerge});
+  return all;
+}
+
+Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options) {
+  const size_t count = options.depths.size();
+  base::require(build.whole || count == 1, "pvt: a layer_stack is one stage, rows to rows; found {} stages", count);
+  base::require(!build.whole || options.sr_ratios.back() == 1,
+                "pvt: the last stage has a class token, which is part of no convolution: expected sr_ratios to end with 1, found {}",
+                options.sr_ratios.back());
+  const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
+  const int64_t layers_in_all = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
+  const double std = options.init_std;
+  for (size_t s = 0; s < count; ++s) {
+    const int64_t dim = options.dims[s], hidden = std::llround(options.mlp_ratios[s] * static_cast<double>(dim));
+    if (build.whole) {
+      const layers::Scope at = build.scope / "stages" / static_cast<int64_t>(s);
+      const bool first = s == 0, last = s + 1 == count;
+      const int64_t patch = first ? options.patch_size : kMerge;
+      Stage stage;
+      stage.patches = layers::PatchEmbedding(at / "patch_embedding", first ? options.in_channels : options.dims[s - 1], dim, patch, patch, 0, std);
+      stage.norm = layers::LayerNorm(at / "patch_norm", dim, kEmbeddingNormEps);
+      // Neither is decayed: of the kind that memories are.
+      if (last) class_token_ = build.scope.add("class_token", {dim}, layers::normal(std), layers::ParameterKind::memory);
+      stage.positions = (at / "positions")
+                            .add("weight", {grids[s].size() + (last ? 1 : 0), dim}, layers::normal(std), layers::ParameterKind::memory);
+      stages_.push_back(std::move(stage));
+    }
+    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {}};
+    stage.core = base::Node::table({{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
+    stage.make_feed_forward = [&](const layers::Scope& scope) {
+      const layers::FeedForward ffn(scope, dim, hidden, "gelu", std);
+      return [ffn](const at::Tensor& rows, const core::Grid&) { return ffn(rows); };
+    };
+    add_stage(build, options.depths[s], stage);
+  }
+  if (build.whole) final_norm_ = layers::LayerNorm(build.scope / "final_norm", options.dims.back(), options.norm_eps);
+}
+
+at::Tensor Pvt::positions(size_t stage, const core::Grid& grid) const {
+  const core::Grid trained = options_.grids(options_.image_size[0], options_.image_size[1])[stage];
+  const at::Tensor& table = stages_[stage].positions;
+  if (grid.height == trained.height && grid.width == trained.width) return table;
+  const int64_t before = table.size(0) - trained.size();
+  const at::Tensor rows = ops::resample_grid(table.narrow(0, before, trained.size()), trained.height, trained.width, grid.height, grid.width,
+                                             ops::GridResampling::bilinear);
+  return before == 0 ? rows : at::cat({table.narrow(0, 0, before), rows}, 0);
+}
+
+VisionResult Pvt::forward(const VisionInput& input, const core::State& state) const {
+  core::State::Children states;
+  if (stages_.empty()) {
+    const core::Grid grid = options_.grids(options_.image_size[0], options_.image_size[1]).front();
+    base::require(input.rows.defined() && input.rows.dim() == 3 && input.rows.size(1) == grid.size() && input.rows.size(2) == dim(),
+                  "[pvt] expected rows [B,{},{}], found {}", grid.size(), dim(), input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
+    tell(input, "embed", input.rows);
+    const at::Tensor h = run_open_stage(0, input.rows, grid, input, state, states);
+    return {h, grid, core::State::list(std::move(states))};
+  }
+  require_pixels(input.pixels, options_.in_channels, "pvt");
+  const std::vector<core::Grid> grids = options_.grids(input.pixels.size(2), input.pixels.size(3));
+  for (size_t s = 0; s < grids.size(); ++s) {
+    base::require(grids[s].height >= options_.sr_ratios[s] && grids[s].width >= options_.sr_ratios[s],
+                  "[pvt] an image of {} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", input.pixels.size(2),
+                  input.pixels.size(3), grids[s].height, grids[s].width, s, options_.sr_ratios[s]);
+  }
+  at::Tensor h;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    const Stage& stage = stages_[s];
+    {
+      RECORD_USER_SCOPE("embedding");
+      h = s == 0 ? stage.patches(input.pixels)
+                 : ops::strided_conv(h, grids[s - 1].height, grids[s - 1].width, stage.patches.weight, stage.patches.bias);
+      h = stage.norm(h);
+      if (s + 1 == stages_.size()) h = at::cat({class_token_.expand({h.size(0), 1, -1}), h}, 1);
+      h = h + positions(s, grids[s]);
+    }
+    tell(input, s == 0 ? "embed" : fmt::format("stages.{}.embed", s), h);
+    h = run_open_stage(static_cast<int64_t>(s), h, grids[s], input, state, states);
+  }
+  h = final_norm_(h);
+  tell(input, "final_norm", h);
+  return {h, grids.back(), core::State::list(std::move(states))};
+}
+
+}  // namespace mnemo::backbones

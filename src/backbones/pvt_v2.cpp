@@ -1,0 +1,98 @@
+#include "backbones/pvt_v2.h"
+
+#include <torch/types.h>
+
+#include <ATen/record_function.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "layers/conv_feed_forward.h"
+#include "ops/image_rows.h"
+
+namespace mnemo::backbones {
+namespace {
+
+constexpr double kPatchNormEps = 1e-5;
+
+struct Window {
+  int64_t size, stride, padding;
+  int64_t length(int64_t rows) const { return rows + 2 * padding < size ? 0 : (rows + 2 * padding - size) / stride + 1; }
+};
+constexpr Window kFirst{7, 4, 3}, kLater{3, 2, 1};
+
+}  // namespace
+
+void PvtV2Options::validate(const base::Where& where) const {
+  where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
+  where.require(!depths.empty(), "depths", "expected at least one stage");
+  require_stages(where, "dims", dims.size(), depths.size());
+  require_stages(where, "num_heads", num_heads.size(), depths.size());
+  require_stages(where, "mlp_ratios", mlp_ratios.size(), depths.size());
+  require_stages(where, "sr_ratios", sr_ratios.size(), depths.size());
+  for (size_t s = 0; s < depths.size(); ++s) {
+    where.require(dims[s] % num_heads[s] == 0, "num_heads", "expected a divisor of dims[{}] = {}, found {}", s, dims[s], num_heads[s]);
+    where.require(std::llround(mlp_ratios[s] * static_cast<double>(dims[s])) >= 1, "mlp_ratios", "leaves no hidden width: {} * {}", mlp_ratios[s], dims[s]);
+  }
+}
+
+std::vector<core::Grid> PvtV2Options::grids(int64_t height, int64_t width) const {
+  std::vector<core::Grid> all = {{kFirst.length(height), kFirst.length(width)}};
+  while (all.size() < depths.size()) all.push_back({kLater.length(all.back().height), kLater.length(all.back().width)});
+  return all;
+}
+
+PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(options) {
+  base::require(build.whole, "pvt_v2: has no layer_stack; expected kind = \"model\"");
+  const int64_t layers_in_all = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
+  const double std = options.init_std;
+  for (size_t s = 0; s < options.depths.size(); ++s) {
+    const layers::Scope at = build.scope / "stages" / static_cast<int64_t>(s);
+    const int64_t dim = options.dims[s], hidden = std::llround(options.mlp_ratios[s] * static_cast<double>(dim));
+    const Window& window = s == 0 ? kFirst : kLater;
+    Stage parts;
+    parts.patches = layers::PatchEmbedding(at / "patch_embedding", s == 0 ? options.in_channels : options.dims[s - 1], dim, window.size,
+                                           window.stride, window.padding, std);
+    parts.patch_norm = layers::LayerNorm(at / "patch_norm", dim, kPatchNormEps);
+    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {}};
+    stage.core = base::Node::table({{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
+    if (options.linear) stage.core.set("reduction", "pool");
+    stage.make_feed_forward = [&](const layers::Scope& scope) {
+      const layers::ConvFeedForward ffn(scope, dim, hidden, options.linear, std);
+      return [ffn](const at::Tensor& rows, const core::Grid& grid) { return ffn(rows, grid.height, grid.width); };
+    };
+    add_stage(build, options.depths[s], stage);
+    parts.norm = layers::LayerNorm(at / "norm", dim, options.norm_eps);
+    stages_.push_back(std::move(parts));
+  }
+}
+
+VisionResult PvtV2::forward(const VisionInput& input, const core::State& state) const {
+  require_pixels(input.pixels, options_.in_channels, "pvt_v2");
+  const int64_t height = input.pixels.size(2), width = input.pixels.size(3);
+  base::require(height > 0 && width > 0, "[pvt_v2] expected an image, found one of {} x {}", height, width);
+  const std::vector<core::Grid> grids = options_.grids(height, width);
+  for (size_t s = 0; s < grids.size(); ++s) {
+    const int64_t least = options_.linear ? 1 : options_.sr_ratios[s];
+    base::require(grids[s].height >= least && grids[s].width >= least,
+                  "[pvt_v2] an image of {} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", height, width, grids[s].height,
+                  grids[s].width, s, least);
+  }
+  core::State::Children states;
+  at::Tensor h, image = input.pixels;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    const Stage& stage = stages_[s];
+    {
+      RECORD_USER_SCOPE("embedding");
+      h = stage.patch_norm(stage.patches(image));
+    }
+    tell(input, s == 0 ? "embed" : fmt::format("stages.{}.embed", s), h);
+    h = stage.norm(run_open_stage(static_cast<int64_t>(s), h, grids[s], input, state, states));
+    tell(input, fmt::format("stages.{}.norm", s), h);
+    image = ops::rows_to_image(h, grids[s].height, grids[s].width);
+  }
+  return {h, grids.back(), core::State::list(std::move(states))};
+}
+
+}  // namespace mnemo::backbones

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backbones/vision_backbone.h"
+#include "base/options.h"
+#include "layers/bricks.h"
+
+namespace mnemo::backbones {
+
+/// One layer of a stage, its parts in the open.
+///   h <- h + attn(LN1(h));  h <- h + ffn(LN2(h));  a branch is dropped sample by sample in training
+struct PyramidLayer {
+  std::string name;  ///< "stages.0.layers.1"
+  std::string attention_name;
+  std::unique_ptr<core::Attention> attention;
+  layers::LayerNorm norm1, norm2;
+  std::function<at::Tensor(const at::Tensor& rows, const core::Grid& grid)> feed_forward;
+  double drop_path = 0.0;
+};
+
+/// Layers in stages, each on a coarser grid than the one before and with wider rows: what PVT, PVTv2 and Swin share.
+class Pyramid : public VisionBackbone {
+ public:
+  int64_t num_layers() const override { return static_cast<int64_t>(layers_.size()); }
+  const core::Attention& attention(int64_t layer) const override { return *layers_[static_cast<size_t>(layer)].attention; }
+  const std::string& layer_name(int64_t layer) const override { return layers_[static_cast<size_t>(layer)].attention_name; }
+  int64_t num_stages() const { return static_cast<int64_t>(first_layer_.size()) - 1; }
+
+ protected:
+  /// What the layers of one stage are made of.
+  struct StageBuild {
+    int64_t dim = 0, num_heads = 0;
+    double norm_eps = 1e-6, init_std = 0.02;
+    double drop_path = 0.0;      ///< of the last layer of all stages
+    int64_t layers_in_all = 0;
+    base::Node core;             ///< options of its attention
+    std::function<std::function<at::Tensor(const at::Tensor&, const core::Grid&)>(const layers::Scope&)> make_feed_forward;
+  };
+  /// Adds a stage of `depth` layers under build.scope / "stages" / its number / "layers".
+  void add_stage(const VisionBuild& build, int64_t depth, const StageBuild& stage);
+
+  /// A layer's attention of rows that norm1 has gone over.
+  using Attend = std::function<core::AttentionResult(const PyramidLayer& layer, int64_t number, const at::Tensor& rows)>;
+  /// The rows h [B,T,D] after all layers of a stage; states are appended.
+  at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const VisionInput& input, core::State::Children& states,
+                       const Attend& attend) const;
+  /// The same where every row of h may see every other: class tokens, then the grid's rows.
+  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
+                            core::State::Children& states) const;
+  static void tell(const VisionInput& input, const std::string& name, const at::Tensor& rows) {
+    if (input.hidden) input.hidden(name, rows);
+  }
+
+ private:
+  std::vector<PyramidLayer> layers_;
+  std::vector<size_t> first_layer_ = {0};  ///< of each stage, and one past the last
+};
+
+/// Throws InputError naming the backbone unless pixels are [B,channels,H,W].
+void require_pixels(const at::Tensor& pixels, int64_t channels, const char* who);
+/// One number for each stage under that key.
+void require_stages(const base::Where& where, const char* key, size_t found, size_t stages);
+
+}  // namespace mnemo::backbones

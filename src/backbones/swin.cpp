@@ -1,0 +1,144 @@
+#include "backbones/swin.h"
+
+#include <torch/types.h>
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "ops/windows.h"
+
+namespace mnemo::backbones {
+
+void SwinOptions::validate(const base::Where& where) const {
+  where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
+  where.require(window_size.size() == 2, "window_size", "expected [height, width], found {} numbers", window_size.size());
+  where.require(!depths.empty() && depths.size() <= 8, "depths", "expected 1 to 8 stages, found {}", depths.size());
+  where.require(image_size[0] % patch_size == 0 && image_size[1] % patch_size == 0, "image_size",
+                "expected multiples of patch_size = {}, found {} x {}", patch_size, image_size[0], image_size[1]);
+  require_stages(where, "num_heads", num_heads.size(), depths.size());
+  for (size_t s = 0; s < depths.size(); ++s) {
+    where.require(dim_of(s) % num_heads[s] == 0, "num_heads", "expected a divisor of stage {}'s width {}, found {}", s, dim_of(s), num_heads[s]);
+  }
+  where.require(std::llround(mlp_ratio * static_cast<double>(dim)) >= 1, "mlp_ratio", "leaves no hidden width: {} * {}", mlp_ratio, dim);
+}
+
+std::vector<core::Grid> SwinOptions::grids(int64_t height, int64_t width) const {
+  std::vector<core::Grid> all = {{height / patch_size, width / patch_size}};
+  while (all.size() < depths.size()) all.push_back({(all.back().height + 1) / 2, (all.back().width + 1) / 2});
+  return all;
+}
+
+core::Grid SwinOptions::window(const core::Grid& grid) const {
+  return {std::min(window_size[0], grid.height), std::min(window_size[1], grid.width)};
+}
+
+at::Tensor Swin::Merging::operator()(const at::Tensor& rows, const core::Grid& grid) const {
+  at::Tensor image = rows.unflatten(1, {grid.height, grid.width});
+  if (grid.height % 2 != 0 || grid.width % 2 != 0) image = at::constant_pad_nd(image, {0, 0, 0, grid.width % 2, 0, grid.height % 2});
+  // [B,h/2,2,w/2,2,D] -> [B,h/2,w/2,column,row,D]: the row varies faster.
+  const at::Tensor four = image.unflatten(1, {-1, 2}).unflatten(3, {-1, 2}).permute({0, 1, 3, 4, 2, 5}).flatten(3).flatten(1, 2);
+  return reduction(norm(four));
+}
+
+Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(options) {
+  const size_t count = options.depths.size();
+  base::require(build.whole || count == 1, "swin: a layer_stack is one stage, rows to rows; found {} stages", count);
+  const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
+  const int64_t layers_in_all = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
+  const double std = options.init_std;
+  if (build.whole) {
+    patches_ = layers::PatchEmbedding(build.scope / "patch_embedding", options.in_channels, options.dim, options.patch_size, options.patch_size, 0, std);
+    patch_norm_ = layers::LayerNorm(build.scope / "patch_norm", options.dim, options.norm_eps);
+  }
+  for (size_t s = 0; s < count; ++s) {
+    const int64_t dim = options.dim_of(s), hidden = std::llround(options.mlp_ratio * static_cast<double>(dim));
+    if (s > 0) {
+      const layers::Scope at = build.scope / "stages" / static_cast<int64_t>(s) / "merging";
+      mergings_.push_back({layers::LayerNorm(at / "norm", 2 * dim, options.norm_eps), layers::Linear(at / "reduction", 2 * dim, dim, false, std)});
+    }
+    windows_.push_back(options.window(grids[s]));
+    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {}};
+    stage.core = base::Node::table({{"type", "shifted_window"}, {"qkv_bias", options.qkv_bias}});
+    stage.core.set("window_size", base::Node::array({windows_[s].height, windows_[s].width}));
+    stage.make_feed_forward = [&](const layers::Scope& scope) {
+      const layers::FeedForward ffn(scope, dim, hidden, "gelu", std);
+      return [ffn](const at::Tensor& rows, const core::Grid&) { return ffn(rows); };
+    };
+    add_stage(build, options.depths[s], stage);
+  }
+  if (build.whole) final_norm_ = layers::LayerNorm(build.scope / "final_norm", dim(), options.norm_eps);
+}
+
+at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
+                             core::State::Children& states) const {
+  const core::Grid window{std::min(windows_[stage].height, grid.height), std::min(windows_[stage].width, grid.width)};
+  const int64_t shift_height = grid.height > window.height ? window.height / 2 : 0, shift_width = grid.width > window.width ? window.width / 2 : 0;
+  const int64_t height = (grid.height + window.height - 1) / window.height * window.height,
+                width = (grid.width + window.width - 1) / window.width * window.width;
+  const core::AttendTable table({core::SpanKind::tokens, window.size()}, core::Rule::all());
+  at::Tensor regions;  // the same for all shifted layers of the stage
+  int64_t in_stage = 0;
+  return run_stage(static_cast<int64_t>(stage), h, grid, input, states, [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
+    RECORD_USER_SCOPE("attention");
+    const bool shifted = in_stage++ % 2 == 1 && (shift_height > 0 || shift_width > 0);
+    at::Tensor image = rows.unflatten(1, {grid.height, grid.width});
+    if (shifted) image = at::roll(image, {-shift_height, -shift_width}, {1, 2});
+    const bool padded = height > grid.height || width > grid.width;
+    if (padded) image = at::constant_pad_nd(image, {0, 0, 0, width - grid.width, 0, height - grid.height});
+    core::AttentionInput attention{ops::cut_windows(image, window.height, window.width), {}, table, input.mode};
+    attention.grid = window;
+    if (shifted && !regions.defined()) {
+      regions = ops::window_region_bias(height, width, window.height, window.width, shift_height, shift_width, rows.options().requires_grad(false));
+    }
+    if (shifted) attention.window_bias = regions;
+    const core::State child = state.child(layer.attention_name);
+    if (input.observe) input.observe(number, *layer.attention, attention, child);
+    core::AttentionResult result = layer.attention->forward(attention, child);
+    image = ops::join_windows(result.y, height, width, window.height, window.width);
+    if (padded) image = image.narrow(1, 0, grid.height).narrow(2, 0, grid.width);
+    if (shifted) image = at::roll(image, {shift_height, shift_width}, {1, 2});
+    result.y = image.flatten(1, 2);
+    return result;
+  });
+}
+
+VisionResult Swin::forward(const VisionInput& input, const core::State& state) const {
+  core::State::Children states;
+  const bool embeds = patches_.weight.defined();
+  std::vector<core::Grid> grids;
+  at::Tensor h;
+  if (embeds) {
+    RECORD_USER_SCOPE("embedding");
+    require_pixels(input.pixels, options_.in_channels, "swin");
+    const int64_t patch = options_.patch_size, height = input.pixels.size(2), width = input.pixels.size(3);
+    base::require(height > 0 && width > 0 && height % patch == 0 && width % patch == 0,
+                  "[swin] expected images whose height and width are multiples of patch_size = {}, found {} x {}", patch, height, width);
+    grids = options_.grids(height, width);
+    h = patch_norm_(patches_(input.pixels));
+  } else {
+    grids = options_.grids(options_.image_size[0], options_.image_size[1]);
+    base::require(input.rows.defined() && input.rows.dim() == 3 && input.rows.size(1) == grids[0].size() && input.rows.size(2) == dim(),
+                  "[swin] expected rows [B,{},{}], found {}", grids[0].size(), dim(), input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
+    h = input.rows;
+  }
+  tell(input, "embed", h);
+  for (size_t s = 0; s < grids.size(); ++s) {
+    if (s > 0) {
+      RECORD_USER_SCOPE("embedding");
+      h = mergings_[s - 1](h, grids[s - 1]);
+      tell(input, fmt::format("stages.{}.embed", s), h);
+    }
+    h = run_windows(s, h, grids[s], input, state, states);
+  }
+  if (embeds) {
+    h = final_norm_(h);
+    tell(input, "final_norm", h);
+  }
+  return {h, grids.back(), core::State::list(std::move(states))};
+}
+
+}  // namespace mnemo::backbones

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <vector>
+
+#include "backbones/pyramid.h"
+#include "layers/patch_embedding.h"
+
+namespace mnemo::backbones {
+
+class Swin;
+
+struct SwinOptions {
+  static constexpr const char* kType = "swin";
+  using Backbone = Swin;
+
+  std::vector<int64_t> image_size = {224, 224};
+  int64_t patch_size = 4;
+  int64_t in_channels = 3;
+  int64_t dim = 96;
+  std::vector<int64_t> depths = {2, 2, 6, 2};
+  std::vector<int64_t> num_heads = {3, 6, 12, 24};
+  std::vector<int64_t> window_size = {7, 7};
+  double mlp_ratio = 4.0;
+  bool qkv_bias = true;
+  double norm_eps = 1e-5;
+  double drop_path = 0.0;
+  double init_std = 0.02;
+  template <class V>
+  void visit(V&& v) {
+    v("image_size", image_size, "height and width of the images that it is for: a window is no larger than the grid they leave", base::range(1, 1 << 14));
+    v("patch_size", patch_size, "height and width of a patch; a divisor of both sides of every image", base::range(1, 1 << 10));
+    v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
+    v("dim", dim, "width of a row in the first stage; each later one doubles it", base::range(1, 1 << 16));
+    v("depths", depths, "layers of each stage; odd ones are shifted by half a window", base::range(1, 1 << 10));
+    v("num_heads", num_heads, "attention heads of each stage, divisors of its width", base::range(1, 1 << 10));
+    v("window_size", window_size, "height and width of a window, in rows", base::range(1, 256));
+    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward in widths of a row", base::range(0.001, 1024.0));
+    v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
+    v("norm_eps", norm_eps, "of every layer norm", base::positive());
+    v("drop_path", drop_path, "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+      base::half_open_range(0.0, 1.0));
+    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+  }
+  void validate(const base::Where& where) const;
+  int64_t dim_of(size_t stage) const { return dim << stage; }
+  /// The grid of each stage for an image whose sides are multiples of patch_size: half of the one before, rounded up.
+  std::vector<core::Grid> grids(int64_t height, int64_t width) const;
+  /// The largest window of a stage: window_size, or less where the grid is smaller.
+  core::Grid window(const core::Grid& grid) const;
+};
+
+/// Swin Transformer (Liu et al. 2021, section 3): attention inside windows, which odd layers shift by half a window; from stage to stage
+/// four neighbours become one row; a norm at the end.
+///   shift: the grid is rolled by -(wh/2, ww/2) and rolled back behind the attention; an axis that is not larger than its window is not
+///   rolled; zeros fill up windows at the bottom and on the right, whose keys and values are the biases of k and v
+/// Any image whose sides are multiples of patch_size; a window's table of biases is that of image_size.
+class Swin final : public Pyramid {
+ public:
+  Swin(const SwinOptions& options, const VisionBuild& build);
+  VisionResult forward(const VisionInput& input, const core::State& state) const override;
+  int64_t dim() const override { return options_.dim_of(options_.depths.size() - 1); }
+  int64_t num_class_tokens() const override { return 0; }
+
+ private:
+  /// Four neighbours as one row: channels (even row, even column), (odd, even), (even, odd), (odd, odd), a norm, W [2D,4D].
+  struct Merging {
+    layers::LayerNorm norm;
+    layers::Linear reduction;
+    at::Tensor operator()(const at::Tensor& rows, const core::Grid& grid) const;
+  };
+  at::Tensor run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
+                         core::State::Children& states) const;
+
+  SwinOptions options_;
+  layers::PatchEmbedding patches_;
+  layers::LayerNorm patch_norm_, final_norm_;
+  std::vector<core::Grid> windows_;  // the largest of each stage
+  std::vector<Merging> mergings_;    // into stage 1, 2 ...
+};
+
+}  // namespace mnemo::backbones

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "layers/bricks.h"
+
+namespace mnemo::layers {
+
+/// Feed-forward with a convolution of each hidden channel over the image (Wang et al. 2022, section 3.3).
+///   W_1 gelu(DWConv3x3(f(W_0 x + b_0))) + b_1,  f = relu in PVTv2's linear variant, else nothing; zeros around the image
+/// Names "0", "dwconv" (weight [F,1,3,3], bias [F]) and "1" under the scope.
+struct ConvFeedForward {
+  ConvFeedForward() = default;
+  ConvFeedForward(const Scope& scope, int64_t dim, int64_t hidden, bool relu, double std);
+  /// [B,h*w,D] -> [B,h*w,D].
+  at::Tensor operator()(const at::Tensor& rows, int64_t height, int64_t width) const;
+
+  Linear in, out;
+  at::Tensor weight, bias;
+  bool relu = false;
+};
+
+}  // namespace mnemo::layers
