@@ -30,7 +30,7 @@ std::string part_of_parameter(std::string_view name) {
   if (holds(name, ".attn.")) return "attention";
   if (holds(name, ".ffn.")) return "feed_forward";
   if (holds(name, "norm") || holds(name, ".scale")) return "norms";
-  for (const char* part : {"positions", "token_types", "patch_embedding", "class_token"}) {
+  for (const char* part : {"positions", "token_types", "patch_embedding", "class_token", "merging"}) {
     if (name.starts_with("backbone.") && holds(name, part)) return "embedding";
   }
   if (name.starts_with("backbone.")) return "attention";  // what the attentions of all layers share

@@ -19,6 +19,7 @@ const std::vector<Preset>& presets() {
     add_language_presets(list);
     add_encoder_presets(list);
     add_vit_presets(list);
+    add_pyramid_presets(list);
     return list;
   }();
   return all;
