@@ -27,7 +27,7 @@ base::Node config_of(const std::string& folder) {
 
 models::ModelOptions options_of(const base::Node& config) { return models::read_model_options(foreign_format_of(config)->options(config)); }
 
-models::ModelOptions options_of(const std::string& text) { return options_of(parse_model_config(text, "m/config.json")); }
+models::ModelOptions options_from(const std::string& text) { return options_of(parse_model_config(text, "m/config.json")); }
 
 TEST(ForeignPyramids, HaveTheirNamesAndShapesAtFullSize) {
   for (const char* folder : {"shapes_timm_pvt_v2_b2", "shapes_timm_swin_tiny_patch4_window7_224"}) {
@@ -67,18 +67,18 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
         {"pvt_v2_b2_li", "pvt_v2_b2_linear"}, {"pvt_v2_b3", "pvt_v2_b3"}, {"pvt_v2_b4", "pvt_v2_b4"}, {"swin_tiny_patch4_window7_224", "swin_tiny"}}) {
     models::ModelOptions ours = models::read_model_options(base::parse_toml(fmt::format("preset = \"{}\"", preset), "recipe.toml"));
     // timm's Swin drops paths unless it is told otherwise.
-    const models::ModelOptions theirs = options_of(fmt::format(R"({{"architecture": "{}", "model_args": {{"drop_path_rate": 0.0}}}})", architecture));
+    const models::ModelOptions theirs = options_from(fmt::format(R"({{"architecture": "{}", "model_args": {{"drop_path_rate": 0.0}}}})", architecture));
     EXPECT_EQ(backbone(theirs), backbone(ours)) << architecture;
     EXPECT_EQ(theirs.head.at("pool"), ours.head.at("pool")) << architecture;
     const ForeignFormat& format = *foreign_format_of_backbone(ours.backbone.type);
     EXPECT_EQ(format.config(ours).at("architecture").as_string(), architecture);
     EXPECT_EQ(backbone(models::read_model_options(format.options(format.config(ours)))), backbone(ours)) << architecture;
   }
-  const auto swin = std::get<backbones::SwinOptions>(options_of(R"({"architecture": "swin_base_patch4_window12_384"})").backbone.vision);
+  const auto swin = std::get<backbones::SwinOptions>(options_from(R"({"architecture": "swin_base_patch4_window12_384"})").backbone.vision);
   EXPECT_EQ(swin.dim, 128);
   EXPECT_EQ(swin.window_size, (std::vector<int64_t>{12, 12}));
   EXPECT_EQ(swin.drop_path, 0.1);
-  const auto b5 = std::get<backbones::PvtV2Options>(options_of(R"({"architecture": "pvt_v2_b5"})").backbone.vision);
+  const auto b5 = std::get<backbones::PvtV2Options>(options_from(R"({"architecture": "pvt_v2_b5"})").backbone.vision);
   EXPECT_EQ(b5.mlp_ratios, (std::vector<double>{4, 4, 4, 4}));
   EXPECT_EQ(b5.depths, (std::vector<int64_t>{3, 6, 40, 3}));
 }
@@ -110,14 +110,14 @@ TEST(ForeignPyramids, MicrosoftsSwinIsReadToo) {
 
 TEST(ForeignPyramids, WhatCannotBeHonouredIsNamed) {
   const auto refused = [](const std::string& text, std::initializer_list<std::string> parts) {
-    expect_error<base::InputError>([&] { options_of(text); }, parts);
+    expect_error<base::InputError>([&] { options_from(text); }, parts);
   };
   refused(R"({"architecture": "pvt_v2_b2", "model_args": {"attn_drop_rate": 0.1}})", {"model_args.attn_drop_rate"});
   refused(R"({"architecture": "pvt_v2_b2", "model_args": {"global_pool": ""}})", {"model_args.global_pool", "avg"});
   refused(R"({"architecture": "pvt_v2_b2", "pretrained_cfg": {"input_size": [224, 224]}})", {"input_size", "[channels, height, width]"});
   refused(R"({"architecture": "swin_tiny_patch4_window7_224", "model_args": {"head_dim": 16}})", {"model_args.head_dim"});
   refused(R"({"architecture": "pvt_tiny", "model_args": {"sr_ratios": [8, 4, 2]}})", {"sr_ratios", "each of the 4 stages"});
-  models::ModelOptions options = options_of(R"({"architecture": "pvt_tiny"})");
+  models::ModelOptions options = options_from(R"({"architecture": "pvt_tiny"})");
   options.head.set("pool", "mean");
   expect_error<base::InputError>([&] { foreign_format("pvt").config(options); }, {"pvt", "class token"});
   std::get<backbones::PvtOptions>(options.backbone.vision).norm_eps = 1e-5;
