@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/feed_forward.h"
 #include "ops/linear.h"
 
 namespace mnemo::layers {
@@ -29,6 +30,7 @@ FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const 
     : in(scope / "0", dim, hidden, true, std), out(scope / "1", hidden, dim, true, std), activation(act) {}
 
 at::Tensor FeedForward::operator()(const at::Tensor& x, double p, bool training) const {
+  if (activation == "gelu" && (p == 0.0 || !training)) return ops::feed_forward(x, {in.weight, in.bias}, {out.weight, out.bias});
   at::Tensor hidden = in(x);
   hidden = activation == "relu" ? at::relu_(hidden) : at::gelu(hidden, activation == "gelu_tanh" ? "tanh" : "none");
   return out(layers::dropout(hidden, p, training));

@@ -148,6 +148,7 @@ at::Tensor by_libtorch(const at::Tensor& x, const LinearMap& map) {
 
 ProductPrecisionGuard::ProductPrecisionGuard(ProductPrecision precision) : before_(std::exchange(product_precision, precision)) {}
 ProductPrecisionGuard::~ProductPrecisionGuard() { product_precision = before_; }
+ProductPrecision product_precision_now() { return product_precision; }
 
 std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<LinearMap>& maps) {
   const bool plain = x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble) && x.numel() > 0;

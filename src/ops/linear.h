@@ -30,6 +30,9 @@ class ProductPrecisionGuard {
   ProductPrecision before_;
 };
 
+/// What the innermost guard of this thread says; float32 without one.
+ProductPrecision product_precision_now();
+
 /// Several linear maps of the same rows, as one step of the graph: the gradients of x meet in one buffer.
 ///   y_m = x W_m^T + b_m
 ///   x [..,in] float or double; other types and devices go to at::linear, map by map
