@@ -55,10 +55,12 @@ LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor
 
 LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& log_gate,
                                      const at::Tensor& written, const LinearSums& sums, const LinearNormaliser& normaliser) {
-  const int64_t time = q.size(2), chunk = std::min(time, kLinearChunk), chunks = (time + chunk - 1) / chunk;
-  const auto cut = [&](const at::Tensor& x) { return into_chunks(x, chunks, chunk); };
-  const at::Tensor qs = cut(q), vs = cut(v);                                                   // [B,H,N,C,..]
-  at::Tensor ks = cut(k), within, from_past, to_end, kept;
+  const int64_t time = q.size(2), width = v.size(3), chunk = std::min(time, kLinearChunk), chunks = (time + chunk - 1) / chunk;
+  // Contiguous at once: every product of strided heads would copy them again.
+  const auto cut = [&](const at::Tensor& x) { return into_chunks(x, chunks, chunk).contiguous(); };
+  // One more column of ones in v: its sums are those of the weights.
+  const at::Tensor qs = cut(q), vs = into_chunks(at::constant_pad_nd(v, {0, 1}, 1.0), chunks, chunk);  // [B,H,N,C,f], [B,H,N,C,d+1]
+  at::Tensor ks = cut(k), from_past, kept;
   at::Tensor scores = at::matmul(qs, ks.transpose(-1, -2));                                     // [B,H,N,C,C]
   if (log_gate.defined()) {
     const at::Tensor sum = cut(log_gate).cumsum(-1), write = cut(written);                      // [B,H,N,C]
@@ -67,32 +69,22 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
     scores = scores * between.exp() * write.unsqueeze(-2);
     from_past = sum.exp().unsqueeze(-1);
     const at::Tensor last = sum.narrow(-1, chunk - 1, 1);
-    to_end = ((last - sum).exp() * write).unsqueeze(-1);
     kept = last.exp().unsqueeze(-1);                                                            // [B,H,N,1,1]
-    ks = ks * to_end;
+    ks = ks * ((last - sum).exp() * write).unsqueeze(-1);
   } else {
     scores = scores.tril();
   }
-  // The sums before each chunk.
-  const at::Tensor own_s = at::matmul(ks.transpose(-1, -2), vs), own_z = ks.sum(-2).unsqueeze(-1);  // [B,H,N,f,d], [B,H,N,f,1]
-  at::Tensor s = sums.s, z = sums.z.unsqueeze(-1);
-  std::vector<at::Tensor> before_s, before_z;
-  for (int64_t n = 0; n < chunks; ++n) {
-    before_s.push_back(s);
-    before_z.push_back(z);
-    if (kept.defined()) {
-      const at::Tensor keep = kept.select(2, n);
-      s = s * keep;
-      z = z * keep;
-    }
-    s = s + own_s.select(2, n);
-    z = z + own_z.select(2, n);
+  // The sums before each chunk, [B,H,N,f,d+1]; they depend on earlier chunks alone, bit for bit.
+  const at::Tensor own = at::matmul(ks.transpose(-1, -2), vs);
+  at::Tensor now = at::cat({sums.s, sums.z.unsqueeze(-1)}, -1);
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& of_chunk : own.unbind(2)) {
+    before.push_back(now);
+    now = (kept.defined() ? now * kept.select(2, static_cast<int64_t>(before.size()) - 1) : now) + of_chunk;
   }
-  const at::Tensor reading = from_past.defined() ? qs * from_past : qs;
-  const at::Tensor numerator = at::matmul(scores, vs) + at::matmul(reading, at::stack(before_s, 2));
-  const at::Tensor a = scores.sum(-1) + at::matmul(reading, at::stack(before_z, 2)).squeeze(-1);
-  const at::Tensor o = normalised(numerator, a, normaliser, true).flatten(2, 3);
-  return {o.size(2) == time ? o : o.narrow(2, 0, time), {s, z.squeeze(-1)}};
+  const at::Tensor both = at::matmul(scores, vs) + at::matmul(from_past.defined() ? qs * from_past : qs, at::stack(before, 2));
+  const at::Tensor o = normalised(both.narrow(-1, 0, width), both.select(-1, width), normaliser, true).flatten(2, 3);
+  return {o.size(2) == time ? o : o.narrow(2, 0, time), {now.narrow(-1, 0, width).contiguous(), now.select(-1, width).contiguous()}};
 }
 
 at::Tensor linear_attention_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearNormaliser& normaliser) {

@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/abc.h"
-#include "ops/cuda/abc_body.h"
+#include "ops/cuda/abc_backward_body.h"
 #include "ops/cuda/tensors.h"
 #include "ops/heads.h"
 

@@ -1,4 +1,4 @@
-#include "ops/cuda/abc_body.h"
+#include "ops/cuda/abc_backward_body.h"
 #include "ops/cuda/launch.cuh"
 
 namespace mnemo::ops::cuda {
