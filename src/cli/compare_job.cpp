@@ -178,6 +178,7 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
     return train::pending_signal() != 0 ? train::pending_signal() : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime : 0;
   };
   train::TrainReport report = trainer.run(hooks);
+  if (report.signal == 0 || report.signal == kOutOfTime) trainer.take_average();
   if (report.signal == kOutOfTime) {
     if (auto found = bench.task->evaluate(*bench.model, data::Part::valid)) {
       report.history.evaluations.push_back({report.steps, report.tokens, report.seconds, std::move(*found)});

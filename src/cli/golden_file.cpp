@@ -134,6 +134,7 @@ bool is_vision(const base::Node& config) {
 
 GoldenReport verify_golden(const std::string& path, at::Device device) {
   if (base::is_folder(path)) return verify_folder(path, device);
+  if (const weights::TensorFile content = weights::read_safetensors(path); is_image_list(content)) return verify_image_list(path, content);
   const GoldenFile file(path, device);
   const base::Node* kind = file.config().find("kind");
   base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
@@ -142,11 +143,12 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
     if (kind->as_string() == "model" && is_vision(file.config()) && file.config().contains("train")) return verify_tasks(file);
     if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
+    if (kind->as_string() == "image_transform") return verify_image_transform(file);
   } catch (const c10::Error& error) {
     // Tensors of the file that do not fit one another.
     base::input_error("{}: its tensors do not fit its config: {}", path, error.what_without_backtrace());
   }
-  base::input_error("{}: expected kind attention, layer_stack or model, found \"{}\"", path, kind->as_string());
+  base::input_error("{}: expected kind attention, layer_stack, model or image_transform, found \"{}\"", path, kind->as_string());
 }
 
 }  // namespace mnemo::cli

@@ -66,5 +66,12 @@ GoldenReport verify_attention(const GoldenFile& file);
 GoldenReport verify_model(const GoldenFile& file);
 /// kind model with `train` in its config: a ViT with tasks of learnable memory.
 GoldenReport verify_tasks(const GoldenFile& file);
+/// kind image_transform.
+GoldenReport verify_image_transform(const GoldenFile& file);
+
+/// Whether it is a list of image files with what reading each must give ("mnemo-expect/1" with the metadata `files`).
+bool is_image_list(const weights::TensorFile& file);
+/// STEM.safetensors lists the files of the folder STEM beside it; STEM.json, where there is one, those that must be refused.
+GoldenReport verify_image_list(const std::string& path, const weights::TensorFile& list);
 
 }  // namespace mnemo::cli

@@ -140,6 +140,7 @@ int run_training(const TrainArguments& options) {
     base::log_warning("stopped after step {}, saved in {}; to go on: mnemo train --resume {}", report.steps, report.checkpoint, plan.folder);
     return report.signal == SIGINT ? kInterrupted : kTerminated;
   }
+  trainer.take_average();
   ModelCard card{.title = plan.recipe.name.empty() ? "A model with memory" : plan.recipe.name, .command = command_of(plan, options),
                  .metrics = {}, .steps = report.steps, .tokens = report.tokens, .seconds = report.seconds};
   if (!report.history.evaluations.empty()) card.metrics = report.history.evaluations.back().evaluation.metrics;

@@ -34,6 +34,17 @@ void Accuracy::add_logits(const at::Tensor& logits, const at::Tensor& targets) {
   add(logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1), targets);
 }
 
+void Accuracy::add_top(const at::Tensor& logits, const at::Tensor& targets, int64_t count) {
+  if (logits.dim() != targets.dim() + 1) {
+    throw base::ShapeError(fmt::format("[accuracy] expected logits of {} dimensions, found {}", targets.dim() + 1,
+                                       logits.dim()));
+  }
+  const at::Tensor counted = targets.ne(data::kIgnoreTarget);
+  const at::Tensor own = logits.gather(-1, targets.clamp_min(0).unsqueeze(-1));
+  const at::Tensor found = logits.ge(own).sum(-1).le(count).logical_and(logits.isnan().any(-1).logical_not());
+  add(found.logical_and(counted).sum().item<int64_t>(), counted.sum().item<int64_t>());
+}
+
 double Accuracy::value() const {
   return total_ == 0 ? std::numeric_limits<double>::quiet_NaN()
                      : static_cast<double>(correct_) / static_cast<double>(total_);

@@ -13,6 +13,8 @@ class Accuracy {
   void add(const at::Tensor& predictions, const at::Tensor& targets);
   /// logits [...,V], targets [...]: the prediction is the largest logit, the first of equal ones. A place with a NaN is wrong.
   void add_logits(const at::Tensor& logits, const at::Tensor& targets);
+  /// The same where it is enough that fewer than `count` logits are as large as the target's, itself not counted (top-k accuracy).
+  void add_top(const at::Tensor& logits, const at::Tensor& targets, int64_t count);
   void add(int64_t correct, int64_t total);
 
   int64_t correct() const { return correct_; }

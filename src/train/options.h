@@ -24,6 +24,7 @@ struct TrainOptions {
   base::Node optimiser = base::Node::table({{"type", "adamw"}});
   base::Node schedule = base::Node::table({{"type", "constant"}});
   std::optional<double> clip_norm = 1.0;
+  std::optional<double> ema_decay = std::nullopt;
   bool shuffle = false;
   int64_t seed = 0;
   int64_t threads = 0;
@@ -59,7 +60,9 @@ struct TrainOptions {
     v("optimiser", optimiser, "how weights move", base::poly(optimiser_types()));
     v("schedule", schedule, "how the learning rate goes", base::poly(schedule_types()));
     v("clip_norm", clip_norm, "gradients of a larger norm are scaled down to it; unset: never", base::positive());
-    v("shuffle", shuffle, "documents of a text in another order every epoch");
+    v("ema_decay", ema_decay,
+      "decay of an exponential moving average of the weights, which is what is measured and becomes the model; unset: none", base::open_range(0, 1));
+    v("shuffle", shuffle, "documents of a text, or images, in another order every epoch");
     v("seed", seed, "of fresh weights, the order of the data, and dropout", base::at_least(0));
     v("threads", threads, "of LibTorch's operations; 0: as many as it likes", base::range(0, 1024));
     v("log_every", log_every, "steps between lines of the log", base::at_least(1));

@@ -52,7 +52,7 @@ void require_float32(const core::Model& model) {
 
 /// Rows of a segment that have a real token.
 double real_rows(const data::TokenSegment& segment) {
-  if (!segment.valid.defined()) return static_cast<double>(segment.tokens.size(0));
+  if (!segment.valid.defined()) return static_cast<double>(segment.targets.size(0));
   return segment.valid.any(1).sum().item<double>();
 }
 
@@ -71,6 +71,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   if (options_.precision == "bf16") require_float32(model);
   optimiser_ = make_optimiser(options_.optimiser, model.parameters());
   schedule_ = make_schedule(options_.schedule, options_.steps);
+  if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
   const auto seed = [&](at::Generator generator) { generator.set_current_seed(static_cast<uint64_t>(options_.seed)); };
   seed(at::globalContext().defaultGenerator(at::kCPU));
@@ -106,6 +107,7 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
 }
 
 StepOutcome Trainer::step() {
+  base::ensure(!average_taken_, "a step after the model has become the average of its weights");
   const double began = now();
   const auto segments = task_.next(model_.segment_size());
   StepOutcome outcome;
@@ -124,6 +126,7 @@ StepOutcome Trainer::step() {
   if (options_.clip_norm) clip_gradients(model_.parameters(), outcome.gradient_norm, *options_.clip_norm);
   optimiser_->step(outcome.lr);
   commit(std::move(next), segments);
+  if (average_) average_->update();
   ++steps_;
   tokens_ += outcome.targets;
   is_best_ = false;
@@ -172,6 +175,12 @@ void Trainer::require_finite(const StepOutcome& outcome) const {
                     checkpoint_.empty() ? "no checkpoint has been written" : "the last good checkpoint is " + checkpoint_);
 }
 
+void Trainer::take_average() {
+  if (!average_ || average_taken_) return;
+  average_->swap();
+  average_taken_ = true;
+}
+
 LossPoint Trainer::loss_point(double lr) {
   const auto count = static_cast<double>(running_.steps);
   const LossPoint point{steps_, tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count, model_.gauges()};
@@ -180,6 +189,7 @@ LossPoint Trainer::loss_point(double lr) {
 }
 
 void Trainer::evaluate(const RunHooks& hooks, RunLog* log) {
+  const AveragedWeights averaged(average_.get());
   auto found = task_.evaluate(model_, data::Part::valid);
   if (!found) return;
   const double value = found->at(task_.metric());

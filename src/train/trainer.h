@@ -14,6 +14,7 @@
 #include "train/options.h"
 #include "train/schedule.h"
 #include "train/segment_bptt.h"
+#include "train/weight_average.h"
 #include "weights/checkpoint.h"
 
 namespace mnemo::train {
@@ -53,6 +54,8 @@ struct RunHooks {
 /// state carried on, detached, where the task's sequences go on. With accumulate = A the rows are run in A parts one after the
 /// other; losses are divided by the targets of all parts together, so the gradient is the whole batch's.
 ///
+/// With ema_decay the trainer keeps a moving average of the weights, measures that on held-out data and saves it beside them.
+///
 /// Everything the next step depends on is in a checkpoint: a resumed run is bitwise the uninterrupted one (same machine,
 /// same number of threads).
 class Trainer {
@@ -76,6 +79,9 @@ class Trainer {
 
   /// Writes a checkpoint of this moment; returns its path.
   std::string save();
+
+  /// With ema_decay the model becomes the average, for good: no step may follow. Nothing without.
+  void take_average();
 
   int64_t steps_done() const { return steps_; }
   const History& history() const { return history_; }
@@ -105,6 +111,8 @@ class Trainer {
   bool per_model_state_;  ///< the model's state has fields that belong to it, not to a sequence
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;
+  std::unique_ptr<WeightAverage> average_;  ///< null without ema_decay
+  bool average_taken_ = false;
 
   int64_t steps_ = 0, tokens_ = 0;
   double seconds_ = 0;

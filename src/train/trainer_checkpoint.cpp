@@ -12,6 +12,7 @@
 //   model.safetensors      parameters, and per-model state by its path
 //   optimiser.safetensors  moments and step counts; the schedule's state under "schedule."
 //   state.safetensors      the state carried to the next step, part A's under "part.A."
+//   average.safetensors    the moving average of what model.safetensors holds, with ema_decay
 //   data.safetensors       where the data goes on
 //   trainer.safetensors    counters, running sums, the generators' states, the history
 //   timing.safetensors     seconds; the only file that differs between two runs of the same recipe
@@ -21,6 +22,7 @@ namespace {
 
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimiser = "optimiser.safetensors";
+constexpr const char* kAverage = "average.safetensors";
 constexpr const char* kState = "state.safetensors";
 constexpr const char* kData = "data.safetensors";
 constexpr const char* kTrainer = "trainer.safetensors";
@@ -82,6 +84,7 @@ std::string Trainer::save() {
   weights::CheckpointWriter writer(run_folder_, steps_);
   writer.add_tensors(kModel, weights::model_tensors(model_));
   writer.add_tensors(kOptimiser, optimiser_state(*optimiser_, *schedule_));
+  if (average_) writer.add_tensors(kAverage, average_->state());
   weights::NamedTensors carried;
   for (size_t part = 0; part < states_.size(); ++part) {
     for (const auto& [path, tensor] : core::save(states_[part])) carried.emplace_back(part_prefix(part) + path, tensor);
@@ -141,6 +144,9 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   weights::load_model_tensors(reader.tensors(kModel), model_, where(kModel));
   weights::load_into(reader.tensors(kOptimiser), optimiser_state(*optimiser_, *schedule_), where(kOptimiser),
                      {.strict = true, .convert_floating = false});
+  base::require(reader.has(kAverage) == (average_ != nullptr), "{}: {} moving average of the weights, and train.ema_decay is {}", path,
+                average_ ? "it holds no" : "it holds a", average_ ? "set" : "unset");
+  if (average_) weights::load_into(reader.tensors(kAverage), average_->state(), where(kAverage), {.strict = true, .convert_floating = false});
   const weights::TensorFile carried = reader.tensors(kState), position = reader.tensors(kData);
   const std::map<std::string, at::Tensor> tensors(carried.tensors.begin(), carried.tensors.end());
   states_.clear();

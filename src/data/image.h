@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace mnemo::data {
+
+/// An image as bytes [H,W,3]: row after row, red, green and blue of each pixel.
+struct Image {
+  int64_t height = 0, width = 0;
+  std::vector<uint8_t> bytes;
+
+  Image() = default;
+  /// Black.
+  Image(int64_t rows, int64_t columns) : height(rows), width(columns), bytes(static_cast<size_t>(rows * columns * 3)) {}
+
+  uint8_t* row(int64_t y) { return bytes.data() + y * width * 3; }
+  const uint8_t* row(int64_t y) const { return bytes.data() + y * width * 3; }
+  uint8_t* at(int64_t y, int64_t x) { return row(y) + x * 3; }
+  const uint8_t* at(int64_t y, int64_t x) const { return row(y) + x * 3; }
+  friend bool operator==(const Image&, const Image&) = default;
+};
+
+/// A part of an image.
+struct ImageBox {
+  int64_t top = 0, left = 0, height = 0, width = 0;
+  friend bool operator==(const ImageBox&, const ImageBox&) = default;
+};
+inline ImageBox whole(const Image& image) { return {0, 0, image.height, image.width}; }
+
+/// The image as EXIF's orientation means it to be seen: 2 mirrors left and right, 3 turns by 180 degrees, 4 mirrors top and bottom, 5
+/// transposes, 6 turns clockwise by 90, 7 mirrors at the other diagonal, 8 turns counter-clockwise by 90; anything else: as it is.
+Image oriented(Image image, int orientation);
+
+/// Left and right exchanged, in place.
+void mirror(Image& image);
+
+}  // namespace mnemo::data

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/image_batches.h"
+#include "tasks/task.h"
+
+namespace mnemo::tasks {
+
+struct ImageTrainOptions {
+  int64_t batch_size = 32;
+  bool shuffle = true;
+  int64_t seed = 0;
+  int64_t eval_batch_size = 32;
+  int64_t eval_samples = 512;  ///< measured, at most
+};
+
+/// Which class an image has. A model that reads pixels and predicts once an image; labels may be mixed and smoothed in training.
+///
+/// Measured on images as the test crop shows them:
+///   accuracy        images whose class has the largest logit (top-1)
+///   top5_accuracy   images whose class is among the five largest
+///   nll             nats an image
+///   skipped         broken images that were left out, where data.broken = "skip"
+class Images final : public Task {
+ public:
+  Images(data::ImageSets sets, const data::ImageOptions& data, const ImageTrainOptions& options);
+
+  std::string metric() const override { return "accuracy"; }
+  bool lower_is_better() const override { return false; }
+  std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
+  bool carries_state() const override { return false; }
+  int64_t batch_size() const override { return options_.batch_size; }
+  /// One segment of pixels; the length of a segment means nothing here.
+  std::vector<data::TokenSegment> next(int64_t segment_size) override;
+  double epoch() const override;
+  std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
+  weights::NamedTensors save() const override;
+  void load(const std::function<at::Tensor(const std::string&)>& find) override;
+
+  const data::ImageSets& sets() const { return sets_; }
+
+ private:
+  data::ImageSets sets_;
+  data::ImageOptions data_;
+  ImageTrainOptions options_;
+  int64_t fingerprint_;
+  data::TrainingImages training_;
+};
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "core/model.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::train {
+
+/// The exponential moving average of a model's weights over training steps, and of what its state keeps per model:
+///   average <- decay average + (1 - decay) weights, after every step; at first the model's own.
+class WeightAverage {
+ public:
+  WeightAverage(const core::Model& model, double decay);
+
+  void update();
+  /// The model's weights and the average change places.
+  void swap();
+  /// Handles, by the names of the model's tensors: copying into them restores it.
+  weights::NamedTensors state() const { return average_; }
+
+ private:
+  weights::NamedTensors current() const;
+
+  const core::Model& model_;
+  double decay_;
+  weights::NamedTensors average_;
+};
+
+/// The model holds the average while this lives; nothing happens without one.
+class AveragedWeights {
+ public:
+  explicit AveragedWeights(WeightAverage* average) : average_(average) {
+    if (average_ != nullptr) average_->swap();
+  }
+  ~AveragedWeights() {
+    if (average_ != nullptr) average_->swap();
+  }
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+ private:
+  WeightAverage* average_;
+};
+
+}  // namespace mnemo::train
