@@ -29,8 +29,8 @@ double tolerance_of(const std::string& path, const weights::Metadata& metadata) 
   const std::string& text = metadata_text(path, metadata, "tolerance");
   char* end = nullptr;
   const double tolerance = std::strtod(text.c_str(), &end);
-  base::require(end != text.c_str() && *end == '\0' && tolerance > 0 && std::isfinite(tolerance),
-                "{}: expected a positive number as tolerance, found \"{}\"", path, text);
+  base::require(end != text.c_str() && *end == '\0' && tolerance >= 0 && std::isfinite(tolerance),
+                "{}: expected a number of at least 0 as tolerance, found \"{}\"", path, text);
   return tolerance;
 }
 
