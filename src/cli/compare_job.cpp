@@ -116,7 +116,7 @@ void show_model(const core::Model& model, RunResult& result) {
 
 StudyMetric metric_of(const Recipe& recipe) {
   if (!recipe.is_text()) {
-    return {.name = "accuracy", .short_name = "accuracy", .loss_name = recipe.data_type() == "listops" ? "nats an expression" : "nats a symbol",
+    return {.name = "accuracy", .short_name = "accuracy", .loss_name = recipe.is_images() ? "nats an image" : recipe.data_type() == "listops" ? "nats an expression" : "nats a symbol",
             .higher_is_better = true, .percent = true, .generates = false, .chance = chance_of(recipe)};
   }
   if (recipe.data.at("unit").as_string() == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};

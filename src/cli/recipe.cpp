@@ -13,6 +13,7 @@
 #include "base/text_table.h"
 #include "data/algorithmic.h"
 #include "data/corpus.h"
+#include "data/image_options.h"
 #include "data/listops_set.h"
 #include "data/task_file.h"
 #include "models/presets.h"
@@ -38,6 +39,7 @@ const base::OptionTypes& make_data_types() {
     made.add<data::AlgorithmicOptions>("algorithmic", "made tasks that ask for memory and nothing else");
     made.add<data::TaskFileOptions>("task_file", "samples of a file that ask for an answer, as made tasks do");
     made.add<data::ListOpsOptions>("listops", "Long ListOps: the value of nested lists, classified");
+    made.add<data::ImageOptions>("images", "images with a class each");
     return made;
   }();
   return types;
@@ -115,6 +117,8 @@ Recipe::Recipe() { data = base::Node::table({{"type", "text"}}); }
 const base::PolyType& Recipe::data_types() { return make_data_types(); }
 
 bool Recipe::is_text() const { return data_type() == "text"; }
+
+bool Recipe::is_images() const { return data_type() == "images"; }
 
 const std::string& Recipe::data_type() const { return type_of(data); }
 

@@ -34,7 +34,7 @@ struct GenerateOptions {
 struct Recipe {
   std::string name;
   std::string about;
-  base::Node data;  ///< of a type: text, algorithmic, task_file or listops
+  base::Node data;  ///< of a type: text, algorithmic, task_file, listops or images
   models::ModelOptions model;
   train::TrainOptions train;
   GenerateOptions generate;
@@ -51,6 +51,7 @@ struct Recipe {
   Recipe();
   static const base::PolyType& data_types();
   bool is_text() const;
+  bool is_images() const;
   const std::string& data_type() const;
 };
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/recipe.h"
 #include "tasks/task.h"
@@ -15,6 +17,7 @@ struct DataShape {
   int64_t num_classes = 0;    ///< of data that are classified; 0: the answer is tokens
   int64_t answer_length = 1;  ///< in tokens, of the longest one
   std::optional<int64_t> segment_size = {};  ///< that data.num_segments asks for
+  std::vector<std::string> classes = {};     ///< their names, of images
 };
 /// Without making more of the data than that needs.
 DataShape data_shape(const Recipe& recipe);
@@ -23,7 +26,7 @@ DataShape data_shape(const Recipe& recipe);
 struct SampleTask {
   std::unique_ptr<tasks::Task> task;
   DataShape shape;
-  int64_t tokens_per_sample = 0;  ///< that run through the model
+  int64_t tokens_per_sample = 0;  ///< that run through the model; 1 of an image
 };
 
 /// How many samples an evaluation runs side by side, and measures at most.

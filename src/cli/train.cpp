@@ -21,6 +21,8 @@
 namespace mnemo::cli {
 namespace {
 
+constexpr int64_t kRowsOfAnImage = 196;  // roughly: what decides whether threads are worth it
+
 struct TrainArguments {
   std::string recipe;
   std::optional<std::string> resume, out, data, variant, device, init;
@@ -89,8 +91,8 @@ void print_result(const Plan& plan, const Workbench& bench, const train::TrainRe
                                   {"checkpoint", report.checkpoint}}));
     return;
   }
-  std::string text = fmt::format("{} steps, {} tokens, {}, {} tokens a second\n", grouped(report.steps), grouped(report.tokens),
-                                 base::duration_text(report.seconds), grouped(static_cast<int64_t>(speed)));
+  std::string text = fmt::format("{0} steps, {1} {4}, {2}, {3} {4} a second\n", grouped(report.steps), grouped(report.tokens),
+                                 base::duration_text(report.seconds), grouped(static_cast<int64_t>(speed)), bench.unit);
   for (const auto& [name, value] : card.metrics) text += fmt::format("held-out {} {:.4f}\n", name, value);
   text += fmt::format("model: {}\n", model);
   if (bench.tokenizer) text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", model);
@@ -117,7 +119,7 @@ int run_training(const TrainArguments& options) {
   move_to(*bench.model, device);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.
   if (plan.recipe.train.threads == 0) {
-    plan.recipe.train.threads = choose_threads(bench.model->parameters().count(), plan.recipe.train.batch_size * plan.recipe.model.segment_size);
+    plan.recipe.train.threads = choose_threads(bench.model->parameters().count(), bench.tokens_per_step * (plan.recipe.is_images() ? kRowsOfAnImage : 1));
     bench.recipe.train.threads = plan.recipe.train.threads;
   }
   base::make_folders(plan.folder);

@@ -1,5 +1,7 @@
 #include "cli/workbench.h"
 
+#include <fmt/ranges.h>
+
 #include <filesystem>
 
 #include "base/error.h"
@@ -26,9 +28,12 @@ std::shared_ptr<core::Model> build_with(Recipe& recipe, int64_t vocabulary) {
   return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
 }
 
-/// Data of tokens are no images.
-void require_token_model(const Recipe& recipe) {
-  base::require(!recipe.model.backbone.is_vision(),
+/// Tokens go to models of tokens, images to models of images.
+void require_fitting_model(const Recipe& recipe) {
+  base::require(!recipe.is_images() || recipe.model.backbone.is_vision(),
+                "recipe: [data] of type \"images\" needs a model of images, found model.backbone.type = \"{}\"; mnemo help recipe names them",
+                recipe.model.backbone.type);
+  base::require(recipe.is_images() || !recipe.model.backbone.is_vision(),
                 "recipe: [data] of type \"{}\" is made of tokens, but model.backbone.type = \"{}\" takes images; use a decoder or an encoder",
                 recipe.data_type(), recipe.model.backbone.type);
 }
@@ -44,7 +49,7 @@ void fit_to(const DataShape& data, models::ModelOptions& model) {
   }
   const std::string head = models::type_of(model.head);
   if (data.num_classes == 0) return;
-  base::require(head == "classification", "recipe: 'model.head': [data] of type \"listops\" is classified; expected type = \"classification\", "
+  base::require(head == "classification", "recipe: 'model.head': [data] is classified; expected type = \"classification\", "
                 "found \"{}\"", head);
   const int64_t classes = model.head.at("num_classes").as_int();
   base::require(classes == 0 || classes == data.num_classes, "recipe: 'model.head.num_classes': expected 0 or the data's {}, found {}",
@@ -85,9 +90,9 @@ std::string card_text(const Workbench& workbench, const ModelCard& card) {
   const bool writes = workbench.tokenizer != nullptr;
   std::string text = fmt::format("---\nlibrary_name: mnemo\n{}---\n\n# {}\n\n", writes ? "pipeline_tag: text-generation\n" : "", card.title);
   if (!workbench.recipe.about.empty()) text += workbench.recipe.about + "\n\n";
-  text += fmt::format("{} parameters. {}\n\nTrained for {} steps on {} tokens in {} with Mnemo {} (LibTorch {}):\n\n    {}\n\n",
+  text += fmt::format("{} parameters. {}\n\nTrained for {} steps on {} {} in {} with Mnemo {} (LibTorch {}):\n\n    {}\n\n",
                       grouped(workbench.model->parameters().count()), data_text(workbench.recipe), grouped(card.steps),
-                      grouped(card.tokens), base::duration_text(card.seconds), this_machine().mnemo, this_machine().libtorch, card.command);
+                      grouped(card.tokens), workbench.unit, base::duration_text(card.seconds), this_machine().mnemo, this_machine().libtorch, card.command);
   if (!metrics.empty()) text += "## On held-out data\n\n| metric | value |\n| --- | ---: |\n" + metrics + "\n";
   if (writes) text += "## Use\n\n    mnemo generate FOLDER --prompt \"…\" --tokens 200\n    mnemo eval FOLDER --data text.txt\n\n";
   return text + "## Recipe\n\n```toml\n" + base::to_toml(shown_recipe(workbench.recipe)) + "```\n";
@@ -98,7 +103,11 @@ std::string card_text(const Workbench& workbench, const ModelCard& card) {
 data::TextOptions text_options(const Recipe& recipe) { return base::read_typed_options<data::TextOptions>(recipe.data); }
 
 std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
-  if (recipe.model.backbone.is_vision()) return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+  // A model of images whose classes are named needs no data.
+  const base::Node* classes = recipe.model.head.find("num_classes");
+  const bool complete = !recipe.is_images() || (classes != nullptr && classes->as_int() > 0);
+  if (recipe.model.backbone.is_vision() && complete) return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+  require_fitting_model(recipe);
   Recipe filled = recipe;
   if (!recipe.is_text()) {
     const DataShape data = data_shape(recipe);
@@ -116,7 +125,7 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
 Workbench make_workbench(const Recipe& recipe) {
   Workbench bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
   const train::TrainOptions& train = recipe.train;
-  require_token_model(recipe);
+  require_fitting_model(recipe);
   if (recipe.is_text()) {
     data::Corpus corpus = data::load_corpus(text_options(recipe));
     bench.tokenizer = corpus.tokenizer;
@@ -132,6 +141,8 @@ Workbench make_workbench(const Recipe& recipe) {
     bench.model = build_with(bench.recipe, samples.shape.vocabulary);
     if (samples.shape.num_classes == 0) require_decoder(*bench.model, samples.shape.answer_length, recipe.data_type());
     bench.tokens_per_step = train.batch_size * samples.tokens_per_sample;
+    if (recipe.is_images()) bench.unit = "images";
+    bench.classes = samples.shape.classes;
     bench.task = std::move(samples.task);
   }
   return bench;
@@ -176,6 +187,7 @@ void write_model(const std::string& folder, const Workbench& workbench, const Mo
   content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";
   content.weights.tensors = weights::model_tensors(*workbench.model);
   if (workbench.tokenizer) content.vocabulary = workbench.tokenizer->save();
+  if (!workbench.classes.empty()) content.vocabulary["classes.txt"] = fmt::format("{}\n", fmt::join(workbench.classes, "\n"));
   content.card = card_text(workbench, card);
   weights::write_model_folder(folder, content);
 }

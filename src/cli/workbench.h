@@ -27,6 +27,8 @@ struct Workbench {
   std::shared_ptr<core::Model> model;
   std::unique_ptr<tasks::Task> task;
   int64_t tokens_per_step = 0;  ///< that run through the model
+  std::string unit = "tokens";  ///< what these are, or "images"
+  std::vector<std::string> classes = {};  ///< their names, of images: classes.txt of the model's folder
 };
 Workbench make_workbench(const Recipe& recipe);
 

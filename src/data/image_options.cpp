@@ -8,7 +8,7 @@ void ImageAugmentOptions::validate(const base::Where& where) const {
 }
 
 void ImageOptions::validate(const base::Where& where) const {
-  where.require(image_size.size() == 2, "image_size", "expected height and width, found {} numbers", image_size.size());
+  where.require(image_size.empty() || image_size.size() == 2, "image_size", "expected height and width, found {} numbers", image_size.size());
   where.require(mean.size() == 3, "mean", "expected three numbers, found {}", mean.size());
   where.require(std.size() == 3, "std", "expected three numbers, found {}", std.size());
   where.require(valid.empty() || valid_fraction == 0.0, "valid_fraction", "expected 0, because `valid` names the images");

@@ -96,7 +96,7 @@ struct ImageOptions {
   int64_t split_seed = 0;
   std::string labels = "fine";
   int64_t partition = 1;
-  std::vector<int64_t> image_size = {224, 224};
+  std::vector<int64_t> image_size;
   std::vector<double> mean = {0.485, 0.456, 0.406};
   std::vector<double> std = {0.229, 0.224, 0.225};
   ImageAugmentOptions augment;
@@ -119,7 +119,7 @@ struct ImageOptions {
     v("split_seed", split_seed, "which ones these are", base::at_least(0));
     v("labels", labels, "cifar100: the 100 classes or the 20 groups", base::one_of("fine", "coarse"));
     v("partition", partition, "sun397: which of its ten divisions into training and test images", base::range(1, 10));
-    v("image_size", image_size, "height and width that a model sees", base::range(1, 16384));
+    v("image_size", image_size, "height and width that a model sees; empty: its own image_size", base::range(1, 16384));
     v("mean", mean, "of each channel, as a share of 255; taken off");
     v("std", std, "and what is divided by", base::positive());
     v("augment", augment, "what is done to training images");

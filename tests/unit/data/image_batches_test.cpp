@@ -1,0 +1,181 @@
+#include "data/image_batches.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/segment.h"
+#include "image_files.h"
+#include "tests/support/expect_error.h"
+
+namespace mnemo::data {
+namespace {
+
+using base::InputError;
+
+class CountedWork final : public BatchWork {
+ public:
+  CountedWork(int64_t batch_number, int64_t fail_from) : number(batch_number), fail_from_(fail_from) {}
+  int64_t rows() const override { return 5; }
+  void make_row(int64_t row) override {
+    // Later rows are ready first, so that order must come from elsewhere.
+    std::this_thread::sleep_for(std::chrono::microseconds(200 * (5 - row)));
+    if (fail_from_ >= 0 && row >= fail_from_) base::input_error("batch {} row {}", number, row);
+    made[static_cast<size_t>(row)] = true;
+  }
+  void finish() override {
+    for (const bool row : made) complete = complete && row;
+  }
+  int64_t number;
+  bool complete = true;
+
+ private:
+  int64_t fail_from_;
+  std::array<std::atomic<bool>, 5> made{};
+};
+
+class ImageBatchesTest : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(ImageBatchesTest, BatchesComeInOrderCompleteAndEnd) {
+  OrderedBatches batches([](int64_t n) { return n < 20 ? std::make_unique<CountedWork>(n, -1) : nullptr; }, GetParam());
+  for (int64_t n = 0; n < 20; ++n) {
+    EXPECT_EQ(batches.position(), n);
+    const auto work = batches.next();
+    EXPECT_EQ(static_cast<CountedWork&>(*work).number, n);
+    EXPECT_TRUE(static_cast<CountedWork&>(*work).complete);
+  }
+  EXPECT_EQ(batches.next(), nullptr);
+  batches.seek(7);
+  EXPECT_EQ(static_cast<CountedWork&>(*batches.next()).number, 7);
+}
+
+TEST_P(ImageBatchesTest, TheFirstRowThatFailsSpeaksWhenItsBatchIsDue) {
+  OrderedBatches batches([](int64_t n) { return std::make_unique<CountedWork>(n, n == 2 ? 1 : -1); }, GetParam());
+  batches.next();
+  batches.next();
+  test::expect_error<InputError>([&] { batches.next(); }, {"batch 2 row 1"});
+  EXPECT_EQ(static_cast<CountedWork&>(*batches.next()).number, 3);
+}
+
+ImageOptions everything(const std::string& train) {
+  ImageOptions options = small_images(train);
+  options.augment.randaugment.num_ops = 2;
+  options.augment.interpolation = "random";
+  options.augment.erase = 0.5;
+  options.augment.mixup = 0.8;
+  options.augment.cutmix = 1.0;
+  options.augment.label_smoothing = 0.1;
+  options.augment.repeats = 2;
+  return options;
+}
+
+std::vector<at::Tensor> run(const ImageOptions& options, int64_t from, int64_t count) {
+  TrainingImages images(load_images(options).train, options, 5, true, 9);
+  images.seek(from);
+  std::vector<at::Tensor> all;
+  for (int64_t i = 0; i < count; ++i) {
+    const ImageBatch batch = images.next();
+    all.insert(all.end(), {batch.pixels, batch.labels, batch.targets});
+  }
+  return all;
+}
+
+TEST_P(ImageBatchesTest, TrainingImagesAreTheSameBitsWithAnyNumberOfWorkers) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "train");
+  ImageOptions options = everything(folder / "train");
+  const auto expected = run(options, 0, 8);
+  options.workers = GetParam();
+  const auto found = run(options, 0, 8);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], found[i])) << i;
+  options.keep_decoded = 0;
+  const auto later = run(options, 5, 3);
+  for (size_t i = 0; i < later.size(); ++i) EXPECT_TRUE(at::equal(expected[15 + i], later[i])) << i;
+  EXPECT_FALSE(at::equal(expected[0], expected[3]));
+}
+
+TEST_P(ImageBatchesTest, ABrokenImageStopsWithItsPath) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "train");
+  write_text(folder / "train/bee/1.jpg", "this is no image");
+  std::filesystem::remove(folder / "train/bee/1.png");
+  ImageOptions options = small_images(folder / "train");
+  options.workers = GetParam();
+  TrainingImages images(load_images(options).train, options, 13, false, 0);
+  test::expect_error<InputError>([&] { images.next(); }, {folder / "train/bee/1.jpg", "expected a JPEG or PNG image"});
+}
+
+TEST_P(ImageBatchesTest, BrokenImagesAreSkippedAndCountedWhenAsked) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "train");
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "train/bee")) {
+    if (entry.path().stem() == "1" || entry.path().stem() == "2") write_text(entry.path().string(), "broken");
+  }
+  ImageOptions options = small_images(folder / "train");
+  options.workers = GetParam();
+  options.broken = "skip";
+  base::set_log_level(base::LogLevel::silent);
+  const auto set = load_images(options).train;
+  TrainingImages images(set, options, 12, false, 0);
+  const ImageBatch batch = images.next();
+  images.next();
+  EXPECT_EQ(images.num_broken(), 2);
+  const auto* labels = batch.labels.const_data_ptr<int64_t>();
+  EXPECT_EQ(std::vector<int64_t>(labels, labels + 12), (std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}));
+
+  MeasuredImages measured(set, options, 5, 100);
+  ImageBatch part;
+  std::vector<int64_t> seen;
+  while (measured.next(part)) {
+    const auto* own = part.labels.const_data_ptr<int64_t>();
+    seen.insert(seen.end(), own, own + part.labels.size(0));
+  }
+  EXPECT_EQ(seen, (std::vector<int64_t>{0, 0, 0, 0, 1, kIgnoreTarget, kIgnoreTarget, 1, 2, 2, 2, 2}));
+  EXPECT_EQ(measured.num_broken(), 2);
+  base::set_log_level(base::LogLevel::info);
+}
+
+INSTANTIATE_TEST_SUITE_P(Workers, ImageBatchesTest, ::testing::Values(0, 1, 3));
+
+TEST(TrainingImages, RepeatsStandSideBySideAndAnEpochStaysAsLong) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "train", 4);
+  ImageOptions options = small_images(folder / "train");
+  options.augment.repeats = 3;
+  TrainingImages images(load_images(options).train, options, 12, false, 0);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const ImageBatch batch = images.next();
+    const auto* labels = batch.labels.const_data_ptr<int64_t>();
+    EXPECT_EQ(std::vector<int64_t>(labels, labels + 12), std::vector<int64_t>(12, 0));  // the first four images, of one class
+    EXPECT_FALSE(at::equal(batch.pixels[0], batch.pixels[1]));
+  }
+}
+
+TEST(MeasuredImages, AreTheTestCropInOrder) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "train", 3);
+  ImageOptions options = small_images(folder / "train");
+  options.workers = 2;
+  const auto set = load_images(options).train;
+  MeasuredImages images(set, options, 4, 6);
+  ImageBatch batch;
+  const ImageTransform transform(options);
+  at::Tensor expected = at::empty({3, 16, 20});
+  int64_t row = 0;
+  while (images.next(batch)) {
+    for (int64_t i = 0; i < batch.labels.size(0); ++i, ++row) {
+      transform.measure(*set->read(row), expected.mutable_data_ptr<float>());
+      EXPECT_TRUE(at::equal(batch.pixels[i], expected)) << row;
+      EXPECT_EQ(batch.labels[i].item<int64_t>(), set->label(row));
+    }
+  }
+  EXPECT_EQ(row, 6);
+}
+
+}  // namespace
+}  // namespace mnemo::data

@@ -1,0 +1,94 @@
+#include "data/image_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "data/image_codec.h"
+#include "image_files.h"
+#include "tests/support/expect_error.h"
+
+namespace mnemo::data {
+namespace {
+
+using base::InputError;
+
+TEST(ImageReader, ErrorsNameTheFileAndWhatIsThere) {
+  const test::TemporaryFolder folder;
+  test::expect_error<InputError>([&] { read_image(folder / "none.jpg"); }, {folder / "none.jpg"});
+  write_text(folder / "a.jpg", "GIF89a and so on");
+  test::expect_error<InputError>([&] { read_image(folder / "a.jpg"); }, {folder / "a.jpg", "expected a JPEG or PNG image", "GIF"});
+  write_text(folder / "b.png", "");
+  test::expect_error<InputError>([&] { read_image(folder / "b.png"); }, {folder / "b.png", "an empty file"});
+}
+
+TEST(ImageReader, ContentDecidesNotTheName) {
+  EXPECT_EQ(read_image_header(golden_image("png_named_jpg.jpg")).format, "PNG");
+  EXPECT_EQ(read_image_header(golden_image("jpeg_named_png.png")).format, "JPEG");
+}
+
+TEST(ImageReader, HeadersTellTheSizeThatDecodingGives) {
+  for (const auto& entry : std::filesystem::directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data/images/files")) {
+    const std::string path = entry.path().string();
+    const Image image = read_image(path);
+    const ImageHeader header = read_image_header(path);
+    EXPECT_EQ(header.height, image.height) << path;
+    EXPECT_EQ(header.width, image.width) << path;
+  }
+}
+
+TEST(ImageReader, PixelsAreLimitedBeforeAnythingIsDecoded) {
+  for (const char* name : {"rgb8.png", "rgb_444.jpg"}) {
+    const std::string bytes = base::read_file(golden_image(name));
+    EXPECT_EQ(decode_image(bytes, "x", {.max_pixels = 37 * 29}).width, 37);
+    test::expect_error<InputError>([&] { decode_image(bytes, "x", {.max_pixels = 37 * 29 - 1}); }, {"x: ", "37 x 29 pixels", "at most 1072"});
+  }
+}
+
+// A header that promises what so few bytes cannot hold is refused before memory is taken for it.
+TEST(ImageReader, ImpossibleSizesAreRefused) {
+  std::string jpeg = base::read_file(golden_image("rgb_444.jpg"));
+  const size_t frame = jpeg.find("\xFF\xC0");
+  ASSERT_NE(frame, std::string::npos);
+  jpeg.replace(frame + 5, 4, std::string("\x30\x00\x30\x00", 4));  // 12288 x 12288
+  test::expect_error<InputError>([&] { decode_image(jpeg, "large.jpg"); }, {"large.jpg: JPEG: 12288 x 12288 pixels cannot come out of"});
+}
+
+TEST(ImageReader, CutOffFilesAreRefusedWhereverTheyEnd) {
+  for (const char* name : {"rgb8.png", "rgb_420.jpg", "rgb_progressive.jpg", "palette8_interlaced.png"}) {
+    const std::string bytes = base::read_file(golden_image(name));
+    for (size_t length = 0; length < bytes.size(); length += 1 + bytes.size() / 200) {
+      EXPECT_THROW(decode_image(std::string_view(bytes).substr(0, length), name), InputError) << name << ", " << length << " of " << bytes.size();
+    }
+  }
+}
+
+TEST(ImageReader, OrientationsUndoOneAnother) {
+  const Image image = read_image(golden_image("photo_7865c0.jpg"));
+  Image part(5, 3);
+  std::copy_n(image.bytes.begin() + 3000, part.bytes.size(), part.bytes.begin());
+  for (const int self : {0, 1, 2, 3, 4, 5, 7, 9}) EXPECT_EQ(oriented(oriented(part, self), self), part) << self;
+  EXPECT_EQ(oriented(oriented(part, 6), 8), part);
+  EXPECT_EQ(oriented(oriented(part, 6), 6), oriented(part, 3));
+  EXPECT_EQ(oriented(oriented(part, 5), 2), oriented(part, 6));
+}
+
+TEST(ExifOrientation, ReadsBothByteOrdersAndSurvivesAnythingElse) {
+  const std::string big("MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0", 22);
+  const std::string little("II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0", 22);
+  EXPECT_EQ(exif_orientation(big), 6);
+  EXPECT_EQ(exif_orientation(little), 6);
+  for (const std::string& whole : {big, little}) {
+    for (size_t length = 0; length < whole.size(); ++length) {
+      const int found = exif_orientation(std::string_view(whole).substr(0, length));
+      EXPECT_TRUE(found == 1 || (found == 6 && length >= 20)) << length;
+    }
+    std::string far = whole;
+    far.replace(4, 4, "\xff\xff\xff\xff");
+    EXPECT_EQ(exif_orientation(far), 1);
+  }
+}
+
+}  // namespace
+}  // namespace mnemo::data

@@ -1,0 +1,254 @@
+#include "data/image_set.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "image_files.h"
+#include "tests/support/expect_error.h"
+
+namespace mnemo::data {
+namespace {
+
+using base::InputError;
+
+ImageOptions set_of(const std::string& format, const std::string& train) {
+  ImageOptions options = small_images(train);
+  options.format = format;
+  return options;
+}
+
+/// "file name: class" of every image.
+std::vector<std::string> listed(const ImageSet& set) {
+  std::vector<std::string> lines;
+  for (int64_t i = 0; i < set.size(); ++i) {
+    lines.push_back(std::filesystem::path(set.name(i)).filename().string() + ": " + set.classes()[static_cast<size_t>(set.label(i))]);
+  }
+  return lines;
+}
+
+std::string big_endian(uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+std::string idx_images(uint32_t count, uint32_t height, uint32_t width) {
+  std::string bytes = std::string("\0\0\x08\x03", 4) + big_endian(count) + big_endian(height) + big_endian(width);
+  for (uint32_t i = 0; i < count * height * width; ++i) bytes += static_cast<char>(i);
+  return bytes;
+}
+std::string idx_labels(const std::string& labels) { return std::string("\0\0\x08\x01", 4) + big_endian(static_cast<uint32_t>(labels.size())) + labels; }
+void write_packed(const std::string& path, const std::string& bytes) {
+  const gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+  gzclose(file);
+}
+
+TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {
+  const test::TemporaryFolder folder;
+  place_image(folder / "train/bee/x.PNG", "rgb8.png");
+  place_image(folder / "train/ant/2.jpg", "rgb_444.jpg");
+  place_image(folder / "train/ant/deeper/1.jpeg", "grey.jpg");
+  write_text(folder / "train/ant/notes.txt", "no image");
+  place_image(folder / "test/bee/y.png", "rgb8.png");
+  ImageOptions options = set_of("folders", folder / "train");
+  options.test = folder / "test";
+  const ImageSets sets = load_images(options);
+  EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"2.jpg: ant", "1.jpeg: ant", "x.PNG: bee"}));
+  EXPECT_EQ(listed(*sets.test), (std::vector<std::string>{"y.png: bee"}));
+  EXPECT_EQ(sets.valid, nullptr);
+  EXPECT_EQ(sets.train->read(2)->width, 37);
+
+  std::filesystem::create_directories(folder / "train/cow");
+  test::expect_error<InputError>([&] { load_images(options); }, {folder / "train/cow", "expected images of the class, found none"});
+  std::filesystem::remove(folder / "train/cow");
+  place_image(folder / "test/dog/y.png", "rgb8.png");
+  test::expect_error<InputError>([&] { load_images(options); }, {folder / "test/dog", "class \"dog\" does not occur in the training images"});
+  options.train = folder / "nowhere";
+  test::expect_error<InputError>([&] { load_images(options); }, {folder / "nowhere", "found nothing"});
+}
+
+TEST(ImageSet, SplitsAreDrawnFromEachClassBySeed) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "train", 10);
+  ImageOptions options = set_of("folders", folder / "train");
+  options.valid_fraction = 0.2;
+  options.test_fraction = 0.3;
+  const ImageSets sets = load_images(options);
+  EXPECT_EQ(sets.train->size(), 15);
+  std::set<std::string> names;
+  for (const auto* part : {&sets.train, &sets.valid, &sets.test}) {
+    std::map<int64_t, int> counts;
+    for (int64_t i = 0; i < (*part)->size(); ++i) {
+      ++counts[(*part)->label(i)];
+      EXPECT_TRUE(names.insert((*part)->name(i)).second);
+    }
+    for (const auto& [label, count] : counts) EXPECT_EQ(count, (*part)->size() / 3) << label;
+  }
+  EXPECT_EQ(names.size(), 30u);
+  EXPECT_EQ(listed(*load_images(options).valid), listed(*sets.valid));
+  options.split_seed = 1;
+  EXPECT_NE(listed(*load_images(options).valid), listed(*sets.valid));
+}
+
+TEST(ImageSet, IdxFilesPackedOrNot) {
+  const test::TemporaryFolder folder;
+  write_text(folder / "train-images-idx3-ubyte", idx_images(3, 2, 4));
+  write_text(folder / "train-labels-idx1-ubyte", idx_labels(std::string("\x02\x00\x01", 3)));
+  write_packed(folder / "t10k-images-idx3-ubyte.gz", idx_images(2, 2, 4));
+  write_packed(folder / "t10k-labels-idx1-ubyte.gz", idx_labels(std::string("\x01\x01", 2)));
+  const ImageSets sets = load_images(set_of("idx", folder.path()));
+  ASSERT_EQ(sets.train->size(), 3);
+  EXPECT_EQ(sets.train->label(0), 2);
+  EXPECT_EQ(sets.train->num_classes(), 3);
+  const Image image = *sets.train->read(1);
+  EXPECT_EQ(std::vector<uint8_t>(image.at(1, 3), image.at(1, 3) + 3), (std::vector<uint8_t>{15, 15, 15}));
+  EXPECT_EQ(sets.test->size(), 2);
+  EXPECT_EQ(sets.test->read(1)->bytes[3], 9);
+
+  write_text(folder / "train-labels-idx1-ubyte", idx_labels("\x02"));
+  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"1 labels for 3 images"});
+  write_text(folder / "train-images-idx3-ubyte", idx_images(3, 2, 4).substr(0, 30));
+  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"expected 24 bytes behind the header, found 14"});
+  write_text(folder / "train-images-idx3-ubyte", std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16));
+  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"its dimensions ask for more than"});
+}
+
+TEST(ImageSet, ADamagedGzipFileIsRefused) {
+  const test::TemporaryFolder folder;
+  write_packed(folder / "train-images-idx3-ubyte.gz", idx_images(40, 8, 8));
+  const std::string bytes = base::read_file(folder / "train-images-idx3-ubyte.gz");
+  write_text(folder / "train-images-idx3-ubyte.gz", bytes.substr(0, bytes.size() / 2));
+  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"train-images-idx3-ubyte.gz: gzip: "});
+}
+
+TEST(ImageSet, CifarInItsBinaryVersion) {
+  const test::TemporaryFolder folder;
+  const auto record = [](const std::string& labels, char red, char green, char blue) {
+    return labels + std::string(1024, red) + std::string(1024, green) + std::string(1024, blue);
+  };
+  for (int i = 1; i <= 5; ++i) write_text(folder / ("data_batch_" + std::to_string(i) + ".bin"), record(std::string(1, static_cast<char>(i)), 1, 2, static_cast<char>(i)));
+  write_text(folder / "test_batch.bin", record("\x09", 7, 8, 9));
+  write_text(folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
+  const ImageSets ten = load_images(set_of("cifar10", folder.path()));
+  EXPECT_EQ(ten.train->size(), 5);
+  EXPECT_EQ(ten.train->classes()[static_cast<size_t>(ten.train->label(4))], "f");
+  EXPECT_EQ(ten.train->read(2)->bytes[5], 3);
+  EXPECT_EQ(ten.test->label(0), 9);
+
+  write_text(folder / "train.bin", record("\x03\x40", 1, 2, 3) + record(std::string("\x05\x63"), 1, 2, 3));
+  write_text(folder / "test.bin", record(std::string("\0\0", 2), 1, 2, 3));
+  ImageOptions hundred = set_of("cifar100", folder.path());
+  EXPECT_EQ(load_images(hundred).train->label(1), 99);
+  hundred.labels = "coarse";
+  EXPECT_EQ(load_images(hundred).train->label(1), 5);
+  EXPECT_EQ(load_images(hundred).train->num_classes(), 20);
+  write_text(folder / "train.bin", "short");
+  test::expect_error<InputError>([&] { load_images(hundred); }, {"train.bin", "records of 3074 bytes, found 5 bytes"});
+}
+
+TEST(ImageSet, CsvWithNamesOrNumbers) {
+  const test::TemporaryFolder folder;
+  place_image(folder / "pictures/one, two.png", "rgb8.png");
+  place_image(folder / "pictures/b.jpg", "rgb_444.jpg");
+  write_text(folder / "train.csv", "path,label\n\"pictures/one, two.png\",zebra\npictures/b.jpg,ape\n");
+  const ImageSets sets = load_images(set_of("csv", folder / "train.csv"));
+  EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"one, two.png: zebra", "b.jpg: ape"}));
+  EXPECT_EQ(sets.train->classes(), (std::vector<std::string>{"ape", "zebra"}));
+  EXPECT_EQ(sets.train->read(0)->width, 37);
+  write_text(folder / "numbers.csv", "pictures/b.jpg,10\npictures/b.jpg,9\n");
+  EXPECT_EQ(load_images(set_of("csv", folder / "numbers.csv")).train->classes(), (std::vector<std::string>{"9", "10"}));
+  write_text(folder / "bad.csv", "pictures/b.jpg,10\npictures/b.jpg\n");
+  test::expect_error<InputError>([&] { load_images(set_of("csv", folder / "bad.csv")); }, {"bad.csv:2:1", "expected PATH,LABEL, found 1 fields"});
+}
+
+TEST(ImageSet, ImageNetAsItIsUnpacked) {
+  const test::TemporaryFolder folder;
+  for (const char* root : {"kaggle/ILSVRC/Data/CLS-LOC/train/", "sorted/train/", "large/"}) {
+    place_image(folder / (root + std::string("n01440764/n01440764_1.JPEG")), "rgb_444.jpg");
+    place_image(folder / (root + std::string("n01443537/n01443537_2.JPEG")), "grey.jpg");
+  }
+  place_image(folder / "kaggle/ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG", "rgb_444.jpg");
+  test::expect_error<InputError>([&] { load_images(set_of("imagenet", folder / "kaggle")); }, {"expected LOC_val_solution.csv in"});
+  write_text(folder / "kaggle/LOC_val_solution.csv", "ImageId,PredictionString\nILSVRC2012_val_00000001,n01443537 1 2 3 4 n01443537 5 6 7 8\n");
+  const ImageSets kaggle = load_images(set_of("imagenet", folder / "kaggle"));
+  EXPECT_EQ(listed(*kaggle.valid), (std::vector<std::string>{"ILSVRC2012_val_00000001.JPEG: n01443537"}));
+  EXPECT_EQ(kaggle.valid->read(0)->width, 37);
+  place_image(folder / "sorted/val/n01443537/v.JPEG", "rgb_444.jpg");
+  EXPECT_EQ(load_images(set_of("imagenet", folder / "sorted")).valid->label(0), 1);
+  const ImageSets large = load_images(set_of("imagenet", folder / "large"));
+  EXPECT_EQ(large.train->size(), 2);
+  EXPECT_EQ(large.valid, nullptr);
+}
+
+TEST(ImageSet, INaturalistFromItsLists) {
+  const test::TemporaryFolder folder;
+  place_image(folder / "train_val2018/Aves/7/x.jpg", "rgb_444.jpg");
+  write_text(folder / "train2018.json", R"({"images":[{"id":5,"file_name":"train_val2018/Aves/7/x.jpg"}],"annotations":[{"id":1,"image_id":5,"category_id":7}],)"
+                                        R"("categories":[{"id":7,"name":"Parus major"},{"id":2,"name":"Apis"}]})");
+  const ImageSets sets = load_images(set_of("inaturalist", folder.path()));
+  EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"x.jpg: 7 Parus major"}));
+  EXPECT_EQ(sets.train->num_classes(), 2);
+  EXPECT_EQ(sets.train->read(0)->width, 37);
+}
+
+TEST(ImageSet, Places365FromItsLists) {
+  const test::TemporaryFolder folder;
+  write_text(folder / "categories_places365.txt", "/a/airfield 0\n/b/bow_window/indoor 1\n");
+  write_text(folder / "places365_train_standard.txt", "/b/bow_window/indoor/00000001.jpg 1\n/a/airfield/00000002.jpg 0\n");
+  write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 1\n");
+  place_image(folder / "data_256/b/bow_window/indoor/00000001.jpg", "rgb_444.jpg");
+  place_image(folder / "val_256/Places365_val_00000001.jpg", "rgb_444.jpg");
+  const ImageSets sets = load_images(set_of("places365", folder.path()));
+  EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"00000001.jpg: b/bow_window/indoor", "00000002.jpg: a/airfield"}));
+  EXPECT_EQ(sets.train->read(0)->width, 37);
+  EXPECT_EQ(sets.valid->read(0)->width, 37);
+  write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 2\n");
+  test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); }, {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"2\""});
+}
+
+TEST(ImageSet, Sun397ByItsPartitions) {
+  const test::TemporaryFolder folder;
+  place_image(folder / "a/abbey/sun_1.jpg", "rgb_444.jpg");
+  place_image(folder / "b/bakery/shop/sun_2.jpg", "grey.jpg");
+  EXPECT_EQ(listed(*load_images(set_of("sun397", folder.path())).train), (std::vector<std::string>{"sun_1.jpg: a/abbey", "sun_2.jpg: b/bakery/shop"}));
+  write_text(folder / "Partitions/Training_02.txt", "/a/abbey/sun_1.jpg\n/b/bakery/shop/sun_2.jpg\n");
+  write_text(folder / "Partitions/Testing_02.txt", "/b/bakery/shop/sun_2.jpg\n");
+  ImageOptions options = set_of("sun397", folder.path());
+  options.partition = 2;
+  const ImageSets sets = load_images(options);
+  EXPECT_EQ(sets.train->size(), 2);
+  EXPECT_EQ(listed(*sets.test), (std::vector<std::string>{"sun_2.jpg: b/bakery/shop"}));
+  EXPECT_EQ(sets.test->read(0)->width, 37);
+  options.partition = 3;
+  test::expect_error<InputError>([&] { load_images(options); }, {"Training_03.txt"});
+}
+
+TEST(ImageSet, KeptImagesAreReadOnce) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "train", 2);
+  ImageOptions options = set_of("folders", folder / "train");
+  options.keep_decoded = 1;
+  const ImageSets sets = load_images(options);
+  const Image first = *sets.train->read(0);
+  const std::string path = sets.train->name(0);
+  std::filesystem::remove(path);
+  EXPECT_EQ(*sets.train->read(0), first);
+  std::filesystem::remove(sets.train->name(1));
+  EXPECT_THROW(sets.train->read(1), InputError);
+}
+
+TEST(ImageSet, FingerprintsFollowNamesAndLabelsNotTheFolder) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "one", 2);
+  make_class_folders(folder / "two", 2);
+  const auto sum = [&](const std::string& path) { return load_images(set_of("folders", path)).train->fingerprint(); };
+  EXPECT_EQ(sum(folder / "one"), sum(folder / "two"));
+  std::filesystem::rename(folder / "two/cat", folder / "two/bat");
+  EXPECT_NE(sum(folder / "one"), sum(folder / "two"));
+}
+
+}  // namespace
+}  // namespace mnemo::data

@@ -1,0 +1,189 @@
+#include "data/image_transform.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "data/draws.h"
+#include "data/image_augment.h"
+#include "data/image_mix.h"
+#include "data/image_reader.h"
+#include "image_files.h"
+
+namespace mnemo::data {
+namespace {
+
+Image photo() { return read_image(golden_image("photo_7865c0.jpg")); }
+
+double mean(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()); }
+double variance(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += (value - mean(values)) * (value - mean(values));
+  return sum / static_cast<double>(values.size());
+}
+template <class F>
+std::vector<double> drawn(F&& draw, int count = 4000) {
+  Random random{7};
+  std::vector<double> values;
+  for (int i = 0; i < count; ++i) values.push_back(draw(random));
+  return values;
+}
+
+TEST(Draws, HaveTheMomentsOfTheirDistributions) {
+  const auto uniform = drawn([](Random& r) { return draw_uniform(r); });
+  EXPECT_NEAR(mean(uniform), 0.5, 0.02);
+  EXPECT_NEAR(variance(uniform), 1.0 / 12, 0.005);
+  const auto normal = drawn([](Random& r) { return draw_normal(r); });
+  EXPECT_NEAR(mean(normal), 0.0, 0.06);
+  EXPECT_NEAR(variance(normal), 1.0, 0.08);
+  for (const double alpha : {0.1, 0.8, 1.0, 4.0}) {
+    const auto beta = drawn([&](Random& r) { return draw_beta(r, alpha); });
+    EXPECT_NEAR(mean(beta), 0.5, 0.03) << alpha;
+    EXPECT_NEAR(variance(beta), 1.0 / (4.0 * (2.0 * alpha + 1.0)), 0.01) << alpha;
+  }
+}
+
+TEST(ImageResize, APartIsResizedAsIfItHadBeenCutOutFirst) {
+  const Image image = photo();
+  const ImageBox box{7, 11, 40, 31};
+  Image part(box.height, box.width);
+  for (int64_t y = 0; y < box.height; ++y) std::copy_n(image.at(box.top + y, box.left), box.width * 3, part.row(y));
+  for (const auto interpolation : {Interpolation::box, Interpolation::bilinear, Interpolation::bicubic}) {
+    for (const auto& [h, w] : {std::pair<int64_t, int64_t>{40, 31}, {40, 16}, {13, 31}, {80, 7}, {1, 1}}) {
+      EXPECT_EQ(resize(image, box, h, w, interpolation), resize(part, h, w, interpolation)) << h << " x " << w;
+    }
+  }
+}
+
+TEST(ImageResize, OneColourStaysOneColour) {
+  Image image(23, 17);
+  std::fill(image.bytes.begin(), image.bytes.end(), uint8_t{201});
+  for (const auto interpolation : {Interpolation::box, Interpolation::bilinear, Interpolation::bicubic}) {
+    for (const uint8_t byte : resize(image, 9, 40, interpolation).bytes) ASSERT_EQ(byte, 201);
+  }
+}
+
+TEST(CropBox, LiesInsideAndHasTheAskedShareAndForm) {
+  Random random{3};
+  for (int i = 0; i < 2000; ++i) {
+    const ImageBox box = draw_crop_box(80, 60, {0.08, 1.0}, {0.75, 4.0 / 3.0}, random);
+    ASSERT_TRUE(box.top >= 0 && box.left >= 0 && box.top + box.height <= 80 && box.left + box.width <= 60);
+    EXPECT_GE(static_cast<double>(box.height * box.width), 0.07 * 4800);
+    const double form = static_cast<double>(box.width) / static_cast<double>(box.height);
+    EXPECT_TRUE(form > 0.7 && form < 1.42) << form;
+  }
+  // Nothing of that form fits into a thin image: the largest middle part.
+  EXPECT_EQ(draw_crop_box(1, 50, {0.9, 1.0}, {0.75, 4.0 / 3.0}, random), (ImageBox{0, 24, 1, 1}));
+}
+
+TEST(RandAugment, DrawsEveryOperationAndNothingElseThanItsSeedDecides) {
+  const Image image = photo();
+  RandAugmentOptions options{.num_ops = 2, .magnitude = 9, .magnitude_std = 0.5, .probability = 0.5};
+  std::set<std::vector<uint8_t>> different;
+  int unchanged = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Random first{seed}, second{seed};
+    const Image a = rand_augment(image, options, {1, 2, 3}, first);
+    EXPECT_EQ(a, rand_augment(image, options, {1, 2, 3}, second));
+    unchanged += a == image;
+    different.insert(a.bytes);
+  }
+  EXPECT_TRUE(unchanged > 3 && unchanged < 35) << unchanged;  // a quarter, and operations that change nothing
+  EXPECT_GT(different.size(), 25u);
+  options.num_ops = 0;
+  Random random{1};
+  EXPECT_EQ(rand_augment(image, options, {}, random), image);
+}
+
+TEST(RandAugment, NamesAreKnownBothWays) {
+  for (int i = 0; i < kNumAugmentTypes; ++i) {
+    const auto type = static_cast<AugmentType>(i);
+    EXPECT_EQ(augment_type_of(augment_name(type), "test"), type);
+  }
+}
+
+TEST(ImageTransform, PaddedCropsMoveTheImageByAtMostThePadding) {
+  ImageOptions options = small_images("", {16, 20});
+  options.augment.crop = "padded";
+  options.augment.padding = 3;
+  options.augment.flip = 0;
+  const ImageTransform transform(options);
+  Image image(16, 20);
+  for (size_t i = 0; i < image.bytes.size(); ++i) image.bytes[i] = static_cast<uint8_t>(1 + i % 251);
+  std::set<std::pair<int64_t, int64_t>> seen;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Random random{seed};
+    const Image out = transform.augmented(image, random);
+    bool found = false;
+    for (int64_t dy = -3; dy <= 3 && !found; ++dy) {
+      for (int64_t dx = -3; dx <= 3 && !found; ++dx) {
+        found = true;
+        for (int64_t y = 0; y < 16 && found; ++y) {
+          for (int64_t x = 0; x < 20 && found; ++x) {
+            const bool inside = y + dy >= 0 && y + dy < 16 && x + dx >= 0 && x + dx < 20;
+            found = *out.at(y, x) == (inside ? *image.at(y + dy, x + dx) : 0);
+          }
+        }
+        if (found) seen.emplace(dy, dx);
+      }
+    }
+    ASSERT_TRUE(found) << seed;
+  }
+  EXPECT_EQ(seen.size(), 49u);
+}
+
+TEST(ImageTransform, ErasingLeavesTheRestAlone) {
+  ImageOptions options = small_images("", {24, 24});
+  options.augment.crop = "none";
+  options.augment.flip = 0;
+  const ImageTransform plain(options);
+  options.augment.erase = 1.0;
+  const Image image = photo();
+  std::vector<float> whole(static_cast<size_t>(plain.numbers())), erased(whole.size());
+  for (const char* mode : {"pixel", "rand", "const"}) {
+    options.augment.erase_mode = mode;
+    const ImageTransform transform(options);
+    Random one{5}, two{5};
+    plain.train(image, one, whole.data());
+    transform.train(image, two, erased.data());
+    size_t changed = 0;
+    for (size_t i = 0; i < whole.size(); ++i) changed += whole[i] != erased[i];
+    EXPECT_TRUE(changed > whole.size() / 100 && changed < whole.size() / 2) << mode << " " << changed;
+  }
+}
+
+TEST(ImageMix, TargetsAreSharesThatSumToOne) {
+  const std::vector<int64_t> labels = {0, 3, 2, 3};
+  std::vector<double> targets(16);
+  mix_targets(labels.data(), 4, 4, 0.1, 0.7, targets.data());
+  for (size_t b = 0; b < 4; ++b) EXPECT_NEAR(std::accumulate(targets.begin() + static_cast<long>(b * 4), targets.begin() + static_cast<long>(b * 4 + 4), 0.0), 1.0, 1e-12);
+  EXPECT_NEAR(targets[0], 0.7 * 0.9 + 0.025, 1e-12);
+  EXPECT_NEAR(targets[3], 0.3 * 0.9 + 0.025, 1e-12);
+}
+
+TEST(ImageMix, DrawsBothKindsAsTheOptionsSay) {
+  ImageAugmentOptions options;
+  options.mixup = 0.8;
+  options.cutmix = 1.0;
+  int cut = 0, mixed = 0;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    Random random{seed};
+    const ImageMix mix = draw_mix(options, 32, 32, random);
+    if (mix.box.height * mix.box.width > 0) {
+      ++cut;
+      EXPECT_NEAR(mix.lambda, 1.0 - static_cast<double>(mix.box.height * mix.box.width) / 1024.0, 1e-12);
+    } else if (mix.lambda < 1.0) {
+      ++mixed;
+    }
+  }
+  EXPECT_TRUE(cut > 400 && cut < 560) << cut;
+  EXPECT_TRUE(mixed > 420 && mixed < 580) << mixed;
+  options.mix_probability = 0;
+  Random random{1};
+  EXPECT_EQ(draw_mix(options, 32, 32, random).lambda, 1.0);
+}
+
+}  // namespace
+}  // namespace mnemo::data
