@@ -10,6 +10,7 @@
 #include "data/algorithmic.h"
 #include "data/corpus.h"
 #include "data/describe.h"
+#include "data/image_describe.h"
 #include "data/listops_set.h"
 #include "data/prepare.h"
 #include "data/quadratic.h"
@@ -26,6 +27,7 @@ struct DataArguments {
   int64_t count = 5;
   int64_t seed = 0;
   bool json = false;
+  bool check = false;
 };
 
 int describe_text(const data::TextOptions& text, const DataArguments& options) {
@@ -77,6 +79,19 @@ int show_samples(const data::SampleSource& source, base::Node facts, const DataA
   facts.set("samples", std::move(samples));
   print_json(facts);
   return kDone;
+}
+
+/// An image set; with --check the answer is no where an image is broken.
+int describe_image_set(const data::ImageOptions& images, const DataArguments& options) {
+  base::require(!options.part, "data: --part goes with samples that are printed; of an image set all parts are described");
+  const data::ImageDescription description = data::describe_images(images, options.check);
+  if (options.json) {
+    print_json(data::to_node(description));
+  } else {
+    print(data::to_text(description));
+  }
+  const bool broken = std::any_of(description.parts.begin(), description.parts.end(), [](const auto& part) { return !part.broken.empty(); });
+  return broken ? kAnswerIsNo : kDone;
 }
 
 /// The first expressions of a part, as a file of Long Range Arena.
@@ -131,8 +146,15 @@ base::Node data_of(const DataArguments& options) {
     base::require(!options.unit, "data: --unit goes with a text");
     data.set("type", type);
     if (type == "algorithmic") data.set("task", options.source);
+  } else if (base::is_folder(options.source)) {
+    base::require(!options.unit, "data: --unit goes with a text");
+    const data::ImageOptions found = data::detect_images(options.source);
+    data.set("type", "images");
+    for (const auto& [key, value] : base::write_options(found).members()) {
+      if (key == "format" || key == "train" || key == "valid" || key == "test" || key == "valid_fraction") data.set(key, value);
+    }
   } else {
-    base::require(base::path_exists(options.source), "{}: no such file; expected a text, a recipe (.toml), `prepare`, or copy, reverse, retrieval, "
+    base::require(base::path_exists(options.source), "{}: no such file; expected a text, the folder of an image set, a recipe (.toml), `prepare`, or copy, reverse, retrieval, "
                   "quadratic or listops for made samples", options.source);
     data.set("type", "text");
     data.set("train", options.source);
@@ -158,6 +180,15 @@ int prepare(const DataArguments& options) {
                 "where it comes from:{1}", name, known);
   base::require(!options.unit && !options.part && !options.variant, "data: prepare: --unit, --part and --variant go with data that are shown");
   base::require(options.set.empty() || name == "listops" || name == "text", "data: prepare {}: has no keys to set", name);
+  if (name == "images") {
+    const std::string recipe = data::prepare_images(path, *options.out);
+    if (options.json) {
+      print_json(base::Node::table({{"recipe", recipe}}));
+    } else {
+      print(fmt::format("[data] of a recipe: {}\n", recipe));
+    }
+    return kDone;
+  }
   base::Node root = base::Node::table({{"data", base::Node::table({{"type", name == "listops" ? "listops" : "text"}})}});
   root.find("data")->set_place_deep({std::make_shared<const std::string>("data"), 0, 0});
   for (const std::string& assignment : options.set) base::set_value(root, assignment);
@@ -189,6 +220,8 @@ int run_data(const DataArguments& options) {
   base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}", options.count);
   const base::Node data = data_of(options);
   const std::string& type = data.at("type").as_string();
+  base::require(!options.check || type == "images", "data: --check goes with images, found [data] of type \"{}\"", type);
+  if (type == "images") return describe_image_set(base::read_typed_options<data::ImageOptions>(data), options);
   if (type == "text") return describe_text(base::read_typed_options<data::TextOptions>(data), options);
   if (type == "listops") return show_listops(base::read_typed_options<data::ListOpsOptions>(data), options);
   if (type == "task_file") {
@@ -204,9 +237,9 @@ int run_data(const DataArguments& options) {
 
 void add_data(CLI::App& app) {
   auto options = std::make_shared<DataArguments>();
-  Command(app, "data", "describes a text, prints samples of a task, or prepares a known data set")
-      .argument("SOURCE", options->source, "a text file, a recipe, or copy, reverse, retrieval, quadratic, listops; or `prepare`")
-      .arguments("NAME PATH", options->more, "of prepare: enwik8, wikitext-2, wikitext-103, text or listops, and the file or folder it lies in", false)
+  Command(app, "data", "describes a text or an image set, prints samples of a task, or prepares a known data set")
+      .argument("SOURCE", options->source, "a text file, the folder of an image set, a recipe, or copy, reverse, retrieval, quadratic, listops; or `prepare`")
+      .arguments("NAME PATH", options->more, "of prepare: enwik8, wikitext-2, wikitext-103, text, listops or images, and the file or folder it lies in", false)
       .option("--out", options->out, "DIR", "of prepare: the folder to write the parts and data.toml to")
       .option("--unit", options->unit, "UNIT", "of a text: bytes, characters or words (characters)")
       .option("--variant", options->variant, "NAME", "of a recipe with studies")
@@ -214,6 +247,7 @@ void add_data(CLI::App& app) {
       .option("-n,--count", options->count, "N", "samples to print")
       .option("--part", options->part, "PART", "of the samples: train, valid or test (train)")
       .option("--seed", options->seed, "N", "of the samples")
+      .flag("--check", options->check, "of images: decode every one; exit status 1 where one is broken")
       .flag("--json", options->json, "print JSON")
       .footer("mnemo data my.txt\nmnemo data copy -n 3\nmnemo data prepare wikitext-103 FOLDER --out data/wikitext-103")
       .action([options] { return run_data(*options); });

@@ -126,6 +126,7 @@ const std::vector<DataSource>& data_sources() {
       {"wikitext-103", "103 million words of Wikipedia's good articles",
        "https://wikitext.smerity.com/wikitext-103-v1.zip (unpack it), or Salesforce/wikitext on Hugging Face, each split as a text"},
       {"text", "a folder of text files, each a document", "your own files"},
+      {"images", "images in class folders, MNIST's or CIFAR's files, or a layout that is known", "your own files"},
       {"listops", "Long ListOps, made here, or the files of Long Range Arena",
        "https://storage.googleapis.com/long-range-arena/lra_release.gz (folder listops-1000), or made: leave the folder out"},
   };

@@ -108,6 +108,7 @@ TEST(ImageTransform, PaddedCropsMoveTheImageByAtMostThePadding) {
   ImageOptions options = small_images("", {16, 20});
   options.augment.crop = "padded";
   options.augment.padding = 3;
+  options.test_crop.crop_pct = 1.0;
   options.augment.flip = 0;
   const ImageTransform transform(options);
   Image image(16, 20);

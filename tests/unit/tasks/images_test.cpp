@@ -1,0 +1,124 @@
+#include "tasks/images.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "tests/support/expect_error.h"
+#include "tests/unit/data/image_files.h"
+
+namespace mnemo::tasks {
+namespace {
+
+data::ImageOptions options_of(const std::string& train) {
+  data::ImageOptions options = data::small_images(train, {8, 8});
+  options.valid_fraction = 0.25;
+  return options;
+}
+
+/// Says that the class is what the mean of the pixels decides, so that every measure is known.
+class MeanModel final : public core::Model {
+ public:
+  explicit MeanModel(int64_t classes) : classes_(classes) {}
+  core::StepResult forward(const core::Segment& segment, const core::State&) const override {
+    core::StepResult result;
+    result.hidden = segment.pixels.mean({1, 2, 3}).view({-1, 1, 1});
+    seen += segment.pixels.size(0);
+    return result;
+  }
+  core::State initial_state(int64_t) const override { return {}; }
+  at::Tensor logits(const at::Tensor& hidden) const override {
+    return hidden * at::arange(classes_, at::kFloat);  // rising: the last class; falling: the first
+  }
+  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override {
+    return -at::log_softmax(logits(hidden), -1).gather(-1, targets.clamp_min(0).unsqueeze(-1)).squeeze(-1);
+  }
+  const layers::ParameterSet& parameters() const override { return parameters_; }
+  int64_t segment_size() const override { return 0; }
+  int64_t vocab_size() const override { return 0; }
+  int64_t bptt_depth(const std::string&) const override { return 0; }
+  void commit(const core::State&) override {}
+  mutable int64_t seen = 0;
+
+ private:
+  int64_t classes_;
+  layers::ParameterSet parameters_;
+};
+
+TEST(ImagesTask, GivesPixelsLabelsAndSoftTargetsWhereLabelsAreMixed) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train", 8);
+  data::ImageOptions options = options_of(folder / "train");
+  Images plain(data::load_images(options), options, {.batch_size = 4});
+  const auto segment = plain.next(0).front();
+  EXPECT_EQ(segment.pixels.sizes(), (std::vector<int64_t>{4, 3, 8, 8}));
+  EXPECT_EQ(segment.targets.sizes(), (std::vector<int64_t>{4, 1}));
+  EXPECT_FALSE(segment.soft_targets.defined());
+  EXPECT_EQ(segment.num_targets, 4);
+  options.augment.label_smoothing = 0.1;
+  Images smoothed(data::load_images(options), options, {.batch_size = 4});
+  const auto soft = smoothed.next(0).front();
+  EXPECT_EQ(soft.soft_targets.sizes(), (std::vector<int64_t>{4, 1, 3}));
+  EXPECT_TRUE(at::equal(soft.soft_targets.argmax(-1), soft.targets));
+  EXPECT_TRUE(at::allclose(soft.soft_targets.sum(-1), at::ones({4, 1})));
+}
+
+TEST(ImagesTask, MeasuresTopOneTopFiveAndNllOverThePart) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train", 8);
+  const data::ImageOptions options = options_of(folder / "train");
+  const Images task(data::load_images(options), options, {.batch_size = 4, .eval_batch_size = 5, .eval_samples = 100});
+  MeanModel model(3);
+  const auto found = task.evaluate(model, data::Part::valid);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(model.seen, 6);
+  EXPECT_EQ(found->predictions, 6);
+  const data::ImageTransform transform(options);
+  at::Tensor pixels = at::empty({3, 8, 8});
+  int64_t right = 0;
+  for (int64_t i = 0; i < 6; ++i) {
+    transform.measure(*task.sets().valid->read(i), pixels.mutable_data_ptr<float>());
+    right += task.sets().valid->label(i) == (pixels.mean().item<double>() > 0 ? 2 : 0);
+  }
+  EXPECT_DOUBLE_EQ(found->at("accuracy"), static_cast<double>(right) / 6);
+  EXPECT_DOUBLE_EQ(found->at("top5_accuracy"), 1.0);
+  EXPECT_EQ(task.evaluate(model, data::Part::test), std::nullopt);
+}
+
+TEST(ImagesTask, GoesOnWhereItWasSavedWithAnyNumberOfWorkers) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train", 8);
+  data::ImageOptions options = options_of(folder / "train");
+  options.augment.mixup = 0.8;
+  Images first(data::load_images(options), options, {.batch_size = 5, .seed = 3});
+  for (int i = 0; i < 7; ++i) first.next(0);
+  const auto saved = first.save();
+  const auto find = [&](const std::string& name) {
+    for (const auto& [key, tensor] : saved) {
+      if (key == name) return tensor;
+    }
+    return at::Tensor();
+  };
+  for (const int64_t workers : {0, 1, 3}) {
+    options.workers = workers;
+    Images second(data::load_images(options), options, {.batch_size = 5, .seed = 3});
+    second.next(0);
+    second.load(find);
+    EXPECT_DOUBLE_EQ(second.epoch(), 35.0 / 18.0);
+    Images third(data::load_images(options), options, {.batch_size = 5, .seed = 3});
+    for (int i = 0; i < 7; ++i) third.next(0);
+    for (int i = 0; i < 3; ++i) {
+      const auto expected = third.next(0).front(), found = second.next(0).front();
+      EXPECT_TRUE(at::equal(expected.pixels, found.pixels) && at::equal(expected.soft_targets, found.soft_targets)) << workers;
+    }
+  }
+  std::filesystem::rename(folder / "train/cat", folder / "train/zebra");
+  std::filesystem::rename(folder / "train/ant", folder / "train/yak");
+  Images other(data::load_images(options), options, {.batch_size = 5, .seed = 3});
+  test::expect_error<base::InputError>([&] { other.load(find); }, {"it belongs to other images than those of data.train"});
+}
+
+}  // namespace
+}  // namespace mnemo::tasks
