@@ -47,10 +47,11 @@ void read_cache(EnginePlan& plan, const memory::SegmentCacheOptions& options) {
 
 void read_grc(EnginePlan& plan, const memory::GrcOptions& options) {
   base::require(options.position == "none", "it has no form of grc with position = \"{}\"", options.position);
+  base::require(options.gate_bias, "it has no form of grc without biases of its gates");
   // mem_attention = "same" is softmax too with every attention that stands here and takes it.
   plan.grc = true;
   plan.grc_moves = options.lifetime == "sequence";
-  plan.grc_len = options.cache_len;
+  plan.grc_len = options.length({});
   plan.grc_channels = static_cast<int64_t>(static_cast<double>(plan.dim) * options.cache_ratio);
 }
 

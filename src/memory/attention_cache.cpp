@@ -5,7 +5,7 @@ namespace {
 
 SegmentCacheOptions as_segment_cache(const AttentionCacheOptions& options) {
   SegmentCacheOptions same;
-  same.mem_len = options.mem_len;
+  same.mem_len = options.mem_len.value_or(64);
   return same;
 }
 

@@ -5,10 +5,11 @@
 namespace mnemo::memory {
 
 struct AttentionCacheOptions {
-  int64_t mem_len = 64;
+  std::optional<int64_t> mem_len;
   template <class V>
   void visit(V&& v) {
-    v("mem_len", mem_len, "rows of earlier inputs that every attention keeps; 0: none", base::range(0, 1 << 24));
+    v("mem_len", mem_len, "rows of earlier inputs that every attention keeps; 0: none; unset: 64, in an image backbone those of one image",
+      base::range(0, 1 << 24));
   }
 };
 

@@ -6,6 +6,7 @@
 #include "base/option_poly.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/image_layout.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
 
@@ -16,6 +17,10 @@ struct Entry {
   std::function<std::unique_ptr<core::Attention>(const base::Node&, const core::AttentionBuild&,
                                                  std::unique_ptr<core::CoreAttention> inner)>
       wrap_attention;
+  /// The same in an image backbone, whatever the seam elsewhere.
+  std::function<std::unique_ptr<core::Attention>(const base::Node&, const core::AttentionBuild&, const core::ImageLayout&,
+                                                 std::unique_ptr<core::CoreAttention> inner)>
+      wrap_image_attention;
   std::function<std::unique_ptr<core::LayerContext>(const base::Node&, const core::MemoryBuild&)> layer_context;
   std::function<std::unique_ptr<core::SequenceMemory>(const base::Node&, const core::MemoryBuild&)> sequence;
 };

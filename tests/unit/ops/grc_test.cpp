@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include <cmath>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "ops/grc_gates.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {
@@ -84,6 +89,75 @@ TEST(GrcStep, AuthorsNormaliseTheGeluOfTheCandidate) {
   const at::Tensor mean = gelu.mean(-1, true), variance = (gelu - mean).square().mean(-1, true);
   const at::Tensor n = (gelu - mean) / (variance + 1e-5).sqrt() * g.norm_weight + g.norm_bias;
   EXPECT_LE(difference(grc_step(cache, input, g, true), u * n + (1 - u) * cache), 1e-14);
+}
+
+TEST(GrcStep, IsItsNaiveTwinAlsoWithOneCacheForAll) {
+  for (const bool authors : {false, true}) {
+    for (const int64_t caches : {1, 3}) {
+      for (const bool biased : {true, false}) {
+        Numbers numbers(7);
+        const auto leaf = [&](at::IntArrayRef shape) { return numbers.normal(shape).set_requires_grad(true); };
+        const auto bias = [&] { return biased ? leaf({4}) : at::Tensor(); };
+        const at::Tensor cache = leaf({caches, 5, 4}), input = leaf({3, 5, 4}), out = numbers.normal({3, 5, 4});
+        GrcGates g{leaf({4, 8}), bias(), leaf({4, 8}), bias(), leaf({4, 8}), bias(), {}, {}};
+        if (authors) {
+          g.norm_weight = leaf({4});
+          g.norm_bias = leaf({4});
+        }
+        std::vector<at::Tensor> leaves = {cache, input, g.reset_weight, g.update_weight, g.candidate_weight};
+        if (biased) leaves.insert(leaves.end(), {g.reset_bias, g.update_bias, g.candidate_bias});
+        if (authors) leaves.insert(leaves.end(), {g.norm_weight, g.norm_bias});
+        const at::Tensor naive = grc_step_naive(cache, input, g, authors), fast = grc_step(cache, input, g, authors);
+        EXPECT_LE(difference(fast, naive), 1e-14) << authors << caches << biased;
+        const auto expected = torch::autograd::grad({naive}, leaves, {out}), found = torch::autograd::grad({fast}, leaves, {out});
+        for (size_t i = 0; i < leaves.size(); ++i) EXPECT_LE(difference(found[i], expected[i]), 1e-13) << i << authors << caches << biased;
+      }
+    }
+  }
+}
+
+TEST(GrcGates, AreTheirNaiveTwinsWithEveryGradient) {
+  for (const int64_t caches : {1, 3}) {
+    for (const int64_t channels : {1, 5, 37, 2049}) {
+      Numbers numbers(3);
+      const auto leaf = [&](at::IntArrayRef shape, double scale = 3.0) { return (numbers.normal(shape) * scale).set_requires_grad(true); };
+      const at::Tensor input = leaf({3, 2, channels}), fresh = leaf({3, 2, channels}), more = leaf({3, 2, channels});
+      const at::Tensor cache = leaf({caches, 2, channels}), old = leaf({caches, 2, channels}), out = numbers.normal({3, 2, channels});
+      const auto expect_twins = [&](const std::function<at::Tensor(bool)>& run, const std::vector<at::Tensor>& leaves) {
+        const at::Tensor naive = run(true), fast = run(false);
+        EXPECT_LE(difference(fast, naive), 1e-14);
+        EXPECT_EQ(fast.sizes(), naive.sizes());
+        const auto expected = torch::autograd::grad({naive}, leaves, {out}), found = torch::autograd::grad({fast}, leaves, {out});
+        for (size_t i = 0; i < leaves.size(); ++i) EXPECT_LE(difference(found[i], expected[i]), 1e-13) << i << " of " << channels << ", " << caches;
+      };
+      expect_twins([&](bool naive) { return naive ? gate_keep_naive({input, cache}, old) : gate_keep({input, cache}, old); }, {input, cache, old});
+      expect_twins([&](bool naive) { return naive ? gate_blend_naive({input, cache}, old, fresh, more) : gate_blend({input, cache}, old, fresh, more); },
+                   {input, cache, old, fresh, more});
+      expect_twins([&](bool naive) { return naive ? gate_blend_naive({input, cache}, old, fresh, {}) : gate_blend({input, cache}, old, fresh, {}); },
+                   {input, cache, old, fresh});
+    }
+  }
+  for (const auto& [narrow, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {8, 8}, {16, 33}}) {
+    Numbers numbers(3);
+    const auto leaf = [&](at::IntArrayRef shape) { return numbers.normal(shape).set_requires_grad(true); };
+    const at::Tensor m = leaf({2, 3, 2 * narrow}), o = leaf({2, 3, 2 * width}), share = leaf({2}), out = numbers.normal({2, 3, 2 * width});
+    const at::Tensor naive = mix_heads_naive(m, o, share), fast = mix_heads(m, o, share);
+    EXPECT_LE(difference(fast, naive), 1e-14);
+    const auto expected = torch::autograd::grad({naive}, {m, o, share}, {out}), found = torch::autograd::grad({fast}, {m, o, share}, {out});
+    for (size_t i = 0; i < 3; ++i) EXPECT_LE(difference(found[i], expected[i]), 1e-13) << i << " of " << width;
+  }
+}
+
+TEST(GrcGates, HoldAtTheEndsAndPassNaNOn) {
+  const at::Tensor input = at::tensor({-1e30f, -90.0f, 0.0f, 90.0f, 1e30f, NAN}).view({1, 1, 6}), zero = at::zeros({1, 1, 6}), one = at::ones({1, 1, 6});
+  const at::NoGradGuard no_grad;
+  const at::Tensor found = gate_keep({input, zero}, one).flatten();
+  EXPECT_EQ(found[0].item<float>(), 0.0f);
+  EXPECT_NEAR(found[1].item<float>(), std::exp(-90.0f), 1e-44);
+  EXPECT_EQ(found[2].item<float>(), 0.5f);
+  EXPECT_EQ(found[3].item<float>(), 1.0f);
+  EXPECT_EQ(found[4].item<float>(), 1.0f);
+  EXPECT_TRUE(std::isnan(found[5].item<float>()));
 }
 
 TEST(GrcMix, PutsZerosOnTheRightOfEveryHead) {
