@@ -11,6 +11,7 @@
 #include "base/node.h"
 #include "core/attention_build.h"
 #include "core/backbone.h"
+#include "core/image_layout.h"
 #include "layers/adapter.h"
 
 namespace mnemo::backbones {
@@ -19,8 +20,10 @@ namespace mnemo::backbones {
 /// Names are those of the modules in the backbone's scope.
 using HiddenObserver = std::function<void(std::string_view name, const at::Tensor& rows)>;
 
-/// Makes the attention of one layer from the options of its core ({type = "softmax", …}), memories on the attention seam included.
-using VisionAttentionMaker = std::function<std::unique_ptr<core::Attention>(const base::Node& core, const core::AttentionBuild& build)>;
+/// Makes the attention of one layer from the options of its core ({type = "softmax", …}), memories on the attention seam included, which
+/// have to know how its rows lie.
+using VisionAttentionMaker =
+    std::function<std::unique_ptr<core::Attention>(const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image)>;
 
 /// What a vision backbone's constructor gets beside its options.
 struct VisionBuild {

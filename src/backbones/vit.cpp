@@ -63,7 +63,8 @@ Vit::Vit(const VitOptions& options, const VisionBuild& build) : options_(options
     const layers::Scope at = scope / "layers" / n;
     VitLayer layer;
     layer.name = (at / "attn").prefix();
-    layer.attention = build.make_attention(core, {at / "attn", at, scope, dim, options.num_heads, dim / options.num_heads, false, std, n});
+    layer.attention = build.make_attention(core, {at / "attn", at, scope, dim, options.num_heads, dim / options.num_heads, false, std, n},
+                                           {options.grid(), options.cls_tokens});
     layer.norm1 = layers::LayerNorm(at / "norm1", dim, options.norm_eps);
     layer.norm2 = layers::LayerNorm(at / "norm2", dim, options.norm_eps);
     layer.ffn = layers::FeedForward(at / "ffn", dim, options.ffn_dim(), "gelu", std);

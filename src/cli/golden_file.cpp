@@ -142,6 +142,7 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
     if (kind->as_string() == "attention") return verify_attention(file);
     if (kind->as_string() == "model" && is_vision(file.config()) && file.config().contains("train")) return verify_tasks(file);
     if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
+    if (kind->as_string() == "layer_stack" && is_vision(file.config())) return verify_vision_stack(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
     if (kind->as_string() == "image_transform") return verify_image_transform(file);
   } catch (const c10::Error& error) {

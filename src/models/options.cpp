@@ -142,8 +142,8 @@ void check_vision(const ModelOptions& options, const base::Where& where) {
                     type, options.kind);
       continue;
     }
-    where.require(Mechanisms::all().memories.find(name).wrap_attention != nullptr, "memory",
-                  "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes grc", name, type);
+    where.require(Mechanisms::all().memories.find(name).wrap_image_attention != nullptr, "memory",
+                  "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes grc or attention_cache", name, type);
     where.require(word(memory, "lifetime") != "sequence", "memory", "images are no sequence; '{}' expected lifetime = \"model\"", name);
   }
   where.require(!options.adapters || type == "vit", "adapters", "they are made for backbone.type = \"vit\", found \"{}\"", type);

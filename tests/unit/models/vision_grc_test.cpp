@@ -1,0 +1,287 @@
+// GRC and the attention-based cache in whole models of images, over every backbone.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "core/mixes_branches.h"
+#include "models/build.h"
+#include "models/presets.h"
+#include "models/vision_model.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+#include "weights/model_tensors.h"
+
+namespace mnemo::models::vision_grc_test {
+namespace {
+
+using test::difference;
+using test::expect_error;
+using test::Numbers;
+
+struct Case {
+  std::string name, backbone;
+  std::vector<int64_t> rows;  ///< of each layer, class tokens included
+  std::vector<int64_t> dims;
+  int64_t windows = 1;        ///< that one image is cut into, in the first layer
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"vit", R"(type = "vit"
+image_size = [8, 12]
+patch_size = 4
+dim = 16
+num_layers = 2
+num_heads = 2
+mlp_ratio = 2)", {7, 7}, {16, 16}},
+  };
+  return all;
+}
+
+ModelOptions options(const Case& of, const std::string& memory) {
+  const std::string toml = "[backbone]\n" + of.backbone + "\n[head]\ntype = \"classification\"\nnum_classes = 5\npool = \"" +
+                           (of.name == "vit" || of.name == "pvt" ? "cls" : "mean") + "\"\n" +
+                           (memory.empty() ? "" : "[[memory]]\n" + memory + "\n");
+  return read_model_options(base::parse_toml(toml, "recipe.toml"));
+}
+
+std::unique_ptr<VisionModel> make(const Case& of, const std::string& memory) {
+  auto model = std::make_unique<VisionModel>(options(of, memory), 1, at::kDouble);
+  const at::NoGradGuard no_grad;
+  Numbers numbers(4);
+  for (const auto& [name, tensor] : model->parameters().named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.3);
+  return model;
+}
+
+at::Tensor pixels(int64_t batch, uint64_t seed = 2) { return Numbers(seed).normal({batch, 3, 8, 12}); }
+
+core::StepResult run(const VisionModel& model, const at::Tensor& images, const core::State& state, core::Mode mode) {
+  core::Segment segment;
+  segment.pixels = images;
+  segment.mode = mode;
+  return model.forward(segment, state);
+}
+
+core::StepResult evaluate(const VisionModel& model, const at::Tensor& images) {
+  return run(model, images, model.initial_state(images.size(0)), core::Mode::evaluate);
+}
+
+/// A training step on fresh images, committed.
+void train(VisionModel& model, uint64_t seed, int64_t batch = 3) {
+  model.commit(run(model, pixels(batch, seed), model.initial_state(batch), core::Mode::train).state);
+}
+
+/// The per-model fields of the model's state that end so.
+std::vector<at::Tensor> kept(const VisionModel& model, const std::string& ending) {
+  std::vector<at::Tensor> found;
+  for (const auto& [field, tensor] : model.initial_state(1).fields()) {
+    if (field.path.ends_with(ending)) found.push_back(tensor.clone());
+  }
+  return found;
+}
+
+class VisionGrc : public testing::TestWithParam<Case> {};
+
+TEST_P(VisionGrc, EveryLayerHasACacheAsLongAsItselfAtEveryRatio) {
+  for (const auto& [ratio, share] : std::vector<std::pair<const char*, double>>{{"0.125", 0.125}, {"0.25", 0.25}, {"0.5", 0.5}, {"1.0", 1.0}}) {
+    const auto model = make(GetParam(), std::string("type = \"grc\"\ncache_ratio = ") + ratio);
+    const auto caches = kept(*model, ".grc.cache");
+    ASSERT_EQ(caches.size(), GetParam().rows.size());
+    for (size_t layer = 0; layer < caches.size(); ++layer) {
+      const auto channels = static_cast<int64_t>(share * static_cast<double>(GetParam().dims[layer]));
+      EXPECT_EQ(caches[layer].sizes(), at::IntArrayRef({1, GetParam().rows[layer], channels})) << layer;
+    }
+    const at::Tensor logits = model->logits(evaluate(*model, pixels(2)).hidden);
+    EXPECT_EQ(logits.sizes(), at::IntArrayRef({2, 1, 5}));
+  }
+}
+
+TEST_P(VisionGrc, WithoutAShareItIsTheInnerAttention) {
+  const at::NoGradGuard no_grad;
+  for (const char* variant : {"paper", "authors"}) {
+    const auto model = make(GetParam(), std::string("type = \"grc\"\nvariant = \"") + variant + "\"");
+    const auto plain = make(GetParam(), "");
+    for (const auto& [name, tensor] : plain->parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
+    train(*model, 5);
+    const at::Tensor expected = evaluate(*plain, pixels(2)).hidden;
+    EXPECT_GT(difference(evaluate(*model, pixels(2)).hidden, expected), 1e-6) << variant;
+    for (const auto& [name, tensor] : model->parameters().named()) {
+      if (name.ends_with(".lambda")) at::Tensor(tensor).fill_(-1e9);
+    }
+    EXPECT_EQ(difference(evaluate(*model, pixels(2)).hidden, expected), 0.0) << variant;
+  }
+}
+
+TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
+  const at::NoGradGuard no_grad;
+  for (const char* reading : {"", "\nattend = \"batch_mean\"", "\neval_read = \"stored\"", "\nvariant = \"authors\"\nposition = \"cpe\""}) {
+    const auto model = make(GetParam(), std::string("type = \"grc\"") + reading);
+    const auto zero = kept(*model, ".grc.cache");
+    train(*model, 5);
+    const auto moved = kept(*model, ".grc.cache");
+    for (size_t layer = 0; layer < zero.size(); ++layer) {
+      EXPECT_EQ(test::largest(zero[layer]), 0.0);
+      EXPECT_GT(test::largest(moved[layer]), 1e-4) << layer << reading;
+    }
+    const core::StepResult step = evaluate(*model, pixels(2));
+    size_t layer = 0;
+    for (const auto& [field, tensor] : step.state.fields()) {
+      if (field.path.ends_with(".grc.cache")) EXPECT_EQ(difference(tensor, moved[layer++]), 0.0) << field.path;
+    }
+    EXPECT_EQ(layer, moved.size());
+    // A training step of the same images gives another answer once the cache has moved on.
+    const at::Tensor first = run(*model, pixels(2), model->initial_state(2), core::Mode::train).hidden;
+    train(*model, 6);
+    EXPECT_GT(difference(run(*model, pixels(2), model->initial_state(2), core::Mode::train).hidden, first), 1e-9) << reading;
+  }
+}
+
+TEST_P(VisionGrc, OrderAndCompanyInTheBatchDoNotMatter) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor images = pixels(3), order = at::tensor({2, 0, 1}, at::kLong);
+  for (const bool mean : {false, true}) {
+    const auto model = make(GetParam(), mean ? "type = \"grc\"\nattend = \"batch_mean\"\neval_read = \"stored\"" : "type = \"grc\"");
+    train(*model, 5);
+    const at::Tensor together = evaluate(*model, images).hidden;
+    EXPECT_LE(difference(evaluate(*model, images.index_select(0, order)).hidden, together.index_select(0, order)), 1e-12);
+    for (int64_t i = 0; i < 3; ++i) EXPECT_LE(difference(evaluate(*model, images.narrow(0, i, 1)).hidden, together.narrow(0, i, 1)), 1e-12);
+    // In training the cache is a mean, whatever the order.
+    const auto state_of = [&](const at::Tensor& batch) {
+      std::vector<at::Tensor> caches;
+      for (const auto& [field, tensor] : run(*model, batch, model->initial_state(3), core::Mode::train).state.fields()) {
+        if (field.path.ends_with(".grc.cache")) caches.push_back(tensor);
+      }
+      return caches;
+    };
+    const auto one = state_of(images), other = state_of(images.index_select(0, order));
+    for (size_t layer = 0; layer < one.size(); ++layer) EXPECT_LE(difference(one[layer], other[layer]), 1e-12);
+  }
+}
+
+TEST_P(VisionGrc, TheCacheIsSavedWithTheWeights) {
+  const at::NoGradGuard no_grad;
+  for (const char* memory : {"type = \"grc\"", "type = \"attention_cache\""}) {
+    if (GetParam().name == "swin" && std::string(memory) != "type = \"grc\"") continue;
+    const auto model = make(GetParam(), memory);
+    train(*model, 5);
+    weights::TensorFile file;
+    for (const auto& [name, tensor] : weights::model_tensors(*model)) file.tensors.emplace_back(name, tensor.clone());
+    VisionModel loaded(options(GetParam(), memory), 9, at::kDouble);
+    weights::load_model_tensors(file, loaded, "model.safetensors");
+    EXPECT_EQ(difference(evaluate(loaded, pixels(2)).hidden, evaluate(*model, pixels(2)).hidden), 0.0) << memory;
+  }
+}
+
+TEST_P(VisionGrc, EveryParameterOfEveryLayerLearns) {
+  for (const char* memory : {"type = \"grc\"\nposition = \"cpe\"", "type = \"grc\"\nvariant = \"authors\"\nposition = \"cpe\"\nattend = \"batch_mean\""}) {
+    const auto model = make(GetParam(), memory);
+    train(*model, 5);
+    const core::StepResult step = run(*model, pixels(2), model->initial_state(2), core::Mode::train);
+    (step.hidden * Numbers(8).normal(step.hidden.sizes())).sum().backward();
+    for (const auto& [name, tensor] : model->parameters().named()) {
+      if (name.find(".grc.") == std::string::npos) continue;
+      EXPECT_TRUE(tensor.grad().defined() && test::largest(tensor.grad()) > 0.0) << name;
+    }
+  }
+}
+
+TEST_P(VisionGrc, TellsSigmaLambdaOfEveryLayerAndHead) {
+  const auto model = make(GetParam(), "type = \"grc\"");
+  const auto gauges = model->gauges();
+  ASSERT_EQ(gauges.size(), GetParam().rows.size());
+  for (size_t layer = 0; layer < gauges.size(); ++layer) {
+    EXPECT_EQ(gauges[layer].name, fmt::format("layers.{}.sigma_lambda", layer));
+    const std::string& name = model->backbone().layer_name(static_cast<int64_t>(layer));
+    EXPECT_LE(difference(at::tensor(gauges[layer].values, at::kDouble), at::sigmoid(model->parameters().find(name + ".grc.lambda"))), 1e-15);
+  }
+}
+
+TEST_P(VisionGrc, BranchesAreSeenOnTheWay) {
+  const at::NoGradGuard no_grad;
+  const auto model = make(GetParam(), "type = \"grc\"");
+  train(*model, 5);
+  int64_t seen = 0;
+  core::Segment segment;
+  segment.pixels = pixels(2);
+  model->forward(segment, model->initial_state(2), [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
+    const auto* mixes = dynamic_cast<const core::MixesBranches*>(&attention);
+    ASSERT_NE(mixes, nullptr);
+    const auto branches = mixes->branches(input, state);
+    ASSERT_EQ(branches.size(), 2u);
+    const int64_t dim = GetParam().dims[static_cast<size_t>(layer)];
+    EXPECT_EQ(branches[0].rows.sizes(), at::IntArrayRef({input.x.size(0), input.x.size(1), dim}));
+    EXPECT_EQ(branches[1].rows.sizes(), at::IntArrayRef({input.x.size(0), input.x.size(1), dim / 2}));
+    EXPECT_EQ(seen++, layer);
+  }, {});
+  EXPECT_EQ(seen, static_cast<int64_t>(GetParam().rows.size()));
+}
+
+TEST_P(VisionGrc, RefusesCachesOfSequences) {
+  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nlifetime = \"sequence\""); }, {"lifetime", "sequence"});
+}
+
+class VisionAttentionCache : public testing::TestWithParam<Case> {};
+
+TEST_P(VisionAttentionCache, ReadsTheLastImagesOfTraining) {
+  const at::NoGradGuard no_grad;
+  if (GetParam().name == "swin") {
+    expect_error<base::InputError>([&] { make(GetParam(), "type = \"attention_cache\""); }, {"attention_cache", "window"});
+    return;
+  }
+  const auto model = make(GetParam(), "type = \"attention_cache\"");
+  const auto plain = make(GetParam(), "");
+  for (const auto& [name, tensor] : plain->parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
+  // Nothing is there before the first training step, and one image after it.
+  const at::Tensor images = pixels(2), expected = evaluate(*plain, images).hidden;
+  EXPECT_EQ(difference(evaluate(*model, images).hidden, expected), 0.0);
+  const core::StepResult step = run(*model, pixels(3, 5), model->initial_state(3), core::Mode::train);
+  EXPECT_LE(difference(step.hidden, evaluate(*plain, pixels(3, 5)).hidden), 1e-13);
+  model->commit(step.state);
+  std::vector<at::Tensor> inputs;
+  core::Segment segment;
+  segment.pixels = pixels(3, 5).narrow(0, 2, 1);
+  plain->forward(segment, plain->initial_state(1), [&](int64_t, const core::Attention&, const core::AttentionInput& input, const core::State&) {
+    inputs.push_back(input.x);
+  }, {});
+  const auto rows = kept(*model, "attention_cache.rows"), filled = kept(*model, "attention_cache.filled");
+  ASSERT_EQ(rows.size(), inputs.size());
+  for (size_t layer = 0; layer < rows.size(); ++layer) {
+    EXPECT_LE(difference(rows[layer], inputs[layer]), 1e-13) << layer;
+    EXPECT_EQ(filled[layer].item<int64_t>(), inputs[layer].size(1));
+  }
+  // Evaluation reads and leaves it; the answer is that of an image alone.
+  const core::StepResult evaluated = evaluate(*model, images);
+  EXPECT_GT(difference(evaluated.hidden, expected), 1e-6);
+  EXPECT_LE(difference(evaluate(*model, images.narrow(0, 1, 1)).hidden, evaluated.hidden.narrow(0, 1, 1)), 1e-12);
+  size_t layer = 0;
+  for (const auto& [field, tensor] : evaluated.state.fields()) {
+    if (field.path.ends_with("attention_cache.rows")) EXPECT_EQ(difference(tensor, rows[layer++]), 0.0);
+  }
+}
+
+TEST(AttentionCacheInImages, OfAViTIsAttentionOverItsRowsAndThoseOfTheCache) {
+  const at::NoGradGuard no_grad;
+  const Case& vit = cases()[0];
+  const auto model = make(vit, "type = \"attention_cache\"\nmem_len = 4");
+  train(*model, 5);
+  core::Segment segment;
+  segment.pixels = pixels(2);
+  model->forward(segment, model->initial_state(2), [&](int64_t, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
+    const core::State own = state.child("attention_cache");
+    at::Tensor rows;
+    for (const auto& [field, tensor] : own.fields()) {
+      if (field.path == "rows") rows = tensor;
+    }
+    const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
+    const core::AttentionView view = inspectable->look(input, state, {});
+    ASSERT_EQ(view.maps.size(), 1u);
+    EXPECT_EQ(view.maps[0].weights.sizes(), at::IntArrayRef({2, 2, 7, 11}));
+    EXPECT_EQ(rows.sizes(), at::IntArrayRef({1, 4, 16}));
+  }, {});
+}
+
+INSTANTIATE_TEST_SUITE_P(Backbones, VisionGrc, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Backbones, VisionAttentionCache, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace mnemo::models::vision_grc_test
