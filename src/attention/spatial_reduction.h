@@ -7,6 +7,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
+#include "core/reduces_rows.h"
 #include "layers/bricks.h"
 #include "layers/grid_reduction.h"
 
@@ -32,7 +33,7 @@ struct SpatialReductionOptions {
 /// Attention of an image's rows over fewer rows of the same image (Wang et al. 2021, eq. 1-3; linear: Wang et al. 2022, section 3.2).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ),  q of x, k and v of [context; reduce(x)], reduce as in layers::GridReduction
 /// x is the rows of `grid`; class tokens may stand in front of them where nothing is reduced. Needs the whole image. No state.
-class SpatialReduction final : public core::CoreAttention, public core::Inspectable {
+class SpatialReduction final : public core::CoreAttention, public core::ReducesRows, public core::Inspectable {
  public:
   using Options = SpatialReductionOptions;
   /// Throws InputError in a causal model.
@@ -44,8 +45,7 @@ class SpatialReduction final : public core::CoreAttention, public core::Inspecta
   const layers::AttentionProjections* projections() const override { return reduction_.reduces() ? nullptr : &maps_; }
   /// "attention": queries over the reduced rows.
   core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
-  /// Another mechanism that reads an image's rows here (GRC's cache) reduces them in the same way, with numbers of its own.
-  const layers::GridReduction& reduction() const { return reduction_; }
+  at::Tensor reduced(const at::Tensor& rows, core::Grid grid) const override { return reduction_(rows, grid.height, grid.width); }
 
  private:
   /// The rows that keys and values come from, and which of them are real, undefined = all.

@@ -14,6 +14,8 @@ ImageAttentionCache::ImageAttentionCache(const Options& options, const core::Att
     : mem_len_(options.mem_len.value_or(image.rows())), dim_(build.dim), image_(image), inner_(std::move(inner)) {
   base::require(!image.windows, "attention_cache: rows of earlier images have no place in a window; use it with backbone.type = \"vit\", \"pvt\" or \"pvt_v2\"");
   base::require(inner_->support().contexts, "attention_cache: this attention takes no rows beside its own");
+  if (image.reduces()) reduces_ = dynamic_cast<const core::ReducesRows*>(inner_.get());
+  base::ensure(!image.reduces() || reduces_ != nullptr, "an attention of fewer keys than rows does not say how it reduces them");
   base::require(!image.reduces() || mem_len_ % image.grid.size() == 0,
                 "attention_cache: keys are reduced image by image: expected a mem_len of whole images, a multiple of {}, found {}", image.grid.size(), mem_len_);
   (build.attn / "attention_cache").reserve_state("rows", {mem_len_, dim_});
@@ -41,8 +43,10 @@ at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const
                 image_.grid.height, image_.grid.width, input.grid.height, input.grid.width);
   const int64_t filled = std::min(cache.filled.item<int64_t>(), mem_len_);
   if (filled == 0) return {};
-  table.append_context({core::SpanKind::cache, filled}, core::Rule::all());
-  return cache.rows.detach().narrow(1, mem_len_ - filled, filled).expand({input.x.size(0), -1, -1});
+  at::Tensor rows = cache.rows.detach().narrow(1, mem_len_ - filled, filled);
+  if (reduces_ != nullptr) rows = reduces_->reduced(rows.view({-1, image_.grid.size(), dim_}), image_.grid).reshape({1, -1, dim_});
+  table.append_context({core::SpanKind::cache, rows.size(1)}, core::Rule::all());
+  return rows.expand({input.x.size(0), -1, -1});
 }
 
 core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& input, const core::State& state) const {

@@ -6,6 +6,7 @@
 #include "core/attention_build.h"
 #include "core/image_layout.h"
 #include "core/inspection.h"
+#include "core/reduces_rows.h"
 #include "memory/attention_cache.h"
 
 namespace mnemo::memory {
@@ -46,6 +47,7 @@ class ImageAttentionCache final : public core::Attention, public core::Inspectab
   core::ImageLayout image_;
   at::Tensor like_;  // the core's output map: it has the type and the device of the cache
   std::unique_ptr<core::CoreAttention> inner_;
+  const core::ReducesRows* reduces_ = nullptr;  // inner_, where keys are fewer than rows
 };
 
 }  // namespace mnemo::memory

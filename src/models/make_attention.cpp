@@ -23,7 +23,9 @@ std::unique_ptr<core::Attention> make_attention(const base::Node& core, const st
 std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, const std::vector<base::Node>& memories, const core::AttentionBuild& build,
                                                       const core::ImageLayout& image) {
   const Mechanisms& mechanisms = Mechanisms::all();
-  auto made = mechanisms.attentions.find(type_of(core))(core, build);
+  const std::string type = type_of(core);
+  const auto& cores = mechanisms.image_attentions.contains(type) ? mechanisms.image_attentions : mechanisms.attentions;
+  auto made = cores.find(type)(core, build);
   for (const base::Node& memory : memories) {
     const auto& entry = mechanisms.memories.find(type_of(memory));
     if (entry.wrap_image_attention) return entry.wrap_image_attention(memory, build, image, std::move(made));

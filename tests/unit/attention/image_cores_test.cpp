@@ -96,7 +96,7 @@ TEST(SpatialReduction, RowsOfAContextStandInFrontUnreduced) {
   options.sr_ratio = 2;
   const Subject<SpatialReduction> s(options);
   const at::Tensor x = Numbers(2).normal({2, 8, kDim}), context = Numbers(3).normal({2, 3, kDim});
-  const at::Tensor reduced = s.attention->reduction()(x, 2, 4);
+  const at::Tensor reduced = s.attention->reduced(x, {2, 4});
   EXPECT_LE(difference(s.forward(x, {2, 4}, {}, context), softmax_over(s, x, at::cat({context, reduced}, 1))), 1e-13);
   AttendTable table({SpanKind::tokens, 8}, Rule::all());
   table.append_context({SpanKind::cache, 3}, Rule::all());
@@ -117,7 +117,7 @@ TEST(SpatialReduction, LooksAtItsReducedRows) {
   core::AttentionInput input{x, {}, table};
   input.grid = {2, 4};
   const core::AttentionView view = s.attention->look(input, {}, {});
-  const at::Tensor v = s.heads("v", s.attention->reduction()(x, 2, 4));
+  const at::Tensor v = s.heads("v", s.attention->reduced(x, {2, 4}));
   EXPECT_LE(difference(s.project(at::matmul(view.maps[0].weights, v)), s.forward(x, {2, 4})), 1e-13);
 }
 
