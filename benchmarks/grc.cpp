@@ -3,6 +3,8 @@
 // The decoder and the Transformer-XL of `mnemo bench` (6 layers, 256 wide, 4 heads, batch 4; 512 tokens, and segments of 256 with a cache
 // of 256), and both with grc (cache_ratio 0.5, cache_len 64, one cache for the model), one thread. `times` is the median of 7 rounds of
 // with / without. Generation runs the decoding engine on both sides.
+// PVT-Tiny at 224 pixels, batch 8, with grc as the paper has it (cache_ratio 0.5, as many rows as each layer has, variant "paper"): evaluation
+// that reads the stored cache, evaluation that reads an update, a training step; each also with the convolutional position.
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/InferenceMode.h>
@@ -15,6 +17,7 @@
 #include "infer/engine.h"
 #include "infer/session.h"
 #include "models/model.h"
+#include "models/vision_model.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"
 
@@ -99,8 +102,46 @@ class Side {
   std::vector<at::Tensor> targets_;
 };
 
-void cost(benchmark::State& state, Kind kind, Job job) {
-  Side without(kind, false), with(kind, true);
+/// PVT-Tiny at work; memory is the rest of its table, empty: none.
+class VisionSide {
+ public:
+  explicit VisionSide(const std::string& memory)
+      : model_(base::read_options<models::ModelOptions>(base::parse_toml(
+                   "[backbone]\ntype = \"pvt\"\n[head]\ntype = \"classification\"\nnum_classes = 1000\npool = \"cls\"\n" +
+                       (memory.empty() ? "" : "[[memory]]\ntype = \"grc\"\nqkv_bias = true\n" + memory),
+                   "benchmark")),
+               0, at::kFloat),
+        optimiser_(train::make_optimiser(train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})), model_.parameters())) {
+    segment_.pixels = at::randn({kImages, 3, 224, 224});
+    targets_ = at::randint(0, 1000, {kImages, 1}, at::kLong);
+  }
+  double seconds(Job job) {
+    const auto began = std::chrono::steady_clock::now();
+    if (job == evaluation) {
+      const c10::InferenceMode inference;
+      benchmark::DoNotOptimize(model_.logits(model_.forward(segment_, model_.initial_state(kImages)).hidden).sum().item<double>());
+    } else {
+      model_.parameters().zero_grad();
+      core::Segment segment = segment_;
+      segment.mode = core::Mode::train;
+      const core::StepResult step = model_.forward(segment, model_.initial_state(kImages));
+      model_.nll(step.hidden, targets_).mean().backward();
+      optimiser_->step(optimiser_->base_lr());
+      model_.commit(step.state);
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  }
+
+ private:
+  static constexpr int64_t kImages = 8;
+  models::VisionModel model_;
+  std::unique_ptr<train::Optimiser> optimiser_;
+  core::Segment segment_;
+  at::Tensor targets_;
+};
+
+template <class AnySide>
+void turn_about(benchmark::State& state, AnySide& without, AnySide& with, Job job) {
   std::vector<double> ratios;
   without.seconds(job), with.seconds(job);  // warm-up
   for (auto _ : state) {
@@ -114,6 +155,16 @@ void cost(benchmark::State& state, Kind kind, Job job) {
   state.counters["most"] = ratios.back();
 }
 
+void cost(benchmark::State& state, Kind kind, Job job) {
+  Side without(kind, false), with(kind, true);
+  turn_about(state, without, with, job);
+}
+
+void vision_cost(benchmark::State& state, const char* memory, Job job) {
+  VisionSide without(""), with(memory);
+  turn_about(state, without, with, job);
+}
+
 }  // namespace
 
 #define GRC_COST(kind, job) BENCHMARK_CAPTURE(cost, kind##_##job, kind, job)->Iterations(7)->UseManualTime()->Unit(benchmark::kMillisecond)
@@ -123,6 +174,14 @@ GRC_COST(decoder, training);
 GRC_COST(transformer_xl, evaluation);
 GRC_COST(transformer_xl, generation);
 GRC_COST(transformer_xl, training);
+#define GRC_IMAGE_COST(name, memory, job) \
+  BENCHMARK_CAPTURE(vision_cost, name##_##job, memory, job)->Iterations(7)->UseManualTime()->Unit(benchmark::kMillisecond)
+GRC_IMAGE_COST(pvt_tiny_stored, "eval_read = \"stored\"", evaluation);
+GRC_IMAGE_COST(pvt_tiny_updated, "", evaluation);
+GRC_IMAGE_COST(pvt_tiny, "", training);
+GRC_IMAGE_COST(pvt_tiny_cpe_stored, "position = \"cpe\"\neval_read = \"stored\"", evaluation);
+GRC_IMAGE_COST(pvt_tiny_cpe_updated, "position = \"cpe\"", evaluation);
+GRC_IMAGE_COST(pvt_tiny_cpe, "position = \"cpe\"", training);
 
 int main(int argc, char** argv) {
   cli::apply_process_settings();

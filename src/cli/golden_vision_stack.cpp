@@ -25,11 +25,22 @@ base::Node stack_config(const GoldenFile& file) {
   rename("grid", "image_size", false);
   backbone.set("patch_size", 1);
   if (type != "vit") {
-    rename("dim", "dims", true);
     rename("num_layers", "depths", true);
     rename("num_heads", "num_heads", true);
   }
+  if (type == "swin") {
+    // Ours shift by half a window.
+    const base::Node shift = backbone.at("shift_size");
+    const base::Node& window = backbone.at("window_size");
+    for (size_t axis = 0; axis < 2; ++axis) {
+      base::require(shift.is_array() && shift.size() == 2 && window.is_array() && window.size() == 2 &&
+                        shift.items()[axis].as_int() == window.items()[axis].as_int() / 2,
+                    "{}: expected shift_size to be half of window_size", file.path());
+    }
+    backbone.erase("shift_size");
+  }
   if (type == "pvt") {
+    rename("dim", "dims", true);
     rename("mlp_ratio", "mlp_ratios", true);
     rename("sr_ratio", "sr_ratios", true);
   }
