@@ -56,7 +56,7 @@ base::Node stack_config(const GoldenFile& file) {
 
 /// The names of golden files for the parameters of blocks, which lie under `layers` ("backbone.layers.#"). Its rules are views of `kept`.
 weights::ForeignFormat block_names(const std::string& layers, bool joint, std::deque<std::string>& kept) {
-  const auto keep = [](std::string name) -> std::string_view { return kept.emplace_back(std::move(name)); };
+  const auto keep = [&](std::string name) -> std::string_view { return kept.emplace_back(std::move(name)); };
   weights::ForeignFormat format;
   format.name = "golden blocks";
   const auto rule = [&](const char* ours, const char* theirs, int64_t part = 0, int64_t parts = 1) {

@@ -214,7 +214,7 @@ TEST(GrcImages, BranchesAreWhatIsMixed) {
 
 TEST(GrcImages, RefusesWhatTheLayoutHasNoReadingOf) {
   const auto refuse = [](const std::function<void(GrcOptions&)>& change, const core::ImageLayout& image, bool causal,
-                         const std::vector<std::string>& words) {
+                         std::initializer_list<std::string> words) {
     GrcOptions options;
     change(options);
     test::expect_error<base::InputError>([&] { Subject(options, causal, image); }, words);
