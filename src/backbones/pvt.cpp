@@ -66,7 +66,7 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
                             .add("weight", {grids[s].size() + (last ? 1 : 0), dim}, layers::normal(std), layers::ParameterKind::memory);
       stages_.push_back(std::move(stage));
     }
-    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {}};
+    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {grids[s], build.whole && s + 1 == count ? 1 : 0, options.sr_ratios[s]}, {}};
     stage.core = base::Node::table({{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
     stage.make_feed_forward = [&](const layers::Scope& scope) {
       const layers::FeedForward ffn(scope, dim, hidden, "gelu", std);

@@ -47,6 +47,7 @@ PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(o
   base::require(build.whole, "pvt_v2: has no layer_stack; expected kind = \"model\"");
   const int64_t layers_in_all = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
   const double std = options.init_std;
+  const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
   for (size_t s = 0; s < options.depths.size(); ++s) {
     const layers::Scope at = build.scope / "stages" / static_cast<int64_t>(s);
     const int64_t dim = options.dims[s], hidden = std::llround(options.mlp_ratios[s] * static_cast<double>(dim));
@@ -55,7 +56,7 @@ PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(o
     parts.patches = layers::PatchEmbedding(at / "patch_embedding", s == 0 ? options.in_channels : options.dims[s - 1], dim, window.size,
                                            window.stride, window.padding, std);
     parts.patch_norm = layers::LayerNorm(at / "patch_norm", dim, kPatchNormEps);
-    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {}};
+    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {grids[s], 0, options.linear ? 1 : options.sr_ratios[s], options.linear ? 7 : 0}, {}};
     stage.core = base::Node::table({{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
     if (options.linear) stage.core.set("reduction", "pool");
     stage.make_feed_forward = [&](const layers::Scope& scope) {

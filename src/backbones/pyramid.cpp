@@ -19,7 +19,8 @@ void Pyramid::add_stage(const VisionBuild& build, int64_t depth, const StageBuil
     layer.attention_name = (at / "attn").prefix();
     layer.norm1 = layers::LayerNorm(at / "norm1", stage.dim, stage.norm_eps);
     layer.attention = build.make_attention(
-        stage.core, {at / "attn", at, build.scope, stage.dim, stage.num_heads, stage.dim / stage.num_heads, false, stage.init_std, num_layers()});
+        stage.core, {at / "attn", at, build.scope, stage.dim, stage.num_heads, stage.dim / stage.num_heads, false, stage.init_std, num_layers()},
+        stage.image);
     layer.norm2 = layers::LayerNorm(at / "norm2", stage.dim, stage.norm_eps);
     layer.feed_forward = stage.make_feed_forward(at / "ffn");
     layer.drop_path = layers::drop_path_of(stage.drop_path, num_layers(), stage.layers_in_all);

@@ -38,6 +38,7 @@ class Pyramid : public VisionBackbone {
     double drop_path = 0.0;      ///< of the last layer of all stages
     int64_t layers_in_all = 0;
     base::Node core;             ///< options of its attention
+    core::ImageLayout image;     ///< how its rows lie
     std::function<std::function<at::Tensor(const at::Tensor&, const core::Grid&)>(const layers::Scope&)> make_feed_forward;
   };
   /// Adds a stage of `depth` layers under build.scope / "stages" / its number / "layers".

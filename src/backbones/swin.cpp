@@ -61,7 +61,7 @@ Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(opti
       mergings_.push_back({layers::LayerNorm(at / "norm", 2 * dim, options.norm_eps), layers::Linear(at / "reduction", 2 * dim, dim, false, std)});
     }
     windows_.push_back(options.window(grids[s]));
-    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {}};
+    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {windows_[s], 0, 0, 0, true}, {}};
     stage.core = base::Node::table({{"type", "shifted_window"}, {"qkv_bias", options.qkv_bias}});
     stage.core.set("window_size", base::Node::array({windows_[s].height, windows_[s].width}));
     stage.make_feed_forward = [&](const layers::Scope& scope) {

@@ -22,17 +22,8 @@ using HiddenObserver = std::function<void(std::string_view name, const at::Tenso
 
 /// Makes the attention of one layer from the options of its core ({type = "softmax", …}), memories on the attention seam included, which
 /// have to know how its rows lie.
-class VisionAttentionMaker {
- public:
-  using Make = std::function<std::unique_ptr<core::Attention>(const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image)>;
-  VisionAttentionMaker(Make make) : make_(std::move(make)) {}
-  std::unique_ptr<core::Attention> operator()(const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image = {}) const {
-    return make_(core, build, image);
-  }
-
- private:
-  Make make_;
-};
+using VisionAttentionMaker =
+    std::function<std::unique_ptr<core::Attention>(const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image)>;
 
 /// What a vision backbone's constructor gets beside its options.
 struct VisionBuild {

@@ -33,9 +33,9 @@ VisionModel::VisionModel(const ModelOptions& options, uint64_t seed, at::ScalarT
   base::ensure(options.backbone.is_vision(), "'{}' is no backbone of images", options.backbone.type);
   const layers::Scope root = parameters_.root();
   const bool whole = options.kind == "model";
-  const backbones::VisionAttentionMaker attention([&](const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image) {
+  const auto attention = [&](const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image) {
     return make_image_attention(core, options.memory, build, image);
-  });
+  };
   backbone_ = make_backbone(options.backbone.vision, {root / "backbone", attention, options.adapters, whole});
   if (!whole) return;
   const auto head = base::read_typed_options<heads::ClassificationOptions>(options.head);

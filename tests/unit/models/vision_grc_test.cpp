@@ -22,6 +22,7 @@ struct Case {
   std::string name, backbone;
   std::vector<int64_t> rows;  ///< of each layer, class tokens included
   std::vector<int64_t> dims;
+  int64_t height = 8, width = 12;
 };
 
 const std::vector<Case>& cases() {
@@ -33,6 +34,37 @@ dim = 16
 num_layers = 2
 num_heads = 2
 mlp_ratio = 2)", {7, 7}, {16, 16}},
+      {"pvt", R"(type = "pvt"
+image_size = [8, 12]
+patch_size = 2
+dims = [8, 16]
+depths = [1, 2]
+num_heads = [1, 2]
+mlp_ratios = [2, 2]
+sr_ratios = [2, 1])", {24, 7, 7}, {8, 16, 16}},
+      {"pvt_v2", R"(type = "pvt_v2"
+image_size = [16, 24]
+dims = [8, 16]
+depths = [1, 2]
+num_heads = [1, 2]
+mlp_ratios = [2, 2]
+sr_ratios = [2, 1])", {24, 6, 6}, {8, 16, 16}, 16, 24},
+      {"pvt_v2_linear", R"(type = "pvt_v2"
+image_size = [16, 24]
+dims = [8, 16]
+depths = [1, 2]
+num_heads = [1, 2]
+mlp_ratios = [2, 2]
+sr_ratios = [2, 1]
+linear = true)", {24, 6, 6}, {8, 16, 16}, 16, 24},
+      {"swin", R"(type = "swin"
+image_size = [8, 12]
+patch_size = 2
+dim = 8
+depths = [2, 1]
+num_heads = [1, 2]
+window_size = [2, 3]
+mlp_ratio = 2)", {6, 6, 6}, {8, 8, 16}},
   };
   return all;
 }
@@ -52,7 +84,7 @@ std::unique_ptr<VisionModel> make(const Case& of, const std::string& memory) {
   return model;
 }
 
-at::Tensor pixels(int64_t batch, uint64_t seed = 2) { return Numbers(seed).normal({batch, 3, 8, 12}); }
+at::Tensor pixels(const Case& of, int64_t batch, uint64_t seed = 2) { return Numbers(seed).normal({batch, 3, of.height, of.width}); }
 
 core::StepResult run(const VisionModel& model, const at::Tensor& images, const core::State& state, core::Mode mode) {
   core::Segment segment;
@@ -66,8 +98,8 @@ core::StepResult evaluate(const VisionModel& model, const at::Tensor& images) {
 }
 
 /// A training step on fresh images, committed.
-void train(VisionModel& model, uint64_t seed, int64_t batch = 3) {
-  model.commit(run(model, pixels(batch, seed), model.initial_state(batch), core::Mode::train).state);
+void train(const Case& of, VisionModel& model, uint64_t seed) {
+  model.commit(run(model, pixels(of, 3, seed), model.initial_state(3), core::Mode::train).state);
 }
 
 /// The per-model fields of the model's state that end so.
@@ -90,7 +122,7 @@ TEST_P(VisionGrc, EveryLayerHasACacheAsLongAsItselfAtEveryRatio) {
       const auto channels = static_cast<int64_t>(share * static_cast<double>(GetParam().dims[layer]));
       EXPECT_EQ(caches[layer].sizes(), at::IntArrayRef({1, GetParam().rows[layer], channels})) << layer;
     }
-    const at::Tensor logits = model->logits(evaluate(*model, pixels(2)).hidden);
+    const at::Tensor logits = model->logits(evaluate(*model, pixels(GetParam(), 2)).hidden);
     EXPECT_EQ(logits.sizes(), at::IntArrayRef({2, 1, 5}));
   }
 }
@@ -101,13 +133,13 @@ TEST_P(VisionGrc, WithoutAShareItIsTheInnerAttention) {
     const auto model = make(GetParam(), std::string("type = \"grc\"\nvariant = \"") + variant + "\"");
     const auto plain = make(GetParam(), "");
     for (const auto& [name, tensor] : plain->parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
-    train(*model, 5);
-    const at::Tensor expected = evaluate(*plain, pixels(2)).hidden;
-    EXPECT_GT(difference(evaluate(*model, pixels(2)).hidden, expected), 1e-6) << variant;
+    train(GetParam(), *model, 5);
+    const at::Tensor expected = evaluate(*plain, pixels(GetParam(), 2)).hidden;
+    EXPECT_GT(difference(evaluate(*model, pixels(GetParam(), 2)).hidden, expected), 1e-6) << variant;
     for (const auto& [name, tensor] : model->parameters().named()) {
       if (name.ends_with(".lambda")) at::Tensor(tensor).fill_(-1e9);
     }
-    EXPECT_EQ(difference(evaluate(*model, pixels(2)).hidden, expected), 0.0) << variant;
+    EXPECT_EQ(difference(evaluate(*model, pixels(GetParam(), 2)).hidden, expected), 0.0) << variant;
   }
 }
 
@@ -116,13 +148,13 @@ TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
   for (const char* reading : {"", "\nattend = \"batch_mean\"", "\neval_read = \"stored\"", "\nvariant = \"authors\"\nposition = \"cpe\""}) {
     const auto model = make(GetParam(), std::string("type = \"grc\"") + reading);
     const auto zero = kept(*model, ".grc.cache");
-    train(*model, 5);
+    train(GetParam(), *model, 5);
     const auto moved = kept(*model, ".grc.cache");
     for (size_t layer = 0; layer < zero.size(); ++layer) {
       EXPECT_EQ(test::largest(zero[layer]), 0.0);
       EXPECT_GT(test::largest(moved[layer]), 1e-4) << layer << reading;
     }
-    const core::StepResult step = evaluate(*model, pixels(2));
+    const core::StepResult step = evaluate(*model, pixels(GetParam(), 2));
     size_t layer = 0;
     for (const auto& [field, tensor] : step.state.fields()) {
       if (!field.path.ends_with(".grc.cache")) continue;
@@ -130,18 +162,18 @@ TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
     }
     EXPECT_EQ(layer, moved.size());
     // A training step of the same images gives another answer once the cache has moved on.
-    const at::Tensor first = run(*model, pixels(2), model->initial_state(2), core::Mode::train).hidden;
-    train(*model, 6);
-    EXPECT_GT(difference(run(*model, pixels(2), model->initial_state(2), core::Mode::train).hidden, first), 1e-9) << reading;
+    const at::Tensor first = run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train).hidden;
+    train(GetParam(), *model, 6);
+    EXPECT_GT(difference(run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train).hidden, first), 1e-9) << reading;
   }
 }
 
 TEST_P(VisionGrc, OrderAndCompanyInTheBatchDoNotMatter) {
   const at::NoGradGuard no_grad;
-  const at::Tensor images = pixels(3), order = at::tensor({2, 0, 1}, at::kLong);
+  const at::Tensor images = pixels(GetParam(), 3), order = at::tensor({2, 0, 1}, at::kLong);
   for (const bool mean : {false, true}) {
     const auto model = make(GetParam(), mean ? "type = \"grc\"\nattend = \"batch_mean\"\neval_read = \"stored\"" : "type = \"grc\"");
-    train(*model, 5);
+    train(GetParam(), *model, 5);
     const at::Tensor together = evaluate(*model, images).hidden;
     EXPECT_LE(difference(evaluate(*model, images.index_select(0, order)).hidden, together.index_select(0, order)), 1e-12);
     for (int64_t i = 0; i < 3; ++i) EXPECT_LE(difference(evaluate(*model, images.narrow(0, i, 1)).hidden, together.narrow(0, i, 1)), 1e-12);
@@ -163,20 +195,20 @@ TEST_P(VisionGrc, TheCacheIsSavedWithTheWeights) {
   for (const char* memory : {"type = \"grc\"", "type = \"attention_cache\""}) {
     if (GetParam().name == "swin" && std::string(memory) != "type = \"grc\"") continue;
     const auto model = make(GetParam(), memory);
-    train(*model, 5);
+    train(GetParam(), *model, 5);
     weights::TensorFile file;
     for (const auto& [name, tensor] : weights::model_tensors(*model)) file.tensors.emplace_back(name, tensor.clone());
     VisionModel loaded(options(GetParam(), memory), 9, at::kDouble);
     weights::load_model_tensors(file, loaded, "model.safetensors");
-    EXPECT_EQ(difference(evaluate(loaded, pixels(2)).hidden, evaluate(*model, pixels(2)).hidden), 0.0) << memory;
+    EXPECT_EQ(difference(evaluate(loaded, pixels(GetParam(), 2)).hidden, evaluate(*model, pixels(GetParam(), 2)).hidden), 0.0) << memory;
   }
 }
 
 TEST_P(VisionGrc, EveryParameterOfEveryLayerLearns) {
   for (const char* memory : {"type = \"grc\"\nposition = \"cpe\"", "type = \"grc\"\nvariant = \"authors\"\nposition = \"cpe\"\nattend = \"batch_mean\""}) {
     const auto model = make(GetParam(), memory);
-    train(*model, 5);
-    const core::StepResult step = run(*model, pixels(2), model->initial_state(2), core::Mode::train);
+    train(GetParam(), *model, 5);
+    const core::StepResult step = run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train);
     (step.hidden * Numbers(8).normal(step.hidden.sizes())).sum().backward();
     for (const auto& [name, tensor] : model->parameters().named()) {
       if (name.find(".grc.") == std::string::npos) continue;
@@ -199,10 +231,10 @@ TEST_P(VisionGrc, TellsSigmaLambdaOfEveryLayerAndHead) {
 TEST_P(VisionGrc, BranchesAreSeenOnTheWay) {
   const at::NoGradGuard no_grad;
   const auto model = make(GetParam(), "type = \"grc\"");
-  train(*model, 5);
+  train(GetParam(), *model, 5);
   int64_t seen = 0;
   core::Segment segment;
-  segment.pixels = pixels(2);
+  segment.pixels = pixels(GetParam(), 2);
   model->forward(segment, model->initial_state(2), [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
     const auto* mixes = dynamic_cast<const core::MixesBranches*>(&attention);
     ASSERT_NE(mixes, nullptr);
@@ -232,14 +264,14 @@ TEST_P(VisionAttentionCache, ReadsTheLastImagesOfTraining) {
   const auto plain = make(GetParam(), "");
   for (const auto& [name, tensor] : plain->parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
   // Nothing is there before the first training step, and one image after it.
-  const at::Tensor images = pixels(2), expected = evaluate(*plain, images).hidden;
+  const at::Tensor images = pixels(GetParam(), 2), expected = evaluate(*plain, images).hidden;
   EXPECT_EQ(difference(evaluate(*model, images).hidden, expected), 0.0);
-  const core::StepResult step = run(*model, pixels(3, 5), model->initial_state(3), core::Mode::train);
-  EXPECT_LE(difference(step.hidden, evaluate(*plain, pixels(3, 5)).hidden), 1e-13);
+  const core::StepResult step = run(*model, pixels(GetParam(), 3, 5), model->initial_state(3), core::Mode::train);
+  EXPECT_LE(difference(step.hidden, evaluate(*plain, pixels(GetParam(), 3, 5)).hidden), 1e-13);
   model->commit(step.state);
   std::vector<at::Tensor> inputs;
   core::Segment segment;
-  segment.pixels = pixels(3, 5).narrow(0, 2, 1);
+  segment.pixels = pixels(GetParam(), 3, 5).narrow(0, 2, 1);
   plain->forward(segment, plain->initial_state(1), [&](int64_t, const core::Attention&, const core::AttentionInput& input, const core::State&) {
     inputs.push_back(input.x);
   }, {});
@@ -264,9 +296,9 @@ TEST(AttentionCacheInImages, OfAViTIsAttentionOverItsRowsAndThoseOfTheCache) {
   const at::NoGradGuard no_grad;
   const Case& vit = cases()[0];
   const auto model = make(vit, "type = \"attention_cache\"\nmem_len = 4");
-  train(*model, 5);
+  train(vit, *model, 5);
   core::Segment segment;
-  segment.pixels = pixels(2);
+  segment.pixels = pixels(vit, 2);
   model->forward(segment, model->initial_state(2), [&](int64_t, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
     const core::State own = state.child("attention_cache");
     at::Tensor rows;
