@@ -142,8 +142,10 @@ std::shared_ptr<CLI::App> make_application() {
   add_eval(*app);
   add_compare(*app);
   add_generate(*app);
+  add_finetune(*app);
   add_attach(*app);
   add_detach(*app);
+  add_classify(*app);
   add_inspect(*app);
   add_convert(*app);
   add_verify(*app);

@@ -9,8 +9,9 @@
 #include "cli/output.h"
 #include "cli/workbench.h"
 #include "infer/load.h"
-#include "models/presets.h"
+#include "models/build.h"
 #include "weights/model_folder.h"
+#include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
 namespace mnemo::cli {
@@ -31,19 +32,22 @@ struct DetachArguments {
 /// A model folder, with everything in it that is no weight carried along.
 struct Folder {
   explicit Folder(const std::string& given) : path(model_folder(given)) {
-    const std::string config_path = base::join_path(path, "config.json");
-    parts.options = models::read_model_options(base::parse_json(weights::read_model_config(path), config_path));
-    base::require(parts.options.backbone.is_vision(), "{}: expected a model of images, found backbone.type = \"{}\"", config_path, parts.options.backbone.type);
+    const infer::AnyModel loaded = infer::load_any(path);
+    parts.options = models::options_of(*loaded.model);
+    base::require(parts.options.backbone.is_vision(), "{}: expected a model of images, found backbone.type = \"{}\"", base::join_path(path, "config.json"),
+                  parts.options.backbone.type);
+    foreign = loaded.format != nullptr;
+    parts.tensors = weights::model_tensors(*loaded.model);
     std::vector<std::string> others;
     for (const std::string& name : base::list_folder(path)) {
       if (name != "config.json" && name != "model.safetensors" && name != "README.md") others.push_back(name);
     }
     content = weights::read_model_folder(path, others);
-    parts.tensors = content.weights.tensors;
   }
 
   /// Checks that the parts make a model, and writes them.
   void write(const std::optional<std::string>& out) {
+    base::require(out || !foreign, "{}: a folder of another library, which has no tasks; say where the joined model goes (--out)", path);
     content.config = base::to_json(base::write_options(parts.options)) + "\n";
     content.weights.tensors = parts.tensors;
     infer::model_from(parts.options, content.weights, path);
@@ -51,6 +55,7 @@ struct Folder {
   }
 
   std::string path;
+  bool foreign = false;
   weights::StoredParts parts;
   weights::ModelFolder content;
 };

@@ -47,10 +47,10 @@ const base::OptionTypes& make_data_types() {
 
 /// Makes relative paths start from the file they were written in.
 void resolve_paths(base::Node& recipe) {
-  base::Node* data = recipe.find("data");
-  if (data == nullptr || !data->is_table()) return;
-  for (const char* key : {"train", "valid", "test"}) {
-    base::Node* path = data->find(key);
+  for (const auto& [table, key] : {std::pair("data", "train"), std::pair("data", "valid"), std::pair("data", "test"), std::pair("finetune", "model")}) {
+    base::Node* group = recipe.find(table);
+    if (group == nullptr || !group->is_table()) continue;
+    base::Node* path = group->find(key);
     if (path == nullptr || !path->is_string() || path->as_string().empty()) continue;
     const base::Place place = path->place();
     std::filesystem::path resolved = path->as_string();

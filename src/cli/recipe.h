@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "cli/recipe_study.h"
 #include "infer/sampling.h"
+#include "models/finetune.h"
 #include "models/options.h"
 #include "train/options.h"
 
@@ -36,6 +37,7 @@ struct Recipe {
   std::string about;
   base::Node data;  ///< of a type: text, algorithmic, task_file, listops or images
   models::ModelOptions model;
+  std::optional<models::FinetuneOptions> finetune;  ///< from a trained model, which [model] must be where it is written
   train::TrainOptions train;
   GenerateOptions generate;
 
@@ -45,6 +47,7 @@ struct Recipe {
     v("about", about, "what it is for");
     v("data", data, "what is learned", base::poly(data_types()));
     v("model", model, "the model");
+    v("finetune", finetune, "starts from a trained model of images, which learns another task (mnemo finetune)");
     v("train", train, "the training");
     v("generate", generate, "sample texts");
   }

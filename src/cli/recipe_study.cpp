@@ -12,7 +12,7 @@
 namespace mnemo::cli {
 namespace {
 
-constexpr std::array<const char*, 4> kSections = {"data", "model", "train", "generate"};
+constexpr std::array<const char*, 5> kSections = {"data", "model", "finetune", "train", "generate"};
 constexpr const char* kSweep = "sweep";
 constexpr const char* kTied = "tied";
 

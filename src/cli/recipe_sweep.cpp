@@ -15,7 +15,7 @@
 namespace mnemo::cli {
 namespace {
 
-constexpr std::array<const char*, 4> kRecipeTables = {"data", "model", "train", "generate"};
+constexpr std::array<const char*, 5> kRecipeTables = {"data", "model", "finetune", "train", "generate"};
 constexpr std::array<const char*, 4> kOwnKeys = {"seeds", "together", "skip", "figure"};
 constexpr const char* kVariant = "variant";
 constexpr size_t kMostPoints = 10'000;
@@ -52,7 +52,7 @@ class Reader {
     known.insert(known.end(), kOwnKeys.begin(), kOwnKeys.end());
     known.insert(known.end(), names_.begin(), names_.end());
     const std::optional<std::string> near = base::nearest(key, known);
-    base::input_error("{}: unknown key {}{}; expected a key of the recipe (data, model, train, generate), seeds, together, skip, "
+    base::input_error("{}: unknown key {}{}; expected a key of the recipe (data, model, finetune, train, generate), seeds, together, skip, "
                       "figure, or a name that a 'tied' of the study or of a variant takes",
                       value.place().text(), quoted(path_, key), near ? fmt::format("; did you mean '{}'?", *near) : std::string());
   }

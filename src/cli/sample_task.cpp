@@ -20,15 +20,6 @@ data::AlgorithmicOptions made_options(const Recipe& recipe) { return base::read_
 data::TaskFileOptions file_options(const Recipe& recipe) { return base::read_typed_options<data::TaskFileOptions>(recipe.data); }
 data::ListOpsOptions listops_options(const Recipe& recipe) { return base::read_typed_options<data::ListOpsOptions>(recipe.data); }
 
-/// With the model's image size where the recipe leaves it to the model.
-data::ImageOptions image_options(const Recipe& recipe) {
-  auto options = base::read_typed_options<data::ImageOptions>(recipe.data);
-  if (options.image_size.empty() && recipe.model.backbone.is_vision()) {
-    options.image_size = std::visit([](const auto& backbone) { return backbone.image_size; }, recipe.model.backbone.vision);
-  }
-  return options;
-}
-
 constexpr DataShape kListOpsShape{.vocabulary = data::kListOpsVocabulary, .num_classes = 10};
 
 DataShape answer_shape(const data::SampleSource& source, const data::AnswerOptions& answer) {
@@ -76,6 +67,14 @@ SampleTask image_task(const data::ImageOptions& options, const Recipe& recipe, c
 }
 
 }  // namespace
+
+data::ImageOptions image_options(const Recipe& recipe) {
+  auto options = base::read_typed_options<data::ImageOptions>(recipe.data);
+  if (options.image_size.empty() && recipe.model.backbone.is_vision()) {
+    options.image_size = std::visit([](const auto& backbone) { return backbone.image_size; }, recipe.model.backbone.vision);
+  }
+  return options;
+}
 
 SampleTask make_sample_task(const Recipe& recipe, const EvaluationSize& evaluation) {
   base::ensure(!recipe.is_text(), "a text has no samples");

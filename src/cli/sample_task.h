@@ -7,9 +7,13 @@
 #include <vector>
 
 #include "cli/recipe.h"
+#include "data/image_options.h"
 #include "tasks/task.h"
 
 namespace mnemo::cli {
+
+/// The [data] of a recipe of images, with the model's image size where the recipe leaves it to the model.
+data::ImageOptions image_options(const Recipe& recipe);
 
 /// What data that are no text ask of a model.
 struct DataShape {

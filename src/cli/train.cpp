@@ -10,6 +10,7 @@
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/device.h"
+#include "cli/finetune_model.h"
 #include "cli/output.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
@@ -28,6 +29,9 @@ struct TrainArguments {
   std::optional<std::string> resume, out, data, variant, device, init;
   std::vector<std::string> set;
   bool json = false;
+  bool finetunes = false;  ///< mnemo finetune
+  std::optional<std::string> model, regime, name;
+  const char* command() const { return finetunes ? "finetune" : "train"; }
 };
 
 /// Where a run goes and what it is made from.
@@ -39,9 +43,12 @@ struct Plan {
 
 Plan plan_of(const TrainArguments& options) {
   base::require(options.recipe.empty() != !options.resume.has_value(),
-                "train: expected a RECIPE, or --resume DIR to go on with a run, found {}", options.recipe.empty() ? "neither" : "both");
+                "{}: expected a RECIPE, or --resume DIR to go on with a run, found {}", options.command(), options.recipe.empty() ? "neither" : "both");
   std::vector<std::string> assignments = options.set;
   if (options.data) assignments.push_back("data.train=" + base::to_json(base::Node(*options.data), -1));
+  for (const auto& [key, value] : {std::pair("model", options.model), std::pair("regime", options.regime), std::pair("name", options.name)}) {
+    if (value) assignments.push_back(fmt::format("finetune.{}={}", key, base::to_json(base::Node(*value), -1)));
+  }
   Plan plan;
   plan.resumes = options.resume.has_value();
   if (plan.resumes) {
@@ -55,17 +62,19 @@ Plan plan_of(const TrainArguments& options) {
     plan.folder = options.out.value_or("runs/" + std::filesystem::path(options.recipe).stem().string());
   }
   plan.recipe = read_recipe(RecipeFile::read(plan.source, assignments).recipe(options.variant));
+  base::require(plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", options.command(), plan.source,
+                options.finetunes ? "has no [finetune]: expected one, or --model" : "has [finetune]; it is for mnemo finetune");
   if (common_options().threads > 0) plan.recipe.train.threads = common_options().threads;
   if (plan.resumes || !base::is_folder(plan.folder)) return plan;
   if (const auto checkpoint = weights::latest_checkpoint(plan.folder)) {
-    base::input_error("{0}: a run is there already, up to step {1}; go on with it: mnemo train --resume {0}, or choose another --out",
-                      plan.folder, checkpoint->step);
+    base::input_error("{0}: a run is there already, up to step {1}; go on with it: mnemo {2} --resume {0}, or choose another --out",
+                      plan.folder, checkpoint->step, options.command());
   }
   return plan;
 }
 
 std::string command_of(const Plan& plan, const TrainArguments& options) {
-  std::string line = "mnemo train " + (plan.resumes ? "--resume RUN" : std::filesystem::path(options.recipe).filename().string());
+  std::string line = fmt::format("mnemo {} ", options.command()) + (plan.resumes ? "--resume RUN" : std::filesystem::path(options.recipe).filename().string());
   if (options.variant) line += fmt::format(" --variant '{}'", *options.variant);
   if (options.init) line += " --init " + std::filesystem::path(*options.init).filename().string();
   if (options.data) line += " --data " + std::filesystem::path(*options.data).filename().string();
@@ -147,6 +156,12 @@ int run_training(const TrainArguments& options) {
                  .metrics = {}, .steps = report.steps, .tokens = report.tokens, .seconds = report.seconds};
   if (!report.history.evaluations.empty()) card.metrics = report.history.evaluations.back().evaluation.metrics;
   write_model(base::join_path(plan.folder, "model"), bench, card);
+  if (bench.finetune) {
+    const std::string about = fmt::format("{}; {}", card.command, plan.recipe.finetune->regime);
+    if (const auto path = write_task(plan.folder, models::require_vision_model(*bench.model, "finetune"), *bench.finetune, about)) {
+      base::log_info("task memory: {}", *path);
+    }
+  }
   print_result(plan, bench, report, card, options.json);
   return kDone;
 }
@@ -166,6 +181,25 @@ void add_train(CLI::App& app) {
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", options->json, "print the result as JSON")
       .footer("mnemo train recipes/text.toml --data my.txt --out runs/mine\nmnemo train --resume runs/mine")
+      .action([options] { return run_training(*options); });
+}
+
+void add_finetune(CLI::App& app) {
+  auto options = std::make_shared<TrainArguments>();
+  options->finetunes = true;
+  Command(app, "finetune", "teaches a trained model of images another task, and writes what is new as a small task memory")
+      .argument("RECIPE", options->recipe, "a recipe (TOML) with [finetune], or any recipe of images with --model", false)
+      .option("--model", options->model, "MODEL", "the trained model's folder, or its run's; short for --set finetune.model=MODEL")
+      .option("--regime", options->regime, "REGIME", "head, head_and_class_token, memory, masked_memory, full or adapters (masked_memory)")
+      .option("--name", options->name, "NAME", "what the task is called")
+      .option("--data", options->data, "DIR", "the images to learn; short for --set data.train=DIR")
+      .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe (mnemo help recipe); may be repeated")
+      .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
+      .option("--out", options->out, "DIR", "the run's folder: recipe, log, checkpoints, model, NAME.task.safetensors (runs/NAME of the recipe)")
+      .option("--resume", options->resume, "DIR", "go on with a run from its newest checkpoint; --set may change its recipe")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
+      .flag("--json", options->json, "print the result as JSON")
+      .footer("mnemo finetune recipes/learnable_memory_small.toml --variant 'Clothing/masked memory'\nmnemo attach models/vit runs/mine/clothing.task.safetensors")
       .action([options] { return run_training(*options); });
 }
 

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/progress.h"
+#include "cli/finetune_model.h"
+#include "cli/image_facts.h"
 #include "cli/machine.h"
 #include "cli/sample_task.h"
 #include "cli/summary.h"
@@ -111,7 +113,11 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
   Recipe filled = recipe;
   if (!recipe.is_text()) {
     const DataShape data = data_shape(recipe);
-    fit_to(data, filled.model);
+    if (recipe.finetune) {
+      filled.model = models::plan_finetuning(recipe.model, *recipe.finetune, data.classes).options;
+    } else {
+      fit_to(data, filled.model);
+    }
     return build_with(filled, data.vocabulary);
   }
   int64_t vocabulary = recipe.model.embedding.vocab_size;
@@ -122,10 +128,42 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
   return build_with(filled, vocabulary);
 }
 
+namespace {
+
+/// The trained model that a recipe starts from, told what its data are.
+void start_finetuning(Workbench& bench) {
+  Recipe& recipe = bench.recipe;
+  const std::string folder = model_folder(recipe.finetune->model);
+  const StoredModel stored = read_model(folder);
+  const models::ModelOptions& options = models::options_of(*stored.model);
+  base::require(recipe.is_images(), "recipe: [finetune] is for images; expected [data] of type \"images\", found \"{}\"", recipe.data_type());
+  const bool left_out = !recipe.model.backbone.is_vision();
+  base::require(left_out || base::write_options(recipe.model.backbone) == base::write_options(options.backbone),
+                "recipe: 'model.backbone' is another than that of {}, which [finetune] starts from; leave [model] out", folder);
+  recipe.model = options;
+  SampleTask samples = make_sample_task(recipe, {recipe.train.eval_batch_size, recipe.train.eval_samples});
+  FinetuneModel made = finetune_model(*stored.model, folder, *recipe.finetune, samples.shape.classes, static_cast<uint64_t>(recipe.train.seed));
+  if (const std::optional<ImageFacts> facts = ImageFacts::find(folder); facts && made.plan.has_task_memory) {
+    const data::ImageOptions images = image_options(recipe);
+    base::require(images.image_size == facts->image_size && images.mean == facts->mean && images.std == facts->std,
+                  "recipe: 'data': expected image_size, mean and std as the model has them ({}), since all tasks read the same pixels",
+                  base::join_path(folder, ImageFacts::kFile));
+  }
+  recipe.model = made.plan.options;
+  bench.model = made.model;
+  bench.tokens_per_step = recipe.train.batch_size;
+  bench.unit = "images";
+  bench.classes = made.plan.has_task_memory ? class_names(folder) : samples.shape.classes;
+  bench.finetune = std::move(made.plan);
+  bench.task = std::move(samples.task);
+}
+
+}  // namespace
+
 Workbench make_workbench(const Recipe& recipe) {
   Workbench bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
   const train::TrainOptions& train = recipe.train;
-  require_fitting_model(recipe);
+  if (!recipe.finetune) require_fitting_model(recipe);
   if (recipe.is_text()) {
     data::Corpus corpus = data::load_corpus(text_options(recipe));
     bench.tokenizer = corpus.tokenizer;
@@ -135,6 +173,8 @@ Workbench make_workbench(const Recipe& recipe) {
         std::move(corpus), tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed, train.eval_batch_size,
                                                    text_options(recipe).reset == "segments"});
     bench.tokens_per_step = train.batch_size * train.segments_per_step * recipe.model.segment_size;
+  } else if (recipe.finetune) {
+    start_finetuning(bench);
   } else {
     SampleTask samples = make_sample_task(recipe, {train.eval_batch_size, train.eval_samples});
     fit_to(samples.shape, bench.recipe.model);
@@ -187,7 +227,8 @@ void write_model(const std::string& folder, const Workbench& workbench, const Mo
   content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";
   content.weights.tensors = weights::model_tensors(*workbench.model);
   if (workbench.tokenizer) content.vocabulary = workbench.tokenizer->save();
-  if (!workbench.classes.empty()) content.vocabulary["classes.txt"] = fmt::format("{}\n", fmt::join(workbench.classes, "\n"));
+  if (workbench.recipe.is_images()) content.vocabulary[ImageFacts::kFile] = ImageFacts::of(image_options(workbench.recipe)).text();
+  if (!workbench.classes.empty()) content.vocabulary[kClassesFile] = fmt::format("{}\n", fmt::join(workbench.classes, "\n"));
   content.card = card_text(workbench, card);
   weights::write_model_folder(folder, content);
 }

@@ -17,7 +17,7 @@ namespace mnemo::cli {
 /// The text of a [data] table of type text. Throws InputError when no file is named.
 data::TextOptions text_options(const Recipe& recipe);
 
-/// The recipe's model with fresh weights; embedding.vocab_size = 0 becomes the data's, for which a text is read.
+/// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0 becomes the data's, for which a text is read.
 std::shared_ptr<core::Model> build_model(const Recipe& recipe);
 
 /// Everything a training needs, made from a recipe.
@@ -26,6 +26,7 @@ struct Workbench {
   std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null for made tasks
   std::shared_ptr<core::Model> model;
   std::unique_ptr<tasks::Task> task;
+  std::optional<models::FinetunePlan> finetune = {};
   int64_t tokens_per_step = 0;  ///< that run through the model
   std::string unit = "tokens";  ///< what these are, or "images"
   std::vector<std::string> classes = {};  ///< their names, of images: classes.txt of the model's folder

@@ -13,6 +13,8 @@ namespace mnemo::weights {
 namespace {
 
 constexpr const char* kFormat = "mnemo-task/1";
+/// Of the config, which may have a name for each of many classes.
+constexpr base::ReadLimits kLimits{.max_bytes = size_t{16} << 20, .max_depth = 16, .max_values = 1 << 18};
 /// What stands in the metadata's config.
 struct Config {
   memory::LearnableTokensOptions memory;
@@ -120,7 +122,7 @@ TaskMemoryFile read_task_memory(const std::string& path) {
   const auto format = file.metadata.find("format");
   base::require(format != file.metadata.end() && format->second == kFormat, "{}: expected a task memory of format \"{}\", found {}", shown, kFormat,
                 format == file.metadata.end() ? "a file without format" : base::in_quotes(format->second));
-  const auto config = base::read_options<Config>(base::parse_json(text(file, "config", path), path + " (config)"));
+  const auto config = base::read_options<Config>(base::parse_json(text(file, "config", path), path + " (config)", kLimits));
   TaskMemoryFile task{config.memory, config.adapters, file.tensors, text(file, "backbone", path), {}, text(file, "about", path)};
   base::require(task.memory.tasks.size() == 1, "{}: expected one task, found {}", shown, task.memory.tasks.size());
   const base::Node sees = base::parse_json(text(file, "sees", path), path + " (sees)");

@@ -4,7 +4,7 @@
 #include "base/file_io.h"
 #include "models/vision_model.h"
 #include "tests/support/command_line.h"
-#include "tests/support/numbers.h"
+#include "tests/unit/data/image_files.h"
 #include "weights/model_folder.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
@@ -38,7 +38,8 @@ class TaskCommands : public CommandLine {
     weights::ModelFolder content;
     content.config = base::to_json(base::write_options(model.options())) + "\n";
     content.weights.tensors = weights::model_tensors(model);
-    content.vocabulary["images.json"] = R"({"image_size": [8, 8], "labels": ["red", "green", "blue"]})";
+    content.vocabulary["images.json"] = R"({"image_size": [8, 8]})";
+    content.vocabulary["classes.txt"] = "red\ngreen\nblue\n";
     content.card = "A card\n";
     weights::write_model_folder(folder, content);
   }
@@ -80,6 +81,90 @@ TEST_F(TaskCommands, WhatDoesNotFitIsRefusedByName) {
   expect_refused({"attach", backbone_, task("one"), task("two"), "--name", "x"}, {"--name"});
   expect_refused({"detach", backbone_, "one"}, {"no task", "one"});
   expect_refused({"attach", folder_.path(), task("one")}, {"config.json"});
+}
+
+TEST_F(TaskCommands, ClassifyAsksAllHeadsAtOnce) {
+  const std::string picture = data::golden_image("photo_7865c0.jpg");
+  const Finished before = run({"classify", backbone_, picture, "--json"});
+  ASSERT_EQ(before.status, 0) << before.err;
+  const base::Node alone = json(before.out).items()[0].at("tasks");
+  ASSERT_EQ(alone.size(), 1U);
+  EXPECT_EQ(alone.at("base").size(), 3U);
+  ASSERT_EQ(run({"attach", backbone_, task("one"), task("two"), "--concatenate", "--out", joined_}).status, 0);
+  const base::Node all = json(run({"classify", joined_, picture, "--json"}).out).items()[0].at("tasks");
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all.at("base"), alone.at("base"));
+  double sum = 0;
+  for (const base::Node& answer : all.at("one").items()) {
+    EXPECT_TRUE(answer.at("label").as_string() == "yes" || answer.at("label").as_string() == "no");
+    sum += answer.at("probability").as_double();
+  }
+  EXPECT_NEAR(sum, 1.0, 1e-9);
+  const Finished one = run({"classify", joined_, picture, "--task", "two", "--top", "1"});
+  EXPECT_TRUE(holds(one.out, "two") && !holds(one.out, "base")) << one.out;
+}
+
+TEST_F(TaskCommands, ClassifyReadsFilesFoldersAndStandardInput) {
+  const std::string images = folder_ / "images";
+  data::place_image(images + "/b/1.jpg", "photo_7865c0.jpg");
+  data::place_image(images + "/a/2.png", "rgb8.png");
+  write(images + "/notes.txt", "no image");
+  const Finished outcome = run({"classify", backbone_, images, "--json", "--batch", "1"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const base::Node results = json(outcome.out);
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results.items()[0].at("image").as_string(), images + "/a/2.png");
+  const std::string command = std::string(kBinary) + " classify " + backbone_ + " - --json < " + images + "/a/2.png > " + (folder_ / "piped.json");
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(json(content(folder_ / "piped.json")).items()[0].at("tasks"), results.items()[0].at("tasks"));
+  write(images + "/broken.png", "\x89PNG");
+  expect_refused({"classify", backbone_, images}, {"broken.png"});
+  expect_refused({"classify", backbone_, images + "/none.jpg"}, {"none.jpg", "not there"});
+  expect_refused({"classify", backbone_, images + "/notes.txt"}, {"notes.txt"});
+  expect_refused({"classify", backbone_, images + "/a", "--task", "onw"}, {"--task", "onw"});
+  expect_refused({"classify", backbone_, images + "/a", "--top", "0"}, {"--top"});
+  std::filesystem::create_directories(folder_ / "empty");
+  expect_refused({"classify", backbone_, folder_ / "empty"}, {"expected images"});
+}
+
+// A model, two tasks taught to it, both joined: its own answers stay, and so do the first task's.
+TEST_F(TaskCommands, FinetunedTasksAreJoined) {
+  const std::string images = folder_ / "set";
+  data::make_class_folders(images, 6);
+  const std::string recipe = folder_ / "images.toml";
+  write(recipe, "[data]\ntype = \"images\"\ntrain = \"" + images + "\"\nvalid_fraction = 0.2\nimage_size = [8, 8]\n[train]\nsteps = 3\nbatch_size = 4\nlog_every = 1\n"
+                "optimiser = { type = \"sgd\", lr = 0.1, momentum = 0.9 }\n");
+  const std::string picture = data::golden_image("rgb_444.jpg");
+  const auto asked = [&](const std::string& model) { return json(run({"classify", model, picture, "--json"}).out).items()[0].at("tasks"); };
+  const std::string untouched = bytes_of(backbone_);
+  for (const char* regime : {"head", "masked_memory", "head_and_class_token", "memory", "adapters", "full"}) {
+    SCOPED_TRACE(regime);
+    const std::string out = folder_ / regime;
+    const Finished outcome = run({"finetune", recipe, "--model", backbone_, "--regime", regime, "--name", regime, "--out", out, "--quiet"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const std::string file = out + "/" + regime + ".task.safetensors";
+    EXPECT_EQ(base::path_exists(file), std::string(regime) != "full");
+    EXPECT_EQ(run({"classify", out, picture}).status, 0);
+    if (std::string(regime) == "full") continue;
+    ASSERT_EQ(run({"attach", backbone_, file, "--out", folder_ / (std::string(regime) + "_joined")}).status, 0);
+    EXPECT_EQ(asked(folder_ / (std::string(regime) + "_joined")).at(regime), asked(out).at(regime));
+    EXPECT_LT(base::file_size(file), base::file_size(out + "/model/model.safetensors"));
+  }
+  EXPECT_EQ(bytes_of(backbone_), untouched);
+  const base::Node base = asked(backbone_).at("base"), masked = asked(folder_ / "masked_memory").at("masked_memory");
+  ASSERT_EQ(run({"attach", backbone_, folder_ / "masked_memory/masked_memory.task.safetensors", folder_ / "head/head.task.safetensors", "--out", joined_}).status, 0);
+  EXPECT_EQ(asked(joined_).at("base"), base);
+  EXPECT_EQ(asked(joined_).at("masked_memory"), masked);
+  expect_refused({"attach", joined_, folder_ / "memory/memory.task.safetensors"}, {"full", "masked"});
+  // One that extends another.
+  ASSERT_EQ(run({"finetune", recipe, "--model", joined_, "--name", "more", "--set", "finetune.sees=[\"masked_memory\"]", "--out", folder_ / "more", "--quiet"}).status, 0);
+  expect_refused({"attach", backbone_, folder_ / "more/more.task.safetensors"}, {"extension of 'masked_memory'"});
+  ASSERT_EQ(run({"attach", joined_, folder_ / "more/more.task.safetensors"}).status, 0);
+  EXPECT_EQ(asked(joined_).at("masked_memory"), masked);
+  EXPECT_EQ(asked(joined_).size(), 4U);
+  expect_refused({"train", recipe, "--set", "finetune.model=\"" + backbone_ + "\""}, {"mnemo finetune"});
+  expect_refused({"finetune", recipe}, {"[finetune]", "--model"});
+  expect_refused({"finetune", recipe, "--model", backbone_, "--set", "data.mean=[0.5,0.5,0.5]", "--out", folder_ / "x"}, {"mean", "images.json"});
 }
 
 }  // namespace
