@@ -248,6 +248,9 @@ TEST(ImageSet, FingerprintsFollowNamesAndLabelsNotTheFolder) {
   EXPECT_EQ(sum(folder / "one"), sum(folder / "two"));
   std::filesystem::rename(folder / "two/cat", folder / "two/bat");
   EXPECT_NE(sum(folder / "one"), sum(folder / "two"));
+  write_text(folder / "a.csv", "x.jpg,1\ny.jpg,2\n");
+  write_text(folder / "b.csv", "x.jpg,2\ny.jpg,1\n");
+  EXPECT_NE(load_images(set_of("csv", folder / "a.csv")).train->fingerprint(), load_images(set_of("csv", folder / "b.csv")).train->fingerprint());
 }
 
 }  // namespace

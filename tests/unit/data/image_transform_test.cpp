@@ -150,8 +150,16 @@ TEST(ImageTransform, ErasingLeavesTheRestAlone) {
     plain.train(image, one, whole.data());
     transform.train(image, two, erased.data());
     size_t changed = 0;
-    for (size_t i = 0; i < whole.size(); ++i) changed += whole[i] != erased[i];
+    std::set<size_t> rows, columns;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      if (whole[i] == erased[i]) continue;
+      ++changed;
+      rows.insert(i / 24 % 24);
+      columns.insert(i % 24);
+    }
     EXPECT_TRUE(changed > whole.size() / 100 && changed < whole.size() / 2) << mode << " " << changed;
+    EXPECT_EQ(changed, 3 * rows.size() * columns.size());
+    EXPECT_TRUE(rows.size() < 24 && columns.size() < 24);
   }
 }
 
