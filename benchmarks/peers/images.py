@@ -1,4 +1,4 @@
-"""The peer of `mnemo bench images`: a model of timm in eager PyTorch; reads one request a line, answers with one line.
+"""The peer of `mnemo bench images`: a model of timm, or of pvt.py, in eager PyTorch; reads one request a line, answers with one line.
 
   images.py FOLDER THREADS [--fused]   FOLDER: a model folder as timm has it, with pixels.safetensors (pixels, labels); then the line "ready"
   check          -> JSON: logits of the pixels, loss of one training step
@@ -10,17 +10,24 @@ import sys
 import time
 from pathlib import Path
 
-import timm
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
+
+
+def model_of(architecture, arguments):
+    if architecture.startswith("pvt_") and not architecture.startswith("pvt_v2"):
+        from pvt import Pvt
+        return Pvt(**arguments)
+    import timm
+    return timm.create_model(architecture, pretrained=False, **arguments)
 
 
 class Peer:
     def __init__(self, folder, fused):
         config = json.loads((folder / "config.json").read_text())
         arguments = {key: tuple(value) if isinstance(value, list) else value for key, value in config.get("model_args", {}).items()}
-        self.model = timm.create_model(config["architecture"], pretrained=False, **arguments)
+        self.model = model_of(config["architecture"], arguments)
         self.model.load_state_dict(load_file(folder / "model.safetensors"))
         given = load_file(folder / "pixels.safetensors")
         self.pixels, self.labels = given["pixels"], given["labels"]

@@ -19,11 +19,11 @@
 namespace mnemo::cli {
 namespace {
 
-/// A preset that timm has too, under the names of that format.
+/// A preset that a peer has too, under the names of that format.
 struct ImageCase {
   std::string name, format;
 };
-const std::vector<ImageCase> kImageCases = {{"vit_base_patch32", "timm_vit"}};
+const std::vector<ImageCase> kImageCases = {{"vit_base_patch32", "timm_vit"}, {"pvt_tiny", "pvt"}, {"swin_tiny", "timm_swin"}};
 constexpr int64_t kMostImages = 8;
 constexpr double kImageTolerance = 1e-4;  ///< of the largest logit
 
@@ -105,7 +105,7 @@ std::string image_text(const std::vector<ImageRow>& rows, bool peers) {
   }
   std::string text = table.text() + "\n";
   if (peers) {
-    text += "x stock, x best: how many times faster than timm's model in eager PyTorch as installed, and with fused AdamW and the same two process "
+    text += "x stock, x best: how many times faster than timm's model (PVT: benchmarks/peers/pvt.py) in eager PyTorch as installed, and with fused AdamW and the same two process "
             "settings; median and range, rounds turn about\n";
   }
   return text;
