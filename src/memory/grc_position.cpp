@@ -2,12 +2,14 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "base/error.h"
-#include "ops/image_rows.h"
+#include "ops/group_conv.h"
 
 namespace mnemo::memory {
 
-GrcPosition::GrcPosition(const layers::Scope& scope, int64_t dim, int64_t channels, double std) : channels_(channels) {
+GrcPosition::GrcPosition(const layers::Scope& scope, int64_t dim, int64_t channels, double std) {
   base::require(dim % channels == 0, "grc: position \"cpe\" needs dim = {} to be a multiple of the {} cached channels", dim, channels);
   weight_ = scope.add("weight", {dim, dim / channels, 3, 3}, layers::normal(std));
   bias_ = scope.add("bias", {dim}, layers::constant(0.0), layers::ParameterKind::bias);
@@ -19,8 +21,7 @@ at::Tensor GrcPosition::operator()(const at::Tensor& x, core::Grid grid, int64_t
     throw base::ShapeError(fmt::format("[grc] expected {} + {}x{} rows for the position convolution, found {}", std::max<int64_t>(class_tokens, 0),
                                        grid.height, grid.width, x.size(1)));
   }
-  const at::Tensor image = ops::rows_to_image(x.narrow(1, in_front, grid.size()), grid.height, grid.width);
-  const at::Tensor out = ops::image_to_rows(at::conv2d(image, weight_, bias_, {1, 1}, {1, 1}, {1, 1}, channels_));
+  const at::Tensor out = ops::group_conv(x.narrow(1, in_front, grid.size()), grid.height, grid.width, weight_, bias_);
   return in_front == 0 ? out : at::constant_pad_nd(out, {0, 0, in_front, 0});
 }
 

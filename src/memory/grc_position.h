@@ -21,7 +21,6 @@ class GrcPosition {
 
  private:
   at::Tensor weight_, bias_;  // [D,D/C,3,3], [D]
-  int64_t channels_ = 0;
 };
 
 }  // namespace mnemo::memory
