@@ -10,7 +10,6 @@ std::unique_ptr<core::Attention> make_attention(const base::Node& core, const st
   const Mechanisms& mechanisms = Mechanisms::all();
   auto made = mechanisms.attentions.find(type_of(core))(core, build);
   for (const base::Node& memory : memories) {
-    if (type_of(memory) == memory::LearnableTokens::kType) continue;  // rows of the backbone, not of one attention
     const auto& entry = mechanisms.memories.find(type_of(memory));
     if (entry.wrap_attention) return entry.wrap_attention(memory, build, std::move(made));
   }
@@ -25,6 +24,7 @@ std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, co
   auto made = mechanisms.image_attentions.contains(type) ? mechanisms.image_attentions.find(type)(mechanisms.image_attention_types.complete(core), build)
                                                          : mechanisms.attentions.find(type)(core, build);
   for (const base::Node& memory : memories) {
+    if (type_of(memory) == memory::LearnableTokens::kType) continue;  // rows of the backbone, not of one attention
     const auto& entry = mechanisms.memories.find(type_of(memory));
     if (entry.wrap_image_attention) return entry.wrap_image_attention(memory, build, image, std::move(made));
   }
