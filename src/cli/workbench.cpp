@@ -108,7 +108,7 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
   // A model of images whose classes are named needs no data.
   const base::Node* classes = recipe.model.head.find("num_classes");
   const bool complete = !recipe.is_images() || (classes != nullptr && classes->as_int() > 0);
-  if (recipe.model.backbone.is_vision() && complete) return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+  if (recipe.model.backbone.is_vision() && complete && !recipe.finetune) return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
   require_fitting_model(recipe);
   Recipe filled = recipe;
   if (!recipe.is_text()) {
@@ -163,7 +163,11 @@ void start_finetuning(Workbench& bench) {
 Workbench make_workbench(const Recipe& recipe) {
   Workbench bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
   const train::TrainOptions& train = recipe.train;
-  if (!recipe.finetune) require_fitting_model(recipe);
+  if (recipe.finetune) {
+    start_finetuning(bench);
+    return bench;
+  }
+  require_fitting_model(recipe);
   if (recipe.is_text()) {
     data::Corpus corpus = data::load_corpus(text_options(recipe));
     bench.tokenizer = corpus.tokenizer;
@@ -173,8 +177,6 @@ Workbench make_workbench(const Recipe& recipe) {
         std::move(corpus), tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed, train.eval_batch_size,
                                                    text_options(recipe).reset == "segments"});
     bench.tokens_per_step = train.batch_size * train.segments_per_step * recipe.model.segment_size;
-  } else if (recipe.finetune) {
-    start_finetuning(bench);
   } else {
     SampleTask samples = make_sample_task(recipe, {train.eval_batch_size, train.eval_samples});
     fit_to(samples.shape, bench.recipe.model);
