@@ -7,6 +7,7 @@
 #include "base/file_io.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/foreign_images.h"
 #include "cli/machine.h"
 #include "cli/output.h"
 #include "cli/summary.h"
@@ -94,7 +95,10 @@ int to_format(const ConvertArguments& options) {
   if (ours) {
     content.config = base::to_json(base::write_options(found)) + "\n";
     content.weights.tensors = weights::model_tensors(*loaded.model);
-    if (loaded.format != nullptr) content.vocabulary[kSourceConfig] = loaded.config;
+    if (loaded.format != nullptr) {
+      content.vocabulary = image_files_of(folder, weights::parse_model_config(loaded.config, base::join_path(folder, "config.json")));
+      content.vocabulary[kSourceConfig] = loaded.config;
+    }
   } else {
     base::require(found.backbone.type == format->backbone, "convert: --to {}: expected a model of backbone.type = \"{}\", found \"{}\"", options.to,
                   format->backbone, found.backbone.type);

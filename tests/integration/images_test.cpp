@@ -20,6 +20,15 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
     const std::string ours = folder_ / (folder + "_ours"), back = folder_ / (folder + "_back"), anew = folder_ / (folder + "_anew");
     const Finished in = run({"convert", kImports + folder, "--to", "mnemo", "--out", ours});
     ASSERT_EQ(in.status, 0) << in.err;
+    // What the config says of images goes along: timm's mean and crop, Hugging Face's names of classes.
+    if (folder == "timm_vit") {
+      const base::Node images = json(content(ours + "/images.json"));
+      EXPECT_EQ(images.at("mean"), base::Node::array({0.5, 0.5, 0.5}));
+      EXPECT_EQ(images.at("image_size"), base::Node::array({32, 32}));
+      EXPECT_EQ(images.at("test_crop").at("crop_pct").as_double(), 0.9);
+    } else {
+      EXPECT_TRUE(content(ours + "/classes.txt").starts_with("LABEL_0\nLABEL_1\n"));
+    }
     ASSERT_EQ(run({"convert", ours, "--to", format, "--out", back}).status, 0);
     EXPECT_EQ(content(back + "/config.json"), content(kImports + folder + "/config.json"));
     // Without the other library's config a new one is made, which this program reads as the same model.
