@@ -148,9 +148,9 @@ base::Node data_of(const DataArguments& options) {
     if (type == "algorithmic") data.set("task", options.source);
   } else if (base::is_folder(options.source)) {
     base::require(!options.unit, "data: --unit goes with a text");
-    const data::ImageOptions found = data::detect_images(options.source);
+    const base::Node found = base::write_options(data::detect_images(options.source));
     data.set("type", "images");
-    for (const auto& [key, value] : base::write_options(found).members()) {
+    for (const auto& [key, value] : found.members()) {
       if (key == "format" || key == "train" || key == "valid" || key == "test" || key == "valid_fraction") data.set(key, value);
     }
   } else {

@@ -135,7 +135,7 @@ void run_mix(const Step& step, bool cut) {
   step.output("pixels", pixels);
   step.output("targets", targets);
   if (!cut) return;
-  step.output("box", integers({mix.box.top, mix.box.left, mix.box.top + mix.box.height, mix.box.left + mix.box.width}));
+  step.output("box", integers({mix.box.top, mix.box.top + mix.box.height, mix.box.left, mix.box.left + mix.box.width}));
   step.output("lam", number(mix.lambda));
 }
 
@@ -223,10 +223,11 @@ GoldenReport verify_image_list(const std::string& path, const weights::TensorFil
     return (stem / name).string();
   };
   std::map<std::string, base::Node> facts;
-  for (const base::Node::Member& member : base::parse_json(list.metadata.at("files"), path + " (files)").members()) facts[member.key] = member.value;
-  if (const std::string all = stem.string() + ".json"; base::path_exists(all)) {
-    for (const base::Node::Member& member : base::read_config_file(all).at("files").members()) facts[member.key] = member.value;
-  }
+  const auto add = [&](const base::Node& files) {
+    for (const base::Node::Member& member : files.members()) facts[member.key] = member.value;
+  };
+  add(base::parse_json(list.metadata.at("files"), path + " (files)"));
+  if (const std::string all = stem.string() + ".json"; base::path_exists(all)) add(base::read_config_file(all).at("files"));
   constexpr double kWrong = std::numeric_limits<double>::infinity();
   for (const auto& [name, fact] : facts) {
     const base::Node* answer = fact.find("answer");
