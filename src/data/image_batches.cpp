@@ -109,22 +109,23 @@ ImageBatch TrainingImages::next() { return std::move(static_cast<Work&>(*batches
 
 class MeasuredImages::Work final : public BatchWork {
  public:
-  Work(MeasuredImages& owner, int64_t first, int64_t count) : owner_(owner), first_(first), count_(count) {
-    batch.pixels = empty_pixels(count, owner.transform_);
-    batch.labels = at::empty({count}, at::kLong);
+  Work(MeasuredImages& owner, std::vector<int64_t> images) : owner_(owner), images_(std::move(images)) {
+    batch.pixels = empty_pixels(rows(), owner.transform_);
+    batch.labels = at::empty({rows()}, at::kLong);
   }
 
-  int64_t rows() const override { return count_; }
+  int64_t rows() const override { return static_cast<int64_t>(images_.size()); }
 
   void make_row(int64_t row) override {
     float* pixels = batch.pixels.mutable_data_ptr<float>() + row * owner_.transform_.numbers();
     int64_t& label = batch.labels.mutable_data_ptr<int64_t>()[row];
+    const int64_t index = images_[static_cast<size_t>(row)];
     try {
-      owner_.transform_.measure(*owner_.set_->read(first_ + row), pixels);
-      label = owner_.set_->label(first_ + row);
+      owner_.transform_.measure(*owner_.set_->read(index), pixels);
+      label = owner_.set_->label(index);
     } catch (const base::InputError& error) {
       if (!owner_.skip_) throw;
-      owner_.broken_.add(owner_.set_->name(first_ + row), error.what());
+      owner_.broken_.add(owner_.set_->name(index), error.what());
       std::fill_n(pixels, owner_.transform_.numbers(), 0.0F);
       label = kIgnoreTarget;
     }
@@ -134,7 +135,7 @@ class MeasuredImages::Work final : public BatchWork {
 
  private:
   MeasuredImages& owner_;
-  int64_t first_, count_;
+  std::vector<int64_t> images_;
 };
 
 MeasuredImages::MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, int64_t samples)
@@ -143,8 +144,9 @@ MeasuredImages::MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageO
       skip_(options.broken == "skip"),
       batches_(
           [this, batch_size, total = std::min(samples, set_->size())](int64_t number) -> std::unique_ptr<BatchWork> {
-            const int64_t first = number * batch_size;
-            return first < total ? std::make_unique<Work>(*this, first, std::min(batch_size, total - first)) : nullptr;
+            std::vector<int64_t> chosen;
+            for (int64_t k = number * batch_size; k < std::min((number + 1) * batch_size, total); ++k) chosen.push_back(k * set_->size() / total);
+            return chosen.empty() ? nullptr : std::make_unique<Work>(*this, std::move(chosen));
           },
           options.workers) {}
 

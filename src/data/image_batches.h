@@ -58,7 +58,7 @@ class TrainingImages {
   OrderedBatches batches_;  // last: its threads use all of the above
 };
 
-/// The first `samples` images of a part in order, for measuring.
+/// A part in order, for measuring; of a larger one `samples` images, evenly spread, since those of a class lie side by side.
 class MeasuredImages {
  public:
   MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, int64_t samples);

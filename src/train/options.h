@@ -69,7 +69,7 @@ struct TrainOptions {
     v("eval_every", eval_every, "steps between evaluations on held-out data; 0: only at the end", base::at_least(0));
     v("eval_batch_size", eval_batch_size, "sequences side by side in an evaluation; of a text, 1 sees the whole past at every token",
       base::range(1, 1 << 20));
-    v("eval_samples", eval_samples, "samples of a made task in an evaluation", base::at_least(1));
+    v("eval_samples", eval_samples, "samples of a made task, or images, in an evaluation", base::at_least(1));
     v("stop_at", stop_at,
       "value of the task's metric on held-out data at which training ends before `steps` are done: an accuracy of this or more (1: all right), "
       "bits or a perplexity of this or less; unset: never",

@@ -156,7 +156,7 @@ TEST(TrainingImages, RepeatsStandSideBySideAndAnEpochStaysAsLong) {
   }
 }
 
-TEST(MeasuredImages, AreTheTestCropInOrder) {
+TEST(MeasuredImages, AreTheTestCropInOrderEvenlySpread) {
   const test::TemporaryFolder folder;
   make_class_folders(folder / "train", 3);
   ImageOptions options = small_images(folder / "train");
@@ -169,9 +169,10 @@ TEST(MeasuredImages, AreTheTestCropInOrder) {
   int64_t row = 0;
   while (images.next(batch)) {
     for (int64_t i = 0; i < batch.labels.size(0); ++i, ++row) {
-      transform.measure(*set->read(row), expected.mutable_data_ptr<float>());
+      const int64_t index = std::vector<int64_t>{0, 1, 3, 4, 6, 7}[static_cast<size_t>(row)];  // 6 of 9
+      transform.measure(*set->read(index), expected.mutable_data_ptr<float>());
       EXPECT_TRUE(at::equal(batch.pixels[i], expected)) << row;
-      EXPECT_EQ(batch.labels[i].item<int64_t>(), set->label(row));
+      EXPECT_EQ(batch.labels[i].item<int64_t>(), set->label(index));
     }
   }
   EXPECT_EQ(row, 6);
