@@ -45,7 +45,8 @@ inline base::Node timm_input_size(const base::Node& config) {
   const base::Node* about = config.find("pretrained_cfg");
   const base::Node* size = about == nullptr || !about->is_table() ? nullptr : about->find("input_size");
   if (size == nullptr || size->is_null()) return base::Node::array({224, 224});
-  base::require(size->is_array() && size->size() == 3, "{}: expected [channels, height, width], found {}", size->where(), size->found());
+  base::require(size->is_array() && size->size() == 3, "{}: 'pretrained_cfg.input_size': expected [channels, height, width], found {}",
+                config.place().text(), size->found());
   return size_pair(base::Node::array({size->items()[1], size->items()[2]}));
 }
 

@@ -51,6 +51,9 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
       {"vit_base_patch32", 88'224'232},
       {"vit_large_patch16", 304'326'632},
       {"vit_large_patch32", 306'535'400},
+      // timm's
+      {"pvt_v2_b2", 25'362'856},
+      {"swin_tiny", 28'288'354},
       {"kasai_32_layers", 246'933'504 - (267'744 - 267'735) * 64 + 16 * 12'596'224},
   };
   for (const Preset& preset : presets()) {
