@@ -9,7 +9,6 @@
 #include "models/vision_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
-#include "weights/model_tensors.h"
 
 namespace mnemo::models::vision_grc_test {
 namespace {
@@ -190,16 +189,18 @@ TEST_P(VisionGrc, OrderAndCompanyInTheBatchDoNotMatter) {
   }
 }
 
-TEST_P(VisionGrc, TheCacheIsSavedWithTheWeights) {
+TEST_P(VisionGrc, TheCacheIsTheModels) {
   const at::NoGradGuard no_grad;
   for (const char* memory : {"type = \"grc\"", "type = \"attention_cache\""}) {
     if (GetParam().name == "swin" && std::string(memory) != "type = \"grc\"") continue;
     const auto model = make(GetParam(), memory);
     train(GetParam(), *model, 5);
-    weights::TensorFile file;
-    for (const auto& [name, tensor] : weights::model_tensors(*model)) file.tensors.emplace_back(name, tensor.clone());
+    // What a model's file holds: parameters, and fields that no sequence owns.
     VisionModel loaded(options(GetParam(), memory), 9, at::kDouble);
-    weights::load_model_tensors(file, loaded, "model.safetensors");
+    for (const auto& [name, tensor] : loaded.parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
+    const core::State kept = model->initial_state(1);
+    for (const auto& [field, tensor] : kept.fields()) EXPECT_FALSE(field.per_sequence()) << field.path;
+    loaded.commit(kept);
     EXPECT_EQ(difference(evaluate(loaded, pixels(GetParam(), 2)).hidden, evaluate(*model, pixels(GetParam(), 2)).hidden), 0.0) << memory;
   }
 }
