@@ -25,7 +25,8 @@ base::Node of_timm(const base::Node& pretrained) {
   for (const char* key : {"crop_pct", "crop_mode", "interpolation"}) {
     if (const base::Node* found = pretrained.find(key)) crop.set(key, *found);
   }
-  return facts.set("test_crop", crop);
+  facts.set("test_crop", crop);
+  return facts;
 }
 
 base::Node of_hugging_face(const base::Node& processor) {
@@ -36,7 +37,8 @@ base::Node of_hugging_face(const base::Node& processor) {
   facts.set("std", member_or(processor, "image_std", base::Node::array({0.5, 0.5, 0.5})));
   const int64_t resample = member_or(processor, "resample", base::Node(2)).as_int();  // as Pillow numbers them
   base::require(resample == 2 || resample == 3, "'resample': expected 2 (bilinear) or 3 (bicubic), found {}", resample);
-  return facts.set("test_crop", base::Node::table({{"crop_mode", "squash"}, {"interpolation", resample == 2 ? "bilinear" : "bicubic"}}));
+  facts.set("test_crop", base::Node::table({{"crop_mode", "squash"}, {"interpolation", resample == 2 ? "bilinear" : "bicubic"}}));
+  return facts;
 }
 
 std::optional<base::Node> facts_of(const std::string& folder, const base::Node& config) {

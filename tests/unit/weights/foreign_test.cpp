@@ -145,6 +145,7 @@ TEST(Foreign, WhatAFormatCannotSayIsNamed) {
   options = models::read_model_options(base::write_options(options));
   const models::VisionModel model(options, 0, at::kFloat, {}, at::kMeta);
   expect_error<base::InputError>([&] { to_theirs(foreign_format("timm_vit"), model.parameters().named()); }, {"timm_vit", "attn.grc."});
+  options.memory.clear();
   auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
   vit.norm_eps = 1e-5;
   expect_error<base::InputError>([&] { foreign_format("timm_vit").config(options); }, {"timm_vit", "norm_eps = 1e-05"});
