@@ -106,7 +106,9 @@ void summarise(StudySummary& study) {
   const std::vector<double> corrected = metrics::holm(p);
   for (size_t i = 0; i < tested.size(); ++i) tested[i]->corrected_p = corrected[i];
   for (VariantSummary& variant : study.variants) {
-    if (variant.difference) variant.verdict = judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better, study.least_gain);
+    // One value left of several trainings is no ground for a verdict; one of one is, by size.
+    const bool judged = variant.corrected_p || (variant.runs.size() < 2 && study.variants.front().runs.size() < 2);
+    if (variant.difference && judged) variant.verdict = judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better, study.least_gain);
   }
 }
 

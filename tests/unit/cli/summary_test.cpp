@@ -59,6 +59,18 @@ TEST(Summary, NothingHelpsIsSaidPlainly) {
   EXPECT_TRUE(study.conclusion().starts_with("Nothing beats 'no memory' by more than 0.01 on one seed.")) << study.conclusion();
 }
 
+TEST(Summary, OneValueLeftOfSeveralGivesNoVerdict) {
+  StudySummary study = sample_study();
+  for (size_t run = 1; run < study.variants[1].runs.size(); ++run) {
+    study.variants[1].runs[run].error = "stopped";
+    study.variants[1].runs[run].value.reset();
+  }
+  summarise(study);
+  EXPECT_TRUE(study.variants[1].difference.has_value());
+  EXPECT_FALSE(study.variants[1].p.has_value());
+  EXPECT_EQ(study.variants[1].verdict, Verdict::no_gain);
+}
+
 TEST(Summary, AFailedBaselineGivesNoVerdicts) {
   StudySummary study = sample_study();
   for (RunResult& run : study.variants[0].runs) {
