@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <ostream>
+
 #include "base/error.h"
 #include "core/mixes_branches.h"
 #include "models/build.h"
@@ -68,9 +70,11 @@ mlp_ratio = 2)", {6, 6, 6}, {8, 8, 16}},
   return all;
 }
 
+void PrintTo(const Case& of, std::ostream* out) { *out << of.name; }
+
+/// The head reads the mean of the grid's rows: a class token does not see the last layer's convolution of them.
 ModelOptions options(const Case& of, const std::string& memory) {
-  const std::string toml = "[backbone]\n" + of.backbone + "\n[head]\ntype = \"classification\"\nnum_classes = 5\npool = \"" +
-                           (of.name == "vit" || of.name == "pvt" ? "cls" : "mean") + "\"\n" +
+  const std::string toml = "[backbone]\n" + of.backbone + "\n[head]\ntype = \"classification\"\nnum_classes = 5\npool = \"mean\"\n" +
                            (memory.empty() ? "" : "[[memory]]\n" + memory + "\n");
   return read_model_options(base::parse_toml(toml, "recipe.toml"));
 }
