@@ -177,8 +177,8 @@ GRC_COST(transformer_xl, training);
 #define GRC_IMAGE_COST(name, memory, job) \
   BENCHMARK_CAPTURE(vision_cost, name##_##job, memory, job)->Iterations(7)->UseManualTime()->Unit(benchmark::kMillisecond)
 GRC_IMAGE_COST(pvt_tiny_stored, "eval_read = \"stored\"", evaluation);
-GRC_IMAGE_COST(pvt_tiny_updated, "", evaluation);
-GRC_IMAGE_COST(pvt_tiny, "", training);
+GRC_IMAGE_COST(pvt_tiny_updated, "eval_read = \"updated\"", evaluation);
+GRC_IMAGE_COST(pvt_tiny, "eval_read = \"updated\"", training);
 GRC_IMAGE_COST(pvt_tiny_cpe_stored, "position = \"cpe\"\neval_read = \"stored\"", evaluation);
 GRC_IMAGE_COST(pvt_tiny_cpe_updated, "position = \"cpe\"", evaluation);
 GRC_IMAGE_COST(pvt_tiny_cpe, "position = \"cpe\"", training);
