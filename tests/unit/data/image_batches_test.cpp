@@ -153,7 +153,9 @@ TEST(TrainingImages, RepeatsStandSideBySideAndAnEpochStaysAsLong) {
   at::Tensor before;
   for (int epoch = 0; epoch < 2; ++epoch) {
     const ImageBatch batch = images.next();
-    if (before.defined()) EXPECT_FALSE(at::equal(batch.pixels[0], before[0]));  // of one image, augmented anew
+    if (before.defined()) {
+      EXPECT_FALSE(at::equal(batch.pixels[0], before[0]));  // of one image, augmented anew
+    }
     before = batch.pixels;
     const auto* labels = batch.labels.const_data_ptr<int64_t>();
     EXPECT_EQ(std::vector<int64_t>(labels, labels + 12), std::vector<int64_t>(12, 0));  // the first four images, of one class
