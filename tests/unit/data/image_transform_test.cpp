@@ -97,6 +97,15 @@ TEST(RandAugment, DrawsEveryOperationAndNothingElseThanItsSeedDecides) {
   EXPECT_EQ(rand_augment(image, options, {}, random), image);
 }
 
+// The step is that of all pixels but those of the last value: 300 of 600, so that the lower value stays 0 and the higher 255.
+TEST(RandAugment, EqualizeLeavesTheLastValueOutOfItsStep) {
+  Image image(10, 60);
+  std::fill(image.bytes.begin() + 900, image.bytes.end(), uint8_t{200});
+  const Image out = augment(image, AugmentType::equalize, 0, {});
+  EXPECT_EQ(out.bytes.front(), 0);
+  EXPECT_EQ(out.bytes.back(), 255);
+}
+
 TEST(RandAugment, NamesAreKnownBothWays) {
   for (int i = 0; i < kNumAugmentTypes; ++i) {
     const auto type = static_cast<AugmentType>(i);
