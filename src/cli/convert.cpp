@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -112,7 +115,10 @@ int to_format(const ConvertArguments& options) {
 }
 
 int convert(const ConvertArguments& options) {
-  base::require(!options.to.empty(), "convert: --to: expected t2r, mnemo or a format, found nothing");
+  std::vector<std::string> known = {"t2r", "mnemo"};
+  for (const weights::ForeignFormat& format : weights::foreign_formats()) known.emplace_back(format.name);
+  base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: expected {}, found \"{}\"", fmt::join(known, ", "),
+                options.to);
   base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
   return options.to == "t2r" ? to_t2r(options) : to_format(options);
 }

@@ -41,7 +41,7 @@ void require_fitting_model(const Recipe& recipe) {
 }
 
 /// Fills in what the data know of the model, and refuses what does not fit them.
-void fit_to(const DataShape& data, models::ModelOptions& model) {
+void fit_to(const DataShape& data, std::string_view type, models::ModelOptions& model) {
   if (data.segment_size) {
     const bool left_out = model.segment_size == models::ModelOptions{}.segment_size;
     base::require(left_out || model.segment_size == *data.segment_size,
@@ -51,8 +51,8 @@ void fit_to(const DataShape& data, models::ModelOptions& model) {
   }
   const std::string head = models::type_of(model.head);
   if (data.num_classes == 0) return;
-  base::require(head == "classification", "recipe: 'model.head': [data] is classified; expected type = \"classification\", "
-                "found \"{}\"", head);
+  base::require(head == "classification", "recipe: 'model.head': [data] of type \"{}\" is classified; expected type = "
+                "\"classification\", found \"{}\"", type, head);
   const int64_t classes = model.head.at("num_classes").as_int();
   base::require(classes == 0 || classes == data.num_classes, "recipe: 'model.head.num_classes': expected 0 or the data's {}, found {}",
                 data.num_classes, classes);
@@ -116,7 +116,7 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
     if (recipe.finetune) {
       filled.model = models::plan_finetuning(recipe.model, *recipe.finetune, data.classes).options;
     } else {
-      fit_to(data, filled.model);
+      fit_to(data, recipe.data_type(), filled.model);
     }
     return build_with(filled, data.vocabulary);
   }
@@ -179,7 +179,7 @@ Workbench make_workbench(const Recipe& recipe) {
     bench.tokens_per_step = train.batch_size * train.segments_per_step * recipe.model.segment_size;
   } else {
     SampleTask samples = make_sample_task(recipe, {train.eval_batch_size, train.eval_samples});
-    fit_to(samples.shape, bench.recipe.model);
+    fit_to(samples.shape, recipe.data_type(), bench.recipe.model);
     bench.model = build_with(bench.recipe, samples.shape.vocabulary);
     if (samples.shape.num_classes == 0) require_decoder(*bench.model, samples.shape.answer_length, recipe.data_type());
     bench.tokens_per_step = train.batch_size * samples.tokens_per_sample;
