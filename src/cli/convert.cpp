@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/foreign_images.h"
@@ -117,8 +118,8 @@ int to_format(const ConvertArguments& options) {
 int convert(const ConvertArguments& options) {
   std::vector<std::string> known = {"t2r", "mnemo"};
   for (const weights::ForeignFormat& format : weights::foreign_formats()) known.emplace_back(format.name);
-  base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: expected {}, found \"{}\"", fmt::join(known, ", "),
-                options.to);
+  base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: unknown kind '{}'{}", options.to,
+                base::suggestion(options.to, known));
   base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
   return options.to == "t2r" ? to_t2r(options) : to_format(options);
 }
