@@ -15,6 +15,8 @@ namespace {
 
 using base::Node;
 
+int never() { return 0; }
+
 class WeightAverageTest : public ::testing::Test {
  protected:
   WeightAverageTest() {
@@ -79,6 +81,7 @@ TEST_F(WeightAverageTest, IsWhatIsMeasuredAndLeavesTrainingAlone) {
   Run plain = begin(without), averaged = begin(options_);
   RunHooks hooks;
   hooks.show_progress = false;
+  hooks.stop = never;  // a signal that another test raised stays noted
   plain.trainer->run(hooks);
   const TrainReport report = averaged.trainer->run(hooks);
   expect_same(copies(*plain.model), copies(*averaged.model));
@@ -91,13 +94,14 @@ TEST_F(WeightAverageTest, IsWhatIsMeasuredAndLeavesTrainingAlone) {
 TEST_F(WeightAverageTest, ResumesBitwise) {
   RunHooks hooks;
   hooks.show_progress = false;
+  hooks.stop = never;  // a signal that another test raised stays noted
   Run whole = begin(options_);
   whole.trainer->run(hooks);
   int steps = 0;
   hooks.stop = [&] { return ++steps == 3 ? 15 : 0; };
   Run first = begin(options_, folder_ / "run");
   first.trainer->run(hooks);
-  hooks.stop = {};
+  hooks.stop = never;
   Run second = begin(options_, folder_ / "run");
   ASSERT_TRUE(second.trainer->resume_latest());
   second.trainer->run(hooks);
