@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "backbones/pvt_stages.h"
 #include "base/error.h"
 #include "ops/grid.h"
 #include "ops/image_rows.h"
@@ -20,16 +21,9 @@ constexpr int64_t kMerge = 2;  // later stages: patches of 2 x 2
 }  // namespace
 
 void PvtOptions::validate(const base::Where& where) const {
-  where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
-  where.require(!depths.empty(), "depths", "expected at least one stage");
-  require_stages(where, "dims", dims.size(), depths.size());
-  require_stages(where, "num_heads", num_heads.size(), depths.size());
-  require_stages(where, "mlp_ratios", mlp_ratios.size(), depths.size());
-  require_stages(where, "sr_ratios", sr_ratios.size(), depths.size());
+  require_pvt_stages(where, *this);
   const auto all = grids(image_size[0], image_size[1]);
   for (size_t s = 0; s < depths.size(); ++s) {
-    where.require(dims[s] % num_heads[s] == 0, "num_heads", "expected a divisor of dims[{}] = {}, found {}", s, dims[s], num_heads[s]);
-    where.require(std::llround(mlp_ratios[s] * static_cast<double>(dims[s])) >= 1, "mlp_ratios", "leaves no hidden width: {} * {}", mlp_ratios[s], dims[s]);
     where.require(all[s].height >= sr_ratios[s] && all[s].width >= sr_ratios[s], "image_size",
                   "{} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", image_size[0], image_size[1], all[s].height, all[s].width, s,
                   sr_ratios[s]);

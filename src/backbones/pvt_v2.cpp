@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "backbones/pvt_stages.h"
 #include "base/error.h"
 #include "layers/conv_feed_forward.h"
 #include "ops/image_rows.h"
@@ -24,18 +25,7 @@ constexpr Window kFirst{7, 4, 3}, kLater{3, 2, 1};
 
 }  // namespace
 
-void PvtV2Options::validate(const base::Where& where) const {
-  where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
-  where.require(!depths.empty(), "depths", "expected at least one stage");
-  require_stages(where, "dims", dims.size(), depths.size());
-  require_stages(where, "num_heads", num_heads.size(), depths.size());
-  require_stages(where, "mlp_ratios", mlp_ratios.size(), depths.size());
-  require_stages(where, "sr_ratios", sr_ratios.size(), depths.size());
-  for (size_t s = 0; s < depths.size(); ++s) {
-    where.require(dims[s] % num_heads[s] == 0, "num_heads", "expected a divisor of dims[{}] = {}, found {}", s, dims[s], num_heads[s]);
-    where.require(std::llround(mlp_ratios[s] * static_cast<double>(dims[s])) >= 1, "mlp_ratios", "leaves no hidden width: {} * {}", mlp_ratios[s], dims[s]);
-  }
-}
+void PvtV2Options::validate(const base::Where& where) const { require_pvt_stages(where, *this); }
 
 std::vector<core::Grid> PvtV2Options::grids(int64_t height, int64_t width) const {
   std::vector<core::Grid> all = {{kFirst.length(height), kFirst.length(width)}};
