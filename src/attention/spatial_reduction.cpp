@@ -49,9 +49,14 @@ core::AttentionView SpatialReduction::look(const core::AttentionInput& input, co
   const auto [rows, valid] = sources(input);
   const auto [q, k, v] = maps_.heads(input.x, rows);
   const at::Tensor mask = valid.defined() ? valid.unsqueeze(1).expand({-1, q.size(2), -1}) : valid;
-  const core::MapAxis keys = reduction_.reduces() ? core::MapAxis::slots : core::MapAxis::keys;
-  return {{{"attention", core::MapAxis::queries, keys,
-            ops::attention_weights(q, k, {}, ops::RelShift::none, mask, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))}}};
+  core::WeightMap map{"attention", core::MapAxis::queries, core::MapAxis::keys,
+                      ops::attention_weights(q, k, {}, ops::RelShift::none, mask, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))};
+  if (reduction_.reduces()) {
+    map.columns = core::MapAxis::slots;
+    const core::Grid grid = input.grid;
+    map.image = reduction_.pool > 0 ? core::Grid{reduction_.pool, reduction_.pool} : core::Grid{grid.height / reduction_.ratio, grid.width / reduction_.ratio};
+  }
+  return {{std::move(map)}};
 }
 
 }  // namespace mnemo::attention

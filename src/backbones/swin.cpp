@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "core/window_cut.h"
 #include "ops/windows.h"
 
 namespace mnemo::backbones {
@@ -76,32 +77,29 @@ Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(opti
 at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
                              core::State::Children& states) const {
   const core::Grid window{std::min(windows_[stage].height, grid.height), std::min(windows_[stage].width, grid.width)};
-  const int64_t shift_height = grid.height > window.height ? window.height / 2 : 0, shift_width = grid.width > window.width ? window.width / 2 : 0;
-  const int64_t height = (grid.height + window.height - 1) / window.height * window.height,
-                width = (grid.width + window.width - 1) / window.width * window.width;
+  const core::WindowCut plain{grid, window};
+  const core::WindowCut moved{grid, window, {grid.height > window.height ? window.height / 2 : 0, grid.width > window.width ? window.width / 2 : 0}};
   const core::AttendTable table({core::SpanKind::tokens, window.size()}, core::Rule::all());
   at::Tensor regions;  // the same for all shifted layers of the stage
   int64_t in_stage = 0;
   return run_stage(static_cast<int64_t>(stage), h, grid, input, states, [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
     RECORD_USER_SCOPE("attention");
-    const bool shifted = in_stage++ % 2 == 1 && (shift_height > 0 || shift_width > 0);
-    at::Tensor image = rows.unflatten(1, {grid.height, grid.width});
-    if (shifted) image = at::roll(image, {-shift_height, -shift_width}, {1, 2});
-    const bool padded = height > grid.height || width > grid.width;
-    if (padded) image = at::constant_pad_nd(image, {0, 0, 0, width - grid.width, 0, height - grid.height});
-    core::AttentionInput attention{ops::cut_windows(image, window.height, window.width), {}, table, input.mode};
+    const core::WindowCut& windows = in_stage++ % 2 == 1 ? moved : plain;
+    core::AttentionInput attention{windows.cut(rows), {}, table, input.mode};
     attention.grid = window;
-    if (shifted && !regions.defined()) {
-      regions = ops::window_region_bias(height, width, window.height, window.width, shift_height, shift_width, rows.options().requires_grad(false));
+    attention.windows = &windows;
+    if (windows.is_shifted()) {
+      const core::Grid whole = windows.padded();
+      if (!regions.defined()) {
+        regions = ops::window_region_bias(whole.height, whole.width, window.height, window.width, windows.shift.height, windows.shift.width,
+                                          rows.options().requires_grad(false));
+      }
+      attention.window_bias = regions;
     }
-    if (shifted) attention.window_bias = regions;
     const core::State child = state.child(layer.attention_name);
     if (input.observe) input.observe(number, *layer.attention, attention, child);
     core::AttentionResult result = layer.attention->forward(attention, child);
-    image = ops::join_windows(result.y, height, width, window.height, window.width);
-    if (padded) image = image.narrow(1, 0, grid.height).narrow(2, 0, grid.width);
-    if (shifted) image = at::roll(image, {shift_height, shift_width}, {1, 2});
-    result.y = image.flatten(1, 2);
+    result.y = windows.join(result.y);
     return result;
   });
 }

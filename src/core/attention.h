@@ -15,6 +15,8 @@ struct Grid {
   int64_t size() const { return height * width; }
 };
 
+struct WindowCut;
+
 /// What one attention module gets for one segment, or a part of one.
 ///   x [B,Q,D]        query rows, and keys and values after the contexts
 ///   context [B,M,D]  rows on the left of x that are keys and values only (a segment cache's), or, in a cross table, all
@@ -30,6 +32,7 @@ struct AttentionInput {
   at::Tensor slot_index = {};  ///< [B,S] int64: the slot that each key goes to, where the assignment is not their own
   at::Tensor slots = {};       ///< [B,n,D]: slots handed on by the layer below (LUNA)
   Grid grid = {};              ///< where the rows are those of an image, or of one window of it
+  const WindowCut* windows = nullptr;  ///< how that image was cut into these windows; null: it was not
   /// [W,Q,K] added to the scores of sample b at b mod W: the regions of shifted windows; undefined = nothing.
   at::Tensor window_bias = {};
 };

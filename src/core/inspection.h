@@ -22,6 +22,7 @@ struct WeightMap {
   at::Tensor weights;
   /// [B,H,R]: what each row got of rows that are no column any more (slots keep them); undefined = nothing.
   at::Tensor past = {};
+  Grid image = {};  ///< where the last columns are the rows of an image made smaller: what they are of it
 };
 
 /// All values of one gate, of any shape.
