@@ -10,8 +10,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/html.h"
-#include "base/text_table.h"
+#include "cli/cells.h"
 #include "cli/output.h"
 #include "infer/attention_record.h"
 #include "tasks/task.h"
@@ -19,7 +18,6 @@
 namespace mnemo::cli {
 namespace {
 
-using base::TextTable;
 using core::MapAxis;
 
 /// All keys' spans, contexts first.
@@ -67,16 +65,6 @@ std::vector<HeadShare> shares_of(const HeadMap& map, const core::AttendTable& ta
   return shares;
 }
 
-GateSpread spread_of(int64_t layer, const core::GateValues& gate) {
-  const at::Tensor values = gate.values.detach().to(at::kDouble).flatten();
-  const at::Tensor sorted = std::get<0>(values.sort());
-  GateSpread spread{layer, gate.name, values.mean().item<double>(), {}};
-  for (const double quantile : kGateQuantiles) {
-    spread.quantiles.push_back(sorted[std::llround(quantile * static_cast<double>(sorted.numel() - 1))].item<double>());
-  }
-  return spread;
-}
-
 const char* axis_name(MapAxis axis) {
   switch (axis) {
     case MapAxis::queries: return "queries";
@@ -86,11 +74,6 @@ const char* axis_name(MapAxis axis) {
   }
   return "";
 }
-
-/// A number of a page or a JSON file: six digits say enough of a weight.
-base::Node rounded(double value) { return json_number(std::round(value * 1e6) / 1e6); }
-
-std::string share_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 /// Kinds of keys in the order in which they first come.
 std::vector<std::string> kinds_of(const AttentionFacts& facts) {
@@ -102,11 +85,6 @@ std::vector<std::string> kinds_of(const AttentionFacts& facts) {
   }
   return kinds;
 }
-
-struct Cells {
-  std::vector<std::string> header;
-  std::vector<std::vector<std::string>> rows;
-};
 
 Cells share_cells(const AttentionFacts& facts) {
   Cells cells{{"layer", "head", "from"}, {}};
@@ -121,36 +99,6 @@ Cells share_cells(const AttentionFacts& facts) {
     cells.rows.push_back(std::move(row));
   }
   return cells;
-}
-
-Cells gate_cells(const AttentionFacts& facts) {
-  Cells cells{{"layer", "gate", "mean"}, {}};
-  for (const double quantile : kGateQuantiles) cells.header.push_back(fmt::format("{:.0f} %", 100 * quantile));
-  for (const GateSpread& gate : facts.gates) {
-    std::vector<std::string> row = {std::to_string(gate.layer), gate.gate, fmt::format("{:.3f}", gate.mean)};
-    for (const double value : gate.quantiles) row.push_back(fmt::format("{:.3f}", value));
-    cells.rows.push_back(std::move(row));
-  }
-  return cells;
-}
-
-std::string text_of(const Cells& cells) {
-  std::vector<TextTable::Align> align(cells.header.size(), TextTable::Align::right);
-  TextTable table(cells.header, align);
-  for (const auto& row : cells.rows) table.add_row(row);
-  return table.text();
-}
-
-std::string html_of(const Cells& cells) {
-  std::string html = "<div class=\"scroll\"><table><thead><tr>";
-  for (const std::string& cell : cells.header) html += fmt::format("<th>{}</th>", base::html_escape(cell));
-  html += "</tr></thead><tbody>\n";
-  for (const auto& row : cells.rows) {
-    html += "<tr>";
-    for (const std::string& cell : row) html += fmt::format("<td>{}</td>", base::html_escape(cell));
-    html += "</tr>\n";
-  }
-  return html + "</tbody></table></div>\n";
 }
 
 std::string where_text(const AttentionFacts& facts) {
@@ -249,8 +197,7 @@ std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, in
 std::string to_text(const AttentionFacts& facts) {
   std::string text = fmt::format("Attention of {}: the share of each kind of rows, a mean over the queries of a kind\n{}", where_text(facts),
                                  text_of(share_cells(facts)));
-  if (!facts.gates.empty()) text += "\nGates of the GRC update: mean, and quantiles of all values\n" + text_of(gate_cells(facts));
-  return text;
+  return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 
 base::Node to_node(const AttentionFacts& facts) {
@@ -264,7 +211,7 @@ base::Node to_node(const AttentionFacts& facts) {
     for (const std::string& word : list) node.push_back(word);
     return node;
   };
-  base::Node maps = base::Node::array(), shares = base::Node::array(), gates = base::Node::array(), spans = base::Node::array();
+  base::Node maps = base::Node::array(), shares = base::Node::array(), spans = base::Node::array();
   for (const HeadMap& map : facts.maps) {
     base::Node weights = base::Node::array();
     for (int64_t row = 0; row < map.weights.size(0); ++row) weights.push_back(numbers(map.weights[row]));
@@ -278,11 +225,6 @@ base::Node to_node(const AttentionFacts& facts) {
     for (const auto& [kind, value] : share.to) to.set(kind, rounded(value));
     shares.push_back(base::Node::table({{"layer", share.layer}, {"head", share.head}, {"from", share.from}, {"to", to}}));
   }
-  for (const GateSpread& gate : facts.gates) {
-    base::Node quantiles = base::Node::table();
-    for (size_t i = 0; i < gate.quantiles.size(); ++i) quantiles.set(fmt::format("{:.2f}", kGateQuantiles[i]), rounded(gate.quantiles[i]));
-    gates.push_back(base::Node::table({{"layer", gate.layer}, {"gate", gate.gate}, {"mean", rounded(gate.mean)}, {"quantiles", quantiles}}));
-  }
   for (const core::Span& span : key_spans(facts.table)) {
     spans.push_back(base::Node::table({{"kind", core::name(span.kind)}, {"length", span.length}}));
   }
@@ -292,15 +234,14 @@ base::Node to_node(const AttentionFacts& facts) {
                             {"keys", spans},
                             {"queries", words(labels_of(facts, MapAxis::queries, facts.table.num_rows()))},
                             {"shares", shares},
-                            {"gates", gates},
+                            {"gates", to_node(facts.gates)},
                             {"maps", maps}});
 }
 
 std::string to_html(const AttentionFacts& facts) {
   std::string html = fmt::format("<p>Of {}: the share of each kind of rows, a mean over the queries of a kind.</p>\n{}", where_text(facts),
                                  html_of(share_cells(facts)));
-  if (!facts.gates.empty()) html += "<h3>Gates of the GRC update</h3>\n<p>Mean, and quantiles of all values.</p>\n" + html_of(gate_cells(facts));
-  return html;
+  return html + to_html(facts.gates);
 }
 
 std::vector<GaugePoint> read_gauges(const std::string& run_folder) {

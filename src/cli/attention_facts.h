@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/node.h"
+#include "cli/gate_spread.h"
 #include "core/inspection.h"
 #include "data/segment.h"
 #include "models/model.h"
@@ -30,15 +31,6 @@ struct HeadShare {
   std::string from;
   std::vector<std::pair<std::string, double>> to;
 };
-
-/// How the values of one gate of a layer are spread.
-struct GateSpread {
-  int64_t layer = 0;
-  std::string gate;
-  double mean = 0;
-  std::vector<double> quantiles;  ///< at kGateQuantiles
-};
-inline constexpr double kGateQuantiles[] = {0.05, 0.25, 0.5, 0.75, 0.95};
 
 /// What the attentions of a model did with one segment of an input.
 struct AttentionFacts {

@@ -255,6 +255,10 @@ Size draw_picture(Canvas& canvas, const AttentionPicture& picture) {
     const Size maps = draw_maps(canvas, *picture.attention, size.height);
     size = {std::max(size.width, maps.width), maps.height};
   }
+  if (picture.image != nullptr) {
+    const Canvas::Point end = draw_image_attention(canvas, *picture.image, kMargin, size.height);
+    size = {std::max(size.width, end.x), end.y};
+  }
   if (picture.gauges != nullptr && !picture.gauges->empty()) {
     size.height = draw_gauges(canvas, *picture.gauges, size.height);
     size.width = std::max(size.width, 2 * kMargin + 2 * kChartWidth);
@@ -280,6 +284,6 @@ std::string png_of(const AttentionPicture& picture) {
   return canvas.finish();
 }
 
-std::string gauges_svg(const std::vector<GaugePoint>& points) { return points.empty() ? std::string() : svg_of({nullptr, &points}); }
+std::string gauges_svg(const std::vector<GaugePoint>& points) { return points.empty() ? std::string() : svg_of({nullptr, nullptr, &points}); }
 
 }  // namespace mnemo::cli

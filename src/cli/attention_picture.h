@@ -4,12 +4,15 @@
 #include <vector>
 
 #include "cli/attention_facts.h"
+#include "cli/image_attention.h"
 
 namespace mnemo::cli {
 
-/// What is drawn: the maps of one segment, a row of them for each layer, and gauges over the steps of a training. Either may be absent.
+/// What is drawn: the maps of one segment, a row of them for each layer; or those of an image; and gauges over the steps of a training. Each
+/// may be absent.
 struct AttentionPicture {
   const AttentionFacts* attention = nullptr;
+  const ImageAttention* image = nullptr;
   const std::vector<GaugePoint>* gauges = nullptr;
 };
 

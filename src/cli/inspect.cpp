@@ -11,10 +11,12 @@
 #include "cli/attention_picture.h"
 #include "cli/command.h"
 #include "cli/cost_facts.h"
+#include "cli/image_attention.h"
 #include "cli/inspect_input.h"
 #include "cli/model_facts.h"
 #include "cli/output.h"
 #include "cli/recipe.h"
+#include "cli/sample_task.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
 #include "models/build.h"
@@ -24,13 +26,14 @@ namespace {
 
 struct InspectArguments {
   std::string source;
-  std::optional<std::string> variant, html, svg, png, image_size;
+  std::optional<std::string> variant, html, svg, png, image, image_size;
   std::vector<std::string> set;
   InspectInput input;
   AttentionChoice choice;
   bool cost = false;
   std::optional<int64_t> batch, segment_size, position;
   bool json = false;
+  bool given() const { return input.given() || image.has_value(); }
 };
 
 /// The model, with what its data are read by.
@@ -38,6 +41,7 @@ struct Inspected {
   StoredModel stored;
   std::optional<Recipe> recipe;
   std::vector<GaugePoint> gauges;  ///< of its training
+  std::string folder = {};         ///< the model's; empty: a recipe's
 };
 
 Inspected inspected_of(const InspectArguments& options) {
@@ -45,7 +49,7 @@ Inspected inspected_of(const InspectArguments& options) {
     base::require(options.set.empty() && !options.variant, "inspect: --set and --variant go with a recipe; {} is a model",
                   options.source);
     const std::string folder = model_folder(options.source);
-    Inspected inspected{read_model(folder), options.input.sample ? recipe_beside(folder) : std::nullopt, {}};
+    Inspected inspected{read_model(folder), options.input.sample ? recipe_beside(folder) : std::nullopt, {}, folder};
     inspected.gauges = read_gauges(folder == options.source ? base::join_path(folder, "..") : options.source);
     return inspected;
   }
@@ -58,7 +62,7 @@ Inspected inspected_of(const InspectArguments& options) {
 /// A recipe with studies: one line for each variant.
 int list_variants(const RecipeFile& file, const InspectArguments& options) {
   using Align = base::TextTable::Align;
-  base::require(!options.html && !options.svg && !options.png && !options.input.given() && !options.cost,
+  base::require(!options.html && !options.svg && !options.png && !options.given() && !options.cost,
                 "inspect: pictures, inputs and --cost are of one model; choose it with --variant");
   base::TextTable table({"study", "variant", "parameters", "state B/seq", "state B/model"},
                         {Align::left, Align::left, Align::right, Align::right, Align::right});
@@ -85,8 +89,9 @@ int list_variants(const RecipeFile& file, const InspectArguments& options) {
 void check(const InspectArguments& options) {
   base::require(base::path_exists(options.source), "{}: expected a model folder, a run's folder or a recipe (.toml), found nothing", options.source);
   const bool chooses = options.choice.layers || options.choice.heads || options.choice.segment;
-  base::require(options.input.given() || !chooses, "inspect: --layers, --heads and --segment choose from what an input does; give one with --text, "
-                "--tokens or --sample");
+  base::require(options.given() || !chooses, "inspect: --layers, --heads and --segment choose from what an input does; give one with --text, "
+                "--tokens, --sample or --image");
+  base::require(!options.image || !options.input.given(), "inspect: expected one of --text, --tokens, --sample and --image");
   base::require(options.cost || !(options.batch || options.segment_size || options.position || options.image_size),
                 "inspect: --batch, --segment-size, --image-size and --position go with --cost");
 }
@@ -94,9 +99,9 @@ void check(const InspectArguments& options) {
 /// What the page shows of an input, of a training and of the cost.
 std::string page_sections(const AttentionPicture& picture, const std::optional<models::ModelCost>& cost) {
   std::string html;
-  if (picture.attention != nullptr) {
-    html += "<h2>Attention</h2>\n" + to_html(*picture.attention) + "<div class=\"scroll\">" + svg_of({picture.attention, nullptr}) + "</div>\n";
-  }
+  const auto drawn = [](const AttentionPicture& part) { return "<div class=\"scroll\">" + svg_of(part) + "</div>\n"; };
+  if (picture.attention != nullptr) html += "<h2>Attention</h2>\n" + to_html(*picture.attention) + drawn({picture.attention});
+  if (picture.image != nullptr) html += "<h2>Attention</h2>\n" + to_html(*picture.image) + drawn({nullptr, picture.image});
   if (picture.gauges != nullptr && !picture.gauges->empty()) html += "<h2>Over training</h2>\n<div class=\"scroll\">" + gauges_svg(*picture.gauges) + "</div>\n";
   if (cost) html += "<h2>Cost</h2>\n" + to_html(*cost);
   return html;
@@ -121,6 +126,11 @@ models::ModelCost cost_of(const core::Model& model, const InspectArguments& opti
                             models::CostOptions{options.batch.value_or(1), options.segment_size, options.position});
 }
 
+ImageAttention look_at(const std::string& image, const Inspected& inspected, const AttentionChoice& choice) {
+  const models::VisionModel& model = models::require_vision_model(*inspected.stored.model, "inspect: --image");
+  return look_at_image(model, inspected.recipe ? ImageFacts::of(image_options(*inspected.recipe)) : ImageFacts::read(inspected.folder), image, choice);
+}
+
 int inspect(const InspectArguments& options) {
   check(options);
   if (!base::is_folder(options.source) && !options.variant) {
@@ -136,13 +146,16 @@ int inspect(const InspectArguments& options) {
     const InputSegments input = read_input(options.input, inspected.stored, inspected.recipe);
     attention = look_at_attention(texts, input.segments, input.words, options.choice);
   }
+  std::optional<ImageAttention> image;
+  if (options.image) image = look_at(*options.image, inspected, options.choice);
+  const bool looked = attention || image;
   std::optional<models::ModelCost> cost;
   if (options.cost) cost = cost_of(model, options);
-  const AttentionPicture picture{attention ? &*attention : nullptr, &inspected.gauges};
-  base::require(!options.png || attention || !inspected.gauges.empty(),
-                "inspect: --png draws what an input does; give one with --text, --tokens or --sample");
-  base::require(!options.svg || attention || facts.table, "inspect: --svg draws the spans of a model of texts; of images there are none");
-  if (options.svg) base::write_file_atomic(*options.svg, attention ? svg_of(picture) : facts.table->draw_svg());
+  const AttentionPicture picture{attention ? &*attention : nullptr, image ? &*image : nullptr, &inspected.gauges};
+  base::require(!options.png || looked || !inspected.gauges.empty(),
+                "inspect: --png draws what an input does; give one with --text, --tokens, --sample or --image");
+  base::require(!options.svg || looked || facts.table, "inspect: --svg draws the spans of a model of texts; of images there are none, give one with --image");
+  if (options.svg) base::write_file_atomic(*options.svg, looked ? svg_of(picture) : facts.table->draw_svg());
   if (options.png) base::write_file_atomic(*options.png, png_of(picture));
   if (options.html) {
     const std::string title = options.source + (options.variant ? ": " + *options.variant : "");
@@ -151,15 +164,17 @@ int inspect(const InspectArguments& options) {
   if (options.json) {
     base::Node node = to_node(facts);
     if (attention) node.set("attention", to_node(*attention));
+    if (image) node.set("attention", to_node(*image));
     if (!inspected.gauges.empty()) node.set("training", to_node(inspected.gauges));
     if (cost) node.set("cost", to_node(*cost));
     print_json(node);
   } else {
     // An input or the cost is what was asked for; the rest can be had without.
-    std::string text = attention || cost ? std::string() : to_text(facts);
+    std::string text = looked || cost ? std::string() : to_text(facts);
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
     if (attention) add(to_text(*attention));
-    if (!inspected.gauges.empty() && (attention || !cost)) add(to_text(inspected.gauges));
+    if (image) add(to_text(*image));
+    if (!inspected.gauges.empty() && (looked || !cost)) add(to_text(inspected.gauges));
     if (cost) add(to_text(*cost));
     print(text);
   }
@@ -180,8 +195,9 @@ void add_inspect(CLI::App& app) {
       .option("--text", options->input.text, "TEXT", "run this text, and show where attention looks")
       .option("--tokens", options->input.tokens, "LIST", "the same of tokens: numbers with blanks between")
       .option("--sample", options->input.sample, "N", "the same of sequence N of the run's first training batch (of a text: its first segments)")
+      .option("--image", options->image, "FILE", "of a model of images: run this image, and show where attention looks on it, and what GRC mixes")
       .option("--layers", options->choice.layers, "LIST", "layers to show, from 0: 0 or 0,2 or 0-3 (all)")
-      .option("--heads", options->choice.heads, "LIST", "heads to show (all)")
+      .option("--heads", options->choice.heads, "LIST", "heads to show (all; of an image: the mean of all, and those named)")
       .option("--segment", options->choice.segment, "N", "segment of the input to show, from 1 (the last)")
       .flag("--cost", options->cost, "show FLOPs, parameters and bytes of state part by part, and what each memory adds")
       .option("--batch", options->batch, "N", "of --cost: sequences side by side (1)")
@@ -192,7 +208,7 @@ void add_inspect(CLI::App& app) {
       .option("--svg", options->svg, "FILE", "write who attends to whom as a picture: as it may, or, of an input, as it did")
       .option("--png", options->png, "FILE", "the same of an input, as dots")
       .flag("--json", options->json, "print JSON")
-      .footer("mnemo inspect runs/mine --text \"Once upon a time\" --layers 0 --png maps.png\nmnemo inspect runs/mine --cost")
+      .footer("mnemo inspect runs/mine --text \"Once upon a time\" --layers 0 --png maps.png\nmnemo inspect models/vit --image picture.jpg --png heat.png\nmnemo inspect runs/mine --cost")
       .action([options] { return inspect(*options); });
 }
 

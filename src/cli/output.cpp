@@ -27,6 +27,8 @@ void print_json(const base::Node& node) { print(base::to_json(node) + "\n"); }
 
 base::Node json_number(double value) { return std::isfinite(value) ? base::Node(value) : base::Node(); }
 
+base::Node rounded(double value) { return json_number(std::round(value * 1e6) / 1e6); }
+
 std::string shell_quoted(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                                              "_-./=:,+@%") == std::string::npos;

@@ -18,6 +18,8 @@ void print_json(const base::Node& node);
 
 /// A number for JSON, which has neither infinity nor NaN: these become null.
 base::Node json_number(double value);
+/// The same with six digits behind the point, which say enough of a weight.
+base::Node rounded(double value);
 
 /// A word as a shell takes it: in quotes where it needs them.
 std::string shell_quoted(const std::string& word);

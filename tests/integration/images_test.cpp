@@ -45,6 +45,46 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
   }
 }
 
+TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {
+  const std::string model = folder_ / "vit", picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
+  ASSERT_EQ(run({"convert", kImports + "timm_vit", "--to", "mnemo", "--out", model}).status, 0);
+  const std::string png = folder_ / "heat.png", svg = folder_ / "heat.svg", page = folder_ / "page.html";
+  const Finished text = run({"inspect", model, "--image", picture, "--heads", "1", "--png", png, "--svg", svg, "--html", page});
+  ASSERT_EQ(text.status, 0) << text.err;
+  for (const char* part : {"class token", "mean", "to image", "32 x 32 as the model sees it"}) EXPECT_TRUE(holds(text.out, part)) << text.out;
+  EXPECT_TRUE(content(png).starts_with("\x89PNG"));
+  EXPECT_TRUE(holds(content(svg), "layer 2 head 1"));
+  EXPECT_TRUE(holds(content(page), "<h2>Attention</h2>"));
+  const base::Node node = json(run({"inspect", model, "--image", picture, "--layers", "0,2", "--json"}).out);
+  const base::Node& looks = node.at("attention").at("looks");
+  ASSERT_EQ(looks.size(), 2U);
+  double sum = looks.items()[1].at("beside").at("class token").as_double();
+  for (const base::Node& row : looks.items()[1].at("image").items()) {
+    for (const base::Node& weight : row.items()) sum += weight.as_double();
+  }
+  EXPECT_NEAR(sum, 1.0, 1e-4);
+  write(folder_ / "grc.toml",
+        "[data]\ntype = \"images\"\ntrain = \"none\"\nimage_size = [32, 32]\n[model]\nbackbone = { type = \"vit\", image_size = [32, 32], patch_size = 8, dim = 16, "
+        "num_layers = 1, num_heads = 2 }\nhead = { type = \"classification\", num_classes = 3 }\nmemory = [{ type = \"grc\", cache_ratio = 0.5 }]\n[train]\nsteps = 1\n");
+  const base::Node fresh = json(run({"inspect", folder_ / "grc.toml", "--image", picture, "--json"}).out);
+  EXPECT_EQ(fresh.at("attention").at("branches").size(), 2U);
+  EXPECT_EQ(fresh.at("attention").at("gates").size(), 2U);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"inspect", model, "--image", folder_ / "none.png"}, "none.png"},
+      {{"inspect", model, "--image", text_}, "expected"},
+      {{"inspect", model, "--image", picture, "--tokens", "1"}, "one of --text, --tokens, --sample and --image"},
+      {{"inspect", model, "--image", picture, "--heads", "3"}, "--heads: expected numbers from 0 to 2"},
+      {{"inspect", model, "--image", picture, "--layers", "7"}, "--layers: expected numbers from 0 to 2"},
+      {{"inspect", model, "--image", picture, "--segment", "1"}, "--segment goes with a text"},
+      {{"inspect", trained("texts"), "--image", picture}, "expected a model of images"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << message << ": " << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, message)) << message << ": " << outcome.err;
+  }
+}
+
 TEST_F(CommandLine, ImageModelsAreInspectedAndRefusedWhereTextsAreMeant) {
   const std::string model = folder_ / "vit";
   ASSERT_EQ(run({"convert", kImports + "timm_vit", "--to", "mnemo", "--out", model}).status, 0);

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "cli/cells.h"
+#include "cli/image_attention.h"
+
+namespace mnemo::cli {
+namespace {
+
+constexpr double kPanel = 112;        // the longer side of one picture
+constexpr double kPanelTitle = 28, kPanelGap = 14;
+constexpr int64_t kPanelDots = 224;   // of the longer side
+constexpr double kLineWidth = 1010;   // a line of panels is broken there
+constexpr Colour kSmall{0x5b, 0x68, 0x78};
+
+/// Where the weight is little, dark blue; where it is most, yellow: three colours that also differ in grey.
+Colour heat(double part) {
+  constexpr std::array<std::array<double, 3>, 4> kStops = {{{0x0d, 0x08, 0x87}, {0x9c, 0x17, 0x9e}, {0xed, 0x79, 0x53}, {0xf0, 0xf9, 0x21}}};
+  const double at = std::clamp(part, 0.0, 1.0) * (kStops.size() - 1);
+  const auto low = std::min(static_cast<size_t>(at), kStops.size() - 2);
+  const double rest = at - static_cast<double>(low);
+  const auto mix = [&](size_t c) { return static_cast<uint8_t>(std::lround(kStops[low][c] + rest * (kStops[low + 1][c] - kStops[low][c]))); };
+  return {mix(0), mix(1), mix(2)};
+}
+
+/// The picture with dots of its own size; larger ones are thinned out, small ones repeated.
+Raster raster_of(const data::Image& image) {
+  const int64_t longest = std::max(image.height, image.width);
+  Raster raster{std::max<int64_t>(1, image.width * kPanelDots / longest), std::max<int64_t>(1, image.height * kPanelDots / longest), {}};
+  raster.dots.resize(static_cast<size_t>(raster.width * raster.height));
+  for (int64_t y = 0; y < raster.height; ++y) {
+    for (int64_t x = 0; x < raster.width; ++x) {
+      const uint8_t* dot = image.at(y * image.height / raster.height, x * image.width / raster.width);
+      raster.at(x, y) = {dot[0], dot[1], dot[2]};
+    }
+  }
+  return raster;
+}
+
+/// Weights [h,w] as heat over the picture in grey; small ones are lifted by the root.
+Raster heated(const Raster& picture, const at::Tensor& weights) {
+  Raster raster = picture;
+  const int64_t height = weights.size(0), width = weights.size(1);
+  const double largest = weights.max().item<double>();
+  const double* data = weights.const_data_ptr<double>();
+  for (int64_t y = 0; y < raster.height; ++y) {
+    for (int64_t x = 0; x < raster.width; ++x) {
+      const double weight = data[y * height / raster.height * width + x * width / raster.width];
+      const double part = largest > 0 ? std::sqrt(std::clamp(weight / largest, 0.0, 1.0)) : 0.0;
+      const Colour seen = picture.at(x, y), over = heat(part);
+      const double grey = 0.299 * seen.red + 0.587 * seen.green + 0.114 * seen.blue, cover = 0.45 + 0.25 * part;
+      const auto mix = [&](uint8_t colour) { return static_cast<uint8_t>(std::lround((1 - cover) * grey + cover * colour)); };
+      raster.at(x, y) = {mix(over.red), mix(over.green), mix(over.blue)};
+    }
+  }
+  return raster;
+}
+
+/// Values [h,w] from their smallest, black, to their largest, white.
+Raster grey(const at::Tensor& values) {
+  const at::Tensor means = values.contiguous();
+  const double low = means.min().item<double>(), high = means.max().item<double>();
+  Raster raster{means.size(1), means.size(0), {}};
+  for (int64_t i = 0; i < means.numel(); ++i) {
+    const double part = high > low ? (means.const_data_ptr<double>()[i] - low) / (high - low) : 0.5;
+    const auto shade = static_cast<uint8_t>(std::lround(255 * part));
+    raster.dots.push_back({shade, shade, shade});
+  }
+  return raster;
+}
+
+/// Panels one beside the other, line after line.
+class PanelLines {
+ public:
+  PanelLines(Canvas& canvas, double left, double top) : canvas_(canvas), left_(left), x_(left), y_(top), right_(left) {}
+
+  void caption(const std::string& text) {
+    end_line();
+    canvas_.text(left_, y_ + 14, text, 12);
+    y_ += 24;
+  }
+  void panel(const std::string& title, const std::string& small, const Raster& raster) {
+    const double cell = kPanel / static_cast<double>(std::max(raster.width, raster.height));
+    if (x_ > left_ && x_ + kPanel > left_ + kLineWidth) end_line();
+    canvas_.text(x_, y_ + 11, title, 10);
+    canvas_.text(x_, y_ + 22, small, 8, Anchor::left, kSmall);
+    canvas_.cells(x_, y_ + kPanelTitle, cell, raster);
+    lowest_ = std::max(lowest_, kPanelTitle + cell * static_cast<double>(raster.height));
+    x_ += kPanel + kPanelGap;
+    right_ = std::max(right_, x_);
+  }
+  void end_line() {
+    if (lowest_ > 0) y_ += lowest_ + kPanelGap;
+    x_ = left_;
+    lowest_ = 0;
+  }
+  double right() const { return right_; }
+  double bottom() const { return y_; }
+
+ private:
+  Canvas& canvas_;
+  double left_, x_, y_, right_, lowest_ = 0;
+};
+
+void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& picture, const std::string& from) {
+  lines.caption(fmt::format("attention, from {}: bright is much (by its root, each on a scale of its own)", from));
+  for (const infer::ImageLayer& layer : facts.layers) {
+    for (const infer::ImageLook& look : layer.looks) {
+      if (look.from != from) continue;
+      const auto draw = [&](const std::string& who, const at::Tensor& weights) {
+        lines.panel(fmt::format("layer {} {}", layer.layer, who),
+                    fmt::format("image {}, most {}", share_text(weights.sum().item<double>()), share_text(weights.max().item<double>())),
+                    heated(picture, weights.contiguous()));
+      };
+      draw("mean", look.weights.mean(0));
+      for (const int64_t head : facts.heads) {
+        if (head < look.weights.size(0)) draw(fmt::format("head {}", head), look.weights[head]);
+      }
+      if (!facts.heads.empty()) lines.end_line();
+    }
+  }
+}
+
+void draw_branches(PanelLines& lines, const ImageAttention& facts) {
+  bool first = true;
+  for (const infer::ImageLayer& layer : facts.layers) {
+    if (first && !layer.branches.empty()) lines.caption("means over the channels of self-attention's output (o_self) and of the cache's (o_mem): dark is small");
+    first &= layer.branches.empty();
+    for (const infer::ImageBranch& branch : layer.branches) {
+      lines.panel(fmt::format("layer {} {}", layer.layer, branch.name),
+                  fmt::format("{:.3f} to {:.3f}", branch.means.min().item<double>(), branch.means.max().item<double>()), grey(branch.means));
+    }
+  }
+}
+
+}  // namespace
+
+Canvas::Point draw_image_attention(Canvas& canvas, const ImageAttention& facts, double left, double top) {
+  PanelLines lines(canvas, left, top);
+  const Raster picture = raster_of(facts.picture);
+  lines.panel("the image", fmt::format("{} x {}", facts.picture.height, facts.picture.width), picture);
+  std::vector<std::string> kinds;
+  for (const infer::ImageLayer& layer : facts.layers) {
+    for (const infer::ImageLook& look : layer.looks) {
+      if (std::find(kinds.begin(), kinds.end(), look.from) == kinds.end()) kinds.push_back(look.from);
+    }
+  }
+  for (const std::string& from : kinds) draw_looks(lines, facts, picture, from);
+  draw_branches(lines, facts);
+  lines.end_line();
+  return {lines.right(), lines.bottom()};
+}
+
+}  // namespace mnemo::cli
