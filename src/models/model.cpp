@@ -12,6 +12,7 @@
 #include "heads/language_model.h"
 #include "memory/grc.h"
 #include "memory/recurrent_tokens.h"
+#include "models/attention_gauges.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
 #include "models/vision_model.h"
@@ -172,15 +173,7 @@ at::Tensor Model::nll(const at::Tensor& hidden, const at::Tensor& targets) const
   return head().nll(hidden, targets);
 }
 
-std::vector<core::Gauge> Model::gauges() const {
-  std::vector<core::Gauge> all;
-  for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
-    const auto* inspectable = dynamic_cast<const core::Inspectable*>(&backbone_->attention(layer));
-    if (inspectable == nullptr) continue;
-    for (core::Gauge& gauge : inspectable->gauges()) all.push_back({fmt::format("layers.{}.{}", layer, gauge.name), std::move(gauge.values)});
-  }
-  return all;
-}
+std::vector<core::Gauge> Model::gauges() const { return attention_gauges(*backbone_); }
 
 core::State Model::initial_state(int64_t batch) const {
   core::State::Children children;

@@ -9,6 +9,7 @@
 
 #include "backbones/vit_tasks.h"
 #include "base/error.h"
+#include "models/attention_gauges.h"
 #include "models/make_attention.h"
 
 namespace mnemo::models {
@@ -119,15 +120,7 @@ at::Tensor VisionModel::nll(const at::Tensor& hidden, const at::Tensor& targets)
       .view(targets.sizes());
 }
 
-std::vector<core::Gauge> VisionModel::gauges() const {
-  std::vector<core::Gauge> all;
-  for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
-    const auto* inspectable = dynamic_cast<const core::Inspectable*>(&backbone_->attention(layer));
-    if (inspectable == nullptr) continue;
-    for (core::Gauge& gauge : inspectable->gauges()) all.push_back({fmt::format("layers.{}.{}", layer, gauge.name), std::move(gauge.values)});
-  }
-  return all;
-}
+std::vector<core::Gauge> VisionModel::gauges() const { return attention_gauges(*backbone_); }
 
 int64_t VisionModel::num_classes() const {
   if (answers_) return tasks_->options().tasks[*answers_].num_classes;
