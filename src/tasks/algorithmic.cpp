@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tasks/data_position.h"
 #include "tasks/greedy.h"
 
 namespace mnemo::tasks {
@@ -109,13 +110,6 @@ std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::
 
 weights::NamedTensors Algorithmic::save() const { return {{"next_batch", at::full({1}, next_batch_, at::kLong)}}; }
 
-void Algorithmic::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const at::Tensor saved = find("next_batch");
-  base::require(saved.defined() && saved.scalar_type() == at::kLong && saved.numel() == 1,
-                "data position: expected \"next_batch\" int64 [1]");
-  const auto value = saved.item<int64_t>();
-  base::require(value >= 0, "data position: \"next_batch\": expected 0 or more, found {}", value);
-  next_batch_ = value;
-}
+void Algorithmic::load(const std::function<at::Tensor(const std::string&)>& find) { next_batch_ = saved_next_batch(find); }
 
 }  // namespace mnemo::tasks

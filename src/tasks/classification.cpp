@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "metrics/accuracy.h"
 #include "metrics/likelihood.h"
+#include "tasks/data_position.h"
 #include "tasks/start_documents.h"
 
 namespace mnemo::tasks {
@@ -103,14 +104,8 @@ weights::NamedTensors Classification::save() const {
 }
 
 void Classification::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const auto number = [&](const char* name) {
-    const at::Tensor saved = find(name);
-    base::require(saved.defined() && saved.scalar_type() == at::kLong && saved.numel() == 1, "data position: expected \"{}\" int64 [1]", name);
-    return saved.item<int64_t>();
-  };
-  const int64_t next_batch = number("next_batch");
-  base::require(next_batch >= 0, "data position: \"next_batch\": expected 0 or more, found {}", next_batch);
-  base::require(number("fingerprint") == static_cast<int64_t>(sets_.train->fingerprint()),
+  const int64_t next_batch = saved_next_batch(find);
+  base::require(saved_number(find, "fingerprint") == static_cast<int64_t>(sets_.train->fingerprint()),
                 "data position: it belongs to other documents than those of data.train");
   next_batch_ = next_batch;
 }
