@@ -50,14 +50,7 @@ at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& gri
 
 at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
                                    core::State::Children& states) const {
-  using core::SpanKind;
-  core::AttendTable table({SpanKind::tokens, grid.size()}, core::Rule::all());
-  if (const int64_t before = h.size(1) - grid.size(); before > 0) {
-    table.prepend_rows({SpanKind::class_token, before});
-    for (const auto query : {SpanKind::class_token, SpanKind::tokens}) {
-      for (const auto key : {SpanKind::class_token, SpanKind::tokens}) table.let(query, key, core::Rule::all());
-    }
-  }
+  const core::AttendTable table = open_table(h.size(1) - grid.size(), grid);
   return run_stage(stage, h, grid, input, states, [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
     core::AttentionInput attention{rows, {}, table, input.mode};
     attention.grid = grid;

@@ -13,6 +13,7 @@
 #include "core/backbone.h"
 #include "core/image_layout.h"
 #include "layers/adapter.h"
+#include "ops/grid.h"
 
 namespace mnemo::backbones {
 
@@ -47,6 +48,13 @@ struct VisionResult {
   core::Grid grid = {};
   core::State state = {};  ///< the attentions' states, one child per layer, named like its parameters
 };
+
+/// Every row sees every row: class tokens, then the grid's rows.
+core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid);
+
+/// A table of positions, those of class tokens first, for a grid of another size than the one it was trained for: the grid's rows are
+/// resampled, those in front stay. table [T,D] -> [T',D]; the table itself where the grid is the same.
+at::Tensor positions_for(const core::Grid& grid, const at::Tensor& table, const core::Grid& trained, ops::GridResampling method);
 
 /// Layers over the patches of images.
 class VisionBackbone {

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "layers/drop_path.h"
-#include "ops/grid.h"
 
 namespace mnemo::backbones {
 
@@ -93,12 +92,7 @@ core::Grid Vit::grid_of(const at::Tensor& pixels) const {
 }
 
 at::Tensor Vit::positions(const core::Grid& grid) const {
-  const core::Grid trained = options_.grid();
-  if (grid.height == trained.height && grid.width == trained.width) return positions_;
-  const int64_t before = options_.cls_tokens;
-  const at::Tensor rows = ops::resample_grid(positions_.narrow(0, before, trained.size()), trained.height, trained.width, grid.height, grid.width,
-                                             ops::grid_resampling(options_.position_resampling));
-  return before == 0 ? rows : at::cat({positions_.narrow(0, 0, before), rows}, 0);
+  return positions_for(grid, positions_, options_.grid(), ops::grid_resampling(options_.position_resampling));
 }
 
 at::Tensor Vit::embed(const at::Tensor& pixels) const {
@@ -107,16 +101,6 @@ at::Tensor Vit::embed(const at::Tensor& pixels) const {
   at::Tensor rows = patches_(pixels);
   if (class_token_.defined()) rows = at::cat({class_token_.expand({rows.size(0), 1, -1}), rows}, 1);
   return rows + positions(grid);
-}
-
-core::AttendTable Vit::attend_table(const core::Grid& grid) const {
-  core::AttendTable table({core::SpanKind::tokens, grid.size()}, core::Rule::all());
-  if (options_.cls_tokens == 0) return table;
-  table.prepend_rows({core::SpanKind::class_token, options_.cls_tokens});
-  for (const auto query : {core::SpanKind::class_token, core::SpanKind::tokens}) {
-    for (const auto key : {core::SpanKind::class_token, core::SpanKind::tokens}) table.let(query, key, core::Rule::all());
-  }
-  return table;
 }
 
 VisionResult Vit::forward(const VisionInput& input, const core::State& state) const {

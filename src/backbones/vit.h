@@ -104,7 +104,7 @@ class Vit final : public VisionBackbone {
   /// The table of positions for images of that grid, [T,D]: of the class token first, where there is one.
   at::Tensor positions(const core::Grid& grid) const;
   /// Everybody sees everybody: class tokens, then the grid's rows.
-  core::AttendTable attend_table(const core::Grid& grid) const;
+  core::AttendTable attend_table(const core::Grid& grid) const { return open_table(options_.cls_tokens, grid); }
 
  private:
   VitOptions options_;
