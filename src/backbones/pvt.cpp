@@ -4,12 +4,7 @@
 
 #include <ATen/record_function.h>
 
-#include <cmath>
-#include <numeric>
-
-#include "backbones/pvt_stages.h"
 #include "base/error.h"
-#include "ops/grid.h"
 #include "ops/image_rows.h"
 
 namespace mnemo::backbones {
@@ -21,7 +16,7 @@ constexpr int64_t kMerge = 2;  // later stages: patches of 2 x 2
 }  // namespace
 
 void PvtOptions::validate(const base::Where& where) const {
-  require_pvt_stages(where, *this);
+  PvtStageOptions::validate(where);
   const auto all = grids(image_size[0], image_size[1]);
   for (size_t s = 0; s < depths.size(); ++s) {
     where.require(all[s].height >= sr_ratios[s] && all[s].width >= sr_ratios[s], "image_size",
@@ -43,10 +38,9 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
                 "pvt: the last stage has a class token, which is part of no convolution: expected sr_ratios to end with 1, found {}",
                 options.sr_ratios.back());
   const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
-  const int64_t layers_in_all = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
   const double std = options.init_std;
   for (size_t s = 0; s < count; ++s) {
-    const int64_t dim = options.dims[s], hidden = std::llround(options.mlp_ratios[s] * static_cast<double>(dim));
+    const int64_t dim = options.dims[s], hidden = options.ffn_dim(s);
     if (build.whole) {
       const layers::Scope at = build.scope / "stages" / static_cast<int64_t>(s);
       const bool first = s == 0, last = s + 1 == count;
@@ -60,7 +54,8 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
                             .add("weight", {grids[s].size() + (last ? 1 : 0), dim}, layers::normal(std), layers::ParameterKind::memory);
       stages_.push_back(std::move(stage));
     }
-    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {grids[s], build.whole && s + 1 == count ? 1 : 0, options.sr_ratios[s]}, {}};
+    const core::ImageLayout image{grids[s], build.whole && s + 1 == count ? 1 : 0, options.sr_ratios[s]};
+    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, options.num_layers(), {}, image, {}};
     stage.core = base::Node::table({{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
     stage.make_feed_forward = [&](const layers::Scope& scope) {
       const layers::FeedForward ffn(scope, dim, hidden, "gelu", std);
@@ -73,12 +68,7 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
 
 at::Tensor Pvt::positions(size_t stage, const core::Grid& grid) const {
   const core::Grid trained = options_.grids(options_.image_size[0], options_.image_size[1])[stage];
-  const at::Tensor& table = stages_[stage].positions;
-  if (grid.height == trained.height && grid.width == trained.width) return table;
-  const int64_t before = table.size(0) - trained.size();
-  const at::Tensor rows = ops::resample_grid(table.narrow(0, before, trained.size()), trained.height, trained.width, grid.height, grid.width,
-                                             ops::GridResampling::bilinear);
-  return before == 0 ? rows : at::cat({table.narrow(0, 0, before), rows}, 0);
+  return positions_for(grid, stages_[stage].positions, trained, ops::GridResampling::bilinear);
 }
 
 VisionResult Pvt::forward(const VisionInput& input, const core::State& state) const {
@@ -93,11 +83,7 @@ VisionResult Pvt::forward(const VisionInput& input, const core::State& state) co
   }
   require_pixels(input.pixels, options_.in_channels, "pvt");
   const std::vector<core::Grid> grids = options_.grids(input.pixels.size(2), input.pixels.size(3));
-  for (size_t s = 0; s < grids.size(); ++s) {
-    base::require(grids[s].height >= options_.sr_ratios[s] && grids[s].width >= options_.sr_ratios[s],
-                  "[pvt] an image of {} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", input.pixels.size(2),
-                  input.pixels.size(3), grids[s].height, grids[s].width, s, options_.sr_ratios[s]);
-  }
+  require_grids("pvt", input.pixels, grids, options_.sr_ratios);
   at::Tensor h;
   for (size_t s = 0; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];

@@ -1,28 +1,55 @@
 #pragma once
 
-#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "backbones/pyramid.h"
 
 namespace mnemo::backbones {
 
-/// What the options of PVT and of PVTv2 have to keep alike: two numbers of image_size, one of everything else for each stage, heads that divide
-/// a row, a feed-forward with a hidden width. Throws InputError naming the key.
-template <class Options>
-void require_pvt_stages(const base::Where& where, const Options& options) {
-  where.require(options.image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", options.image_size.size());
-  where.require(!options.depths.empty(), "depths", "expected at least one stage");
-  const size_t stages = options.depths.size();
-  require_stages(where, "dims", options.dims.size(), stages);
-  require_stages(where, "num_heads", options.num_heads.size(), stages);
-  require_stages(where, "mlp_ratios", options.mlp_ratios.size(), stages);
-  require_stages(where, "sr_ratios", options.sr_ratios.size(), stages);
-  for (size_t s = 0; s < stages; ++s) {
-    const int64_t dim = options.dims[s];
-    where.require(dim % options.num_heads[s] == 0, "num_heads", "expected a divisor of dims[{}] = {}, found {}", s, dim, options.num_heads[s]);
-    where.require(std::llround(options.mlp_ratios[s] * static_cast<double>(dim)) >= 1, "mlp_ratios", "leaves no hidden width: {} * {}",
-                  options.mlp_ratios[s], dim);
+/// The options that PVT and PVTv2 have alike; of most there is one number for each stage.
+struct PvtStageOptions {
+  std::vector<int64_t> image_size = {224, 224};
+  int64_t in_channels = 3;
+  std::vector<int64_t> dims = {64, 128, 320, 512};
+  std::vector<int64_t> depths;
+  std::vector<int64_t> num_heads = {1, 2, 5, 8};
+  std::vector<double> mlp_ratios = {8, 8, 4, 4};
+  std::vector<int64_t> sr_ratios = {8, 4, 2, 1};
+  bool qkv_bias = true;
+  double norm_eps = 1e-6;
+  double drop_path = 0.0;
+  double init_std = 0.02;
+  /// Two numbers of image_size, one of everything else for each stage, heads that divide a row, a feed-forward with a hidden width.
+  void validate(const base::Where& where) const;
+  int64_t num_layers() const;  ///< of all stages
+  int64_t ffn_dim(size_t stage) const;
+
+ protected:
+  explicit PvtStageOptions(std::vector<int64_t> of_each_stage) : depths(std::move(of_each_stage)) {}
+  /// The keys from in_channels to sr_ratios.
+  template <class V>
+  void visit_stages(V&& v, std::string_view about_sr_ratios) {
+    v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
+    v("dims", dims, "width of a row in each stage", base::range(1, 1 << 16));
+    v("depths", depths, "layers of each stage", base::range(1, 1 << 10));
+    v("num_heads", num_heads, "attention heads of each stage, divisors of its width", base::range(1, 1 << 10));
+    v("mlp_ratios", mlp_ratios, "hidden width of the feed-forward in widths of a row, for each stage", base::range(0.001, 1024.0));
+    v("sr_ratios", sr_ratios, about_sr_ratios, base::range(1, 64));
   }
-}
+  /// Those from qkv_bias on.
+  template <class V>
+  void visit_layers(V&& v, std::string_view about_norm_eps) {
+    v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
+    v("norm_eps", norm_eps, about_norm_eps, base::positive());
+    v("drop_path", drop_path, "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+      base::half_open_range(0.0, 1.0));
+    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+  }
+};
+
+/// Throws InputError naming the backbone and the stage where pixels [B,C,H,W] leave a grid that is smaller than the stage's reduction.
+void require_grids(const char* who, const at::Tensor& pixels, const std::vector<core::Grid>& grids, const std::vector<int64_t>& sr_ratios);
 
 }  // namespace mnemo::backbones

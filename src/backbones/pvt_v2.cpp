@@ -4,10 +4,6 @@
 
 #include <ATen/record_function.h>
 
-#include <cmath>
-#include <numeric>
-
-#include "backbones/pvt_stages.h"
 #include "base/error.h"
 #include "layers/conv_feed_forward.h"
 #include "ops/image_rows.h"
@@ -25,8 +21,6 @@ constexpr Window kFirst{7, 4, 3}, kLater{3, 2, 1};
 
 }  // namespace
 
-void PvtV2Options::validate(const base::Where& where) const { require_pvt_stages(where, *this); }
-
 std::vector<core::Grid> PvtV2Options::grids(int64_t height, int64_t width) const {
   std::vector<core::Grid> all = {{kFirst.length(height), kFirst.length(width)}};
   while (all.size() < depths.size()) all.push_back({kLater.length(all.back().height), kLater.length(all.back().width)});
@@ -35,18 +29,18 @@ std::vector<core::Grid> PvtV2Options::grids(int64_t height, int64_t width) const
 
 PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(options) {
   base::require(build.whole, "pvt_v2: has no layer_stack; expected kind = \"model\"");
-  const int64_t layers_in_all = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
   const double std = options.init_std;
   const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
   for (size_t s = 0; s < options.depths.size(); ++s) {
     const layers::Scope at = build.scope / "stages" / static_cast<int64_t>(s);
-    const int64_t dim = options.dims[s], hidden = std::llround(options.mlp_ratios[s] * static_cast<double>(dim));
+    const int64_t dim = options.dims[s], hidden = options.ffn_dim(s);
     const Window& window = s == 0 ? kFirst : kLater;
     Stage parts;
     parts.patches = layers::PatchEmbedding(at / "patch_embedding", s == 0 ? options.in_channels : options.dims[s - 1], dim, window.size,
                                            window.stride, window.padding, std);
     parts.patch_norm = layers::LayerNorm(at / "patch_norm", dim, kPatchNormEps);
-    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {grids[s], 0, options.linear ? 1 : options.sr_ratios[s], options.linear ? 7 : 0}, {}};
+    const core::ImageLayout image{grids[s], 0, options.reductions()[s], options.linear ? 7 : 0};
+    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, options.num_layers(), {}, image, {}};
     stage.core = base::Node::table({{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
     if (options.linear) stage.core.set("reduction", "pool");
     stage.make_feed_forward = [&](const layers::Scope& scope) {
@@ -64,12 +58,7 @@ VisionResult PvtV2::forward(const VisionInput& input, const core::State& state) 
   const int64_t height = input.pixels.size(2), width = input.pixels.size(3);
   base::require(height > 0 && width > 0, "[pvt_v2] expected an image, found one of {} x {}", height, width);
   const std::vector<core::Grid> grids = options_.grids(height, width);
-  for (size_t s = 0; s < grids.size(); ++s) {
-    const int64_t least = options_.linear ? 1 : options_.sr_ratios[s];
-    base::require(grids[s].height >= least && grids[s].width >= least,
-                  "[pvt_v2] an image of {} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", height, width, grids[s].height,
-                  grids[s].width, s, least);
-  }
+  require_grids("pvt_v2", input.pixels, grids, options_.reductions());
   core::State::Children states;
   at::Tensor h, image = input.pixels;
   for (size_t s = 0; s < stages_.size(); ++s) {

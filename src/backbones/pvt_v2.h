@@ -2,46 +2,28 @@
 
 #include <vector>
 
-#include "backbones/pyramid.h"
+#include "backbones/pvt_stages.h"
 #include "layers/patch_embedding.h"
 
 namespace mnemo::backbones {
 
 class PvtV2;
 
-struct PvtV2Options {
+struct PvtV2Options : PvtStageOptions {
   static constexpr const char* kType = "pvt_v2";
   using Backbone = PvtV2;
 
-  std::vector<int64_t> image_size = {224, 224};
-  int64_t in_channels = 3;
-  std::vector<int64_t> dims = {64, 128, 320, 512};
-  std::vector<int64_t> depths = {3, 4, 6, 3};
-  std::vector<int64_t> num_heads = {1, 2, 5, 8};
-  std::vector<double> mlp_ratios = {8, 8, 4, 4};
-  std::vector<int64_t> sr_ratios = {8, 4, 2, 1};
   bool linear = false;
-  bool qkv_bias = true;
-  double norm_eps = 1e-6;
-  double drop_path = 0.0;
-  double init_std = 0.02;
+  PvtV2Options() : PvtStageOptions({3, 4, 6, 3}) {}
   template <class V>
   void visit(V&& v) {
     v("image_size", image_size, "height and width of an image, for what is counted; any other may come", base::range(1, 1 << 14));
-    v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
-    v("dims", dims, "width of a row in each stage", base::range(1, 1 << 16));
-    v("depths", depths, "layers of each stage", base::range(1, 1 << 10));
-    v("num_heads", num_heads, "attention heads of each stage, divisors of its width", base::range(1, 1 << 10));
-    v("mlp_ratios", mlp_ratios, "hidden width of the feed-forward in widths of a row, for each stage", base::range(0.001, 1024.0));
-    v("sr_ratios", sr_ratios, "spatial reduction of keys and values in each stage; without meaning if linear", base::range(1, 64));
+    visit_stages(v, "spatial reduction of keys and values in each stage; without meaning if linear");
     v("linear", linear, "keys and values of 7 x 7 averages in every stage, a relu in the feed-forward (PVTv2-Li)");
-    v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
-    v("norm_eps", norm_eps, "of the layers' norms and the stages'; those of patches and reductions have 1e-5", base::positive());
-    v("drop_path", drop_path, "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
-      base::half_open_range(0.0, 1.0));
-    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+    visit_layers(v, "of the layers' norms and the stages'; those of patches and reductions have 1e-5");
   }
-  void validate(const base::Where& where) const;
+  /// sr_ratios, or 1 everywhere if linear.
+  std::vector<int64_t> reductions() const { return linear ? std::vector<int64_t>(depths.size(), 1) : sr_ratios; }
   /// The grid of each stage for an image.
   std::vector<core::Grid> grids(int64_t height, int64_t width) const;
 };
