@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "weights/foreign.h"
-#include "weights/foreign_config.h"
+#include "weights/foreign_timm.h"
 
 namespace mnemo::weights {
 namespace {
@@ -52,26 +52,8 @@ std::optional<PvtArguments> pvt_factory(const std::string& name) {
 }
 
 base::Node options_of_pvt(const base::Node& config) {
-  PvtArguments arguments = *pvt_factory(timm_architecture(config));
-  base::Node changes = timm_arguments(config);
-  changes.erase("global_pool");
-  if (const base::Node* size = changes.find("img_size")) changes.set("img_size", size_pair(*size));
-  if (const base::Node* size = changes.find("patch_size")) changes.set("patch_size", size_square(*size));
-  base::read_options(changes, arguments);
-  return base::Node::table(
-      {{"backbone", base::Node::table({{"type", "pvt"},
-                                       {"image_size", node_list(arguments.img_size)},
-                                       {"patch_size", arguments.patch_size},
-                                       {"in_channels", arguments.in_chans},
-                                       {"dims", node_list(arguments.embed_dims)},
-                                       {"depths", node_list(arguments.depths)},
-                                       {"num_heads", node_list(arguments.num_heads)},
-                                       {"mlp_ratios", node_list(arguments.mlp_ratios)},
-                                       {"sr_ratios", node_list(arguments.sr_ratios)},
-                                       {"qkv_bias", arguments.qkv_bias},
-                                       {"norm_eps", 1e-6},
-                                       {"drop_path", arguments.drop_path_rate}})},
-       {"head", base::Node::table({{"type", "classification"}, {"num_classes", arguments.num_classes}, {"pool", "cls"}})}});
+  const PvtArguments arguments = timm_arguments(config, *pvt_factory(timm_architecture(config)));
+  return timm_model("pvt", base::write_options(arguments), 1e-6, "cls");
 }
 
 base::Node pvt_config(const models::ModelOptions& options) {
@@ -83,20 +65,7 @@ base::Node pvt_config(const models::ModelOptions& options) {
   for (const PvtSize& size : kPvtSizes) {
     if (std::equal(size.depths.begin(), size.depths.end(), pvt.depths.begin(), pvt.depths.end())) architecture = size.name;
   }
-  return base::Node::table({{"architecture", architecture},
-                            {"num_classes", options.head.at("num_classes").as_int()},
-                            {"num_features", pvt.dims.back()},
-                            {"model_args", base::Node::table({{"img_size", node_list(pvt.image_size)},
-                                                              {"patch_size", pvt.patch_size},
-                                                              {"in_chans", pvt.in_channels},
-                                                              {"num_classes", options.head.at("num_classes").as_int()},
-                                                              {"embed_dims", node_list(pvt.dims)},
-                                                              {"num_heads", node_list(pvt.num_heads)},
-                                                              {"mlp_ratios", node_list(pvt.mlp_ratios)},
-                                                              {"depths", node_list(pvt.depths)},
-                                                              {"sr_ratios", node_list(pvt.sr_ratios)},
-                                                              {"qkv_bias", pvt.qkv_bias},
-                                                              {"drop_path_rate", pvt.drop_path}})}});
+  return timm_config(architecture, pvt.dims.back(), timm_arguments_of(options, base::write_options(PvtArguments())));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "weights/foreign.h"
-#include "weights/foreign_config.h"
+#include "weights/foreign_timm.h"
 
 namespace mnemo::weights {
 namespace {
@@ -62,22 +62,10 @@ std::optional<TimmPvtV2Arguments> pvt_v2_factory(const std::string& name) {
 }
 
 base::Node options_of_timm_pvt_v2(const base::Node& config) {
-  TimmPvtV2Arguments arguments = *pvt_v2_factory(timm_architecture(config));
-  base::read_options(timm_arguments(config), arguments);
-  return base::Node::table(
-      {{"backbone", base::Node::table({{"type", "pvt_v2"},
-                                       {"image_size", timm_input_size(config)},
-                                       {"in_channels", arguments.in_chans},
-                                       {"dims", node_list(arguments.embed_dims)},
-                                       {"depths", node_list(arguments.depths)},
-                                       {"num_heads", node_list(arguments.num_heads)},
-                                       {"mlp_ratios", node_list(arguments.mlp_ratios)},
-                                       {"sr_ratios", node_list(arguments.sr_ratios)},
-                                       {"linear", arguments.linear},
-                                       {"qkv_bias", arguments.qkv_bias},
-                                       {"norm_eps", 1e-6},
-                                       {"drop_path", arguments.drop_path_rate}})},
-       {"head", base::Node::table({{"type", "classification"}, {"num_classes", arguments.num_classes}, {"pool", "mean"}})}});
+  const TimmPvtV2Arguments arguments = timm_arguments(config, *pvt_v2_factory(timm_architecture(config)));
+  base::Node model = timm_model("pvt_v2", base::write_options(arguments), 1e-6, "mean");
+  model.find("backbone")->set("image_size", timm_input_size(config));
+  return model;
 }
 
 base::Node timm_pvt_v2_config(const models::ModelOptions& options) {
@@ -90,23 +78,10 @@ base::Node timm_pvt_v2_config(const models::ModelOptions& options) {
       architecture = size.name;
     }
   }
-  const int64_t classes = options.head.at("num_classes").as_int();
-  return base::Node::table({{"architecture", architecture},
-                            {"num_classes", classes},
-                            {"num_features", pvt.dims.back()},
-                            {"global_pool", "avg"},
-                            {"model_args", base::Node::table({{"in_chans", pvt.in_channels},
-                                                              {"num_classes", classes},
-                                                              {"global_pool", "avg"},
-                                                              {"depths", node_list(pvt.depths)},
-                                                              {"embed_dims", node_list(pvt.dims)},
-                                                              {"num_heads", node_list(pvt.num_heads)},
-                                                              {"sr_ratios", node_list(pvt.sr_ratios)},
-                                                              {"mlp_ratios", node_list(pvt.mlp_ratios)},
-                                                              {"qkv_bias", pvt.qkv_bias},
-                                                              {"linear", pvt.linear},
-                                                              {"drop_path_rate", pvt.drop_path}})},
-                            {"pretrained_cfg", base::Node::table({{"input_size", base::Node::array({pvt.in_channels, pvt.image_size[0], pvt.image_size[1]})}})}});
+  base::Node config = timm_config(architecture, pvt.dims.back(), timm_arguments_of(options, base::write_options(TimmPvtV2Arguments())));
+  const base::Node input_size = base::Node::array({pvt.in_channels, pvt.image_size[0], pvt.image_size[1]});
+  config.set("pretrained_cfg", base::Node::table({{"input_size", input_size}}));
+  return config;
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "base/options.h"
 #include "ops/windows.h"
 #include "weights/foreign.h"
-#include "weights/foreign_config.h"
+#include "weights/foreign_timm.h"
 
 namespace mnemo::weights {
 namespace {
@@ -69,26 +69,8 @@ std::optional<TimmSwinArguments> swin_factory(const std::string& name) {
 }
 
 base::Node options_of_timm_swin(const base::Node& config) {
-  TimmSwinArguments arguments = *swin_factory(timm_architecture(config));
-  base::Node changes = timm_arguments(config);
-  if (const base::Node* size = changes.find("img_size")) changes.set("img_size", size_pair(*size));
-  if (const base::Node* size = changes.find("window_size")) changes.set("window_size", size_pair(*size));
-  if (const base::Node* size = changes.find("patch_size")) changes.set("patch_size", size_square(*size));
-  base::read_options(changes, arguments);
-  return base::Node::table(
-      {{"backbone", base::Node::table({{"type", "swin"},
-                                       {"image_size", node_list(arguments.img_size)},
-                                       {"patch_size", arguments.patch_size},
-                                       {"in_channels", arguments.in_chans},
-                                       {"dim", arguments.embed_dim},
-                                       {"depths", node_list(arguments.depths)},
-                                       {"num_heads", node_list(arguments.num_heads)},
-                                       {"window_size", node_list(arguments.window_size)},
-                                       {"mlp_ratio", arguments.mlp_ratio},
-                                       {"qkv_bias", arguments.qkv_bias},
-                                       {"norm_eps", 1e-5},
-                                       {"drop_path", arguments.drop_path_rate}})},
-       {"head", base::Node::table({{"type", "classification"}, {"num_classes", arguments.num_classes}, {"pool", "mean"}})}});
+  const TimmSwinArguments arguments = timm_arguments(config, *swin_factory(timm_architecture(config)));
+  return timm_model("swin", base::write_options(arguments), 1e-5, "mean");
 }
 
 base::Node timm_swin_config(const models::ModelOptions& options) {
@@ -103,23 +85,7 @@ base::Node timm_swin_config(const models::ModelOptions& options) {
       }
     }
   }
-  const int64_t classes = options.head.at("num_classes").as_int();
-  return base::Node::table({{"architecture", architecture},
-                            {"num_classes", classes},
-                            {"num_features", swin.dim_of(depths.size() - 1)},
-                            {"global_pool", "avg"},
-                            {"model_args", base::Node::table({{"img_size", node_list(swin.image_size)},
-                                                              {"patch_size", swin.patch_size},
-                                                              {"in_chans", swin.in_channels},
-                                                              {"num_classes", classes},
-                                                              {"global_pool", "avg"},
-                                                              {"embed_dim", swin.dim},
-                                                              {"depths", node_list(depths)},
-                                                              {"num_heads", node_list(swin.num_heads)},
-                                                              {"window_size", node_list(swin.window_size)},
-                                                              {"mlp_ratio", swin.mlp_ratio},
-                                                              {"qkv_bias", swin.qkv_bias},
-                                                              {"drop_path_rate", swin.drop_path}})}});
+  return timm_config(architecture, swin.dim_of(depths.size() - 1), timm_arguments_of(options, base::write_options(TimmSwinArguments())));
 }
 
 /// Microsoft's files: merging at the end of the stage before, `head.*`, and two tensors that follow from the sizes: attn_mask, which is

@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "weights/foreign.h"
-#include "weights/foreign_config.h"
+#include "weights/foreign_timm.h"
 
 namespace mnemo::weights {
 namespace {
@@ -72,22 +72,11 @@ std::optional<TimmVitArguments> factory_arguments(const std::string& name) {
 }
 
 base::Node options_of_timm_vit(const base::Node& config) {
-  TimmVitArguments arguments = *factory_arguments(timm_architecture(config));
-  base::Node changes = timm_arguments(config);
-  if (const base::Node* size = changes.find("img_size")) changes.set("img_size", size_pair(*size));
-  if (const base::Node* size = changes.find("patch_size")) changes.set("patch_size", size_square(*size));
-  base::read_options(changes, arguments);
-  const base::Node image = base::Node::array({arguments.img_size.at(0), arguments.img_size.at(1)});
-  base::Node backbone = base::Node::table({{"type", "vit"}, {"image_size", image}, {"patch_size", arguments.patch_size},
-                                           {"in_channels", arguments.in_chans}, {"cls_tokens", arguments.class_token ? 1 : 0},
-                                           {"dim", arguments.embed_dim}, {"num_layers", arguments.depth}, {"num_heads", arguments.num_heads},
-                                           {"mlp_ratio", arguments.mlp_ratio}, {"qkv_bias", arguments.qkv_bias}, {"norm_eps", 1e-6},
-                                           {"position_resampling", "bicubic_antialias"}, {"drop_path", arguments.drop_path_rate},
-                                           {"dropout", arguments.proj_drop_rate}});
-  if (arguments.init_values) backbone.set("layer_scale", *arguments.init_values);
-  return base::Node::table({{"backbone", backbone},
-                            {"head", base::Node::table({{"type", "classification"}, {"num_classes", arguments.num_classes},
-                                                        {"pool", arguments.global_pool == "avg" ? "mean" : "cls"}})}});
+  const TimmVitArguments arguments = timm_arguments(config, *factory_arguments(timm_architecture(config)));
+  base::Node model = timm_model("vit", base::write_options(arguments), 1e-6, arguments.global_pool == "avg" ? "mean" : "cls");
+  model.find("backbone")->set("cls_tokens", arguments.class_token ? 1 : 0);
+  model.find("backbone")->set("position_resampling", "bicubic_antialias");
+  return model;
 }
 
 base::Node timm_vit_config(const models::ModelOptions& options) {
@@ -100,17 +89,15 @@ base::Node timm_vit_config(const models::ModelOptions& options) {
       architecture = fmt::format("vit_{}_patch{}_{}", size.name, vit.patch_size, vit.image_size[0]);
     }
   }
-  const int64_t classes = options.head.at("num_classes").as_int();
   const bool mean = options.head.at("pool").as_string() == "mean";
   base::Node arguments = base::Node::table({{"img_size", base::Node::array({vit.image_size[0], vit.image_size[1]})},
-                                            {"patch_size", vit.patch_size}, {"in_chans", vit.in_channels}, {"num_classes", classes},
-                                            {"embed_dim", vit.dim}, {"depth", vit.num_layers}, {"num_heads", vit.num_heads},
-                                            {"mlp_ratio", vit.mlp_ratio}, {"qkv_bias", vit.qkv_bias}, {"class_token", vit.cls_tokens > 0},
-                                            {"global_pool", mean ? "avg" : "token"}});
+                                            {"patch_size", vit.patch_size}, {"in_chans", vit.in_channels},
+                                            {"num_classes", options.head.at("num_classes").as_int()}, {"embed_dim", vit.dim},
+                                            {"depth", vit.num_layers}, {"num_heads", vit.num_heads}, {"mlp_ratio", vit.mlp_ratio}, {"qkv_bias", vit.qkv_bias},
+                                            {"class_token", vit.cls_tokens > 0}, {"global_pool", mean ? "avg" : "token"}});
   if (mean) arguments.set("fc_norm", false);
   if (vit.layer_scale) arguments.set("init_values", *vit.layer_scale);
-  return base::Node::table({{"architecture", architecture}, {"num_classes", classes}, {"num_features", vit.dim},
-                            {"global_pool", mean ? "avg" : "token"}, {"model_args", arguments}});
+  return timm_config(architecture, vit.dim, arguments);
 }
 
 }  // namespace

@@ -83,6 +83,27 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
   EXPECT_EQ(b5.depths, (std::vector<int64_t>{3, 6, 40, 3}));
 }
 
+TEST(ForeignPyramids, ConfigsHaveTheirKeysInOrder) {
+  const auto keys = [](const base::Node& table) {
+    std::string names;
+    for (const base::Node::Member& member : table.members()) names += (names.empty() ? "" : " ") + member.key;
+    return names;
+  };
+  const auto config = [](const char* architecture, const char* format) {
+    return foreign_format(format).config(options_from(fmt::format(R"({{"architecture": "{}", "num_classes": 7}})", architecture)));
+  };
+  const base::Node pvt = config("pvt_small", "pvt"), pvt_v2 = config("pvt_v2_b2", "timm_pvt_v2"), swin = config("swin_tiny_patch4_window7_224", "timm_swin");
+  EXPECT_EQ(keys(pvt), "architecture num_classes num_features model_args");
+  EXPECT_EQ(keys(pvt.at("model_args")), "img_size patch_size in_chans num_classes embed_dims num_heads mlp_ratios depths sr_ratios qkv_bias drop_path_rate");
+  EXPECT_EQ(keys(pvt_v2), "architecture num_classes num_features global_pool model_args pretrained_cfg");
+  EXPECT_EQ(keys(pvt_v2.at("model_args")),
+            "in_chans num_classes global_pool depths embed_dims num_heads sr_ratios mlp_ratios qkv_bias linear drop_path_rate");
+  EXPECT_EQ(keys(swin), "architecture num_classes num_features global_pool model_args");
+  EXPECT_EQ(keys(swin.at("model_args")),
+            "img_size patch_size in_chans num_classes global_pool embed_dim depths num_heads window_size mlp_ratio qkv_bias drop_path_rate");
+  for (const base::Node& one : {pvt, pvt_v2, swin}) EXPECT_EQ(one.at("num_classes").as_int() + one.at("model_args").at("num_classes").as_int(), 14);
+}
+
 // Swin as Microsoft publishes it: merging at the end of the stage before, the head by another name, tensors that follow from the sizes.
 TEST(ForeignPyramids, MicrosoftsSwinIsReadToo) {
   const base::Node config = config_of("timm_swin");
