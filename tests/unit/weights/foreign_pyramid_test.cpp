@@ -81,6 +81,8 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
   const auto b5 = std::get<backbones::PvtV2Options>(options_from(R"({"architecture": "pvt_v2_b5"})").backbone.vision);
   EXPECT_EQ(b5.mlp_ratios, (std::vector<double>{4, 4, 4, 4}));
   EXPECT_EQ(b5.depths, (std::vector<int64_t>{3, 6, 40, 3}));
+  // PVT has no other pool than its class token, whatever a config says beside it.
+  EXPECT_EQ(options_from(R"({"architecture": "pvt_tiny", "global_pool": "avg"})").head.at("pool").as_string(), "cls");
 }
 
 TEST(ForeignPyramids, ConfigsHaveTheirKeysInOrder) {
