@@ -4,7 +4,7 @@
 #                     <source>/.deps/torch-cuda/torch)
 #   MNEMO_CUDA        whether libtorch_cuda is wanted too; the nvidia packages then lie beside the torch folder
 #
-# Gives the imported target LibTorch::torch: headers (as system headers), libtorch_cpu and libc10 with their run path,
+# Gives the imported target LibTorch::torch: headers (as system headers), libtorch_cpu and libc10 with their run path, the OpenMP runtime beside them,
 # and LibTorch_VERSION. The include folder also holds the fmt headers that LibTorch carries. The wheel's own CMake package
 # insists on a CUDA toolkit, and its libtorch.so needs every CUDA library; neither is used here.
 
@@ -19,13 +19,17 @@ set(MNEMO_TORCH_DIR "${default_torch_dir}" CACHE PATH "Folder of the torch wheel
 unset(LibTorch_INCLUDE_DIR CACHE)
 unset(LibTorch_CPU_LIBRARY CACHE)
 unset(LibTorch_C10_LIBRARY CACHE)
+unset(LibTorch_OPENMP_LIBRARY CACHE)
 unset(LibTorch_CUDA_LIBRARY CACHE)
 unset(LibTorch_C10_CUDA_LIBRARY CACHE)
 unset(LibTorch_CUDART_LIBRARY CACHE)
 find_path(LibTorch_INCLUDE_DIR torch/csrc/api/include/torch/types.h PATHS "${MNEMO_TORCH_DIR}/include" NO_DEFAULT_PATH)
 find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
 find_library(LibTorch_C10_LIBRARY c10 PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
-mark_as_advanced(LibTorch_INCLUDE_DIR LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY)
+# The OpenMP runtime that the wheel brings along (older ones have a checksum in its name): one for LibTorch and for us.
+file(GLOB openmp_names RELATIVE "${MNEMO_TORCH_DIR}/lib" "${MNEMO_TORCH_DIR}/lib/libgomp*.so*")
+find_library(LibTorch_OPENMP_LIBRARY NAMES ${openmp_names} PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+mark_as_advanced(LibTorch_INCLUDE_DIR LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_OPENMP_LIBRARY)
 set(cuda_parts "")
 if(MNEMO_CUDA)
   find_library(LibTorch_CUDA_LIBRARY torch_cuda PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
@@ -53,7 +57,7 @@ endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
   LibTorch
-  REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR ${cuda_parts}
+  REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_OPENMP_LIBRARY LibTorch_INCLUDE_DIR ${cuda_parts}
   VERSION_VAR LibTorch_VERSION
   REASON_FAILURE_MESSAGE "No LibTorch in MNEMO_TORCH_DIR=${MNEMO_TORCH_DIR}. Run scripts/setup (with MNEMO_CUDA: scripts/cuda), or set MNEMO_TORCH_DIR to the `torch` folder of an installed torch wheel")
 
@@ -62,6 +66,9 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
 
   add_library(LibTorch::c10 SHARED IMPORTED)
   set_target_properties(LibTorch::c10 PROPERTIES IMPORTED_LOCATION "${LibTorch_C10_LIBRARY}")
+
+  add_library(LibTorch::openmp SHARED IMPORTED)
+  set_target_properties(LibTorch::openmp PROPERTIES IMPORTED_LOCATION "${LibTorch_OPENMP_LIBRARY}")
 
   add_library(LibTorch::torch_cpu SHARED IMPORTED)
   set_target_properties(LibTorch::torch_cpu PROPERTIES
@@ -72,7 +79,7 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch)
   set_target_properties(LibTorch::torch PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
     INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIRS}"
-    INTERFACE_LINK_LIBRARIES "LibTorch::torch_cpu;LibTorch::c10")
+    INTERFACE_LINK_LIBRARIES "LibTorch::torch_cpu;LibTorch::c10;LibTorch::openmp")
 
   if(MNEMO_CUDA)
     foreach(part IN ITEMS cudart:CUDART c10_cuda:C10_CUDA)

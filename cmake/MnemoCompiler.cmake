@@ -17,6 +17,9 @@ add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-Wall;-Wextra;-Werror>" "$<
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 warns of overlapping memcpy inside std::string operator+ (GCC bug 105651).
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow>")
+  # at::parallel_for is a template: without this its loops run on one thread. They run on the threads of LibTorch's own libgomp
+  # (FindLibTorch.cmake). Clang has another runtime, whose threads LibTorch would not know of: one thread there.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fopenmp>")
 endif()
 
 if(MNEMO_SANITIZE)

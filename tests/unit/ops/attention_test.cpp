@@ -158,6 +158,27 @@ TEST(Attention, IsItsNaiveTwinAtEveryBorderOfTheTiles) {
   }
 }
 
+// Long rows without positions and padding go forward through LibTorch's kernel, and back through ours.
+TEST(Attention, LongPlainRowsAreThoseOfTheShortOnesKernel) {
+  for (const bool causal : {true, false}) {
+    Numbers numbers(3);
+    const int64_t rows = 4100;
+    Subject s{numbers.normal({1, 2, rows, 16}), numbers.normal({1, 2, rows, 16}), numbers.normal({1, 2, rows, 16}), {},
+              causal ? KeyRanges::causal(rows, rows) : KeyRanges::all(rows, rows)};
+    Subject single = s.to(at::kFloat);
+    for (Subject* subject : {&s, &single}) {
+      for (at::Tensor* x : {&subject->q, &subject->k, &subject->v}) x->set_requires_grad(true);
+    }
+    const at::Tensor weights = numbers.normal({1, 2, rows, 16}), expected = s.fast(), found = single.fast();
+    EXPECT_LE(difference(found.to(at::kDouble), expected), 1e-5);
+    (expected * weights).sum().backward();
+    (found.to(at::kDouble) * weights).sum().backward();
+    EXPECT_LE(difference(single.q.grad().to(at::kDouble), s.q.grad()), 2e-5);
+    EXPECT_LE(difference(single.k.grad().to(at::kDouble), s.k.grad()), 2e-5);
+    EXPECT_LE(difference(single.v.grad().to(at::kDouble), s.v.grad()), 2e-5);
+  }
+}
+
 TEST(Attention, HasTheGradientsOfItsNaiveTwin) {
   for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {64, 64}, {65, 65}, {130, 300}}) {
     for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
@@ -197,6 +218,17 @@ class Threads {
  private:
   int before_;
 };
+
+// Loops of templates run on several threads only where OpenMP is switched on when they are compiled.
+TEST(Threads, LoopsRunOnAllOfThem) {
+#ifdef __clang__
+  GTEST_SKIP() << "one thread: clang's OpenMP runtime is not LibTorch's";
+#endif
+  const Threads two(2);
+  std::vector<int> number(8, -1);
+  at::parallel_for(0, 8, 1, [&](int64_t begin, int64_t end) { std::fill(number.begin() + begin, number.begin() + end, at::get_thread_num()); });
+  EXPECT_EQ(number, (std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}));
+}
 
 // Sums over the batch are made in parts then, one for each thread of a head.
 TEST(Attention, SeveralThreadsHaveTheGradientsOfOne) {
