@@ -7,6 +7,20 @@
 #include "base/error.h"
 
 namespace mnemo::ops {
+Plain plain_form(const KeyRanges& ranges) {
+  if (ranges.valid.defined()) return Plain::no;
+  const int64_t queries = ranges.queries(), keys = ranges.keys;
+  const int32_t *offsets = ranges.offsets.const_data_ptr<int32_t>(), *bounds = ranges.bounds.const_data_ptr<int32_t>();
+  bool all = true, causal = queries == keys;
+  for (int64_t i = 0; i < queries && (all || causal); ++i) {
+    if (offsets[i + 1] - offsets[i] != 1 || bounds[2 * offsets[i]] != 0) return Plain::no;
+    const int64_t end = bounds[2 * offsets[i] + 1];
+    all = all && end == keys;
+    causal = causal && end == i + 1;
+  }
+  return all ? Plain::all : causal ? Plain::causal : Plain::no;
+}
+
 void KeyRangesBuilder::add(int64_t begin, int64_t end) {
   if (begin >= end) return;
   const bool same_query = bounds_.size() > 2 * static_cast<size_t>(offsets_.back());

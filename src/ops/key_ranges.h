@@ -27,6 +27,10 @@ struct KeyRanges {
   at::Tensor mask() const;
 };
 
+/// What LibTorch's own attention has a form for: every query sees every key, or as many queries as keys see what lies on their left.
+enum class Plain { no, all, causal };
+Plain plain_form(const KeyRanges& ranges);
+
 /// Makes KeyRanges query by query; intervals that touch become one.
 class KeyRangesBuilder {
  public:

@@ -25,23 +25,6 @@ inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k
   return attention_naive(biased(positions.u), k, v, scores, scores.defined() ? RelShift::signed_ : RelShift::none, ranges.mask(), scale);
 }
 
-enum class Plain { no, all, causal };
-
-/// Whether every query sees every key, or as many queries as keys see what lies on their left: what ATen's own attention has a form for.
-inline Plain plain_form(const KeyRanges& ranges) {
-  if (ranges.valid.defined()) return Plain::no;
-  const int64_t queries = ranges.queries(), keys = ranges.keys;
-  const int32_t *offsets = ranges.offsets.const_data_ptr<int32_t>(), *bounds = ranges.bounds.const_data_ptr<int32_t>();
-  bool all = true, causal = queries == keys;
-  for (int64_t i = 0; i < queries && (all || causal); ++i) {
-    if (offsets[i + 1] - offsets[i] != 1 || bounds[2 * offsets[i]] != 0) return Plain::no;
-    const int64_t end = bounds[2 * offsets[i] + 1];
-    all = all && end == keys;
-    causal = causal && end == i + 1;
-  }
-  return all ? Plain::all : causal ? Plain::causal : Plain::no;
-}
-
 /// Offsets and bounds on a device, without waiting for it. All layers read the ranges of one table, so the last ones stay there.
 inline KeyRanges on_device(const KeyRanges& ranges, at::Device device) {
   thread_local KeyRanges from, there;
