@@ -2,6 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/packed_panels.cpp"
 #include <hwy/foreach_target.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -120,7 +121,17 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = K::zero();
   }
-  for (int64_t k = 0; k < steps; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
+  // The first rows bring the weights from memory. With so much to compute between two lines the processor fetches too late by itself; a
+  // single row reads several panels at once and needs no help.
+  if (MR > 1 && row == 0) {
+    constexpr int64_t kAhead = 16;
+    for (int64_t k = 0; k < steps; ++k) {
+      HWY_UNROLL(16) for (int p = 0; p < P; ++p) hwy::Prefetch(w + p * size + (k + kAhead) * 16);
+      K::template step<MR, P>(w, size, x, stride, k, sums);
+    }
+  } else {
+    for (int64_t k = 0; k < steps; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
+  }
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
       const int64_t output = panel * 16 + v * kLanes;
