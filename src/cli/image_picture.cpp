@@ -12,7 +12,7 @@ namespace mnemo::cli {
 namespace {
 
 constexpr double kPanel = 112;        // the longer side of one picture
-constexpr double kPanelTitle = 28, kPanelGap = 14;
+constexpr double kPanelTitle = 28, kPanelGap = 22;
 constexpr int64_t kPanelDots = 224;   // of the longer side
 constexpr double kLineWidth = 1010;   // a line of panels is broken there
 constexpr Colour kSmall{0x5b, 0x68, 0x78};
@@ -111,14 +111,17 @@ void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& pi
   for (const infer::ImageLayer& layer : facts.layers) {
     for (const infer::ImageLook& look : layer.looks) {
       if (look.from != from) continue;
-      const auto draw = [&](const std::string& who, const at::Tensor& weights) {
-        lines.panel(fmt::format("layer {} {}", layer.layer, who),
-                    fmt::format("image {}, most {}", share_text(weights.sum().item<double>()), share_text(weights.max().item<double>())),
-                    heated(picture, weights.contiguous()));
+      const auto memory = std::find_if(look.beside.begin(), look.beside.end(), [](const auto& one) { return one.first == "memory"; });
+      const auto draw = [&](int64_t head) {
+        const auto of = [&](const at::Tensor& heads) { return (head < 0 ? heads.mean(0) : heads[head]).contiguous(); };
+        const at::Tensor weights = of(look.weights);
+        std::string small = "most " + share_text(weights.max().item<double>());
+        if (memory != look.beside.end()) small += ", mem " + share_text(of(memory->second).item<double>());
+        lines.panel(fmt::format("layer {} {}", layer.layer, head < 0 ? "mean" : fmt::format("head {}", head)), small, heated(picture, weights));
       };
-      draw("mean", look.weights.mean(0));
+      draw(-1);
       for (const int64_t head : facts.heads) {
-        if (head < look.weights.size(0)) draw(fmt::format("head {}", head), look.weights[head]);
+        if (head < look.weights.size(0)) draw(head);
       }
       if (!facts.heads.empty()) lines.end_line();
     }
@@ -132,7 +135,7 @@ void draw_branches(PanelLines& lines, const ImageAttention& facts) {
     first &= layer.branches.empty();
     for (const infer::ImageBranch& branch : layer.branches) {
       lines.panel(fmt::format("layer {} {}", layer.layer, branch.name),
-                  fmt::format("{:.3f} to {:.3f}", branch.means.min().item<double>(), branch.means.max().item<double>()), grey(branch.means));
+                  fmt::format("{:.2g} to {:.2g}", branch.means.min().item<double>(), branch.means.max().item<double>()), grey(branch.means));
     }
   }
 }

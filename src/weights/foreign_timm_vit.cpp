@@ -97,6 +97,8 @@ base::Node timm_vit_config(const models::ModelOptions& options) {
                                             {"class_token", vit.cls_tokens > 0}, {"global_pool", mean ? "avg" : "token"}});
   if (mean) arguments.set("fc_norm", false);
   if (vit.layer_scale) arguments.set("init_values", *vit.layer_scale);
+  if (vit.dropout > 0.0) arguments.set("proj_drop_rate", vit.dropout);
+  if (vit.drop_path > 0.0) arguments.set("drop_path_rate", vit.drop_path);
   return timm_config(architecture, vit.dim, arguments);
 }
 

@@ -139,6 +139,16 @@ TEST(Foreign, WrongTensorsAreListedByTheirNamesAndNothingIsLoaded) {
   refused([&](NamedTensors& all) { named(all, "norm.bias")->second = at::zeros({48}, at::kLong); }, {"'norm.bias' expected Float, found Long"});
 }
 
+TEST(Foreign, RatesOfDroppingGoAlong) {
+  models::ModelOptions options = options_of(config_of("timm_vit"));
+  auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  vit.drop_path = 0.125;
+  vit.dropout = 0.25;
+  const auto back = std::get<backbones::VitOptions>(options_of(foreign_format("timm_vit").config(options)).backbone.vision);
+  EXPECT_EQ(back.drop_path, 0.125);
+  EXPECT_EQ(back.dropout, 0.25);
+}
+
 TEST(Foreign, WhatAFormatCannotSayIsNamed) {
   models::ModelOptions options = options_of(config_of("timm_vit"));
   options.memory = {base::Node::table({{"type", "grc"}, {"cache_len", 4}})};
