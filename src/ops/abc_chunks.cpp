@@ -1,6 +1,5 @@
 #include "ops/abc_chunks.h"
 
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -232,7 +231,7 @@ void copy(const HeadMemory<const T>& from, const HeadMemory<T>& to, const AbcPro
 template <class T>
 void abc_forward(const AbcProblem<T>& p, const Heads<T>& o, const AbcMemories<T>& memory, const AbcMemories<T>& path) {
   const int64_t steps = (p.time + kAbcChunk - 1) / kAbcChunk;
-  at::parallel_for(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
+  parallel_products(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
     Scratch<T> scratch(Chunk<T>::scratch_size(p));
     Chunk<T> chunk(p, scratch);
     for (int64_t head = begin; head < end; ++head) {
@@ -252,7 +251,7 @@ void abc_forward(const AbcProblem<T>& p, const Heads<T>& o, const AbcMemories<T>
 template <class T>
 void abc_backward(const AbcProblem<T>& p, const AbcMemories<const T>& path, const AbcGradients<T>& g) {
   const int64_t steps = (p.time + kAbcChunk - 1) / kAbcChunk;
-  at::parallel_for(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
+  parallel_products(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
     Scratch<T> scratch(Chunk<T>::scratch_size(p));
     Chunk<T> chunk(p, scratch);
     // A chunk that had to be cut (logits far apart) needs the memories before its pieces once more.

@@ -1,6 +1,5 @@
 #include "ops/abc_sum_chunks.h"
 
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 
@@ -130,7 +129,7 @@ class SumChunk {
 template <class T>
 void abc_sums_forward(const AbcSumProblem<T>& p, const Heads<T>& o, const AbcSumRows<T>& sums, const AbcSumRows<T>& path) {
   const int64_t steps = (p.time + kAbcChunk - 1) / kAbcChunk, size_k = p.slots * p.width, size_v = p.slots * p.value_width;
-  at::parallel_for(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
+  parallel_products(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
     Scratch<T> scratch(SumChunk<T>::scratch_size(p));
     SumChunk<T> chunk(p, scratch);
     for (int64_t head = begin; head < end; ++head) {
@@ -152,7 +151,7 @@ void abc_sums_forward(const AbcSumProblem<T>& p, const Heads<T>& o, const AbcSum
 template <class T>
 void abc_sums_backward(const AbcSumProblem<T>& p, const AbcSumRows<const T>& path, const AbcSumGradients<T>& g) {
   const int64_t steps = (p.time + kAbcChunk - 1) / kAbcChunk, size_k = p.slots * p.width, size_v = p.slots * p.value_width;
-  at::parallel_for(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
+  parallel_products(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
     Scratch<T> scratch(SumChunk<T>::scratch_size(p));
     SumChunk<T> chunk(p, scratch);
     for (int64_t head = begin; head < end; ++head) {

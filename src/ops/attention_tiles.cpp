@@ -1,6 +1,5 @@
 #include "ops/attention_tiles.h"
 
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -301,7 +300,7 @@ int64_t grain(const AttentionProblem<T>& p, int64_t queries) {
 template <class T>
 void attention_forward(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum) {
   const int64_t blocks = (p.queries + kTileQueries - 1) / kTileQueries;
-  at::parallel_for(0, p.batch * p.heads * blocks, grain(p, std::min(p.queries, kTileQueries)), [&](int64_t begin, int64_t end) {
+  parallel_products(0, p.batch * p.heads * blocks, grain(p, std::min(p.queries, kTileQueries)), [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t block = task % blocks, head = task / blocks;
       forward_rows(p, o, log_sum, head / p.heads, head % p.heads, block * kTileQueries);
@@ -312,7 +311,7 @@ void attention_forward(const AttentionProblem<T>& p, const Heads<T>& o, T* log_s
 template <class T>
 void attention_backward(const AttentionProblem<T>& p, const AttentionGradients<T>& g) {
   const int64_t most = (p.batch + g.parts - 1) / g.parts;
-  at::parallel_for(0, g.parts * p.heads, grain(p, p.queries * most), [&](int64_t begin, int64_t end) {
+  parallel_products(0, g.parts * p.heads, grain(p, p.queries * most), [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       const int64_t part = task / p.heads;
       BackwardHead<T> head(p, g, part, task % p.heads);

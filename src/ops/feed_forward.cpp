@@ -31,7 +31,7 @@ at::Tensor by_tiles(const at::Tensor& x, const LinearMap& in, const LinearMap& o
   const DeclaredProducts products("mnemo::feed_forward", [&] { return rows * hidden * (dim + width); });
   const float *from = x.const_data_ptr<float>(), *w0 = in.weight.const_data_ptr<float>(), *w1 = out.weight.const_data_ptr<float>();
   float* to = y.mutable_data_ptr<float>();
-  at::parallel_for(0, (rows + tile - 1) / tile, 1, [&](int64_t begin, int64_t end) {
+  parallel_products(0, (rows + tile - 1) / tile, 1, [&](int64_t begin, int64_t end) {
     Scratch<float> scratch(Scratch<float>::padded(tile * hidden));
     float* h = scratch.take(tile * hidden);
     for (int64_t t = begin; t < end; ++t) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
 
 #include <cstdint>
@@ -15,9 +16,37 @@ void dgemm_(const char* transa, const char* transb, const int* m, const int* n, 
 void gemm_bf16bf16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
                        const c10::BFloat16* a, const int* lda, const c10::BFloat16* b, const int* ldb, const float* beta, float* c,
                        const int* ldc);
+/// MKL's own: how many threads its products take when this thread calls them; returns what it was, 0 = no number of its own. Weak, since a
+/// LibTorch with another BLAS has none.
+__attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
 }
 
 namespace mnemo::ops {
+
+/// While it lives, products that this thread calls inside a parallel region run on it alone, without asking. Otherwise each asks MKL how many
+/// threads it may take, in a place that all threads write: small ones (32 x 32) are then slower on two threads than on one.
+class OwnProducts {
+ public:
+  OwnProducts() : tells_(at::in_parallel_region() && MKL_Set_Num_Threads_Local != nullptr), before_(tells_ ? MKL_Set_Num_Threads_Local(1) : 0) {}
+  ~OwnProducts() {
+    if (tells_) MKL_Set_Num_Threads_Local(before_);
+  }
+  OwnProducts(const OwnProducts&) = delete;
+  OwnProducts& operator=(const OwnProducts&) = delete;
+
+ private:
+  bool tells_;
+  int before_;
+};
+
+/// at::parallel_for over loops that call gemm().
+template <class F>
+void parallel_products(int64_t begin, int64_t end, int64_t grain, F&& f) {
+  at::parallel_for(begin, end, grain, [&](int64_t first, int64_t last) {
+    const OwnProducts here;
+    f(first, last);
+  });
+}
 
 /// A matrix in row-major order, or its transpose: element (i,j) lies at data[i * stride + j], or at data[j * stride + i].
 template <class T>

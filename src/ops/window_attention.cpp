@@ -76,7 +76,7 @@ at::Tensor forward_windows(const WindowInputs& in) {
   AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "window_attention", [&] {
     const WindowProblem<scalar_t> p(in);
     const auto out = heads_of<scalar_t>(o);
-    at::parallel_for(0, p.batch * p.heads, p.grain(), [&](int64_t begin, int64_t end) {
+    parallel_products(0, p.batch * p.heads, p.grain(), [&](int64_t begin, int64_t end) {
       Scratch<scalar_t> scratch(Scratch<scalar_t>::padded(p.area()));
       scalar_t* s = scratch.take(p.area());
       for (int64_t task = begin; task < end; ++task) {
@@ -102,7 +102,7 @@ variable_list backward_windows(const WindowInputs& in, const at::Tensor& grad_o)
     const auto go = heads_of<const scalar_t>(grad_o);
     const auto gq = heads_of<scalar_t>(grad_q), gk = heads_of<scalar_t>(grad_k), gv = heads_of<scalar_t>(grad_v);
     const int64_t area = p.area();
-    at::parallel_for(0, parts * heads, 1, [&](int64_t begin, int64_t end) {
+    parallel_products(0, parts * heads, 1, [&](int64_t begin, int64_t end) {
       Scratch<scalar_t> scratch(2 * Scratch<scalar_t>::padded(area));
       scalar_t *s = scratch.take(area), *grad = scratch.take(area);
       for (int64_t task = begin; task < end; ++task) {
