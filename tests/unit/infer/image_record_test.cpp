@@ -143,12 +143,14 @@ TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
     EXPECT_EQ(layer.branches[0].means.sizes(), (at::IntArrayRef{12, 10}));
   }
   // Place by place in the shifted layer, from the weights of the windows [n,H,A,A].
-  at::Tensor windows;
+  at::Tensor windows, o_self;
   core::Segment segment;
   segment.pixels = test::Numbers(5).normal({1, 3, 24, 20});
   const at::NoGradGuard no_grad;
   model.forward(segment, model.initial_state(1), [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
-    if (layer == 1) windows = dynamic_cast<const core::Inspectable&>(attention).look(input, state, {}).maps.front().weights.contiguous();
+    if (layer != 1) return;
+    windows = dynamic_cast<const core::Inspectable&>(attention).look(input, state, {}).maps.front().weights.contiguous();
+    o_self = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state).front().rows.mean(2);
   }, {});
   ASSERT_EQ(windows.sizes(), (at::IntArrayRef{9, 2, 20, 20}));
   const double* weights = windows.const_data_ptr<double>();
@@ -162,6 +164,7 @@ TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
         ++count;
       }
       EXPECT_NEAR(layers[1].looks[0].weights[1][y][x].item<double>(), sum / count, 1e-12) << y << ", " << x;
+      EXPECT_NEAR(layers[1].branches[0].means[y][x].item<double>(), o_self[window][key].item<double>(), 1e-12) << y << ", " << x;
     }
   }
 }
