@@ -6,7 +6,11 @@
 
 #include <limits>
 
+#include "ops/gemm.h"
 #include "tests/support/numbers.h"
+
+/// How many threads MKL would take for a product that this thread calls.
+extern "C" __attribute__((weak)) int MKL_Get_Max_Threads();
 
 namespace mnemo::ops {
 namespace {
@@ -228,6 +232,26 @@ TEST(Threads, LoopsRunOnAllOfThem) {
   std::vector<int> number(8, -1);
   at::parallel_for(0, 8, 1, [&](int64_t begin, int64_t end) { std::fill(number.begin() + begin, number.begin() + end, at::get_thread_num()); });
   EXPECT_EQ(number, (std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}));
+}
+
+TEST(Threads, ProductsInsideALoopAreTheThreadsOwn) {
+  if (MKL_Get_Max_Threads == nullptr) GTEST_SKIP() << "this LibTorch has another BLAS";
+#ifdef __clang__
+  GTEST_SKIP() << "one thread: clang's OpenMP runtime is not LibTorch's";
+#endif
+  const Threads two(2);
+  std::vector<int> allowed(2, 0), other(2, 0);
+  at::parallel_for(0, 2, 1, [&](int64_t begin, int64_t) {
+    {
+      const OwnProducts here;
+      allowed[static_cast<size_t>(begin)] = MKL_Get_Max_Threads();
+    }
+    other[static_cast<size_t>(begin)] = MKL_Get_Max_Threads();
+  });
+  EXPECT_EQ(allowed, (std::vector<int>{1, 1}));
+  EXPECT_EQ(other, (std::vector<int>{2, 2}));
+  const OwnProducts outside;  // no loop: MKL may share a product out
+  EXPECT_EQ(MKL_Get_Max_Threads(), 2);
 }
 
 // Sums over the batch are made in parts then, one for each thread of a head.
