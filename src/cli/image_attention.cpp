@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/html.h"
@@ -36,8 +37,6 @@ void for_each_look(const ImageAttention& facts, F&& f) {
     }
   }
 }
-
-at::Tensor of_head(const at::Tensor& heads, int64_t head) { return (head < 0 ? heads.mean(0) : heads[head]).contiguous(); }
 
 Cells look_cells(const ImageAttention& facts) {
   std::vector<std::string> kinds;
@@ -77,20 +76,19 @@ base::Node grid_node(const at::Tensor& values) {
 
 }  // namespace
 
+at::Tensor of_head(const at::Tensor& heads, int64_t head) { return (head < 0 ? heads.mean(0) : heads[head]).contiguous(); }
+
 ImageAttention look_at_image(const models::VisionModel& model, const ImageFacts& facts, const std::string& path, const AttentionChoice& choice) {
   base::require(!choice.segment, "inspect: --segment goes with a text; an image is one segment");
-  const data::ImageOptions options = facts.options();
-  const data::ImageTransform transform(options);
-  const data::Image image = data::read_image(path);
-  at::Tensor pixels = at::empty({1, 3, transform.height(), transform.width()});
-  transform.measure(image, pixels.mutable_data_ptr<float>());
+  data::Image picture = data::TestCrop::of(facts.test_crop, facts.image_size[0], facts.image_size[1])(data::read_image(path));
+  at::Tensor pixels = at::empty({1, 3, picture.height, picture.width});
+  data::Normaliser(facts.mean, facts.std)(picture, pixels.mutable_data_ptr<float>());
   const at::Tensor& like = model.parameters().all().front().tensor;
   const int64_t num_layers = model.backbone().num_layers();
   std::vector<int64_t> layers(static_cast<size_t>(num_layers));
   std::iota(layers.begin(), layers.end(), 0);
   if (choice.layers) layers = chosen_numbers(*choice.layers, num_layers, "inspect: --layers");
-  ImageAttention found{path, data::TestCrop::of(options.test_crop, transform.height(), transform.width())(image),
-                       infer::look_at_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
+  ImageAttention found{path, std::move(picture), infer::look_at_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
   if (choice.heads) found.heads = chosen_numbers(*choice.heads, heads_of(found.layers), "inspect: --heads");
   bool any = false;
   for (infer::ImageLayer& layer : found.layers) {

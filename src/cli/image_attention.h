@@ -27,6 +27,9 @@ struct ImageAttention {
 /// choice out of range, and where no attention of these layers says where it looks.
 ImageAttention look_at_image(const models::VisionModel& model, const ImageFacts& facts, const std::string& path, const AttentionChoice& choice);
 
+/// Of values by heads, [H,..]: those of one head, or their mean, head = -1.
+at::Tensor of_head(const at::Tensor& heads, int64_t head);
+
 std::string to_text(const ImageAttention& facts);
 base::Node to_node(const ImageAttention& facts);
 /// Tables for a page; the pictures stand beside them.

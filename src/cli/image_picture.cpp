@@ -113,10 +113,9 @@ void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& pi
       if (look.from != from) continue;
       const auto memory = std::find_if(look.beside.begin(), look.beside.end(), [](const auto& one) { return one.first == "memory"; });
       const auto draw = [&](int64_t head) {
-        const auto of = [&](const at::Tensor& heads) { return (head < 0 ? heads.mean(0) : heads[head]).contiguous(); };
-        const at::Tensor weights = of(look.weights);
+        const at::Tensor weights = of_head(look.weights, head);
         std::string small = "most " + share_text(weights.max().item<double>());
-        if (memory != look.beside.end()) small += ", mem " + share_text(of(memory->second).item<double>());
+        if (memory != look.beside.end()) small += ", mem " + share_text(of_head(memory->second, head).item<double>());
         lines.panel(fmt::format("layer {} {}", layer.layer, head < 0 ? "mean" : fmt::format("head {}", head)), small, heated(picture, weights));
       };
       draw(-1);
