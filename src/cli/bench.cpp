@@ -33,6 +33,7 @@ std::vector<BenchPart> bench_parts() {
           {"decoding", bench_decoding, decoding_case_names()},
           {"evaluation", bench_evaluation, {}},
           {"images", bench_images, image_case_names()},
+          {"grc", bench_grc, grc_case_names()},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
 
@@ -119,7 +120,8 @@ void add_bench(CLI::App& app) {
   }
   Command(app, "bench", "measures speed, turn about with the same in eager PyTorch")
       .argument("PART", arguments->part, "models: training, generation, evaluation (the default); kernels: attention and ABC's scan; "
-                "decoding: the engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: beside timm", false)
+                "decoding: the engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: beside timm; "
+                "grc: what a gated recurrent cache costs", false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (all)")
       .flag("--all", arguments->all, "in place of a part: a table of every mechanism's training step, state and memory at 512, 2,048 and 8,192 tokens")
       .option("--length", arguments->lengths, "T", fmt::format("of --all: {}; may be repeated (all)", fmt::join(length_names(), ", ")))

@@ -35,6 +35,7 @@ BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_images(const BenchArguments& arguments, Bars& bars);
+BenchReport bench_grc(const BenchArguments& arguments, Bars& bars);
 
 /// Their cases.
 std::vector<std::string> model_case_names();
@@ -42,5 +43,6 @@ std::vector<std::string> kernel_case_names();
 std::vector<std::string> decoding_case_names();
 std::vector<std::string> mechanism_case_names();
 std::vector<std::string> image_case_names();
+std::vector<std::string> grc_case_names();
 
 }  // namespace mnemo::cli

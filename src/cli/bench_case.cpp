@@ -14,6 +14,7 @@
 #include "cli/allocation_meter.h"
 #include "cli/bench_rounds.h"
 #include "infer/session.h"
+#include "models/cost.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"
 
@@ -48,7 +49,7 @@ const std::vector<BenchCase>& bench_cases() {
       {"demo", "relative", 2, 64, 4, 256, 8, 24, 0, 0, 32, 2},  // the cache of recipes/demo.toml
       {"transformer_xl", "relative", 6, 256, 4, 1024, 256, 256, 0, 0, 4, 2, 64},
       {"rmt", "relative", 6, 256, 4, 1024, 128, 0, 16, 0, 4, 4},
-      {"abc", "abc", 6, 256, 4, 1024, 512, 0, 0, 32, 4, 1},
+      {"abc", "abc", 6, 256, 4, 1024, 2048, 0, 0, 32, 1, 1},
       {"decoder", "softmax", 6, 256, 4, 1024, 512, 0, 0, 0, 4, 1},
   };
   return cases;
@@ -71,6 +72,7 @@ std::unique_ptr<models::Model> BenchCase::build() const {
   if (mem_tokens > 0) {
     options.memory.push_back(base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", mem_tokens}}));
   }
+  if (grc) options.memory.push_back(base::Node::table({{"type", "grc"}}));
   auto model = models::build(options, 0);
   spread_parameters(model->parameters(), at::detail::createCPUGenerator(1));
   return model;
@@ -111,16 +113,13 @@ struct BenchSubject::Parts {
   std::vector<at::Tensor> targets;
   std::map<int64_t, infer::Session> sessions;
 
-  /// Gradients of the first training step; its loss.
-  double backward() const {
+  /// Gradients of a training step.
+  train::BpttResult backward() const {
     model->parameters().zero_grad();
     const double share = 1.0 / static_cast<double>(segments.size());
-    const train::BpttResult result = train::backward_segments(
+    return train::backward_segments(
         *model, segments, model->initial_state(bench_case.batch),
         [&](const core::StepResult& step, size_t k) { return model->nll(step.hidden, targets[k]).mean() * share; });
-    double loss = 0;
-    for (const at::Tensor& part : result.losses) loss += part.item<double>();
-    return loss;
   }
 
   /// Mean loss of the held-out text.
@@ -182,7 +181,7 @@ weights::NamedTensors BenchSubject::tensors() const {
 BenchFigures BenchSubject::figures() const {
   const Parts& p = *parts_;
   BenchFigures figures;
-  figures.loss = p.backward();
+  for (const at::Tensor& part : p.backward().losses) figures.loss += part.item<double>();
   figures.gradient_norm = train::gradient_norm(p.model->parameters());
   if (p.bench_case.evaluation_segment > 0) figures.held_out = p.held_out();
   infer::Session session = infer::fastest_session(p.model, infer::SamplingOptions::greedy());
@@ -193,15 +192,26 @@ BenchFigures BenchSubject::figures() const {
   return figures;
 }
 
-double BenchSubject::train(int64_t steps) {
+double BenchSubject::train(int64_t steps, ops::ProductPrecision precision) {
   Parts& p = *parts_;
+  const ops::ProductPrecisionGuard guard(precision);
   const auto begin = std::chrono::steady_clock::now();
   for (int64_t step = 0; step < steps; ++step) {
-    p.backward();
+    const train::BpttResult result = p.backward();
     train::clip_gradients(p.model->parameters(), train::gradient_norm(p.model->parameters()), 1.0);
     p.optimiser->step(p.optimiser->base_lr());
+    p.model->commit(result.state);
   }
   return seconds_since(begin);
+}
+
+double BenchSubject::train_products() const {
+  const BenchCase& c = parts_->bench_case;
+  double forward = 0;
+  for (int64_t s = 0; s < c.segments; ++s) {
+    forward += static_cast<double>(models::count_cost(*parts_->model, {.batch = c.batch, .position = s * c.segment}).total.flops);
+  }
+  return 3 * forward;
 }
 
 double BenchSubject::generate(int64_t position, int64_t tokens) {

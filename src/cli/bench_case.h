@@ -9,6 +9,7 @@
 
 #include "base/node.h"
 #include "models/model.h"
+#include "ops/linear.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::cli {
@@ -22,6 +23,7 @@ struct BenchCase {
   std::string name, attention;  ///< attention: relative, softmax (with sinusoidal positions) or abc
   int64_t layers, dim, heads, ffn, segment, mem_len, mem_tokens, slots, batch, segments;
   int64_t evaluation_segment = 0;  ///< of the held-out text; 0: it is not measured
+  bool grc = false;                ///< a gated recurrent cache besides; the peers have none
 
   std::unique_ptr<models::Model> build() const;
   /// What the peer reads.
@@ -54,7 +56,10 @@ class BenchSubject {
   BenchFigures figures() const;
 
   /// Seconds of N training steps.
-  double train(int64_t steps);
+  double train(int64_t steps, ops::ProductPrecision precision = ops::ProductPrecision::float32);
+  /// Floating-point operations of a training step's matrix products: thrice those of the forward pass. Scores that the backward pass
+  /// computes once more are not counted.
+  double train_products() const;
   /// Seconds of N tokens, greedy, from a position on; each call goes on where the last one of that position ended.
   double generate(int64_t position, int64_t tokens);
   /// Bytes of tensors that one token allocates, the mean over whole segments behind a position; as many as a buffer of the segment

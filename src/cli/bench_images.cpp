@@ -1,20 +1,13 @@
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/types.h>
-
-#include <c10/core/InferenceMode.h>
 
 #include <optional>
 
-#include "base/file_io.h"
 #include "base/text_table.h"
 #include "cli/bench.h"
+#include "cli/bench_image.h"
 #include "cli/bench_peers.h"
 #include "models/presets.h"
-#include "models/vision_model.h"
-#include "train/optimiser.h"
-#include "weights/foreign.h"
 
 namespace mnemo::cli {
 namespace {
@@ -24,75 +17,11 @@ struct ImageCase {
   std::string name, format;
 };
 const std::vector<ImageCase> kImageCases = {{"vit_base_patch32", "timm_vit"}, {"pvt_tiny", "pvt"}, {"swin_tiny", "timm_swin"}};
-constexpr int64_t kMostImages = 8;
-constexpr double kImageTolerance = 1e-4;  ///< of the largest logit
 
 struct ImageRow {
   std::string image_case, job, bars;
   Rounds seconds;  ///< of a pass or a step
   std::optional<Rounds> stock, best;
-};
-
-/// Our side: a model, images, labels.
-class ImageSubject {
- public:
-  explicit ImageSubject(const ImageCase& image_case)
-      : model_(models::read_model_options(base::Node::table({{"preset", image_case.name}})), 1, at::kFloat) {
-    at::Generator generator = at::detail::createCPUGenerator(1);
-    const std::vector<int64_t> size = model_.options().backbone.image_size();
-    pixels_ = at::randn({kMostImages, model_.options().backbone.image_channels(), size[0], size[1]}, generator, at::kFloat);
-    labels_ = at::randint(0, model_.num_classes(), {kMostImages, 1}, generator, at::kLong);
-    optimiser_ = train::make_optimiser(train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-4}})), model_.parameters());
-  }
-
-  /// Puts what a peer reads into the folder.
-  void write(const weights::ForeignFormat& format, const std::string& folder) const {
-    base::make_folders(folder);
-    base::write_file_atomic(base::join_path(folder, "config.json"), base::to_json(format.config(model_.options())));
-    weights::write_safetensors(base::join_path(folder, "model.safetensors"), weights::to_theirs(format, model_.parameters().named()));
-    weights::write_safetensors(base::join_path(folder, "pixels.safetensors"), {{"pixels", pixels_}, {"labels", labels_.squeeze(1)}});
-  }
-
-  at::Tensor logits(int64_t batch) const {
-    core::Segment segment;
-    segment.pixels = pixels_.narrow(0, 0, batch);
-    return model_.logits(model_.forward(segment, model_.initial_state(batch)).hidden);
-  }
-  double forward(int64_t batch, int64_t count) const {
-    const c10::InferenceMode inference;
-    const auto begin = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < count; ++i) logits(batch);
-    return seconds_since(begin);
-  }
-  double train(int64_t batch, int64_t count) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < count; ++i) {
-      model_.parameters().zero_grad();
-      core::Segment segment;
-      segment.pixels = pixels_.narrow(0, 0, batch);
-      segment.mode = core::Mode::train;
-      model_.nll(model_.forward(segment, model_.initial_state(batch)).hidden, labels_.narrow(0, 0, batch)).mean().backward();
-      optimiser_->step(optimiser_->base_lr());
-    }
-    return seconds_since(begin);
-  }
-  /// What the peer computes otherwise; empty where it is the same.
-  std::string difference(PeerProcess& peer) const {
-    const base::Node answer = base::parse_json(peer.ask("check"), "the peer's answer");
-    const at::NoGradGuard no_grad;
-    const at::Tensor ours = logits(kMostImages).flatten().to(at::kDouble).contiguous();
-    const double scale = ours.abs().max().item<double>();
-    double worst = 0;
-    for (int64_t i = 0; i < ours.numel(); ++i) {
-      worst = std::max(worst, std::abs(ours.const_data_ptr<double>()[i] - answer.at("logits").items()[static_cast<size_t>(i)].as_double()) / scale);
-    }
-    return worst <= kImageTolerance ? "" : fmt::format("logits differ by {:.1e} of the largest", worst);
-  }
-
- private:
-  models::VisionModel model_;
-  at::Tensor pixels_, labels_;
-  std::unique_ptr<train::Optimiser> optimiser_;
 };
 
 std::string image_text(const std::vector<ImageRow>& rows, bool peers) {
@@ -123,7 +52,7 @@ BenchReport bench_images(const BenchArguments& arguments, Bars& bars) {
   std::vector<ImageRow> rows;
   for (const ImageCase& image_case : kImageCases) {
     if (!arguments.wants(image_case.name)) continue;
-    ImageSubject subject(image_case);
+    ImageSubject subject(models::read_model_options(base::Node::table({{"preset", image_case.name}})));
     std::unique_ptr<PeerProcess> stock, best;
     if (!arguments.no_peers) {
       const HandOver hand_over;

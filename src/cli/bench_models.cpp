@@ -4,10 +4,12 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <tuple>
 
 #include "base/text_table.h"
 #include "cli/bench.h"
 #include "cli/bench_case.h"
+#include "cli/bench_limits.h"
 #include "cli/bench_peers.h"
 
 namespace mnemo::cli {
@@ -19,6 +21,7 @@ struct ModelRow {
   std::string bench_case, job, bars;  ///< bars: the table of the file of bars
   Rounds seconds;                     ///< of a step, or of a token
   std::optional<Rounds> stock, best;  ///< times as fast as the peer
+  std::optional<Rounds> share;        ///< of G, the best product of the same rounds
   std::optional<double> allocated;    ///< bytes of tensors a token
 };
 
@@ -28,14 +31,18 @@ struct ModelResults {
   std::optional<double> flat;           ///< ABC: seconds a token far out over near by
   std::optional<double> cache_speedup;  ///< evaluation: with the cache over recomputing the context
   int64_t window = 0;                   ///< tokens of that context
+  double product = 0;                   ///< G, the best of all rounds
 };
 
 /// Ours and the peers turn about, so that the machine's moods meet all alike; ratios are medians of the rounds' ratios.
-ModelRow measure_job(int64_t repeats, int64_t count, const BenchPeers& peers, const std::string& request, const std::function<double()>& ours) {
+/// `after` ends each round.
+ModelRow measure_job(int64_t repeats, int64_t count, const BenchPeers& peers, const std::string& request, const std::function<double()>& ours,
+                     const std::function<void()>& after = [] {}) {
   std::vector<double> times, stock, best;
   for (int64_t round = -1; round < repeats; ++round) {
     const double mine = ours();
     const double theirs = peers.stock ? peers.stock->seconds(request) : 0, tuned = peers.best ? peers.best->seconds(request) : 0;
+    after();
     if (round < 0) continue;  // warm-up
     times.push_back(mine / static_cast<double>(count));
     stock.push_back(theirs / mine);
@@ -59,7 +66,7 @@ double far_over_near(BenchSubject& subject, int64_t tokens) {
 }
 
 void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, const BenchPeers& peers, BenchSubject& subject,
-                  ModelResults& results) {
+                  ProductLimit& product, ModelResults& results) {
   auto add = [&](const std::string& job, const std::string& bars, ModelRow measured) -> ModelRow& {
     measured.bench_case = bench_case.name;
     measured.job = job;
@@ -67,8 +74,17 @@ void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, 
     return results.measured.emplace_back(std::move(measured));
   };
   const int64_t steps = bench_case.dim < 128 ? 20 : 1;
-  add("training step", "train",
-      measure_job(arguments.repeats, steps, peers, fmt::format("train {}", steps), [&] { return subject.train(steps); }));
+  const double products = subject.train_products();
+  for (const auto& [precision, name, bars] : {std::tuple{ops::ProductPrecision::float32, "training step", "train." + bench_case.name},
+                                              {ops::ProductPrecision::bf16, "training step in bf16", std::string("train_bf16")}}) {
+    double best = 0;
+    ModelRow& row = add(name, bars,
+                        measure_job(arguments.repeats, steps, peers, fmt::format("train {}", steps),
+                                    [&, chosen = precision] { return subject.train(steps, chosen); },
+                                    [&] { best = std::max(best, product.measure()); }));
+    row.share = Rounds{products / row.seconds.median / best, products / row.seconds.most / best, products / row.seconds.least / best};
+    results.product = std::max(results.product, best);
+  }
   constexpr int64_t kTokens = 64;
   for (const int64_t position : {kNear, kMiddle, kFar}) {
     ModelRow& measured = add(fmt::format("token at {}", position), "generate",
@@ -91,6 +107,7 @@ void compare_with_bars(const ModelResults& results, Bars& bars) {
   std::optional<double> allocated;  // of the same case, at the middle position
   for (const ModelRow& row : results.measured) {
     const std::string what = fmt::format("{}, {}", row.bench_case, row.job);
+    if (row.share) bars.at_least(row.bars, "share", row.share->median, what + ", share of G");
     if (row.stock) bars.at_least(row.bars, "stock", row.stock->median, what + ", times stock");
     if (row.best) bars.at_least(row.bars, "best", row.best->median, what + ", times best");
     if (row.job == fmt::format("token at {}", kMiddle)) allocated = row.allocated;
@@ -108,10 +125,11 @@ base::Node model_figures(const ModelResults& results) {
     base::Node row = base::Node::table({{"case", m.bench_case}, {"job", m.job}, {"seconds", as_node(m.seconds)}});
     if (m.stock) row.set("times_stock", as_node(*m.stock));
     if (m.best) row.set("times_best", as_node(*m.best));
+    if (m.share) row.set("share_of_product", as_node(*m.share));
     if (m.allocated) row.set("allocated", *m.allocated);
     rows.push_back(row);
   }
-  base::Node node = base::Node::table({{"results", rows}});
+  base::Node node = base::Node::table({{"product", results.product}, {"results", rows}});
   if (results.flat) node.set("abc_16384_over_64", *results.flat);
   if (results.cache_speedup) node.set("cache_speedup", *results.cache_speedup);
   return node;
@@ -119,22 +137,23 @@ base::Node model_figures(const ModelResults& results) {
 
 std::string model_text(const ModelResults& results, bool peers) {
   using Align = base::TextTable::Align;
-  base::TextTable table({"case", "job", "ms, median", "least", "most", "x stock", "x best", "KB allocated"},
-                        {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  base::TextTable table({"case", "job", "ms, median", "least", "most", "share of G", "x stock", "x best", "KB allocated"},
+                        {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
   for (const ModelRow& m : results.measured) {
     table.add_row({m.bench_case, m.job, fmt::format("{:.3f}", m.seconds.median * 1e3), fmt::format("{:.3f}", m.seconds.least * 1e3),
-                   fmt::format("{:.3f}", m.seconds.most * 1e3), range_text(m.stock), range_text(m.best),
-                   m.allocated ? fmt::format("{:.1f}", *m.allocated / 1e3) : std::string()});
+                   fmt::format("{:.3f}", m.seconds.most * 1e3), range_text(m.share), range_text(m.stock),
+                   range_text(m.best), m.allocated ? fmt::format("{:.1f}", *m.allocated / 1e3) : std::string()});
   }
-  std::string text = table.text() + "\n";
+  std::string text = fmt::format("G {:.1f} GFLOP/s, the best of all rounds\n\n{}\n", results.product / 1e9, table.text());
   if (results.flat) text += fmt::format("ABC: a token at {} takes {:.3f} times one at {}\n", kFar, *results.flat, kNear);
   if (results.cache_speedup) {
     text += fmt::format("evaluation: {:.0f} times as fast with the segment cache as with a context of {} tokens computed anew for each\n",
                         *results.cache_speedup, results.window);
   }
+  text += "share of G: of the best float32 product in the same rounds; a step has three times the products of a forward pass\n";
   if (peers) {
     text += "x stock, x best: how many times faster than the same model in eager PyTorch as installed, and with fused AdamW and the same "
-            "two process settings; median and range, rounds turn about\n";
+            "two process settings, both in float32; median and range, rounds turn about\n";
   }
   return text;
 }
@@ -149,6 +168,7 @@ std::vector<std::string> model_case_names() {
 
 BenchReport bench_models(const BenchArguments& arguments, Bars& bars) {
   ModelResults results;
+  ProductLimit product;
   for (const BenchCase& bench_case : bench_cases()) {
     if (!arguments.wants(bench_case.name)) continue;
     BenchSubject subject(bench_case);
@@ -158,7 +178,7 @@ BenchReport bench_models(const BenchArguments& arguments, Bars& bars) {
       BenchReport different{.differences = differences(peers, bench_case, subject)};
       if (!different.differences.empty()) return different;
     }
-    measure_case(arguments, bench_case, peers, subject, results);
+    measure_case(arguments, bench_case, peers, subject, product, results);
   }
   compare_with_bars(results, bars);
   return {.figures = model_figures(results), .text = model_text(results, !arguments.no_peers)};

@@ -66,6 +66,34 @@ TEST(Bench, FiguresTellAModelFromAnother) {
   EXPECT_NE(disagreement(figures, BenchSubject(bench_case).figures()), "");
 }
 
+TEST(Bench, TheCacheIsPartOfTheModel) {
+  BenchCase bench_case = small("decoder");
+  const BenchFigures figures = BenchSubject(bench_case).figures();
+  bench_case.grc = true;
+  EXPECT_NE(disagreement(figures, BenchSubject(bench_case).figures()), "");
+}
+
+TEST(Bench, ATrainingStepHasThreeTimesTheProductsOfAForwardPass) {
+  const BenchCase c = small("decoder");
+  const double tokens = static_cast<double>(c.batch * c.segment), vocabulary = 65;
+  const double maps = tokens * static_cast<double>(c.layers * (4 * c.dim * c.dim + 2 * c.dim * c.ffn) + c.dim * vocabulary);
+  const double pairs = static_cast<double>(c.batch * c.segment * (c.segment + 1) / 2);
+  const double attention = 2 * pairs * static_cast<double>(c.layers * c.dim);
+  EXPECT_DOUBLE_EQ(BenchSubject(c).train_products(), 3 * 2 * (maps + attention));
+}
+
+TEST(Bench, ProductsInBf16AreOtherProducts) {
+  const BenchCase bench_case = small("decoder");
+  BenchSubject plain(bench_case), again(bench_case), rounded(bench_case);
+  plain.train(2);
+  again.train(2);
+  rounded.train(2, ops::ProductPrecision::bf16);
+  const BenchFigures figures = plain.figures();
+  EXPECT_EQ(figures.loss, again.figures().loss);
+  EXPECT_NE(figures.loss, rounded.figures().loss);
+  EXPECT_NEAR(figures.loss, rounded.figures().loss, 0.01 * figures.loss);
+}
+
 TEST(Bench, LikeliestTokensVaryInEveryCase) {
   for (const BenchCase& bench_case : bench_cases()) {
     const BenchFigures figures = BenchSubject(small(bench_case.name)).figures();

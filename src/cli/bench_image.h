@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cli/peer_process.h"
+#include "models/vision_model.h"
+#include "train/optimiser.h"
+#include "weights/foreign.h"
+
+namespace mnemo::cli {
+
+/// Our side of a model of images that `mnemo bench` measures, with eight images and their labels.
+class ImageSubject {
+ public:
+  explicit ImageSubject(const models::ModelOptions& options);
+
+  /// Puts what a peer reads into the folder.
+  void write(const weights::ForeignFormat& format, const std::string& folder) const;
+  /// What the peer computes otherwise; empty where it is the same, to 1e-4 of the largest logit.
+  std::string difference(PeerProcess& peer) const;
+
+  /// Seconds of `count` forward passes, or training steps, of so many of the images.
+  double forward(int64_t batch, int64_t count) const;
+  double train(int64_t batch, int64_t count);
+
+ private:
+  at::Tensor logits(int64_t batch) const;
+
+  models::VisionModel model_;
+  at::Tensor pixels_, labels_;
+  std::unique_ptr<train::Optimiser> optimiser_;
+};
+
+}  // namespace mnemo::cli
