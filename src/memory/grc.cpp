@@ -114,7 +114,7 @@ bool Grc::updates(const GrcState& old, core::Mode mode) const {
 }
 
 Grc::Source Grc::source(const at::Tensor& rows, const core::AttendTable& table) const {
-  Source source{rows.narrow(-1, 0, channels_), {}};
+  Source source{rows.size(-1) == channels_ ? rows : rows.narrow(-1, 0, channels_), {}};
   const at::Tensor& valid = table.valid();
   if (valid.defined()) source.valid = valid.narrow(1, table.num_context(), rows.size(1));
   return source;
@@ -122,7 +122,7 @@ Grc::Source Grc::source(const at::Tensor& rows, const core::AttendTable& table) 
 
 at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache, core::Grid grid) const {
   RECORD_USER_SCOPE("grc");
-  return reader_.project(reader_.heads(x.narrow(-1, 0, channels_), cache, grid));
+  return reader_.project(reader_.heads(x, cache, grid));
 }
 
 at::Tensor Grc::update(const at::Tensor& cache, const Source& source) const {
@@ -158,9 +158,11 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other", options_.lifetime);
   const at::Tensor frozen = old.cache.detach();
   const core::CoreAttention::Heads self = this->self(input, state.child("core"));
+  // The cached channels, cut out once: queries and, in the paper's variant, the update are made of them.
+  const at::Tensor x = input.x.narrow(-1, 0, channels_).contiguous();
 
   // What the update is made of: this call's rows, behind those of the segment's earlier parts.
-  Source source = this->source(authors_ ? self.heads : input.x, input.table);
+  Source source = this->source(authors_ ? self.heads : x, input.table);
   const bool needs_rows = updates(old, input.mode), moves = old.per_sequence || input.mode == core::Mode::train;
   if (needs_rows && (old.rows.defined() || !input.ends)) {
     const at::Tensor real = source.valid.defined()
@@ -188,7 +190,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
     }
   }
 
-  at::Tensor y = ops::grc_mix(this->read(input.x, read, input.grid), self.heads, lambda_);
+  at::Tensor y = ops::grc_mix(this->read(x, read, input.grid), self.heads, lambda_);
   if (!authors_) y = inner_->project(y);
   if (position_.defined()) y = y + position_(input.x, grid_of(input), input.grid.size() > 0 ? -1 : options_.cls_tokens);
   return {y, core::State::list({{"grc", next}, {"core", self.state}}), self.slots};
@@ -220,7 +222,7 @@ std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, c
     const Source made_of = source(authors_ ? self : input.x, input.table);
     read = attended(update(old.cache, made_of), made_of, old.cache);
   }
-  return {{"o_self", self}, {"o_mem", this->read(input.x, read, input.grid)}};
+  return {{"o_self", self}, {"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid)}};
 }
 
 core::State Grc::remember(const core::AttentionInput& input, const core::State& state, const core::State& history) const {

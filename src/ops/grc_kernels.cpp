@@ -113,6 +113,47 @@ T MixGrad(const T* m, const T* o, const T* grad, T share, T* m_grad, T* o_grad, 
   return sum + hn::GetLane(hn::SumOfLanes(wide, sums));
 }
 
+/// Neighbours of a pair changed over.
+template <class D, class V>
+HWY_INLINE V changed_over(D d, V x) {
+  return hn::Reverse2(d, x);
+}
+
+template <class T, class F>
+HWY_INLINE void each_pair(int64_t size, F&& f) {
+  const hn::ScalableTag<T> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  int64_t i = 0;
+  for (; i + step <= size; i += step) f(wide, i);
+  const hn::CappedTag<T, 2> pair;
+  for (; i < size; i += 2) f(pair, i);
+}
+
+template <class T>
+void PairTaps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size) {
+  each_pair<T>(size, [&](auto d, int64_t i) {
+    auto sum = start == nullptr ? hn::Zero(d) : hn::LoadU(d, start + i), more = hn::Zero(d);
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const auto value = hn::LoadU(d, x[tap] + i);
+      sum = hn::MulAdd(value, hn::LoadU(d, own[tap] + i), sum);
+      more = hn::MulAdd(changed_over(d, value), hn::LoadU(d, other[tap] + i), more);
+    }
+    hn::StoreU(hn::Add(sum, more), d, out + i);
+  });
+}
+
+template <class T>
+void PairTapsGrad(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size) {
+  each_pair<T>(size, [&](auto d, int64_t i) {
+    const auto g = hn::LoadU(d, grad + i);
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const auto value = hn::LoadU(d, x[tap] + i);
+      hn::StoreU(hn::MulAdd(g, value, hn::LoadU(d, own[tap] + i)), d, own[tap] + i);
+      hn::StoreU(hn::MulAdd(g, changed_over(d, value), hn::LoadU(d, other[tap] + i)), d, other[tap] + i);
+    }
+  });
+}
+
 #define MNEMO_GRC_KERNELS(T, suffix)                                                                                                     \
   void Keep##suffix(GateLogits<T> gate, const T* old, T* out, int64_t size) { Keep(gate, old, out, size); }                              \
   void KeepGrad##suffix(GateLogits<T> gate, const T* old, const T* grad, T* logits, T* sum, T* to_old, int64_t size) {                   \
@@ -128,6 +169,12 @@ T MixGrad(const T* m, const T* o, const T* grad, T share, T* m_grad, T* o_grad, 
   void Mix##suffix(const T* m, const T* o, T share, T* y, int64_t narrow, int64_t width) { Mix(m, o, share, y, narrow, width); }         \
   T MixGrad##suffix(const T* m, const T* o, const T* grad, T share, T* to_m, T* to_o, int64_t narrow, int64_t width) {                   \
     return MixGrad(m, o, grad, share, to_m, to_o, narrow, width);                                                                        \
+  }                                                                                                                                      \
+  void PairTaps##suffix(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size) { \
+    PairTaps(x, own, other, taps, start, out, size);                                                                                     \
+  }                                                                                                                                      \
+  void PairTapsGrad##suffix(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size) {              \
+    PairTapsGrad(x, grad, own, other, taps, size);                                                                                       \
   }
 
 MNEMO_GRC_KERNELS(float, F)
@@ -147,6 +194,8 @@ namespace mnemo::ops {
   HWY_EXPORT(BlendGrad##suffix);                                                                                                            \
   HWY_EXPORT(Mix##suffix);                                                                                                                  \
   HWY_EXPORT(MixGrad##suffix);                                                                                                              \
+  HWY_EXPORT(PairTaps##suffix);                                                                                                             \
+  HWY_EXPORT(PairTapsGrad##suffix);                                                                                                         \
   template <>                                                                                                                               \
   void gate_keep(GateLogits<T> gate, const T* old, T* out, int64_t size) {                                                                  \
     HWY_DYNAMIC_DISPATCH(Keep##suffix)(gate, old, out, size);                                                                               \
@@ -171,6 +220,14 @@ namespace mnemo::ops {
   template <>                                                                                                                               \
   T mix_head_grad(const T* m, const T* o, const T* grad, T share, T* to_m, T* to_o, int64_t narrow, int64_t width) {                        \
     return HWY_DYNAMIC_DISPATCH(MixGrad##suffix)(m, o, grad, share, to_m, to_o, narrow, width);                                             \
+  }                                                                                                                                         \
+  template <>                                                                                                                               \
+  void pair_taps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size) {       \
+    HWY_DYNAMIC_DISPATCH(PairTaps##suffix)(x, own, other, taps, start, out, size);                                                          \
+  }                                                                                                                                         \
+  template <>                                                                                                                               \
+  void pair_taps_grad(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size) {                       \
+    HWY_DYNAMIC_DISPATCH(PairTapsGrad##suffix)(x, grad, own, other, taps, size);                                                            \
   }
 
 MNEMO_DISPATCH(float, F)

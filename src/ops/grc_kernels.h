@@ -33,4 +33,12 @@ void mix_head(const T* m, const T* o, T share, T* y, int64_t narrow, int64_t wid
 template <class T>
 T mix_head_grad(const T* m, const T* o, const T* grad, T share, T* m_grad, T* o_grad, int64_t narrow, int64_t width);
 
+/// out_c = start_c + sum over taps of own_tap,c x_tap,c + other_tap,c x_tap,(the neighbour of c in its pair): a row of a convolution in groups
+/// of two. `taps` rows x; weights of a tap are `size` numbers, size even.
+template <class T>
+void pair_taps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size);
+/// The gradients of own and other, added to them.
+template <class T>
+void pair_taps_grad(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size);
+
 }  // namespace mnemo::ops

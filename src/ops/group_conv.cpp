@@ -7,8 +7,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
+#include "ops/grc_kernels.h"
 #include "ops/image_rows.h"
 #include "ops/products.h"
 #include "ops/row_kernels.h"
@@ -35,9 +37,10 @@ at::Tensor by_place(const at::Tensor& weight) {
   return weight.gather(1, index.unsqueeze(2).expand_as(weight)).permute({1, 2, 0}).contiguous();
 }
 
-/// Rows [N,D] with every group turned by 0 .. f-1 places: [f,N,D].
+/// Rows [N,D] with every group turned by 0 .. f-1 places: [f,N,D]; of pairs only as they are, since the kernel turns them.
 at::Tensor turns(const at::Tensor& rows, int64_t group) {
   std::vector<at::Tensor> all = {rows.reshape({-1, rows.size(-1)})};
+  if (group == 2) return all[0].unsqueeze(0);
   for (int64_t r = 1; r < group; ++r) all.push_back(all[0].unflatten(1, {-1, group}).roll(-r, 2).flatten(1));
   return at::stack(all);
 }
@@ -55,7 +58,7 @@ void each_tap(const ImageSize& size, int64_t i, int64_t j, F&& f) {
   }
 }
 
-/// turned [f,B*h*w,D], weights by place [f,9,D] -> [B*h*w,D].
+/// turned rows as turns() gives them, weights by place [f,9,D] -> [B*h*w,D].
 at::Tensor run(const at::Tensor& turned_rows, const ImageSize& size, const at::Tensor& weights, const at::Tensor& bias) {
   const int64_t group = weights.size(0), dim = weights.size(2), count = turned_rows.size(1), area = size.height * size.width;
   const at::Tensor y = at::empty({count, dim}, weights.options());
@@ -66,9 +69,20 @@ at::Tensor run(const at::Tensor& turned_rows, const ImageSize& size, const at::T
     at::parallel_for(0, count, std::max<int64_t>(1, (1 << 15) / (9 * group * dim)), [&](int64_t begin, int64_t end) {
       for (int64_t n = begin; n < end; ++n) {
         scalar_t* out = to + n * dim;
+        const int64_t first = n / area * area, at = n % area;
+        if (group == 2) {
+          std::array<const scalar_t*, 9> rows, own, other;
+          int64_t taps = 0;
+          each_tap(size, at / size.width, at % size.width, [&](int64_t tap, int64_t neighbour) {
+            rows[taps] = x + (first + neighbour) * dim;
+            own[taps] = w + tap * dim;
+            other[taps++] = w + (9 + tap) * dim;
+          });
+          pair_taps<scalar_t>(rows.data(), own.data(), other.data(), taps, start, out, dim);
+          continue;
+        }
         if (start != nullptr) std::copy(start, start + dim, out);
         else std::fill(out, out + dim, scalar_t(0));
-        const int64_t first = n / area * area, at = n % area;
         each_tap(size, at / size.width, at % size.width, [&](int64_t tap, int64_t neighbour) {
           for (int64_t r = 0; r < group; ++r) add_product(x + (r * count + first + neighbour) * dim, w + (r * 9 + tap) * dim, out, dim);
         });
@@ -79,8 +93,8 @@ at::Tensor run(const at::Tensor& turned_rows, const ImageSize& size, const at::T
 }
 
 /// The gradient of the weights by place, [f,9,D].
-at::Tensor weights_grad(const at::Tensor& turned_rows, const ImageSize& size, const at::Tensor& grad) {
-  const int64_t group = turned_rows.size(0), count = turned_rows.size(1), dim = turned_rows.size(2), area = size.height * size.width;
+at::Tensor weights_grad(const at::Tensor& turned_rows, int64_t group, const ImageSize& size, const at::Tensor& grad) {
+  const int64_t count = turned_rows.size(1), dim = turned_rows.size(2), area = size.height * size.width;
   const int64_t images = count / area, parts = std::clamp<int64_t>(at::get_num_threads(), 1, images), most = (images + parts - 1) / parts;
   const at::Tensor sums = at::zeros({parts, group, 9, dim}, grad.options());
   AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "group_conv_backward", [&] {
@@ -90,6 +104,18 @@ at::Tensor weights_grad(const at::Tensor& turned_rows, const ImageSize& size, co
         scalar_t* sum = sums.mutable_data_ptr<scalar_t>() + part * group * 9 * dim;
         for (int64_t n = part * most * area; n < std::min(images, (part + 1) * most) * area; ++n) {
           const int64_t first = n / area * area, at = n % area;
+          if (group == 2) {
+            std::array<const scalar_t*, 9> rows;
+            std::array<scalar_t*, 9> own, other;
+            int64_t taps = 0;
+            each_tap(size, at / size.width, at % size.width, [&](int64_t tap, int64_t neighbour) {
+              rows[taps] = x + (first + neighbour) * dim;
+              own[taps] = sum + tap * dim;
+              other[taps++] = sum + (9 + tap) * dim;
+            });
+            pair_taps_grad<scalar_t>(rows.data(), g + n * dim, own.data(), other.data(), taps, dim);
+            continue;
+          }
           each_tap(size, at / size.width, at % size.width, [&](int64_t tap, int64_t neighbour) {
             for (int64_t r = 0; r < group; ++r) add_product(x + (r * count + first + neighbour) * dim, g + n * dim, sum + (r * 9 + tap) * dim, dim);
           });
@@ -125,7 +151,7 @@ struct GroupConvFunction : torch::autograd::Function<GroupConvFunction> {
       result[0] = run(turns(grad, group), size, by_place(across), {}).view(rows.sizes());
     }
     if (ctx->needs_input_grad(1)) {
-      const at::Tensor placed = weights_grad(turns(rows, group), size, flat_grad).permute({2, 0, 1});
+      const at::Tensor placed = weights_grad(turns(rows, group), group, size, flat_grad).permute({2, 0, 1});
       const at::Tensor index = turned(dim, group, weight.options()).unsqueeze(2).expand_as(placed);
       result[1] = at::empty_like(flat).scatter_(1, index, placed).view(weight.sizes());
     }
