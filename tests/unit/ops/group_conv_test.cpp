@@ -15,7 +15,7 @@ using test::Numbers;
 
 TEST(GroupConv, IsTheConvolutionWithEveryGradient) {
   for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 4}, {3, 1}, {4, 5}}) {
-    for (const auto& [dim, group] : std::vector<std::pair<int64_t, int64_t>>{{4, 1}, {6, 2}, {12, 3}, {32, 8}, {5, 5}}) {
+    for (const auto& [dim, group] : std::vector<std::pair<int64_t, int64_t>>{{4, 1}, {6, 2}, {18, 2}, {12, 3}, {32, 8}, {5, 5}}) {
       Numbers numbers(static_cast<uint64_t>(dim));
       const auto leaf = [&](at::IntArrayRef shape) { return numbers.normal(shape).set_requires_grad(true); };
       const at::Tensor rows = leaf({3, height * width, dim}), weight = leaf({dim, group, 3, 3}), bias = leaf({dim});
