@@ -6,6 +6,7 @@
 
 #include <hwy/contrib/math/math-inl.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "ops/row_kernels.h"
@@ -26,10 +27,49 @@ HWY_INLINE void each(int64_t size, F&& f) {
   for (; i < size; ++i) f(one, i);
 }
 
+// e^x; NaN stays NaN. In float: 2^n e^r with n = x / ln 2 to the nearest and |r| <= ln 2 / 2, which is less work than Highway's own by
+// more than half; relative error below 2e-7. Below e^-87.33, where float has no normal numbers left, it is 0, and beyond e^88.37 +inf.
 template <class D, class V>
 HWY_INLINE V exp_or_nan(D d, V x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    const hn::RebindToUnsigned<D> bits;
+    // A number so large that its last bit is worth 1 rounds by being added; the lowest bits of the sum are then n + 127.
+    const auto large = hn::Set(d, 12582912.0f + 127.0f);
+    const auto sum = hn::MulAdd(x, hn::Set(d, 1.44269504f), large);
+    const auto n = hn::Sub(sum, large);
+    // ln 2 in two parts, of which n times the first is exact.
+    const auto r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
+    // (e^r - 1 - r) / r^2 by the polynomial of the Cephes library.
+    auto y = hn::MulAdd(r, hn::Set(d, 1.9875691500e-4f), hn::Set(d, 1.3981999507e-3f));
+    y = hn::MulAdd(r, y, hn::Set(d, 8.3334519073e-3f));
+    y = hn::MulAdd(r, y, hn::Set(d, 4.1665795894e-2f));
+    y = hn::MulAdd(r, y, hn::Set(d, 1.6666665459e-1f));
+    y = hn::MulAdd(r, y, hn::Set(d, 5.0000001201e-1f));
+    y = hn::Add(hn::MulAdd(hn::Mul(r, r), y, r), hn::Set(d, 1.0f));
+    y = hn::Mul(y, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(bits, sum))));
+    y = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33f)), y);
+    return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.37f)), hn::Inf(d), y);
+  } else {
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+  }
 }
+
+// What is left of a row behind its whole vectors, as one vector.
+template <class T>
+struct Rest {
+  static constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
+  T numbers[kMost];
+
+  Rest(const T* from, int64_t size, T beyond) {
+    std::fill(numbers, numbers + kMost, beyond);
+    std::copy(from, from + size, numbers);
+  }
+  hn::Vec<hn::ScalableTag<T>> load() const { return hn::LoadU(hn::ScalableTag<T>(), numbers); }
+  void store(hn::Vec<hn::ScalableTag<T>> x, T* to, int64_t size) {
+    hn::StoreU(x, hn::ScalableTag<T>(), numbers);
+    std::copy(numbers, numbers + size, to);
+  }
+};
 
 template <class T>
 T AddThenMax(T* s, const T* g, int64_t size) {
@@ -66,26 +106,34 @@ T ExpThenSum(T* s, int64_t size, T shift) {
     hn::StoreU(e, wide, s + i);
     sums = hn::Add(sums, e);
   }
-  T sum = hn::GetLane(hn::SumOfLanes(wide, sums));
-  const hn::CappedTag<T, 1> one;
-  for (; i < size; ++i) {
-    const auto e = exp_or_nan(one, hn::Set(one, s[i] - shift));
-    hn::StoreU(e, one, s + i);
-    sum += s[i];
+  if (i < size) {
+    Rest<T> rest(s + i, size - i, -std::numeric_limits<T>::infinity());
+    const auto e = exp_or_nan(wide, hn::Sub(rest.load(), by));
+    rest.store(e, s + i, size - i);
+    sums = hn::Add(sums, e);
   }
-  return sum;
+  return hn::GetLane(hn::SumOfLanes(wide, sums));
 }
 
 template <class T>
 void AddThenExp(T* s, const T* g, int64_t size, T shift) {
+  const hn::ScalableTag<T> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  const auto by = hn::Set(wide, shift);
+  int64_t i = 0;
   if (g == nullptr) {
-    each<T>(size, [&](auto d, int64_t i) { hn::StoreU(exp_or_nan(d, hn::Sub(hn::LoadU(d, s + i), hn::Set(d, shift))), d, s + i); });
+    for (; i + step <= size; i += step) hn::StoreU(exp_or_nan(wide, hn::Sub(hn::LoadU(wide, s + i), by)), wide, s + i);
   } else {
-    each<T>(size, [&](auto d, int64_t i) {
-      const auto x = hn::Add(hn::LoadU(d, s + i), hn::LoadU(d, g + i));
-      hn::StoreU(exp_or_nan(d, hn::Sub(x, hn::Set(d, shift))), d, s + i);
-    });
+    for (; i + step <= size; i += step) {
+      const auto x = hn::Add(hn::LoadU(wide, s + i), hn::LoadU(wide, g + i));
+      hn::StoreU(exp_or_nan(wide, hn::Sub(x, by)), wide, s + i);
+    }
   }
+  if (i == size) return;
+  Rest<T> rest(s + i, size - i, T(0));
+  auto x = rest.load();
+  if (g != nullptr) x = hn::Add(x, Rest<T>(g + i, size - i, T(0)).load());
+  rest.store(exp_or_nan(wide, hn::Sub(x, by)), s + i, size - i);
 }
 
 template <class T>
@@ -114,7 +162,6 @@ template <class T>
 T ExpOfDifference(const T* x, const T* y, T* out, int64_t size) {
   const hn::ScalableTag<T> wide;
   auto most = hn::Set(wide, -std::numeric_limits<T>::infinity());
-  T rest = -std::numeric_limits<T>::infinity();
   const auto step = static_cast<int64_t>(hn::Lanes(wide));
   int64_t i = 0;
   for (; i + step <= size; i += step) {
@@ -122,14 +169,13 @@ T ExpOfDifference(const T* x, const T* y, T* out, int64_t size) {
     most = hn::IfThenElse(hn::Gt(d, most), d, most);
     hn::StoreU(exp_or_nan(wide, d), wide, out + i);
   }
-  const hn::CappedTag<T, 1> one;
-  for (; i < size; ++i) {
-    const T d = x[i] - y[i];
-    if (d > rest) rest = d;
-    hn::StoreU(exp_or_nan(one, hn::Set(one, d)), one, out + i);
+  if (i < size) {
+    Rest<T> rest(x + i, size - i, -std::numeric_limits<T>::infinity());
+    const auto d = hn::Sub(rest.load(), Rest<T>(y + i, size - i, T(0)).load());
+    most = hn::IfThenElse(hn::Gt(d, most), d, most);
+    rest.store(exp_or_nan(wide, d), out + i, size - i);
   }
-  const T high = hn::GetLane(hn::MaxOfLanes(wide, most));
-  return high > rest ? high : rest;
+  return hn::GetLane(hn::MaxOfLanes(wide, most));
 }
 
 template <class T>

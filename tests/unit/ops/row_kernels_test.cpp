@@ -1,0 +1,72 @@
+#include "ops/row_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace mnemo::ops {
+namespace {
+
+TEST(RowKernels, ExponentialsAreRightToTheLastDigits) {
+  std::vector<float> x;
+  for (float each = -87.3f; each < 88.3f; each += 0.0037f) x.push_back(each);
+  std::vector<float> none(x.size(), 0.0f), found(x.size());
+  EXPECT_EQ(exp_of_difference(x.data(), none.data(), found.data(), static_cast<int64_t>(x.size())), x.back());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::exp(static_cast<double>(x[i]));
+    ASSERT_NEAR(found[i], exact, 2e-7 * exact) << x[i];
+  }
+}
+
+TEST(RowKernels, ExponentialsOfWhatIsNoNumber) {
+  // Nine numbers: a whole vector and a rest, where vectors have eight lanes or fewer.
+  const float inf = kInfinity<float>;
+  std::vector<float> s = {-inf, inf, NAN, -88.0f, -1e4f, -1e30f, 1e4f, 1e30f, NAN}, none(9, 0.0f), found(9);
+  exp_of_difference(s.data(), none.data(), found.data(), 9);
+  const std::vector<float> expected = {0.0f, inf, NAN, 0.0f, 0.0f, 0.0f, inf, inf, NAN};
+  for (size_t i = 0; i < 9; ++i) {
+    EXPECT_TRUE(found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i]))) << s[i] << " gave " << found[i];
+  }
+}
+
+template <class T>
+void expect_softmax_of_every_size() {
+  const T guard = T(7);
+  for (int64_t size = 0; size <= 35; ++size) {
+    std::vector<T> s, bias;
+    for (int64_t i = 0; i < size; ++i) {
+      s.push_back(static_cast<T>(std::sin(3.0 * static_cast<double>(i)) * 4));
+      bias.push_back(static_cast<T>(std::cos(static_cast<double>(i))));
+    }
+    s.push_back(guard);  // stays
+    std::vector<T> again = s, difference = s;
+    T high = -kInfinity<T>;
+    double sum = 0;
+    for (int64_t i = 0; i < size; ++i) high = std::max(high, s[i] + bias[i]);
+    for (int64_t i = 0; i < size; ++i) sum += std::exp(static_cast<double>(s[i] + bias[i] - high));
+    EXPECT_EQ(add_then_max(s.data(), bias.data(), size), high);
+    EXPECT_NEAR(exp_then_sum(s.data(), size, high), sum, 1e-5);
+    add_then_exp(again.data(), bias.data(), size, high);
+    const std::vector<T> before = difference;
+    T largest = -kInfinity<T>;
+    for (int64_t i = 0; i < size; ++i) largest = std::max(largest, before[i] - bias[i]);
+    EXPECT_EQ(exp_of_difference(before.data(), bias.data(), difference.data(), size), largest);
+    for (int64_t i = 0; i < size; ++i) {
+      EXPECT_EQ(s[i], again[i]) << i << " of " << size;
+      EXPECT_NEAR(s[i], std::exp(static_cast<double>(before[i] + bias[i] - high)), 1e-6) << i << " of " << size;
+      EXPECT_NEAR(difference[i], std::exp(static_cast<double>(before[i] - bias[i])), 1e-6 * difference[i]) << i << " of " << size;
+    }
+    EXPECT_EQ(s[size], guard);
+    EXPECT_EQ(again[size], guard);
+    EXPECT_EQ(difference[size], guard);
+  }
+}
+
+TEST(RowKernels, SoftmaxOfEverySize) {
+  expect_softmax_of_every_size<float>();
+  expect_softmax_of_every_size<double>();
+}
+
+}  // namespace
+}  // namespace mnemo::ops
