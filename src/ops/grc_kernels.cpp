@@ -13,14 +13,15 @@ namespace mnemo::ops::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T, class F>
+// Calls f(vector's tag, offset): whole vectors, then the rest in vectors of `rest` lanes, a power of two that divides the size.
+template <class T, size_t rest = 1, class F>
 HWY_INLINE void each_gate(int64_t size, F&& f) {
   const hn::ScalableTag<T> wide;
   const auto step = static_cast<int64_t>(hn::Lanes(wide));
   int64_t i = 0;
   for (; i + step <= size; i += step) f(wide, i);
-  const hn::CappedTag<T, 1> one;
-  for (; i < size; ++i) f(one, i);
+  const hn::CappedTag<T, rest> narrow;
+  for (; i < size; i += static_cast<int64_t>(rest)) f(narrow, i);
 }
 
 /// sigma(input + cache); e^-|x| cannot overflow. A NaN stays one.
@@ -113,30 +114,29 @@ T MixGrad(const T* m, const T* o, const T* grad, T share, T* m_grad, T* o_grad, 
   return sum + hn::GetLane(hn::SumOfLanes(wide, sums));
 }
 
-/// Neighbours of a pair changed over.
-template <class D, class V>
-HWY_INLINE V changed_over(D d, V x) {
-  return hn::Reverse2(d, x);
+// The vector of x at i with the two halves of each pair changed over; a single lane takes the other half.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> changed_over(D d, const T* x, int64_t i) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d, x[i ^ 1]);
+#else
+  return hn::Reverse2(d, hn::LoadU(d, x + i));
+#endif
 }
 
-template <class T, class F>
-HWY_INLINE void each_pair(int64_t size, F&& f) {
-  const hn::ScalableTag<T> wide;
-  const auto step = static_cast<int64_t>(hn::Lanes(wide));
-  int64_t i = 0;
-  for (; i + step <= size; i += step) f(wide, i);
-  const hn::CappedTag<T, 2> pair;
-  for (; i < size; i += 2) f(pair, i);
-}
+#if HWY_TARGET == HWY_SCALAR
+constexpr size_t kPairLanes = 1;
+#else
+constexpr size_t kPairLanes = 2;
+#endif
 
 template <class T>
 void PairTaps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size) {
-  each_pair<T>(size, [&](auto d, int64_t i) {
+  each_gate<T, kPairLanes>(size, [&](auto d, int64_t i) {
     auto sum = start == nullptr ? hn::Zero(d) : hn::LoadU(d, start + i), more = hn::Zero(d);
     for (int64_t tap = 0; tap < taps; ++tap) {
-      const auto value = hn::LoadU(d, x[tap] + i);
-      sum = hn::MulAdd(value, hn::LoadU(d, own[tap] + i), sum);
-      more = hn::MulAdd(changed_over(d, value), hn::LoadU(d, other[tap] + i), more);
+      sum = hn::MulAdd(hn::LoadU(d, x[tap] + i), hn::LoadU(d, own[tap] + i), sum);
+      more = hn::MulAdd(changed_over(d, x[tap], i), hn::LoadU(d, other[tap] + i), more);
     }
     hn::StoreU(hn::Add(sum, more), d, out + i);
   });
@@ -144,12 +144,11 @@ void PairTaps(const T* const* x, const T* const* own, const T* const* other, int
 
 template <class T>
 void PairTapsGrad(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size) {
-  each_pair<T>(size, [&](auto d, int64_t i) {
+  each_gate<T, kPairLanes>(size, [&](auto d, int64_t i) {
     const auto g = hn::LoadU(d, grad + i);
     for (int64_t tap = 0; tap < taps; ++tap) {
-      const auto value = hn::LoadU(d, x[tap] + i);
-      hn::StoreU(hn::MulAdd(g, value, hn::LoadU(d, own[tap] + i)), d, own[tap] + i);
-      hn::StoreU(hn::MulAdd(g, changed_over(d, value), hn::LoadU(d, other[tap] + i)), d, other[tap] + i);
+      hn::StoreU(hn::MulAdd(g, hn::LoadU(d, x[tap] + i), hn::LoadU(d, own[tap] + i)), d, own[tap] + i);
+      hn::StoreU(hn::MulAdd(g, changed_over(d, x[tap], i), hn::LoadU(d, other[tap] + i)), d, other[tap] + i);
     }
   });
 }

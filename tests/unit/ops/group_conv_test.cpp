@@ -5,6 +5,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include "tests/support/instruction_sets.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {
@@ -13,7 +14,7 @@ namespace {
 using test::difference;
 using test::Numbers;
 
-TEST(GroupConv, IsTheConvolutionWithEveryGradient) {
+void expect_convolution() {
   for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 4}, {3, 1}, {4, 5}}) {
     for (const auto& [dim, group] : std::vector<std::pair<int64_t, int64_t>>{{4, 1}, {6, 2}, {18, 2}, {12, 3}, {32, 8}, {5, 5}}) {
       Numbers numbers(static_cast<uint64_t>(dim));
@@ -32,6 +33,8 @@ TEST(GroupConv, IsTheConvolutionWithEveryGradient) {
     }
   }
 }
+
+TEST(GroupConv, IsTheConvolutionWithEveryGradient) { test::for_each_instruction_set(expect_convolution); }
 
 TEST(GroupConv, TakesRowsThatLieApart) {
   const at::NoGradGuard no_grad;

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/support/instruction_sets.h"
+
 namespace mnemo::ops {
 namespace {
 
-TEST(RowKernels, ExponentialsAreRightToTheLastDigits) {
+void expect_right_exponentials() {
   std::vector<float> x;
   for (float each = -87.3f; each < 88.3f; each += 0.0037f) x.push_back(each);
   std::vector<float> none(x.size(), 0.0f), found(x.size());
@@ -19,7 +21,7 @@ TEST(RowKernels, ExponentialsAreRightToTheLastDigits) {
   }
 }
 
-TEST(RowKernels, ExponentialsOfWhatIsNoNumber) {
+void expect_exponentials_of_no_number() {
   // Nine numbers: a whole vector and a rest, where vectors have eight lanes or fewer.
   const float inf = kInfinity<float>;
   std::vector<float> s = {-inf, inf, NAN, -88.0f, -1e4f, -1e30f, 1e4f, 1e30f, NAN}, none(9, 0.0f), found(9);
@@ -63,10 +65,10 @@ void expect_softmax_of_every_size() {
   }
 }
 
-TEST(RowKernels, SoftmaxOfEverySize) {
-  expect_softmax_of_every_size<float>();
-  expect_softmax_of_every_size<double>();
-}
+TEST(RowKernels, ExponentialsAreRightToTheLastDigits) { test::for_each_instruction_set(expect_right_exponentials); }
+TEST(RowKernels, ExponentialsOfWhatIsNoNumber) { test::for_each_instruction_set(expect_exponentials_of_no_number); }
+TEST(RowKernels, SoftmaxOfEverySizeInFloat) { test::for_each_instruction_set(expect_softmax_of_every_size<float>); }
+TEST(RowKernels, SoftmaxOfEverySizeInDouble) { test::for_each_instruction_set(expect_softmax_of_every_size<double>); }
 
 }  // namespace
 }  // namespace mnemo::ops
