@@ -9,8 +9,9 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
-set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g -D_GLIBCXX_ASSERTIONS")
-set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer -D_GLIBCXX_ASSERTIONS")
+# NDEBUG in every build: without it LibTorch's headers read members that LibTorch, compiled with it, never set (at::RecordFunction).
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g -DNDEBUG -D_GLIBCXX_ASSERTIONS")
+set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -DNDEBUG -fno-omit-frame-pointer -D_GLIBCXX_ASSERTIONS")
 
 # One set of flags for libraries and programs alike, or they could not share a precompiled header.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-Wall;-Wextra;-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>")
