@@ -42,7 +42,7 @@ struct DecodingRow {
   /// Of the bandwidth bound.
   Rounds share() const {
     const double bound = bytes / read;
-    return {bound / seconds.median, bound / seconds.most, bound / seconds.least};
+    return share_of(bound, seconds);
   }
   std::string what() const {
     return fmt::format("{}, {}, context {}{}", bench_case, precision, context, batch > 1 ? fmt::format(", batch {}", batch) : std::string());

@@ -110,8 +110,7 @@ KernelRow measure_kernel(const KernelLengths& lengths, const KernelCase& kernel_
   row.seconds = rounds_of(seconds);
   for (size_t i = 0; i < names.size(); ++i) row.peers.push_back({names[i], rounds_of(theirs[i]), rounds_of(ratios[i])});
   if (const double products = kernel_case.products(backward); products > 0) {
-    row.share = Rounds{products / row.seconds.median / row.product, products / row.seconds.most / row.product,
-                       products / row.seconds.least / row.product};
+    row.share = share_of(products / row.product, row.seconds);
   }
   return row;
 }

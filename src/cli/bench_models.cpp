@@ -82,7 +82,7 @@ void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, 
                         measure_job(arguments.repeats, steps, peers, fmt::format("train {}", steps),
                                     [&, chosen = precision] { return subject.train(steps, chosen); },
                                     [&] { best = std::max(best, product.measure()); }));
-    row.share = Rounds{products / row.seconds.median / best, products / row.seconds.most / best, products / row.seconds.least / best};
+    row.share = share_of(products / best, row.seconds);
     results.product = std::max(results.product, best);
   }
   constexpr int64_t kTokens = 64;

@@ -19,6 +19,8 @@ Rounds rounds_of(const std::vector<double>& values) {
   return {median(values), *std::min_element(values.begin(), values.end()), *std::max_element(values.begin(), values.end())};
 }
 
+Rounds share_of(double bound, const Rounds& seconds) { return {bound / seconds.median, bound / seconds.most, bound / seconds.least}; }
+
 base::Node as_node(const Rounds& rounds) {
   return base::Node::table({{"median", rounds.median}, {"least", rounds.least}, {"most", rounds.most}});
 }

@@ -17,6 +17,8 @@ struct Rounds {
 
 double median(std::vector<double> values);
 Rounds rounds_of(const std::vector<double>& values);
+/// The share of the limit that was reached, where the work takes `bound` seconds at the limit.
+Rounds share_of(double bound, const Rounds& seconds);
 base::Node as_node(const Rounds& rounds);
 /// "1.52 (1.41-1.60)"; empty where nothing was measured.
 std::string range_text(const std::optional<Rounds>& rounds);

@@ -124,11 +124,7 @@ HWY_INLINE hn::Vec<D> changed_over(D d, const T* x, int64_t i) {
 #endif
 }
 
-#if HWY_TARGET == HWY_SCALAR
-constexpr size_t kPairLanes = 1;
-#else
-constexpr size_t kPairLanes = 2;
-#endif
+constexpr size_t kPairLanes = HWY_TARGET == HWY_SCALAR ? 1 : 2;
 
 template <class T>
 void PairTaps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size) {
