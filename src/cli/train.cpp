@@ -199,7 +199,7 @@ void add_finetune(CLI::App& app) {
       .option("--resume", options->resume, "DIR", "go on with a run from its newest checkpoint; --set may change its recipe")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", options->json, "print the result as JSON")
-      .footer("mnemo finetune recipes/learnable_memory_small.toml --variant 'Clothing/masked memory'\nmnemo attach models/vit runs/mine/clothing.task.safetensors")
+      .footer("mnemo finetune recipes/learnable_memory_small.toml --variant 'Clothing/masked memory, 5 tokens'\nmnemo attach models/vit runs/mine/clothing.task.safetensors")
       .action([options] { return run_training(*options); });
 }
 

@@ -197,7 +197,9 @@ std::string page() {
   }
   text += "\n";
   for (size_t i = 0; i < reasons.size(); ++i) text += fmt::format("- {}: {}\n", static_cast<char>('a' + i), reasons[i]);
-  text += "\nLaw 7 speaks of learnable memory in vision models, which are not here yet.\n\n"
+  text += "\nIn models of images an image is one segment that looks both ways, so laws 1, 2, 3, 5 and 6 do not apply. Law 4 and that every parameter learns are\n"
+          "held by `VisionGrc` and `VisionAttentionCache` (tests/unit/models) for every backbone, and law 7, a task's results depend on nothing but the image, the\n"
+          "backbone and the tasks it sees, bit for bit, by `LearnableMemory.EarlierLogitsKeepTheirBits` (tests/unit/infer) for `learnable_tokens`.\n\n"
           "State: bytes of one sequence in float32 for one layer, 64 wide, 4 heads, after three segments of 512 tokens, and before the last token of the\n"
           "fourth; what belongs to the model (a GRC cache) is counted too. FLOPs: twice the multiply-adds of matrix products in the forward pass of that fourth\n"
           "segment, over its tokens, without feed-forward and head. Sizes of options:";
