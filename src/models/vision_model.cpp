@@ -87,7 +87,7 @@ std::vector<TaskLogits> VisionModel::task_logits(const core::Segment& segment, c
   }
   const std::vector<at::Tensor> rows = head_rows({segment.pixels, {}, segment.mode, observe, hidden});
   std::vector<TaskLogits> all;
-  if (tasks_->options().attention == "masked") all.push_back({"base", head_->logits(rows[0]).squeeze(1)});
+  if (tasks_->options().attention == "masked" && head_->has_classes()) all.push_back({"base", head_->logits(rows[0]).squeeze(1)});
   for (size_t k = 0; k + 1 < rows.size(); ++k) all.push_back({tasks_->options().tasks[k].name, tasks_->head(k)(rows[k + 1]).squeeze(1)});
   return all;
 }

@@ -29,7 +29,7 @@ class TaskCommands : public CommandLine {
       const models::VisionModel with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") + name +
                                                 R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"), 1, at::kFloat);
       weights::TaskMemoryFile file = weights::take_task({with.options(), weights::model_tensors(with)}, name);
-      file.backbone = weights::backbone_checksum(weights::model_tensors(model));
+      file.backbone = weights::backbone_checksum({model.options(), weights::model_tensors(model)});
       weights::write_task_memory(task(name), file);
     }
   }
@@ -74,7 +74,7 @@ TEST_F(TaskCommands, WhatDoesNotFitIsRefusedByName) {
   const std::string before = bytes_of(other_);
   expect_refused({"attach", other_, task("one")}, {"one.task.safetensors", "another backbone"});
   EXPECT_EQ(bytes_of(other_), before);
-  expect_refused({"attach", backbone_, backbone_ + "/model.safetensors"}, {"mnemo-task/1"});
+  expect_refused({"attach", backbone_, backbone_ + "/model.safetensors"}, {"mnemo-task/2"});
   expect_refused({"attach", backbone_, task("none")}, {"none.task.safetensors"});
   expect_refused({"attach", backbone_, task("one"), task("one")}, {"'one'", "--name"});
   expect_refused({"attach", backbone_, task("one"), "--extend", "--concatenate"}, {"--extend", "--concatenate"});

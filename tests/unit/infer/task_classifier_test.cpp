@@ -51,7 +51,7 @@ weights::TaskMemoryFile task(const weights::StoredParts& backbone, const std::st
   fill(model, 100 + seed);
   weights::StoredParts parts{model.options(), weights::model_tensors(model)};
   weights::TaskMemoryFile file = weights::take_task(parts, name);
-  file.backbone = weights::backbone_checksum(backbone.tensors);
+  file.backbone = weights::backbone_checksum(backbone);
   return file;
 }
 
@@ -240,7 +240,7 @@ TEST(TaskMemoryFile, HostileFilesAreRefusedByName) {
     const std::string message = test::expect_error<base::InputError>([&] { weights::read_task_memory(path); }, parts);
     EXPECT_NE(message.find(path), std::string::npos) << message;
   };
-  refused([](auto& file) { file.metadata.erase("format"); }, {"mnemo-task/1"});
+  refused([](auto& file) { file.metadata.erase("format"); }, {"mnemo-task/2"});
   refused([](auto& file) { file.metadata["format"] = "mnemo-golden/1"; }, {"mnemo-golden/1"});
   refused([](auto& file) { file.metadata.erase("backbone"); }, {"'backbone'"});
   refused([](auto& file) { file.metadata["config"] = "{"; }, {"config"});
