@@ -96,6 +96,7 @@ ImageAttention look_at_image(const models::VisionModel& model, const ImageFacts&
     for (infer::ImageLook& look : layer.looks) {
       look.weights = look.weights.cpu();
       for (auto& [kind, share] : look.beside) share = share.cpu();
+      for (auto& [task, tokens] : look.memory) tokens = tokens.cpu();
     }
     for (infer::ImageBranch& branch : layer.branches) branch.means = branch.means.cpu();
     for (const core::GateValues& gate : layer.gates) found.gates.push_back(spread_of(layer.layer, gate));
@@ -121,11 +122,14 @@ base::Node to_node(const ImageAttention& facts) {
   for_each_look(facts, [&](const infer::ImageLayer& layer, const infer::ImageLook& look, int64_t head) {
     base::Node beside = base::Node::table();
     for (const auto& [kind, share] : look.beside) beside.set(kind, rounded(of_head(share, head).item<double>()));
+    base::Node memory = base::Node::table();
+    for (const auto& [task, tokens] : look.memory) memory.set(task, grid_node(of_head(tokens, head).unsqueeze(0)).items().front());
     looks.push_back(base::Node::table({{"layer", layer.layer},
                                        {"head", head < 0 ? base::Node("mean") : base::Node(head)},
                                        {"from", look.from},
                                        {"image", grid_node(of_head(look.weights, head))},
-                                       {"beside", beside}}));
+                                       {"beside", beside},
+                                       {"memory", memory}}));
   });
   for (const infer::ImageLayer& layer : facts.layers) {
     for (const infer::ImageBranch& branch : layer.branches) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "cli/cells.h"
 #include "cli/image_attention.h"
@@ -12,7 +13,8 @@ namespace mnemo::cli {
 namespace {
 
 constexpr double kPanel = 112;        // the longer side of one picture
-constexpr double kPanelTitle = 28, kPanelGap = 22;
+constexpr double kPanelTitle = 18, kSmallLine = 10, kPanelGap = 22;
+constexpr double kStripCell = 8;      // a memory token, at most
 constexpr int64_t kPanelDots = 224;   // of the longer side
 constexpr double kLineWidth = 1010;   // a line of panels is broken there
 constexpr Colour kSmall{0x5b, 0x68, 0x78};
@@ -60,6 +62,17 @@ Raster heated(const Raster& picture, const at::Tensor& weights) {
   return raster;
 }
 
+/// Weights [m] of memory tokens on the scale of the picture above them, in rows that are no wider than it.
+Raster strip(const at::Tensor& weights, double largest) {
+  const auto in_a_row = static_cast<int64_t>(kPanel / kStripCell);
+  Raster raster{std::min<int64_t>(weights.size(0), in_a_row), (weights.size(0) + in_a_row - 1) / in_a_row, {}};
+  for (int64_t i = 0; i < raster.width * raster.height; ++i) {
+    const bool real = i < weights.size(0);
+    raster.dots.push_back(real ? heat(largest > 0 ? std::sqrt(weights.const_data_ptr<double>()[i] / largest) : 0.0) : Colour{0xff, 0xff, 0xff});
+  }
+  return raster;
+}
+
 /// Values [h,w] from their smallest, black, to their largest, white.
 Raster grey(const at::Tensor& values) {
   const at::Tensor means = values.contiguous();
@@ -81,15 +94,32 @@ class PanelLines {
   void caption(const std::string& text) {
     end_line();
     canvas_.text(left_, y_ + 14, text, 12);
+    widen(left_, text, 12);
     y_ += 24;
   }
-  void panel(const std::string& title, const std::string& small, const Raster& raster) {
+  /// `strips` stand below the raster, each under its name.
+  void panel(const std::string& title, const std::vector<std::string>& small, const Raster& raster,
+             const std::vector<std::pair<std::string, Raster>>& strips = {}) {
     const double cell = kPanel / static_cast<double>(std::max(raster.width, raster.height));
     if (x_ > left_ && x_ + kPanel > left_ + kLineWidth) end_line();
     canvas_.text(x_, y_ + 11, title, 10);
-    canvas_.text(x_, y_ + 22, small, 8, Anchor::left, kSmall);
-    canvas_.cells(x_, y_ + kPanelTitle, cell, raster);
-    lowest_ = std::max(lowest_, kPanelTitle + cell * static_cast<double>(raster.height));
+    widen(x_, title, 10);
+    double y = y_ + kPanelTitle;
+    const auto write = [&](const std::string& text) {
+      canvas_.text(x_, y + 6, text, 8, Anchor::left, kSmall);
+      widen(x_, text, 8);
+      y += kSmallLine;
+    };
+    for (const std::string& line : small) write(line);
+    canvas_.cells(x_, y, cell, raster);
+    y += cell * static_cast<double>(raster.height);
+    for (const auto& [name, cells] : strips) {
+      y += 4;
+      write(name);
+      canvas_.cells(x_, y, kStripCell, cells);
+      y += kStripCell * static_cast<double>(cells.height);
+    }
+    lowest_ = std::max(lowest_, y - y_);
     x_ += kPanel + kPanelGap;
     right_ = std::max(right_, x_);
   }
@@ -102,21 +132,34 @@ class PanelLines {
   double bottom() const { return y_; }
 
  private:
+  /// A letter is at most 0.62 times as wide as high in either kind of picture.
+  void widen(double x, const std::string& text, double size) { right_ = std::max(right_, x + 0.62 * size * static_cast<double>(text.size())); }
+
   Canvas& canvas_;
   double left_, x_, y_, right_, lowest_ = 0;
 };
 
 void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& picture, const std::string& from) {
-  lines.caption(fmt::format("attention, from {}: bright is much (by its root, each on a scale of its own)", from));
+  const bool any_memory = std::any_of(facts.layers.begin(), facts.layers.end(), [&](const infer::ImageLayer& layer) {
+    return std::any_of(layer.looks.begin(), layer.looks.end(), [&](const infer::ImageLook& look) { return look.from == from && !look.memory.empty(); });
+  });
+  lines.caption(fmt::format("attention, from {}: bright is much (by its root, each on a scale of its own){}", from,
+                            any_memory ? "; cells below: memory tokens, on the picture's scale" : ""));
   for (const infer::ImageLayer& layer : facts.layers) {
     for (const infer::ImageLook& look : layer.looks) {
       if (look.from != from) continue;
       const auto memory = std::find_if(look.beside.begin(), look.beside.end(), [](const auto& one) { return one.first == "memory"; });
       const auto draw = [&](int64_t head) {
         const at::Tensor weights = of_head(look.weights, head);
-        std::string small = "most " + share_text(weights.max().item<double>());
-        if (memory != look.beside.end()) small += ", mem " + share_text(of_head(memory->second, head).item<double>());
-        lines.panel(fmt::format("layer {} {}", layer.layer, head < 0 ? "mean" : fmt::format("head {}", head)), small, heated(picture, weights));
+        const double most = weights.max().item<double>();
+        std::vector<std::string> small = {"most " + share_text(most)};
+        if (memory != look.beside.end()) small.push_back("memory " + share_text(of_head(memory->second, head).item<double>()));
+        std::vector<std::pair<std::string, Raster>> strips;
+        for (const auto& [task, tokens] : look.memory) {
+          const at::Tensor own = of_head(tokens, head);
+          if (own.max().item<double>() > 0) strips.emplace_back(task, strip(own, most));  // masked ones get nothing
+        }
+        lines.panel(fmt::format("layer {} {}", layer.layer, head < 0 ? "mean" : fmt::format("head {}", head)), small, heated(picture, weights), strips);
       };
       draw(-1);
       for (const int64_t head : facts.heads) {
@@ -134,7 +177,7 @@ void draw_branches(PanelLines& lines, const ImageAttention& facts) {
     first &= layer.branches.empty();
     for (const infer::ImageBranch& branch : layer.branches) {
       lines.panel(fmt::format("layer {} {}", layer.layer, branch.name),
-                  fmt::format("{:.2g} to {:.2g}", branch.means.min().item<double>(), branch.means.max().item<double>()), grey(branch.means));
+                  {fmt::format("{:.2g} to {:.2g}", branch.means.min().item<double>(), branch.means.max().item<double>())}, grey(branch.means));
     }
   }
 }
@@ -144,7 +187,7 @@ void draw_branches(PanelLines& lines, const ImageAttention& facts) {
 Canvas::Point draw_image_attention(Canvas& canvas, const ImageAttention& facts, double left, double top) {
   PanelLines lines(canvas, left, top);
   const Raster picture = raster_of(facts.picture);
-  lines.panel("the image", fmt::format("{} x {}", facts.picture.height, facts.picture.width), picture);
+  lines.panel("the image", {fmt::format("{} x {}", facts.picture.height, facts.picture.width)}, picture);
   std::vector<std::string> kinds;
   for (const infer::ImageLayer& layer : facts.layers) {
     for (const infer::ImageLook& look : layer.looks) {

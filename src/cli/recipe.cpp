@@ -131,9 +131,13 @@ Recipe read_recipe(const base::Node& node) {
 }
 
 RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::string>& assignments) {
+  return of(read_with_bases(path), path, assignments);
+}
+
+RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::vector<std::string>& assignments) {
   RecipeFile file;
-  file.path_ = path;
-  file.root_ = read_with_bases(path);
+  file.path_ = name;
+  file.root_ = std::move(root);
   for (const std::string& assignment : assignments) {
     if (changes_study(assignment)) base::set_value(file.root_, assignment);
   }

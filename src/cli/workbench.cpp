@@ -109,12 +109,14 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
   const base::Node* classes = recipe.model.head.find("num_classes");
   const bool complete = !recipe.is_images() || (classes != nullptr && classes->as_int() > 0);
   if (recipe.model.backbone.is_vision() && complete && !recipe.finetune) return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
-  require_fitting_model(recipe);
   Recipe filled = recipe;
+  // A recipe with [finetune] alone: the trained model says what it is.
+  if (recipe.finetune && !recipe.model.backbone.is_vision()) filled.model = models::options_of(*read_model(model_folder(recipe.finetune->model)).model);
+  require_fitting_model(filled);
   if (!recipe.is_text()) {
-    const DataShape data = data_shape(recipe);
+    const DataShape data = data_shape(filled);
     if (recipe.finetune) {
-      filled.model = models::plan_finetuning(recipe.model, *recipe.finetune, data.classes).options;
+      filled.model = models::plan_finetuning(filled.model, *recipe.finetune, data.classes).options;
     } else {
       fit_to(data, recipe.data_type(), filled.model);
     }
@@ -129,6 +131,20 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
 }
 
 namespace {
+
+/// Runs one black image, so that a size that the model cannot take is found before anything is written.
+void require_image_size(const Recipe& recipe, const core::Model& model) {
+  const at::NoGradGuard no_grad;
+  const data::ImageOptions images = image_options(recipe);
+  core::Segment segment;
+  segment.pixels = at::zeros({1, 3, images.height(), images.width()});
+  segment.mode = core::Mode::evaluate;
+  try {
+    model.forward(segment, model.initial_state(1));
+  } catch (const base::InputError& error) {
+    base::input_error("recipe: 'data.image_size': {}", error.what());
+  }
+}
 
 /// The trained model that a recipe starts from, told what its data are.
 void start_finetuning(Workbench& bench) {
@@ -146,11 +162,12 @@ void start_finetuning(Workbench& bench) {
   if (const std::optional<ImageFacts> facts = ImageFacts::find(folder); facts && made.plan.has_task_memory) {
     const data::ImageOptions images = image_options(recipe);
     base::require(images.image_size == facts->image_size && images.mean == facts->mean && images.std == facts->std,
-                  "recipe: 'data': expected image_size, mean and std as the model has them ({}), since all tasks read the same pixels",
-                  base::join_path(folder, ImageFacts::kFile));
+                  "recipe: 'data': expected image_size, mean and std as the model has them ({}: {}, or what its config.json says), since all tasks read the same pixels",
+                  folder, ImageFacts::kFile);
   }
   recipe.model = made.plan.options;
   bench.model = made.model;
+  require_image_size(recipe, *bench.model);
   bench.tokens_per_step = recipe.train.batch_size;
   bench.unit = "images";
   bench.classes = made.plan.has_task_memory ? class_names(folder) : samples.shape.classes;
@@ -183,7 +200,10 @@ Workbench make_workbench(const Recipe& recipe) {
     bench.model = build_with(bench.recipe, samples.shape.vocabulary);
     if (samples.shape.num_classes == 0) require_decoder(*bench.model, samples.shape.answer_length, recipe.data_type());
     bench.tokens_per_step = train.batch_size * samples.tokens_per_sample;
-    if (recipe.is_images()) bench.unit = "images";
+    if (recipe.is_images()) {
+      bench.unit = "images";
+      require_image_size(bench.recipe, *bench.model);
+    }
     bench.classes = samples.shape.classes;
     bench.task = std::move(samples.task);
   }
@@ -194,6 +214,17 @@ std::string model_folder(const std::string& path) {
   const std::string inside = base::join_path(path, "model");
   const bool is_run = !base::path_exists(base::join_path(path, "config.json")) && base::is_folder(inside);
   return is_run ? inside : path;
+}
+
+std::map<std::string, std::string> files_beside(const std::string& folder) {
+  constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+  std::map<std::string, std::string> files;
+  for (const std::string& name : base::list_folder(folder)) {
+    const std::string path = base::join_path(folder, name);
+    if (name == "config.json" || name == "model.safetensors" || name == "README.md" || base::is_folder(path)) continue;
+    files[name] = base::read_file(path, kMostBytes);
+  }
+  return files;
 }
 
 std::optional<Recipe> recipe_beside(const std::string& folder) {

@@ -34,7 +34,8 @@ void require_folder(const std::string& path, std::string_view what) {
   base::require(base::is_folder(path), "{}: expected the folder of {}, found {}", path, what, base::path_exists(path) ? "a file" : "nothing");
 }
 
-/// Image files below `root`/`folder`, at any depth, sorted: paths from `root`.
+}  // namespace
+
 std::vector<std::string> images_below(const std::string& root, const std::string& folder) {
   std::vector<std::string> found;
   try {
@@ -48,6 +49,8 @@ std::vector<std::string> images_below(const std::string& root, const std::string
   std::sort(found.begin(), found.end());
   return found;
 }
+
+namespace {
 
 std::vector<std::string> folders_in(const std::string& root) {
   std::vector<std::string> found;

@@ -18,6 +18,7 @@ struct ImageRows {
   int64_t before = 0, behind = 0;
   const core::WindowCut* windows = nullptr;
   std::vector<std::string> tasks = {};  ///< of the first rows behind the image
+  std::vector<std::pair<std::string, int64_t>> memories = {};  ///< memory tokens of each task, as they stand one behind the other
 };
 
 using Shares = std::vector<std::pair<std::string, at::Tensor>>;
@@ -38,6 +39,13 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
   const auto share = [&](const std::string& kind, int64_t first, int64_t length) {
     if (length > 0) add_share(look.beside, kind, weights.narrow(1, first, length).sum(1));
   };
+  const auto share_memory = [&](int64_t first, int64_t length) {
+    share("memory", first, length);
+    for (const auto& [task, count] : rows.memories) {
+      if (length > 0 && count > 0) look.memory.emplace_back(task, weights.narrow(1, first, count));
+      first += count;
+    }
+  };
   if (map.image.size() > 0) {
     const int64_t context = keys - map.image.size();
     share("cache", 0, context);
@@ -48,7 +56,11 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
   if (context == input.table.num_context()) {
     int64_t first = 0;
     for (const core::Span& span : input.table.contexts()) {
-      share(std::string(core::name(span.kind)), first, span.length);
+      if (span.kind == core::SpanKind::memory) {
+        share_memory(first, span.length);
+      } else {
+        share(std::string(core::name(span.kind)), first, span.length);
+      }
       first += span.length;
     }
   } else {
@@ -58,16 +70,27 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
   look.weights = weights.narrow(1, context + rows.before, rows.grid.size()).unflatten(1, {rows.grid.height, rows.grid.width});
   const auto tasks = static_cast<int64_t>(rows.tasks.size());
   share("task rows", context + rows.before + rows.grid.size(), tasks);
-  share("memory", context + rows.before + rows.grid.size() + tasks, rows.behind - tasks);
+  share_memory(context + rows.before + rows.grid.size() + tasks, rows.behind - tasks);
   return look;
 }
 
-/// What each place gets on average from the queries of its window, [H,h,w].
+/// What each place gets on average from all queries of the image, of which only those of its window see it, [H,h,w].
 at::Tensor of_windows(const at::Tensor& weights, const core::WindowCut& windows) {
   // What fills the image up looks, too: it is left out of the mean.
   const at::Tensor real = windows.cut(at::ones({1, windows.image.size(), 1}, weights.options())).unsqueeze(1);  // [n,1,A,1]
-  const at::Tensor mean = (weights * real).sum(2) / real.sum(2);                                                 // [n,H,A]
+  const at::Tensor mean = (weights * real).sum(2) / static_cast<double>(windows.image.size());                   // [n,H,A]
   return windows.join(mean.transpose(1, 2)).squeeze(0).t().unflatten(1, {windows.image.height, windows.image.width});
+}
+
+
+/// Memory tokens of each task in a layer. What goes on through the layers belongs to the only task, `passing` rows of it.
+std::vector<std::pair<std::string, int64_t>> memories_of(const core::TaskMemory& memory, size_t layer, int64_t passing) {
+  std::vector<std::pair<std::string, int64_t>> counts;
+  for (const core::TaskTokens& task : memory.tasks) {
+    const at::Tensor& rows = task.memory[layer];
+    counts.emplace_back(task.name, memory.propagation != core::Propagation::none ? passing : rows.defined() ? rows.size(0) : 0);
+  }
+  return counts;
 }
 
 std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::AttentionInput& input, const ImageRows& rows) {
@@ -96,6 +119,7 @@ std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at
   const at::NoGradGuard no_grad;
   std::vector<ImageLayer> found;
   std::vector<std::string> tasks;
+  core::TaskMemory memory;
   const auto* vit = dynamic_cast<const backbones::Vit*>(&model.backbone());
   const auto observe = [&](int64_t number, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
     if (std::find(layers.begin(), layers.end(), number) == layers.end()) return;
@@ -106,6 +130,7 @@ std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at
       rows.grid = vit->grid_of(pixels);
       rows.before = vit->num_class_tokens();
       rows.behind = input.x.size(1) - rows.before - rows.grid.size();
+      rows.memories = memories_of(memory, static_cast<size_t>(number), rows.behind - static_cast<int64_t>(tasks.size()));
     } else {
       rows.before = input.x.size(1) - rows.grid.size();
     }
@@ -131,8 +156,9 @@ std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at
     model.forward(segment, model.initial_state(1), observe, {});
     return found;
   }
+  memory = model.tasks()->tasks();
   for (const size_t task : model.tasks()->class_rows()) tasks.push_back(model.tasks()->options().tasks[task].name);
-  backbones::forward_tasks(*vit, model.tasks()->tasks(), {pixels, {}, core::Mode::evaluate, observe, {}}, backbones::TaskForm::dense);
+  backbones::forward_tasks(*vit, memory, {pixels, {}, core::Mode::evaluate, observe, {}}, backbones::TaskForm::dense);
   return found;
 }
 

@@ -111,6 +111,38 @@ TEST(ImageRecord, MaskedTasksLeaveTheClassTokenWhereItWas) {
   }
 }
 
+TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
+  const models::VisionModel model = model_of(kVit, R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "layers": [1]},
+      {"name": "two", "num_classes": 2, "num_mem_tokens": 2}, {"name": "three", "num_classes": 2, "num_mem_tokens": 1, "sees": ["two"]}]}])");
+  const std::vector<ImageLayer> layers = looked(model, 12, 16);
+  for (const ImageLayer& layer : layers) {
+    ASSERT_EQ(layer.looks.size(), 4U);
+    for (const ImageLook& look : layer.looks) {
+      ASSERT_EQ(look.memory.size(), layer.layer == 0 ? 2U : 3U);
+      at::Tensor sum = at::zeros({2}, at::kDouble);
+      for (const auto& [task, weights] : look.memory) {
+        EXPECT_EQ(weights.sizes(), (at::IntArrayRef{2, task == "one" ? 3 : task == "two" ? 2 : 1}));
+        const bool sees = look.from == "task " + task || (look.from == "task three" && task == "two");
+        EXPECT_EQ(weights.min().item<double>() > 0, sees) << look.from << " of " << task;
+        EXPECT_EQ(weights.max().item<double>() > 0, sees) << look.from << " of " << task;
+        sum = sum + weights.sum(1);
+      }
+      EXPECT_LT(test::difference(sum, beside(look, "memory")), 1e-15);
+    }
+  }
+  for (const char* propagation : {"first", "added", "appended"}) {
+    const models::VisionModel passing = model_of(kVit, std::string(R"([{"type": "learnable_tokens", "attention": "full", "memory_norm": "before", "propagation": ")") + propagation +
+                                                          R"(", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "new_class_token": false}]}])");
+    const std::vector<ImageLayer> found = looked(passing, 12, 16);
+    for (const ImageLayer& layer : found) {
+      const ImageLook& look = layer.looks.front();
+      ASSERT_EQ(look.memory.size(), 1U);
+      EXPECT_EQ(look.memory[0].second.size(1), propagation == std::string("appended") && layer.layer == 1 ? 6 : 3) << propagation;
+      EXPECT_LT(test::difference(look.memory[0].second.sum(1), beside(look, "memory")), 1e-15);
+    }
+  }
+}
+
 TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
   const models::VisionModel model = model_of(kVit, kGrc);
   const std::vector<ImageLayer> layers = looked(model, 12, 16);
@@ -140,6 +172,9 @@ TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
     ASSERT_EQ(layer.looks.size(), 1U);
     const at::Tensor& weights = layer.looks[0].weights;
     EXPECT_EQ(weights.sizes(), (at::IntArrayRef{2, 12, 10}));
+    // What fills the last windows up is no place, but gets its share.
+    EXPECT_LT(weights.sum({1, 2}).max().item<double>(), 1.0);
+    EXPECT_GT(weights.sum({1, 2}).min().item<double>(), 0.5);
     EXPECT_EQ(layer.branches[0].means.sizes(), (at::IntArrayRef{12, 10}));
   }
   // Place by place in the shifted layer, from the weights of the windows [n,H,A,A].
@@ -157,13 +192,12 @@ TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
   for (int64_t y = 0; y < 12; ++y) {
     for (int64_t x = 0; x < 10; ++x) {
       const int64_t down = (y + 10) % 12, right = (x + 8) % 10, window = down / 5 * 3 + right / 4, key = down % 5 * 4 + right % 4;
-      double sum = 0, count = 0;
+      double sum = 0;
       for (int64_t query = 0; query < 20; ++query) {
         if (down / 5 * 5 + query / 4 >= 12 || right / 4 * 4 + query % 4 >= 10) continue;
         sum += weights[(window * 2 * 20 + 1 * 20 + query) * 20 + key];
-        ++count;
       }
-      EXPECT_NEAR(layers[1].looks[0].weights[1][y][x].item<double>(), sum / count, 1e-12) << y << ", " << x;
+      EXPECT_NEAR(layers[1].looks[0].weights[1][y][x].item<double>(), sum / (12 * 10), 1e-12) << y << ", " << x;
       EXPECT_NEAR(layers[1].branches[0].means[y][x].item<double>(), o_self[window][key].item<double>(), 1e-12) << y << ", " << x;
     }
   }
