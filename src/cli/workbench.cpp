@@ -13,6 +13,7 @@
 #include "cli/sample_task.h"
 #include "cli/summary.h"
 #include "infer/load.h"
+#include "memory/learnable_tokens.h"
 #include "models/build.h"
 #include "models/presets.h"
 #include "tasks/language_model.h"
@@ -146,6 +147,24 @@ void require_image_size(const Recipe& recipe, const core::Model& model) {
   }
 }
 
+/// [model] beside [finetune] says what the trained model is, or nothing: no model is made of it. Tasks that are attached it may leave out, and
+/// classes of the head.
+void require_same_model(models::ModelOptions given, models::ModelOptions stored, const std::string& folder) {
+  const bool left_out = !given.backbone.is_vision();
+  if (left_out) {
+    stored = base::read_options<models::ModelOptions>(base::Node::table());
+  } else if (given.memory.empty()) {
+    std::erase_if(stored.memory, [](const base::Node& memory) { return models::type_of(memory) == memory::LearnableTokens::kType; });
+  }
+  const base::Node* classes = given.head.find("num_classes");
+  if (!left_out && classes != nullptr && classes->as_int() == 0) given.head.set("num_classes", stored.head.at("num_classes"));
+  const base::Node expected = base::write_options(stored);
+  for (const auto& [key, value] : base::write_options(given).members()) {
+    const base::Node* same = expected.find(key);
+    base::require(same != nullptr && *same == value, "recipe: 'model.{}' is not as in the model of {}, which [finetune] starts from; leave [model] out", key, folder);
+  }
+}
+
 /// The trained model that a recipe starts from, told what its data are.
 void start_finetuning(Workbench& bench) {
   Recipe& recipe = bench.recipe;
@@ -153,9 +172,7 @@ void start_finetuning(Workbench& bench) {
   const StoredModel stored = read_model(folder);
   const models::ModelOptions& options = models::options_of(*stored.model);
   base::require(recipe.is_images(), "recipe: [finetune] is for images; expected [data] of type \"images\", found \"{}\"", recipe.data_type());
-  const bool left_out = !recipe.model.backbone.is_vision();
-  base::require(left_out || base::write_options(recipe.model.backbone) == base::write_options(options.backbone),
-                "recipe: 'model.backbone' is another than that of {}, which [finetune] starts from; leave [model] out", folder);
+  require_same_model(recipe.model, options, folder);
   recipe.model = options;
   SampleTask samples = make_sample_task(recipe, {recipe.train.eval_batch_size, recipe.train.eval_samples});
   FinetuneModel made = finetune_model(*stored.model, folder, *recipe.finetune, samples.shape.classes, static_cast<uint64_t>(recipe.train.seed));

@@ -83,6 +83,7 @@ std::vector<TaskLogits> VisionModel::task_logits(const core::Segment& segment, c
   base::ensure(head_ != nullptr, "a layer_stack has no head");
   if (!tasks_) {
     const core::StepResult step = forward(segment, initial_state(segment.pixels.size(0)), observe, hidden);
+    if (!head_->has_classes()) return {};
     return {{"base", logits(step.hidden).squeeze(1)}};
   }
   const std::vector<at::Tensor> rows = head_rows({segment.pixels, {}, segment.mode, observe, hidden});
