@@ -4,6 +4,8 @@
 #include <c10/util/Exception.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +22,8 @@ namespace mnemo::cli {
 namespace {
 
 std::function<int()> chosen_action;
+
+constexpr std::array<std::string_view, 3> kOutOfMemory = {"not enough memory", "can't allocate memory", "out of memory"};
 
 void tell(std::string_view text) {
   base::set_status_line("");
@@ -85,13 +89,15 @@ int refuse(const CLI::ParseError& error, const CLI::App& app) {
   return kWrongInput;
 }
 
+/// LibTorch has no type for it on the CPU: its own words, those of Linux's allocator, and CUDA's.
 bool is_out_of_memory(const c10::Error& error) {
-  return std::string_view(error.what_without_backtrace()).find("not enough memory") != std::string_view::npos;
+  const std::string_view words = error.what_without_backtrace();
+  return std::any_of(kOutOfMemory.begin(), kOutOfMemory.end(), [&](std::string_view part) { return words.find(part) != std::string_view::npos; });
 }
 
 int out_of_memory() {
-  tell("out of memory: this machine has less than the model, batch or text asked for needs; a smaller model, batch_size or "
-       "segment_size needs less");
+  tell("out of memory: this machine has less than the model, batch, text or image asked for needs; a smaller model, batch_size, "
+       "segment_size or image_size needs less");
   return kWrongInput;
 }
 

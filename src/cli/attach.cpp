@@ -6,6 +6,7 @@
 #include "base/file_io.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/foreign_images.h"
 #include "cli/output.h"
 #include "cli/workbench.h"
 #include "infer/load.h"
@@ -38,11 +39,8 @@ struct Folder {
                   parts.options.backbone.type);
     foreign = loaded.format != nullptr;
     parts.tensors = weights::model_tensors(*loaded.model);
-    std::vector<std::string> others;
-    for (const std::string& name : base::list_folder(path)) {
-      if (name != "config.json" && name != "model.safetensors" && name != "README.md") others.push_back(name);
-    }
-    content = weights::read_model_folder(path, others);
+    content = weights::read_model_folder(path, {});
+    content.vocabulary = foreign ? image_files_of(path) : files_beside(path);
   }
 
   /// Checks that the parts make a model, and writes them.

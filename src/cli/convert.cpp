@@ -1,8 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,9 +61,6 @@ int to_t2r(const ConvertArguments& options) {
   return kDone;
 }
 
-/// The config.json that another library's folder came with, kept beside ours: written back as it was where it still says the same.
-constexpr const char* kSourceConfig = "source_config.json";
-
 std::string card_of(const ConvertArguments& options, const core::Model& model, const std::string& folder) {
   return fmt::format("---\nlibrary_name: {3}\n---\n\n# {0}\n\n{1} parameters. The weights of `{0}` under {4} names.\n\nMade with Mnemo {2}:\n\n"
                      "    mnemo convert {0} --to {5} --out FOLDER\n",
@@ -68,22 +68,46 @@ std::string card_of(const ConvertArguments& options, const core::Model& model, c
                      options.to == "mnemo" ? "Mnemo's" : "another library's", options.to);
 }
 
-/// config.json of a model in another library's format: its own one if it came from there, else made anew.
-std::string config_for(const weights::ForeignFormat& format, const infer::AnyModel& loaded, const std::string& folder) {
-  const models::ModelOptions& options = models::options_of(*loaded.model);
-  const auto says_the_same = [&](const std::string& text) {
-    const base::Node config = weights::parse_model_config(text, kSourceConfig);
-    if (!format.claims(config)) return false;
-    const models::ModelOptions read = models::read_model_options(format.options(config));
-    return base::write_options(read) == base::write_options(options);
-  };
-  if (loaded.format == &format) return loaded.config;
-  const std::string beside = base::join_path(folder, kSourceConfig);
-  if (loaded.format == nullptr && base::path_exists(beside)) {
-    const std::string text = base::read_file(beside, size_t{16} << 20);
-    if (says_the_same(text)) return text;
+/// Throws InputError naming the first option of ours that another library's config.json has lost.
+void require_said(const base::Node& ours, const base::Node& said, const std::string& path, const std::string& who) {
+  // How fresh weights are drawn; what the shapes of tensors say; what other keys have been filled in from.
+  static const std::set<std::string> kNotNeeded = {"init_std", "mlp_ratio", "preset"};
+  for (const auto& [key, value] : ours.members()) {
+    const base::Node* other = said.find(key);
+    const std::string at = path.empty() ? key : path + "." + key;
+    if (kNotNeeded.contains(key)) continue;
+    if (value.is_table() && other != nullptr && other->is_table()) {
+      require_said(value, *other, at, who);
+      continue;
+    }
+    const std::string can = other == nullptr ? "nothing" : base::to_json(*other, -1);
+    base::require(other != nullptr && value == *other, "{}: the format cannot say '{}': expected {}, found {}; change it in config.json of a folder of --to mnemo if "
+                  "that is meant", who, at, can, base::to_json(value, -1));
   }
-  return base::to_json(format.config(options)) + "\n";
+}
+
+/// config.json of a model in another library's format: its own one if it came from there and says the same, else made anew. `files` get what
+/// belongs beside it.
+std::string config_for(const weights::ForeignFormat& format, const infer::AnyModel& loaded, const std::string& folder, std::map<std::string, std::string>& files) {
+  const models::ModelOptions& options = models::options_of(*loaded.model);
+  const std::string who = fmt::format("{}: convert: --to {}", folder, format.name);
+  const auto read_back = [&](const base::Node& config) { return base::write_options(models::read_model_options(format.options(config))); };
+  const std::optional<ImageFacts> facts = ImageFacts::find(folder);
+  const std::vector<std::string> classes = class_names(folder);
+  const int64_t num_classes = options.head.at("num_classes").as_int();
+  base::require(classes.empty() || static_cast<int64_t>(classes.size()) == num_classes, "{}: expected {} lines, as many as the head has classes, found {}",
+                base::join_path(folder, kClassesFile), num_classes, classes.size());
+  base::Node config = format.config(options);
+  require_said(base::write_options(options), read_back(config), "", who);
+  files = add_image_facts(config, format, facts, classes, base::join_path(folder, ImageFacts::kFile));
+  const std::string beside = base::join_path(folder, kSourceConfig);
+  const std::string source = loaded.format != nullptr ? loaded.config : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20) : std::string();
+  if (!source.empty()) {
+    const base::Node before = weights::parse_model_config(source, kSourceConfig);
+    const bool same = format.claims(before) && read_back(before) == base::write_options(options) && says_image_facts(before, format, facts, classes);
+    if (same) return source;
+  }
+  return base::to_json(config) + "\n";
 }
 
 /// Between Mnemo's names and those of other libraries; weights stay as they are.
@@ -99,16 +123,13 @@ int to_format(const ConvertArguments& options) {
   if (ours) {
     content.config = base::to_json(base::write_options(found)) + "\n";
     content.weights.tensors = weights::model_tensors(*loaded.model);
-    if (loaded.format != nullptr) {
-      content.vocabulary = image_files_of(folder, weights::parse_model_config(loaded.config, base::join_path(folder, "config.json")));
-      content.vocabulary[kSourceConfig] = loaded.config;
-    }
+    content.vocabulary = loaded.format != nullptr ? image_files_of(folder) : files_beside(folder);
   } else {
     base::require(found.backbone.type == format->backbone, "convert: --to {}: expected a model of backbone.type = \"{}\", found \"{}\"", options.to,
                   format->backbone, found.backbone.type);
+    content.config = config_for(*format, loaded, folder, content.vocabulary);
     content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model));
     content.weights.metadata = format->metadata;
-    content.config = config_for(*format, loaded, folder);
   }
   weights::write_model_folder(options.out, content);
   print(fmt::format("{}: {} parameters under {} names\n", options.out, grouped(loaded.model->parameters().count()), options.to));
@@ -118,6 +139,7 @@ int to_format(const ConvertArguments& options) {
 int convert(const ConvertArguments& options) {
   std::vector<std::string> known = {"t2r", "mnemo"};
   for (const weights::ForeignFormat& format : weights::foreign_formats()) known.emplace_back(format.name);
+  base::require(!options.to.empty(), "convert: --to: expected one of {}, found none", fmt::join(known, ", "));
   base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: unknown kind '{}'{}", options.to,
                 base::suggestion(options.to, known));
   base::require(!options.out.empty(), "convert: --out: expected a folder, found none");

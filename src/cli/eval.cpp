@@ -1,15 +1,25 @@
 #include <chrono>
+#include <map>
 #include <memory>
 
+#include "base/file_io.h"
+#include "base/log.h"
+#include "base/printable.h"
 #include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/device.h"
+#include "cli/image_facts.h"
+#include "cli/model_heads.h"
 #include "cli/output.h"
 #include "cli/sample_task.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
+#include "data/image_describe.h"
+#include "data/image_set.h"
 #include "infer/evaluate.h"
+#include "models/build.h"
+#include "tasks/images.h"
 #include "tasks/language_model.h"
 
 namespace mnemo::cli {
@@ -18,7 +28,7 @@ namespace {
 struct EvalArguments {
   std::string model;
   std::optional<std::string> data;
-  std::optional<std::string> part, documents, separator, device, precision;
+  std::optional<std::string> part, documents, separator, device, precision, task;
   std::optional<int64_t> segment_size;
   int64_t batch = 1;
   bool json = false;
@@ -48,8 +58,71 @@ Measured measure_text(const StoredModel& stored, std::shared_ptr<const data::Tok
   return measured;
 }
 
+/// Number of the head of each class of the data: by name where the head has a class of each name, by order where it has as many classes.
+std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, const ModelHead& head, const std::string& what) {
+  std::map<std::string, int32_t> numbers;
+  for (size_t i = 0; i < head.labels.size(); ++i) numbers.emplace(head.labels[i], static_cast<int32_t>(i));
+  const bool unique = numbers.size() == head.labels.size();
+  std::vector<int32_t> matched, in_order;
+  const std::string* unknown = nullptr;
+  for (const std::string& name : classes) {
+    const auto found = numbers.find(name);
+    if (found == numbers.end() && unknown == nullptr) unknown = &name;
+    matched.push_back(found == numbers.end() ? -1 : found->second);
+    in_order.push_back(static_cast<int32_t>(in_order.size()));
+  }
+  if (unknown == nullptr && unique) return matched;
+  const std::string why = unknown != nullptr ? fmt::format("class {} of the data is none of the head '{}'", base::in_quotes(*unknown), head.name)
+                                             : fmt::format("the head '{}' has classes of the same name", head.name);
+  base::require(static_cast<int64_t>(classes.size()) == head.num_classes, "eval: {}: {}, and its {} classes cannot be matched by order with the data's {}", what, why,
+                head.num_classes, classes.size());
+  if (!head.labels.empty()) base::log_warning("eval: {}: {}: classes are matched by order", what, why);
+  return in_order;
+}
+
+/// The task that the run has taught, or the model's own head; --task chooses another. From now on it answers.
+ModelHead answering_head(core::Model& model, const std::string& folder, const std::optional<Recipe>& recipe, const EvalArguments& options) {
+  auto* vision = dynamic_cast<models::VisionModel*>(&model);
+  base::ensure(vision != nullptr, "a model of images of another kind");
+  const std::vector<ModelHead> heads = heads_of(*vision, folder);
+  const bool taught = recipe && recipe->finetune && recipe->finetune->regime != "full";
+  const ModelHead& head = head_named(heads, options.task.value_or(taught ? recipe->finetune->name : heads.front().name), "eval: --task");
+  vision->answer_for(head.name);
+  return head;
+}
+
+Measured measure_images(const StoredModel& stored, const data::ImageOptions& images, std::optional<std::string> part, const ModelHead& head,
+                        const EvalArguments& options, const std::string& what) {
+  base::require(!options.segment_size && !options.precision && !options.documents, "eval: --segment-size, --precision and --documents go with texts");
+  data::ImageSets sets = data::load_images(images);
+  if (!part) part = sets.valid ? "valid" : sets.test ? "test" : "train";
+  const data::Part wanted = data::part_of(*part, "eval: --part");
+  base::require(sets.part(wanted) != nullptr, "{}: has no part {}", what, *part);
+  const std::vector<int32_t> numbers = matched_classes(sets.train->classes(), head, what);
+  auto names = std::make_shared<std::vector<std::string>>();
+  for (int64_t i = 0; i < head.num_classes; ++i) names->push_back(head.label(i));
+  for (auto* set : {&sets.train, &sets.valid, &sets.test}) {
+    if (*set) *set = std::make_shared<const data::ImageSet>((*set)->with_classes(numbers, names));
+  }
+  const tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
+  const auto found = task.evaluate(*stored.model, wanted);
+  return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics};
+}
+
+/// The set that lies in a folder, in the way the model reads images; all of it where it has no parts of its own.
+Measured measure_image_folder(const StoredModel& stored, const std::string& folder, const ModelHead& head, const EvalArguments& options) {
+  data::ImageOptions images = data::detect_images(*options.data);
+  images.valid_fraction = 0;
+  const ImageFacts facts = ImageFacts::read(folder);
+  images.image_size = facts.image_size;
+  images.mean = facts.mean;
+  images.std = facts.std;
+  images.test_crop = facts.test_crop;
+  return measure_images(stored, images, options.part, head, options, base::printable(*options.data, 400));
+}
+
 /// A part of the data that the model's own recipe names.
-Measured measure_own(const StoredModel& stored, const Recipe& recipe, const EvalArguments& options) {
+Measured measure_own(const StoredModel& stored, const std::string& folder, const Recipe& recipe, const EvalArguments& options) {
   base::require(!options.documents, "eval: --documents goes with --data; the run's recipe has its own rule");
   const std::string name = options.part.value_or("valid");
   const data::Part part = data::part_of(name, "eval: --part");
@@ -63,6 +136,11 @@ Measured measure_own(const StoredModel& stored, const Recipe& recipe, const Eval
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", options.model, name);
     return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text.document_rule()), options, name + " part of " + text.train,
                         text.reset == "segments");
+  }
+  if (recipe.is_images()) {
+    Recipe own = recipe;
+    own.model = models::options_of(*stored.model);  // of a fine-tuning it may stand in the trained model alone
+    return measure_images(stored, image_options(own), name, answering_head(*stored.model, folder, recipe, options), options, base::printable(image_options(own).train, 400));
   }
   base::require(!options.segment_size, "eval: --segment-size goes with texts");
   base::require(!options.precision, "eval: --precision goes with texts");
@@ -83,19 +161,24 @@ int evaluate(const EvalArguments& options) {
   const std::string folder = model_folder(options.model);
   const StoredModel stored = read_model(folder);
   move_to(*stored.model, device);
-  choose_threads(stored.model->parameters().count(), options.batch * options.segment_size.value_or(stored.model->segment_size()));
+  const bool images = models::options_of(*stored.model).backbone.is_vision();
+  base::require(images || !options.task, "eval: --task goes with a model of images");
+  choose_threads(stored.model->parameters().count(), options.batch * (images ? kRowsOfAnImage : options.segment_size.value_or(stored.model->segment_size())));
+  const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(folder);
   const auto begin = std::chrono::steady_clock::now();
   Measured measured;
-  if (options.data) {
+  if (options.data && images) {
+    measured = measure_image_folder(stored, folder, answering_head(*stored.model, folder, recipe, options), options);
+  } else if (options.data) {
     base::require(!options.part, "eval: --part goes with a run's own data; drop it or --data");
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text", folder);
     const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
     const auto text = data::encode_text(*stored.tokenizer, data::TextSource(*options.data), rule);
     measured = measure_text(stored, text, options, *options.data, false);
   } else {
-    const std::optional<Recipe> recipe = recipe_beside(folder);
-    base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give a text with --data FILE", folder);
-    measured = measure_own(stored, *recipe, options);
+    base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data", folder,
+                  images ? "the folder of an image set" : "a text");
+    measured = measure_own(stored, folder, *recipe, options);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (options.json) {
@@ -118,8 +201,9 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalArguments>();
   Command(app, "eval", "measures a model on held-out data, in one pass with its memory carried along")
       .argument("MODEL", options->model, "a model folder, or a run's folder")
-      .option("--data", options->data, "FILE", "a text; without: the held-out part of the run's own data")
-      .option("--part", options->part, "PART", "of the run's own data: valid, test or train (valid)")
+      .option("--data", options->data, "FILE", "a text, or of a model of images the folder of a set; without: the held-out part of the run's own data")
+      .option("--part", options->part, "PART", "of the run's own data or of a set of images: valid, test or train (valid; of a set without such parts all)")
+      .option("--task", options->task, "NAME", "of a model of images: the head that is measured, \"base\" the model's own (the task that the run has taught, or base)")
       .option("--segment-size", options->segment_size, "N", "tokens a segment (as trained)")
       .option("--batch", options->batch, "N", "parts of the text side by side; 1: every token sees all that came before it")
       .option("--documents", options->documents, "RULE", "where memory starts again: none, blank_line, heading or line (none)")
@@ -127,7 +211,7 @@ void add_eval(CLI::App& app) {
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->precision, "P", "by the decoding engine with weights of float32, bf16 or int8; without: as trained")
       .flag("--json", options->json, "print JSON")
-      .footer("mnemo eval runs/mine/model --data other.txt")
+      .footer("mnemo eval runs/mine/model --data other.txt\nmnemo eval models/vit --data photos")
       .action([options] { return evaluate(*options); });
 }
 

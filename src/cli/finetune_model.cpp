@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/printable.h"
 #include "models/build.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
@@ -12,6 +13,10 @@ namespace mnemo::cli {
 
 FinetuneModel finetune_model(const core::Model& stored, const std::string& folder, const models::FinetuneOptions& options,
                              const std::vector<std::string>& labels, uint64_t seed) {
+  // They go into config.json and the task's file, which are UTF-8.
+  for (const std::string& label : labels) {
+    base::require(!base::first_invalid_utf8(label), "finetune: class \"{}\" of the data is not UTF-8; give it another name", base::printable(label, 200));
+  }
   FinetuneModel made{nullptr, models::plan_finetuning(models::options_of(stored), options, labels)};
   base::check_options(made.plan.options);
   made.model = std::make_shared<models::VisionModel>(made.plan.options, seed, at::kFloat);

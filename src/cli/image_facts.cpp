@@ -4,11 +4,13 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "cli/foreign_images.h"
 
 namespace mnemo::cli {
 
 void ImageFacts::validate(const base::Where& where) const {
   where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
+  where.require(image_size[0] * image_size[1] <= kMostPixels, "image_size", "expected at most {} pixels, found {} x {}", kMostPixels, image_size[0], image_size[1]);
   where.require(mean.size() == 3, "mean", "expected 3 numbers, found {}", mean.size());
   where.require(std.size() == 3, "std", "expected 3 numbers, found {}", std.size());
 }
@@ -24,8 +26,9 @@ ImageFacts ImageFacts::of(const data::ImageOptions& options) {
 
 std::optional<ImageFacts> ImageFacts::find(const std::string& folder) {
   const std::string path = base::join_path(folder, kFile);
-  if (!base::path_exists(path)) return std::nullopt;
-  return base::read_options<ImageFacts>(base::parse_json(base::read_file(path, uint64_t{1} << 20), path));
+  const std::string text = base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20) : foreign_image_facts(folder);
+  if (text.empty()) return std::nullopt;
+  return base::read_options<ImageFacts>(base::parse_json(text, path));
 }
 
 ImageFacts ImageFacts::read(const std::string& folder) {
@@ -50,8 +53,7 @@ data::ImageOptions ImageFacts::options() const {
 std::vector<std::string> class_names(const std::string& folder) {
   const std::string path = base::join_path(folder, kClassesFile);
   std::vector<std::string> names;
-  if (!base::path_exists(path)) return names;
-  std::istringstream lines(base::read_file(path, uint64_t{16} << 20));
+  std::istringstream lines(base::path_exists(path) ? base::read_file(path, uint64_t{16} << 20) : foreign_class_lines(folder));
   for (std::string line; std::getline(lines, line);) names.push_back(line);
   return names;
 }

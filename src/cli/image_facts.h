@@ -23,20 +23,21 @@ struct ImageFacts {
     v("test_crop", test_crop, "how an image is brought to image_size");
   }
   void validate(const base::Where& where) const;
+  static constexpr int64_t kMostPixels = int64_t{1} << 24;
 
   /// images.json of a model folder.
   static constexpr const char* kFile = "images.json";
   static ImageFacts of(const data::ImageOptions& options);
-  /// Nothing where the folder has no such file. Throws InputError for a wrong one.
+  /// Of images.json, or of what another library's folder says of images; nothing where there is neither. Throws InputError for a wrong file.
   static std::optional<ImageFacts> find(const std::string& folder);
-  /// Throws InputError where it has none.
+  /// Throws InputError where there is neither.
   static ImageFacts read(const std::string& folder);
   std::string text() const;
   /// As options of a data set: for the test transform.
   data::ImageOptions options() const;
 };
 
-/// The names in classes.txt of a model folder, a line each; none where it has no such file.
+/// The names in classes.txt of a model folder, a line each, or those that another library's folder gives; none where there are neither.
 std::vector<std::string> class_names(const std::string& folder);
 inline constexpr const char* kClassesFile = "classes.txt";
 

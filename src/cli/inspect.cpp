@@ -128,7 +128,10 @@ models::ModelCost cost_of(const core::Model& model, const InspectArguments& opti
 
 ImageAttention look_at(const std::string& image, const Inspected& inspected, const AttentionChoice& choice) {
   const models::VisionModel& model = models::require_vision_model(*inspected.stored.model, "inspect: --image");
-  return look_at_image(model, inspected.recipe ? ImageFacts::of(image_options(*inspected.recipe)) : ImageFacts::read(inspected.folder), image, choice);
+  if (!inspected.recipe) return look_at_image(model, ImageFacts::read(inspected.folder), image, choice);
+  Recipe recipe = *inspected.recipe;
+  recipe.model = model.options();  // it may stand in the model that [finetune] names
+  return look_at_image(model, ImageFacts::of(image_options(recipe)), image, choice);
 }
 
 int inspect(const InspectArguments& options) {

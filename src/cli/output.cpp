@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace mnemo::cli {
 
@@ -24,6 +25,10 @@ void print(std::string_view text) {
 }
 
 void print_json(const base::Node& node) { print(base::to_json(node) + "\n"); }
+
+std::string json_text(std::string_view text) {
+  return base::first_invalid_utf8(text) ? base::printable(text, std::string_view::npos) : std::string(text);
+}
 
 base::Node json_number(double value) { return std::isfinite(value) ? base::Node(value) : base::Node(); }
 

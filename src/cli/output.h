@@ -16,6 +16,8 @@ void print(std::string_view text);
 /// Prints a result as JSON, two spaces a level.
 void print_json(const base::Node& node);
 
+/// A text for JSON, which is UTF-8: bytes that are not become \xNN.
+std::string json_text(std::string_view text);
 /// A number for JSON, which has neither infinity nor NaN: these become null.
 base::Node json_number(double value);
 /// The same with six digits behind the point, which say enough of a weight.

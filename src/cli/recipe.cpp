@@ -124,16 +124,22 @@ const std::string& Recipe::data_type() const { return type_of(data); }
 
 Recipe read_recipe(const base::Node& node) {
   const base::Node* model = node.find("model");
-  if (model == nullptr || !model->contains("preset")) return base::read_options<Recipe>(node);
   base::Node complete = node;
-  complete.set("model", models::with_preset(*model));
-  return base::read_options<Recipe>(complete);
+  if (model != nullptr && model->contains("preset")) complete.set("model", models::with_preset(*model));
+  Recipe recipe = base::read_options<Recipe>(complete);
+  base::require(!recipe.is_images() || recipe.train.segments_per_step == 1,
+                "recipe: 'train.segments_per_step': [data] of type \"images\" has no segments; expected 1 or nothing, found {}", recipe.train.segments_per_step);
+  return recipe;
 }
 
 RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::string>& assignments) {
+  return of(read_with_bases(path), path, assignments);
+}
+
+RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::vector<std::string>& assignments) {
   RecipeFile file;
-  file.path_ = path;
-  file.root_ = read_with_bases(path);
+  file.path_ = name;
+  file.root_ = std::move(root);
   for (const std::string& assignment : assignments) {
     if (changes_study(assignment)) base::set_value(file.root_, assignment);
   }

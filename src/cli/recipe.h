@@ -82,6 +82,9 @@ class RecipeFile {
   /// Throws InputError naming file, line and key.
   static RecipeFile read(const std::string& path, const std::vector<std::string>& assignments = {});
 
+  /// The same of a recipe that lies in no file; `name` stands for the file in messages.
+  static RecipeFile of(base::Node root, const std::string& name, const std::vector<std::string>& assignments);
+
   /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT", with a sweep "VARIANT, POINT" as
   /// `compare` shows it. Throws InputError where the file has studies and no variant is named, or the name is unknown.
   base::Node recipe(const std::optional<std::string>& variant = {}) const;

@@ -11,9 +11,11 @@
 #include "cli/command.h"
 #include "cli/device.h"
 #include "cli/finetune_model.h"
+#include "cli/image_facts.h"
 #include "cli/output.h"
 #include "cli/summary.h"
 #include "cli/workbench.h"
+#include "data/image_describe.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "weights/checkpoint.h"
@@ -22,7 +24,17 @@
 namespace mnemo::cli {
 namespace {
 
-constexpr int64_t kRowsOfAnImage = 196;  // roughly: what decides whether threads are worth it
+/// Sandler et al. 2022, section 4.1, in short: SGD with momentum, a cosine after 5 steps of warm-up.
+constexpr const char* kPlainTraining = R"(
+steps = 500
+batch_size = 32
+shuffle = true
+clip_norm = 1.0
+optimiser = { type = "sgd", lr = 0.05, momentum = 0.9 }
+schedule = { type = "cosine", warmup_steps = 5, final_factor = 0.0 }
+eval_every = 100
+eval_samples = 1000
+)";
 
 struct TrainArguments {
   std::string recipe;
@@ -41,28 +53,47 @@ struct Plan {
   bool resumes = false;
 };
 
+/// A task without a recipe: images as the model reads them, and settings that suit a few thousand photos.
+base::Node plain_finetuning(const TrainArguments& options) {
+  data::ImageOptions found = data::detect_images(std::filesystem::absolute(*options.data).lexically_normal().string());
+  const ImageFacts facts = ImageFacts::read(model_folder(*options.model));
+  found.image_size = facts.image_size;
+  found.mean = facts.mean;
+  found.std = facts.std;
+  found.test_crop = facts.test_crop;
+  found.augment.scale = {0.5, 1.0};
+  base::Node data = base::write_options(found);
+  data.set("type", "images");
+  base::Node root = base::Node::table({{"data", std::move(data)}, {"finetune", base::Node::table({{"model", *options.model}})}});
+  const base::Node train = base::parse_toml(kPlainTraining, "finetune");
+  root.set("train", train);
+  return root;
+}
+
 Plan plan_of(const TrainArguments& options) {
-  base::require(options.recipe.empty() != !options.resume.has_value(),
-                "{}: expected a RECIPE, or --resume DIR to go on with a run, found {}", options.command(), options.recipe.empty() ? "neither" : "both");
+  const char* command = options.command();
+  const bool plain = options.finetunes && options.recipe.empty() && !options.resume && options.model && options.data;
+  base::require(plain || options.recipe.empty() != !options.resume.has_value(), "{}: expected a RECIPE, {}or --resume DIR to go on with a run, found {}", command,
+                options.finetunes ? "or --model MODEL with --data DIR, " : "", options.recipe.empty() ? "neither" : "both");
   std::vector<std::string> assignments = options.set;
-  if (options.data) assignments.push_back("data.train=" + base::to_json(base::Node(*options.data), -1));
+  if (options.data && !plain) assignments.push_back("data.train=" + base::to_json(base::Node(*options.data), -1));
   for (const auto& [key, value] : {std::pair("model", options.model), std::pair("regime", options.regime), std::pair("name", options.name)}) {
     if (value) assignments.push_back(fmt::format("finetune.{}={}", key, base::to_json(base::Node(*value), -1)));
   }
   Plan plan;
   plan.resumes = options.resume.has_value();
   if (plan.resumes) {
-    base::require(!options.init, "train: --resume goes on with the run's own weights; drop --init");
-    base::require(!options.out && !options.variant, "train: --resume goes on in the run's own folder; drop {}", options.out ? "--out" : "--variant");
+    base::require(!options.init, "{}: --resume goes on with the run's own weights; drop --init", command);
+    base::require(!options.out && !options.variant, "{}: --resume goes on in the run's own folder; drop {}", command, options.out ? "--out" : "--variant");
     plan.folder = *options.resume;
     plan.source = base::join_path(plan.folder, "recipe.toml");
     base::require(base::path_exists(plan.source), "{}: no run is there (recipe.toml is missing)", plan.folder);
   } else {
-    plan.source = options.recipe;
-    plan.folder = options.out.value_or("runs/" + std::filesystem::path(options.recipe).stem().string());
+    plan.source = plain ? command : options.recipe;
+    plan.folder = options.out.value_or("runs/" + (plain ? options.name.value_or("task") : std::filesystem::path(options.recipe).stem().string()));
   }
-  plan.recipe = read_recipe(RecipeFile::read(plan.source, assignments).recipe(options.variant));
-  base::require(plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", options.command(), plan.source,
+  plan.recipe = read_recipe((plain ? RecipeFile::of(plain_finetuning(options), plan.source, assignments) : RecipeFile::read(plan.source, assignments)).recipe(options.variant));
+  base::require(plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", command, plan.source,
                 options.finetunes ? "has no [finetune]: expected one, or --model" : "has [finetune]; it is for mnemo finetune");
   if (common_options().threads > 0) plan.recipe.train.threads = common_options().threads;
   if (plan.resumes || !base::is_folder(plan.folder)) return plan;
@@ -74,10 +105,16 @@ Plan plan_of(const TrainArguments& options) {
 }
 
 std::string command_of(const Plan& plan, const TrainArguments& options) {
-  std::string line = fmt::format("mnemo {} ", options.command()) + (plan.resumes ? "--resume RUN" : std::filesystem::path(options.recipe).filename().string());
+  const auto file_name = [](const std::string& path) { return std::filesystem::path(path).lexically_normal().filename().string(); };
+  std::string line = fmt::format("mnemo {}", options.command());
+  if (plan.resumes) line += " --resume RUN";
+  else if (!options.recipe.empty()) line += " " + file_name(options.recipe);
   if (options.variant) line += fmt::format(" --variant '{}'", *options.variant);
-  if (options.init) line += " --init " + std::filesystem::path(*options.init).filename().string();
-  if (options.data) line += " --data " + std::filesystem::path(*options.data).filename().string();
+  if (options.init) line += " --init " + file_name(*options.init);
+  if (options.model) line += " --model " + file_name(*options.model);
+  if (options.regime) line += " --regime " + *options.regime;
+  if (options.name) line += " --name " + *options.name;
+  if (options.data) line += " --data " + file_name(*options.data);
   for (const std::string& assignment : options.set) line += fmt::format(" --set '{}'", assignment);
   return line;
 }
@@ -148,7 +185,7 @@ int run_training(const TrainArguments& options) {
   };
   const train::TrainReport report = trainer.run(hooks);
   if (report.signal != 0) {
-    base::log_warning("stopped after step {}, saved in {}; to go on: mnemo train --resume {}", report.steps, report.checkpoint, plan.folder);
+    base::log_warning("stopped after step {}, saved in {}; to go on: mnemo {} --resume {}", report.steps, report.checkpoint, options.command(), plan.folder);
     return report.signal == SIGINT ? kInterrupted : kTerminated;
   }
   trainer.take_average();
@@ -188,18 +225,18 @@ void add_finetune(CLI::App& app) {
   auto options = std::make_shared<TrainArguments>();
   options->finetunes = true;
   Command(app, "finetune", "teaches a trained model of images another task, and writes what is new as a small task memory")
-      .argument("RECIPE", options->recipe, "a recipe (TOML) with [finetune], or any recipe of images with --model", false)
+      .argument("RECIPE", options->recipe, "a recipe (TOML) with [finetune], or any recipe of images with --model; none: --model and --data say it all", false)
       .option("--model", options->model, "MODEL", "the trained model's folder, or its run's; short for --set finetune.model=MODEL")
       .option("--regime", options->regime, "REGIME", "head, head_and_class_token, memory, masked_memory, full or adapters (masked_memory)")
       .option("--name", options->name, "NAME", "what the task is called")
-      .option("--data", options->data, "DIR", "the images to learn; short for --set data.train=DIR")
+      .option("--data", options->data, "DIR", "the images to learn; short for --set data.train=DIR, without a recipe any set that mnemo data knows")
       .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe (mnemo help recipe); may be repeated")
       .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
-      .option("--out", options->out, "DIR", "the run's folder: recipe, log, checkpoints, model, NAME.task.safetensors (runs/NAME of the recipe)")
+      .option("--out", options->out, "DIR", "the run's folder: recipe, log, checkpoints, model, NAME.task.safetensors (runs/NAME of the recipe, or of the task)")
       .option("--resume", options->resume, "DIR", "go on with a run from its newest checkpoint; --set may change its recipe")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", options->json, "print the result as JSON")
-      .footer("mnemo finetune recipes/learnable_memory_small.toml --variant 'Clothing/masked memory, 5 tokens'\nmnemo attach models/vit runs/mine/clothing.task.safetensors")
+      .footer("mnemo finetune --model models/vit --data photos --name clothes --out runs/clothes\nmnemo finetune recipes/learnable_memory_small.toml --variant 'Clothing/masked memory, 5 tokens'\nmnemo attach models/vit runs/mine/clothing.task.safetensors")
       .action([options] { return run_training(*options); });
 }
 

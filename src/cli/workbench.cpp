@@ -13,6 +13,7 @@
 #include "cli/sample_task.h"
 #include "cli/summary.h"
 #include "infer/load.h"
+#include "memory/learnable_tokens.h"
 #include "models/build.h"
 #include "models/presets.h"
 #include "tasks/language_model.h"
@@ -109,12 +110,14 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
   const base::Node* classes = recipe.model.head.find("num_classes");
   const bool complete = !recipe.is_images() || (classes != nullptr && classes->as_int() > 0);
   if (recipe.model.backbone.is_vision() && complete && !recipe.finetune) return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
-  require_fitting_model(recipe);
   Recipe filled = recipe;
+  // A recipe with [finetune] alone: the trained model says what it is.
+  if (recipe.finetune && !recipe.model.backbone.is_vision()) filled.model = models::options_of(*read_model(model_folder(recipe.finetune->model)).model);
+  require_fitting_model(filled);
   if (!recipe.is_text()) {
-    const DataShape data = data_shape(recipe);
+    const DataShape data = data_shape(filled);
     if (recipe.finetune) {
-      filled.model = models::plan_finetuning(recipe.model, *recipe.finetune, data.classes).options;
+      filled.model = models::plan_finetuning(filled.model, *recipe.finetune, data.classes).options;
     } else {
       fit_to(data, recipe.data_type(), filled.model);
     }
@@ -130,6 +133,38 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
 
 namespace {
 
+/// Runs one black image, so that a size that the model cannot take is found before anything is written.
+void require_image_size(const Recipe& recipe, const core::Model& model) {
+  const at::NoGradGuard no_grad;
+  const data::ImageOptions images = image_options(recipe);
+  core::Segment segment;
+  segment.pixels = at::zeros({1, 3, images.height(), images.width()});
+  segment.mode = core::Mode::evaluate;
+  try {
+    model.forward(segment, model.initial_state(1));
+  } catch (const base::InputError& error) {
+    base::input_error("recipe: 'data.image_size': {}", error.what());
+  }
+}
+
+/// [model] beside [finetune] says what the trained model is, or nothing: no model is made of it. Tasks that are attached it may leave out, and
+/// classes of the head.
+void require_same_model(models::ModelOptions given, models::ModelOptions stored, const std::string& folder) {
+  const bool left_out = !given.backbone.is_vision();
+  if (left_out) {
+    stored = base::read_options<models::ModelOptions>(base::Node::table());
+  } else if (given.memory.empty()) {
+    std::erase_if(stored.memory, [](const base::Node& memory) { return models::type_of(memory) == memory::LearnableTokens::kType; });
+  }
+  const base::Node* classes = given.head.find("num_classes");
+  if (!left_out && classes != nullptr && classes->as_int() == 0) given.head.set("num_classes", stored.head.at("num_classes"));
+  const base::Node expected = base::write_options(stored);
+  for (const auto& [key, value] : base::write_options(given).members()) {
+    const base::Node* same = expected.find(key);
+    base::require(same != nullptr && *same == value, "recipe: 'model.{}' is not as in the model of {}, which [finetune] starts from; leave [model] out", key, folder);
+  }
+}
+
 /// The trained model that a recipe starts from, told what its data are.
 void start_finetuning(Workbench& bench) {
   Recipe& recipe = bench.recipe;
@@ -137,20 +172,19 @@ void start_finetuning(Workbench& bench) {
   const StoredModel stored = read_model(folder);
   const models::ModelOptions& options = models::options_of(*stored.model);
   base::require(recipe.is_images(), "recipe: [finetune] is for images; expected [data] of type \"images\", found \"{}\"", recipe.data_type());
-  const bool left_out = !recipe.model.backbone.is_vision();
-  base::require(left_out || base::write_options(recipe.model.backbone) == base::write_options(options.backbone),
-                "recipe: 'model.backbone' is another than that of {}, which [finetune] starts from; leave [model] out", folder);
+  require_same_model(recipe.model, options, folder);
   recipe.model = options;
   SampleTask samples = make_sample_task(recipe, {recipe.train.eval_batch_size, recipe.train.eval_samples});
   FinetuneModel made = finetune_model(*stored.model, folder, *recipe.finetune, samples.shape.classes, static_cast<uint64_t>(recipe.train.seed));
   if (const std::optional<ImageFacts> facts = ImageFacts::find(folder); facts && made.plan.has_task_memory) {
     const data::ImageOptions images = image_options(recipe);
     base::require(images.image_size == facts->image_size && images.mean == facts->mean && images.std == facts->std,
-                  "recipe: 'data': expected image_size, mean and std as the model has them ({}), since all tasks read the same pixels",
-                  base::join_path(folder, ImageFacts::kFile));
+                  "recipe: 'data': expected image_size, mean and std as the model has them ({}: {}, or what its config.json says), since all tasks read the same pixels",
+                  folder, ImageFacts::kFile);
   }
   recipe.model = made.plan.options;
   bench.model = made.model;
+  require_image_size(recipe, *bench.model);
   bench.tokens_per_step = recipe.train.batch_size;
   bench.unit = "images";
   bench.classes = made.plan.has_task_memory ? class_names(folder) : samples.shape.classes;
@@ -183,7 +217,10 @@ Workbench make_workbench(const Recipe& recipe) {
     bench.model = build_with(bench.recipe, samples.shape.vocabulary);
     if (samples.shape.num_classes == 0) require_decoder(*bench.model, samples.shape.answer_length, recipe.data_type());
     bench.tokens_per_step = train.batch_size * samples.tokens_per_sample;
-    if (recipe.is_images()) bench.unit = "images";
+    if (recipe.is_images()) {
+      bench.unit = "images";
+      require_image_size(bench.recipe, *bench.model);
+    }
     bench.classes = samples.shape.classes;
     bench.task = std::move(samples.task);
   }
@@ -194,6 +231,17 @@ std::string model_folder(const std::string& path) {
   const std::string inside = base::join_path(path, "model");
   const bool is_run = !base::path_exists(base::join_path(path, "config.json")) && base::is_folder(inside);
   return is_run ? inside : path;
+}
+
+std::map<std::string, std::string> files_beside(const std::string& folder) {
+  constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+  std::map<std::string, std::string> files;
+  for (const std::string& name : base::list_folder(folder)) {
+    const std::string path = base::join_path(folder, name);
+    if (name == "config.json" || name == "model.safetensors" || name == "README.md" || base::is_folder(path)) continue;
+    files[name] = base::read_file(path, kMostBytes);
+  }
+  return files;
 }
 
 std::optional<Recipe> recipe_beside(const std::string& folder) {

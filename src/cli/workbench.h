@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +18,8 @@ namespace mnemo::cli {
 /// The text of a [data] table of type text. Throws InputError when no file is named.
 data::TextOptions text_options(const Recipe& recipe);
 
-/// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0 becomes the data's, for which a text is read.
+/// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0 becomes the data's, for which a text
+/// is read. Of a recipe with [finetune] and no [model] the trained model's options are read.
 std::shared_ptr<core::Model> build_model(const Recipe& recipe);
 
 /// Everything a training needs, made from a recipe.
@@ -35,6 +37,8 @@ Workbench make_workbench(const Recipe& recipe);
 
 /// A folder that is a model, or a run's with the model inside; the model's folder.
 std::string model_folder(const std::string& path);
+/// What lies in a model's folder beside its configuration, weights and card: vocabulary, classes.txt, images.json and the like, by name.
+std::map<std::string, std::string> files_beside(const std::string& model_folder);
 /// recipe.toml beside or above a model, or nothing.
 std::optional<Recipe> recipe_beside(const std::string& model_folder);
 /// A model folder's weights; the tokenizer is null where the folder has no vocabulary (made tasks).

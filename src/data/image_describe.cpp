@@ -119,7 +119,7 @@ ImageOptions detect_images(const std::string& folder) {
     options.format = "cifar10";
   } else if (there(folder, "train.bin") && there(folder, "test.bin")) {
     options.format = "cifar100";
-  } else if (there(folder, "ILSVRC") || there(folder, "LOC_val_solution.csv")) {
+  } else if (there(folder, "ILSVRC") || there(folder, "LOC_val_solution.csv") || (there(folder, "val/val_annotations.txt") && there(folder, "val/images"))) {
     options.format = "imagenet";
   } else if (lists) {
     options.format = "inaturalist";

@@ -9,6 +9,7 @@
 #include "base/file_io.h"
 #include "base/node.h"
 #include "data/image_layout.h"
+#include "data/inaturalist.h"
 #include "data/lines.h"
 
 // Sets of files: class folders, lists, and the layouts of known sets.
@@ -33,7 +34,8 @@ void require_folder(const std::string& path, std::string_view what) {
   base::require(base::is_folder(path), "{}: expected the folder of {}, found {}", path, what, base::path_exists(path) ? "a file" : "nothing");
 }
 
-/// Image files below `root`/`folder`, at any depth, sorted: paths from `root`.
+}  // namespace
+
 std::vector<std::string> images_below(const std::string& root, const std::string& folder) {
   std::vector<std::string> found;
   try {
@@ -47,6 +49,8 @@ std::vector<std::string> images_below(const std::string& root, const std::string
   std::sort(found.begin(), found.end());
   return found;
 }
+
+namespace {
 
 std::vector<std::string> folders_in(const std::string& root) {
   std::vector<std::string> found;
@@ -127,7 +131,9 @@ std::vector<CsvRow> read_image_csv(const std::string& path) {
   return rows;
 }
 
-bool is_number(const std::string& text) { return text.size() <= 9 && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; }); }
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() <= 9 && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
 
 FoundImages csv_part(const std::string& path, const std::vector<CsvRow>& rows, const ClassNames& classes) {
   Collector part(base::parent_folder(path));
@@ -182,27 +188,30 @@ FoundImages flat_validation(const std::string& folder, const std::string& soluti
   return part.take();
 }
 
-/// A list in COCO's form: images, annotations, categories.
-FoundImages inaturalist_part(const std::string& root, const std::string& list, ClassNames& classes, bool names_classes) {
-  const base::Node content = base::read_config_file(list);
+/// Tiny ImageNet's validation images, which lie in one folder: val_annotations.txt has lines "val_0.JPEG<tab>n03444034<tab>box".
+FoundImages annotated_validation(const std::string& folder, const std::string& annotations, const ClassNames& classes) {
+  Collector part(folder);
+  for_each_line(TextSource(annotations), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
+    if (line.empty()) return;
+    const size_t tab = line.find('\t');
+    base::require(tab != 0 && tab != std::string_view::npos, "{}: expected IMAGE<tab>CLASS<tab>BOX, found {}", place.at(1), base::in_quotes(line));
+    const std::string_view rest = line.substr(tab + 1);
+    part.add(line.substr(0, tab), classes.find(std::string(rest.substr(0, rest.find('\t'))), place.at(1)));
+  });
+  return part.take();
+}
+
+/// The first part names the classes.
+FoundImages inaturalist_part(const std::string& root, const std::string& list, ClassNames& classes) {
+  const INaturalistList content = read_inaturalist_list(list);
+  const bool first = classes.empty();
   std::map<int64_t, int32_t> labels;
-  std::map<int64_t, std::string> names;
-  if (const base::Node* categories = content.find("categories")) {
-    for (const base::Node& category : categories->items()) names[category.at("id").as_int()] = category.at("name").as_string();
+  for (const auto& [id, name] : content.categories) {
+    const std::string called = fmt::format("{} {}", id, name);
+    labels[id] = first ? classes.add(called) : classes.find(called, list);
   }
-  if (names_classes) {
-    for (const auto& [id, name] : names) classes.add(fmt::format("{} {}", id, name));
-  }
-  for (const auto& [id, name] : names) labels[id] = classes.find(fmt::format("{} {}", id, name), list);
-  std::map<int64_t, int64_t> category_of;
-  for (const base::Node& annotation : content.at("annotations").items()) category_of[annotation.at("image_id").as_int()] = annotation.at("category_id").as_int();
   Collector part(root);
-  for (const base::Node& image : content.at("images").items()) {
-    const int64_t id = image.at("id").as_int();
-    const auto category = category_of.find(id);
-    base::require(category != category_of.end() && labels.contains(category->second), "{}: image {}: no category is known of it", list, id);
-    part.add(image.at("file_name").as_string(), labels.at(category->second));
-  }
+  for (int64_t i = 0; i < content.paths.size(); ++i) part.add(content.paths[i], labels.at(content.category_of[static_cast<size_t>(i)]));
   return part.take();
 }
 
@@ -247,7 +256,12 @@ FoundSet find_imagenet(const ImageOptions& options) {
     set.train = class_folders(root, set.classes);  // ImageNet-22k: n01440764/ and so on
     return set;
   }
-  const std::string val = base::join_path(root, "val");
+  const std::string val = base::join_path(root, "val"), images = base::join_path(val, "images");
+  if (const std::string annotations = first_there(val, {"val_annotations.txt"}); !annotations.empty() && base::is_folder(images)) {
+    set.train = class_folders(base::join_path(root, "train"), set.classes);
+    set.valid = annotated_validation(images, annotations, set.classes);
+    return set;
+  }
   if (!base::is_folder(val) || !folders_in(val).empty()) return train_and_val(root);
   set.train = class_folders(base::join_path(root, "train"), set.classes);
   const std::string solution = first_there(options.train, {"LOC_val_solution.csv", "val/LOC_val_solution.csv"});
@@ -266,8 +280,8 @@ FoundSet find_inaturalist(const ImageOptions& options) {
   }
   if (train.empty()) return train_and_val(options.train);
   FoundSet set;
-  set.train = inaturalist_part(options.train, base::join_path(options.train, train), set.classes, true);
-  if (!val.empty()) set.valid = inaturalist_part(options.train, base::join_path(options.train, val), set.classes, false);
+  set.train = inaturalist_part(options.train, base::join_path(options.train, train), set.classes);
+  if (!val.empty()) set.valid = inaturalist_part(options.train, base::join_path(options.train, val), set.classes);
   return set;
 }
 

@@ -20,10 +20,13 @@ Image resize(const Image& image, int64_t height, int64_t width, Interpolation in
 /// The same of a part cut out first.
 Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, Interpolation interpolation);
 
-/// The shorter side becomes `side`, the longer int(side * longer / shorter).
-Image resize_shorter(const Image& image, int64_t side, Interpolation interpolation);
+/// The same, of which only the part `window` is made. Beside it no more is held than a row and the sums of its numbers.
+Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, const ImageBox& window, Interpolation interpolation);
 
 /// The middle [height, width]: a side that is shorter is padded with black, (h - H) / 2 of it in front; top = round((H - h) / 2), halves to even.
 Image center_crop(const Image& image, int64_t height, int64_t width);
+/// The middle [crop_height, crop_width] of the image resized to [height, width]. The rest is not made: of a picture that is one pixel wide the
+/// resized one may be larger than any memory.
+Image resize_center_crop(const Image& image, int64_t height, int64_t width, int64_t crop_height, int64_t crop_width, Interpolation interpolation);
 
 }  // namespace mnemo::data

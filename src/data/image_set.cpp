@@ -151,6 +151,13 @@ ImageSet ImageSet::with_source(std::shared_ptr<const ImageSource> source) const 
   return set;
 }
 
+ImageSet ImageSet::with_classes(const std::vector<int32_t>& numbers, std::shared_ptr<const std::vector<std::string>> classes) const {
+  ImageSet set = *this;
+  for (int32_t& label : set.labels_) label = numbers.at(static_cast<size_t>(label));
+  set.classes_ = std::move(classes);
+  return set;
+}
+
 uint64_t ImageSet::fingerprint() const {
   uint64_t sum = 0xcbf29ce484222325;
   const auto add = [&](uint8_t byte) { sum = (sum ^ byte) * 0x100000001b3; };

@@ -74,6 +74,8 @@ class ImageSet {
   /// Some of the images.
   ImageSet subset(std::vector<int32_t> rows) const;
   ImageSet with_source(std::shared_ptr<const ImageSource> source) const;
+  /// The same images under other classes: what was class c is number numbers[c] of `classes`.
+  ImageSet with_classes(const std::vector<int32_t>& numbers, std::shared_ptr<const std::vector<std::string>> classes) const;
   const std::shared_ptr<const ImageSource>& source() const { return source_; }
 
  private:
@@ -88,6 +90,10 @@ struct ImageSets {
 
   const std::shared_ptr<const ImageSet>& part(Part part) const { return part == Part::train ? train : part == Part::valid ? valid : test; }
 };
+
+/// Files below `root`/`folder` that are called like an image, at any depth, sorted: paths from `root`. Those of formats that we cannot read
+/// are among them: they are refused when read, not passed over. Throws InputError for a folder that cannot be looked through.
+std::vector<std::string> images_below(const std::string& root, const std::string& folder);
 
 /// Finds the images that the options speak of, and reads those that lie in one file. Throws InputError naming what is missing where.
 ImageSets load_images(const ImageOptions& options);

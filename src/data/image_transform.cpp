@@ -65,13 +65,12 @@ TestCrop TestCrop::of(const ImageTestOptions& options, int64_t height, int64_t w
 }
 
 Image TestCrop::operator()(const Image& image) const {
-  if (squash) return center_crop(resize(image, resize_height, resize_width, interpolation), height, width);
-  if (resize_height == resize_width) return center_crop(resize_shorter(image, resize_height, interpolation), height, width);
-  // The side that lacks most decides.
+  if (squash) return resize_center_crop(image, resize_height, resize_width, height, width, interpolation);
+  // The side that lacks most decides; of a square the shorter one.
   const bool by_height = resize_height * image.width >= resize_width * image.height;
   const int64_t h = by_height ? resize_height : image.height * resize_width / image.width;
   const int64_t w = by_height ? image.width * resize_height / image.height : resize_width;
-  return center_crop(resize(image, h, w, interpolation), height, width);
+  return resize_center_crop(image, h, w, height, width, interpolation);
 }
 
 ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale, const std::vector<double>& ratio, Random& random) {

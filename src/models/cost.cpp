@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 
 #include "base/error.h"
@@ -63,16 +64,15 @@ void add(PartCost& to, const PartCost& cost, int64_t sign = 1) {
   to.model_state_bytes += sign * cost.model_state_bytes;
 }
 
-/// Fills in the parts of the cost of one segment.
-void count_parts(const core::Model& model, const core::Segment& segment, const core::State& state, ModelCost& cost) {
+/// Fills in the parts of the cost of one segment, which `run` puts through the model.
+void count_parts(const core::Model& model, const core::State& state, const std::function<void()>& run, ModelCost& cost) {
   Parts parts;
   for (const layers::Parameter& parameter : model.parameters().all()) {
     parts.at(part_of_parameter(parameter.name)).parameters += parameter.tensor.numel();
   }
   {
     const ops::ProductCounter counter;
-    const core::StepResult step = model.forward(segment, state);
-    model.logits(step.hidden);
+    run();
     for (const auto& [scope, multiply_adds] : counter.by_scope()) parts.at(scope.empty() ? "other" : scope).flops += 2 * multiply_adds;
   }
   for (const auto& [field, tensor] : state.fields()) {
@@ -89,7 +89,8 @@ ModelCost count(const Model& model, int64_t batch, int64_t segment_size, std::op
   const at::NoGradGuard no_grad;
   const FilledState filled = fill_memories(model, batch, segment_size, position);
   ModelCost cost{batch, segment_size, filled.position, {}, {}};
-  count_parts(model, segment_of(batch, segment_size), filled.state, cost);
+  const core::Segment segment = segment_of(batch, segment_size);
+  count_parts(model, filled.state, [&] { model.logits(model.forward(segment, filled.state).hidden); }, cost);
   return cost;
 }
 
@@ -99,7 +100,7 @@ ModelCost count_images(const VisionModel& model, int64_t batch, const std::vecto
   core::Segment segment;
   segment.pixels = at::zeros({batch, model.options().backbone.image_channels(), image_size[0], image_size[1]},
                              model.parameters().all().front().tensor.options().requires_grad(false));
-  count_parts(model, segment, model.initial_state(batch), cost);
+  count_parts(model, model.initial_state(batch), [&] { model.task_logits(segment); }, cost);
   return cost;
 }
 

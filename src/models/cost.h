@@ -51,7 +51,7 @@ struct ImageCostOptions {
   std::vector<int64_t> image_size = {};  ///< [height, width]; empty: the one that the model is made for
 };
 
-/// The same of a model of images.
+/// The same of a model of images, with the heads of all its tasks.
 ModelCost count_cost(const VisionModel& model, const ImageCostOptions& options = {});
 
 }  // namespace mnemo::models

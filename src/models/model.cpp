@@ -114,6 +114,7 @@ void Model::make_head(const layers::Scope& scope) {
   }
   auto head = std::make_unique<heads::Classification>(base::read_typed_options<heads::ClassificationOptions>(options_.head), scope, dim, std);
   classification_ = head.get();
+  base::require(head->has_classes(), "{}", "model: expected head.num_classes of at least 2, found 0");
   head_ = std::move(head);
   if (classification_->reads_first_row() && !sequence_) {
     cls_ = scope.add("cls", {dim}, layers::constant(0.0), layers::ParameterKind::memory);

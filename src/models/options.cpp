@@ -140,6 +140,9 @@ void check_vision(const ModelOptions& options, const base::Where& where) {
     if (name == memory::LearnableTokens::kType) {
       where.require(type == "vit" && options.kind == "model", "memory", "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"", name,
                     type, options.kind);
+      for (const base::Node& task : memory.at("tasks").items()) {
+        where.require(options.adapters || !flag(task, "own_adapters"), "adapters", "they are those of task '{}' (own_adapters); found none", word(task, "name"));
+      }
       continue;
     }
     where.require(Mechanisms::all().memories.find(name).wrap_image_attention != nullptr, "memory",

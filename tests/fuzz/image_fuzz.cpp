@@ -4,9 +4,11 @@
 
 #include "data/image_codec.h"
 #include "data/image_reader.h"
+#include "data/image_transform.h"
 #include "options_check.h"
 
-/// Any bytes: an image of the size that its header tells, or an InputError that names the file; no more pixels than allowed.
+/// Any bytes: an image of the size that its header tells, or an InputError that names the file; no more pixels than allowed. What a model reads of
+/// it has the model's size, whatever the image's form.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
@@ -15,6 +17,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const data::Image image = data::decode_image(bytes, "input", limits);
     fuzz::demand(image.height > 0 && image.width > 0 && image.height * image.width <= limits.max_pixels, "an image's size");
     fuzz::demand(static_cast<std::int64_t>(image.bytes.size()) == image.height * image.width * 3, "an image's bytes");
+    data::ImageTestOptions options;
+    for (const char* mode : {"center", "squash"}) {
+      options.crop_mode = mode;
+      const data::Image crop = data::TestCrop::of(options, 16, 24)(image);
+      fuzz::demand(crop.height == 16 && crop.width == 24 && crop.bytes.size() == 16 * 24 * 3, "the test crop's size");
+    }
     for (const data::ImageCodec* codec : {&data::jpeg_codec(), &data::png_codec()}) {
       if (!codec->recognises(bytes)) continue;
       const data::ImageHeader header = codec->header(bytes, "input", limits);

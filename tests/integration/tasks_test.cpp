@@ -29,7 +29,7 @@ class TaskCommands : public CommandLine {
       const models::VisionModel with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") + name +
                                                 R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"), 1, at::kFloat);
       weights::TaskMemoryFile file = weights::take_task({with.options(), weights::model_tensors(with)}, name);
-      file.backbone = weights::backbone_checksum(weights::model_tensors(model));
+      file.backbone = weights::backbone_checksum({model.options(), weights::model_tensors(model)});
       weights::write_task_memory(task(name), file);
     }
   }
@@ -74,7 +74,7 @@ TEST_F(TaskCommands, WhatDoesNotFitIsRefusedByName) {
   const std::string before = bytes_of(other_);
   expect_refused({"attach", other_, task("one")}, {"one.task.safetensors", "another backbone"});
   EXPECT_EQ(bytes_of(other_), before);
-  expect_refused({"attach", backbone_, backbone_ + "/model.safetensors"}, {"mnemo-task/1"});
+  expect_refused({"attach", backbone_, backbone_ + "/model.safetensors"}, {"mnemo-task/2"});
   expect_refused({"attach", backbone_, task("none")}, {"none.task.safetensors"});
   expect_refused({"attach", backbone_, task("one"), task("one")}, {"'one'", "--name"});
   expect_refused({"attach", backbone_, task("one"), "--extend", "--concatenate"}, {"--extend", "--concatenate"});
@@ -102,6 +102,49 @@ TEST_F(TaskCommands, ClassifyAsksAllHeadsAtOnce) {
   EXPECT_NEAR(sum, 1.0, 1e-9);
   const Finished one = run({"classify", joined_, picture, "--task", "two", "--top", "1"});
   EXPECT_TRUE(holds(one.out, "two") && !holds(one.out, "base")) << one.out;
+}
+
+std::string recipe_of(const std::string& images) {
+  return "[data]\ntype = \"images\"\ntrain = \"" + images + "\"\nvalid_fraction = 0.2\nimage_size = [8, 8]\n[train]\nsteps = 2\nbatch_size = 4\n";
+}
+
+// Keys that nothing would read are errors, not passed over.
+TEST_F(TaskCommands, FinetuningRefusesWhatItDoesNotRead) {
+  data::make_class_folders(folder_ / "set", 6);
+  const std::string recipe = folder_ / "images.toml";
+  write(recipe, recipe_of(folder_ / "set"));
+  const auto refused = [&](const std::string& key, std::initializer_list<const char*> parts) {
+    expect_refused({"finetune", recipe, "--model", backbone_, "--regime", "head", "--out", folder_ / "run", "--set", key}, parts);
+  };
+  refused("model.memory=[{type=\"grc\"}]", {"'model.memory'", "leave [model] out"});
+  refused("model.backbone.dim=32", {"'model.backbone'", "leave [model] out"});
+  refused("model.backbone={type=\"vit\", dim=8}", {"'model.backbone'", "leave [model] out"});
+  refused("finetune.num_mem_tokens=7", {"finetune.num_mem_tokens", "regime = \"head\""});
+  refused("finetune.bottleneck=3", {"finetune.bottleneck", "regime = \"head\""});
+  refused("train.segments_per_step=2", {"train.segments_per_step", "images"});
+  EXPECT_FALSE(base::path_exists(folder_ / "run"));
+}
+
+// A backbone without a head learns tasks all the same.
+TEST_F(TaskCommands, ABackboneWithoutAHeadLearnsTasks) {
+  auto options = options_of();
+  options.head.set("num_classes", 0);
+  const std::string bare = folder_ / "bare", picture = data::golden_image("rgb_444.jpg"), recipe = folder_ / "images.toml";
+  write_model(models::VisionModel(options, 1, at::kFloat), bare);
+  std::filesystem::remove(bare + "/classes.txt");
+  data::make_class_folders(folder_ / "set", 6);
+  write(recipe, recipe_of(folder_ / "set"));
+  expect_refused({"classify", bare, picture}, {"without a head", "mnemo finetune"});
+  for (const char* regime : {"masked_memory", "full"}) {
+    const Finished outcome = run({"finetune", recipe, "--model", bare, "--regime", regime, "--name", "t", "--out", folder_ / regime, "--quiet"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+  }
+  ASSERT_EQ(run({"attach", bare, folder_ / "masked_memory/t.task.safetensors", "--out", joined_}).status, 0);
+  const base::Node answers = json(run({"classify", joined_, picture, "--json"}).out).items()[0].at("tasks");
+  EXPECT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers.at("t").size(), 3U);
+  expect_refused({"classify", joined_, picture, "--task", "base"}, {"base", "no classes"});
+  EXPECT_EQ(run({"classify", folder_ / "full", picture}).status, 0);
 }
 
 TEST_F(TaskCommands, ClassifyReadsFilesFoldersAndStandardInput) {

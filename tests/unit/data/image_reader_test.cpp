@@ -1,6 +1,7 @@
 #include "data/image_reader.h"
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <filesystem>
 
@@ -13,6 +14,34 @@ namespace mnemo::data {
 namespace {
 
 using base::InputError;
+
+std::string big_endian_bytes(uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+std::string png_chunk(const std::string& type, const std::string& data) {
+  const std::string body = type + data;
+  const auto sum = static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
+  return big_endian_bytes(static_cast<uint32_t>(data.size())) + body + big_endian_bytes(sum);
+}
+/// A grey PNG of one row, all of it `value`.
+std::string one_row(uint32_t width, char value) {
+  const std::string row = std::string(1, '\0') + std::string(width, value);
+  std::string packed(compressBound(row.size()), '\0');
+  uLongf size = packed.size();
+  compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(row.data()), row.size(), 9);
+  packed.resize(size);
+  return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", big_endian_bytes(width) + big_endian_bytes(1) + std::string("\x08\0\0\0\0", 5)) + png_chunk("IDAT", packed) +
+         png_chunk("IEND", "");
+}
+
+// Of itself libpng stops at a million pixels a side, and calls that invalid.
+TEST(ImageReader, ASideMayBeAsLongAsThePixelsAllow) {
+  const std::string bytes = one_row(1'000'001, 77);
+  const Image image = decode_image(bytes, "long.png");
+  EXPECT_EQ(image.width, 1'000'001);
+  EXPECT_EQ(image.at(0, 1'000'000)[2], 77);
+  test::expect_error<InputError>([&] { decode_image(bytes, "long.png", {.max_pixels = 1'000'000}); }, {"long.png: ", "1000001 x 1 pixels", "at most 1000000"});
+}
 
 TEST(ImageReader, ErrorsNameTheFileAndWhatIsThere) {
   const test::TemporaryFolder folder;

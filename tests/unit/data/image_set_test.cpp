@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "data/image_describe.h"
 #include "image_files.h"
 #include "tests/support/expect_error.h"
 
@@ -183,6 +184,26 @@ TEST(ImageSet, ImageNetAsItIsUnpacked) {
   EXPECT_EQ(large.valid, nullptr);
 }
 
+TEST(ImageSet, TinyImageNetsValidationImagesLieInOneFolder) {
+  const test::TemporaryFolder folder;
+  place_image(folder / "train/n01443537/images/n01443537_0.JPEG", "rgb_444.jpg");
+  place_image(folder / "train/n01629819/images/n01629819_0.JPEG", "grey.jpg");
+  write_text(folder / "train/n01443537/n01443537_boxes.txt", "n01443537_0.JPEG\t0\t10\t63\t58\n");
+  place_image(folder / "val/images/val_0.JPEG", "rgb_444.jpg");
+  place_image(folder / "val/images/val_1.JPEG", "grey.jpg");
+  place_image(folder / "test/images/test_0.JPEG", "grey.jpg");
+  write_text(folder / "val/val_annotations.txt", "val_0.JPEG\tn01629819\t0\t32\t44\t62\nval_1.JPEG\tn01443537\t52\t55\t57\t59\n");
+  ImageOptions options = detect_images(folder.path());
+  EXPECT_EQ(options.format, "imagenet");
+  options.image_size = {16, 16};
+  const ImageSets sets = load_images(options);
+  EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"n01443537_0.JPEG: n01443537", "n01629819_0.JPEG: n01629819"}));
+  EXPECT_EQ(listed(*sets.valid), (std::vector<std::string>{"val_0.JPEG: n01629819", "val_1.JPEG: n01443537"}));
+  EXPECT_EQ(sets.valid->read(0)->width, 37);
+  write_text(folder / "val/val_annotations.txt", "val_0.JPEG n01629819\n");
+  test::expect_error<InputError>([&] { load_images(options); }, {"val_annotations.txt:1:1", "expected IMAGE<tab>CLASS"});
+}
+
 TEST(ImageSet, INaturalistFromItsLists) {
   const test::TemporaryFolder folder;
   place_image(folder / "train_val2018/Aves/7/x.jpg", "rgb_444.jpg");
@@ -192,6 +213,56 @@ TEST(ImageSet, INaturalistFromItsLists) {
   EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"x.jpg: 7 Parus major"}));
   EXPECT_EQ(sets.train->num_classes(), 2);
   EXPECT_EQ(sets.train->read(0)->width, 37);
+}
+
+// 2018's list has 437,513 images; a tree of it would have ten values for each.
+TEST(ImageSet, INaturalistsListsMayBeLong) {
+  const test::TemporaryFolder folder;
+  constexpr int kImages = 30'000;
+  std::string images, annotations;
+  for (int i = 0; i < kImages; ++i) {
+    const char* comma = i == 0 ? "" : ",";
+    images += fmt::format(R"({}{{"license":3,"file_name":"train_val2018/Plantae/{}/{:032x}.jpg","rights_holder":"Somebody","height":600,"id":{},"width":800}})", comma,
+                          i % 7, i, 1000 + i);
+    annotations += fmt::format(R"({}{{"image_id":{},"category_id":{},"id":{}}})", comma, 1000 + kImages - 1 - i, (kImages - 1 - i) % 7, i);
+  }
+  std::string categories;
+  for (int c = 0; c < 7; ++c) categories += fmt::format(R"({}{{"supercategory":"Plantae","name":"plant {}","id":{}}})", c == 0 ? "" : ",", c, c);
+  write_text(folder / "train2018.json", R"({"info":{"year":2018,"images":[{"id":"not one of them"}]},"images":[)" + images + R"(],"licenses":[{"id":3,"url":"x"}],"annotations":[)" +
+                                            annotations + R"(],"categories":[)" + categories + "]}");
+  EXPECT_GT(base::file_size(folder / "train2018.json"), uint64_t{4} << 20);
+  const ImageSets sets = load_images(set_of("inaturalist", folder.path()));
+  ASSERT_EQ(sets.train->size(), kImages);
+  EXPECT_EQ(sets.train->num_classes(), 7);
+  for (const int64_t i : {0, 8, 29'999}) {
+    EXPECT_EQ(sets.train->label(i), i % 7);
+    EXPECT_EQ(sets.train->name(i), folder / fmt::format("train_val2018/Plantae/{}/{:032x}.jpg", i % 7, i));
+  }
+}
+
+TEST(ImageSet, WrongListsOfINaturalistAreRefusedByName) {
+  const test::TemporaryFolder folder;
+  const std::string image = R"("images":[{"id":5,"file_name":"x.jpg"}],)", annotation = R"("annotations":[{"image_id":5,"category_id":7}],)",
+                    category = R"("categories":[{"id":7,"name":"a"}])";
+  const auto refuse = [&](const std::string& text, std::initializer_list<std::string> parts) {
+    write_text(folder / "train2018.json", text);
+    const std::string message = test::expect_error<InputError>([&] { load_images(set_of("inaturalist", folder.path())); }, parts);
+    EXPECT_NE(message.find(folder / "train2018.json"), std::string::npos) << message;
+  };
+  refuse("", {"parse error"});
+  refuse("{" + image + annotation, {"line 1", "unexpected end of input"});
+  refuse("[1]", {"expected a table, found a list"});
+  refuse("{" + image + category + "}", {"expected the key 'annotations', found none"});
+  refuse("{" + image + image + annotation + category + "}", {"key 'images' is there twice"});
+  refuse("{" + image + R"("annotations":7,)" + category + "}", {"'annotations': expected a list, found 7"});
+  refuse("{" + image + R"("annotations":[7],)" + category + "}", {"'annotations[0]': expected a table, found 7"});
+  refuse(R"({"images":[{"id":5,"file_name":"x.jpg"},{"id":6}],)" + annotation + category + "}", {"'images[1]': expected the key 'file_name', found none"});
+  refuse(R"({"images":[{"id":5.5,"file_name":"x.jpg"}],)" + annotation + category + "}", {"'images[0]': 'id': expected an integer, found 5.5"});
+  refuse(R"({"images":[{"id":5,"file_name":["x.jpg"]}],)" + annotation + category + "}", {"'images[0]': 'file_name': expected a string, found a list"});
+  refuse("{" + image + R"("annotations":[],)" + category + "}", {"image 5: no annotation is of it"});
+  refuse("{" + image + R"("annotations":[{"image_id":5,"category_id":8}],)" + category + "}", {"image 5: category 8 is not among the categories"});
+  refuse("{" + image + R"("annotations":[{"image_id":5,"category_id":7},{"image_id":5,"category_id":8}],)" + category + "}",
+         {"image 5: expected one category, found 7 and 8"});
 }
 
 TEST(ImageSet, Places365FromItsLists) {
@@ -207,6 +278,8 @@ TEST(ImageSet, Places365FromItsLists) {
   EXPECT_EQ(sets.valid->read(0)->width, 37);
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 2\n");
   test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); }, {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"2\""});
+  write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg\n");
+  test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); }, {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"\""});
 }
 
 TEST(ImageSet, Sun397ByItsPartitions) {

@@ -57,6 +57,40 @@ TEST(ImageResize, APartIsResizedAsIfItHadBeenCutOutFirst) {
   }
 }
 
+TEST(ImageResize, AWindowIsThatPartOfTheWhole) {
+  const Image image = read_image(golden_image("photo_7865c0.jpg"));
+  for (const Interpolation interpolation : {Interpolation::box, Interpolation::bilinear, Interpolation::bicubic}) {
+    for (const auto& [h, w] : {std::pair<int64_t, int64_t>{9, 300}, {200, 7}, {50, image.width}, {image.height, 33}, {image.height, image.width}}) {
+      const ImageBox box = whole(image), window{h / 3, w / 4, h / 2, w / 3};
+      EXPECT_EQ(resize(image, box, h, w, window, interpolation), resize(resize(image, h, w, interpolation), window, window.height, window.width, interpolation))
+          << h << " x " << w;
+    }
+  }
+}
+
+// Resized as a whole these would be 230 million pixels; what is kept of them is 224 x 224.
+TEST(TestCrop, AnImageOfOnePixelsWidthCostsNoMoreThanWhatIsKept) {
+  ImageTestOptions options;
+  for (const char* mode : {"center", "squash"}) {
+    options.crop_mode = mode;
+    const int64_t length = options.crop_mode == "center" ? 900'000 : 90'000;  // squashing reads every pixel
+    Image wide(1, length), tall(length, 1);
+    for (int64_t i = 0; i < length; ++i) {
+      // The middle is of another colour.
+      for (Image* image : {&wide, &tall}) std::fill_n(image->bytes.begin() + i * 3, 3, static_cast<uint8_t>(std::abs(i - length / 2) < length / 2000 ? 200 : 100));
+    }
+    for (const auto& [height, width] : {std::pair<int64_t, int64_t>{224, 224}, {96, 160}}) {
+      const TestCrop crop = TestCrop::of(options, height, width);
+      for (const Image* image : {&wide, &tall}) {
+        const Image kept = crop(*image);
+        ASSERT_EQ(kept.height, height);
+        ASSERT_EQ(kept.width, width);
+        EXPECT_EQ(kept.at(0, 0)[0], std::string(mode) == "center" ? 200 : 100);
+      }
+    }
+  }
+}
+
 TEST(ImageResize, OneColourStaysOneColour) {
   Image image(23, 17);
   std::fill(image.bytes.begin(), image.bytes.end(), uint8_t{201});
