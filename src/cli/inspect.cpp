@@ -56,7 +56,7 @@ Inspected inspected_of(const InspectArguments& options) {
   const Recipe recipe = read_recipe(RecipeFile::read(options.source, options.set).recipe(options.variant));
   if (!options.input.given()) return {{build_model(recipe), nullptr}, recipe, {}};
   const Workbench bench = make_workbench(recipe);
-  return {{bench.model, bench.tokenizer}, recipe, {}};
+  return {{bench.model, bench.tokenizer, recipe.is_text() && text_options(recipe).reset == "segments"}, recipe, {}};
 }
 
 /// A recipe with studies: one line for each variant.

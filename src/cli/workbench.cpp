@@ -12,6 +12,7 @@
 #include "cli/machine.h"
 #include "cli/sample_task.h"
 #include "cli/summary.h"
+#include "cli/text_facts.h"
 #include "infer/load.h"
 #include "memory/learnable_tokens.h"
 #include "models/build.h"
@@ -254,7 +255,7 @@ StoredModel read_model(const std::string& folder) {
   base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder, base::path_exists(folder) ? "a file" : "nothing");
   if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
     infer::LoadedModel loaded = infer::load_model(folder);
-    return {loaded.model, loaded.tokenizer};
+    return {loaded.model, loaded.tokenizer, TextFacts::read(folder).resets_segments()};
   }
   return {infer::load_any(folder).model, nullptr};
 }
@@ -276,7 +277,10 @@ void write_model(const std::string& folder, const Workbench& workbench, const Mo
   weights::ModelFolder content;
   content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";
   content.weights.tensors = weights::model_tensors(*workbench.model);
-  if (workbench.tokenizer) content.vocabulary = workbench.tokenizer->save();
+  if (workbench.tokenizer) {
+    content.vocabulary = workbench.tokenizer->save();
+    content.vocabulary[TextFacts::kFile] = TextFacts::of(text_options(workbench.recipe)).text();
+  }
   if (workbench.recipe.is_images()) content.vocabulary[ImageFacts::kFile] = ImageFacts::of(image_options(workbench.recipe)).text();
   if (!workbench.classes.empty()) content.vocabulary[kClassesFile] = fmt::format("{}\n", fmt::join(workbench.classes, "\n"));
   content.card = card_text(workbench, card);

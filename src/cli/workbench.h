@@ -45,6 +45,7 @@ std::optional<Recipe> recipe_beside(const std::string& model_folder);
 struct StoredModel {
   std::shared_ptr<core::Model> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
+  bool reset_segments = false;  ///< each segment of a text stands alone (data.reset)
 };
 StoredModel read_model(const std::string& folder);
 
