@@ -363,7 +363,7 @@ TEST_F(TaskCommands, ClassifySkipsAndCountsBrokenImages) {
   }
   expect_refused({"classify", backbone_, images, "--broken", "stopp"}, {"--broken", "stopp"});
   std::filesystem::create_directory_symlink(images, images + "/a/round");
-  expect_refused({"classify", backbone_, images}, {images, "cannot be looked through"});
+  expect_refused({"classify", backbone_, images}, {"images", "cannot be looked through"});
 }
 
 TEST_F(TaskCommands, NamesFromOutsideAreShownAsTheyCanBe) {
@@ -377,6 +377,12 @@ TEST_F(TaskCommands, NamesFromOutsideAreShownAsTheyCanBe) {
   const base::Node image = json(run({"classify", backbone_, picture, "--json"}).out).items()[0];
   EXPECT_TRUE(holds(image.at("image").as_string(), "w\\xffird.png"));
   EXPECT_EQ(image.at("tasks").at("base").size(), 3U);
+  data::make_class_folders(folder_ / "set", 1);
+  std::filesystem::rename(folder_ / "set/ant", folder_ / "set/a\xff\x1b");
+  EXPECT_TRUE(holds(run({"data", folder_ / "set"}).out, "a\\xff\\x1b, bee"));
+  const Finished described = run({"data", folder_ / "set", "--json"});
+  ASSERT_EQ(described.status, 0) << described.err;
+  EXPECT_EQ(json(described.out).at("classes").items()[0].as_string(), "a\\xff\\x1b");
 }
 
 TEST_F(TaskCommands, AFolderInsideTheModelsIsNoFileOfIt) {
