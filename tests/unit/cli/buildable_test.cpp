@@ -82,8 +82,8 @@ TEST_F(Buildable, ASequenceOfADecoderNeedsAPlaceForEachToken) {
 TEST_F(Buildable, AModelThatMemoryCannotHoldIsRefusedBeforeItIsMade) {
   std::ofstream(folder_ / "task.tsv") << "input\ttarget\tanswer\n1 2 3\t2 3 1\t0 0 1\n";
   const std::string text = "[model.embedding]\nvocab_size = 16777216\n[model.backbone]\ndim = 65536\n[data]\ntype = \"task_file\"\ntrain = \"task.tsv\"\n";
-  expect_error<base::InputError>([&] { make_workbench(read(text)); }, {"recipe: 'model': 1,", "and their gradients need", "embedding.vocab_size is 16777216, backbone.dim 65536"});
-  expect_error<base::InputError>([&] { build_model(read(text)); }, {"recipe: 'model': 1,", "parameters need"});
+  expect_error<base::InputError>([&] { make_workbench(read(text)); }, {"recipe: 'model': ", "and their gradients need", "embedding.vocab_size is 16777216, backbone.dim 65536"});
+  expect_error<base::InputError>([&] { build_model(read(text)); }, {"recipe: 'model': ", " parameters need "});
 }
 
 TEST_F(Buildable, TheUnitOfATextNamesTheMetric) {

@@ -313,13 +313,10 @@ TEST(Session, SegmentsThatStandAloneForgetTheOnesBefore) {
   Session fresh(shared);
   fresh.feed(std::span(tokens).subspan(8));
   EXPECT_TRUE(at::equal(session.logits(), fresh.logits()));
-  EXPECT_TRUE(at::equal(single.logits(), fresh.logits()));
+  EXPECT_TRUE(at::allclose(single.logits(), fresh.logits(), 0, 1e-12));
   Session carried(shared);
   carried.feed(tokens);
-  EXPECT_FALSE(at::equal(session.logits(), carried.logits()));
-  take(session, 4);
-  take(fresh, 4);
-  EXPECT_EQ(session.position(), 14);
+  EXPECT_FALSE(at::allclose(session.logits(), carried.logits()));
   Batcher batcher(shared);
   expect_error<InputError>([&] { batcher.add(session); }, {"carries its memory"});
 }
