@@ -158,8 +158,8 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
   }
   const base::Node* classes = given.head.find("num_classes");
   if (!left_out && classes != nullptr && classes->as_int() == 0) given.head.set("num_classes", stored.head.at("num_classes"));
-  const base::Node expected = base::write_options(stored);
-  for (const auto& [key, value] : base::write_options(given).members()) {
+  const base::Node expected = base::write_options(stored), found = base::write_options(given);
+  for (const auto& [key, value] : found.members()) {
     const base::Node* same = expected.find(key);
     base::require(same != nullptr && *same == value, "recipe: 'model.{}' is not as in the model of {}, which [finetune] starts from; leave [model] out", key, folder);
   }
