@@ -124,7 +124,7 @@ TEST_F(TaskCommands, FinetuningRefusesWhatItDoesNotRead) {
   };
   refused("model.memory=[{type=\"grc\"}]", {"'model.memory'", "leave [model] out"});
   refused("model.backbone.dim=32", {"'model.backbone'", "leave [model] out"});
-  refused("model.backbone={type=\"vit\", dim=12}", {"'model.backbone'", "leave [model] out"});
+  refused("model={backbone={type=\"vit\", dim=12, num_heads=2}, head=\"classification\"}", {"'model.backbone'", "leave [model] out"});
   refused("finetune.num_mem_tokens=7", {"finetune.num_mem_tokens", "regime = \"head\""});
   refused("finetune.bottleneck=3", {"finetune.bottleneck", "regime = \"head\""});
   refused("train.segments_per_step=2", {"train.segments_per_step", "images"});
