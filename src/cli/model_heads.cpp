@@ -17,7 +17,8 @@ std::vector<ModelHead> heads_of(const models::VisionModel& model, const std::str
   base::require(model.head() != nullptr, "{}: expected a model of images with a head, found a layer_stack", folder);
   std::vector<ModelHead> heads;
   const memory::LearnableTokens* tasks = model.tasks();
-  if (tasks == nullptr || tasks->options().attention == "masked") {
+  base::require(model.head()->has_classes() || tasks != nullptr, "{}: a backbone without a head (head.num_classes = 0); mnemo finetune gives it one", folder);
+  if (model.head()->has_classes() && (tasks == nullptr || tasks->options().attention == "masked")) {
     heads.push_back({kOwnHead, model.options().head.at("num_classes").as_int(), class_names(folder)});
     const ModelHead& own = heads.front();
     base::require(own.labels.empty() || static_cast<int64_t>(own.labels.size()) == own.num_classes, "{}: expected {} lines, as many as the head has classes, found {}",
@@ -35,7 +36,7 @@ const ModelHead& head_named(const std::vector<ModelHead>& heads, const std::stri
     if (head.name == name) return head;
     names.push_back(head.name);
   }
-  base::require(name != kOwnHead, "{}: the model's own head (\"base\") has nothing to say: its task '{}' has changed the rows that it reads; detach the task first", who,
+  base::require(name != kOwnHead, "{}: the model's own head (\"base\") has nothing to say: it has no classes, or task '{}' has changed the rows that it reads", who,
                 names.front());
   base::input_error("{}: no task {}{}", who, base::in_quotes(name), base::suggestion(name, names));
 }

@@ -124,10 +124,12 @@ const std::string& Recipe::data_type() const { return type_of(data); }
 
 Recipe read_recipe(const base::Node& node) {
   const base::Node* model = node.find("model");
-  if (model == nullptr || !model->contains("preset")) return base::read_options<Recipe>(node);
   base::Node complete = node;
-  complete.set("model", models::with_preset(*model));
-  return base::read_options<Recipe>(complete);
+  if (model != nullptr && model->contains("preset")) complete.set("model", models::with_preset(*model));
+  Recipe recipe = base::read_options<Recipe>(complete);
+  base::require(!recipe.is_images() || recipe.train.segments_per_step == 1,
+                "recipe: 'train.segments_per_step': [data] of type \"images\" has no segments; expected 1 or nothing, found {}", recipe.train.segments_per_step);
+  return recipe;
 }
 
 RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::string>& assignments) {
@@ -200,7 +202,7 @@ std::string RecipeFile::about() const { return text_at(root_, "about"); }
 std::vector<base::OptionDoc> recipe_docs() {
   std::vector<base::OptionDoc> docs = base::describe_options<Recipe>();
   for (base::OptionDoc& doc : models::BackboneOptions::vision_docs()) {
-    doc.path = "model.backbone." + doc.path;
+    if (!doc.path.empty()) doc.path = "model.backbone." + doc.path;
     doc.group = "model.backbone " + doc.group;
     docs.push_back(std::move(doc));
   }

@@ -30,10 +30,11 @@ struct ClassificationOptions {
 /// h [..,D]: the [CLS] row, or the mean of the token rows, which the model picks; logits [..,C], C classes.
 class Classification final : public core::Head {
  public:
-  /// Throws InputError for fewer than two classes.
+  /// Throws InputError for one class. None are the head of a backbone that came without one: it has rows and no logits.
   Classification(const ClassificationOptions& options, const layers::Scope& scope, int64_t dim, double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
+  bool has_classes() const { return options_.num_classes > 0; }
   /// Whether h is the first row, and not mean().
   bool reads_first_row() const { return options_.pool == "cls"; }
   /// The mean of the rows that are real: rows [B,T,D], valid [B,T] bool or undefined -> [B,1,D]; zero where none is.

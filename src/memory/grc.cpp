@@ -39,6 +39,11 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
                 options.lifetime);
   base::require(options.position == "none" || image.given() || options.grid.size() == 2,
                 "grc: position \"cpe\" needs grid = [height, width]");
+  base::require(!image.given() || options.grid.empty() || (options.grid[0] == image.grid.height && options.grid[1] == image.grid.width),
+                "grc: the backbone says how a layer's rows lie: expected grid = [{}, {}] or none, found [{}, {}]", image.grid.height, image.grid.width,
+                options.grid.empty() ? 0 : options.grid[0], options.grid.empty() ? 0 : options.grid[1]);
+  base::require(!image.given() || options.cls_tokens == 0 || options.cls_tokens == image.class_tokens,
+                "grc: the backbone says how many class tokens there are: expected cls_tokens = {} or none, found {}", image.class_tokens, options.cls_tokens);
   base::require(channels_ >= build.num_heads && channels_ % build.num_heads == 0,
                 "grc: expected int(dim * cache_ratio) to be a multiple of num_heads = {}, found {}", build.num_heads,
                 channels_);

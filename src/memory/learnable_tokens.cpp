@@ -46,6 +46,7 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
     require(!masked || task.new_class_token || task.num_mem_tokens == 0, "num_mem_tokens",
             "attention = \"masked\" shows memory to the task's new class token alone; expected new_class_token = true, or 0 tokens");
     require(!masked || !task.own_class_token, "own_class_token", "it moves the old rows, which attention = \"masked\" leaves as they are");
+    require(!masked || !task.own_adapters, "own_adapters", "they move the old rows, which attention = \"masked\" leaves as they are");
     require(masked || task.sees.empty(), "sees", "with attention = \"full\" everything sees everything; expected []");
     std::set<std::string> seen;
     for (const std::string& other : task.sees) {
@@ -62,6 +63,8 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
                 "'{}' is for attention = \"full\" and one task; found \"{}\" and {}", propagation, attention, tasks.size());
   const auto own = std::count_if(tasks.begin(), tasks.end(), [](const TaskOptions& task) { return task.own_class_token; });
   where.require(own <= 1, "tasks", "{} tasks bring a class token in place of the backbone's; only one can", own);
+  const auto adapted = std::count_if(tasks.begin(), tasks.end(), [](const TaskOptions& task) { return task.own_adapters; });
+  where.require(adapted <= 1, "tasks", "{} tasks bring adapters; only one can", adapted);
 }
 
 LearnableTokens::LearnableTokens(const Options& options, const layers::Scope& root, int64_t num_layers, int64_t dim, double init_std)

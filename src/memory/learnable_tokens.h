@@ -18,6 +18,7 @@ struct TaskOptions {
   int64_t num_classes = 0;
   bool new_class_token = true;
   bool own_class_token = false;
+  bool own_adapters = false;
   std::vector<std::string> sees;
   std::optional<std::string> memory_norm, class_token_position;
   std::vector<std::string> labels;
@@ -29,6 +30,7 @@ struct TaskOptions {
     v("num_classes", num_classes, "classes; 0: as many as the data has", base::range(0, 1 << 20));
     v("new_class_token", new_class_token, "the task has a class row of its own beside the backbone's");
     v("own_class_token", own_class_token, "full attention: the task brings a copy of its own of the backbone's class token, which stands in its place");
+    v("own_adapters", own_adapters, "full attention: the model's adapters are this task's: they came with it and go with it");
     v("sees", sees, "masked: earlier tasks whose class row and memory this one's class row may attend to. [] is concatenation, all earlier tasks extension");
     v("memory_norm", memory_norm, "unset: the memory's", base::one_of("after", "before"));
     v("class_token_position", class_token_position, "unset: the memory's", base::one_of("class", "none"));

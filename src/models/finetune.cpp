@@ -14,6 +14,15 @@ void FinetuneOptions::validate(const base::Where& where) const {
   where.require(!layers || memory || masked, "layers", "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
   where.require(propagation == "none" || memory, "propagation", "belongs to regime = \"memory\", found regime = \"{}\"", regime);
   where.require(sees.empty() || masked, "sees", "belongs to regime = \"masked_memory\", found regime = \"{}\"", regime);
+  // A run's recipe.toml holds every key, so those at their defaults are nobody's wish.
+  const FinetuneOptions left_out;
+  where.require(num_mem_tokens == left_out.num_mem_tokens || memory || masked, "num_mem_tokens",
+                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
+  where.require(memory_norm == left_out.memory_norm || memory || masked, "memory_norm",
+                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
+  where.require(class_token_position == left_out.class_token_position || masked, "class_token_position",
+                "belongs to regime = \"masked_memory\", found regime = \"{}\"", regime);
+  where.require(bottleneck == left_out.bottleneck || regime == "adapters", "bottleneck", "belongs to regime = \"adapters\", found regime = \"{}\"", regime);
 }
 
 FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options, const std::vector<std::string>& labels) {
@@ -40,7 +49,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   }
   if (attached != nullptr) {
     memory = base::read_typed_options<memory::LearnableTokensOptions>(*attached);
-    base::require(masked && memory.attention == "masked" && !model.adapters,
+    base::require(masked && memory.attention == "masked",
                   "{}: the model has tasks attached, beside which only masked ones can be trained; detach them first, or choose masked_memory or head", who);
   } else {
     memory.attention = masked ? "masked" : "full";
@@ -54,6 +63,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   task.labels = labels;
   task.new_class_token = options.regime == "masked_memory";
   task.own_class_token = moves;
+  task.own_adapters = options.regime == "adapters";
   task.num_mem_tokens = options.regime == "memory" || options.regime == "masked_memory" ? options.num_mem_tokens : 0;
   if (task.num_mem_tokens > 0) task.layers = options.layers;
   if (attached != nullptr) {
@@ -68,6 +78,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   plan.options.memory = {ModelOptions::memory_types().complete(node)};
   plan.trained = {"task." + options.name + ".*"};
   if (options.regime == "adapters") {
+    base::require(!model.adapters, "{}: the model has adapters of its own, beside which there is no place for a task's; choose another regime", who);
     plan.options.adapters = layers::AdapterOptions{};
     plan.options.adapters->bottleneck = options.bottleneck;
     plan.trained.emplace_back("backbone.*.adapter?.*");

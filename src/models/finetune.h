@@ -32,7 +32,7 @@ struct FinetuneOptions {
     v("name", name, "what the task is called");
     v("num_mem_tokens", num_mem_tokens, "memory, masked_memory: tokens of a layer", base::range(0, 1 << 16));
     v("layers", layers, "memory, masked_memory: numbers of the layers that have memory, from 0; unset: all", base::at_least(0));
-    v("memory_norm", memory_norm, "memory enters a layer's attention after its first norm as it is, or before it", base::one_of("after", "before"));
+    v("memory_norm", memory_norm, "memory, masked_memory: memory enters a layer's attention after its first norm as it is, or before it", base::one_of("after", "before"));
     v("class_token_position", class_token_position, "masked_memory: added to the new class token", base::one_of("class", "none"));
     v("propagation", propagation, "memory: what becomes of it above its layer", base::one_of("none", "first", "added", "appended"));
     v("bottleneck", bottleneck, "adapters: width between their two maps", base::range(1, 1 << 16));

@@ -60,11 +60,11 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
     const std::string type = type_of(memory);
     const auto& entry = Mechanisms::all().memories.find(type);
     if (entry.layer_context) {
-      context_ = entry.layer_context(memory, memory_build);
+      context_ = at_its_place(memory, [&] { return entry.layer_context(memory, memory_build); });
       context_name_ = type;
     }
     if (entry.sequence) {
-      sequence_ = entry.sequence(memory, memory_build);
+      sequence_ = at_its_place(memory, [&] { return entry.sequence(memory, memory_build); });
       sequence_name_ = type;
     }
     for (const char* key : {"cls_token", "sep_token", "pad_token"}) {
@@ -74,7 +74,7 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
                     token == nullptr || !token->is_int() ? 0 : token->as_int());
     }
   }
-  require_support(options);
+  at_its_place(options.backbone.attention, [&] { require_support(options); });
   if (!whole) return;
   make_head(root / "head");
   if (const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get())) {
@@ -114,6 +114,7 @@ void Model::make_head(const layers::Scope& scope) {
   }
   auto head = std::make_unique<heads::Classification>(base::read_typed_options<heads::ClassificationOptions>(options_.head), scope, dim, std);
   classification_ = head.get();
+  base::require(head->has_classes(), "{}", "model: expected head.num_classes of at least 2, found 0");
   head_ = std::move(head);
   if (classification_->reads_first_row() && !sequence_) {
     cls_ = scope.add("cls", {dim}, layers::constant(0.0), layers::ParameterKind::memory);

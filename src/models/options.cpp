@@ -4,6 +4,7 @@
 
 #include "heads/language_model.h"
 #include "memory/learnable_tokens.h"
+#include "models/make_attention.h"
 #include "models/presets.h"
 #include "models/registry.h"
 
@@ -109,6 +110,16 @@ int64_t rows_of(const base::Node& memory) {
   return word(memory, "layout") == "read_write" ? 2 * tokens : tokens;
 }
 
+/// An encoder reads a segment at once: each of its rows needs its place.
+void check_places(const ModelOptions& options) {
+  const auto limit = options.kind == "model" && !options.backbone.causal() ? row_limit(options.backbone.attention) : std::nullopt;
+  if (!limit) return;
+  int64_t beside = 0;
+  for (const base::Node& memory : options.memory) beside += rows_of(memory);
+  if (beside == 0 && word(options.head, "pool") == "cls") beside = 1;
+  limit->require(options.segment_size + beside, fmt::format("a segment has segment_size = {} tokens and {} rows beside them", options.segment_size, beside));
+}
+
 void check_embedding(const ModelOptions& options, const base::Where& where) {
   const EmbeddingOptions& embedding = options.embedding;
   const int64_t dim = options.backbone.dim, width = embedding.dim.value_or(dim);
@@ -140,6 +151,9 @@ void check_vision(const ModelOptions& options, const base::Where& where) {
     if (name == memory::LearnableTokens::kType) {
       where.require(type == "vit" && options.kind == "model", "memory", "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"", name,
                     type, options.kind);
+      for (const base::Node& task : memory.at("tasks").items()) {
+        where.require(options.adapters || !flag(task, "own_adapters"), "adapters", "they are those of task '{}' (own_adapters); found none", word(task, "name"));
+      }
       continue;
     }
     where.require(Mechanisms::all().memories.find(name).wrap_image_attention != nullptr, "memory",
@@ -212,6 +226,7 @@ void ModelOptions::validate(const base::Where& where) const {
                   "pool = \"mean\" leaves out the [CLS] row of '{}'; expected \"cls\"", sequence_memory);
   }
   check_embedding(*this, where);
+  check_places(*this);
 }
 
 }  // namespace mnemo::models

@@ -55,7 +55,8 @@ class VisionModel final : public core::Model {
   /// Says whose row hidden is, and whose logits() and nll() are: a task's, or "base" (the model's own, from the start). With tasks in full
   /// attention "base" is what the old head makes of rows that the tasks have changed. Throws InputError for a task that is not attached.
   void answer_for(const std::string& task);
-  /// Everybody's logits in one pass: "base", unless tasks have changed its rows (full attention), then each task's in their order.
+  /// Everybody's logits in one pass: "base", unless tasks have changed its rows (full attention) or it has no classes, then each task's in their
+  /// order.
   std::vector<TaskLogits> task_logits(const core::Segment& segment, const core::AttentionObserver& observe = {},
                                       const backbones::HiddenObserver& hidden = {}) const;
   /// Of who answers.

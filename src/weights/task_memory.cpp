@@ -8,11 +8,13 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "models/vision_model.h"
 
 namespace mnemo::weights {
 namespace {
 
-constexpr const char* kFormat = "mnemo-task/1";
+constexpr const char* kFormat = "mnemo-task/2";
+constexpr const char* kOldFormat = "mnemo-task/1";
 /// Of the config, which may have a name for each of many classes.
 constexpr base::ReadLimits kLimits{.max_bytes = size_t{16} << 20, .max_depth = 16, .max_values = 1 << 18};
 /// What stands in the metadata's config.
@@ -35,15 +37,16 @@ void add(base::Sha256& sum, const std::string& name, const at::Tensor& tensor) {
   sum.update(plain.const_data_ptr(), static_cast<size_t>(plain.numel()) * 4);
 }
 
-/// Of the tensors for which `name_of` gives a name, in the order of these names.
+/// Of `options`, and of the tensors for which `name_of` gives a name, in the order of these names.
 template <class F>
-std::string checksum(const NamedTensors& tensors, F&& name_of) {
+std::string checksum(const std::string& options, const NamedTensors& tensors, F&& name_of) {
   std::vector<std::pair<std::string, const at::Tensor*>> chosen;
   for (const auto& [name, tensor] : tensors) {
     if (std::optional<std::string> own = name_of(name)) chosen.emplace_back(*own, &tensor);
   }
   std::sort(chosen.begin(), chosen.end());
   base::Sha256 sum;
+  sum.update(options);
   for (const auto& [name, tensor] : chosen) add(sum, name, *tensor);
   return sum.hex();
 }
@@ -53,6 +56,11 @@ memory::LearnableTokensOptions memory_of(const models::ModelOptions& options) {
     if (models::type_of(memory) == memory::LearnableTokens::kType) return base::read_typed_options<memory::LearnableTokensOptions>(memory);
   }
   return {};
+}
+
+/// Whether the model's adapters came with a task; those of the model's own are part of the backbone.
+bool adapters_of_task(const memory::LearnableTokensOptions& memory) {
+  return std::any_of(memory.tasks.begin(), memory.tasks.end(), [](const memory::TaskOptions& task) { return task.own_adapters; });
 }
 
 void set_memory(models::ModelOptions& options, const memory::LearnableTokensOptions& memory) {
@@ -72,6 +80,7 @@ std::string text(const TensorFile& file, const char* key, const std::string& pat
 void check_tensors(const TaskMemoryFile& file, const std::string& path) {
   const memory::TaskOptions& task = file.task();
   const std::string prefix = prefix_of(task.name);
+  base::require(task.own_adapters == file.adapters.has_value(), "{}: config: expected adapters exactly where the task has own_adapters = true", base::printable(path, 400));
   int64_t dim = -1;
   for (const auto& [name, tensor] : file.tensors) {
     const bool own = name.starts_with(prefix), adapter = is_adapter(name);
@@ -88,17 +97,46 @@ void check_tensors(const TaskMemoryFile& file, const std::string& path) {
   base::require(dim > 0, "{}: expected tensor '{}head.weight', found none", base::printable(path, 400), prefix);
 }
 
+/// Says, by the names in the file, what of the task that now stands last has no place in the model or is missing.
+void check_fit(const StoredParts& model, const memory::TaskOptions& task, const std::string& own_prefix, const std::string& shown) {
+  std::optional<models::VisionModel> declared;
+  try {
+    base::check_options(model.options);
+    declared.emplace(model.options, 0, at::kFloat, layers::Budget{}, at::kMeta);
+  } catch (const base::InputError& error) {
+    base::input_error("{}: does not fit the model: {}", shown, error.what());
+  }
+  const std::string prefix = prefix_of(task.name);
+  const auto belongs = [&](const std::string& name) { return name.starts_with(prefix) || (task.own_adapters && is_adapter(name)); };
+  const auto in_file = [&](const std::string& name) { return name.starts_with(prefix) ? own_prefix + name.substr(prefix.size()) : name; };
+  for (const auto& [name, tensor] : model.tensors) {
+    if (!belongs(name)) continue;
+    const at::Tensor place = declared->parameters().find(name);
+    base::require(place.defined(), "{}: tensor '{}' has no place in the model", shown, base::printable(in_file(name)));
+    base::require(place.sizes() == tensor.sizes(), "{}: tensor '{}': expected {}, found {}", shown, in_file(name), c10::str(place.sizes()), c10::str(tensor.sizes()));
+  }
+  for (const layers::Parameter& parameter : declared->parameters().all()) {
+    const bool there = std::any_of(model.tensors.begin(), model.tensors.end(), [&](const auto& one) { return one.first == parameter.name; });
+    base::require(there || !belongs(parameter.name), "{}: expected tensor '{}', found none", shown, in_file(parameter.name));
+  }
+}
+
 }  // namespace
 
-std::string backbone_checksum(const NamedTensors& tensors) {
-  return checksum(tensors, [](const std::string& name) -> std::optional<std::string> {
-    if (!name.starts_with("backbone.") || is_adapter(name)) return std::nullopt;
+std::string backbone_checksum(const StoredParts& model) {
+  const bool leaves_adapters = adapters_of_task(memory_of(model.options));
+  base::Node options = base::write_options(model.options.backbone);
+  for (const char* key : {"dropout", "drop_path", "init_std"}) options.erase(key);
+  if (model.options.adapters && !leaves_adapters) options.set("adapters", base::write_options(*model.options.adapters));
+  options.set("pool", model.options.head.at("pool").as_string());
+  return checksum(base::to_json(options, -1) + "\n", model.tensors, [&](const std::string& name) -> std::optional<std::string> {
+    if (!name.starts_with("backbone.") || (leaves_adapters && is_adapter(name))) return std::nullopt;
     return name;
   });
 }
 
 std::string task_checksum(const NamedTensors& tensors, const std::string& task) {
-  return checksum(tensors, [&](const std::string& name) -> std::optional<std::string> {
+  return checksum("", tensors, [&](const std::string& name) -> std::optional<std::string> {
     if (!name.starts_with(prefix_of(task))) return std::nullopt;
     return name.substr(prefix_of(task).size());
   });
@@ -120,6 +158,9 @@ TaskMemoryFile read_task_memory(const std::string& path) {
   const TensorFile file = read_safetensors(path, {.limits = {}, .check_finite = true});
   const std::string shown = base::printable(path, 400);
   const auto format = file.metadata.find("format");
+  base::require(format == file.metadata.end() || format->second != kOldFormat,
+                "{}: expected a task memory of format \"{}\", found \"{}\", whose checksum knows the backbone's numbers alone and not its options; "
+                "mnemo finetune --resume RUN writes the run's task anew", shown, kFormat, kOldFormat);
   base::require(format != file.metadata.end() && format->second == kFormat, "{}: expected a task memory of format \"{}\", found {}", shown, kFormat,
                 format == file.metadata.end() ? "a file without format" : base::in_quotes(format->second));
   const auto config = base::read_options<Config>(base::parse_json(text(file, "config", path), path + " (config)", kLimits));
@@ -142,16 +183,16 @@ TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
   memory.tasks = {task};
   memory.tasks.front().sees.clear();  // by name and checksum in `sees`
   file.memory = memory;
-  file.adapters = model.options.adapters;
+  if (task.own_adapters) file.adapters = model.options.adapters;
   for (const auto& [tensor_name, tensor] : model.tensors) {
-    if (tensor_name.starts_with(prefix_of(name)) || is_adapter(tensor_name)) file.tensors.emplace_back(tensor_name, tensor);
+    if (tensor_name.starts_with(prefix_of(name)) || (task.own_adapters && is_adapter(tensor_name))) file.tensors.emplace_back(tensor_name, tensor);
   }
-  file.backbone = backbone_checksum(model.tensors);
+  file.backbone = backbone_checksum(model);
   return file;
 }
 
 void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& file, const AttachOptions& options) {
-  const std::string shown = base::printable(file, 400), own = backbone_checksum(model.tensors);
+  const std::string shown = base::printable(file, 400), own = backbone_checksum(model);
   base::require(task.backbone == own, "{}: made for another backbone: expected checksum {}..., found {}...", shown, own.substr(0, 12),
                 base::printable(task.backbone.substr(0, 12)));
   memory::LearnableTokensOptions memory = memory_of(model.options);
@@ -161,11 +202,13 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
   base::require(first || (memory.attention == task.memory.attention && memory.propagation == "none" && task.memory.propagation == "none"),
                 "{}: attention = \"{}\"{} cannot be joined with the tasks of this model, which have attention = \"{}\"; only masked tasks keep one another's results",
                 shown, task.memory.attention, task.memory.propagation == "none" ? "" : " with propagation", memory.attention);
-  base::require(first || (!task.adapters && !model.options.adapters && !added.own_class_token),
+  base::require(!added.own_adapters || !model.options.adapters, "{}: brings adapters, and the model has some already, {}", shown,
+                adapters_of_task(memory) ? "those of a task; detach that first" : "its own");
+  base::require(first || (!added.own_adapters && !added.own_class_token),
                 "{}: adapters and a class token in place of the backbone's change the old rows; such a task stands alone", shown);
   for (const memory::TaskOptions& other : memory.tasks) {
     base::require(other.name != added.name, "{}: a task '{}' is attached already; give this one another name (--name)", shown, added.name);
-    base::require(!other.own_class_token, "{}: task '{}' has changed the old rows and stands alone; detach it first", shown, other.name);
+    base::require(!other.own_class_token && !other.own_adapters, "{}: task '{}' has changed the old rows and stands alone; detach it first", shown, other.name);
   }
   added.sees.clear();
   if (options.sees) {
@@ -191,15 +234,17 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
   if (task.adapters) model.options.adapters = task.adapters;
   const std::string from = prefix_of(task.task().name), to = prefix_of(added.name);
   for (const auto& [name, tensor] : task.tensors) model.tensors.emplace_back(name.starts_with(from) ? to + name.substr(from.size()) : name, tensor);
+  check_fit(model, added, from, shown);
 }
 
 void detach(StoredParts& model, const std::string& name, const std::string& folder) {
   memory::LearnableTokensOptions memory = memory_of(model.options);
   std::vector<std::string> names;
-  bool there = false;
+  bool there = false, adapters = false;
   for (const memory::TaskOptions& task : memory.tasks) {
     names.push_back(task.name);
     there = there || task.name == name;
+    adapters = adapters || (task.name == name && task.own_adapters);
     base::require(std::find(task.sees.begin(), task.sees.end(), name) == task.sees.end(), "{}: task '{}' sees '{}'; detach it first",
                   base::printable(folder, 400), task.name, name);
   }
@@ -207,8 +252,8 @@ void detach(StoredParts& model, const std::string& name, const std::string& fold
                 names.empty() ? std::string("; none is") : base::suggestion(name, names));
   std::erase_if(memory.tasks, [&](const auto& task) { return task.name == name; });
   set_memory(model.options, memory);
-  model.options.adapters.reset();
-  std::erase_if(model.tensors, [&](const auto& one) { return one.first.starts_with(prefix_of(name)) || is_adapter(one.first); });
+  if (adapters) model.options.adapters.reset();
+  std::erase_if(model.tensors, [&](const auto& one) { return one.first.starts_with(prefix_of(name)) || (adapters && is_adapter(one.first)); });
 }
 
 }  // namespace mnemo::weights

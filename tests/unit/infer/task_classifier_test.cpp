@@ -14,10 +14,10 @@ namespace {
 
 constexpr int64_t kDim = 24, kLayers = 3;
 
-models::ModelOptions options_of(const std::string& memory = "[]") {
+models::ModelOptions options_of(const std::string& memory = "[]", const std::string& more = "") {
   return base::read_options<models::ModelOptions>(base::parse_json(
       R"({"backbone": {"type": "vit", "image_size": [16, 16], "patch_size": 4, "dim": 24, "num_layers": 3, "num_heads": 3, "mlp_ratio": 2.0},
-          "head": {"type": "classification", "num_classes": 5}, "memory": )" + memory + "}", "test"));
+          "head": {"type": "classification", "num_classes": 5}, "memory": )" + memory + more + "}", "test"));
 }
 
 /// Parameters from N(0, 0.3), norms around 1, so that nothing is small by start.
@@ -51,7 +51,7 @@ weights::TaskMemoryFile task(const weights::StoredParts& backbone, const std::st
   fill(model, 100 + seed);
   weights::StoredParts parts{model.options(), weights::model_tensors(model)};
   weights::TaskMemoryFile file = weights::take_task(parts, name);
-  file.backbone = weights::backbone_checksum(backbone.tensors);
+  file.backbone = weights::backbone_checksum(backbone);
   return file;
 }
 
@@ -240,8 +240,10 @@ TEST(TaskMemoryFile, HostileFilesAreRefusedByName) {
     const std::string message = test::expect_error<base::InputError>([&] { weights::read_task_memory(path); }, parts);
     EXPECT_NE(message.find(path), std::string::npos) << message;
   };
-  refused([](auto& file) { file.metadata.erase("format"); }, {"mnemo-task/1"});
+  refused([](auto& file) { file.metadata.erase("format"); }, {"mnemo-task/2"});
   refused([](auto& file) { file.metadata["format"] = "mnemo-golden/1"; }, {"mnemo-golden/1"});
+  refused([](auto& file) { file.metadata["format"] = "mnemo-task/1"; }, {"\"mnemo-task/2\", found \"mnemo-task/1\"", "mnemo finetune --resume RUN"});
+  refused([](auto& file) { file.metadata["config"] = R"({"memory": {"tasks": [{"name": "a", "num_classes": 4}]}, "adapters": {}})"; }, {"config", "own_adapters"});
   refused([](auto& file) { file.metadata.erase("backbone"); }, {"'backbone'"});
   refused([](auto& file) { file.metadata["config"] = "{"; }, {"config"});
   refused([](auto& file) { file.metadata["config"] = R"({"memory": {"tasks": []}})"; }, {"one task"});
@@ -283,6 +285,143 @@ TEST(TaskMemoryFile, AttachRefusesWhatDoesNotFit) {
   EXPECT_EQ(by_model(one).size(), 3U);
 }
 
+/// A model of these options as parts, with random numbers.
+weights::StoredParts parts_of(const models::ModelOptions& options, uint64_t seed = 1) {
+  const models::VisionModel model(options, 0, at::kFloat);
+  fill(model, seed);
+  return {model.options(), weights::model_tensors(model)};
+}
+std::string memory_of(const std::string& task, const std::string& attention = "masked") {
+  return R"([{"type": "learnable_tokens", "attention": ")" + attention + R"(", "tasks": [)" + task + "]}]";
+}
+const std::string kAdapters = R"(, "adapters": {"bottleneck": 3})";
+const std::string kAdapterTask = R"({"name": "t", "num_classes": 4, "num_mem_tokens": 0, "new_class_token": false, "own_adapters": true})";
+
+/// A task of such a model, made for the backbone.
+weights::TaskMemoryFile taken(const weights::StoredParts& backbone, const models::ModelOptions& options, const std::string& name) {
+  weights::TaskMemoryFile file = weights::take_task(parts_of(options, 7), name);
+  file.backbone = weights::backbone_checksum(backbone);
+  return file;
+}
+
+int64_t adapters_in(const weights::NamedTensors& tensors) {
+  return std::count_if(tensors.begin(), tensors.end(), [](const auto& one) { return one.first.find(".adapter") != std::string::npos; });
+}
+
+void expect_same_parts(const weights::StoredParts& found, const weights::StoredParts& expected) {
+  EXPECT_EQ(base::write_options(found.options), base::write_options(expected.options));
+  ASSERT_EQ(found.tensors.size(), expected.tensors.size());
+  for (size_t i = 0; i < found.tensors.size(); ++i) {
+    EXPECT_EQ(found.tensors[i].first, expected.tensors[i].first);
+    EXPECT_TRUE(at::equal(found.tensors[i].second, expected.tensors[i].second)) << found.tensors[i].first;
+  }
+}
+
+// Adapters that the model has of its own are part of its backbone: no task brings, holds or takes them.
+TEST(TaskMemoryFile, AdaptersOfTheModelsOwnStay) {
+  const weights::StoredParts backbone = parts_of(options_of("[]", kAdapters));
+  ASSERT_EQ(adapters_in(backbone.tensors), 8 * kLayers);
+  weights::StoredParts joined = backbone;
+  for (const char* name : {"a", "b"}) {
+    const auto options = options_of(memory_of(fmt::format(R"({{"name": "{}", "num_classes": 4, "num_mem_tokens": 2}})", name)), kAdapters);
+    const weights::TaskMemoryFile file = taken(backbone, options, name);
+    EXPECT_EQ(adapters_in(file.tensors), 0);
+    EXPECT_FALSE(file.adapters);
+    weights::attach(joined, file, "x.task");
+  }
+  EXPECT_EQ(weights::backbone_checksum(joined), weights::backbone_checksum(backbone));
+  EXPECT_EQ(by_model(joined).size(), 3U);
+  expect_same_bits(by_model(backbone), by_model(joined), "attached");
+  const auto refuse = [&](const weights::StoredParts& model, const weights::TaskMemoryFile& file, std::initializer_list<std::string> parts) {
+    weights::StoredParts copy = model;
+    test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task"); }, parts);
+  };
+  refuse(backbone, taken(backbone, options_of(memory_of(kAdapterTask, "full"), kAdapters), "t"), {"x.task", "brings adapters", "its own"});
+  refuse(parts_of(options_of("[]", kAdapters), 2), taken(backbone, options_of(memory_of(R"({"name": "a", "num_classes": 4})"), kAdapters), "a"), {"x.task", "another backbone"});
+  weights::detach(joined, "a", "m");
+  weights::detach(joined, "b", "m");
+  expect_same_parts(joined, backbone);
+  // Other adapters are another backbone.
+  weights::StoredParts other = backbone;
+  for (auto& [name, tensor] : other.tensors) {
+    if (name == "backbone.layers.1.adapter2.up.bias") tensor = tensor + 1.0;
+  }
+  EXPECT_NE(weights::backbone_checksum(other), weights::backbone_checksum(backbone));
+}
+
+TEST(TaskMemoryFile, AdaptersOfATaskComeAndGoWithIt) {
+  const test::TemporaryFolder folder;
+  const weights::StoredParts backbone = fresh_backbone();
+  const weights::TaskMemoryFile made = taken(backbone, options_of(memory_of(kAdapterTask, "full"), kAdapters), "t");
+  EXPECT_EQ(adapters_in(made.tensors), 8 * kLayers);
+  weights::write_task_memory(folder / "t.task", made);
+  const weights::TaskMemoryFile file = weights::read_task_memory(folder / "t.task");
+  weights::StoredParts joined = backbone;
+  weights::attach(joined, file, "x.task", {.name = "called", .sees = {}});
+  EXPECT_EQ(adapters_in(joined.tensors), 8 * kLayers);
+  EXPECT_EQ(weights::backbone_checksum(joined), weights::backbone_checksum(backbone));
+  EXPECT_EQ(by_model(joined).count("called"), 1U);
+  weights::StoredParts copy = joined;
+  test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task"); }, {"x.task", "adapters", "those of a task"});
+  weights::detach(joined, "called", "m");
+  expect_same_parts(joined, backbone);
+}
+
+// The numbers are the same, what is computed of them is not.
+TEST(TaskMemoryFile, OptionsOfTheBackboneAreInItsChecksum) {
+  const weights::StoredParts backbone = fresh_backbone();
+  const auto with = [&](auto&& change) {
+    weights::StoredParts other = backbone;
+    change(other.options, std::get<backbones::VitOptions>(other.options.backbone.vision));
+    return other;
+  };
+  const weights::TaskMemoryFile file = task(backbone, "a", 1);
+  for (weights::StoredParts other : {with([](auto&, auto& vit) { vit.num_heads = 4; }), with([](auto&, auto& vit) { vit.norm_eps = 1e-5; }),
+                                     with([](auto&, auto& vit) { vit.image_size = {8, 32}; }), with([](auto& all, auto&) { all.head.set("pool", "mean"); })}) {
+    EXPECT_NE(weights::backbone_checksum(other), weights::backbone_checksum(backbone));
+    test::expect_error<base::InputError>([&] { weights::attach(other, file, "x.task"); }, {"x.task", "another backbone"});
+  }
+  // What matters in training alone does not.
+  const weights::StoredParts same = with([](auto&, auto& vit) { vit.dropout = vit.drop_path = 0.1, vit.init_std = 0.5; });
+  EXPECT_EQ(weights::backbone_checksum(same), weights::backbone_checksum(backbone));
+}
+
+TEST(TaskMemoryFile, WhatDoesNotFitTheModelIsNamedAsInTheFile) {
+  const weights::StoredParts backbone = fresh_backbone();
+  const auto refuse = [&](auto&& spoil, std::initializer_list<std::string> parts) {
+    weights::TaskMemoryFile file = task(backbone, "a", 1);
+    spoil(file);
+    weights::StoredParts copy = backbone;
+    const std::string message = test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task", {.name = "b", .sees = {}}); }, parts);
+    EXPECT_TRUE(message.starts_with("x.task: ")) << message;
+  };
+  refuse([](auto& file) { file.memory.tasks.front().layers = std::vector<int64_t>{0, 5}; }, {"layers 0 to 2, found 5"});
+  refuse([](auto& file) { file.memory.tasks.front().layers = std::vector<int64_t>{0, 1}; }, {"'task.a.memory.2' has no place"});
+  refuse([](auto& file) { file.memory.tasks.front().num_mem_tokens = 9; }, {"'task.a.memory.0'", "expected [9, 24], found [2, 24]"});
+  refuse([](auto& file) { file.memory.tasks.front().new_class_token = false, file.memory.tasks.front().num_mem_tokens = 0; }, {"'task.a.class_token' has no place"});
+  refuse([](auto& file) { std::erase_if(file.tensors, [](const auto& one) { return one.first == "task.a.memory.1"; }); }, {"expected tensor 'task.a.memory.1', found none"});
+  refuse([](auto& file) { file.tensors.emplace_back("task.a.extra", at::zeros({2})); }, {"'task.a.extra' has no place"});
+}
+
+// A checkpoint such as DINO's: rows, and whatever tasks are taught to it.
+TEST(LearnableMemory, ABackboneMayHaveNoHeadOfItsOwn) {
+  auto options = options_of();
+  options.head.set("num_classes", 0);
+  const weights::StoredParts backbone = parts_of(options);
+  for (const auto& [name, tensor] : backbone.tensors) EXPECT_FALSE(name.starts_with("head.")) << name;
+  EXPECT_TRUE(by_model(backbone).empty());
+  const auto model = built(backbone);
+  test::expect_error<base::InputError>([&] { model->logits(at::zeros({1, 1, kDim})); }, {"no head of its own", "mnemo finetune"});
+  auto with_task = options_of(memory_of(R"({"name": "a", "num_classes": 4, "num_mem_tokens": 2})"));
+  with_task.head.set("num_classes", 0);
+  weights::StoredParts joined = backbone;
+  weights::attach(joined, taken(backbone, with_task, "a"), "x.task");
+  for (const Logits& logits : std::vector<Logits>{by_model(joined), packed(joined)}) {
+    ASSERT_EQ(logits.size(), 1U);
+    EXPECT_EQ(logits.at("a").sizes(), at::IntArrayRef({2, 4}));
+  }
+}
+
 TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   const auto refuse = [](const std::string& memory, std::initializer_list<std::string> what) {
     test::expect_error<base::InputError>([&] { models::VisionModel(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); }, what);
@@ -299,6 +438,8 @@ TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   refuse(R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2}, {"name": "b", "num_classes": 2, "sees": ["a"]}])", {"sees", "full"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "own_class_token": true, "new_class_token": false, "num_mem_tokens": 0}])", {"own_class_token"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "labels": ["x"]}])", {"labels", "2"});
+  refuse(R"("tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])", {"own_adapters", "old rows"});
+  refuse(R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])", {"adapters", "'a'", "found none"});
 }
 
 }  // namespace

@@ -76,6 +76,17 @@ TEST(Finetune, TheTaskHasTheLabelsAndWhatItSees) {
   EXPECT_EQ(second.trained, std::vector<std::string>{"task.u.*"});
 }
 
+// Adapters that the model has are part of what the task is made for.
+TEST(Finetune, AModelWithAdaptersOfItsOwnKeepsThem) {
+  const ModelOptions model = small(R"(, "adapters": {"bottleneck": 3})");
+  const FinetunePlan first = plan(R"({"regime": "head", "name": "t"})", model), second = plan(R"({"regime": "masked_memory", "name": "u", "num_mem_tokens": 0})", first.options);
+  EXPECT_EQ(trained(first), kHead);
+  EXPECT_EQ(trained(second), (Names{"task.u.class_token", "task.u.head.bias", "task.u.head.weight"}));
+  EXPECT_FALSE(VisionModel(second.options, 0, at::kFloat).tasks()->options().tasks[1].own_adapters);
+  const FinetunePlan own = plan(R"({"regime": "adapters", "name": "t"})");
+  EXPECT_TRUE(VisionModel(own.options, 0, at::kFloat).tasks()->options().tasks[0].own_adapters);
+}
+
 // A class token of the task's own that is the backbone's: as if there were no task.
 TEST(Finetune, AClassTokenInPlaceOfTheBackbonesStandsThere) {
   const FinetunePlan made = plan(R"({"regime": "head_and_class_token", "name": "t"})");
@@ -102,6 +113,11 @@ TEST(Finetune, WhatMakesNoSenseIsRefused) {
   refuse(R"({"regime": "head", "layers": [0]})", {"layers", "memory"});
   refuse(R"({"regime": "masked_memory", "propagation": "first"})", {"propagation", "memory"});
   refuse(R"({"regime": "memory", "sees": ["x"]})", {"sees", "masked_memory"});
+  refuse(R"({"regime": "head", "num_mem_tokens": 7})", {"num_mem_tokens", "masked_memory", "found regime = \"head\""});
+  refuse(R"({"regime": "adapters", "memory_norm": "before"})", {"memory_norm", "masked_memory", "found regime = \"adapters\""});
+  refuse(R"({"regime": "memory", "class_token_position": "none"})", {"class_token_position", "masked_memory", "found regime = \"memory\""});
+  refuse(R"({"regime": "full", "bottleneck": 3})", {"bottleneck", "adapters", "found regime = \"full\""});
+  refuse(R"({"regime": "adapters", "name": "t"})", {"adapters of its own"}, small(R"(, "adapters": {"bottleneck": 3})"));
   refuse(R"({"regime": "masked_memory", "sees": ["x"]})", {"'x'", "earlier"});
   refuse(R"({"regime": "masked_memory", "name": "a b"})", {"name", "letters"});
   const ModelOptions one = plan(R"({"regime": "masked_memory", "name": "t"})").options;

@@ -253,6 +253,12 @@ TEST_P(VisionGrc, BranchesAreSeenOnTheWay) {
   EXPECT_EQ(seen, static_cast<int64_t>(GetParam().rows.size()));
 }
 
+// The backbone knows how rows lie and how many class tokens there are.
+TEST_P(VisionGrc, RefusesAnotherLayoutThanTheBackbones) {
+  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe\"\ngrid = [5, 7]"); }, {"grc", "grid = [", "found [5, 7]"});
+  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe\"\ncls_tokens = 3"); }, {"grc", "cls_tokens = ", "found 3"});
+}
+
 TEST_P(VisionGrc, RefusesCachesOfSequences) {
   expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nlifetime = \"sequence\""); }, {"lifetime", "sequence"});
 }
