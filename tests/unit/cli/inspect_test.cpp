@@ -144,7 +144,7 @@ TEST(AttentionFacts, CompressedRowsAreTheirOwnKindOfKeys) {
                                                                                  "a", "b<", "c", "2"}));
   EXPECT_TRUE(holds(svg_of({&facts, nullptr}), "compressed"));
   // Before anything was compressed there are none.
-  EXPECT_EQ(to_node(look(*model, {.segment = 2})).at("keys").items()[0].at("kind").as_string(), "cache");
+  EXPECT_EQ(to_node(look(*model, {{}, {}, 2})).at("keys").items()[0].at("kind").as_string(), "cache");
 }
 
 TEST(AttentionFacts, PaddedQueriesDoNotCount) {
