@@ -91,6 +91,7 @@ std::vector<Mechanism> mechanisms() {
       for (const Configuration& one : *some) {
         const bool attention = mechanism.seam == "attention";
         if (one.options.memory.size() != (attention ? 0U : 1U)) continue;
+        if (!attention && one.attention() != mechanism.plain.attention() && one.attention() != "relative") continue;
         const base::Node& options = attention ? one.options.backbone.attention : one.options.memory[0];
         if (options.at("type").as_string() != mechanism.name) continue;
         const std::string choice = choice_of(options);
@@ -140,7 +141,7 @@ const std::vector<Law>& laws() {
       {"6 no gradient into rows that are kept; no rows, no difference",
        [](const Mechanism& m) -> std::string { return m.seam == "layer context" ? "" : "speaks of layer contexts"; }},
       {"8 the state is a value; padding is as good as none",
-       [](const Mechanism& m) -> std::string { return masks_padding(m.plain) ? "" : "masks no row, padding included: as the arena's code"; }},
+       [](const Mechanism& m) -> std::string { return masks_padding(m.plain) ? "" : "masks no row, padding included, as the arena's code"; }},
       {"9 gradcheck; scratch memory full of NaN", [](const Mechanism&) -> std::string { return ""; }},
   };
   return all;
@@ -174,7 +175,7 @@ std::map<std::string, int64_t> golden_files() {
 /// Options of a usual size, by the words the options use.
 const std::map<std::string, std::string> kUsual = {{"num_slots", "32"}, {"cache_len", "64"},   {"mem_len", "512"},     {"num_mem_tokens", "16"},
                                                    {"max_len", "4096"}, {"window_size", "256"}, {"compressed_len", "256"}, {"compression_rate", "4"},
-                                                   {"chunk_len", "64"}, {"num_buckets", "16"}};
+                                                   {"chunk_len", "64"}, {"num_buckets", "16"}, {"num_features", "32"}};
 
 struct Sizes {
   std::string between, open, flops;
