@@ -51,9 +51,10 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
-  const at::Tensor distances = sinusoids(input, q, kv.k.size(2));
+  const bool training = input.mode == core::Mode::train;
+  const at::Tensor distances = layers::dropout(sinusoids(input, q, kv.k.size(2)), options_.position_dropout, training);
   at::Tensor o;
-  const bool shifts = faithful(input.table), drops = options_.dropout > 0.0 && input.mode == core::Mode::train;
+  const bool shifts = faithful(input.table), drops = training && options_.dropout > 0.0;
   if (shifts || drops) {
     const at::Tensor r = r_(distances).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
     o = ops::attention_naive(q + u_.unsqueeze(1), kv.k, kv.v, at::matmul(q + v_.unsqueeze(1), r),

@@ -19,6 +19,7 @@ struct RelativeOptions {
   int64_t clamp_len = 0;
   std::optional<int64_t> eval_clamp_len;
   double dropout = 0.0;
+  double position_dropout = 0.0;
   template <class V>
   void visit(V&& v) {
     v("rel_shift", rel_shift,
@@ -29,6 +30,7 @@ struct RelativeOptions {
     v("clamp_len", clamp_len, "distances are clamped to this many tokens; 0: not clamped", base::range(0, 1 << 24));
     v("eval_clamp_len", eval_clamp_len, "clamp_len in evaluation; unset: the same", base::range(0, 1 << 24));
     v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)", base::half_open_range(0.0, 1.0));
+    v("position_dropout", position_dropout, "of the sinusoids R, in training; every layer draws its own", base::half_open_range(0.0, 1.0));
   }
 };
 

@@ -112,7 +112,7 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
         layers::dropout(layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout, training);
     h = pre ? h + ffn : layer.norm2(h + ffn);
   }
-  result.hidden = options_.final_norm ? final_norm_(h) : h;
+  result.hidden = layers::dropout(options_.final_norm ? final_norm_(h) : h, options_.output_dropout, training);
   result.state = core::State::list(std::move(states));
   return result;
 }

@@ -37,6 +37,7 @@ struct LayerStackOptions {
   PositionOptions position;
   double dropout = 0.0;
   double activation_dropout = 0.0;
+  double output_dropout = 0.0;
   double layer_drop = 0.0;
   double init_std = 0.02;
   base::Node attention;  ///< set by the models folder, which knows every attention
@@ -54,6 +55,7 @@ struct LayerStackOptions {
     v("position", position, "absolute positions");
     v("dropout", dropout, "after the embedding and after every branch", base::half_open_range(0.0, 1.0));
     v("activation_dropout", activation_dropout, "inside the feed-forward, after its activation", base::half_open_range(0.0, 1.0));
+    v("output_dropout", output_dropout, "of the rows that leave the last layer, memory rows too", base::half_open_range(0.0, 1.0));
     v("layer_drop", layer_drop, "chance that a segment passes a layer by, in training; all layers run in evaluation (Fan et al. 2020)",
       base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "weights start as N(0, init_std)", base::positive());

@@ -53,8 +53,10 @@ std::optional<std::string> nearest(std::string_view name, const std::vector<std:
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates) {
   if (auto near = nearest(name, candidates)) return fmt::format("; did you mean '{}'?", *near);
   if (candidates.empty()) return "; none is known here";
-  if (candidates.size() <= kMaxListed) return fmt::format("; known: {}", fmt::join(candidates, ", "));
-  return fmt::format("; known: {}, …", fmt::join(candidates.begin(), candidates.begin() + kMaxListed, ", "));
+  const size_t listed = std::min(candidates.size(), kMaxListed);
+  // In quotes: a name may hold a comma.
+  return fmt::format("; known: '{}'{}", fmt::join(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(listed), "', '"),
+                     listed < candidates.size() ? ", …" : "");
 }
 
 }  // namespace mnemo::base

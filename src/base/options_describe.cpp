@@ -93,7 +93,7 @@ class DescribeVisitor final : public FieldVisitor {
       // A type without options of its own still has a heading.
       if (docs.empty()) later_.push_back({"", "", "", "", "", group});
       for (OptionDoc doc : docs) {
-        doc.path = base + "." + doc.path;
+        if (!doc.path.empty()) doc.path = base + "." + doc.path;
         doc.group = doc.group.empty() ? group : fmt::format("{}.{}", base, doc.group);
         later_.push_back(std::move(doc));
       }

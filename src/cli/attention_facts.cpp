@@ -20,10 +20,19 @@ namespace {
 
 using core::MapAxis;
 
-/// All keys' spans, contexts first.
-std::vector<core::Span> key_spans(const core::AttendTable& table) {
-  std::vector<core::Span> spans = table.contexts();
-  if (!table.is_cross()) spans.insert(spans.end(), table.rows().begin(), table.rows().end());
+/// All keys' spans, contexts first; the compressed rows of a cache have one of their own.
+std::vector<core::Span> key_spans(const AttentionFacts& facts) {
+  std::vector<core::Span> spans;
+  int64_t compressed = facts.compressed;
+  for (core::Span span : facts.table.contexts()) {
+    if (span.kind == core::SpanKind::cache && compressed > 0) {
+      spans.push_back({span.kind, std::min(compressed, span.length), kCompressed});
+      span.length -= spans.back().length;
+      compressed = 0;
+    }
+    spans.push_back(span);
+  }
+  if (!facts.table.is_cross()) spans.insert(spans.end(), facts.table.rows().begin(), facts.table.rows().end());
   return spans;
 }
 
@@ -33,14 +42,15 @@ at::Tensor real_rows(const core::AttendTable& table) {
   return table.valid()[0].narrow(0, table.num_context(), table.num_rows());
 }
 
-std::vector<HeadShare> shares_of(const HeadMap& map, const core::AttendTable& table) {
+std::vector<HeadShare> shares_of(const HeadMap& map, const AttentionFacts& facts) {
   if (map.rows != MapAxis::queries || map.columns != MapAxis::keys) return {};
+  const core::AttendTable& table = facts.table;
   const at::Tensor real = real_rows(table);
   std::vector<HeadShare> shares;
   int64_t first = 0;
   for (const core::Span& rows : table.rows()) {
-    at::Tensor weights = map.weights.narrow(0, first, rows.length);
-    at::Tensor past = map.past.defined() ? map.past.narrow(0, first, rows.length) : at::Tensor();
+    at::Tensor weights = map.weights.narrow(0, first, rows.length).abs();
+    at::Tensor past = map.past.defined() ? map.past.narrow(0, first, rows.length).abs() : at::Tensor();
     if (real.defined()) {
       const at::Tensor here = real.narrow(0, first, rows.length);
       weights = weights.index({here});
@@ -48,6 +58,10 @@ std::vector<HeadShare> shares_of(const HeadMap& map, const core::AttendTable& ta
     }
     first += rows.length;
     if (weights.size(0) == 0) continue;
+    at::Tensor total = past.defined() ? weights.sum(1) + past : weights.sum(1);
+    total = at::where(total > 0.0, total, 1.0);
+    weights = weights / total.unsqueeze(1);
+    if (past.defined()) past = past / total;
     HeadShare share{map.layer, map.head, std::string(core::name(rows.kind)), {}};
     const auto add = [&](const std::string& kind, double value) {
       const auto found = std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
@@ -56,8 +70,8 @@ std::vector<HeadShare> shares_of(const HeadMap& map, const core::AttendTable& ta
     };
     if (past.defined()) add("past", past.mean().item<double>());
     int64_t key = 0;
-    for (const core::Span& keys : key_spans(table)) {
-      if (keys.length > 0) add(std::string(core::name(keys.kind)), weights.narrow(1, key, keys.length).sum(1).mean().item<double>());
+    for (const core::Span& keys : key_spans(facts)) {
+      if (keys.length > 0) add(kind_of(keys), weights.narrow(1, key, keys.length).sum(1).mean().item<double>());
       key += keys.length;
     }
     shares.push_back(std::move(share));
@@ -151,7 +165,7 @@ AttentionFacts look_at_attention(const models::Model& model, const std::vector<d
     if (i + 1 == segment) record = recorder.record(rows, layers, tokens.reset);
     else recorder.run(rows, tokens.reset);
   }
-  AttentionFacts facts{segment, num_segments, words[static_cast<size_t>(segment - 1)], record->table};
+  AttentionFacts facts{segment, num_segments, words[static_cast<size_t>(segment - 1)], record->table, record->compressed};
   for (const infer::LayerRecord& layer : record->layers) {
     for (const core::WeightMap& map : layer.view.maps) {
       const int64_t map_heads = map.weights.size(1);
@@ -161,7 +175,7 @@ AttentionFacts look_at_attention(const models::Model& model, const std::vector<d
           return tensor.defined() ? tensor[0][head].to(at::kCPU, at::kDouble).contiguous() : at::Tensor();
         };
         facts.maps.push_back({layer.layer, head, map.name, map.rows, map.columns, of_head(map.weights), of_head(map.past)});
-        for (HeadShare& share : shares_of(facts.maps.back(), facts.table)) facts.shares.push_back(std::move(share));
+        for (HeadShare& share : shares_of(facts.maps.back(), facts)) facts.shares.push_back(std::move(share));
       }
     }
     for (const core::GateValues& gate : layer.view.gates) facts.gates.push_back(spread_of(layer.layer, gate));
@@ -171,9 +185,13 @@ AttentionFacts look_at_attention(const models::Model& model, const std::vector<d
   return facts;
 }
 
+std::string kind_of(const core::Span& span) {
+  return span.kind == core::SpanKind::cache && span.tag == kCompressed ? "compressed" : std::string(core::name(span.kind));
+}
+
 std::vector<core::Span> spans_of(const AttentionFacts& facts, MapAxis axis, int64_t count) {
   if (axis == MapAxis::queries) return facts.table.rows();
-  if (axis == MapAxis::keys && count == facts.table.num_keys()) return key_spans(facts.table);
+  if (axis == MapAxis::keys && count == facts.table.num_keys()) return key_spans(facts);
   return {{core::SpanKind::tokens, count}};
 }
 
@@ -184,11 +202,12 @@ std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, in
     return labels;
   }
   const std::vector<core::Span> spans = spans_of(facts, axis, count);
-  const size_t contexts = axis == MapAxis::keys ? facts.table.contexts().size() : 0;
-  for (size_t s = 0; s < spans.size(); ++s) {
-    const bool own = s >= contexts && spans[s].kind == core::SpanKind::tokens && spans[s].length == static_cast<int64_t>(facts.words.size());
-    for (int64_t i = 0; i < spans[s].length; ++i) {
-      labels.push_back(own ? facts.words[static_cast<size_t>(i)] : fmt::format("{} {}", core::name(spans[s].kind), i));
+  int64_t before = axis == MapAxis::keys ? facts.table.num_context() : 0;  // rows that are left of the contexts
+  for (const core::Span& span : spans) {
+    const bool own = before <= 0 && span.kind == core::SpanKind::tokens && span.length == static_cast<int64_t>(facts.words.size());
+    before -= span.length;
+    for (int64_t i = 0; i < span.length; ++i) {
+      labels.push_back(own ? facts.words[static_cast<size_t>(i)] : fmt::format("{} {}", kind_of(span), i));
     }
   }
   return labels;
@@ -225,8 +244,8 @@ base::Node to_node(const AttentionFacts& facts) {
     for (const auto& [kind, value] : share.to) to.set(kind, rounded(value));
     shares.push_back(base::Node::table({{"layer", share.layer}, {"head", share.head}, {"from", share.from}, {"to", to}}));
   }
-  for (const core::Span& span : key_spans(facts.table)) {
-    spans.push_back(base::Node::table({{"kind", core::name(span.kind)}, {"length", span.length}}));
+  for (const core::Span& span : key_spans(facts)) {
+    spans.push_back(base::Node::table({{"kind", kind_of(span)}, {"length", span.length}}));
   }
   return base::Node::table({{"segment", facts.segment},
                             {"num_segments", facts.num_segments},

@@ -25,7 +25,8 @@ struct HeadMap {
   at::Tensor past = {};  ///< [R]: from rows that are no column any more; undefined = none
 };
 
-/// Where the queries of one kind of rows look on average: shares of the kinds of keys, which sum to 1.
+/// Where the queries of one kind of rows look on average: shares of the kinds of keys, which sum to 1. Weights that are no softmax may be
+/// of any sign and sum; there a share is of the sum of their absolute values.
 struct HeadShare {
   int64_t layer = 0, head = 0;
   std::string from;
@@ -37,6 +38,7 @@ struct AttentionFacts {
   int64_t segment = 0, num_segments = 0;  ///< its number from 1
   std::vector<std::string> words;         ///< of its tokens
   core::AttendTable table;
+  int64_t compressed = 0;  ///< rows at the start of the cache that are compressed ones
   std::vector<HeadMap> maps = {};
   std::vector<HeadShare> shares = {};
   std::vector<GateSpread> gates = {};
@@ -58,6 +60,9 @@ AttentionFacts look_at_attention(const models::Model& model, const std::vector<d
 
 /// The rows or columns of a map for people: "read 0", words of tokens, "slot 3".
 std::vector<std::string> labels_of(const AttentionFacts& facts, core::MapAxis axis, int64_t count);
+/// Kind of a span for people: that of the table, and "compressed" for the compressed rows of a cache.
+std::string kind_of(const core::Span& span);
+inline constexpr int64_t kCompressed = 1;  ///< tag of their span
 /// The spans that rows or columns of a map fall into; one of kind tokens for slots and caches.
 std::vector<core::Span> spans_of(const AttentionFacts& facts, core::MapAxis axis, int64_t count);
 

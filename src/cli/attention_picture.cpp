@@ -27,8 +27,9 @@ constexpr Colour kGrey{0x5b, 0x68, 0x78}, kBorder{0xd1, 0x3c, 0x2b}, kFrame{0xb9
 constexpr std::array<Colour, 8> kLines = {Colour{0x00, 0x72, 0xb2}, Colour{0xd5, 0x5e, 0x00}, Colour{0x00, 0x9e, 0x73}, Colour{0xcc, 0x79, 0xa7},
                                           Colour{0xb8, 0x86, 0x0b}, Colour{0x56, 0xb4, 0xe9}, Colour{0x7b, 0x4f, 0xb5}, Colour{0x8c, 0x56, 0x4b}};
 
-Colour colour_of(SpanKind kind) {
-  switch (kind) {
+Colour colour_of(const core::Span& span) {
+  if (span.kind == SpanKind::cache && span.tag == kCompressed) return {0x4a, 0x2c, 0x5e};
+  switch (span.kind) {
     case SpanKind::cache: return {0x7a, 0x51, 0x95};
     case SpanKind::read: return {0x2f, 0x8f, 0x5b};
     case SpanKind::tokens: return {0x2f, 0x6f, 0xb3};
@@ -115,7 +116,7 @@ void draw_map(Canvas& canvas, const AttentionFacts& facts, const HeadMap& map, d
     for (size_t s = 0; s < spans.size(); ++s) {
       const double length = unit * static_cast<double>(spans[s].length);
       if (length == 0) continue;
-      const Colour colour = axis == MapAxis::slots || axis == MapAxis::cache ? kGrey : colour_of(spans[s].kind);
+      const Colour colour = axis == MapAxis::slots || axis == MapAxis::cache ? kGrey : colour_of(spans[s]);
       if (vertical) canvas.rectangle(x - kStrip - 1, y + at, kStrip, length, colour);
       else canvas.rectangle(x + at, y - kStrip - 1, length, kStrip, colour);
       at += length;
@@ -154,15 +155,13 @@ const char* about(const std::string& map) {
 }
 
 double draw_legend(Canvas& canvas, const AttentionFacts& facts, double x, double y) {
-  std::vector<SpanKind> kinds;
-  for (const auto* spans : {&facts.table.contexts(), &facts.table.rows()}) {
-    for (const core::Span& span : *spans) {
-      if (span.length > 0 && std::find(kinds.begin(), kinds.end(), span.kind) == kinds.end()) kinds.push_back(span.kind);
-    }
-  }
-  for (const SpanKind kind : kinds) {
-    canvas.rectangle(x, y - 8, 10, 10, colour_of(kind));
-    canvas.text(x + 14, y, core::name(kind), 10);
+  std::vector<std::string> kinds;
+  for (const core::Span& span : spans_of(facts, MapAxis::keys, facts.table.num_keys())) {
+    const std::string kind = kind_of(span);
+    if (span.length == 0 || std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
+    kinds.push_back(kind);
+    canvas.rectangle(x, y - 8, 10, 10, colour_of(span));
+    canvas.text(x + 14, y, kind, 10);
     x += 76;
   }
   return y + 10;

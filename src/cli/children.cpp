@@ -26,6 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kAtOnce = std::chrono::seconds(1);  // `timeout` signals the process and its group: one wish, not two
 
 volatile sig_atomic_t signals_seen = 0;
 volatile sig_atomic_t last_signal = 0;
@@ -185,12 +186,14 @@ class Stopper {
   void look(const std::list<Child>& children) {
     const int seen = signals_seen;
     if (seen == 0) return;
-    const bool out_of_patience = told_ == 1 && Clock::now() - since_ > kPatience;
     if (told_ == 0) {
       since_ = Clock::now();
       told_ = 1;
       for (const Child& child : children) child.stop(SIGTERM);
-    } else if (told_ == 1 && (seen > 1 || out_of_patience)) {
+    }
+    const auto waited = Clock::now() - since_;
+    if (waited < kAtOnce) answered_ = seen;
+    if (told_ == 1 && (seen > answered_ || waited > kPatience)) {
       told_ = 2;
       for (const Child& child : children) child.stop(SIGKILL);
     }
@@ -198,6 +201,7 @@ class Stopper {
 
  private:
   int told_ = 0;
+  int answered_ = 0;  // signals that were the first wish
   Clock::time_point since_{};
 };
 
@@ -232,7 +236,9 @@ int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& optio
         ++child;
         continue;
       }
-      if (options.on_end) options.on_end(child->job(), *child->end());
+      ChildEnd end = *child->end();
+      end.told_to_stop = stopper.stopping();
+      if (options.on_end) options.on_end(child->job(), end);
       child = running.erase(child);
     }
   }

@@ -117,7 +117,7 @@ ImageAnswers answers_of(const std::vector<models::TaskLogits>& all, int64_t row,
     base::ensure(found != all.end(), "no logits of '{}'", head.name);
     base::Node answers = base::Node::array();
     for (const Answer& answer : best(head, found->logits[row], top)) {
-      answers.push_back(base::Node::table({{"label", json_text(answer.label)}, {"probability", json_number(answer.probability)}}));
+      answers.push_back(base::Node::table({{"label", answer.label}, {"probability", json_number(answer.probability)}}));
       said.text += fmt::format("  {:<12} {:6.2f} %  {}\n", head.name, 100 * answer.probability, base::printable(answer.label, 400));
     }
     said.tasks.set(head.name, std::move(answers));
@@ -155,12 +155,12 @@ int classify(const ClassifyArguments& arguments) {
     for (const BatchImage& image : batch) {
       if (image.row < 0) {
         ++broken;
-        results.push_back(base::Node::table({{"image", json_text(image.path)}, {"error", json_text(image.error)}}));
+        results.push_back(base::Node::table({{"image", image.path}, {"error", image.error}}));
         continue;
       }
       ImageAnswers said = answers_of(all, image.row, heads, arguments.top);
       if (arguments.json) {
-        results.push_back(base::Node::table({{"image", json_text(image.path)}, {"tasks", std::move(said.tasks)}}));
+        results.push_back(base::Node::table({{"image", image.path}, {"tasks", std::move(said.tasks)}}));
       } else {
         print((images.size() > 1 ? base::printable(image.path, 400) + "\n" : "") + said.text);
       }

@@ -21,6 +21,7 @@
 #include "cli/report.h"
 #include "cli/run_store.h"
 #include "cli/supervisor.h"
+#include "cli/workbench.h"
 
 namespace mnemo::cli {
 namespace {
@@ -87,6 +88,7 @@ ComparePlan plan_of(const RecipeFile& file, const CompareArguments& options, Run
           if (!study.variants[v].recipes[p]) continue;
           CompareJob job{.study = study.name, .variant = study.variants[v].name, .point = point_label(study.sweep, study.points[p]), .folder = {},
                          .recipe = read_recipe(*study.variants[v].recipes[p])};
+          if (round == 0) require_buildable(job.recipe);
           const std::vector<int64_t> seeds = seeds_of(study, job.recipe, options);
           if (round >= seeds.size()) continue;
           more = true;

@@ -89,7 +89,8 @@ void unless_refused(const char* what, const std::function<void()>& look) {
 
 void measure_generation(const Workbench& bench, RunResult& result) {
   const GenerateOptions& options = bench.recipe.generate;
-  const infer::Session start = infer::fastest_session(models::language_model(bench.model, "generation"), options.sampling);
+  infer::Session start = infer::fastest_session(models::language_model(bench.model, "generation"), options.sampling);
+  start.set_reset_segments(text_options(bench.recipe).reset == "segments");
   const std::vector<int64_t> text = reading_text(bench);
   unless_refused("a sample", [&] {
     infer::TextSession writer(start, bench.tokenizer);
@@ -119,7 +120,9 @@ StudyMetric metric_of(const Recipe& recipe) {
     return {.name = "accuracy", .short_name = "accuracy", .loss_name = recipe.is_images() ? "nats an image" : recipe.data_type() == "listops" ? "nats an expression" : "nats a symbol",
             .higher_is_better = true, .percent = true, .generates = false, .chance = chance_of(recipe)};
   }
-  if (recipe.data.at("unit").as_string() == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};
+  const std::string& unit = recipe.data.at("unit").as_string();
+  if (unit == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};
+  if (unit == "bytes") return {.name = "bits per byte", .short_name = "bits/byte", .loss_name = "bits per byte"};
   return {};
 }
 

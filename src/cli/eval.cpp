@@ -28,7 +28,7 @@ namespace {
 struct EvalArguments {
   std::string model;
   std::optional<std::string> data;
-  std::optional<std::string> part, documents, separator, device, precision, task;
+  std::optional<std::string> part, documents, separator, reset, device, precision, task;
   std::optional<int64_t> segment_size;
   int64_t batch = 1;
   bool json = false;
@@ -46,8 +46,9 @@ Measured measure_text(const StoredModel& stored, std::shared_ptr<const data::Tok
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
   const data::Tokenizer& tokenizer = *stored.tokenizer;
   const int64_t batch = std::min(options.batch, text->size() - 1);
+  if (options.reset) reset_segments = *options.reset == "segments";
   const metrics::Likelihood likelihood =
-      options.precision ? infer::evaluate_text(*make_engine(models::language_model(stored.model, "eval: --precision"), options.precision, "eval"), text)
+      options.precision ? infer::evaluate_text(*make_engine(models::language_model(stored.model, "eval: --precision"), options.precision, "eval"), text, reset_segments)
                         : tasks::evaluate_text(*stored.model, text, {batch, options.segment_size.value_or(0), reset_segments});
   Measured measured{std::move(what), likelihood.count(), {}};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
@@ -93,7 +94,8 @@ ModelHead answering_head(core::Model& model, const std::string& folder, const st
 
 Measured measure_images(const StoredModel& stored, const data::ImageOptions& images, std::optional<std::string> part, const ModelHead& head,
                         const EvalArguments& options, const std::string& what) {
-  base::require(!options.segment_size && !options.precision && !options.documents, "eval: --segment-size, --precision and --documents go with texts");
+  base::require(!options.segment_size && !options.precision && !options.documents && !options.reset,
+                "eval: --segment-size, --precision, --documents and --reset go with texts");
   data::ImageSets sets = data::load_images(images);
   if (!part) part = sets.valid ? "valid" : sets.test ? "test" : "train";
   const data::Part wanted = data::part_of(*part, "eval: --part");
@@ -129,8 +131,6 @@ Measured measure_own(const StoredModel& stored, const std::string& folder, const
   if (recipe.is_text()) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary", options.model);
     const data::TextOptions text = text_options(recipe);
-    base::require(text.reset == "documents" || !options.precision, "eval: --precision: the recipe has data.reset = \"segments\", and the decoding engine "
-                  "carries its memory on; leave the option out");
     const data::TextSplit split = data::split_text(text);
     const std::optional<data::TextSource> source = part == data::Part::train ? split.train : part == data::Part::valid ? split.valid : split.test;
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", options.model, name);
@@ -144,6 +144,7 @@ Measured measure_own(const StoredModel& stored, const std::string& folder, const
   }
   base::require(!options.segment_size, "eval: --segment-size goes with texts");
   base::require(!options.precision, "eval: --precision goes with texts");
+  base::require(!options.reset, "eval: --reset goes with texts");
   // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
   const int64_t samples = recipe.data_type() == "algorithmic" ? recipe.train.eval_samples : INT64_MAX;
   const auto found = make_sample_task(recipe, {options.batch, samples}).task->evaluate(*stored.model, part);
@@ -155,6 +156,8 @@ int evaluate(const EvalArguments& options) {
   base::require(options.batch >= 1 && options.batch <= 1 << 20, "eval: --batch: expected 1 to {}, found {}", 1 << 20, options.batch);
   base::require(!options.segment_size || (*options.segment_size >= 1 && *options.segment_size <= 1 << 20),
                 "eval: --segment-size: expected 1 to {}, found {}", 1 << 20, options.segment_size.value_or(0));
+  base::require(!options.reset || *options.reset == "documents" || *options.reset == "segments", "eval: --reset: expected documents or segments, found '{}'",
+                base::printable(options.reset.value_or("")));
   const at::Device device = device_named(options.device);
   base::require(!options.precision || (options.batch == 1 && !options.segment_size),
                 "eval: --precision: the decoding engine reads one stream in the model's own segments; leave --batch and --segment-size out");
@@ -174,7 +177,7 @@ int evaluate(const EvalArguments& options) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text", folder);
     const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
     const auto text = data::encode_text(*stored.tokenizer, data::TextSource(*options.data), rule);
-    measured = measure_text(stored, text, options, *options.data, false);
+    measured = measure_text(stored, text, options, *options.data, stored.reset_segments);
   } else {
     base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data", folder,
                   images ? "the folder of an image set" : "a text");
@@ -208,6 +211,7 @@ void add_eval(CLI::App& app) {
       .option("--batch", options->batch, "N", "parts of the text side by side; 1: every token sees all that came before it")
       .option("--documents", options->documents, "RULE", "where memory starts again: none, blank_line, heading or line (none)")
       .option("--separator", options->separator, "LINE", "the line that ends a document, for --documents line")
+      .option("--reset", options->reset, "RULE", "of a text: memory starts again at documents alone, or at segments too (as trained)")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->precision, "P", "by the decoding engine with weights of float32, bf16 or int8; without: as trained")
       .flag("--json", options->json, "print JSON")

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/recipe.h"
 #include "cli/summary.h"
+#include "cli/text_facts.h"
 #include "cli/workbench.h"
 #include "infer/load.h"
 #include "infer/text_session.h"
@@ -58,7 +59,8 @@ int generate(const GenerateArguments& options) {
   base::require(options.session.has_value() || !prompt.empty(), "generate: expected a prompt of one character or more, found none");
 
   if (options.save) base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
-  const infer::LoadedModel loaded = infer::load_model(model_folder(options.model), {.device = device_named(options.device)});
+  const std::string folder = model_folder(options.model);
+  const infer::LoadedModel loaded = infer::load_model(folder, {.device = device_named(options.device)});
   choose_threads(loaded.model->parameters().count(), 1);
   const std::shared_ptr<const infer::Engine> engine = make_engine(loaded.model, options.precision, "generate");
   infer::Session session = engine && options.session ? infer::Session::load(*options.session, engine)
@@ -66,6 +68,7 @@ int generate(const GenerateArguments& options) {
                            : options.session         ? infer::Session::load(*options.session, loaded.model)
                                                      : infer::Session(loaded.model, sampling);
   session.set_sampling(sampling);
+  session.set_reset_segments(TextFacts::read(folder).resets_segments());
   infer::TextSession text(std::move(session), loaded.tokenizer);
   if (!prompt.empty()) text.feed(prompt);
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include "base/file_io.h"
@@ -56,25 +57,31 @@ Inspected inspected_of(const InspectArguments& options) {
   const Recipe recipe = read_recipe(RecipeFile::read(options.source, options.set).recipe(options.variant));
   if (!options.input.given()) return {{build_model(recipe), nullptr}, recipe, {}};
   const Workbench bench = make_workbench(recipe);
-  return {{bench.model, bench.tokenizer}, recipe, {}};
+  return {{bench.model, bench.tokenizer, recipe.is_text() && text_options(recipe).reset == "segments"}, recipe, {}};
 }
 
-/// A recipe with studies: one line for each variant.
+/// A recipe with studies: one line for each variant, none of which is built.
 int list_variants(const RecipeFile& file, const InspectArguments& options) {
   using Align = base::TextTable::Align;
   base::require(!options.html && !options.svg && !options.png && !options.given() && !options.cost,
                 "inspect: pictures, inputs and --cost are of one model; choose it with --variant");
-  base::TextTable table({"study", "variant", "parameters", "state B/seq", "state B/model"},
-                        {Align::left, Align::left, Align::right, Align::right, Align::right});
+  base::TextTable table({"study", "variant", "parameters"}, {Align::left, Align::left, Align::right});
+  std::map<std::string, int64_t> vocabularies;  // of texts, each of which is read once
   base::Node rows = base::Node::array();
   for (const RecipeStudy& study : file.studies()) {
     for (const RecipeVariant& variant : study.variants) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         if (!variant.recipes[p]) continue;
         const std::string name = study.title(variant, p);
-        const ModelFacts facts = look_into(*build_model(read_recipe(*variant.recipes[p])));
-        table.add_row({study.name, name, grouped(facts.parameters), grouped(facts.state_bytes), grouped(facts.model_state_bytes)});
-        rows.push_back(base::Node::table({{"study", study.name}, {"variant", name}, {"model", to_node(facts)}}));
+        Recipe recipe = read_recipe(*variant.recipes[p]);
+        int64_t& vocabulary = vocabularies[base::to_json(recipe.data)];
+        const bool reads = recipe.is_text() && recipe.model.embedding.vocab_size == 0;
+        if (reads) recipe.model.embedding.vocab_size = vocabulary;
+        const models::ModelOptions model = complete_model(recipe);
+        if (reads) vocabulary = model.embedding.vocab_size;
+        const int64_t parameters = models::count_parameters(model);
+        table.add_row({study.name, name, grouped(parameters)});
+        rows.push_back(base::Node::table({{"study", study.name}, {"variant", name}, {"parameters", parameters}}));
       }
     }
   }

@@ -36,12 +36,13 @@ std::vector<int64_t> numbers_of(const std::string& text) {
   return numbers;
 }
 
-std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t segment_size) {
+std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t segment_size, bool reset_segments) {
   std::vector<data::TokenSegment> segments;
   const at::Tensor all = at::tensor(tokens, at::kLong).unsqueeze(0);
   for (int64_t first = 0; first < all.size(1); first += segment_size) {
     data::TokenSegment segment;
     segment.tokens = all.narrow(1, first, std::min(segment_size, all.size(1) - first));
+    if (reset_segments) segment.reset = at::ones({1}, at::kBool);
     segments.push_back(segment);
   }
   return segments;
@@ -72,13 +73,13 @@ InputSegments read_input(const InspectInput& input, const StoredModel& stored, c
   } else if (input.text) {
     base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");
     const std::vector<int32_t> ids = tokenizer->encode(*input.text, "inspect: --text");
-    found.segments = cut({ids.begin(), ids.end()}, segment_size);
+    found.segments = cut({ids.begin(), ids.end()}, segment_size, stored.reset_segments);
   } else {
     const std::vector<int64_t> tokens = numbers_of(*input.tokens);
     for (const int64_t token : tokens) {
       base::require(token < vocabulary, "inspect: --tokens: expected tokens 0 to {}, found {}", vocabulary - 1, token);
     }
-    found.segments = cut(tokens, segment_size);
+    found.segments = cut(tokens, segment_size, stored.reset_segments);
   }
   base::require(!found.segments.empty(), "inspect: the input has no tokens");
   for (const data::TokenSegment& segment : found.segments) {

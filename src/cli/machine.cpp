@@ -52,6 +52,13 @@ int64_t usable_cores() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
+int64_t usable_memory() {
+  const int64_t all = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::ifstream group("/sys/fs/cgroup/memory.max");  // a number, or "max"
+  int64_t most = 0;
+  return group >> most && most > 0 ? std::min(most, all) : all;
+}
+
 int64_t peak_memory() {
   // The kernel's own mark is of this program alone; getrusage also counts the process that started it.
   if (const std::string peak = proc_value("/proc/self/status", "VmHWM"); !peak.empty()) return std::stoll(peak) * 1024;

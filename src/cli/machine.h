@@ -25,6 +25,9 @@ base::Node to_node(const Machine& machine);
 /// Cores that this process may use.
 int64_t usable_cores();
 
+/// Bytes of memory that this process may use: the machine's, or fewer where its control group is held to fewer.
+int64_t usable_memory();
+
 /// Most memory this process has had at once, in bytes, LibTorch's own code included.
 int64_t peak_memory();
 

@@ -10,6 +10,19 @@
 #include "base/printable.h"
 
 namespace mnemo::cli {
+namespace {
+
+base::Node with_json_texts(base::Node node) {
+  if (node.is_string()) return json_text(node.as_string());
+  if (node.is_array()) {
+    for (base::Node& item : node.items()) item = with_json_texts(std::move(item));
+  } else if (node.is_table()) {
+    for (base::Node::Member& member : node.members()) member.value = with_json_texts(std::move(member.value));
+  }
+  return node;
+}
+
+}  // namespace
 
 void print(std::string_view text) {
   while (!text.empty()) {
@@ -24,7 +37,7 @@ void print(std::string_view text) {
   }
 }
 
-void print_json(const base::Node& node) { print(base::to_json(node) + "\n"); }
+void print_json(const base::Node& node) { print(base::to_json(with_json_texts(node)) + "\n"); }
 
 std::string json_text(std::string_view text) {
   return base::first_invalid_utf8(text) ? base::printable(text, std::string_view::npos) : std::string(text);

@@ -13,7 +13,7 @@ struct OutputClosed {};
 /// Writes to standard output and flushes. Throws OutputClosed, or InputError when it cannot be written (a full disk).
 void print(std::string_view text);
 
-/// Prints a result as JSON, two spaces a level.
+/// Prints a result as JSON, two spaces a level; texts as json_text() has them.
 void print_json(const base::Node& node);
 
 /// A text for JSON, which is UTF-8: bytes that are not become \xNN.

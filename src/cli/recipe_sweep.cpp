@@ -81,6 +81,7 @@ class Reader {
     }
     SweepAxis axis{{key}, {}};
     for (const base::Node& item : list(key, value)) axis.values.push_back({item});
+    check_different(axis, path_, value);
     check_new(sweep, key, value);
     sweep.axes.push_back(std::move(axis));
   }
@@ -103,7 +104,16 @@ class Reader {
         axis.keys.push_back(member.key);
         for (size_t i = 0; i < items.size(); ++i) axis.values[i].push_back(items[i]);
       }
+      check_different(axis, where, group);
       sweep.axes.push_back(std::move(axis));
+    }
+  }
+
+  /// No point of the grid comes twice.
+  static void check_different(const SweepAxis& axis, const std::string& path, const base::Node& value) {
+    for (auto step = axis.values.begin(); step != axis.values.end(); ++step) {
+      if (std::find(axis.values.begin(), step, *step) == step) continue;
+      base::input_error("{}: {}: {} stands there twice", value.place().text(), quoted(path, axis.name()), base::to_json(step->front(), -1));
     }
   }
 

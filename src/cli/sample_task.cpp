@@ -22,8 +22,9 @@ data::ListOpsOptions listops_options(const Recipe& recipe) { return base::read_t
 
 constexpr DataShape kListOpsShape{.vocabulary = data::kListOpsVocabulary, .num_classes = 10};
 
-DataShape answer_shape(const data::SampleSource& source, const data::AnswerOptions& answer) {
-  DataShape shape{.vocabulary = source.vocabulary_size(), .answer_length = source.answer_length()};
+DataShape answer_shape(const data::SampleSource& source, const data::AnswerOptions& answer, const Recipe& recipe) {
+  DataShape shape{.vocabulary = source.vocabulary_size(), .answer_length = source.answer_length(), .length = source.length()};
+  answer.require_cut(source.length(), base::Where(&recipe.data, "data"));
   if (answer.num_segments > 0) shape.segment_size = data::segment_length(source.length(), answer.num_segments);
   return shape;
 }
@@ -31,7 +32,7 @@ DataShape answer_shape(const data::SampleSource& source, const data::AnswerOptio
 SampleTask answer_task(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer, const Recipe& recipe,
                        const EvaluationSize& evaluation) {
   const train::TrainOptions& train = recipe.train;
-  SampleTask made{.task = nullptr, .shape = answer_shape(*source, answer), .tokens_per_sample = source->length()};
+  SampleTask made{.task = nullptr, .shape = answer_shape(*source, answer, recipe), .tokens_per_sample = source->length()};
   made.task = std::make_unique<tasks::Algorithmic>(
       std::move(source), answer, tasks::AlgorithmicTrainOptions{train.batch_size, train.seed, evaluation.batch_size, evaluation.samples});
   return made;
@@ -101,8 +102,8 @@ DataShape data_shape(const Recipe& recipe) {
   base::ensure(!recipe.is_text(), "a text has no samples");
   if (recipe.data_type() == "listops") return kListOpsShape;
   if (recipe.is_images()) return image_shape(*data::load_images(image_options(recipe)).train);
-  if (recipe.data_type() == "task_file") return answer_shape(data::TaskFiles(file_options(recipe), false, 0), file_options(recipe).answer);
-  return answer_shape(data::AlgorithmicTask(made_options(recipe), 0), made_options(recipe).answer);
+  if (recipe.data_type() == "task_file") return answer_shape(data::TaskFiles(file_options(recipe), false, 0), file_options(recipe).answer, recipe);
+  return answer_shape(data::AlgorithmicTask(made_options(recipe), 0), made_options(recipe).answer, recipe);
 }
 
 std::string describe_samples(const Recipe& recipe) {

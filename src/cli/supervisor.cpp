@@ -89,7 +89,7 @@ void Supervisor::show() {
 void Supervisor::ended(size_t job, const ChildEnd& end) {
   running_.erase(std::find(running_.begin(), running_.end(), job));
   const bool stopped = end.status == kInterrupted || end.status == kTerminated || end.signal == SIGTERM;
-  if (stopped) return;
+  if (stopped || (end.told_to_stop && end.signal == SIGKILL)) return;
   RunResult result{.study = jobs_[job].study, .variant = jobs_[job].variant, .point = jobs_[job].point, .seed = jobs_[job].seed};
   if (end.done() && base::path_exists(result_file(jobs_[job]))) {
     result = read_result(result_file(jobs_[job]));

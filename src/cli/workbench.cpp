@@ -12,9 +12,11 @@
 #include "cli/machine.h"
 #include "cli/sample_task.h"
 #include "cli/summary.h"
+#include "cli/text_facts.h"
 #include "infer/load.h"
 #include "memory/learnable_tokens.h"
 #include "models/build.h"
+#include "models/make_attention.h"
 #include "models/presets.h"
 #include "tasks/language_model.h"
 #include "weights/model_folder.h"
@@ -23,12 +25,32 @@
 namespace mnemo::cli {
 namespace {
 
-std::shared_ptr<core::Model> build_with(Recipe& recipe, int64_t vocabulary) {
-  int64_t& size = recipe.model.embedding.vocab_size;
+void take_vocabulary(models::ModelOptions& model, int64_t vocabulary) {
+  int64_t& size = model.embedding.vocab_size;
   if (size == 0) size = vocabulary;
   base::require(size >= vocabulary, "recipe: 'model.embedding.vocab_size': expected at least the data's {} different tokens, found {}",
                 vocabulary, size);
+}
+
+/// Refuses a model that this machine cannot hold before any of it is allocated. `copies` of its parameters: with gradients two.
+std::shared_ptr<core::Model> build_with(const Recipe& recipe, int64_t copies) {
+  const int64_t parameters = models::count_parameters(recipe.model), memory = usable_memory();
+  const std::string sizes = recipe.model.backbone.is_vision() ? std::string() : fmt::format("; embedding.vocab_size is {}, backbone.dim {}",
+                                                                                         recipe.model.embedding.vocab_size, recipe.model.backbone.dim);
+  base::require(parameters <= memory / copies / 4, "recipe: 'model': {} parameters{} need {} MB, and this machine has {} MB{}", grouped(parameters),
+                copies > 1 ? " and their gradients" : "", grouped(parameters / 1'000'000 * copies * 4), grouped(memory / 1'000'000), sizes);
   return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+}
+
+/// Where an attention has a place for each token, a sequence must not have more; `length` tokens of a sample.
+void require_places(const Recipe& recipe, int64_t length) {
+  const auto limit = recipe.model.backbone.is_vision() || !recipe.model.backbone.causal() ? std::nullopt : models::row_limit(recipe.model.backbone.attention);
+  if (!limit) return;
+  if (!recipe.is_text()) return limit->require(length, "the longest sample has so many tokens");
+  const data::TextOptions text = text_options(recipe);
+  if (text.reset == "segments") return limit->require(recipe.model.segment_size, "segment_size; each segment stands alone (data.reset)");
+  base::Where(&recipe.data, "data").require(text.document_separator != "none", "reset", "expected \"segments\": the text has no documents, so it is one sequence "
+                                            "without an end, and '{}.{}' has places for {} tokens", limit->table.path(), limit->key, limit->rows);
 }
 
 /// Tokens go to models of tokens, images to models of images.
@@ -105,11 +127,11 @@ std::string card_text(const Workbench& workbench, const ModelCard& card) {
 
 data::TextOptions text_options(const Recipe& recipe) { return base::read_typed_options<data::TextOptions>(recipe.data); }
 
-std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
+models::ModelOptions complete_model(const Recipe& recipe) {
   // A model of images whose classes are named needs no data.
   const base::Node* classes = recipe.model.head.find("num_classes");
   const bool complete = !recipe.is_images() || (classes != nullptr && classes->as_int() > 0);
-  if (recipe.model.backbone.is_vision() && complete && !recipe.finetune) return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+  if (recipe.model.backbone.is_vision() && complete && !recipe.finetune) return recipe.model;
   Recipe filled = recipe;
   // A recipe with [finetune] alone: the trained model says what it is.
   if (recipe.finetune && !recipe.model.backbone.is_vision()) filled.model = models::options_of(*read_model(model_folder(recipe.finetune->model)).model);
@@ -121,14 +143,31 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
     } else {
       fit_to(data, recipe.data_type(), filled.model);
     }
-    return build_with(filled, data.vocabulary);
+    take_vocabulary(filled.model, data.vocabulary);
+    return filled.model;
   }
   int64_t vocabulary = recipe.model.embedding.vocab_size;
   if (vocabulary == 0) {
     const data::TextOptions text = text_options(recipe);
     vocabulary = data::make_tokenizer(text.unit, data::split_text(text).train, {text.min_count, text.max_vocabulary})->size();
   }
-  return build_with(filled, vocabulary);
+  take_vocabulary(filled.model, vocabulary);
+  return filled.model;
+}
+
+std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
+  Recipe filled = recipe;
+  filled.model = complete_model(recipe);
+  return build_with(filled, 1);
+}
+
+void require_buildable(const Recipe& recipe) {
+  if (recipe.model.backbone.is_vision() || recipe.finetune) return;
+  if (recipe.is_text() || recipe.data_type() == "algorithmic") require_places(recipe, recipe.is_text() ? 0 : data_shape(recipe).length);
+  models::ModelOptions declared = recipe.model;
+  if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
+  if (models::type_of(declared.head) == "classification" && declared.head.at("num_classes").as_int() == 0) declared.head.set("num_classes", 2);
+  models::count_parameters(declared);
 }
 
 namespace {
@@ -158,8 +197,8 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
   }
   const base::Node* classes = given.head.find("num_classes");
   if (!left_out && classes != nullptr && classes->as_int() == 0) given.head.set("num_classes", stored.head.at("num_classes"));
-  const base::Node expected = base::write_options(stored);
-  for (const auto& [key, value] : base::write_options(given).members()) {
+  const base::Node expected = base::write_options(stored), found = base::write_options(given);
+  for (const auto& [key, value] : found.members()) {
     const base::Node* same = expected.find(key);
     base::require(same != nullptr && *same == value, "recipe: 'model.{}' is not as in the model of {}, which [finetune] starts from; leave [model] out", key, folder);
   }
@@ -202,10 +241,12 @@ Workbench make_workbench(const Recipe& recipe) {
     return bench;
   }
   require_fitting_model(recipe);
+  require_buildable(recipe);
   if (recipe.is_text()) {
     data::Corpus corpus = data::load_corpus(text_options(recipe));
     bench.tokenizer = corpus.tokenizer;
-    bench.model = build_with(bench.recipe, corpus.tokenizer->size());
+    take_vocabulary(bench.recipe.model, corpus.tokenizer->size());
+    bench.model = build_with(bench.recipe, 2);
     models::require_next_token_model(*bench.model, "recipe: [data] of type \"text\"");
     bench.task = std::make_unique<tasks::LanguageModel>(
         std::move(corpus), tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed, train.eval_batch_size,
@@ -214,7 +255,9 @@ Workbench make_workbench(const Recipe& recipe) {
   } else {
     SampleTask samples = make_sample_task(recipe, {train.eval_batch_size, train.eval_samples});
     fit_to(samples.shape, recipe.data_type(), bench.recipe.model);
-    bench.model = build_with(bench.recipe, samples.shape.vocabulary);
+    require_places(bench.recipe, samples.shape.length);
+    take_vocabulary(bench.recipe.model, samples.shape.vocabulary);
+    bench.model = build_with(bench.recipe, 2);
     if (samples.shape.num_classes == 0) require_decoder(*bench.model, samples.shape.answer_length, recipe.data_type());
     bench.tokens_per_step = train.batch_size * samples.tokens_per_sample;
     if (recipe.is_images()) {
@@ -254,7 +297,7 @@ StoredModel read_model(const std::string& folder) {
   base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder, base::path_exists(folder) ? "a file" : "nothing");
   if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
     infer::LoadedModel loaded = infer::load_model(folder);
-    return {loaded.model, loaded.tokenizer};
+    return {loaded.model, loaded.tokenizer, TextFacts::read(folder).resets_segments()};
   }
   return {infer::load_any(folder).model, nullptr};
 }
@@ -276,7 +319,10 @@ void write_model(const std::string& folder, const Workbench& workbench, const Mo
   weights::ModelFolder content;
   content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";
   content.weights.tensors = weights::model_tensors(*workbench.model);
-  if (workbench.tokenizer) content.vocabulary = workbench.tokenizer->save();
+  if (workbench.tokenizer) {
+    content.vocabulary = workbench.tokenizer->save();
+    content.vocabulary[TextFacts::kFile] = TextFacts::of(text_options(workbench.recipe)).text();
+  }
   if (workbench.recipe.is_images()) content.vocabulary[ImageFacts::kFile] = ImageFacts::of(image_options(workbench.recipe)).text();
   if (!workbench.classes.empty()) content.vocabulary[kClassesFile] = fmt::format("{}\n", fmt::join(workbench.classes, "\n"));
   content.card = card_text(workbench, card);

@@ -22,6 +22,13 @@ data::TextOptions text_options(const Recipe& recipe);
 /// is read. Of a recipe with [finetune] and no [model] the trained model's options are read.
 std::shared_ptr<core::Model> build_model(const Recipe& recipe);
 
+/// The recipe's [model] with all that its data decide, as build_model builds it.
+models::ModelOptions complete_model(const Recipe& recipe);
+
+/// Declares the recipe's model, without data and without numbers. Throws InputError, naming file, line and key, for one that cannot be built or whose
+/// attention has no place for the tokens of a sequence.
+void require_buildable(const Recipe& recipe);
+
 /// Everything a training needs, made from a recipe.
 struct Workbench {
   Recipe recipe;  ///< with what the data decide filled in: embedding.vocab_size, head.num_classes, segment_size by data.num_segments
@@ -45,6 +52,7 @@ std::optional<Recipe> recipe_beside(const std::string& model_folder);
 struct StoredModel {
   std::shared_ptr<core::Model> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
+  bool reset_segments = false;  ///< each segment of a text stands alone (data.reset)
 };
 StoredModel read_model(const std::string& folder);
 

@@ -22,6 +22,20 @@ void AlgorithmicOptions::validate(const base::Where& where) const {
   where.require(task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
                 "expected at most num_keys = {} and alphabet = {}, found {}: keys and values of a sample are all different",
                 num_keys, alphabet, num_pairs);
+  answer.require_cut(length(), where);
+}
+
+int64_t AlgorithmicOptions::answer_length() const {
+  if (task == "quadratic") return kQuadraticFields * kFieldLength;
+  if (task == "retrieval") return 1;
+  return task == "copy" ? 2 * num_symbols : num_symbols;
+}
+
+int64_t AlgorithmicOptions::length() const {
+  // What is asked, then the token that starts the answer, then the answer without its last token.
+  if (task == "quadratic") return kFieldLength + answer_length();
+  const int64_t asked = task == "retrieval" ? 2 * num_pairs + 1 : num_symbols;
+  return asked + answer_length();
 }
 
 AlgorithmicTask::AlgorithmicTask(AlgorithmicOptions options, int64_t seed) : options_(std::move(options)), seed_(seed) {
@@ -34,20 +48,7 @@ int64_t AlgorithmicTask::vocabulary_size() const {
   return options_.alphabet + kFirstSymbol;
 }
 
-int64_t AlgorithmicTask::answer_length() const {
-  if (options_.task == "quadratic") return kQuadraticFields * kFieldLength;
-  if (options_.task == "retrieval") return 1;
-  return options_.task == "copy" ? 2 * options_.num_symbols : options_.num_symbols;
-}
-
 int64_t AlgorithmicTask::result_length() const { return options_.task == "quadratic" ? kFieldLength : answer_length(); }
-
-int64_t AlgorithmicTask::length() const {
-  // What is asked, then the token that starts the answer, then the answer without its last token.
-  if (options_.task == "quadratic") return kFieldLength + answer_length();
-  const int64_t asked = options_.task == "retrieval" ? 2 * options_.num_pairs + 1 : options_.num_symbols;
-  return asked + answer_length();
-}
 
 double AlgorithmicTask::chance() const {
   const int64_t symbols = options_.task == "quadratic" ? vocabulary_size() - kFirstSymbol : options_.alphabet;

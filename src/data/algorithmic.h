@@ -33,6 +33,9 @@ struct AlgorithmicOptions {
     answer.visit(v);
   }
   void validate(const base::Where& where) const;
+  /// Tokens of a sample that go in, and targets that belong to the answer.
+  int64_t length() const;
+  int64_t answer_length() const;
 };
 
 /// Makes samples from the seed, the part and the batch's number alone, so resuming needs nothing but that number.
@@ -53,8 +56,8 @@ class AlgorithmicTask final : public SampleSource {
   SampleBatch batch(Part part, int64_t number, int64_t batch_size) const override;
   std::optional<int64_t> size(Part) const override { return std::nullopt; }
   int64_t vocabulary_size() const override;
-  int64_t length() const override;
-  int64_t answer_length() const override;
+  int64_t length() const override { return options_.length(); }
+  int64_t answer_length() const override { return options_.answer_length(); }
   int64_t result_length() const override;
 
   const AlgorithmicOptions& options() const { return options_; }

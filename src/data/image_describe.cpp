@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/printable.h"
 #include "base/text_table.h"
 #include "data/image_set.h"
 
@@ -71,11 +72,11 @@ std::string to_text(const ImageDescription& description) {
                    part.fewest == part.most ? std::to_string(part.most) : fmt::format("{} to {}", part.fewest, part.most),
                    size(part.min_height, part.min_width), size(part.median_height, part.median_width), size(part.max_height, part.max_width),
                    std::to_string(part.looked_at), std::to_string(part.broken.size())});
-    for (size_t i = 0; i < std::min(kShownBroken, part.broken.size()); ++i) broken += part.broken[i] + "\n";
+    for (size_t i = 0; i < std::min(kShownBroken, part.broken.size()); ++i) broken += base::printable(part.broken[i], 1000) + "\n";
     if (part.broken.size() > kShownBroken) broken += fmt::format("... and {} more of {}\n", part.broken.size() - kShownBroken, part.name);
   }
   std::string classes;
-  for (size_t i = 0; i < std::min(kShownClasses, description.classes.size()); ++i) classes += (i > 0 ? ", " : "") + description.classes[i];
+  for (size_t i = 0; i < std::min(kShownClasses, description.classes.size()); ++i) classes += (i > 0 ? ", " : "") + base::printable(description.classes[i], 200);
   if (description.classes.size() > kShownClasses) classes += ", ...";
   return fmt::format("format   {}\nclasses  {}: {}\n\n{}{}{}", description.format, description.classes.size(), classes, table.text(),
                      broken.empty() ? "" : "\n", broken);

@@ -188,16 +188,23 @@ FoundImages flat_validation(const std::string& folder, const std::string& soluti
   return part.take();
 }
 
-/// Tiny ImageNet's validation images, which lie in one folder: val_annotations.txt has lines "val_0.JPEG<tab>n03444034<tab>box".
+/// Tiny ImageNet's validation images, which lie in one folder: val_annotations.txt has lines "val_0.JPEG<tab>n03444034<tab>box". Lines of images
+/// that are not there are passed over: excerpts of the set keep the whole list.
 FoundImages annotated_validation(const std::string& folder, const std::string& annotations, const ClassNames& classes) {
-  Collector part(folder);
+  std::map<std::string, std::pair<std::string, std::string>, std::less<>> annotated;  // class and line of each
   for_each_line(TextSource(annotations), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
     const size_t tab = line.find('\t');
     base::require(tab != 0 && tab != std::string_view::npos, "{}: expected IMAGE<tab>CLASS<tab>BOX, found {}", place.at(1), base::in_quotes(line));
     const std::string_view rest = line.substr(tab + 1);
-    part.add(line.substr(0, tab), classes.find(std::string(rest.substr(0, rest.find('\t'))), place.at(1)));
+    annotated[std::string(line.substr(0, tab))] = {std::string(rest.substr(0, rest.find('\t'))), place.at(1)};
   });
+  Collector part(folder);
+  for (const std::string& image : images_below(folder, "")) {
+    const auto found = annotated.find(image);
+    base::require(found != annotated.end(), "{}: expected a line of {}, found none", annotations, base::join_path(folder, image));
+    part.add(image, classes.find(found->second.first, found->second.second));
+  }
   return part.take();
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <unordered_set>
 
+#include "base/atomic_folder.h"
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
@@ -29,18 +30,45 @@ std::string_view where_from(std::string_view name) {
   return {};
 }
 
-/// Writes [data] of the parts; paths start from the file's own folder.
-std::string write_recipe(const std::string& out, std::string_view about, std::string_view keys, const std::vector<PreparedPart>& parts) {
-  std::string text = fmt::format("# {}\n[data]\n{}", about, keys);
-  for (const PreparedPart& part : parts) {
-    text += fmt::format("{} = \"{}\"\n", part.name, std::filesystem::path(part.path).filename().string());
-  }
-  const std::string path = base::join_path(out, "data.toml");
-  base::write_file_atomic(path, text);
-  return path;
-}
+constexpr const char* kRecipeFile = "data.toml";
+constexpr std::array<const char*, 3> kTexts = {"train.txt", "valid.txt", "test.txt"};
+constexpr std::array<const char*, 3> kListOpsFiles = {"basic_train.tsv", "basic_val.tsv", "basic_test.tsv"};
 
-std::string part_path(const std::string& out, const char* name) { return base::join_path(out, fmt::format("{}.txt", name)); }
+/// The folder of a data set: it is there whole, or what was there stays.
+class Output {
+ public:
+  /// `files`: of train, valid and test. Throws InputError where a folder of other things would be replaced.
+  Output(const std::string& out, const std::array<const char*, 3>& files) : out_(out), files_(files), folder_(checked(out, files)) {}
+
+  /// Where part `i` is written, and where it will be.
+  std::string file(size_t i) const { return folder_.file(files_[i]); }
+  std::string path(size_t i) const { return base::join_path(out_, files_[i]); }
+
+  /// Writes [data] of the parts, whose paths start from its own folder, and puts everything in its place. Returns the path of data.toml.
+  std::string commit(std::string_view about, std::string_view keys, const std::vector<PreparedPart>& parts) {
+    std::string text = fmt::format("# {}\n[data]\n{}", about, keys);
+    for (const PreparedPart& part : parts) {
+      text += fmt::format("{} = \"{}\"\n", part.name, std::filesystem::path(part.path).filename().string());
+    }
+    base::write_file_atomic(folder_.file(kRecipeFile), text);
+    folder_.commit();
+    return base::join_path(out_, kRecipeFile);
+  }
+
+ private:
+  static const std::string& checked(const std::string& out, const std::array<const char*, 3>& files) {
+    if (!base::is_folder(out)) return out;
+    for (const std::string& name : base::list_folder(out)) {
+      base::require(name == kRecipeFile || std::find(files.begin(), files.end(), name) != files.end(),
+                    "{}: will not be replaced by a data set: it holds '{}', which would be lost; choose another folder", out, base::printable(name));
+    }
+    return out;
+  }
+
+  std::string out_;
+  std::array<const char*, 3> files_;
+  base::AtomicFolder folder_;
+};
 
 void copy(const TextSource& from, const std::string& to) {
   base::AtomicFile file(to);
@@ -148,15 +176,15 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out) {
   const std::string sum = sha256_of(whole);
   base::require(sum == known->sum, "{}: expected enwik8 with SHA-256 {}, found {}: the file is damaged, or another; get it from {}", file,
                 known->sum, sum, where_from("enwik8"));
-  base::make_folders(out);
+  Output output(out, kTexts);
   Prepared prepared;
   const std::array<int64_t, 4> borders = {0, whole.size() / 100 * 90, whole.size() / 100 * 95, whole.size()};
   for (size_t i = 0; i < kParts.size(); ++i) {
     const TextSource part = whole.range(borders[i], borders[i + 1]);
-    copy(part, part_path(out, kParts[i]));
-    prepared.parts.push_back({kParts[i], part_path(out, kParts[i]), part.size(), 1, part.size()});
+    copy(part, output.file(i));
+    prepared.parts.push_back({kParts[i], output.path(i), part.size(), 1, part.size()});
   }
-  prepared.recipe = write_recipe(out, "enwik8: 90, 5 and 5 % of the bytes", "type = \"text\"\nunit = \"bytes\"\n", prepared.parts);
+  prepared.recipe = output.commit("enwik8: 90, 5 and 5 % of the bytes", "type = \"text\"\nunit = \"bytes\"\n", prepared.parts);
   return prepared;
 }
 
@@ -175,13 +203,16 @@ Prepared prepare_wikitext(const std::string& name, const std::string& folder, co
     const auto vocabulary = static_cast<int64_t>(words.different.size()) + 1;
     base::require(i > 0 || vocabulary == known->vocabulary, "{}: expected the {} different words of {}, the line end included, found {}; get it "
                   "from {}", text.path(), known->vocabulary, name, vocabulary, where_from(name));
-    prepared.parts.push_back({kParts[i], part_path(out, kParts[i]), text.size(), count_documents(text, {DocumentRule::Kind::heading, {}}), words.tokens});
+    prepared.parts.push_back({kParts[i], {}, text.size(), count_documents(text, {DocumentRule::Kind::heading, {}}), words.tokens});
     sources.push_back(text);
   }
-  base::make_folders(out);
-  for (size_t i = 0; i < sources.size(); ++i) copy(sources[i], prepared.parts[i].path);
-  prepared.recipe = write_recipe(out, name + ", word level; an article is a document",
-                                 "type = \"text\"\nunit = \"words\"\ndocument_separator = \"heading\"\n", prepared.parts);
+  Output output(out, kTexts);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    copy(sources[i], output.file(i));
+    prepared.parts[i].path = output.path(i);
+  }
+  prepared.recipe = output.commit(name + ", word level; an article is a document",
+                                  "type = \"text\"\nunit = \"words\"\ndocument_separator = \"heading\"\n", prepared.parts);
   return prepared;
 }
 
@@ -208,18 +239,18 @@ Prepared prepare_text(const std::string& folder, const std::string& out, double 
   }
   base::require(!error, "{}: {}", folder, error.message());
   std::sort(documents.begin(), documents.end(), [](const Document& a, const Document& b) { return a.path < b.path; });
-  base::make_folders(out);
+  Output output(out, kTexts);
   Prepared prepared;
   const std::array<double, 3> ends = {1 - valid_fraction - test_fraction, 1 - test_fraction, 1};
   int64_t read = 0;
   size_t next = 0;
   for (size_t i = 0; i < kParts.size(); ++i) {
     if (i > 0 && ends[i] <= ends[i - 1]) continue;
-    PreparedPart part{kParts[i], part_path(out, kParts[i]), 0, 0, 0};
-    base::AtomicFile file(part.path);
+    PreparedPart part{kParts[i], output.path(i), 0, 0, 0};
+    base::AtomicFile file(output.file(i));
     for (; next < documents.size() && (i + 1 == kParts.size() || static_cast<double>(read) < ends[i] * static_cast<double>(total)); ++next) {
       std::string text = base::read_file(documents[next].path, static_cast<uint64_t>(kLargestDocument));
-  if (const auto bad = base::first_invalid_utf8(text)) invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad));
+      if (const auto bad = base::first_invalid_utf8(text)) invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad));
       if (!text.ends_with('\n')) text += '\n';
       base::require(("\n" + text).find(fmt::format("\n{}\n", kSeparator)) == std::string::npos,
                     "{}: expected no line '{}', which stands between documents", documents[next].path, kSeparator);
@@ -238,20 +269,18 @@ Prepared prepare_text(const std::string& folder, const std::string& out, double 
   std::string keys = fmt::format("type = \"text\"\nunit = \"characters\"\ndocument_separator = \"line\"\nseparator_line = \"{}\"\n", kSeparator);
   if (valid_fraction == 0) keys += "valid_fraction = 0.0\n";
   if (test_fraction == 0) keys += "test_fraction = 0.0\n";
-  prepared.recipe = write_recipe(out, "the files of a folder, each a document", keys, prepared.parts);
+  prepared.recipe = output.commit("the files of a folder, each a document", keys, prepared.parts);
   return prepared;
 }
 
 Prepared prepare_listops(const std::string& folder, const std::string& out, const ListOpsOptions& options) {
-  static constexpr std::array<const char*, 3> kNames = {"basic_train.tsv", "basic_val.tsv", "basic_test.tsv"};
   Prepared prepared;
-  base::make_folders(out);
+  Output output(out, kListOpsFiles);
   std::string text;
   std::unique_ptr<base::AtomicFile> file;
   const auto begin = [&](size_t i) {
-    const std::string path = base::join_path(out, kNames[i]);
-    prepared.parts.push_back({kParts[i], path, 0, 0, 0});
-    file = std::make_unique<base::AtomicFile>(path);
+    prepared.parts.push_back({kParts[i], output.path(i), 0, 0, 0});
+    file = std::make_unique<base::AtomicFile>(output.file(i));
     text = "Source\tTarget\n";
   };
   const auto write = [&] {
@@ -282,15 +311,15 @@ Prepared prepare_listops(const std::string& folder, const std::string& out, cons
     end();
   } else {
     for (size_t i = 0; i < kParts.size(); ++i) {
-      const std::string path = find_file(folder, {kNames[i], fmt::format("{}.tsv", kParts[i])}, "listops");
+      const std::string path = find_file(folder, {kListOpsFiles[i], fmt::format("{}.tsv", kParts[i])}, "listops");
       begin(i);
       read_listops(path, add);
       end();
     }
   }
   std::erase_if(prepared.parts, [](const PreparedPart& part) { return part.documents == 0; });
-  prepared.recipe = write_recipe(out, "Long ListOps, in the files of Long Range Arena", fmt::format("type = \"listops\"\nmax_length = {}\n", options.max_length),
-                                 prepared.parts);
+  prepared.recipe = output.commit("Long ListOps, in the files of Long Range Arena", fmt::format("type = \"listops\"\nmax_length = {}\n", options.max_length),
+                                  prepared.parts);
   return prepared;
 }
 

@@ -19,12 +19,13 @@ std::string numbers_text(const at::Tensor& row) {
 
 }  // namespace
 
-int64_t segment_length(int64_t length, int64_t num_segments) {
-  const int64_t size = (length + num_segments - 1) / num_segments;
-  base::require((length + size - 1) / size == num_segments,
-                "data.num_segments = {}: a sample of {} tokens cannot be cut into so many segments of one length; segments of {} are {}",
-                num_segments, length, size, (length + size - 1) / size);
-  return size;
+int64_t segment_length(int64_t length, int64_t num_segments) { return (length + num_segments - 1) / num_segments; }
+
+void AnswerOptions::require_cut(int64_t length, const base::Where& where) const {
+  if (num_segments == 0) return;
+  const int64_t size = segment_length(length, num_segments), count = (length + size - 1) / size;
+  where.require(count == num_segments, "num_segments", "a sample of {} tokens cannot be cut into {} segments of one length; segments of {} are {}", length,
+                num_segments, size, count);
 }
 
 std::vector<TokenSegment> cut_segments(const SampleBatch& batch, int64_t segment_size) {

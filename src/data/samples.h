@@ -28,6 +28,8 @@ struct AnswerOptions {
       "how `accuracy` is measured. greedy: the model reads its own symbols back, as when it is used; teacher_forced: the right ones",
       base::one_of("greedy", "teacher_forced"));
   }
+  /// Throws InputError where samples of `length` tokens cannot be cut into num_segments.
+  void require_cut(int64_t length, const base::Where& where) const;
 };
 
 /// Samples of one batch, teacher forced: targets are inputs one place on.
@@ -62,8 +64,8 @@ class SampleSource {
   virtual int64_t result_length() const { return answer_length(); }
 };
 
-/// Tokens of a segment when `length` tokens are cut into `num_segments`: length / num_segments, rounded up. Throws InputError
-/// where there are not as many segments as that, because the sample is too short.
+/// Tokens of a segment when `length` tokens are cut into `num_segments`: length / num_segments, rounded up; where the sample
+/// is too short, there are not as many segments as that (AnswerOptions::require_cut).
 int64_t segment_length(int64_t length, int64_t num_segments);
 
 /// A batch cut into segments of `segment_size`; the last one is shorter where that does not divide L. The first has `reset` set in

@@ -5,8 +5,20 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "memory/compressive.h"
 
 namespace mnemo::infer {
+namespace {
+
+/// Rows of a compressive memory that are not plain, of the first sequence; those that are no rows at all stand before them.
+int64_t compressed_rows(const core::State& state) {
+  const core::State memory = state.child("compressive");
+  if (memory.empty()) return 0;
+  const auto& held = memory.as<memory::CompressiveState>();
+  return held.plain.size(1) - held.plain[0].sum().item<int64_t>();
+}
+
+}  // namespace
 
 AttentionRecorder::AttentionRecorder(const models::Model& model, int64_t batch)
     : model_(model), initial_(model.initial_state(batch)), state_(initial_), histories_(static_cast<size_t>(model.backbone().num_layers())) {}
@@ -36,6 +48,7 @@ SegmentRecord AttentionRecorder::record(const core::Segment& segment, const std:
   run(segment, reset, [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input, const core::State& state,
                           const core::State& history) {
     record.table = input.table;
+    if (layer == 0) record.compressed = compressed_rows(state_);
     if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
     record.layers.push_back({layer, inspectable == nullptr ? core::AttentionView{} : inspectable->look(input, state, history)});
   });

@@ -21,6 +21,7 @@ struct LayerRecord {
 struct SegmentRecord {
   core::AttendTable table;  ///< of the segment's rows, memory rows among them
   std::vector<LayerRecord> layers;
+  int64_t compressed = 0;   ///< how many rows of the first sequence's cache, its first ones, are compressed (Compressive Transformer)
 };
 
 /// Runs sequences through a model segment by segment and writes down where its attentions look, as a model that nobody watches would: the

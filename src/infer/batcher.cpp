@@ -40,6 +40,7 @@ Batcher::Id Batcher::add(Session session) {
   base::require(session.model_ == model_, "batcher: the session belongs to another model");
   base::require(session.engine_ == engine_, "batcher: expected a session {}", engine_ ? "of the batcher's engine" : "without an engine");
   base::require(session.position() > 0, "batcher: expected a session that has been fed at least one token");
+  base::require(!session.progress_.reset_segments, "batcher: expected a session that carries its memory from segment to segment; run this one alone");
   const Id id = next_id_++;
   if (engine_) {
     members_.emplace(id, Member{std::move(session), nullptr, 0});

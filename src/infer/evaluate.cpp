@@ -12,7 +12,7 @@
 
 namespace mnemo::infer {
 
-metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text) {
+metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text, bool reset_segments) {
   const int64_t vocab = engine.plan().vocab;
   base::require(text->vocabulary_size() <= vocab, "evaluation: the text has {} different tokens, the model knows {}", text->vocabulary_size(), vocab);
   data::EvalStream stream(std::move(text));
@@ -20,7 +20,7 @@ metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const da
   std::vector<float> weights(static_cast<size_t>(vocab));
   metrics::Likelihood likelihood;
   while (const auto segment = stream.next(engine.plan().segment)) {
-    if (segment->reset.defined() && segment->reset.any().item<bool>()) sequence = engine.begin();
+    if (reset_segments || (segment->reset.defined() && segment->reset.any().item<bool>())) sequence = engine.begin();
     const at::Tensor tokens = segment->tokens.to(at::kLong).contiguous(), targets = segment->targets.to(at::kLong).contiguous();
     const int64_t* target = targets.const_data_ptr<int64_t>();
     double sum = 0.0;

@@ -19,6 +19,7 @@ at::Tensor on_device(std::span<const int64_t> tokens, at::Device device) {
 /// Runs tokens of one segment; `last` says whether the logits are wanted.
 void run_part(const core::Model& model, Progress& progress, std::span<const int64_t> tokens, bool last) {
   const auto count = static_cast<int64_t>(tokens.size());
+  if (progress.reset_segments && progress.used == 0) progress.state = model.initial_state(1);
   core::Segment segment;
   segment.tokens = on_device(tokens, device_of(model));
   segment.part = part_of(model, progress.used, count);

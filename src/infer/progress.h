@@ -19,6 +19,7 @@ struct Progress {
   int64_t position = 0;  ///< tokens of the sequence so far, the pending one included
   int64_t used = 0;      ///< tokens of the open segment that have run, 0 to segment_size - 1
   int64_t pending = -1;  ///< a token that was picked but has not run yet, or -1
+  bool reset_segments = false;  ///< every segment starts from a fresh state
   /// The last tokens of the sequence, the latest behind; -1 before the first. Decoding goes on from them: a blank before a
   /// word, the first bytes of a character (three at most).
   std::array<int64_t, 3> recent = {-1, -1, -1};

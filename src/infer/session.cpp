@@ -44,8 +44,8 @@ void Session::run(std::span<const int64_t> tokens) {
     infer::run(*model_, progress_, tokens);
     return;
   }
-  const int64_t pending = progress_.pending, count = static_cast<int64_t>(tokens.size()) + (pending >= 0 ? 1 : 0);
-  if (count == 0) return;
+  const int64_t pending = progress_.pending;
+  if (tokens.empty() && pending < 0) return;
   require_tokens(*model_, tokens);
   std::vector<int64_t> all;
   if (pending >= 0 && !tokens.empty()) {
@@ -53,12 +53,18 @@ void Session::run(std::span<const int64_t> tokens) {
     all.insert(all.end(), tokens.begin(), tokens.end());
   }
   decoding_->logits.resize(static_cast<size_t>(model_->vocab_size()));
-  const Engine::Step step{&decoding_->sequence, !all.empty() ? std::span<const int64_t>(all) : pending >= 0 ? std::span<const int64_t>(&pending, 1) : tokens,
-                          decoding_->logits.data()};
-  engine_->run({&step, 1});
+  std::span<const int64_t> left = !all.empty() ? std::span<const int64_t>(all) : pending >= 0 ? std::span<const int64_t>(&pending, 1) : tokens;
+  while (!left.empty()) {
+    const size_t room = static_cast<size_t>(model_->segment_size() - progress_.used);
+    const size_t size = progress_.reset_segments ? std::min(left.size(), room) : left.size();
+    if (progress_.reset_segments && progress_.used == 0) decoding_->sequence = engine_->begin();
+    const Engine::Step step{&decoding_->sequence, left.first(size), decoding_->logits.data()};
+    engine_->run({&step, 1});
+    progress_.used = (progress_.used + static_cast<int64_t>(size)) % model_->segment_size();
+    left = left.subspan(size);
+  }
   for (const int64_t token : tokens) progress_.append(token);
   progress_.pending = -1;
-  progress_.used = (progress_.used + count) % model_->segment_size();
 }
 
 bool Session::run_recorded() {

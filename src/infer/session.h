@@ -76,6 +76,8 @@ class Session {
   const SamplingOptions& sampling() const { return sampler_.options(); }
   /// For the tokens still to come.
   void set_sampling(const SamplingOptions& sampling) { sampler_ = Sampler(sampling); }
+  /// Whether memory starts again at every segment from now on: of models trained so (data.reset = "segments"). A saved session does not keep it.
+  void set_reset_segments(bool reset) { progress_.reset_segments = reset; }
   /// Tokens of the sequence so far.
   int64_t position() const { return progress_.position; }
   /// The last tokens of the sequence, three at most, the latest behind; fewer after loading a file that does not hold them.

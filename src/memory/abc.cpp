@@ -75,6 +75,7 @@ core::AttentionView Abc::look(const core::AttentionInput& input, const core::Sta
   const at::Tensor weights = ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
     call.v = replace(own);
     const AbcAnswer answer = control_->attend(call, nothing);
+    if (answer.held.defined()) held.push_back(answer.held.transpose(2, 3));
     for (const auto& [field, tensor] : answer.state.fields()) {
       // [B,H,n,d], or [B,H,2,n,d] of two queues, one behind the other.
       if (field.path == "v") held.push_back((tensor.dim() == 5 ? tensor.flatten(2, 3) : tensor).transpose(2, 3));

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 #include "core/memory_build.h"
 
 namespace mnemo::memory {
@@ -9,13 +11,20 @@ namespace mnemo::memory {
 /// Learned rows [m,D], the parameter "tokens" of a memory, as they stand before a sequence's first segment.
 class LearnedTokens {
  public:
-  /// They start as N(0, init_std).
-  LearnedTokens(const core::MemoryBuild& build, int64_t count, double init_std)
-      : rows_(build.scope.add("tokens", {count, build.dim}, layers::normal(init_std), layers::ParameterKind::memory)) {}
+  /// They start as N(0, init_std), each by itself (init "independent") or as one row of it count times ("repeated").
+  LearnedTokens(const core::MemoryBuild& build, int64_t count, const std::string& init, double init_std)
+      : rows_(build.scope.add("tokens", {count, build.dim}, init == "repeated" ? one_row(init_std) : layers::normal(init_std),
+                              layers::ParameterKind::memory)) {}
   /// The same rows for every sequence, [B,m,D], a view.
   at::Tensor for_batch(int64_t batch) const { return rows_.unsqueeze(0).expand({batch, -1, -1}); }
 
  private:
+  static layers::Initialiser one_row(double std) {
+    return [std](at::Tensor& rows, at::Generator& generator) {
+      rows.copy_(rows.new_empty({1, rows.size(1)}).normal_(0.0, std, generator).expand_as(rows));
+    };
+  }
+
   at::Tensor rows_;
 };
 

@@ -11,7 +11,7 @@ using core::Rule;
 using core::SpanKind;
 
 MemoryTokens::MemoryTokens(const Options& options, const core::MemoryBuild& build)
-    : options_(options), tokens_(build, options.num_mem_tokens, options.init_std) {}
+    : options_(options), tokens_(build, options.num_mem_tokens, options.init, options.init_std) {}
 
 core::State MemoryTokens::initial_state(int64_t batch) const {
   if (options_.variant == "paper") return MemoryTokensState{};

@@ -14,6 +14,7 @@ struct MemoryTokensOptions {
   std::string variant = "paper";
   bool read_mem_from_cache = false;
   base::Depth bptt_depth = base::Depth::all();
+  std::string init = "independent";
   double init_std = 1.0;
   template <class V>
   void visit(V&& v) {
@@ -23,6 +24,8 @@ struct MemoryTokensOptions {
       base::one_of("paper", "authors"));
     v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
     v("bptt_depth", bptt_depth, "authors: segments a gradient goes back through the carried rows, or \"full\"");
+    v("init", init, "the learned tokens start as rows drawn each by itself, or as one row repeated, as in the authors' code",
+      base::one_of("independent", "repeated"));
     v("init_std", init_std, "the learned tokens start as N(0, init_std)", base::at_least(0));
   }
 };

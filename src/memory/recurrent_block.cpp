@@ -11,7 +11,7 @@ using core::Rule;
 using core::SpanKind;
 
 RecurrentBlock::RecurrentBlock(const RecurrentTokensOptions& options, const core::MemoryBuild& build)
-    : options_(options), tokens_(build, options.num_mem_tokens, options.init_std), embed_(build.embed) {
+    : options_(options), tokens_(build, options.num_mem_tokens, options.init, options.init_std), embed_(build.embed) {
   base::require(embed_ != nullptr, "recurrent_tokens: layout = \"encoder\" needs an embedding for its special tokens, which a "
                 "layer_stack has not");
 }

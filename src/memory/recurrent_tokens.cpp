@@ -25,7 +25,7 @@ void RecurrentTokensOptions::validate(const base::Where& where) const {
 }
 
 RecurrentTokens::RecurrentTokens(const Options& options, const core::MemoryBuild& build)
-    : options_(options), tokens_(build, options.num_mem_tokens, options.init_std) {}
+    : options_(options), tokens_(build, options.num_mem_tokens, options.init, options.init_std) {}
 
 core::State RecurrentTokens::initial_state(int64_t batch) const {
   return RecurrentTokensState{tokens_.for_batch(batch)};

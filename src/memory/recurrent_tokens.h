@@ -27,6 +27,7 @@ struct RecurrentTokensOptions {
   std::string block_mask = "open";
   bool read_mem_from_cache = false;
   base::Depth bptt_depth = base::Depth::all();
+  std::string init = "independent";
   double init_std = 1.0;
   std::optional<AuxLossOptions> aux_loss;
   std::string memory_position = "same";
@@ -41,6 +42,8 @@ struct RecurrentTokensOptions {
       base::one_of("open", "causal"));
     v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
     v("bptt_depth", bptt_depth, "segment boundaries a loss's gradient goes back through the memory: 0, 1, ... or \"full\"");
+    v("init", init, "the learned memory starts as rows drawn each by itself, or as one row repeated, as in the authors' code",
+      base::one_of("independent", "repeated"));
     v("init_std", init_std, "the learned memory starts as N(0, init_std)", base::at_least(0));
     v("aux_loss", aux_loss, "a special token predicted from each write row; unset: none");
     v("memory_position", memory_position,

@@ -23,7 +23,8 @@ head_dim = 41
 ffn_dim = 2100
 dropout = 0.1
 activation_dropout = 0.1
-attention = {{ type = "relative"{} }}
+output_dropout = 0.1
+attention = {{ type = "relative", position_dropout = 0.1{} }}
 [head]
 adaptive = {{ cutoffs = [20000, 40000, 200000], tie_projections = [false, true, true, true] }}
 {})";
@@ -42,7 +43,8 @@ head_dim = 64
 ffn_dim = 4096
 dropout = 0.2
 activation_dropout = 0.2
-attention = { type = "relative", dropout = 0.2, eval_clamp_len = 1000 }
+output_dropout = 0.2
+attention = { type = "relative", dropout = 0.2, position_dropout = 0.2, eval_clamp_len = 1000 }
 [head]
 adaptive = { cutoffs = [20000, 40000, 200000], div_val = 4, tie_projections = [false, true, true, true] }
 [[memory]]
@@ -62,7 +64,8 @@ head_dim = 64
 ffn_dim = 2048
 dropout = 0.1
 activation_dropout = 0.1
-attention = {{ type = "relative"{} }}
+output_dropout = 0.1
+attention = {{ type = "relative", position_dropout = 0.1{} }}
 {})";
 
 constexpr const char* kSegmentCache = R"([[memory]]
@@ -76,6 +79,7 @@ eval_same_length = true
 constexpr const char* kRmtMemory = R"([[memory]]
 type = "recurrent_tokens"
 num_mem_tokens = 10
+init = "repeated"
 bptt_depth = 3
 )";
 

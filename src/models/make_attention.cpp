@@ -6,12 +6,30 @@
 
 namespace mnemo::models {
 
+void RowLimit::require(int64_t wanted, const std::string& what) const {
+  base::Where(&table, table.path()).require(wanted <= rows, key, "has places for {} rows, expected {} at least: {}", rows, wanted, what);
+}
+
+std::optional<RowLimit> row_limit(const base::Node& attention) {
+  const auto number = [](const base::Node& table, const char* key) { return table.at(key).as_int(); };
+  const std::string type = type_of(attention);
+  if (type == "linformer") return RowLimit{number(attention, "max_len"), attention, "max_len"};
+  if (type != "abc") return std::nullopt;
+  const base::Node& control = attention.at("control");
+  const std::string control_type = type_of(control);
+  if (control_type == "linformer") return RowLimit{number(control, "max_len"), control, "max_len"};
+  const int64_t slots = number(attention, "num_slots");
+  if (control_type == "compressive") return RowLimit{slots * number(control, "compression"), attention, "num_slots"};
+  if (control_type == "identity") return RowLimit{slots, attention, "num_slots"};
+  return std::nullopt;
+}
+
 std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories, const core::AttentionBuild& build) {
   const Mechanisms& mechanisms = Mechanisms::all();
-  auto made = mechanisms.attentions.find(type_of(core))(core, build);
+  auto made = at_its_place(core, [&] { return mechanisms.attentions.find(type_of(core))(core, build); });
   for (const base::Node& memory : memories) {
     const auto& entry = mechanisms.memories.find(type_of(memory));
-    if (entry.wrap_attention) return entry.wrap_attention(memory, build, std::move(made));
+    if (entry.wrap_attention) return at_its_place(memory, [&] { return entry.wrap_attention(memory, build, std::move(made)); });
   }
   return made;
 }

@@ -60,11 +60,11 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
     const std::string type = type_of(memory);
     const auto& entry = Mechanisms::all().memories.find(type);
     if (entry.layer_context) {
-      context_ = entry.layer_context(memory, memory_build);
+      context_ = at_its_place(memory, [&] { return entry.layer_context(memory, memory_build); });
       context_name_ = type;
     }
     if (entry.sequence) {
-      sequence_ = entry.sequence(memory, memory_build);
+      sequence_ = at_its_place(memory, [&] { return entry.sequence(memory, memory_build); });
       sequence_name_ = type;
     }
     for (const char* key : {"cls_token", "sep_token", "pad_token"}) {
@@ -74,7 +74,7 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
                     token == nullptr || !token->is_int() ? 0 : token->as_int());
     }
   }
-  require_support(options);
+  at_its_place(options.backbone.attention, [&] { require_support(options); });
   if (!whole) return;
   make_head(root / "head");
   if (const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get())) {

@@ -4,6 +4,7 @@
 
 #include "heads/language_model.h"
 #include "memory/learnable_tokens.h"
+#include "models/make_attention.h"
 #include "models/presets.h"
 #include "models/registry.h"
 
@@ -107,6 +108,16 @@ int64_t rows_of(const base::Node& memory) {
   const int64_t tokens = number(memory, "num_mem_tokens");
   if (word(memory, "layout") == "encoder") return tokens + 3;
   return word(memory, "layout") == "read_write" ? 2 * tokens : tokens;
+}
+
+/// An encoder reads a segment at once: each of its rows needs its place.
+void check_places(const ModelOptions& options) {
+  const auto limit = options.kind == "model" && !options.backbone.causal() ? row_limit(options.backbone.attention) : std::nullopt;
+  if (!limit) return;
+  int64_t beside = 0;
+  for (const base::Node& memory : options.memory) beside += rows_of(memory);
+  if (beside == 0 && word(options.head, "pool") == "cls") beside = 1;
+  limit->require(options.segment_size + beside, fmt::format("a segment has segment_size = {} tokens and {} rows beside them", options.segment_size, beside));
 }
 
 void check_embedding(const ModelOptions& options, const base::Where& where) {
@@ -215,6 +226,7 @@ void ModelOptions::validate(const base::Where& where) const {
                   "pool = \"mean\" leaves out the [CLS] row of '{}'; expected \"cls\"", sequence_memory);
   }
   check_embedding(*this, where);
+  check_places(*this);
 }
 
 }  // namespace mnemo::models

@@ -103,10 +103,10 @@ AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tens
   return {at::matmul(phi.transpose(-1, -2), k), at::matmul(phi.transpose(-1, -2), v)};
 }
 
-at::Tensor abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
-                    const at::Tensor& valid, AbcActivation activation, double eps, double scale) {
+AbcSumsOutput abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
+                       const at::Tensor& valid, AbcActivation activation, double eps, double scale) {
   const AbcSums memory = abc_full_memory(k, v, s, valid, activation, eps);
-  return at::matmul(at::softmax(at::matmul(q, memory.k.transpose(-1, -2)) * scale, -1), memory.v);
+  return {at::matmul(at::softmax(at::matmul(q, memory.k.transpose(-1, -2)) * scale, -1), memory.v), memory};
 }
 
 }  // namespace mnemo::ops

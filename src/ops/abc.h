@@ -45,9 +45,9 @@ AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tens
                         double eps);
 
 /// Attention with the memory after all S tokens, for every query (encoder self-attention, cross-attention).
-///   q [B,H,T,d]  k, v [B,H,S,d]  s [B,H,S,n]  valid [B,S]. Returns o [B,H,T,d].
-at::Tensor abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
-                    const at::Tensor& valid, AbcActivation activation, double eps, double scale);
+///   q [B,H,T,d]  k, v [B,H,S,d]  s [B,H,S,n]  valid [B,S]. Returns o [B,H,T,d] and that memory.
+AbcSumsOutput abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
+                       const at::Tensor& valid, AbcActivation activation, double eps, double scale);
 
 /// The memory before anything was written: zeros, z = -inf (exp) or 0.
 AbcMemory abc_empty(int64_t batch, int64_t heads, int64_t slots, int64_t head_dim, AbcActivation activation,

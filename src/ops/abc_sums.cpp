@@ -178,11 +178,11 @@ AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   return {out[0], {out[1], out[2]}};
 }
 
-at::Tensor abc_sums_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcReading& reading,
-                         double scale) {
+AbcSumsOutput abc_sums_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcReading& reading,
+                            double scale) {
   const at::Tensor write = phi.transpose(-1, -2), sum_k = at::matmul(write, k), sum_v = at::matmul(write, v);
   const at::Tensor y = at::matmul(q, sum_k.transpose(-1, -2)) * scale;
-  return at::matmul(weights_of(y, reading.factor, reading.open), sum_v);
+  return {at::matmul(weights_of(y, reading.factor, reading.open), sum_v), {sum_k, sum_v}};
 }
 
 }  // namespace mnemo::ops

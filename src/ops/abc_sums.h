@@ -38,8 +38,8 @@ AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, con
                                    const AbcSums& sums, const AbcReading& reading, double scale);
 
 /// Attention to the sums over all S tokens, for every query (encoder self-attention, cross-attention).
-///   q [B,H,T,d]  k [B,H,S,d]  v [B,H,S,dv]  phi [B,H,S,n]  reading [B,H,1,n]. Returns o [B,H,T,dv].
-at::Tensor abc_sums_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcReading& reading,
-                         double scale);
+///   q [B,H,T,d]  k [B,H,S,d]  v [B,H,S,dv]  phi [B,H,S,n]  reading [B,H,1,n]. Returns o [B,H,T,dv] and the sums.
+AbcSumsOutput abc_sums_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcReading& reading,
+                            double scale);
 
 }  // namespace mnemo::ops

@@ -57,12 +57,13 @@ LanguageModel::LanguageModel(data::Corpus corpus, const LanguageModelOptions& op
       batches_(corpus_.train, {options.batch_size, options.shuffle, options.seed}) {}
 
 std::string LanguageModel::metric() const {
-  return corpus_.tokenizer->type() == "words" ? "perplexity" : "bits_per_character";
+  const std::string unit = corpus_.tokenizer->type();
+  return unit == "words" ? "perplexity" : unit == "bytes" ? "bits_per_byte" : "bits_per_character";
 }
 
 std::optional<double> LanguageModel::metric_of_loss(double nll) const {
   if (corpus_.tokenizer->type() == "words") return std::exp(nll);
-  return nll / std::log(2.0) / corpus_.train->characters_per_token();
+  return nll / std::log(2.0);  // a token is a byte or a character
 }
 
 std::vector<data::TokenSegment> LanguageModel::next(int64_t segment_size) {

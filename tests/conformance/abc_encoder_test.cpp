@@ -60,6 +60,23 @@ TEST(AbcEncoder, LunaStartsFromLearnedSlotsThatEveryLayerMoves) {
   expect_error<base::InputError>([&] { make_model(wide.options); }, {"luna", "num_heads * head_dim", "6"});
 }
 
+TEST(AbcEncoder, LunaStartsFromTheLowestLayerThatIsNotPassedBy) {
+  const auto model = make_model(encoder("luna", {"backbone.layer_drop=0.5"}).options);
+  ASSERT_EQ(model->parameters().find("backbone.attn_control.slots").sizes(), at::IntArrayRef({5, 8}));
+  const at::Tensor rows = Numbers(3).normal({2, 9, 8});
+  at::manual_seed(1);
+  int64_t without_the_lowest = 0;
+  for (int i = 0; i < 20; ++i) {
+    model->parameters().zero_grad();
+    const at::Tensor hidden = run(*model, rows, whole(9), model->initial_state(2), core::Mode::train).hidden;
+    if (!hidden.requires_grad()) continue;  // both layers are passed by
+    hidden.square().sum().backward();
+    EXPECT_GT(largest(model->parameters().find("backbone.attn_control.slots").grad()), 1e-6);
+    without_the_lowest += model->parameters().find("backbone.layers.0.attn.q.weight").grad().defined() ? 0 : 1;
+  }
+  EXPECT_GT(without_the_lowest, 0);
+}
+
 TEST(AbcEncoder, ADecoderRefusesWhatSeesTheFutureAndAnEncoderWhatNeedsAPlace) {
   expect_error<base::InputError>([] { make_model(configuration("luna", {"backbone.attention.type=abc", kControl + "type=luna"}).options); }, {"luna", "causal"});
   expect_error<base::InputError>([] { make_model(encoder("dilated").options); }, {"dilated", "causal"});

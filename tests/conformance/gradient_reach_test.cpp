@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kSegments = 5, kTokens = 3;
 
-/// A stack of layers between rows, and how far back a loss must reach; -1: to the start.
+/// A stack of layers between rows, or where it is told "kind=model" a whole model, and how far back a loss must reach; -1: to the start.
 struct Reach {
   std::string name;
   std::vector<std::string> assignments;
@@ -20,7 +20,14 @@ std::vector<Reach> reaches() {
                     abc = "backbone.attention.type=abc", slots = "backbone.attention.num_slots=3",
                     rmt = "memory[0].type=recurrent_tokens", two = "memory[0].num_mem_tokens=2",
                     causal = "memory[0].block_mask=causal", xl = "memory[1].type=segment_cache", six = "memory[1].mem_len=6",
-                    grc = "memory[0].type=grc", grc_len = "memory[0].cache_len=3";
+                    grc = "memory[0].type=grc", grc_len = "memory[0].cache_len=3", encoder = "backbone.type=encoder";
+  // The block of an encoder has special tokens, which a layer stack has not.
+  const std::vector<std::string> block = {"kind=model", encoder, softmax, rmt, two, "memory[0].layout=encoder", "memory[0].cls_token=1",
+                                          "memory[0].sep_token=2", "memory[0].pad_token=0"};
+  const auto with = [](std::vector<std::string> list, const std::vector<std::string>& more) {
+    list.insert(list.end(), more.begin(), more.end());
+    return list;
+  };
   std::vector<Reach> list;
   for (const auto& [word, depth] : std::vector<std::pair<std::string, int64_t>>{{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}, {"full", -1}}) {
     const std::string bptt = "memory[0].bptt_depth=" + word, slots_bptt = "backbone.attention.bptt_depth=" + word;
@@ -37,6 +44,13 @@ std::vector<Reach> reaches() {
     list.push_back({"abc_linformer_" + word, {abc, slots, slots_bptt, control + "type=linformer"}, depth});
     list.push_back({"abc_window_" + word, {abc, many, slots_bptt, control + "type=window"}, depth});
     list.push_back({"abc_dilated_" + word, {abc, many, slots_bptt, control + "type=dilated", "backbone.attention.mask_empty_slots=true"}, depth});
+    list.push_back({"abc_local_to_global_" + word, {abc, "backbone.attention.num_slots=5", slots_bptt, control + "type=local_to_global",
+                                                    control + "global_positions=[1,4,7,10,13]"}, depth});
+    list.push_back({"abc_compressive_" + word, {abc, "backbone.attention.num_slots=8", slots_bptt, control + "type=compressive", control + "compression=2"},
+                    depth});
+    list.push_back({"encoder_rmt_" + word, with(block, {bptt}), depth});
+    list.push_back({"encoder_rmt_authors_" + word, with(block, {bptt, "memory[0].memory_position=authors"}), depth});
+    list.push_back({"encoder_rmt_grc_" + word, with(block, {bptt, "memory[1].type=grc", "memory[1].cache_len=3"}), depth});
     list.push_back({"linear_" + word, {"backbone.attention.type=linear", slots_bptt}, depth});
     // Two memories, two depths: the farther one counts.
     const int64_t both = depth < 0 ? -1 : std::max<int64_t>(depth, 1);
@@ -46,6 +60,9 @@ std::vector<Reach> reaches() {
     list.push_back({"rmt_" + word + "_grc", {relative, rmt, two, bptt, "memory[1].type=grc", "memory[1].cache_len=3"}, both});
   }
   list.push_back({"none", {relative}, 0});
+  for (const std::string attention : {"softmax", "abc", "linear", "lsh", "bigbird", "linformer"}) {
+    list.push_back({"encoder_" + attention, {encoder, "backbone.attention.type=" + attention}, 0});
+  }
   list.push_back({"window", {"backbone.attention.type=sliding_window"}, 0});
   list.push_back({"lsh", {"backbone.attention.type=lsh"}, 0});
   list.push_back({"xl", {relative, "memory[0].type=segment_cache", "memory[0].mem_len=32"}, 0});
@@ -60,6 +77,7 @@ std::vector<Reach> reaches() {
     const std::string lives = std::string("memory[0].lifetime=") + lifetime;
     list.push_back({std::string("grc_") + lifetime, {relative, grc, grc_len, lives}, 1});
     list.push_back({std::string("grc_bptt_0_") + lifetime, {relative, grc, grc_len, lives, "memory[0].bptt_depth=0"}, 0});
+    list.push_back({std::string("encoder_grc_") + lifetime, {encoder, softmax, grc, grc_len, lives}, 0});
     list.push_back({std::string("grc_xl_") + lifetime, {softmax, grc, grc_len, lives, xl, six}, 1});
   }
   return list;
@@ -67,7 +85,7 @@ std::vector<Reach> reaches() {
 
 std::unique_ptr<models::Model> layer_stack(const Reach& reach) {
   auto assignments = reach.assignments;
-  assignments.emplace_back("kind=layer_stack");
+  assignments.insert(assignments.begin(), "kind=layer_stack");
   return make_model(configuration(reach.name, assignments).options);
 }
 

@@ -25,7 +25,7 @@ size_t copy_parameters(const layers::ParameterSet& from, const layers::Parameter
 void expect_same_model(models::Model& left, models::Model& right) {
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(3).tokens({3, 11}, kVocab);
-  const Plan plan = segments({4}) + parts({2, 2}) + segments({3});
+  const Plan plan = left.options().backbone.causal() ? segments({4}) + parts({2, 2}) + segments({3}) : segments({4, 4, 3});
   for (const core::Mode mode : {core::Mode::evaluate, core::Mode::train}) {
     EXPECT_TRUE(same_bits(run(left, tokens, plan, left.initial_state(3), mode).hidden,
                           run(right, tokens, plan, right.initial_state(3), mode).hidden));
@@ -57,6 +57,40 @@ TEST(Limits, GrcWithoutACacheShareIsItsInnerAttention) {
       auto with = attention;
       for (const char* option : {"memory[0].type=grc", "memory[0].cache_len=3"}) with.emplace_back(option);
       with.push_back(std::string("memory[0].lifetime=") + lifetime);
+      expect_switched_off(with, attention, -1e9);
+    }
+  }
+  for (const char* attention : {"backbone.attention.type=softmax", "backbone.attention.type=linear"}) {
+    expect_switched_off({attention, "memory[0].type=grc", "memory[0].cache_len=3", "memory[0].mem_attention=same"}, {attention}, -1e9);
+  }
+}
+
+TEST(Limits, GrcWithoutACacheShareIsItsInnerAttentionInAnEncoderToo) {
+  const std::string abc = "backbone.attention.type=abc", slots = "backbone.attention.num_slots=3", control = "backbone.attention.control.type=";
+  const std::vector<std::vector<std::string>> inner = {
+      {"backbone.attention.type=softmax"},
+      {"backbone.attention.type=relative"},
+      {"backbone.attention.type=linear"},
+      {"backbone.attention.type=sliding_window", "backbone.attention.window_size=3"},
+      {"backbone.attention.type=bigbird"},
+      {"backbone.attention.type=linformer", "backbone.attention.max_len=16"},
+      {"backbone.attention.type=lsh", "backbone.attention.num_buckets=4", "backbone.attention.chunk_len=3"},
+      {"backbone.attention.type=lsh", "backbone.attention.variant=lra"},
+      {abc, slots},
+      {abc, slots, "backbone.attention.control.activation=relu"},
+      {abc, slots, control + "random"},
+      {abc, slots, control + "clustering"},
+      {abc, slots, control + "window"},
+      {abc, slots, control + "luna"}};
+  const std::vector<std::vector<std::string>> readings = {
+      {"memory[0].variant=authors"}, {"memory[0].lifetime=sequence"}, {"memory[0].eval_read=stored"}, {"memory[0].attend=batch_mean"}, {}};
+  for (auto attention : inner) {
+    attention.emplace_back("backbone.type=encoder");
+    for (const auto& reading : readings) {
+      SCOPED_TRACE(testing::PrintToString(attention) + testing::PrintToString(reading));
+      auto with = attention;
+      with.insert(with.end(), {"memory[0].type=grc", "memory[0].cache_len=3"});
+      with.insert(with.end(), reading.begin(), reading.end());
       expect_switched_off(with, attention, -1e9);
     }
   }
@@ -218,7 +252,7 @@ TEST(AbcIsSoftmax, ForEveryQueryWhenItLooksBothWays) {
     const Heads h = random_heads(tokens);
     const at::Tensor expected = ops::attention_naive(h.q, h.k, h.v, {}, ops::RelShift::none, {}, 0.5);
     const auto full = [&](double on, double off, ops::AbcActivation activation) {
-      return ops::abc_full(h.q, h.k, h.v, one_slot_each(tokens, tokens, on, off), {}, activation, 1e-6, 0.5);
+      return ops::abc_full(h.q, h.k, h.v, one_slot_each(tokens, tokens, on, off), {}, activation, 1e-6, 0.5).o;
     };
     expect_near(full(1e4, -1e4, ops::AbcActivation::exp), expected, 1e-13, "exp");
     expect_near(full(1e8, -1, ops::AbcActivation::relu), expected, 1e-12, "relu");

@@ -1,4 +1,5 @@
-// The table of docs/mechanisms.md: every registered mechanism, law by law, with the size of its state and what it combines with. It is made
+// The table of docs/mechanisms.md: every registered mechanism, every control of ABC, feature map of linear attention, variant of lsh and reading
+// of GRC, law by law, with the size of its state and what it combines with. It is made
 // from the conditions that choose the suite's tests, so it says what the suite runs.
 //   MNEMO_WRITE_MECHANISMS=1 build/release/tests/test_conformance --gtest_filter='Mechanisms.*'     writes the page anew
 #include <cstdlib>
@@ -8,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "memory/abc_control/control.h"
 #include "models/cost.h"
 #include "models/registry.h"
 #include "tests/conformance/suite.h"
@@ -18,11 +20,43 @@ namespace {
 
 const std::string kPage = MNEMO_SOURCE_DIR "/docs/mechanisms.md";
 
-/// A mechanism of the registry in the plainest model that takes it.
+/// A mechanism of the registry in the plainest model that takes it, or a choice of its options with rules of its own.
 struct Mechanism {
   std::string name, seam;
   Configuration plain;
+  std::string choice = {};  ///< "" of the mechanism itself, which stands for its defaults too
 };
+
+/// What one of ABC's controls, a feature map of linear attention and so on is called; of a table of options that may lack what is default.
+std::string choice_of(const base::Node& options) {
+  const auto text = [&](const char* key, const char* otherwise) {
+    const base::Node* value = options.find(key);
+    return value != nullptr && value->is_string() ? value->as_string() : std::string(otherwise);
+  };
+  const std::string type = options.at("type").as_string();
+  if (type == "abc") {
+    const base::Node* control = options.find("control");
+    if (control == nullptr) return "";
+    if (control->is_string()) return control->as_string() == "mlp" ? "" : "control " + control->as_string();
+    const std::string name = control->at("type").as_string();
+    if (name != "mlp") return "control " + name;
+    const base::Node* activation = control->find("activation");
+    return activation == nullptr || activation->as_string() == "exp" ? "" : "control mlp, " + activation->as_string();
+  }
+  if (type == "linear") {
+    const base::Node* gate = options.find("gate");
+    const std::string map = text("feature_map", "elu");
+    const std::string gated = gate != nullptr && gate->as_bool() ? ", gate" : "", authors = text("variant", "paper") == "authors" ? ", authors" : "";
+    return map == "elu" && gated.empty() ? "" : "feature map " + map + authors + gated;
+  }
+  if (type == "lsh") return text("variant", "paper") == "lra" ? "variant lra" : "";
+  if (type != "grc") return "";
+  if (text("variant", "paper") == "authors") return "variant authors";
+  if (text("lifetime", "model") == "sequence") return "lifetime sequence";
+  if (text("mem_attention", "softmax") == "same") return "mem_attention same";
+  if (text("attend", "sample") == "batch_mean") return "attend batch_mean";
+  return text("eval_read", "updated") == "stored" ? "eval_read stored" : "";
+}
 
 std::string seam_of(const memory::Entry& entry) {
   if (entry.wrap_attention) return "around an attention";
@@ -48,7 +82,24 @@ std::vector<Mechanism> mechanisms() {
   for (const std::string& name : registry.memories.names()) {
     list.push_back({name, seam_of(registry.memories.find(name)), plain_of("", name)});
   }
-  return list;
+  // Behind each mechanism its choices, in the order of the suite: decoders before encoders.
+  std::vector<Mechanism> all;
+  for (const Mechanism& mechanism : list) {
+    all.push_back(mechanism);
+    std::set<std::string> seen = {""};
+    for (const auto* some : {&variants(), &encoders()}) {
+      for (const Configuration& one : *some) {
+        const bool attention = mechanism.seam == "attention";
+        if (one.options.memory.size() != (attention ? 0U : 1U)) continue;
+        if (!attention && one.attention() != mechanism.plain.attention() && one.attention() != "relative") continue;
+        const base::Node& options = attention ? one.options.backbone.attention : one.options.memory[0];
+        if (options.at("type").as_string() != mechanism.name) continue;
+        const std::string choice = choice_of(options);
+        if (seen.insert(choice).second) all.push_back({mechanism.name, mechanism.seam, one, choice});
+      }
+    }
+  }
+  return all;
 }
 
 bool causal(const Configuration& c) { return c.options.backbone.causal(); }
@@ -77,20 +128,26 @@ const std::vector<Law>& laws() {
          return parts_are_the_whole(m.plain) ? "" : "buckets are sorted together with later rows";
        }},
       {"3 softmax attention where the maths says so",
-       [](const Mechanism& m) -> std::string { return m.name == "abc" ? "" : "speaks of abc"; }},
+       [](const Mechanism& m) -> std::string {
+         if (m.name != "abc") return "speaks of abc";
+         static const std::set<std::string> alone = {"", "control mlp, relu", "control identity", "control window", "control dilated",
+                                                     "control local_to_global", "control compressive"};
+         return alone.contains(m.choice) ? "" : "no setting of its options gives every token that is seen a slot of its own";
+       }},
       {"4 without its share of the cache the inner attention; frozen in evaluation",
        [](const Mechanism& m) -> std::string { return m.name == "grc" ? "" : "speaks of grc"; }},
       {"4 order and company in the batch do not matter", [](const Mechanism&) -> std::string { return ""; }},
       {"5 gradients reach exactly bptt_depth segments back", [](const Mechanism&) -> std::string { return ""; }},
       {"6 no gradient into rows that are kept; no rows, no difference",
        [](const Mechanism& m) -> std::string { return m.seam == "layer context" ? "" : "speaks of layer contexts"; }},
-      {"8 the state is a value; padding is as good as none", [](const Mechanism&) -> std::string { return ""; }},
+      {"8 the state is a value; padding is as good as none",
+       [](const Mechanism& m) -> std::string { return masks_padding(m.plain) ? "" : "masks no row, padding included, as the arena's code"; }},
       {"9 gradcheck; scratch memory full of NaN", [](const Mechanism&) -> std::string { return ""; }},
   };
   return all;
 }
 
-/// How many golden files use a mechanism.
+/// How many golden files use a mechanism, and each choice of it ("abc control random").
 std::map<std::string, int64_t> golden_files() {
   std::map<std::string, int64_t> counts;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
@@ -100,11 +157,15 @@ std::map<std::string, int64_t> golden_files() {
     if (text == file.metadata.end()) continue;  // a model of another library, or pictures
     const base::Node config = base::parse_json(text->second, entry.path().string());
     std::set<std::string> used;
+    const auto add = [&](const base::Node& options) {
+      used.insert(options.at("type").as_string());
+      if (const std::string choice = choice_of(options); !choice.empty()) used.insert(options.at("type").as_string() + " " + choice);
+    };
     const base::Node* attention = config.find("attention");
     if (const base::Node* backbone = config.find("backbone"); attention == nullptr && backbone != nullptr) attention = backbone->find("attention");
-    if (attention != nullptr) used.insert(attention->at("type").as_string());
+    if (attention != nullptr) add(*attention);
     if (const base::Node* memories = config.find("memory"); memories != nullptr) {
-      for (const base::Node& memory : memories->items()) used.insert(memory.at("type").as_string());
+      for (const base::Node& memory : memories->items()) add(memory);
     }
     for (const std::string& name : used) ++counts[name];
   }
@@ -114,7 +175,7 @@ std::map<std::string, int64_t> golden_files() {
 /// Options of a usual size, by the words the options use.
 const std::map<std::string, std::string> kUsual = {{"num_slots", "32"}, {"cache_len", "64"},   {"mem_len", "512"},     {"num_mem_tokens", "16"},
                                                    {"max_len", "4096"}, {"window_size", "256"}, {"compressed_len", "256"}, {"compression_rate", "4"},
-                                                   {"chunk_len", "64"}, {"num_buckets", "16"}};
+                                                   {"chunk_len", "64"}, {"num_buckets", "16"}, {"num_features", "32"}};
 
 struct Sizes {
   std::string between, open, flops;
@@ -133,7 +194,22 @@ Sizes sizes(const Mechanism& mechanism) {
       if (node.find(key) != nullptr) node.set(key, static_cast<int64_t>(std::stoll(value)));
     }
   };
-  enlarge(options.backbone.attention);
+  base::Node& attention = options.backbone.attention;
+  if (mechanism.name == "grc") attention = models::Mechanisms::all().attention_types.complete(base::Node::table({{"type", "softmax"}}));
+  enlarge(attention);
+  if (mechanism.name == "abc") {
+    base::Node control = attention.at("control");
+    enlarge(control);
+    // The four segments must have room in the slots.
+    if (mechanism.choice == "control identity") attention.set("num_slots", int64_t{2048});
+    if (mechanism.choice == "control compressive") control.set("compression", int64_t{64});
+    if (mechanism.choice == "control local_to_global") {
+      base::Node places = base::Node::array();
+      for (int64_t slot = 0; slot < 32; ++slot) places.push_back(64 * slot);
+      control.set("global_positions", places);
+    }
+    attention.set("control", control);
+  }
   for (base::Node& memory : options.memory) enlarge(memory);
   options.backbone.position.max_len = 1024;
   const auto model = models::build(options);
@@ -151,25 +227,37 @@ Sizes sizes(const Mechanism& mechanism) {
   return {bytes(between), bytes(run(*model, tokens.narrow(1, 1536, 511), Plan{{511, {true, false}}}, between).state), a_token};
 }
 
-/// Where an attention and a memory may stand together.
-std::string together(const std::string& attention, const std::string& memory) {
+/// Where an attention and a memory may stand together: whether a model of both can be put together.
+std::string together(const Mechanism& attention, const std::string& memory) {
   std::string where;
-  for (const auto& [list, letter] : {std::pair(&combinations(), "D"), std::pair(&encoders(), "E")}) {
-    for (const Configuration& one : *list) {
-      if (one.attention() != attention || one.options.memory.size() != 1 || !one.has(memory)) continue;
-      where += where.empty() ? letter : std::string(" ") + letter;
-      break;
+  for (const char* letter : {"D", "E"}) {
+    const bool encoder = *letter == 'E';
+    std::vector<std::string> assignments = {encoder ? "backbone.type=encoder" : "backbone.type=decoder", "memory[0].type=" + memory};
+    if (encoder && memory == "recurrent_tokens") {
+      for (const char* one : {"layout=encoder", "cls_token=1", "sep_token=2", "pad_token=0"}) assignments.push_back(std::string("memory[0].") + one);
     }
+    try {
+      models::ModelOptions options = configuration("together", assignments).options;
+      options.backbone.attention = attention.plain.options.backbone.attention;
+      models::build(options);
+    } catch (const base::InputError&) {
+      continue;
+    }
+    where += where.empty() ? letter : std::string(" ") + letter;
   }
   return where.empty() ? "–" : where;
 }
+
+/// "`abc`", "`abc` control random".
+std::string title_of(const Mechanism& mechanism) { return fmt::format("`{}`{}{}", mechanism.name, mechanism.choice.empty() ? "" : " ", mechanism.choice); }
 
 std::string page() {
   std::string text =
       "# Mechanisms, law by law\n\n"
       "Made by the conformance suite from the conditions that choose its tests (`tests/conformance/mechanisms_test.cpp`; it fails where this page is\n"
       "not what it would write). ✓: the suite holds the mechanism to the law, in its plain model, in its variants and with other memories. A letter: the\n"
-      "law does not apply, for the reason below. [testing.md](testing.md) has the laws with their tests and tolerances.\n\n";
+      "law does not apply, for the reason below. A mechanism's own row is that of its defaults (`abc` control mlp with exp, `linear` feature map elu, `lsh` and `grc` as in\n"
+      "their papers); rows behind it are choices with rules of their own. [testing.md](testing.md) has the laws with their tests and tolerances.\n\n";
   const std::vector<Mechanism> all = mechanisms();
   const auto golden = golden_files();
   std::vector<std::string> reasons;
@@ -180,7 +268,7 @@ std::string page() {
   }
   text += header + " 10 golden files | state, bytes | in an open segment | FLOPs a token |\n" + line + "---:|---:|---:|---:|\n";
   for (const Mechanism& mechanism : all) {
-    text += fmt::format("| `{}` | {} |", mechanism.name, mechanism.seam);
+    text += fmt::format("| {} | {} |", title_of(mechanism), mechanism.seam);
     for (const Law& law : laws()) {
       const std::string reason = law.exemption(mechanism);
       if (reason.empty()) {
@@ -192,7 +280,7 @@ std::string page() {
       text += fmt::format(" {} |", static_cast<char>('a' + (found - reasons.begin())));
     }
     const auto [between, open, flops] = sizes(mechanism);
-    const auto files = golden.find(mechanism.name);
+    const auto files = golden.find(mechanism.choice.empty() ? mechanism.name : mechanism.name + " " + mechanism.choice);
     text += fmt::format(" {} | {} | {} | {} |\n", files == golden.end() ? 0 : files->second, between, open, flops);
   }
   text += "\n";
@@ -204,7 +292,9 @@ std::string page() {
           "fourth; what belongs to the model (a GRC cache) is counted too. FLOPs: twice the multiply-adds of matrix products in the forward pass of that fourth\n"
           "segment, over its tokens, without feed-forward and head. Sizes of options:";
   for (const auto& [key, value] : kUsual) text += fmt::format(" `{}` {},", key, value);
-  text.back() = '.';
+  text.back() = ';';
+  text += " `control identity` 2,048 slots, one a token, `control compressive` 64 tokens a slot, `control local_to_global` every 64th token.\nGRC is measured "
+          "around softmax attention. Golden files of a choice are among those of its mechanism.";
   text += "\n\n## Together\n\nWhich memory may stand with which attention: D in a decoder, E in an encoder, – in neither (the error says why).\n\n| |";
   const auto& registry = models::Mechanisms::all();
   line = "|---|";
@@ -213,14 +303,28 @@ std::string page() {
     line += "---|";
   }
   text += "\n" + line + "\n";
-  for (const std::string& attention : registry.attentions.names()) {
-    text += fmt::format("| `{}` |", attention);
+  for (const Mechanism& attention : all) {
+    if (attention.seam != "attention") continue;
+    text += fmt::format("| {} |", title_of(attention));
     for (const std::string& memory : registry.memories.names()) text += fmt::format(" {} |", together(attention, memory));
     text += "\n";
   }
   text += "\nMemories on different seams stand in one model together; of one seam there is one. An attention that keeps the past in a state of its own sees\n"
           "no rows of a layer context, and takes recurrent tokens with `block_mask = \"causal\"`.\n";
   return text;
+}
+
+TEST(Mechanisms, EveryControlHasARow) {
+  std::set<std::string> rows;
+  for (const Mechanism& mechanism : mechanisms()) rows.insert(title_of(mechanism));
+  for (const std::string& control : memory::abc_control_types().types()) {
+    EXPECT_TRUE(rows.contains(control == "mlp" ? "`abc`" : "`abc` control " + control)) << control;
+  }
+  for (const char* row : {"`abc` control mlp, relu", "`abc` control mlp, sigmoid", "`linear` feature map t2r", "`linear` feature map rfa",
+                          "`linear` feature map rfa, authors", "`linear` feature map rfa, gate", "`lsh` variant lra", "`grc` variant authors",
+                          "`grc` lifetime sequence", "`grc` mem_attention same", "`grc` attend batch_mean", "`grc` eval_read stored"}) {
+    EXPECT_TRUE(rows.contains(row)) << row;
+  }
 }
 
 TEST(Mechanisms, ThePageIsWhatTheSuiteRuns) {

@@ -38,6 +38,11 @@ inline bool has_model_cache(const Configuration& configuration) {
 /// Hash buckets are cut into chunks by how many rows, later ones too, fall into each: a segment's outputs are not those of its parts.
 inline bool parts_are_the_whole(const Configuration& configuration) { return configuration.attention() != "lsh"; }
 
+/// The arena's hashing masks no row, padding included.
+inline bool masks_padding(const Configuration& configuration) {
+  return configuration.attention() != "lsh" || configuration.options.backbone.attention.at("variant").as_string() != "lra";
+}
+
 /// configurations() and encoders(): all models that give every token a row.
 inline std::vector<Configuration> decoders_and_encoders() {
   std::vector<Configuration> list = configurations();

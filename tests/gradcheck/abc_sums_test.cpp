@@ -87,7 +87,7 @@ TEST(AbcSumsGradient, OfTheFormThatLooksBothWays) {
   const at::Tensor q = leaf(numbers, {2, 2, 4, 3}), k = leaf(numbers, {2, 2, 6, 3}), v = leaf(numbers, {2, 2, 6, 3}), phi = leaf(numbers, {2, 1, 6, 3}),
                    weights = numbers.normal({2, 2, 4, 3});
   const ops::AbcReading reading{numbers.normal({2, 1, 1, 3}).abs(), numbers.flags({2, 1, 1, 3}, 0.7)};
-  expect_gradients([&] { return (ops::abc_sums_full(q, k, v, phi.expand({2, 2, 6, 3}), reading, 0.5) * weights).sum(); },
+  expect_gradients([&] { return (ops::abc_sums_full(q, k, v, phi.expand({2, 2, 6, 3}), reading, 0.5).o * weights).sum(); },
                    {{"q", q}, {"k", k}, {"v", v}, {"phi", phi}}, {.step = 1e-4});
 }
 

@@ -115,7 +115,7 @@ TEST(AbcGradient, OfTheFormThatLooksBothWays) {
     const at::Tensor q = leaf(numbers, {2, 2, 4, 3}), k = leaf(numbers, {2, 2, 6, 3}), v = leaf(numbers, {2, 2, 6, 3}),
                      s = leaf(numbers, {2, 2, 6, 3}), weights = numbers.normal({2, 2, 4, 3});
     const at::Tensor valid = at::arange(6).unsqueeze(0) < at::tensor({6, 4}, at::kLong).unsqueeze(1);
-    expect_gradients([&] { return (ops::abc_full(q, k, v, s, valid, activation, 1e-6, 0.5) * weights).sum(); },
+    expect_gradients([&] { return (ops::abc_full(q, k, v, s, valid, activation, 1e-6, 0.5).o * weights).sum(); },
                      {{"q", q}, {"k", k}, {"v", v}, {"s", s}}, {.step = 1e-4});
   }
 }

@@ -194,7 +194,7 @@ TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
   };
   EXPECT_NEAR(evaluation(further), evaluation(made), 1e-4) << "training did not start from the converted weights";
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
-      {{"convert", run_folder, "--to", "rfa", "--out", made}, "convert: --to: unknown kind 'rfa'; known: t2r, mnemo, timm_vit"},
+      {{"convert", run_folder, "--to", "rfa", "--out", made}, "convert: --to: unknown kind 'rfa'; known: 't2r', 'mnemo', 'timm_vit'"},
       {{"convert", relative, "--to", "t2r", "--out", folder_ / "x"}, "found backbone.attention.type = \"relative\""},
       {{"convert", run_folder, "--to", "t2r", "--out", folder_ / "x", "--features", "0"}, "--features"},
       {{"train", recipe_, "--data", text_, "--out", folder_ / "y", "--init", made}, "attn.feature.weight"},
@@ -290,6 +290,50 @@ TEST_F(CommandLine, InspectCountsWhatAModelCosts) {
   int64_t flops = 0;
   for (const base::Node& part : node.at("cost").at("parts").items()) flops += part.at("part").as_string() == "feed_forward" ? part.at("flops").as_int() : 0;
   EXPECT_EQ(flops, 2 * 8 * 2 * 16 * 16) << "one layer, 16 to 16 to 16";
+}
+
+TEST_F(CommandLine, SegmentsThatStandAloneDoSoOutsideTrainingToo) {
+  write(folder_ / "held_out.txt", content(text_).substr(0, 700));
+  // A table with a place for each token of a segment: nothing runs past one.
+  const std::string folder = trained("alone", {"--set", "data.reset=segments", "--set", "data.valid=" + (folder_ / "held_out.txt"), "--set", "model.memory=[]", "--set",
+                                               "model.backbone.attention={type=\"abc\", num_slots=4, control={type=\"linformer\", max_len=8}}"});
+  const auto nll = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "eval");
+    arguments.push_back("--json");
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json(outcome.out).at("nll").as_double();
+  };
+  const std::string held_out = folder_ / "held_out.txt";
+  const double own = nll({folder});
+  EXPECT_NEAR(nll({folder, "--data", held_out}), own, 1e-9);
+  EXPECT_NEAR(nll({folder + "/model", "--data", held_out}), own, 1e-9);
+  const Finished carried = run({"eval", folder, "--data", held_out, "--reset", "documents"});
+  EXPECT_EQ(carried.status, 2);
+  EXPECT_TRUE(holds(carried.err, "takes sequences of at most 8 tokens")) << carried.err;
+  EXPECT_TRUE(holds(run({"eval", folder, "--reset", "never"}).err, "--reset: expected documents or segments, found 'never'"));
+  const Finished text = run({"generate", folder, "--prompt", "line 16 of a small text", "--tokens", "40", "--quiet"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  const base::Node seen = json(run({"inspect", folder, "--text", "line 16 of a small text", "--json"}).out);
+  EXPECT_EQ(seen.at("attention").at("num_segments").as_int(), 3);
+}
+
+TEST_F(CommandLine, TheDecodingEngineForgetsAtSegmentsToo) {
+  const std::string folder = trained("alone", {"--set", "data.reset=segments"});
+  const base::Node model = json(run({"eval", folder, "--json"}).out), engine = json(run({"eval", folder, "--precision", "float32", "--json"}).out);
+  EXPECT_NEAR(engine.at("nll").as_double(), model.at("nll").as_double(), 1e-4);
+  EXPECT_NE(json(run({"eval", folder, "--reset", "documents", "--json"}).out).at("nll").as_double(), model.at("nll").as_double());
+}
+
+TEST_F(CommandLine, InspectListsTheVariantsOfARecipe) {
+  write(folder_ / "two.toml", "base = \"tiny.toml\"\n[[study]]\nname = \"Text\"\ndata.train = \"text.txt\"\n[[study.variant]]\nname = \"none\"\nmodel.memory = []\n"
+                              "[[study.variant]]\nname = \"wide\"\nmodel.backbone.dim = 32\n");
+  const base::Node rows = json(run({"inspect", folder_ / "two.toml", "--json"}).out);
+  ASSERT_EQ(rows.size(), 2u);
+  for (const base::Node& row : rows.items()) {
+    const base::Node one = json(run({"inspect", folder_ / "two.toml", "--variant", row.at("variant").as_string(), "--json"}).out);
+    EXPECT_EQ(row.at("parameters").as_int(), one.at("parameters").as_int());
+  }
 }
 
 }  // namespace

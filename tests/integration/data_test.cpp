@@ -178,7 +178,8 @@ TEST_F(DataCommands, ListOpsFilesAreCheckedLineByLine) {
   write("arena/basic_val.tsv", "Source\tTarget\n( ( [MAX 3 ) ] )\t3\n( ( [MAX 3 4 ) ] )\t4\n");
   expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out"}, "basic_val.tsv:3:12: expected ')', found '4'");
   std::filesystem::remove(folder_ / "arena/basic_val.tsv");
-  expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out"}, "expected basic_val.tsv or valid.tsv of listops, found neither; get it from https://");
+  expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "half"}, "expected basic_val.tsv or valid.tsv of listops, found neither; get it from https://");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "half"));
 }
 
 TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
@@ -212,6 +213,11 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   }
   write("texts/z.txt", "ends in \xff");
   expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out"}, "z.txt");
+  EXPECT_EQ(read("out/test.txt"), "text number 9\n") << "what was there stays";
+  expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "half"}, "z.txt");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "half"));
+  std::filesystem::remove(folder_ / "texts/z.txt");
+  expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "wiki"}, "wiki: will not be replaced by a data set: it holds 'wiki.train.tokens', which would be lost");
 }
 
 }  // namespace

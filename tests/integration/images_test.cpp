@@ -5,6 +5,7 @@
 
 #include "tests/support/command_line.h"
 #include "tests/support/numbers.h"
+#include "tests/unit/data/image_files.h"
 #include "weights/safetensors.h"
 
 // Models of images on the command line.
@@ -43,6 +44,84 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
       EXPECT_EQ(verified.status, 0) << verified.out << verified.err;
     }
   }
+}
+
+TEST_F(CommandLine, FoldersOfOtherLibrariesAreTakenAsTheyAre) {
+  const std::string timm = kImports + "timm_vit", picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
+  const Finished seen = run({"classify", timm, picture, "--json"});
+  ASSERT_EQ(seen.status, 0) << seen.err;
+  const std::string ours = folder_ / "ours";
+  ASSERT_EQ(run({"convert", timm, "--to", "mnemo", "--out", ours}).status, 0);
+  EXPECT_EQ(json(run({"classify", ours, picture, "--json"}).out), json(seen.out)) << "mean and crop are timm's";
+  // A task is taught with the pixels that timm's model reads, and joined to its folder.
+  data::make_class_folders(folder_ / "set", 4);
+  const Finished outcome = run({"finetune", "--model", timm, "--data", folder_ / "set", "--name", "set", "--out", folder_ / "run", "--set", "train.steps=2", "--quiet"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::string joined = folder_ / "joined";
+  ASSERT_EQ(run({"attach", timm, folder_ / "run/set.task.safetensors", "--out", joined}).status, 0);
+  for (const std::string& model : {joined, folder_ / "run/model"}) EXPECT_EQ(content(model + "/images.json"), content(ours + "/images.json"));
+  const base::Node tasks = json(run({"classify", joined, picture, "--json"}).out).items()[0].at("tasks");
+  EXPECT_EQ(tasks.at("base"), json(seen.out).items()[0].at("tasks").at("base"));
+  EXPECT_EQ(tasks.at("set").size(), 3U);
+  const Finished other = run({"finetune", "--model", timm, "--data", folder_ / "set", "--out", folder_ / "x", "--set", "data.mean=[0.4,0.4,0.4]"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(holds(other.err, "image_size, mean and std as the model has them")) << other.err;
+}
+
+TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
+  const std::string ours = folder_ / "ours", hf = folder_ / "hf";
+  const auto convert = [&](const std::string& from, const std::string& to, const std::string& out) { return run({"convert", from, "--to", to, "--out", out}); };
+  ASSERT_EQ(convert(kImports + "timm_vit", "mnemo", ours).status, 0);
+  std::string names;
+  for (int i = 0; i < 10; ++i) names += "kind " + std::to_string(i) + "\n";
+  write(ours + "/classes.txt", names);
+  write(ours + "/images.json", R"({"image_size": [32, 32], "mean": [0.1, 0.2, 0.3], "test_crop": {"resize_size": 37, "interpolation": "bilinear"}})");
+  const Finished again = convert(ours, "mnemo", folder_ / "again");
+  ASSERT_EQ(again.status, 0) << again.err;
+  for (const char* file : {"/classes.txt", "/images.json", "/source_config.json"}) EXPECT_EQ(content((folder_ / "again") + file), content(ours + file)) << file;
+  const Finished out = convert(ours, "timm_vit", folder_ / "timm");
+  ASSERT_EQ(out.status, 0) << out.err;
+  ASSERT_EQ(convert(folder_ / "timm", "mnemo", folder_ / "back").status, 0);
+  EXPECT_EQ(content(folder_ / "back/classes.txt"), names);
+  const base::Node images = json(content(folder_ / "back/images.json"));
+  EXPECT_EQ(images.at("mean"), base::Node::array({0.1, 0.2, 0.3}));
+  EXPECT_EQ(images.at("test_crop").at("interpolation").as_string(), "bilinear");
+  EXPECT_EQ(static_cast<int64_t>(32.0 / images.at("test_crop").at("crop_pct").as_double()), 37);
+
+  ASSERT_EQ(convert(kImports + "hf_vit", "mnemo", hf).status, 0);
+  write(hf + "/images.json", R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "test_crop": {"crop_mode": "squash", "crop_pct": 1.0, "interpolation": "bilinear"}})");
+  names.clear();
+  for (int i = 0; i < 9; ++i) names += "sort " + std::to_string(i) + "\n";
+  write(hf + "/classes.txt", names);
+  ASSERT_EQ(convert(hf, "huggingface_vit", folder_ / "hf_out").status, 0);
+  ASSERT_EQ(convert(folder_ / "hf_out", "mnemo", folder_ / "hf_back").status, 0);
+  EXPECT_EQ(content(folder_ / "hf_back/classes.txt"), names);
+  EXPECT_EQ(json(content(folder_ / "hf_back/images.json")), json(R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "std": [0.229, 0.224, 0.225],
+      "test_crop": {"crop_pct": 1.0, "resize_size": 0, "crop_mode": "squash", "interpolation": "bilinear"}})"));
+
+  const auto refused = [&](const std::string& from, const std::string& to, const std::string& message) {
+    const Finished outcome = convert(from, to, folder_ / "x");
+    EXPECT_EQ(outcome.status, 2) << message;
+    EXPECT_TRUE(holds(outcome.err, message)) << outcome.err;
+  };
+  refused(kImports + "timm_vit", "huggingface_vit", "'backbone.position_resampling'");
+  write(hf + "/images.json", R"({"image_size": [32, 32]})");
+  refused(hf, "huggingface_vit", "'test_crop'");
+  base::Node config = json(content(hf + "/config.json"));
+  config.find("backbone")->set("drop_path", 0.1);
+  write(hf + "/config.json", base::to_json(config));
+  refused(hf, "huggingface_vit", "'backbone.drop_path'");
+  write(ours + "/classes.txt", "one\ntwo\n");
+  refused(ours, "timm_vit", "expected 10 lines");
+  // As many names as there are classes, or none of them.
+  write(folder_ / "timm/config.json", content(kImports + "timm_vit/config.json").insert(1, "\"label_names\": [\"one\", \"two\"],"));
+  const Finished few = convert(folder_ / "timm", "mnemo", folder_ / "few");
+  EXPECT_EQ(few.status, 0) << few.err;
+  EXPECT_TRUE(holds(few.err, "expected 10 names")) << few.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "few/classes.txt"));
+  const Finished unsaid = run({"convert", ours, "--out", folder_ / "x"});
+  EXPECT_EQ(unsaid.status, 2);
+  EXPECT_TRUE(holds(unsaid.err, "--to: expected one of t2r, mnemo, timm_vit")) << unsaid.err;
 }
 
 TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {
@@ -98,7 +177,7 @@ TEST_F(CommandLine, ImageModelsAreInspectedAndRefusedWhereTextsAreMeant) {
   EXPECT_TRUE(holds(run({"inspect", folder_ / "vit.toml", "--cost"}).out, "22,878,952"));
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"generate", model, "--prompt", "a"}, "of images"},
-      {{"eval", model, "--data", text_}, "no vocabulary"},
+      {{"eval", model, "--data", text_}, "expected the folder of an image set"},
       {{"inspect", model, "--tokens", "1"}, "found one of images"},
       {{"inspect", model, "--cost", "--segment-size", "3"}, "--image-size"},
       {{"inspect", model, "--cost", "--image-size", "30"}, "expected HxW"},

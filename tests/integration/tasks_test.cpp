@@ -1,6 +1,9 @@
 // Task memories by the command line: attached, asked, detached.
 #include <torch/types.h>
 
+#include <cmath>
+#include <filesystem>
+
 #include "base/file_io.h"
 #include "models/vision_model.h"
 #include "tests/support/command_line.h"
@@ -50,6 +53,9 @@ class TaskCommands : public CommandLine {
     EXPECT_EQ(outcome.status, 2) << outcome.out << outcome.err;
     for (const char* part : parts) EXPECT_TRUE(holds(outcome.err, part)) << "no '" << part << "' in: " << outcome.err;
   }
+
+  /// What the backbone says of a picture.
+  base::Node result_of(const std::string& picture) { return json(run({"classify", backbone_, picture, "--json"}).out).items()[0].at("tasks"); }
 
   std::string backbone_ = folder_ / "backbone", other_ = folder_ / "other", joined_ = folder_ / "joined";
 };
@@ -118,7 +124,7 @@ TEST_F(TaskCommands, FinetuningRefusesWhatItDoesNotRead) {
   };
   refused("model.memory=[{type=\"grc\"}]", {"'model.memory'", "leave [model] out"});
   refused("model.backbone.dim=32", {"'model.backbone'", "leave [model] out"});
-  refused("model.backbone={type=\"vit\", dim=8}", {"'model.backbone'", "leave [model] out"});
+  refused("model={backbone={type=\"vit\", dim=12, num_heads=2}, head=\"classification\"}", {"'model.backbone'", "leave [model] out"});
   refused("finetune.num_mem_tokens=7", {"finetune.num_mem_tokens", "regime = \"head\""});
   refused("finetune.bottleneck=3", {"finetune.bottleneck", "regime = \"head\""});
   refused("train.segments_per_step=2", {"train.segments_per_step", "images"});
@@ -208,6 +214,206 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
   expect_refused({"train", recipe, "--set", "finetune.model=\"" + backbone_ + "\""}, {"mnemo finetune"});
   expect_refused({"finetune", recipe}, {"[finetune]", "--model"});
   expect_refused({"finetune", recipe, "--model", backbone_, "--set", "data.mean=[0.5,0.5,0.5]", "--out", folder_ / "x"}, {"mean", "images.json"});
+}
+
+// Data, a recipe of images, and what it takes to compare answers with them.
+class TaskRuns : public TaskCommands {
+ protected:
+  TaskRuns() {
+    data::make_class_folders(images_ + "/train", 4);
+    data::make_class_folders(images_ + "/val", 2);
+    write(recipe_, "[data]\ntype = \"images\"\ntrain = \"set/train\"\nvalid = \"set/val\"\nimage_size = [8, 8]\n[train]\nsteps = 3\nbatch_size = 4\nlog_every = 1\n"
+                   "threads = 1\n[finetune]\nmodel = \"backbone\"\nname = \"insects\"\n");
+  }
+  base::Node result(const std::vector<std::string>& arguments) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return json(outcome.out);
+  }
+  /// Share of images below a folder whose best label of that head is the folder they lie in.
+  double accuracy(const std::string& model, const std::string& head, const std::string& folder) {
+    const base::Node all = result({"classify", model, folder, "--task", head, "--json"});
+    int right = 0;
+    for (const base::Node& image : all.items()) {
+      const std::string path = image.at("image").as_string(), label = image.at("tasks").at(head).items()[0].at("label").as_string();
+      right += holds(path, "/" + label + "/") ? 1 : 0;
+    }
+    return static_cast<double>(right) / static_cast<double>(all.size());
+  }
+
+  std::string images_ = folder_ / "set", recipe_ = folder_ / "images.toml";
+};
+
+TEST_F(TaskRuns, EvalMeasuresTheHeadThatWasTrained) {
+  const std::string out = folder_ / "run";
+  const base::Node trained = result({"finetune", recipe_, "--out", out, "--json", "--quiet"}).at("held_out");
+  const base::Node measured = result({"eval", out, "--json"});
+  EXPECT_NEAR(measured.at("nll").as_double(), trained.at("nll").as_double(), 1e-6);
+  EXPECT_EQ(measured.at("accuracy").as_double(), trained.at("accuracy").as_double());
+  EXPECT_EQ(measured.at("predictions").as_int(), 6);
+  // The model's own head has as many classes and other answers.
+  const base::Node own = result({"eval", out, "--task", "base", "--json"});
+  EXPECT_GT(std::abs(own.at("nll").as_double() - trained.at("nll").as_double()), 1e-4);
+  expect_refused({"eval", out, "--task", "insect"}, {"--task", "\"insect\"", "insects"});
+  for (const char* name : {"set/train/dog/1.png", "set/val/dog/1.png"}) data::place_image(folder_ / name, "rgb8.png");
+  expect_refused({"eval", out}, {"class \"dog\" of the data is none of the head 'insects'", "3 classes", "the data's 4"});
+  // Four classes beside the model's three.
+  const base::Node more = result({"finetune", recipe_, "--name", "more", "--out", folder_ / "more", "--json", "--quiet"}).at("held_out");
+  EXPECT_NEAR(result({"eval", folder_ / "more", "--json"}).at("nll").as_double(), more.at("nll").as_double(), 1e-6);
+}
+
+TEST_F(TaskRuns, EvalTakesTheFolderOfAnySet) {
+  // Other names: by order, with a warning.
+  const Finished by_order = run({"eval", backbone_, "--data", images_, "--json"});
+  ASSERT_EQ(by_order.status, 0) << by_order.err;
+  EXPECT_TRUE(holds(by_order.err, "by order")) << by_order.err;
+  EXPECT_EQ(json(by_order.out).at("predictions").as_int(), 6) << "the part val";
+  EXPECT_EQ(result({"eval", backbone_, "--data", images_, "--part", "train", "--json"}).at("predictions").as_int(), 12);
+  EXPECT_EQ(result({"eval", backbone_, "--data", images_ + "/train", "--json"}).at("predictions").as_int(), 12) << "no parts: all";
+  // The same names in another order.
+  write(backbone_ + "/classes.txt", "cat\nant\nbee\n");
+  const Finished by_name = run({"eval", backbone_, "--data", images_, "--json", "--part", "train"});
+  EXPECT_FALSE(holds(by_name.err, "by order")) << by_name.err;
+  EXPECT_DOUBLE_EQ(json(by_name.out).at("accuracy").as_double(), accuracy(backbone_, "base", images_ + "/train"));
+  std::filesystem::remove_all(images_ + "/val");
+  std::filesystem::remove_all(images_ + "/train/bee");
+  EXPECT_EQ(result({"eval", backbone_, "--data", images_, "--json"}).at("predictions").as_int(), 8) << "some of the classes";
+  write(backbone_ + "/classes.txt", "red\ngreen\nblue\n");
+  expect_refused({"eval", backbone_, "--data", images_}, {"class \"ant\"", "3 classes", "the data's 2"});
+  expect_refused({"eval", backbone_, "--data", text_}, {"folder of an image set", "found a file"});
+  expect_refused({"eval", backbone_, "--data", images_, "--part", "test"}, {"has no part test"});
+  expect_refused({"eval", backbone_, "--data", images_, "--segment-size", "4"}, {"go with texts"});
+  expect_refused({"eval", backbone_}, {"no run's folder", "image set"});
+}
+
+TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
+  const std::string out = folder_ / "clothes";
+  const Finished outcome = run({"finetune", "--model", backbone_, "--data", images_, "--name", "clothes", "--out", out, "--set", "train.steps=2", "--quiet"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(base::path_exists(out + "/clothes.task.safetensors"));
+  EXPECT_TRUE(holds(content(out + "/model/README.md"), "mnemo finetune --model backbone --name clothes --data set"));
+  ASSERT_EQ(run({"attach", backbone_, out + "/clothes.task.safetensors", "--out", joined_}).status, 0);
+  EXPECT_EQ(run({"finetune", "--resume", out, "--set", "train.steps=3", "--quiet"}).status, 0);
+  EXPECT_EQ(result({"eval", out, "--json"}).at("predictions").as_int(), 6);
+  expect_refused({"finetune", "--model", backbone_}, {"expected a RECIPE", "--data DIR", "--resume DIR"});
+  expect_refused({"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x", "--set", "data.image_size=[6, 6]"}, {"image_size", "images.json"});
+  std::filesystem::remove(backbone_ + "/images.json");
+  expect_refused({"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x"}, {"images.json", "not there"});
+}
+
+TEST_F(TaskRuns, AStoppedFinetuningSaysHowToGoOn) {
+  const std::string out = folder_ / "long";
+  Process process(folder_, {"finetune", recipe_, "--out", out, "--set", "train.steps=1000000"});
+  ASSERT_TRUE(wait_for([&] { return base::path_exists(out + "/log.jsonl") && base::file_size(out + "/log.jsonl") > 0; }));
+  process.signal(SIGINT);
+  const Finished stopped = process.finish();
+  EXPECT_EQ(stopped.status, 130) << stopped.err;
+  EXPECT_TRUE(holds(stopped.err, "to go on: mnemo finetune --resume " + out)) << stopped.err;
+  expect_refused({"finetune", "--resume", out, "--out", folder_ / "x"}, {"finetune: --resume"});
+  expect_refused({"train", "--resume", out}, {"mnemo finetune"});
+}
+
+TEST_F(TaskRuns, TheModelsOwnHeadIsRefusedWhereATaskHasChangedItsRows) {
+  const std::string picture = data::golden_image("rgb_444.jpg");
+  for (const char* regime : {"memory", "head_and_class_token", "adapters"}) {
+    SCOPED_TRACE(regime);
+    const std::string out = folder_ / regime;
+    ASSERT_EQ(run({"finetune", recipe_, "--regime", regime, "--out", out, "--quiet"}).status, 0);
+    expect_refused({"classify", out, picture, "--task", "base"}, {"--task", "base", "'insects' has changed"});
+    expect_refused({"eval", out, "--task", "base"}, {"base", "'insects' has changed"});
+  }
+}
+
+TEST_F(TaskRuns, InspectReadsTheModelThatFinetuningStartsFrom) {
+  const Finished shown = run({"inspect", recipe_});
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  EXPECT_TRUE(holds(shown.out, "task.insects")) << shown.out;
+  EXPECT_EQ(run({"inspect", recipe_, "--image", data::golden_image("rgb_444.jpg")}).status, 0);
+}
+
+TEST_F(TaskRuns, ASizeThatDoesNotFitIsFoundBeforeTheRunBegins) {
+  std::filesystem::remove(backbone_ + "/images.json");
+  const std::string out = folder_ / "odd";
+  expect_refused({"finetune", recipe_, "--out", out, "--set", "data.image_size=[10, 8]"}, {"data.image_size", "10 x 8"});
+  EXPECT_FALSE(base::path_exists(out));
+}
+
+TEST_F(TaskRuns, ClassesAreNamedInUtf8) {
+  std::filesystem::rename(images_ + "/train/ant", images_ + "/train/a\xff");
+  std::filesystem::rename(images_ + "/val/ant", images_ + "/val/a\xff");
+  expect_refused({"finetune", recipe_, "--out", folder_ / "x"}, {"class \"a\\xff\"", "not UTF-8"});
+}
+
+TEST_F(TaskCommands, ClassifySkipsAndCountsBrokenImages) {
+  const std::string images = folder_ / "images";
+  data::place_image(images + "/a/1.jpg", "photo_7865c0.jpg");
+  data::place_image(images + "/c/3.png", "rgb8.png");
+  write(images + "/a/2.png", "\x89PNG");
+  write(images + "/a/4.gif", "GIF89a");
+  expect_refused({"classify", backbone_, images, "--json"}, {"2.png"});
+  for (const char* batch : {"1", "8"}) {
+    const Finished outcome = run({"classify", backbone_, images, "--broken", "skip", "--json", "--batch", batch});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, "2 of 4 images skipped")) << outcome.err;
+    const base::Node all = json(outcome.out);
+    ASSERT_EQ(all.size(), 4U);
+    EXPECT_TRUE(holds(all.items()[1].at("error").as_string(), "2.png"));
+    EXPECT_TRUE(holds(all.items()[2].at("error").as_string(), "looks like GIF"));
+    const base::Node &found = all.items()[3].at("tasks").at("base").items()[0], alone = result_of(images + "/c/3.png").at("base").items()[0];
+    EXPECT_EQ(found.at("label"), alone.at("label"));
+    EXPECT_NEAR(found.at("probability").as_double(), alone.at("probability").as_double(), 1e-6);
+  }
+  expect_refused({"classify", backbone_, images, "--broken", "stopp"}, {"--broken", "stopp"});
+  std::filesystem::permissions(images + "/a", std::filesystem::perms::none);
+  // Whoever may read everything reads this too.
+  if (::access((images + "/a").c_str(), R_OK) != 0) expect_refused({"classify", backbone_, images}, {"images", "cannot be looked through"});
+  std::filesystem::permissions(images + "/a", std::filesystem::perms::owner_all);
+}
+
+TEST_F(TaskCommands, NamesFromOutsideAreShownAsTheyCanBe) {
+  write(backbone_ + "/classes.txt", "r\x1b[31med\ng\xffreen\nblue\n");
+  const std::string picture = folder_ / "w\xffird.png";
+  data::place_image(picture, "rgb8.png");
+  const Finished text = run({"classify", backbone_, picture, picture});
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_FALSE(holds(text.out, "\x1b")) << text.out;
+  for (const char* part : {"r\\x1b[31med", "g\\xffreen", "w\\xffird.png"}) EXPECT_TRUE(holds(text.out, part)) << text.out;
+  const base::Node image = json(run({"classify", backbone_, picture, "--json"}).out).items()[0];
+  EXPECT_TRUE(holds(image.at("image").as_string(), "w\\xffird.png"));
+  EXPECT_EQ(image.at("tasks").at("base").size(), 3U);
+  data::make_class_folders(folder_ / "set", 1);
+  std::filesystem::rename(folder_ / "set/ant", folder_ / "set/a\xff\x1b");
+  EXPECT_TRUE(holds(run({"data", folder_ / "set"}).out, "a\\xff\\x1b, bee"));
+  const Finished described = run({"data", folder_ / "set", "--json"});
+  ASSERT_EQ(described.status, 0) << described.err;
+  EXPECT_EQ(json(described.out).at("classes").items()[0].as_string(), "a\\xff\\x1b");
+}
+
+TEST_F(TaskCommands, AFolderInsideTheModelsIsNoFileOfIt) {
+  write(backbone_ + "/notes.txt", "kept");
+  std::filesystem::create_directories(backbone_ + "/.git/objects");
+  ASSERT_EQ(run({"attach", backbone_, task("one"), "--out", joined_}).status, 0);
+  EXPECT_EQ(content(joined_ + "/notes.txt"), "kept");
+  expect_refused({"attach", backbone_, task("one")}, {".git", "would be lost"});
+}
+
+TEST_F(TaskCommands, TheCostHasTheHeadsOfAllTasks) {
+  ASSERT_EQ(run({"attach", backbone_, task("one"), task("two"), "--out", joined_}).status, 0);
+  const auto head_flops = [&](const std::string& model) {
+    const base::Node facts = json(run({"inspect", model, "--cost", "--json"}).out);
+    for (const base::Node& part : facts.at("cost").at("parts").items()) {
+      if (part.at("part").as_string() == "head") return part.at("flops").as_int();
+    }
+    return int64_t{0};
+  };
+  EXPECT_EQ(head_flops(backbone_), 2 * 8 * 3);
+  EXPECT_EQ(head_flops(joined_), 2 * 8 * (3 + 2 + 2));
+}
+
+TEST_F(TaskCommands, MoreMemoryThanThereIsIsWrongInput) {
+  expect_refused({"inspect", backbone_, "--cost", "--batch", "65536", "--image-size", "16384x16384"}, {"out of memory", "image_size"});
+  write(backbone_ + "/images.json", R"({"image_size": [16384, 16384]})");
+  expect_refused({"classify", backbone_, data::golden_image("rgb8.png")}, {"images.json", "image_size", "16777216 pixels"});
 }
 
 }  // namespace

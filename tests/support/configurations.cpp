@@ -281,7 +281,11 @@ const std::vector<Configuration>& encoders() {
     const std::vector<std::string> luna = {"backbone.attention.type=abc", "backbone.attention.num_slots=3", "backbone.attention.control.type=luna"};
     add("luna", encoder_with({}), luna);
     add("luna_rmt_grc", encoder_with({"recurrent_tokens", "grc"}), luna);
+    add("lsh_lra", encoder_with({}), {"backbone.attention.type=lsh", "backbone.attention.variant=lra", "backbone.attention.num_buckets=4",
+                                      "backbone.attention.chunk_len=4"});
     add("grc_authors", encoder_with({"grc"}), {softmax, "memory[0].variant=authors"});
+    add("grc_stored", encoder_with({"grc"}), {softmax, "memory[0].eval_read=stored"});
+    add("grc_batch_mean", encoder_with({"grc"}), {softmax, "memory[0].attend=batch_mean", "memory[0].eval_read=stored"});
     add("grc_sequence", encoder_with({"grc"}), {softmax, "memory[0].lifetime=sequence"});
     return list;
   }();

@@ -25,6 +25,7 @@ struct AbcAnswer {
   at::Tensor o;  ///< [B,H,T,d]
   core::State state;
   at::Tensor slots = {};  ///< [B,n,D] for the layer above (LUNA)
+  at::Tensor held = {};   ///< [B,H,n,d]: the values that the slots hold, where no state has them: not causal
 };
 
 /// Of controls that have none.

@@ -28,19 +28,12 @@ AbcLunaControl::AbcLunaControl(const Options&, const AbcControlBuild& build)
   };
   q_ = map("q");
   k_ = map("k");
-  if (attention.layer_number == 0) {
-    first_ = build.shared.add("slots", {slots_, attention.dim}, layers::normal(attention.init_std), layers::ParameterKind::memory);
-  }
+  first_ = build.shared.share("slots", {slots_, attention.dim}, layers::normal(attention.init_std), layers::ParameterKind::memory);
 }
 
 AbcAnswer AbcLunaControl::attend(const AbcCall& call, const core::State& state) const {
   const int64_t batch = call.rows.size(0), dim = call.rows.size(2);
-  at::Tensor slots = call.slots;
-  if (!slots.defined()) {
-    base::require(first_.defined(), "[abc] control 'luna' above the lowest layer needs the slots of the layer below, found none; every layer "
-                                    "below must be of this control");
-    slots = first_.expand({batch, -1, -1});
-  }
+  const at::Tensor slots = call.slots.defined() ? call.slots : first_.expand({batch, -1, -1});
   base::require(slots.dim() == 3 && slots.size(0) == batch && slots.size(1) == slots_ && slots.size(2) == dim,
                 "[abc] control 'luna': expected slots [{},{},{}] of the layer below, found {}", batch, slots_, dim, c10::str(slots.sizes()));
   const auto split = [&](const at::Tensor& rows) { return rows.unflatten(-1, {heads_, -1}).transpose(1, 2); };
@@ -48,7 +41,7 @@ AbcAnswer AbcLunaControl::attend(const AbcCall& call, const core::State& state) 
   const at::Tensor s = at::matmul(from_rows, from_slots.transpose(-1, -2)) * control_scale_;  // [B,H,S,n]
   const auto memory = ops::abc_full_memory(call.k, call.v, s, call.valid, ops::AbcActivation::exp, 0.0);
   const at::Tensor o = at::matmul(at::softmax(at::matmul(call.q, memory.k.transpose(-1, -2)) * scale_, -1), memory.v);
-  return {o, state, layers::AttentionProjections::join(memory.v)};
+  return {o, state, layers::AttentionProjections::join(memory.v), memory.v};
 }
 
 }  // namespace mnemo::memory

@@ -41,7 +41,10 @@ AbcAnswer AbcMlpControl::attend(const AbcCall& call, const core::State& state) c
                                 .view({call.rows.size(0), call.rows.size(1), options_.shared_across_heads ? 1 : heads_, slots_})
                                 .transpose(1, 2)
                                 .expand({-1, heads_, -1, -1});  // [B,H,S,n]
-  if (!causal_) return {ops::abc_full(call.q, call.k, call.v, logits, call.valid, activation_, options_.eps, scale_), state};
+  if (!causal_) {
+    const ops::AbcSumsOutput full = ops::abc_full(call.q, call.k, call.v, logits, call.valid, activation_, options_.eps, scale_);
+    return {full.o, state, {}, full.sums.v};
+  }
   const auto& past = state.as<AbcState>();
   require_state("abc", past.k, {call.rows.size(0), heads_, slots_, head_dim_});
   auto [o, memory] =

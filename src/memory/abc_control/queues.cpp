@@ -101,7 +101,7 @@ AbcAnswer AbcQueueControl::attend(const AbcCall& call, const core::State& state)
     }
     turn = {at::cat(o), {at::cat(k), at::cat(v), masked_ ? at::cat(z) : at::Tensor(), {}}};
   }
-  if (!causal_) return {turn.o, state};
+  if (!causal_) return {turn.o, state, {}, turn.queues.v.squeeze(2)};
   if (queues_ > 1) turn.queues.position = next_position(past.position, call.valid, keys);
   return {turn.o, closed(turn.queues)};
 }

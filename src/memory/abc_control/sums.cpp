@@ -95,7 +95,10 @@ AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) c
     if (keeps_ == Keeps::means) reading.factor = held.clamp_min(1.0).reciprocal().unsqueeze(1).expand({-1, heads_, -1, -1});
     if (masked_) reading.open = held.gt(0.0).unsqueeze(1).expand({-1, heads_, -1, -1});
   }
-  if (!causal_) return {ops::abc_sums_full(call.q, call.k, call.v, phi, reading, scale_), state};
+  if (!causal_) {
+    const ops::AbcSumsOutput full = ops::abc_sums_full(call.q, call.k, call.v, phi, reading, scale_);
+    return {full.o, state, {}, full.sums.v};
+  }
   const auto out = ops::abc_sums(call.q, call.k, call.v, phi, {past.k, past.v}, reading, scale_);
   next.k = out.sums.k, next.v = out.sums.v;
   return {out.o, next};

@@ -12,6 +12,8 @@
 #include "attention/relative.h"
 #include "attention/sliding_window.h"
 #include "attention/softmax.h"
+#include "ops/attention.h"
+#include "ops/position.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::attention {
@@ -141,6 +143,27 @@ TEST(Softmax, AQueryWithoutAKeyGetsTheBiasOfO) {
   const at::Tensor y = s.attention->forward({Numbers(1).normal({1, 3, kDim}), {}, table}, {}).y;
   EXPECT_LE(difference(y[0][0], s.parameters.find("attn.o.bias")), 1e-15);
   EXPECT_GT(difference(y[0][2], s.parameters.find("attn.o.bias")), 1e-3);
+}
+
+TEST(Relative, PositionDropoutIsOfTheSinusoids) {
+  RelativeOptions options;
+  options.position_dropout = 0.5;
+  const Subject<Relative> s(options);
+  const at::Tensor x = Numbers(1).normal({2, 5, kDim});
+  const AttendTable table({SpanKind::tokens, 5});
+  at::manual_seed(3);
+  const at::Tensor found = s.attention->forward({x, {}, table, core::Mode::train}, s.attention->initial_state(2)).y;
+  at::manual_seed(3);
+  const at::Tensor sines = at::dropout(ops::distance_sinusoids(5, 5, false, 0, kDim, at::kDouble), 0.5, true);
+  const at::Tensor r = s.project("r", sines).view({-1, kHeads, kWidth}).permute({1, 2, 0});
+  const auto heads = [&](const char* name) { return s.project(name, x).view({2, 5, kHeads, kWidth}).transpose(1, 2); };
+  const auto bias = [&](const char* name) { return s.parameters.find(name).unsqueeze(1); };
+  const at::Tensor o = ops::attention_naive(heads("q") + bias("u"), heads("k"), heads("v"), at::matmul(heads("q") + bias("v"), r), ops::RelShift::signed_,
+                                            table.expand(), 1.0 / std::sqrt(double{kWidth}));
+  EXPECT_LE(difference(found, s.project("o", o.transpose(1, 2).flatten(2))), 1e-13);
+  // In evaluation nothing is dropped.
+  const Subject<Relative> plain(RelativeOptions{});
+  EXPECT_TRUE(at::equal(s.attention->forward({x, {}, table}, s.attention->initial_state(2)).y, plain.attention->forward({x, {}, table}, s.attention->initial_state(2)).y));
 }
 
 TEST(Relative, IsItsFormulaWithKeysOnBothSides) {

@@ -78,7 +78,7 @@ TEST(ReadOptions, ErrorsNameFileLineAndFullKey) {
       {"nmae = 'x'", "r.toml:3: unknown key 'nmae'; did you mean 'name'?"},
       {"[[memory]]\ntype = 'segment_cache'\nmem_lne = 3",
        "r.toml:5: unknown key 'memory[0].mem_lne'; did you mean 'mem_len'?"},
-      {"optimizer.xyzzy = 1", "r.toml:3: unknown key 'optimizer.xyzzy'; known: learning_rate, betas, clip, warmup"},
+      {"optimizer.xyzzy = 1", "r.toml:3: unknown key 'optimizer.xyzzy'; known: 'learning_rate', 'betas', 'clip', 'warmup'"},
       {"[[phases]]\n[[phases]]\nclop = 1", "r.toml:5: unknown key 'phases[1].clop'; did you mean 'clip'?"},
       {"'a.b' = 1", "unknown key '\"a.b\"'"},
       {"[cache]\ntype = 'segment_cache'", "r.toml:4: unknown key 'cache.type'"},

@@ -3,6 +3,7 @@
 #include <png.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -89,6 +90,61 @@ TEST(AttentionFacts, SharesAreSumsOfWeightsBySpan) {
   const std::string text = to_text(facts);
   EXPECT_TRUE(holds(text, "segment 3 of 3, 4 tokens")) << text;
   EXPECT_TRUE(holds(text, "to cache")) << text;
+}
+
+TEST(AttentionFacts, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
+  for (const std::vector<std::string>& assignments : std::vector<std::vector<std::string>>{
+           {"backbone.attention.type=abc", "backbone.attention.num_slots=2", "backbone.attention.control.type=random"},
+           {"backbone.type=encoder", "backbone.attention.type=linformer", "backbone.attention.max_len=8"}}) {
+    const auto model = small_model(assignments);
+    const at::NoGradGuard no_grad;
+    test::Numbers numbers(4);  // large enough that signs and sums show
+    for (const auto& [name, tensor] : model->parameters().named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()));
+    const AttentionFacts facts = look(*model);
+    double farthest = 0;
+    for (const HeadMap& map : facts.maps) {
+      if (map.columns != core::MapAxis::keys) continue;
+      const at::Tensor weights = map.weights.abs().sum(1), past = map.past.defined() ? map.past.abs() : at::zeros_like(weights);
+      farthest = std::max(farthest, test::largest(map.weights.sum(1) - 1.0));
+      const auto share = std::find_if(facts.shares.begin(), facts.shares.end(), [&](const HeadShare& one) { return one.layer == map.layer && one.head == map.head; });
+      ASSERT_NE(share, facts.shares.end());
+      double sum = 0;
+      for (const auto& [kind, value] : share->to) {
+        EXPECT_GE(value, 0.0);
+        sum += value;
+        const at::Tensor of_kind = kind == "past" ? past : weights;
+        EXPECT_NEAR(value, (of_kind / (weights + past)).mean().item<double>(), 1e-12) << kind;
+      }
+      EXPECT_NEAR(sum, 1.0, 1e-12);
+    }
+    EXPECT_GT(farthest, 0.1) << "the weights are shares already";
+  }
+}
+
+TEST(AttentionFacts, CompressedRowsAreTheirOwnKindOfKeys) {
+  const auto model = small_model({"memory[0].type=compressive", "memory[0].mem_len=4", "memory[0].compressed_len=3", "memory[0].compression_rate=2"});
+  const AttentionFacts facts = look(*model);
+  // 8 rows before the third segment: the first 4 have become 2.
+  const HeadMap& map = facts.maps[0];
+  ASSERT_EQ(map.weights.sizes(), (at::IntArrayRef{4, 10}));
+  const base::Node keys = to_node(facts).at("keys");
+  ASSERT_EQ(keys.size(), 3u);
+  const std::vector<std::pair<std::string, int64_t>> spans = {{"compressed", 2}, {"cache", 4}, {"tokens", 4}};
+  ASSERT_EQ(facts.shares[0].to.size(), 3u);
+  int64_t first = 0;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const auto& [kind, length] = spans[i];
+    EXPECT_EQ(keys.items()[i].at("kind").as_string(), kind);
+    EXPECT_EQ(keys.items()[i].at("length").as_int(), length);
+    EXPECT_EQ(facts.shares[0].to[i].first, kind);
+    EXPECT_NEAR(facts.shares[0].to[i].second, map.weights.narrow(1, first, length).sum(1).mean().item<double>(), 1e-12);
+    first += length;
+  }
+  EXPECT_EQ(labels_of(facts, core::MapAxis::keys, 10), (std::vector<std::string>{"compressed 0", "compressed 1", "cache 0", "cache 1", "cache 2", "cache 3",
+                                                                                 "a", "b<", "c", "2"}));
+  EXPECT_TRUE(holds(svg_of({&facts, nullptr}), "compressed"));
+  // Before anything was compressed there are none.
+  EXPECT_EQ(to_node(look(*model, {{}, {}, 2})).at("keys").items()[0].at("kind").as_string(), "cache");
 }
 
 TEST(AttentionFacts, PaddedQueriesDoNotCount) {

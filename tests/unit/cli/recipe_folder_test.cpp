@@ -114,7 +114,9 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
         if (name.ends_with("_small")) {
           EXPECT_GE(study.sweep.seeds.size(), 3u) << name << ": " << study.name;
         }
-        EXPECT_FALSE(study.paper.empty() && study.name != "Segments of 512 bytes") << name << ": " << study.name;
+        // The paper's own figure 11 is a picture without numbers.
+        const bool no_numbers = study.name == "Segments of 512 bytes" || study.name.ends_with("half the memory");
+        EXPECT_FALSE(study.paper.empty() && !no_numbers) << name << ": " << study.name;
       }
     }
   }

@@ -100,6 +100,14 @@ TEST_F(Sweeps, KeysThatMoveTogetherAreOneAxis) {
   EXPECT_TRUE(contains(error, "a.toml:10: 'study[0].sweep.together.model.segment_size': expected 2 values, as many as of 'data.num_symbols'")) << error;
 }
 
+TEST_F(Sweeps, NoPointComesTwice) {
+  std::string error = error_of(with("model.segment_size = [4, 6, 4]\n"));
+  EXPECT_TRUE(contains(error, "a.toml:10: 'study[0].sweep.model.segment_size': 4 stands there twice")) << error;
+  error = error_of(with("together = [{ \"data.num_symbols\" = [8, 8], \"model.segment_size\" = [6, 6] }]\n"));
+  EXPECT_TRUE(contains(error, "'study[0].sweep.together.data.num_symbols': 8 stands there twice")) << error;
+  EXPECT_EQ(error_of(with("together = [{ \"data.num_symbols\" = [8, 8], \"model.segment_size\" = [4, 6] }]\n")), "no error");
+}
+
 TEST_F(Sweeps, PointsMayBeLeftOut) {
   const RecipeFile file = read(with("model.segment_size = [1, 3, 9]\nskip = [{ \"model.segment_size\" = 1 }, { \"model.segment_size\" = [3, 9], variant = \"RMT\" }]\n"));
   const RecipeStudy& study = file.studies()[0];

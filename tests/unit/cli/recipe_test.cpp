@@ -141,5 +141,22 @@ TEST(RecipeHelp, NamesEveryKindOfKey) {
   EXPECT_NE(recipe_help_markdown().find("| train.steps | integer | 1000 |"), std::string::npos);
 }
 
+TEST_F(RecipeFiles, HelpHasNoKeyWithoutAName) {
+  const std::string help = recipe_help(0);
+  EXPECT_NE(help.find("with type = \"luna\""), std::string::npos);
+  EXPECT_EQ(help.find("()"), std::string::npos);
+  for (const base::OptionDoc& doc : recipe_docs()) EXPECT_FALSE(doc.path.ends_with(".")) << doc.group;
+}
+
+TEST_F(RecipeFiles, NamesOfVariantsAreListedInQuotes) {
+  const RecipeFile file = RecipeFile::read(write("a.toml", kStudies));
+  try {
+    file.recipe("something else altogether");
+    FAIL() << "no error";
+  } catch (const base::InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("; known: 'none', 'cache', 'none', 'rmt'"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace mnemo::cli

@@ -137,8 +137,15 @@ TEST(Algorithmic, TheLastSegmentMayBeShorter) {
   for (const TokenSegment& segment : segments) tokens.push_back(segment.tokens);
   EXPECT_TRUE(at::equal(at::cat(tokens, 1), batch.inputs));
   // 49 segments of a sample of 48, and 31 of one length: 24 segments of 2 are the nearest.
-  EXPECT_INPUT_ERROR(segment_length(48, 49), "data.num_segments = 49: a sample of 48 tokens cannot be cut into so many segments of one length; segments of 1 are 48");
-  EXPECT_INPUT_ERROR(segment_length(48, 31), "segments of 2 are 24");
+  const AlgorithmicOptions options{.task = "copy", .num_symbols = 16};
+  const auto cut_into = [&](int64_t num_segments) {
+    AlgorithmicOptions cut = options;
+    cut.answer.num_segments = num_segments;
+    base::check_options(cut);
+  };
+  cut_into(5);
+  EXPECT_INPUT_ERROR(cut_into(49), "'num_segments': a sample of 48 tokens cannot be cut into 49 segments of one length; segments of 1 are 48");
+  EXPECT_INPUT_ERROR(cut_into(31), "segments of 2 are 24");
 }
 
 TEST(Algorithmic, BadOptions) {

@@ -192,7 +192,8 @@ TEST(ImageSet, TinyImageNetsValidationImagesLieInOneFolder) {
   place_image(folder / "val/images/val_0.JPEG", "rgb_444.jpg");
   place_image(folder / "val/images/val_1.JPEG", "grey.jpg");
   place_image(folder / "test/images/test_0.JPEG", "grey.jpg");
-  write_text(folder / "val/val_annotations.txt", "val_0.JPEG\tn01629819\t0\t32\t44\t62\nval_1.JPEG\tn01443537\t52\t55\t57\t59\n");
+  write_text(folder / "val/val_annotations.txt", "val_0.JPEG\tn01629819\t0\t32\t44\t62\nval_1.JPEG\tn01443537\t52\t55\t57\t59\n"
+                                                 "val_2.JPEG\tn03444034\t1\t2\t3\t4\n");  // not in this excerpt
   ImageOptions options = detect_images(folder.path());
   EXPECT_EQ(options.format, "imagenet");
   options.image_size = {16, 16};
@@ -202,6 +203,8 @@ TEST(ImageSet, TinyImageNetsValidationImagesLieInOneFolder) {
   EXPECT_EQ(sets.valid->read(0)->width, 37);
   write_text(folder / "val/val_annotations.txt", "val_0.JPEG n01629819\n");
   test::expect_error<InputError>([&] { load_images(options); }, {"val_annotations.txt:1:1", "expected IMAGE<tab>CLASS"});
+  write_text(folder / "val/val_annotations.txt", "val_0.JPEG\tn01629819\t0\t32\t44\t62\n");
+  test::expect_error<InputError>([&] { load_images(options); }, {"val_annotations.txt: expected a line of", "val/images/val_1.JPEG, found none"});
 }
 
 TEST(ImageSet, INaturalistFromItsLists) {

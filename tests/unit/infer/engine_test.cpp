@@ -48,6 +48,20 @@ TEST(Engine, ComputesWhatTheModelComputesTokenByTokenAndByChunks) {
   }
 }
 
+TEST(Engine, ForgetsWhatTheModelForgetsWhereSegmentsStandAlone) {
+  for (const Case& of : cases()) {
+    const auto model = build(of, 5);
+    Session twin(model), packed(std::make_shared<Engine>(model));
+    for (Session* session : {&twin, &packed}) {
+      session->set_reset_segments(true);
+      session->feed(text(13));
+      session->feed(text(4));
+    }
+    EXPECT_TRUE(at::allclose(packed.logits(), twin.logits(), 1e-3, 1e-3)) << of.name;
+    expect_same_state(packed.state(), twin.state(), of.name);
+  }
+}
+
 TEST(Engine, GoesOnFromTheModelsStateAtAnyToken) {
   for (const Case& of : cases()) {
     const auto model = build(of);

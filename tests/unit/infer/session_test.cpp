@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "infer/batcher.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/infer/fake_model.h"
@@ -299,6 +300,25 @@ TEST_F(SessionFile, DamagedFilesAreRefused) {
   expect_refused([](auto& f) { replace(f, "state.valid", at::ones({1, 5}, at::kBool)); }, {"contradict"});
   expect_refused([](auto& f) { replace(f, "state.window_valid", at::ones({1, 2}, at::kBool)); }, {"contradict"});
   expect_refused([](auto& f) { replace(f, "state.count", at::full({1}, 3, at::kLong)); }, {"contradict"});
+}
+
+TEST(Session, SegmentsThatStandAloneForgetTheOnesBefore) {
+  const auto shared = model(4);
+  Session session(shared), single(shared);
+  session.set_reset_segments(true);
+  single.set_reset_segments(true);
+  const std::vector<int64_t> tokens = prompt(10);
+  session.feed(tokens);
+  for (const int64_t token : tokens) single.feed({&token, 1});
+  Session fresh(shared);
+  fresh.feed(std::span(tokens).subspan(8));
+  EXPECT_TRUE(at::equal(session.logits(), fresh.logits()));
+  EXPECT_TRUE(at::allclose(single.logits(), fresh.logits(), 0, 1e-12));
+  Session carried(shared);
+  carried.feed(tokens);
+  EXPECT_FALSE(at::allclose(session.logits(), carried.logits()));
+  Batcher batcher(shared);
+  expect_error<InputError>([&] { batcher.add(session); }, {"carries its memory"});
 }
 
 TEST_F(SessionFile, SeveralSequencesAreRefused) {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <limits>
+
 #include "base/node.h"
 #include "memory/abc.h"
 #include "tests/support/numbers.h"
@@ -28,9 +30,11 @@ struct Subject {
     Numbers numbers(4);
     for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
   }
-  at::Tensor values(const at::Tensor& rows) const {
-    return (at::matmul(rows, parameters.find("v.weight").t()) + parameters.find("v.bias")).view({rows.size(0), rows.size(1), kHeads, kWidth}).transpose(1, 2);
+  at::Tensor map(const std::string& name, const at::Tensor& rows) const {
+    const at::Tensor y = at::matmul(rows, parameters.find(name + ".weight").t()) + parameters.find(name + ".bias");
+    return y.view({rows.size(0), rows.size(1), kHeads, kWidth}).transpose(1, 2);
   }
+  at::Tensor values(const at::Tensor& rows) const { return map("v", rows); }
   /// [B,H,T,d] before the output projection.
   at::Tensor heads(const core::AttentionInput& input, const core::State& state) const {
     return abc->heads(input, state).heads.view({input.x.size(0), -1, kHeads, kWidth}).transpose(1, 2);
@@ -65,8 +69,20 @@ TEST(AbcLook, WeightsOfValuesAreTheOutput) {
         ASSERT_FALSE(view.maps.empty()) << where;
         EXPECT_FALSE(view.maps[0].past.defined()) << where;
         EXPECT_LE(difference(at::matmul(view.maps[0].weights, s.values(x)), s.heads(input, s.abc->initial_state(2))), 1e-12) << where;
-        ASSERT_EQ(view.maps.size(), causal ? 2u : 1u) << where;
-        if (!causal) continue;
+        ASSERT_EQ(view.maps.size(), 2u) << where;
+        ASSERT_EQ(view.maps[1].weights.sizes(), at::IntArrayRef({2, kHeads, 7, control.at("type").as_string() == "dilated" ? 2 * kSlots : kSlots})) << where;
+        if (!causal) {
+          // There is no state to ask, but the queries read K = held^T k as the formula says; clusters are read as means.
+          const at::Tensor& held = view.maps[1].weights;
+          const at::Tensor filled = held.abs().sum(2, true);  // [B,H,1,n]
+          EXPECT_GT(filled.max().item<double>(), 0.0) << where;
+          at::Tensor read = held;
+          if (control.at("type").as_string() == "clustering") read = held / filled.clamp_min(1.0);
+          at::Tensor scores = at::matmul(s.map("q", x), at::matmul(read.transpose(2, 3), s.map("k", x)).transpose(2, 3)) * 0.5;
+          if (masked) scores = scores.masked_fill(filled == 0.0, -std::numeric_limits<double>::infinity());
+          EXPECT_LE(difference(at::matmul(at::softmax(scores, -1), read.transpose(2, 3)), view.maps[0].weights), 1e-12) << where;
+          continue;
+        }
         // What slots hold of the tokens is what the state says.
         at::Tensor v;
         for (const auto& [field, tensor] : s.abc->heads(input, s.abc->initial_state(2)).state.fields()) {

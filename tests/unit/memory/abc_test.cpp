@@ -77,7 +77,7 @@ TEST(Abc, LookingBothWaysAndAcrossItHasNoState) {
   table.set_valid(valid);
   const auto found = s.abc->forward({x, encoder, table}, s.abc->initial_state(2));
   const at::Tensor o = ops::abc_full(s.heads("q", x), s.heads("k", encoder), s.heads("v", encoder), logits(s, encoder, false), valid,
-                                     ops::AbcActivation::exp, 1e-6, 0.5);
+                                     ops::AbcActivation::exp, 1e-6, 0.5).o;
   EXPECT_LE(difference(found.y, at::linear(o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"), s.parameters.find("o.bias"))), 1e-13);
   EXPECT_TRUE(found.state.fields().empty());
   // Nothing written: the bias of o.

@@ -229,5 +229,31 @@ TEST(SegmentCache, MemoryRowsStayOutIfToldSo) {
   }
 }
 
+TEST(LearnedTokens, StartAsRowsOfTheirOwnOrAsOneRepeated) {
+  for (const char* init : {"independent", "repeated"}) {
+    Builder recurrent, plain;
+    RecurrentTokensOptions of_recurrent = recurrent_tokens();
+    MemoryTokensOptions of_plain = memory_tokens();
+    of_recurrent.num_mem_tokens = of_plain.num_mem_tokens = 3;
+    of_recurrent.init = of_plain.init = init;
+    of_recurrent.init_std = of_plain.init_std = 2.0;
+    const RecurrentTokens made(of_recurrent, recurrent.build());
+    const MemoryTokens also_made(of_plain, plain.build());
+    for (const Builder* builder : {&recurrent, &plain}) {
+      const at::Tensor rows = builder->parameters.find("memory.tokens");
+      ASSERT_EQ(rows.sizes(), at::IntArrayRef({3, kDim}));
+      for (int64_t row = 1; row < 3; ++row) EXPECT_EQ(at::equal(rows[row], rows[0]), std::string(init) == "repeated") << init;
+      EXPECT_GT(test::largest(rows[0]), 0.0);
+      EXPECT_FALSE(at::equal(rows[0], rows[0][0].expand({kDim}))) << "a row is drawn number by number";
+      EXPECT_TRUE(rows.is_contiguous()) << "rows learn one by one";
+    }
+  }
+  Builder none;
+  RecurrentTokensOptions nothing = recurrent_tokens();
+  nothing.num_mem_tokens = 0;
+  nothing.init = "repeated";
+  EXPECT_NO_THROW(RecurrentTokens(nothing, none.build()));
+}
+
 }  // namespace
 }  // namespace mnemo::memory::tables_test

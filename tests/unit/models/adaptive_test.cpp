@@ -186,7 +186,9 @@ TEST(LayerDrop, IsForWholeSegments) {
 TEST(Dropout, OfAttentionActivationAndHeadActInTrainingAlone) {
   const std::vector<std::vector<std::string>> cases = {{"backbone.attention.type=softmax", "backbone.attention.dropout=0.4"},
                                                        {"backbone.attention.type=relative", "backbone.attention.dropout=0.4"},
+                                                       {"backbone.attention.type=relative", "backbone.attention.position_dropout=0.4"},
                                                        {"backbone.activation_dropout=0.4"},
+                                                       {"backbone.output_dropout=0.4"},
                                                        with(kDivided, {"head.adaptive.dropout=0.4"})};
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(1).tokens({2, 5}, kVocab);
@@ -197,6 +199,23 @@ TEST(Dropout, OfAttentionActivationAndHeadActInTrainingAlone) {
     EXPECT_GT(difference(hidden(core::Mode::train), hidden(core::Mode::evaluate)), 1e-6);
     EXPECT_GT(difference(hidden(core::Mode::train), hidden(core::Mode::train)), 1e-6);
   }
+}
+
+TEST(Dropout, OfTheOutputIsOfRowsWrittenToMemoryToo) {
+  const auto model = build_of({"backbone.output_dropout=0.5", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=4"});
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = Numbers(1).tokens({2, 5}, kVocab);
+  const auto step = [&](core::Mode mode) { return model->forward(segment_of(tokens, mode), model->initial_state(2)); };
+  const core::StepResult evaluated = step(core::Mode::evaluate), trained = step(core::Mode::train);
+  for (const auto& [found, expected] : {std::pair(trained.hidden, evaluated.hidden), std::pair(trained.write_hidden, evaluated.write_hidden)}) {
+    const at::Tensor dropped = found == 0.0;
+    EXPECT_GT(dropped.sum().item<int64_t>(), found.numel() / 5);
+    EXPECT_LT(dropped.sum().item<int64_t>(), found.numel() * 4 / 5);
+    EXPECT_LE(difference(found, at::where(dropped, 0.0, 2 * expected)), 1e-14);
+  }
+  const auto fields = trained.state.child("recurrent_tokens").fields();
+  ASSERT_EQ(fields.size(), 1U);
+  EXPECT_TRUE(at::equal(fields.front().second, trained.write_hidden)) << "the next segment reads what the dropout left";
 }
 
 }  // namespace

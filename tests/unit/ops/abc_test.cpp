@@ -117,13 +117,13 @@ TEST(Abc, LookingBothWaysIsTheLastCausalMemory) {
   const Input in = random_input(6, 1.0);
   for (const AbcActivation activation : kActivations) {
     const auto causal = abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5);
-    const at::Tensor full = abc_full(in.q, in.k, in.v, in.s, {}, activation, 1e-6, 0.5);
+    const at::Tensor full = abc_full(in.q, in.k, in.v, in.s, {}, activation, 1e-6, 0.5).o;
     EXPECT_LE(difference(full.select(2, 5), causal.o.select(2, 5)), 1e-14);
     const at::Tensor valid = at::arange(6).unsqueeze(0).expand({2, 6}) < 4;
     const auto part = [](const at::Tensor& x) { return x.narrow(2, 0, 4); };
-    EXPECT_LE(difference(abc_full(in.q, in.k, in.v, in.s, valid, activation, 1e-6, 0.5),
-                         abc_full(in.q, part(in.k), part(in.v), part(in.s), {}, activation, 1e-6, 0.5)), 1e-14);
-    EXPECT_EQ(test::largest(abc_full(in.q, in.k, in.v, in.s, at::zeros({2, 6}, at::kBool), activation, 1e-6, 0.5)), 0.0);
+    EXPECT_LE(difference(abc_full(in.q, in.k, in.v, in.s, valid, activation, 1e-6, 0.5).o,
+                         abc_full(in.q, part(in.k), part(in.v), part(in.s), {}, activation, 1e-6, 0.5).o), 1e-14);
+    EXPECT_EQ(test::largest(abc_full(in.q, in.k, in.v, in.s, at::zeros({2, 6}, at::kBool), activation, 1e-6, 0.5).o), 0.0);
   }
 }
 

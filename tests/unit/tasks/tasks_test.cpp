@@ -95,6 +95,27 @@ TEST(LanguageModelTask, MetricsAreInTheUnitOfTheText) {
   EXPECT_THROW(words.at("accuracy"), base::InternalError);
 }
 
+TEST(LanguageModelTask, TheUnitOfTheTextDecides) {
+  const test::TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "\xC3\xA4 plum\n";  // eight bytes, seven characters
+  base::write_file_atomic(folder / "text", text);
+  for (const auto& [unit, metric] : {std::pair("bytes", "bits_per_byte"), std::pair("characters", "bits_per_character"), std::pair("words", "perplexity")}) {
+    data::TextOptions options;
+    options.train = folder / "text";
+    options.unit = unit;
+    options.valid_fraction = 0.3;
+    options.test_fraction = 0;
+    const data::Corpus corpus = data::load_corpus(options);
+    const LanguageModel task(corpus, {.batch_size = 2});
+    EXPECT_EQ(task.metric(), metric);
+    const auto model = make_model(corpus.tokenizer->size(), 8, {});
+    const Evaluation found = task.evaluate(*model, data::Part::valid).value();
+    // A curve's training loss is in the unit of its held-out points.
+    EXPECT_NEAR(task.metric_of_loss(found.at("nll")).value(), found.at(task.metric()), 1e-9) << unit;
+  }
+}
+
 TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5}, {.batch_size = 3, .eval_samples = 20});
   const auto segments = task.next(4);
@@ -111,7 +132,7 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4}}, {.batch_size = 3});
   EXPECT_EQ(cut.segment_size(), 3);
   test::expect_error<base::InputError>([&] { cut.next(4); }, {"copy: data.num_segments = 4", "expected model.segment_size = 3, found 4"});
-  test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); }, {"data.num_segments = 50", "72 tokens"});
+  test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); }, {"'num_segments': a sample of 72 tokens cannot be cut into 50 segments"});
 }
 
 TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {

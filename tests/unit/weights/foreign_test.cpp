@@ -97,6 +97,21 @@ TEST(Foreign, ConfigsHaveTheFactorysOwnValues) {
   EXPECT_EQ(foreign_format_of(parse_model_config(R"({"kind": "model"})", "m")), nullptr);
 }
 
+// As DINO's: num_classes 0, no tensor of a head, and back again.
+TEST(Foreign, ABackboneWithoutAHeadIsRead) {
+  const std::string path = kFolder + "timm_vit/config.json";
+  std::string text = base::read_file(path, 1 << 22);
+  for (size_t at = 0; (at = text.find("\"num_classes\": 10", at)) != std::string::npos;) text.replace(at, 17, "\"num_classes\": 0");
+  const base::Node config = parse_model_config(text, path);
+  const ForeignFormat& format = *foreign_format_of(config);
+  const models::VisionModel model(options_of(config), 1, at::kFloat);
+  TensorFile file = read_safetensors(kFolder + "timm_vit/model.safetensors");
+  ASSERT_EQ(std::erase_if(file.tensors, [](const auto& one) { return one.first.starts_with("head."); }), 2U);
+  load_theirs(format, file, model.parameters().named(), "m");
+  EXPECT_EQ(to_theirs(format, model.parameters().named()).size(), file.tensors.size());
+  EXPECT_EQ(format.config(model.options()).at("num_classes").as_int(), 0);
+}
+
 TEST(Foreign, WhatCannotBeHonouredIsNamed) {
   const auto refused = [](const std::string& text, std::initializer_list<std::string> parts) {
     expect_error<base::InputError>([&] { options_of(parse_model_config(text, "m/config.json")); }, parts);
