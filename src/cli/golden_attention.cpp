@@ -75,9 +75,11 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   const layers::Scope root = parameters.root();
   // Files of relative attention call its maps attn.*, the others name them plainly.
   const layers::Scope scope = file.find("param.attn.q.weight").defined() ? root / "attn" : root;
-  const core::AttentionBuild build{scope, root, root, shape.dim, shape.num_heads,
-                                   shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02,
-                                   file.step(0, "input.slots").defined() ? 1 : 0};  // slots are those of a layer below
+  // Slots are those of a layer below (LUNA); what the lowest layer starts from is then not in the file, and not read.
+  const bool above = file.step(0, "input.slots").defined();
+  layers::ParameterSet lowest(0, at::kDouble, file.budget());
+  const core::AttentionBuild build{scope, root, above ? lowest.root() : root, shape.dim, shape.num_heads,
+                                   shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02, above ? 1 : 0};
   auto core = mechanisms.attentions.find(type)(mechanisms.attention_types.complete(options), build);
   give_fixed_numbers(file, *core);
   const base::Node* memories = file.config().find("memory");
