@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -22,46 +23,54 @@ TEST(Children, DISABLED_Waits) {
   for (int i = 0; i < 600; ++i) std::this_thread::sleep_for(milliseconds(100));
 }
 
-/// The end of such a child where this process gets a signal and, `later` on, another; how long that took.
-std::pair<ChildEnd, milliseconds> stop_twice(milliseconds later) {
+/// The end of such a child where this process gets a signal, one `second` later, and one `third` after that if it is still there by then; how many
+/// signals that were.
+std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds third) {
   const test::TemporaryFolder folder;
   ChildEnd found;
-  std::thread second;
-  std::chrono::steady_clock::time_point begin;
+  std::atomic<bool> ended = false;
+  std::atomic<int> signals = 0;
+  std::thread later;
   ChildrenOptions options;
+  const auto send = [&] {
+    ++signals;
+    kill(getpid(), SIGTERM);
+  };
   options.on_line = [&](size_t, std::string_view line) {
     if (line != "here") return;
-    begin = std::chrono::steady_clock::now();
-    kill(getpid(), SIGTERM);
-    second = std::thread([later] {
-      std::this_thread::sleep_for(later);
-      kill(getpid(), SIGTERM);
-      std::this_thread::sleep_for(milliseconds(2500));
-      kill(getpid(), SIGTERM);
+    send();
+    later = std::thread([&, second, third] {
+      std::this_thread::sleep_for(second);
+      send();
+      const auto until = std::chrono::steady_clock::now() + third;
+      while (!ended && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(20));
+      if (!ended) send();
     });
   };
-  options.on_end = [&](size_t, const ChildEnd& end) { found = end; };
+  options.on_end = [&](size_t, const ChildEnd& end) {
+    found = end;
+    ended = true;
+  };
   // The signals must find the handlers that run_children sets; the last may come behind it.
   const auto before = signal(SIGTERM, SIG_IGN);
   const int stopped_by = run_children({{{"--gtest_filter=Children.DISABLED_Waits", "--gtest_also_run_disabled_tests"}, folder / "log.txt"}}, options);
-  const auto waited = std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin);
-  second.join();
+  later.join();
   signal(SIGTERM, before);
   EXPECT_EQ(stopped_by, SIGTERM);
-  return {found, waited};
+  return {found, signals};
 }
 
 TEST(Children, ASecondSignalEndsThemAndIsNoFaultOfTheirs) {
-  const auto [end, waited] = stop_twice(milliseconds(1200));
+  const auto [end, signals] = stop_with_signals(milliseconds(1200), milliseconds(50000));
   EXPECT_EQ(end.signal, SIGKILL);
   EXPECT_TRUE(end.told_to_stop);
-  EXPECT_LT(waited.count(), 2400);
+  EXPECT_EQ(signals, 2);
 }
 
 TEST(Children, TwoSignalsAtOnceAreOne) {
-  const auto [end, waited] = stop_twice(milliseconds(100));
-  EXPECT_EQ(end.signal, SIGKILL) << "by the third";
-  EXPECT_GT(waited.count(), 2400);
+  const auto [end, signals] = stop_with_signals(milliseconds(100), milliseconds(2500));
+  EXPECT_EQ(end.signal, SIGKILL);
+  EXPECT_EQ(signals, 3);
 }
 
 }  // namespace
