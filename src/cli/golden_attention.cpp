@@ -35,7 +35,6 @@ struct Subject {
   explicit Subject(const GoldenFile& file);
 
   layers::ParameterSet parameters;
-  layers::ParameterSet of_lowest;  ///< what layers share and this one, above the lowest, has no use for
   std::unique_ptr<core::Attention> attention;
   std::unique_ptr<core::LayerContext> context;
   bool causal = false, whole_memory_name = false;
@@ -61,7 +60,7 @@ void give_fixed_numbers(const GoldenFile& file, core::CoreAttention& core) {
   }
 }
 
-Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budget()), of_lowest(0, at::kDouble, file.budget()) {
+Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budget()) {
   const auto& mechanisms = models::Mechanisms::all();
   const base::Node* given = file.config().find("attention");
   base::require(given != nullptr && given->is_table() && given->find("type") != nullptr,
@@ -76,9 +75,11 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   const layers::Scope root = parameters.root();
   // Files of relative attention call its maps attn.*, the others name them plainly.
   const layers::Scope scope = file.find("param.attn.q.weight").defined() ? root / "attn" : root;
-  const bool slots_given = file.step(0, "input.slots").defined();  // by a layer below: what the lowest starts from is not in the file
-  const core::AttentionBuild build{scope, root, slots_given ? of_lowest.root() : root, shape.dim, shape.num_heads,
-                                   shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02};
+  // Slots are those of a layer below (LUNA); what the lowest layer starts from is then not in the file, and not read.
+  const bool above = file.step(0, "input.slots").defined();
+  layers::ParameterSet lowest(0, at::kDouble, file.budget());
+  const core::AttentionBuild build{scope, root, above ? lowest.root() : root, shape.dim, shape.num_heads,
+                                   shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02, above ? 1 : 0};
   auto core = mechanisms.attentions.find(type)(mechanisms.attention_types.complete(options), build);
   give_fixed_numbers(file, *core);
   const base::Node* memories = file.config().find("memory");

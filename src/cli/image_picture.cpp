@@ -139,9 +139,16 @@ class PanelLines {
   double left_, x_, y_, right_, lowest_ = 0;
 };
 
+/// Masked tasks get nothing from others.
+bool is_seen(const at::Tensor& memory) { return memory.max().item<double>() > 0; }
+
+bool sees_memory(const infer::ImageLook& look) {
+  return std::any_of(look.memory.begin(), look.memory.end(), [](const auto& one) { return is_seen(one.second); });
+}
+
 void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& picture, const std::string& from) {
   const bool any_memory = std::any_of(facts.layers.begin(), facts.layers.end(), [&](const infer::ImageLayer& layer) {
-    return std::any_of(layer.looks.begin(), layer.looks.end(), [&](const infer::ImageLook& look) { return look.from == from && !look.memory.empty(); });
+    return std::any_of(layer.looks.begin(), layer.looks.end(), [&](const infer::ImageLook& look) { return look.from == from && sees_memory(look); });
   });
   lines.caption(fmt::format("attention, from {}: bright is much (by its root, each on a scale of its own){}", from,
                             any_memory ? "; cells below: memory tokens, on the picture's scale" : ""));
@@ -157,7 +164,7 @@ void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& pi
         std::vector<std::pair<std::string, Raster>> strips;
         for (const auto& [task, tokens] : look.memory) {
           const at::Tensor own = of_head(tokens, head);
-          if (own.max().item<double>() > 0) strips.emplace_back(task, strip(own, most));  // masked ones get nothing
+          if (is_seen(own)) strips.emplace_back(task, strip(own, most));
         }
         lines.panel(fmt::format("layer {} {}", layer.layer, head < 0 ? "mean" : fmt::format("head {}", head)), small, heated(picture, weights), strips);
       };

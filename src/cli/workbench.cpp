@@ -166,6 +166,7 @@ void require_buildable(const Recipe& recipe) {
   if (recipe.is_text() || recipe.data_type() == "algorithmic") require_places(recipe, recipe.is_text() ? 0 : data_shape(recipe).length);
   models::ModelOptions declared = recipe.model;
   if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
+  if (models::type_of(declared.head) == "classification" && declared.head.at("num_classes").as_int() == 0) declared.head.set("num_classes", 2);
   models::count_parameters(declared);
 }
 

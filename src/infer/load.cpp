@@ -15,10 +15,12 @@ namespace {
 /// The model that the configuration describes, if the file stands for as much.
 std::unique_ptr<core::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights, const std::string& folder,
                                          at::ScalarType dtype) {
+  const std::string path = base::join_path(folder, "config.json");
   try {
     return models::build_any(config, 0, dtype, weights::budget_of(weights, base::join_path(folder, "model.safetensors")));
   } catch (const base::InputError& error) {
-    base::input_error("{}: {}", base::join_path(folder, "config.json"), error.what());
+    if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
+    base::input_error("{}: {}", path, error.what());
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "models/make_attention.h"
 #include "ops/products.h"
 
 namespace mnemo::models {
@@ -117,6 +118,8 @@ FilledState fill_memories(const Model& model, int64_t batch, int64_t segment_siz
     while (now.position < *position) advance();
     return now;
   }
+  // A sequence has no more tokens than its attention has places for, and the segment after this state is one of them.
+  const auto limit = model.options().backbone.causal() ? row_limit(model.options().backbone.attention) : std::nullopt;
   int64_t before = -1, most = -1;
   int since = 0;
   for (int i = 0; i < kMostSegments; ++i, advance()) {
@@ -126,6 +129,7 @@ FilledState fill_memories(const Model& model, int64_t batch, int64_t segment_siz
     if ((bytes == before && i > 1) || since == kSegmentsWithoutGrowth) break;
     most = std::max(most, bytes);
     before = bytes;
+    if (limit && now.position + 2 * segment_size > limit->rows) break;
   }
   return largest;
 }

@@ -26,7 +26,7 @@ data::SampleBatch first_rows(const data::SampleBatch& batch, int64_t count) {
 Algorithmic::Algorithmic(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer,
                          const AlgorithmicTrainOptions& options)
     : source_(std::move(source)), answer_(answer), options_(options) {
-  segment_size();  // num_segments that a sample cannot be cut into
+  answer_.require_cut(source_->length(), base::Where());
 }
 
 Algorithmic::Algorithmic(const data::AlgorithmicOptions& task, const AlgorithmicTrainOptions& options)

@@ -400,7 +400,8 @@ TEST_F(TaskCommands, AFolderInsideTheModelsIsNoFileOfIt) {
 TEST_F(TaskCommands, TheCostHasTheHeadsOfAllTasks) {
   ASSERT_EQ(run({"attach", backbone_, task("one"), task("two"), "--out", joined_}).status, 0);
   const auto head_flops = [&](const std::string& model) {
-    for (const base::Node& part : json(run({"inspect", model, "--cost", "--json"}).out).at("cost").at("parts").items()) {
+    const base::Node facts = json(run({"inspect", model, "--cost", "--json"}).out);
+    for (const base::Node& part : facts.at("cost").at("parts").items()) {
       if (part.at("part").as_string() == "head") return part.at("flops").as_int();
     }
     return int64_t{0};

@@ -117,7 +117,7 @@ TEST_F(Load, AConfigurationBeyondItsWeightsAllocatesNothing) {
   const auto expect_too_large = [&](std::initializer_list<const char*> assignments, const std::string& name) {
     content_.config = plain;
     for (const char* assignment : assignments) configure(assignment);
-    expect_refused({"config.json: " + name, "numbers, expected at most", "model.safetensors holds"});
+    expect_refused({"config.json:", ": " + name, "numbers, expected at most", "model.safetensors holds"});
   };
   expect_too_large({"backbone.ffn_dim=1000000"}, "parameter 'backbone.layers.0.ffn.0.weight' of [1000000,8] is 8000000");
   expect_too_large({"backbone.dim=65536"}, "parameter 'embed.weight'");

@@ -132,7 +132,7 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4}}, {.batch_size = 3});
   EXPECT_EQ(cut.segment_size(), 3);
   test::expect_error<base::InputError>([&] { cut.next(4); }, {"copy: data.num_segments = 4", "expected model.segment_size = 3, found 4"});
-  test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); }, {"data.num_segments = 50", "72 tokens"});
+  test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); }, {"'num_segments': a sample of 72 tokens cannot be cut into 50 segments"});
 }
 
 TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
