@@ -191,7 +191,7 @@ Sizes sizes(const Mechanism& mechanism) {
   options.backbone.num_heads = 4;
   const auto enlarge = [](base::Node& node) {
     for (const auto& [key, value] : kUsual) {
-      if (node.find(key) != nullptr) node.set(key, static_cast<int64_t>(std::stoll(value)));
+      if (const base::Node* own = node.find(key); own != nullptr && own->is_int()) node.set(key, static_cast<int64_t>(std::stoll(value)));
     }
   };
   base::Node& attention = options.backbone.attention;
