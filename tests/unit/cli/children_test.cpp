@@ -61,7 +61,7 @@ std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds thi
 }
 
 TEST(Children, ASecondSignalEndsThemAndIsNoFaultOfTheirs) {
-  const auto [end, signals] = stop_with_signals(milliseconds(1200), milliseconds(10000));
+  const auto [end, signals] = stop_with_signals(milliseconds(3000), milliseconds(10000));
   EXPECT_EQ(end.signal, SIGKILL);
   EXPECT_TRUE(end.told_to_stop);
   EXPECT_EQ(signals, 2);
