@@ -67,6 +67,11 @@ std::vector<std::string> attached(const weights::StoredParts& parts) {
   return names;
 }
 
+std::string summary_of(const Folder& folder, const std::optional<std::string>& out) {
+  const size_t tasks = attached(folder.parts).size();
+  return fmt::format("{}: {} task{} beside its own head\n", out.value_or(folder.path), tasks, tasks == 1 ? "" : "s");
+}
+
 int attach_tasks(const AttachArguments& arguments) {
   base::require(arguments.extend + arguments.concatenate + !arguments.sees.empty() <= 1, "attach: expected one of --extend, --concatenate and --sees");
   base::require(!arguments.name || arguments.files.size() == 1, "attach: --name goes with one file, found {}", arguments.files.size());
@@ -85,7 +90,7 @@ int attach_tasks(const AttachArguments& arguments) {
                         task.task().num_mem_tokens, bytes);
   }
   folder.write(arguments.out);
-  print(fmt::format("{}{}: {} tasks beside its own head\n", text, arguments.out.value_or(folder.path), attached(folder.parts).size()));
+  print(text + summary_of(folder, arguments.out));
   return kDone;
 }
 
@@ -93,7 +98,7 @@ int detach_task(const DetachArguments& arguments) {
   Folder folder(arguments.model);
   weights::detach(folder.parts, arguments.name, folder.path);
   folder.write(arguments.out);
-  print(fmt::format("{}: {} tasks beside its own head\n", arguments.out.value_or(folder.path), attached(folder.parts).size()));
+  print(summary_of(folder, arguments.out));
   return kDone;
 }
 
