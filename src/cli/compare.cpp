@@ -106,12 +106,13 @@ ComparePlan plan_of(const RecipeFile& file, const CompareArguments& options, Run
   return plan;
 }
 
-/// What of a variant's recipe says which memory it has.
+/// What of a variant's recipe says which memory it has. A backbone of images has attention of its own.
 std::string memory_options(const base::Node& recipe) {
   const base::Node& model = recipe.at("model");
   base::Node shown = base::Node::table();
-  shown.set("attention", model.at("backbone").at("attention"));
+  if (const base::Node* attention = model.at("backbone").find("attention")) shown.set("attention", *attention);
   shown.set("memory", model.at("memory"));
+  if (const base::Node* finetune = recipe.find("finetune"); finetune != nullptr && finetune->is_table()) shown.set("finetune", *finetune);
   return base::to_toml(shown);
 }
 

@@ -286,6 +286,29 @@ TEST_F(TaskRuns, EvalTakesTheFolderOfAnySet) {
   expect_refused({"eval", backbone_}, {"no run's folder", "image set"});
 }
 
+TEST_F(TaskRuns, RegimesAreCompared) {
+  const std::string out = folder_ / "compared";
+  write(recipe_, content(recipe_) + "[sweep]\nseeds = [0, 1]\n[[study]]\nname = \"Insects\"\n[[study.variant]]\nname = \"head\"\nfinetune = { regime = \"head\" }\n"
+                                    "[[study.variant]]\nname = \"memory\"\nfinetune = { regime = \"memory\", num_mem_tokens = 2 }\n");
+  const Finished outcome = run({"compare", recipe_, "--out", out, "--jobs", "1"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(holds(outcome.out, "Insects")) << outcome.out;
+  const std::string page = content(out + "/report.html");
+  for (const char* part : {"num_mem_tokens = 2", "regime = ", "Insects"}) EXPECT_TRUE(holds(page, part)) << part;
+  EXPECT_EQ(json(content(out + "/results.json")).at("trainings").as_int(), 4);
+}
+
+TEST_F(TaskRuns, MemoriesOfImagesAreCompared) {
+  const std::string out = folder_ / "compared", recipe = folder_ / "memories.toml";
+  write(recipe, "[data]\ntype = \"images\"\ntrain = \"set/train\"\nvalid = \"set/val\"\nimage_size = [8, 8]\n[model]\nbackbone = { type = \"vit\", image_size = [8, 8], "
+                "patch_size = 4, dim = 8, num_layers = 1, num_heads = 2 }\nhead = { type = \"classification\", num_classes = 3 }\n[train]\nsteps = 3\nbatch_size = 4\nthreads = 1\n"
+                "[[study]]\nname = \"Caches\"\n[[study.variant]]\nname = \"none\"\n[[study.variant]]\nname = \"GRC\"\nmodel.memory = [{ type = \"grc\", cache_ratio = 0.5 }]\n");
+  const Finished outcome = run({"compare", recipe, "--out", out, "--jobs", "1"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::string page = content(out + "/report.html");
+  for (const char* part : {"cache_ratio = 0.5", "Caches", "\u03c3(\u03bb)"}) EXPECT_TRUE(holds(page, part)) << part;
+}
+
 TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
   const std::string out = folder_ / "clothes";
   const Finished outcome = run({"finetune", "--model", backbone_, "--data", images_, "--name", "clothes", "--out", out, "--set", "train.steps=2", "--quiet"});
