@@ -118,7 +118,7 @@ void show_model(const core::Model& model, RunResult& result) {
 StudyMetric metric_of(const Recipe& recipe) {
   if (!recipe.is_text()) {
     return {.name = "accuracy", .short_name = "accuracy", .loss_name = recipe.is_images() ? "nats an image" : recipe.data_type() == "listops" ? "nats an expression" : "nats a symbol",
-            .higher_is_better = true, .percent = true, .generates = false, .chance = chance_of(recipe)};
+            .counted = recipe.is_images() ? "images" : "tokens", .higher_is_better = true, .percent = true, .generates = false, .chance = chance_of(recipe)};
   }
   const std::string& unit = recipe.data.at("unit").as_string();
   if (unit == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};

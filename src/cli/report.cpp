@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "base/html.h"
@@ -76,9 +77,12 @@ std::string point_section(const StudySummary& study, const std::string& id) {
 }
 
 std::string models_section(const StudySummary& study) {
-  std::string html = fmt::format("<h3>The models{}</h3>\n<p class=\"note\">In the pictures a row is a query and a column a key: coloured where the "
-                                 "query may attend. One segment is shown, after all memories are full.</p>\n<div class=\"cards\">\n",
-                                 study.point.empty() ? "" : " at " + html_escape(study.point));
+  std::string html = fmt::format("<h3>The models{}</h3>\n", study.point.empty() ? "" : " at " + html_escape(study.point));
+  if (std::any_of(study.variants.begin(), study.variants.end(), [](const VariantSummary& variant) { return !variant.shown().span_svg.empty(); })) {
+    html += "<p class=\"note\">In the pictures a row is a query and a column a key: coloured where the query may attend. One segment is shown, after "
+            "all memories are full.</p>\n";
+  }
+  html += "<div class=\"cards\">\n";
   for (const VariantSummary& variant : study.variants) html += report::card(study, variant);
   return html + "</div>\n";
 }

@@ -210,6 +210,7 @@ base::Node curves(const StudySummary& study, const std::string& id) {
   return base::Node::table({{"id", id},
                             {"held_out", "held-out " + study.metric.name},
                             {"train", "training loss, " + study.metric.loss_name},
+                            {"counted", study.metric.counted},
                             {"percent", study.metric.percent},
                             {"series", std::move(series)}});
 }

@@ -192,7 +192,8 @@ StudyCells study_cells(const StudySummary& study) {
   if (any([&](const VariantSummary& variant) { return !variant.failed() && variant.shown().steps != study.variants.front().shown().steps; })) {
     columns.push_back({"steps", "steps", number_of(&RunResult::steps)});
   }
-  columns.push_back({"train tok/s", "training tokens/s", speed_of(&RunResult::train_tokens_per_second)});
+  columns.push_back({study.metric.counted == "tokens" ? "train tok/s" : "train " + study.metric.counted + "/s", "training " + study.metric.counted + "/s",
+                     speed_of(&RunResult::train_tokens_per_second)});
   if (has(&RunResult::tokens_per_second_64)) {
     columns.push_back({"gen @64", "generated tokens/s at 64", speed_of(&RunResult::tokens_per_second_64)});
   }

@@ -17,6 +17,7 @@ struct StudyMetric {
   std::string name = "bits per character";
   std::string short_name = "bits/char";  ///< for a terminal's table
   std::string loss_name = "bits per character";  ///< unit of the training loss
+  std::string counted = "tokens";            ///< what a training is counted in
   bool higher_is_better = false;
   bool percent = false;            ///< shown as a percentage
   bool generates = true;           ///< the models write text, so generation speed is measured

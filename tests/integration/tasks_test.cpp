@@ -306,7 +306,8 @@ TEST_F(TaskRuns, MemoriesOfImagesAreCompared) {
   const Finished outcome = run({"compare", recipe, "--out", out, "--jobs", "1"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const std::string page = content(out + "/report.html");
-  for (const char* part : {"cache_ratio = 0.5", "Caches", "\u03c3(\u03bb)"}) EXPECT_TRUE(holds(page, part)) << part;
+  for (const char* part : {"cache_ratio = 0.5", "Caches", "\u03c3(\u03bb)", "training images/s", "\"counted\":\"images\""}) EXPECT_TRUE(holds(page, part)) << part;
+  for (const char* part : {"tokens/s", "a row is a query"}) EXPECT_FALSE(holds(page, part)) << part;
 }
 
 TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {

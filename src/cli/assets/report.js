@@ -82,7 +82,7 @@
     readout.className = "readout";
     [controls, series, chart, readout].forEach(function (node) { place.appendChild(node); });
 
-    var names = { held_out: study.held_out, train: study.train, tokens: "training tokens", seconds: "seconds of training", step: "steps" };
+    var names = { held_out: study.held_out, train: study.train, tokens: "training " + study.counted, seconds: "seconds of training", step: "steps" };
     var graph = new Dygraph(chart, rows(study, x, y), {
       labels: ["x"].concat(study.series.map(function (s) { return s.name; })),
       colors: study.series.map(function (s) { return s.colour; }),
@@ -116,7 +116,7 @@
       buttons(controls, "curve", [{ label: study.held_out, value: "held_out" }, { label: study.train, value: "train" }], y,
         function (value) { y = value; show(); });
     }
-    buttons(controls, "over", [{ label: "tokens", value: "tokens" }, { label: "steps", value: "step" }, { label: "seconds", value: "seconds" }], x,
+    buttons(controls, "over", [{ label: study.counted, value: "tokens" }, { label: "steps", value: "step" }, { label: "seconds", value: "seconds" }], x,
       function (value) { x = value; show(); });
     study.series.forEach(function (s, i) {
       var button = document.createElement("button");
