@@ -76,7 +76,7 @@ const std::vector<MechanismCase>& mechanism_cases() {
       {"attention_cache", softmax, memory(R"("attention_cache", mem_len = 512)")},
       {"compressive", relative, memory(R"("compressive", mem_len = 256, compressed_len = 64, compression_rate = 4, compression = "conv")")},
       {"memory_tokens", relative, memory(R"("memory_tokens", num_mem_tokens = 16)")},
-      {"recurrent_tokens", relative, memory(R"("recurrent_tokens", num_mem_tokens = 16)")},
+      {.name = "recurrent_tokens", .attention = relative, .memory = memory(R"("recurrent_tokens", num_mem_tokens = 16)"), .gradient = 5e-3},
       {"recurrent_tokens_encoder", softmax,
        memory(R"("recurrent_tokens", layout = "encoder", num_mem_tokens = 16, cls_token = 62, sep_token = 63, pad_token = 64)"), true},
       {"grc_softmax", softmax, memory(grc)},
@@ -108,7 +108,7 @@ std::string mechanism_disagreement(const MechanismCase& mechanism, const Mechani
                        theirs.off);
   }
   const std::string loss = unlike("loss", ours.loss, theirs.loss, 1e-4);
-  return loss.empty() ? unlike("gradient norm", ours.gradient_norm, theirs.gradient_norm, 1e-3) : loss;
+  return loss.empty() ? unlike("gradient norm", ours.gradient_norm, theirs.gradient_norm, mechanism.gradient) : loss;
 }
 
 struct MechanismSubject::Parts {

@@ -249,6 +249,7 @@ TEST(BenchMechanisms, APeerThatComputesSomethingElseIsToldApart) {
   EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0, 1.0, 0.5, 0.25}), "outputs: 0.5 of the tokens are the peer's, expected 0.9; off by 0.25 of the largest");
   EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.001, 1.0}), "loss: ours 2, the peer's 2.001");
   EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0, 1.002}), "gradient norm: ours 1, the peer's 1.002");
+  EXPECT_EQ(mechanism_disagreement({.name = "a", .attention = "", .gradient = 5e-3}, ours, {2.0, 1.002}), "");
   EXPECT_NE(mechanism_disagreement(mechanism, ours, {2.0, 1.0, std::nan(""), 0}), "");
   EXPECT_NE(mechanism_disagreement(mechanism, ours, {std::nan(""), 1.0}), "");
   const MechanismFigures read = read_mechanism_figures(R"({"loss": 1.5, "gradient_norm": 2, "agree": 1, "off": 1e-6})", "peer");
