@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/peer_process.h"
+#include "infer/task_classifier.h"
 #include "models/vision_model.h"
 #include "train/optimiser.h"
 #include "weights/foreign.h"
@@ -21,16 +22,18 @@ class ImageSubject {
   /// Puts what a peer reads into the folder.
   void write(const weights::ForeignFormat& format, const std::string& folder) const;
   /// What the peer computes otherwise; empty where it is the same, to 1e-4 of the largest logit.
-  std::string difference(PeerProcess& peer) const;
+  std::string difference(PeerProcess& peer);
 
-  /// Seconds of `count` forward passes, or training steps, of so many of the images.
-  double forward(int64_t batch, int64_t count) const;
+  /// Seconds of `count` forward passes as `mnemo classify` does them, or training steps, of so many of the images.
+  double forward(int64_t batch, int64_t count);
   double train(int64_t batch, int64_t count);
 
  private:
-  at::Tensor logits(int64_t batch) const;
+  /// With the weights of this moment.
+  const infer::TaskClassifier& classifier();
 
-  models::VisionModel model_;
+  std::shared_ptr<models::VisionModel> model_;
+  std::unique_ptr<infer::TaskClassifier> classifier_;
   at::Tensor pixels_, labels_;
   std::unique_ptr<train::Optimiser> optimiser_;
 };

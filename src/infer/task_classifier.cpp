@@ -12,19 +12,6 @@
 namespace mnemo::infer {
 namespace {
 
-using ops::PackedLinear;
-
-PackedLinear packed(const layers::Linear& linear) { return {linear.weight, linear.bias, ops::Precision::float32}; }
-
-/// y [..,out] of rows x [..,in], both contiguous.
-at::Tensor run(const PackedLinear& linear, const at::Tensor& x) {
-  std::vector<int64_t> shape = x.sizes().vec();
-  shape.back() = linear.out();
-  at::Tensor y = at::empty(shape, x.options());
-  linear(x.const_data_ptr<float>(), x.numel() / linear.in(), linear.in(), y.mutable_data_ptr<float>(), linear.out());
-  return y;
-}
-
 /// Row by row, so that a row's bits do not depend on where it stands.
 at::Tensor normalised(const layers::LayerNorm& norm, const at::Tensor& x) {
   at::Tensor y = at::empty_like(x);
@@ -49,7 +36,6 @@ at::Tensor scaled(const at::Tensor& branch, const at::Tensor& scale) { return sc
 
 struct TaskClassifier::Packed {
   struct Layer {
-    PackedLinear q, k, v, o, in, out;
     at::Tensor memory_k, memory_v;  ///< [H,M,d] of all tasks; undefined without memory
     std::vector<ops::TaskSight> sights;
   };
@@ -60,51 +46,50 @@ struct TaskClassifier::Packed {
   const backbones::Vit& vit;
   core::TaskMemory tasks;
   std::vector<Layer> layers;
-  std::vector<PackedLinear> heads;  ///< of the tasks that have a class row, in the order of the rows
 };
 
 TaskClassifier::Packed::Packed(const models::VisionModel& model, const backbones::Vit& backbone) : vit(backbone), tasks(model.tasks()->tasks()) {
   for (size_t n = 0; n < vit.layers().size(); ++n) {
     const backbones::VitLayer& layer = vit.layers()[n];
     const layers::AttentionProjections& maps = *layer.attention->projections();
-    Layer& made = layers.emplace_back(Layer{packed(maps.q), packed(maps.k), packed(maps.v), packed(maps.o), packed(layer.ffn.in),
-                                            packed(layer.ffn.out), {}, {}, core::task_sights(tasks, static_cast<int64_t>(n))});
+    Layer& made = layers.emplace_back(Layer{{}, {}, core::task_sights(tasks, static_cast<int64_t>(n))});
     // Memory by memory: the bits of one do not depend on what others there are.
     std::vector<at::Tensor> k, v;
     for (const core::TaskTokens& task : tasks.tasks) {
       if (!task.memory[n].defined()) continue;
       const at::Tensor memory = task.memory[n].contiguous(), rows = task.norm_memory ? normalised(layer.norm1, memory) : memory;
-      const auto heads_of = [&](const PackedLinear& map) { return run(map, rows).view({rows.size(0), maps.num_heads, maps.head_dim}).transpose(0, 1); };
-      k.push_back(heads_of(made.k));
-      v.push_back(heads_of(made.v));
+      const auto heads_of = [&](const layers::Linear& map) { return map(rows).view({rows.size(0), maps.num_heads, maps.head_dim}).transpose(0, 1); };
+      k.push_back(heads_of(maps.k));
+      v.push_back(heads_of(maps.v));
     }
     if (k.empty()) continue;
     made.memory_k = at::cat(k, 1);
     made.memory_v = at::cat(v, 1);
   }
-  for (const size_t task : model.tasks()->class_rows()) heads.push_back(packed(model.tasks()->head(task)));
 }
 
 at::Tensor TaskClassifier::Packed::advance(size_t n, const at::Tensor& rows, const core::State& open) const {
   const backbones::VitLayer& layer = vit.layers()[n];
-  const Layer& maps = layers[n];
-  const auto& [num_heads, head_dim] = std::pair(layer.attention->projections()->num_heads, layer.attention->projections()->head_dim);
+  const layers::AttentionProjections& maps = *layer.attention->projections();
+  const Layer& memory = layers[n];
   const auto& old = open.as<attention::KvState>();
   const at::Tensor u = normalised(layer.norm1, rows);
-  const auto heads_of = [&](const PackedLinear& map) {
-    return run(map, u).view({rows.size(0), rows.size(1), num_heads, head_dim}).transpose(1, 2);
-  };
+  const auto heads_of = [&](const layers::Linear& map) { return maps.split(map(u)); };
   const at::Tensor q = heads_of(maps.q), k = heads_of(maps.k), v = heads_of(maps.v);
-  const at::Tensor o = ops::task_attention(q, {old.k, old.v, k, v, maps.memory_k, maps.memory_v}, maps.sights,
-                                           1.0 / std::sqrt(static_cast<double>(head_dim)));
-  const at::Tensor h = rows + scaled(run(maps.o, layers::AttentionProjections::join(o)), layer.scale1);
-  at::Tensor hidden = run(maps.in, normalised(layer.norm2, h));
+  const at::Tensor o = ops::task_attention(q, {old.k, old.v, k, v, memory.memory_k, memory.memory_v}, memory.sights,
+                                           1.0 / std::sqrt(static_cast<double>(maps.head_dim)));
+  const at::Tensor h = rows + scaled(maps.o(maps.join(o)), layer.scale1);
+  at::Tensor hidden = layer.ffn.in(normalised(layer.norm2, h));
   activate(hidden);
-  return h + scaled(run(maps.out, hidden), layer.scale2);
+  return h + scaled(layer.ffn.out(hidden), layer.scale2);
 }
 
 TaskClassifier::TaskClassifier(std::shared_ptr<const models::VisionModel> model) : model_(std::move(model)) {
   const at::NoGradGuard no_grad;
+  for (const layers::Parameter& parameter : model_->parameters().all()) {
+    if (parameter.kind == layers::ParameterKind::weight) maps_.add(parameter.tensor);
+  }
+  const ops::PackedMapsGuard packed_maps(maps_);
   const auto* vit = dynamic_cast<const backbones::Vit*>(&model_->backbone());
   const memory::LearnableTokens* tasks = model_->tasks();
   const at::Tensor& first = model_->parameters().all().front().tensor;
@@ -119,6 +104,7 @@ TaskClassifier::~TaskClassifier() = default;
 
 std::vector<models::TaskLogits> TaskClassifier::operator()(const at::Tensor& pixels) const {
   const at::NoGradGuard no_grad;
+  const ops::PackedMapsGuard packed_maps(maps_);
   if (!packed_) return model_->task_logits({.tokens = {}, .rows = {}, .pixels = pixels});
   const backbones::Vit& vit = packed_->vit;
   const core::Grid grid = vit.grid_of(pixels);
@@ -148,7 +134,7 @@ std::vector<models::TaskLogits> TaskClassifier::operator()(const at::Tensor& pix
       all.push_back({task.name, model_->tasks()->head(k)(hidden).squeeze(1)});
       continue;
     }
-    all.push_back({task.name, run(packed_->heads[static_cast<size_t>(row)], rows.select(1, row).contiguous())});
+    all.push_back({task.name, model_->tasks()->head(k)(rows.select(1, row).contiguous())});
     ++row;
   }
   return all;

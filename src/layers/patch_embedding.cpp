@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "ops/linear.h"
+#include "ops/image_rows.h"
 
 namespace mnemo::layers {
 
@@ -20,14 +20,8 @@ at::Tensor PatchEmbedding::by_convolution(const at::Tensor& pixels) const {
 at::Tensor PatchEmbedding::operator()(const at::Tensor& pixels) const {
   base::require(pixels.dim() == 4 && pixels.size(1) == weight.size(1), "[patch_embedding] expected pixels [B,{},H,W], found {}", weight.size(1),
                 c10::str(pixels.sizes()));
-  const int64_t size = weight.size(2), batch = pixels.size(0), height = length(pixels.size(2)), width = length(pixels.size(3));
-  if (stride != size || padding != 0) return by_convolution(pixels);
-  const at::Tensor patches = pixels.narrow(2, 0, height * size)
-                                 .narrow(3, 0, width * size)
-                                 .reshape({batch, weight.size(1), height, size, width, size})
-                                 .permute({0, 2, 4, 1, 3, 5})
-                                 .reshape({batch, height * width, weight.size(1) * size * size});
-  return ops::linear(patches, weight.flatten(1), bias);
+  if (stride != weight.size(2) || padding != 0) return by_convolution(pixels);
+  return ops::patch_conv(pixels, weight, bias);
 }
 
 }  // namespace mnemo::layers

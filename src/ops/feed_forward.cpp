@@ -8,6 +8,7 @@
 
 #include "ops/decode_rows.h"
 #include "ops/gemm.h"
+#include "ops/packed_maps.h"
 #include "ops/products.h"
 #include "ops/scratch.h"
 
@@ -17,9 +18,16 @@ namespace {
 constexpr int64_t kTileNumbers = 1 << 16;  ///< hidden numbers of a tile: half of a small second-level cache
 constexpr int64_t kLeastTile = 48;         ///< fewer rows are not worth a product of their own: it packs the weights anew
 
-void add_bias(const at::Tensor& bias, float* rows, int64_t count, int64_t width) {
-  const float* from = bias.const_data_ptr<float>();
-  for (int64_t row = 0; row < count; ++row) std::copy(from, from + width, rows + row * width);
+/// y of `count` rows of x.
+void multiply(const LinearMap& map, const PackedLinear* packed, const float* x, int64_t count, float* y) {
+  const int64_t in = map.weight.size(1), out = map.weight.size(0);
+  const float* bias = map.bias.const_data_ptr<float>();
+  if (packed != nullptr) {
+    (*packed)(x, count, in, y, out, bias);
+    return;
+  }
+  for (int64_t row = 0; row < count; ++row) std::copy(bias, bias + out, y + row * out);
+  gemm<float>(count, out, in, 1, {x, in}, transpose(map.weight.const_data_ptr<float>(), in), 1, y, out);
 }
 
 /// Rows of x through both maps, tile by tile.
@@ -29,18 +37,17 @@ at::Tensor by_tiles(const at::Tensor& x, const LinearMap& in, const LinearMap& o
   shape.back() = width;
   at::Tensor y = at::empty(shape, x.options());
   const DeclaredProducts products("mnemo::feed_forward", [&] { return rows * hidden * (dim + width); });
-  const float *from = x.const_data_ptr<float>(), *w0 = in.weight.const_data_ptr<float>(), *w1 = out.weight.const_data_ptr<float>();
+  const float* from = x.const_data_ptr<float>();
   float* to = y.mutable_data_ptr<float>();
+  const PackedLinear *packed_in = packed_now(in.weight), *packed_out = packed_now(out.weight);
   parallel_products(0, (rows + tile - 1) / tile, 1, [&](int64_t begin, int64_t end) {
     Scratch<float> scratch(Scratch<float>::padded(tile * hidden));
     float* h = scratch.take(tile * hidden);
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t * tile, count = std::min(tile, rows - first);
-      add_bias(in.bias, h, count, hidden);
-      gemm<float>(count, hidden, dim, 1, {from + first * dim, dim}, transpose(w0, dim), 1, h, hidden);
+      multiply(in, packed_in, from + first * dim, count, h);
       activate_row(RowActivation::gelu, h, count * hidden);
-      add_bias(out.bias, to + first * width, count, width);
-      gemm<float>(count, width, hidden, 1, {h, hidden}, transpose(w1, hidden), 1, to + first * width, width);
+      multiply(out, packed_out, h, count, to + first * width);
     }
   });
   return y;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "ops/gemm.h"
+#include "ops/packed_maps.h"
 #include "ops/products.h"
 #include "ops/row_kernels.h"
 
@@ -55,6 +56,13 @@ void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
   gemm<T>(rows, out, in, 1, {x.const_data_ptr<T>(), in}, transpose(weight.const_data_ptr<T>(), in), bias.defined() ? 1 : 0, to, out);
 }
 
+/// For `out` outputs of rows: [..,in] -> [..,out].
+at::Tensor rows_like(const at::Tensor& x, int64_t out, const at::TensorOptions& options) {
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = out;
+  return at::empty(shape, options);
+}
+
 /// The sum of all rows: the gradient of a bias.
 template <class T>
 void sum_of_rows(const T* rows, int64_t count, int64_t width, T* sum) {
@@ -89,9 +97,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
   /// x as a factor.
   static at::Tensor run(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-    std::vector<int64_t> shape = x.sizes().vec();
-    shape.back() = weight.size(0);
-    at::Tensor y = at::empty(shape, weight.options());
+    at::Tensor y = rows_like(x, weight.size(0), weight.options());
     AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, x.scalar_type(), "linear",
                                    [&] { forward_map<scalar_t>(x, weight.to(x.scalar_type()), bias, y); });
     return y;
@@ -150,6 +156,15 @@ ProductPrecisionGuard::ProductPrecisionGuard(ProductPrecision precision) : befor
 ProductPrecisionGuard::~ProductPrecisionGuard() { product_precision = before_; }
 ProductPrecision product_precision_now() { return product_precision; }
 
+at::Tensor linear(const at::Tensor& x, const PackedLinear& weight, const at::Tensor& bias) {
+  const at::Tensor rows = x.contiguous(), start = bias.defined() ? bias.contiguous() : bias;
+  const DeclaredProducts products("mnemo::linear", [&] { return rows_of(rows) * weight.in() * weight.out(); });
+  at::Tensor y = rows_like(rows, weight.out(), rows.options());
+  weight(rows.const_data_ptr<float>(), rows_of(rows), weight.in(), y.mutable_data_ptr<float>(), weight.out(),
+         start.defined() ? start.const_data_ptr<float>() : nullptr);
+  return y;
+}
+
 std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<LinearMap>& maps) {
   const bool plain = x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble) && x.numel() > 0;
   std::vector<at::Tensor> outputs, parameters;
@@ -173,9 +188,10 @@ std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<Linea
     parameters.push_back(map.weight.contiguous());
     if (map.bias.defined()) parameters.push_back(map.bias.contiguous());
     biases.push_back(map.bias.defined() ? 1 : 0);
-    if (!with_graph) {
-      outputs.push_back(LinearFunction::run(factor, map.weight.contiguous(), map.bias.defined() ? map.bias.contiguous() : map.bias));
-    }
+    if (with_graph) continue;
+    const PackedLinear* packed = factor.scalar_type() == at::kFloat ? packed_now(map.weight) : nullptr;
+    outputs.push_back(packed ? linear(factor, *packed, map.bias)
+                             : LinearFunction::run(factor, map.weight.contiguous(), map.bias.defined() ? map.bias.contiguous() : map.bias));
   }
   return with_graph ? LinearFunction::apply(rows, at::TensorList(parameters), biases) : outputs;
 }

@@ -6,6 +6,8 @@
 
 namespace mnemo::ops {
 
+class PackedLinear;
+
 /// y = x W^T + b. weight [out,in], bias [out] or undefined.
 struct LinearMap {
   at::Tensor weight, bias;
@@ -38,6 +40,9 @@ ProductPrecision product_precision_now();
 ///   x [..,in] float or double; other types and devices go to at::linear, map by map
 /// Float32 maps multiply as the thread's ProductPrecisionGuard says. Returns y_m [..,out_m], contiguous. First derivatives only.
 std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<LinearMap>& maps);
+
+/// y = x W^T + b with a packed W, without a graph. x [..,in] float32 on the CPU, bias [out] or undefined.
+at::Tensor linear(const at::Tensor& x, const PackedLinear& weight, const at::Tensor& bias);
 
 inline at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return linear_maps(x, {{weight, bias}})[0];

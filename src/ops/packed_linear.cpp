@@ -24,6 +24,8 @@ constexpr std::array<std::pair<Precision, std::string_view>, 3> kNames = {
 constexpr int64_t kInt8Steps = 127;
 /// Products that are worth a second thread.
 constexpr int64_t kMultiplicationsWorthAThread = 1 << 17;
+/// Numbers of x that are read again for every few panels, so they had better stay in a cache.
+constexpr int64_t kNumbersOfRows = 1 << 20;
 
 template <class T>
 T* kept(std::vector<T>& memory, int64_t size) {
@@ -110,11 +112,11 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
   }
 }
 
-void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride) const {
+void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride, const float* bias) const {
   if (rows == 0) return;
   thread_local std::vector<float> scales, padded;
   thread_local std::vector<int32_t> pairs;
-  const Panels panels{weights_.as<void>(), scales_.empty() ? nullptr : scales_.data(), bias_.data(), in_, out_};
+  const Panels panels{weights_.as<void>(), scales_.empty() ? nullptr : scales_.data(), bias == nullptr ? bias_.data() : bias, in_, out_};
   PanelInputs inputs{x, x_stride, nullptr, nullptr, rows};
   if (precision_ == Precision::int8) {
     const int64_t width = (in_ + 1) / 2;
@@ -134,9 +136,13 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
     inputs.stride = in_ + 1;
   }
   const auto run = precision_ == Precision::float32 ? run_panels_float32 : precision_ == Precision::bf16 ? run_panels_bf16 : run_panels_int8;
-  const int64_t count = (out_ + kPanel - 1) / kPanel;
-  at::parallel_for(0, count, std::max<int64_t>(4, kMultiplicationsWorthAThread / (in_ * kPanel * rows)),
-                   [&](int64_t first, int64_t last) { run(panels, inputs, y, y_stride, first, last); });
+  const int64_t count = (out_ + kPanel - 1) / kPanel, block = std::max<int64_t>(kNumbersOfRows / in_, 1);
+  at::parallel_for(0, count, std::max<int64_t>(4, kMultiplicationsWorthAThread / (in_ * kPanel * rows)), [&](int64_t first, int64_t last) {
+    for (int64_t row = 0; row < rows; row += block) {
+      const PanelInputs some = inputs.from(row, std::min(block, rows - row), (in_ + 1) / 2);
+      run(panels, some, y + row * y_stride, y_stride, first, last);
+    }
+  });
 }
 
 }  // namespace mnemo::ops

@@ -51,9 +51,9 @@ class PackedLinear {
   /// weight [out,in], bias [out] or undefined; any floating type.
   PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Precision precision);
 
-  /// x: `rows` rows of in() numbers, x_stride apart; y: as many rows of out() numbers, y_stride apart. Allocates nothing after
-  /// the first calls of a thread.
-  void operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride) const;
+  /// x: `rows` rows of in() numbers, x_stride apart; y: as many rows of out() numbers, y_stride apart. bias: out() numbers, in place of those
+  /// packed. Allocates nothing after the first calls of a thread.
+  void operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride, const float* bias = nullptr) const;
 
   int64_t in() const { return in_; }
   int64_t out() const { return out_; }

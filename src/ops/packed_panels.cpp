@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <type_traits>
 
 #include "ops/packed_panels.h"
@@ -110,10 +111,18 @@ struct Int8 {
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<F> sum) { return sum; }
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<I> sum) { return hn::ConvertTo(F(), sum); }
 
+// What a tile of rows fetches of the weights that come next, meanwhile: of P panels `lines` lines each, one in `every` steps. With so much to
+// compute between two lines the processor fetches too late by itself.
+struct Ahead {
+  const std::byte* from;  // null = nothing
+  int64_t panel;          // bytes from one panel to the next
+  int64_t lines, every;
+};
+
 // MR rows of P panels over inputs [from, from + steps * kPerStep).
 template <class K, int MR, int P>
 HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride, float* y, int64_t y_stride,
-                      int64_t panel, int64_t row, int64_t from, int64_t steps) {
+                      int64_t panel, int64_t row, int64_t from, int64_t steps, const Ahead& ahead) {
   const F d;
   const int64_t size = (panels.in + K::kPerStep - 1) / K::kPerStep * 16;  // of one panel, in weights
   const auto* w = static_cast<const typename K::Weight*>(panels.weights) + panel * size + from / K::kPerStep * 16;
@@ -121,17 +130,15 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = K::zero();
   }
-  // The first rows bring the weights from memory. With so much to compute between two lines the processor fetches too late by itself; a
-  // single row reads several panels at once and needs no help.
-  if (MR > 1 && row == 0) {
-    constexpr int64_t kAhead = 16;
-    for (int64_t k = 0; k < steps; ++k) {
-      HWY_UNROLL(16) for (int p = 0; p < P; ++p) hwy::Prefetch(w + p * size + (k + kAhead) * 16);
-      K::template step<MR, P>(w, size, x, stride, k, sums);
+  int64_t k = 0;
+  if (ahead.from != nullptr) {
+    for (int64_t line = 0; line < ahead.lines; ++line) {
+      HWY_UNROLL(16) for (int p = 0; p < P; ++p) __builtin_prefetch(ahead.from + p * ahead.panel + line * 64, 0, 2);
+      const int64_t until = HWY_MIN(steps, k + ahead.every);
+      for (; k < until; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
     }
-  } else {
-    for (int64_t k = 0; k < steps; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
   }
+  for (; k < steps; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
       const int64_t output = panel * 16 + v * kLanes;
@@ -151,39 +158,57 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
   }
 }
 
+// Rows of a tile and its panels: with what a step loads, as many sums as the registers hold.
+constexpr int kTileRows = kVectors == 1 ? 12 : 6, kTilePanels = kVectors == 1 ? 2 : 1;
+
+template <int N>
+using Count = std::integral_constant<int, N>;
+
+// f(Count<n>()) for n of 1 .. Most.
+template <int Most, class Call>
+HWY_INLINE void with_count(int64_t n, const Call& f) {
+  if constexpr (Most > 1) {
+    if (n < Most) return with_count<Most - 1>(n, f);
+  }
+  f(Count<Most>());
+}
+
 template <class K>
 HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride, float* y,
                            int64_t y_stride, int64_t first, int64_t last) {
-  constexpr int64_t kGroup = 4, kRows = 6;
+  constexpr int64_t kGroup = 4;
   const int64_t in = (panels.in + K::kPerStep - 1) / K::kPerStep * K::kPerStep;
   const bool by_pairs = sizeof(typename K::Input) == 4 && std::is_same_v<typename K::Input, int32_t>;
+  const int64_t parts = (in + kInputs - 1) / kInputs, part = ((in + parts - 1) / parts + 1) / 2 * 2;  // of the inputs, as even as can be
+  const int64_t size = in / K::kPerStep * 16 * static_cast<int64_t>(sizeof(typename K::Weight));  // bytes of a panel
+  const int64_t tiles = (inputs.rows + kTileRows - 1) / kTileRows;                              // of rows, as even as can be
+  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;                              // one row is nothing but fetching
   for (int64_t group = first; group < last; group += kGroup) {
     const int64_t end = HWY_MIN(last, group + kGroup);
-    for (int64_t from = 0; from < in; from += kInputs) {
-      const int64_t steps = HWY_MIN(kInputs, in - from) / K::kPerStep;
-      for (int64_t row = 0; row < inputs.rows; row += kRows) {
+    for (int64_t from = 0; from < in; from += part) {
+      const int64_t steps = HWY_MIN(part, in - from) / K::kPerStep;
+      // What comes next: more inputs of these panels, or the next panels.
+      const bool here = from + part < in;
+      const int64_t next_panel = here ? group : end, next_from = here ? from + part : 0;
+      const int64_t lines = next_panel < last ? HWY_MIN(part, in - next_from) / K::kPerStep * 16 * sizeof(typename K::Weight) / 64 : 0;
+      const auto* next = static_cast<const std::byte*>(panels.weights) + next_panel * size + next_from / K::kPerStep * 16 * sizeof(typename K::Weight);
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        const int64_t row = inputs.rows * tile / tiles;
         const auto* at = x + row * stride + (by_pairs ? from / 2 : from);
-        int64_t panel = group;
-        const auto run = [&](auto rows, auto wide) {
-          for (; panel + wide() <= end; panel += wide()) {
-            block<K, rows(), wide()>(panels, inputs, at, stride, y, y_stride, panel, row, from, steps);
+        const int64_t fetched = tile < fetching ? lines * tile / fetching : lines, share = tile < fetching ? lines * (tile + 1) / fetching - fetched : 0;
+        with_count<kTileRows>(inputs.rows * (tile + 1) / tiles - row, [&](auto rows) {
+          // Few rows leave room for the sums of more panels.
+          constexpr int kRows = rows(), kWide = kRows == 1 ? 4 : kRows == 2 ? 2 : kTilePanels;
+          const auto ahead = [&](int64_t panel) {
+            const bool some = share > 0 && next_panel + (panel - group) < last;
+            return Ahead{some ? next + (panel - group) * size + fetched * 64 : nullptr, size, share, fetching};
+          };
+          int64_t panel = group;
+          for (; panel + kWide <= end; panel += kWide) {
+            block<K, kRows, kWide>(panels, inputs, at, stride, y, y_stride, panel, row, from, steps, ahead(panel));
           }
-        };
-        using One = std::integral_constant<int, 1>;
-        switch (HWY_MIN(kRows, inputs.rows - row)) {
-          case 1:
-            run(One(), std::integral_constant<int, 4>());
-            run(One(), One());
-            break;
-          case 2:
-            run(std::integral_constant<int, 2>(), std::integral_constant<int, 2>());
-            run(std::integral_constant<int, 2>(), One());
-            break;
-          case 3: run(std::integral_constant<int, 3>(), One()); break;
-          case 4: run(std::integral_constant<int, 4>(), One()); break;
-          case 5: run(std::integral_constant<int, 5>(), One()); break;
-          default: run(std::integral_constant<int, 6>(), One()); break;
-        }
+          for (; panel < end; ++panel) block<K, kRows, 1>(panels, inputs, at, stride, y, y_stride, panel, row, from, steps, ahead(panel));
+        });
       }
     }
   }

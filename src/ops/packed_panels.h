@@ -29,6 +29,11 @@ struct PanelInputs {
   const int32_t* pairs;
   const float* scales;
   int64_t rows;
+
+  /// `count` of the rows from `row` on; `pair_stride`: pairs of a row.
+  PanelInputs from(int64_t row, int64_t count, int64_t pair_stride) const {
+    return {x + row * stride, stride, pairs ? pairs + row * pair_stride : nullptr, scales ? scales + row : nullptr, count};
+  }
 };
 
 /// y of the outputs of panels first .. last-1, rows y_stride apart.

@@ -45,7 +45,7 @@ void expect_products() {
       for (const int64_t out : {1, 15, 16, 17, 63, 64, 65, 130}) {
         const at::Tensor weight = gaussian({out, in}, in), bias = gaussian({out}, out);
         const PackedLinear linear(weight, out % 2 == 0 ? at::Tensor() : bias, precision);
-        for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 13}) {
+        for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 26}) {
           const at::Tensor x = gaussian({rows, in}, rows);
           at::Tensor expected = at::matmul(x.to(at::kDouble), rounded(weight, precision).t());
           if (out % 2 != 0) expected = expected + bias;
@@ -78,6 +78,25 @@ void expect_independent_rows() {
 }
 
 TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) { test::for_each_instruction_set(expect_independent_rows); }
+
+TEST(PackedLinear, ManyRowsPassInBlocks) {
+  constexpr int64_t kIn = 4100, kRows = 600;
+  const at::Tensor weight = gaussian({24, kIn}, 1), x = gaussian({kRows, kIn}, 2);
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
+    const PackedLinear linear(weight, {}, precision);
+    const at::Tensor together = apply(linear, x);
+    for (const int64_t row : {0, 254, 255, 256, 511, 599}) {
+      EXPECT_TRUE(at::equal(apply(linear, x.narrow(0, row, 1)), together.narrow(0, row, 1))) << name_of(precision) << " row " << row;
+    }
+  }
+}
+
+TEST(PackedLinear, TakesAnotherBias) {
+  const at::Tensor weight = gaussian({19, 33}, 1), bias = gaussian({19}, 2), x = gaussian({5, 33}, 3);
+  at::Tensor y = at::empty({5, 19});
+  PackedLinear(weight, gaussian({19}, 4), Precision::float32)(x.const_data_ptr<float>(), 5, 33, y.mutable_data_ptr<float>(), 19, bias.const_data_ptr<float>());
+  EXPECT_TRUE(at::equal(y, apply(PackedLinear(weight, bias, Precision::float32), x)));
+}
 
 TEST(PackedLinear, Int8KeepsRowsOfZerosAndLargeNumbers) {
   at::Tensor weight = gaussian({17, 600}, 1);
