@@ -316,6 +316,31 @@ TEST(ImageSet, KeptImagesAreReadOnce) {
   EXPECT_THROW(sets.train->read(1), InputError);
 }
 
+/// Image i has i + 1 rows of 100 pixels, all of them of colour i.
+class CountedImages final : public ImageSource {
+ public:
+  int64_t size() const override { return 40; }
+  std::shared_ptr<const Image> read(int64_t i) const override {
+    ++reads;
+    auto image = std::make_shared<Image>(i + 1, 100);
+    std::fill(image->bytes.begin(), image->bytes.end(), static_cast<uint8_t>(i));
+    return image;
+  }
+  std::string name(int64_t i) const override { return std::to_string(i); }
+  ImageHeader header(int64_t i) const override { return {"made", i + 1, 100}; }
+  mutable int reads = 0;
+};
+
+TEST(ImageSet, ImagesAreKeptWhileThereIsRoom) {
+  const auto source = std::make_shared<CountedImages>();
+  const auto kept = keep_decoded(source, 300 * (40 + 39 + 2));
+  for (int round = 0; round < 2; ++round) {
+    for (const int64_t i : {39, 0, 38, 37, 10}) EXPECT_EQ(*kept->read(i), *CountedImages().read(i)) << i;
+    EXPECT_EQ(source->reads, round == 0 ? 5 : 7);  // 37 and 10 found no room
+  }
+  EXPECT_EQ(keep_decoded(source, 0), source);
+}
+
 TEST(ImageSet, FingerprintsFollowNamesAndLabelsNotTheFolder) {
   const test::TemporaryFolder folder;
   make_class_folders(folder / "one", 2);
