@@ -57,24 +57,32 @@ struct Outputs {
   at::Tensor o, log_sum;
 };
 
-/// Rows from which on LibTorch's own kernel takes less time than ours; shorter ones, and all that it has no form for, run here.
-constexpr int64_t kLibraryRows = 4096;
+/// Rows from which on LibTorch's own kernel takes less time than ours, of causal attention and where all see all; shorter ones, and all that
+/// it has no form for, run here.
+constexpr int64_t kLibraryCausal = 4096, kLibraryAll = 512;
 
-/// LibTorch's forward pass where it is the faster one; nothing elsewhere. Its backward pass is slower than ours.
-std::optional<Outputs> library_forward(const Inputs& in) {
+/// The form in which LibTorch's forward pass is the faster one; `no` elsewhere. Its backward pass is where all see all, too.
+Plain library_form(const Inputs& in) {
   const bool positions = in.u.defined() || in.v_bias.defined() || in.r.defined() || in.scores.defined();
-  if (positions || in.q.scalar_type() != at::kFloat || in.q.size(2) < kLibraryRows || in.q.size(3) != in.v.size(3)) return {};
+  const int64_t rows = std::min(in.q.size(2), in.k.size(2));
+  if (positions || in.q.scalar_type() != at::kFloat || rows < kLibraryAll || in.q.size(3) != in.v.size(3)) return Plain::no;
   const Plain plain = plain_form({in.k.size(2), in.offsets, in.bounds, in.valid});
+  return plain == Plain::causal && rows < kLibraryCausal ? Plain::no : plain;
+}
+
+std::optional<Outputs> library_forward(const Inputs& in) {
+  const Plain plain = library_form(in);
   if (plain == Plain::no) return {};
   auto [o, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(in.q, in.k, in.v, 0.0, plain == Plain::causal, {}, in.scale);
   return Outputs{std::move(o), log_sum.contiguous()};
 }
 
-Outputs run_forward(const Inputs& in) {
+Outputs run_forward(const Inputs& in, bool for_backward) {
   if (std::optional<Outputs> done = library_forward(in)) return *done;
-  Outputs out{empty_heads(in.q, in.q.size(2), in.v.size(3)), at::empty({in.q.size(0), in.q.size(1), in.q.size(2)}, in.q.options())};
+  Outputs out{empty_heads(in.q, in.q.size(2), in.v.size(3)), {}};
+  if (for_backward) out.log_sum = at::empty({in.q.size(0), in.q.size(1), in.q.size(2)}, in.q.options());
   AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "attention", [&] {
-    attention_forward<scalar_t>(in.problem<scalar_t>(), heads_of<scalar_t>(out.o), out.log_sum.mutable_data_ptr<scalar_t>());
+    attention_forward<scalar_t>(in.problem<scalar_t>(), heads_of<scalar_t>(out.o), for_backward ? out.log_sum.mutable_data_ptr<scalar_t>() : nullptr);
   });
   return out;
 }
@@ -88,7 +96,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     auto given = [](const Optional& tensor) { return tensor.value_or(at::Tensor()); };
     const Inputs in{q, k, v, given(u), given(v_bias), given(r), given(scores), offsets, bounds, given(valid), scale};
-    Outputs out = run_forward(in);
+    Outputs out = run_forward(in, true);
     ctx->save_for_backward({in.q, in.k, in.v, in.u, in.v_bias, in.r, in.scores, in.offsets, in.bounds, in.valid, out.o, out.log_sum});
     ctx->saved_data["scale"] = scale;
     return out.o;
@@ -100,6 +108,12 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const at::Tensor &o = s[10], &log_sum = s[11], grad_o = with_rows(grads[0]);
     const int64_t batch = in.q.size(0), heads = in.q.size(1);
     const at::TensorOptions options = in.q.options();
+
+    const at::Tensor none;
+    if (library_form(in) == Plain::all) {
+      auto [of_q, of_k, of_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(grad_o, in.q, in.k, in.v, o, log_sum, 0.0, false, {}, in.scale);
+      return {of_q, of_k, of_v, none, none, none, none, none, none, none, none};
+    }
 
     // Gradients that are sums over the batch have a partial sum for each part; parts give every thread a head.
     const int64_t parts = std::clamp<int64_t>((at::get_num_threads() + heads - 1) / heads, 1, batch);
@@ -127,7 +141,6 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
       attention_backward<scalar_t>(in.problem<scalar_t>(), g);
     });
     auto total = [&](const at::Tensor& tensor) { return !tensor.defined() ? tensor : parts == 1 ? tensor.squeeze(0) : tensor.sum(0); };
-    const at::Tensor none;
     return {grad_q, grad_k, grad_v, total(grad_u), total(grad_v_bias), total(grad_r), grad_scores, none, none, none, none};
   }
 };
@@ -201,7 +214,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     return attention(wide(q), wide(k), wide(v), terms, ranges, scale).to(at::kBFloat16);
   }
   const Inputs in = inputs_of(q, k, v, positions, ranges, scale);
-  if (!at::GradMode::is_enabled()) return run_forward(in).o;
+  if (!at::GradMode::is_enabled()) return run_forward(in, false).o;
   auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
   return AttentionFunction::apply(in.q, in.k, in.v, optional(in.u), optional(in.v_bias), optional(in.r), optional(in.scores), in.offsets,
                                   in.bounds, optional(in.valid), scale);

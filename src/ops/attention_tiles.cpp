@@ -1,6 +1,5 @@
 #include "ops/attention_tiles.h"
 
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -183,7 +182,7 @@ void forward_rows(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum, i
   for (int64_t r = 0; r < tile.rows; ++r) {
     T* to = o.row(b, h, i0 + r);
     const bool none = first_tile || sum[r] == T(0);
-    log_sum[(b * p.heads + h) * p.queries + i0 + r] = none ? kInfinity<T> : most[r] + std::log(sum[r]);
+    if (log_sum != nullptr) log_sum[(b * p.heads + h) * p.queries + i0 + r] = none ? kInfinity<T> : most[r] + std::log(sum[r]);
     if (none) {
       std::fill(to, to + p.value_width, T(0));
     } else {
@@ -295,10 +294,41 @@ int64_t grain(const AttentionProblem<T>& p, int64_t queries) {
   return std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, queries * p.keys * p.width));
 }
 
+/// Whether every query sees every key and nothing is added to the scores, with keys for one tile.
+template <class T>
+bool is_short(const AttentionProblem<T>& p) {
+  if (p.keys == 0 || p.keys > kTileKeys || p.r || p.scores || p.u != nullptr || p.valid != nullptr) return false;
+  for (int64_t i = 0; i < p.queries; ++i) {
+    if (p.offsets[i + 1] != i + 1 || p.bounds[2 * i] != 0 || p.bounds[2 * i + 1] != p.keys) return false;
+  }
+  return true;
+}
+
+constexpr int64_t kShortQueries = 256;  ///< of a tile
+
+/// Queries and outputs in their places, the softmax row by row in one go.
+template <class T>
+void forward_short(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum) {
+  const int64_t blocks = (p.queries + kShortQueries - 1) / kShortQueries;
+  parallel_products(0, p.batch * p.heads * blocks, grain(p, std::min(p.queries, kShortQueries)), [&](int64_t begin, int64_t end) {
+    const int64_t stride = (p.keys + kSoftmaxBeyond - 1) / kSoftmaxBeyond * kSoftmaxBeyond, size = kShortQueries * stride;
+    Scratch<T> scratch(Scratch<T>::padded(size));
+    T* s = scratch.take(size);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t block = task % blocks, head = task / blocks, b = head / p.heads, h = head % p.heads;
+      const int64_t i0 = p.queries * block / blocks, rows = p.queries * (block + 1) / blocks - i0;
+      gemm<T>(rows, p.keys, p.width, p.scale, {p.q.row(b, h, i0), p.q.row_stride}, transpose(p.k.row(b, h, 0), p.k.row_stride), T(0), s, stride);
+      softmax_rows<T>(s, rows, p.keys, stride, log_sum == nullptr ? nullptr : log_sum + head * p.queries + i0);
+      gemm<T>(rows, p.value_width, p.keys, T(1), {s, stride}, {p.v.row(b, h, 0), p.v.row_stride}, T(0), o.row(b, h, i0), o.row_stride);
+    }
+  });
+}
+
 }  // namespace
 
 template <class T>
 void attention_forward(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum) {
+  if (is_short(p)) return forward_short(p, o, log_sum);
   const int64_t blocks = (p.queries + kTileQueries - 1) / kTileQueries;
   parallel_products(0, p.batch * p.heads * blocks, grain(p, std::min(p.queries, kTileQueries)), [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {

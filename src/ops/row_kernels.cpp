@@ -7,6 +7,7 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "ops/row_kernels.h"
@@ -113,6 +114,37 @@ T ExpThenSum(T* s, int64_t size, T shift) {
     sums = hn::Add(sums, e);
   }
   return hn::GetLane(hn::SumOfLanes(wide, sums));
+}
+
+template <class T>
+void SoftmaxRows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {
+  const hn::CappedTag<T, kSoftmaxBeyond> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  const int64_t whole = columns / step * step;
+  const auto is_last = hn::FirstN(wide, static_cast<size_t>(columns - whole));
+  const auto lowest = hn::Set(wide, -std::numeric_limits<T>::infinity());
+  for (int64_t r = 0; r < rows; ++r, s += stride) {
+    const auto last = hn::IfThenElse(is_last, hn::MaskedLoad(is_last, wide, s + whole), lowest);
+    auto most = hn::IfThenElse(hn::Gt(last, lowest), last, lowest);  // a NaN counts as nothing
+    for (int64_t i = 0; i < whole; i += step) {
+      const auto x = hn::LoadU(wide, s + i);
+      most = hn::IfThenElse(hn::Gt(x, most), x, most);
+    }
+    const T high = hn::GetLane(hn::MaxOfLanes(wide, most));
+    const auto by = hn::Set(wide, high == -std::numeric_limits<T>::infinity() ? T(0) : high);
+    const auto e = exp_or_nan(wide, hn::Sub(last, by));
+    auto sums = e;
+    for (int64_t i = 0; i < whole; i += step) {
+      const auto x = exp_or_nan(wide, hn::Sub(hn::LoadU(wide, s + i), by));
+      hn::StoreU(x, wide, s + i);
+      sums = hn::Add(sums, x);
+    }
+    const T sum = hn::GetLane(hn::SumOfLanes(wide, sums));
+    const auto factor = hn::Set(wide, sum == T(0) ? T(0) : T(1) / sum);
+    for (int64_t i = 0; i < whole; i += step) hn::StoreU(hn::Mul(hn::LoadU(wide, s + i), factor), wide, s + i);
+    if (whole < columns) hn::BlendedStore(hn::Mul(e, factor), is_last, wide, s + whole);
+    if (log_sum != nullptr) log_sum[r] = sum == T(0) ? std::numeric_limits<T>::infinity() : high + std::log(sum);
+  }
 }
 
 template <class T>
@@ -233,6 +265,9 @@ void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, in
 #define MNEMO_ROW_KERNELS(T, suffix)                                                                                   \
   T AddThenMax##suffix(T* s, const T* g, int64_t size) { return AddThenMax(s, g, size); }                              \
   T ExpThenSum##suffix(T* s, int64_t size, T shift) { return ExpThenSum(s, size, shift); }                             \
+  void SoftmaxRows##suffix(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {                          \
+    SoftmaxRows(s, rows, columns, stride, log_sum);                                                                     \
+  }                                                                                                                     \
   void AddThenExp##suffix(T* s, const T* g, int64_t size, T shift) { AddThenExp(s, g, size, shift); }                  \
   void SoftmaxGrad##suffix(const T* p, T* grad, int64_t size, T mean, T scale) { SoftmaxGrad(p, grad, size, mean, scale); } \
   void Multiply##suffix(T* x, int64_t size, T factor) { Multiply(x, size, factor); }                                   \
@@ -260,6 +295,7 @@ namespace mnemo::ops {
 #define MNEMO_DISPATCH(T, suffix)                                                                                       \
   HWY_EXPORT(AddThenMax##suffix);                                                                                       \
   HWY_EXPORT(ExpThenSum##suffix);                                                                                       \
+  HWY_EXPORT(SoftmaxRows##suffix);                                                                                      \
   HWY_EXPORT(AddThenExp##suffix);                                                                                       \
   HWY_EXPORT(SoftmaxGrad##suffix);                                                                                      \
   HWY_EXPORT(Multiply##suffix);                                                                                         \
@@ -273,6 +309,10 @@ namespace mnemo::ops {
   T add_then_max(T* s, const T* g, int64_t size) { return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size); }       \
   template <>                                                                                                           \
   T exp_then_sum(T* s, int64_t size, T shift) { return HWY_DYNAMIC_DISPATCH(ExpThenSum##suffix)(s, size, shift); }      \
+  template <>                                                                                                           \
+  void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {                                  \
+    HWY_DYNAMIC_DISPATCH(SoftmaxRows##suffix)(s, rows, columns, stride, log_sum);                                       \
+  }                                                                                                                     \
   template <>                                                                                                           \
   void add_then_exp(T* s, const T* g, int64_t size, T shift) { HWY_DYNAMIC_DISPATCH(AddThenExp##suffix)(s, g, size, shift); } \
   template <>                                                                                                           \

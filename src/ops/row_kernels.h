@@ -18,6 +18,13 @@ T add_then_max(T* s, const T* g, int64_t size);
 template <class T>
 T exp_then_sum(T* s, int64_t size, T shift);
 
+/// Numbers behind the last row that softmax_rows() may read.
+inline constexpr int64_t kSoftmaxBeyond = 16;
+/// Each of the rows of `columns` numbers, `stride` apart, becomes its softmax; a row of -inf becomes zeros, NaN stays NaN. log_sum (may be
+/// null): for each row the logarithm of the sum of e^s, +inf for a row of -inf.
+template <class T>
+void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum);
+
 /// s = e^(s + g - shift), g may be null.
 template <class T>
 void add_then_exp(T* s, const T* g, int64_t size, T shift);

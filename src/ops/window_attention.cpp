@@ -59,11 +59,7 @@ struct WindowProblem {
   /// s = softmax(scores), row by row.
   void weights(int64_t b, int64_t h, T* s) const {
     scores(b, h, s);
-    for (int64_t r = 0; r < queries; ++r) {
-      T* row = s + r * keys;
-      const T most = add_then_max<T>(row, nullptr, keys);
-      multiply(row, keys, T(1) / exp_then_sum(row, keys, most));
-    }
+    softmax_rows<T>(s, queries, keys, keys, nullptr);
   }
   int64_t grain() const {
     constexpr int64_t kWorthAThread = 1 << 18;
@@ -77,8 +73,8 @@ at::Tensor forward_windows(const WindowInputs& in) {
     const WindowProblem<scalar_t> p(in);
     const auto out = heads_of<scalar_t>(o);
     parallel_products(0, p.batch * p.heads, p.grain(), [&](int64_t begin, int64_t end) {
-      Scratch<scalar_t> scratch(Scratch<scalar_t>::padded(p.area()));
-      scalar_t* s = scratch.take(p.area());
+      Scratch<scalar_t> scratch(Scratch<scalar_t>::padded(p.area() + kSoftmaxBeyond));
+      scalar_t* s = scratch.take(p.area() + kSoftmaxBeyond);
       for (int64_t task = begin; task < end; ++task) {
         const int64_t b = task / p.heads, h = task % p.heads;
         p.weights(b, h, s);
@@ -103,8 +99,8 @@ variable_list backward_windows(const WindowInputs& in, const at::Tensor& grad_o)
     const auto gq = heads_of<scalar_t>(grad_q), gk = heads_of<scalar_t>(grad_k), gv = heads_of<scalar_t>(grad_v);
     const int64_t area = p.area();
     parallel_products(0, parts * heads, 1, [&](int64_t begin, int64_t end) {
-      Scratch<scalar_t> scratch(2 * Scratch<scalar_t>::padded(area));
-      scalar_t *s = scratch.take(area), *grad = scratch.take(area);
+      Scratch<scalar_t> scratch(2 * Scratch<scalar_t>::padded(area + kSoftmaxBeyond));
+      scalar_t *s = scratch.take(area + kSoftmaxBeyond), *grad = scratch.take(area);
       for (int64_t task = begin; task < end; ++task) {
         const int64_t part = task / heads, h = task % heads;
         for (int64_t b = part * most; b < std::min(batch, (part + 1) * most); ++b) {

@@ -65,6 +65,52 @@ void expect_softmax_of_every_size() {
   }
 }
 
+template <class T>
+void expect_softmax_of_rows() {
+  const T guard = T(7), inf = kInfinity<T>;
+  constexpr int64_t kRows = 5;
+  for (int64_t columns = 1; columns <= 35; ++columns) {
+    for (const int64_t gap : {0, 3}) {
+      const int64_t stride = columns + gap;
+      std::vector<T> s(static_cast<size_t>(kRows * stride + kSoftmaxBeyond), guard), log_sum(kRows);
+      const auto at = [&](int64_t row, int64_t i) -> T& { return s[static_cast<size_t>(row * stride + i)]; };
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t i = 0; i < columns; ++i) at(row, i) = row == 1 ? -inf : static_cast<T>(100 * row + std::sin(3.0 * static_cast<double>(i + row)) * 4);
+      }
+      at(2, 0) = -inf;
+      at(3, columns - 1) = static_cast<T>(NAN);
+      const std::vector<T> before = s;
+      softmax_rows(s.data(), kRows, columns, stride, log_sum.data());
+      for (int64_t row = 0; row < kRows; ++row) {
+        double sum = 0;
+        for (int64_t i = 0; i < columns; ++i) sum += std::exp(static_cast<double>(before[static_cast<size_t>(row * stride + i)]) - 100.0 * static_cast<double>(row));
+        const bool none = row == 1 || (row == 2 && columns == 1);
+        for (int64_t i = 0; i < columns; ++i) {
+          const double exact = std::exp(static_cast<double>(before[static_cast<size_t>(row * stride + i)]) - 100.0 * static_cast<double>(row)) / sum;
+          if (row == 3) {
+            EXPECT_TRUE(std::isnan(at(row, i))) << i << " of " << columns;
+          } else {
+            EXPECT_NEAR(at(row, i), none ? 0.0 : exact, 1e-5) << row << ": " << i << " of " << columns;
+          }
+        }
+        for (int64_t i = columns; i < stride; ++i) EXPECT_EQ(at(row, i), guard);
+        if (none) {
+          EXPECT_EQ(log_sum[static_cast<size_t>(row)], inf);
+        } else if (row != 3) {
+          EXPECT_NEAR(log_sum[static_cast<size_t>(row)], std::log(sum) + 100.0 * static_cast<double>(row), 1e-4);
+        }
+      }
+      EXPECT_EQ(s.back(), guard);
+      std::vector<T> again = before;
+      softmax_rows<T>(again.data(), kRows, columns, stride, nullptr);
+      EXPECT_EQ(again[0], s[0]);
+    }
+  }
+}
+
+TEST(RowKernels, SoftmaxOfRowsInFloat) { test::for_each_instruction_set(expect_softmax_of_rows<float>); }
+TEST(RowKernels, SoftmaxOfRowsInDouble) { test::for_each_instruction_set(expect_softmax_of_rows<double>); }
+
 TEST(RowKernels, ExponentialsAreRightToTheLastDigits) { test::for_each_instruction_set(expect_right_exponentials); }
 TEST(RowKernels, ExponentialsOfWhatIsNoNumber) { test::for_each_instruction_set(expect_exponentials_of_no_number); }
 TEST(RowKernels, SoftmaxOfEverySizeInFloat) { test::for_each_instruction_set(expect_softmax_of_every_size<float>); }
