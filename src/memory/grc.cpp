@@ -163,8 +163,8 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other", options_.lifetime);
   const at::Tensor frozen = old.cache.detach();
   const core::CoreAttention::Heads self = this->self(input, state.child("core"));
-  // The cached channels, cut out once: queries and, in the paper's variant, the update are made of them.
-  const at::Tensor x = input.x.narrow(-1, 0, channels_).contiguous();
+  // The cached channels, which queries and, in the paper's variant, the update are made of: cut out once where both are.
+  const at::Tensor cached = input.x.narrow(-1, 0, channels_), x = updates(old, input.mode) ? cached.contiguous() : cached;
 
   // What the update is made of: this call's rows, behind those of the segment's earlier parts.
   Source source = this->source(authors_ ? self.heads : x, input.table);

@@ -126,10 +126,11 @@ struct MixFunction : torch::autograd::Function<MixFunction> {
     const at::Tensor y = at::empty_like(o);
     const int64_t heads = share.size(0);
     AT_DISPATCH_FLOATING_TYPES(o.scalar_type(), "mix_heads", [&] {
-      const scalar_t* shares = share.const_data_ptr<scalar_t>();
+      const scalar_t *shares = share.const_data_ptr<scalar_t>(), *from_m = m.const_data_ptr<scalar_t>(), *from_o = o.const_data_ptr<scalar_t>();
+      scalar_t* to = y.mutable_data_ptr<scalar_t>();
+      const int64_t narrow = m.size(-1) / heads, width = o.size(-1) / heads;
       each_row(m, o, heads, [&](int64_t at_m, int64_t at_o, int64_t h, int64_t) {
-        mix_head<scalar_t>(at_offset<scalar_t>(m, at_m), at_offset<scalar_t>(o, at_o), shares[h], to_offset<scalar_t>(y, at_o), m.size(-1) / heads,
-                           o.size(-1) / heads);
+        mix_head<scalar_t>(from_m + at_m, from_o + at_o, shares[h], to + at_o, narrow, width);
       });
     });
     return y;
@@ -144,12 +145,13 @@ struct MixFunction : torch::autograd::Function<MixFunction> {
     const int64_t heads = s[2].size(0), rows = s[1].numel() / s[1].size(-1);
     const at::Tensor grad = grads[0].contiguous(), m = at::empty_like(s[0]), o = at::empty_like(s[1]), share = at::empty({rows, heads}, s[2].options());
     AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "mix_heads_backward", [&] {
-      const scalar_t* shares = s[2].const_data_ptr<scalar_t>();
-      scalar_t* of_share = share.mutable_data_ptr<scalar_t>();
-      each_row(s[0], s[1], heads, [&](int64_t at_m, int64_t at_o, int64_t h, int64_t row) {
-        of_share[row * heads + h] = mix_head_grad<scalar_t>(at_offset<scalar_t>(s[0], at_m), at_offset<scalar_t>(s[1], at_o),
-                                                            at_offset<scalar_t>(grad, at_o), shares[h], to_offset<scalar_t>(m, at_m),
-                                                            to_offset<scalar_t>(o, at_o), s[0].size(-1) / heads, s[1].size(-1) / heads);
+      const scalar_t *shares = s[2].const_data_ptr<scalar_t>(), *from_m = s[0].const_data_ptr<scalar_t>(), *from_o = s[1].const_data_ptr<scalar_t>();
+      const scalar_t* from_grad = grad.const_data_ptr<scalar_t>();
+      scalar_t *of_share = share.mutable_data_ptr<scalar_t>(), *to_m = m.mutable_data_ptr<scalar_t>(), *to_o = o.mutable_data_ptr<scalar_t>();
+      const int64_t narrow = m.size(-1) / heads, width = o.size(-1) / heads;
+      each_row(m, o, heads, [&](int64_t at_m, int64_t at_o, int64_t h, int64_t row) {
+        of_share[row * heads + h] =
+            mix_head_grad<scalar_t>(from_m + at_m, from_o + at_o, from_grad + at_o, shares[h], to_m + at_m, to_o + at_o, narrow, width);
       });
     });
     return {m, o, share.sum(0)};

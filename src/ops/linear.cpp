@@ -56,6 +56,15 @@ void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
   gemm<T>(rows, out, in, 1, {x.const_data_ptr<T>(), in}, transpose(weight.const_data_ptr<T>(), in), bias.defined() ? 1 : 0, to, out);
 }
 
+/// Whether the rows of x are whole and equally far apart, as those of a narrowed tensor are.
+bool lie_evenly(const at::Tensor& x) {
+  if (x.dim() < 2 || x.stride(-1) != 1 || x.stride(-2) < x.size(-1)) return false;
+  for (int64_t d = x.dim() - 2; d > 0; --d) {
+    if (x.size(d - 1) > 1 && x.stride(d - 1) != x.stride(d) * x.size(d)) return false;
+  }
+  return true;
+}
+
 /// For `out` outputs of rows: [..,in] -> [..,out].
 at::Tensor rows_like(const at::Tensor& x, int64_t out, const at::TensorOptions& options) {
   std::vector<int64_t> shape = x.sizes().vec();
@@ -157,10 +166,11 @@ ProductPrecisionGuard::~ProductPrecisionGuard() { product_precision = before_; }
 ProductPrecision product_precision_now() { return product_precision; }
 
 at::Tensor linear(const at::Tensor& x, const PackedLinear& weight, const at::Tensor& bias) {
-  const at::Tensor rows = x.contiguous(), start = bias.defined() ? bias.contiguous() : bias;
+  const at::Tensor rows = lie_evenly(x) ? x : x.contiguous(), start = bias.defined() ? bias.contiguous() : bias;
+  const int64_t stride = rows.dim() > 1 ? rows.stride(-2) : rows.size(-1);
   const DeclaredProducts products("mnemo::linear", [&] { return rows_of(rows) * weight.in() * weight.out(); });
   at::Tensor y = rows_like(rows, weight.out(), rows.options());
-  weight(rows.const_data_ptr<float>(), rows_of(rows), weight.in(), y.mutable_data_ptr<float>(), weight.out(),
+  weight(rows.const_data_ptr<float>(), rows_of(rows), stride, y.mutable_data_ptr<float>(), weight.out(),
          start.defined() ? start.const_data_ptr<float>() : nullptr);
   return y;
 }
@@ -178,20 +188,29 @@ std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<Linea
     for (const LinearMap& map : maps) count += rows_of(x) * map.weight.numel();
     return count;
   });
-  const bool with_graph = at::GradMode::is_enabled();
-  const at::Tensor rows = x.contiguous(), factor = with_graph ? rows : LinearFunction::factor_of(rows);
+  const bool with_graph = at::GradMode::is_enabled(), may_be_packed = !with_graph && x.scalar_type() == at::kFloat && !rounds(x);
+  at::Tensor rows, factor;  // made when a map needs them
   for (const LinearMap& map : maps) {
     if (map.weight.size(1) != x.size(-1) || map.weight.scalar_type() != x.scalar_type()) {
       throw base::ShapeError(fmt::format("[linear] expected rows of {} numbers of type {}, found {} of type {}", map.weight.size(1),
                                          at::toString(map.weight.scalar_type()), x.size(-1), at::toString(x.scalar_type())));
     }
-    parameters.push_back(map.weight.contiguous());
-    if (map.bias.defined()) parameters.push_back(map.bias.contiguous());
-    biases.push_back(map.bias.defined() ? 1 : 0);
-    if (with_graph) continue;
-    const PackedLinear* packed = factor.scalar_type() == at::kFloat ? packed_now(map.weight) : nullptr;
-    outputs.push_back(packed ? linear(factor, *packed, map.bias)
-                             : LinearFunction::run(factor, map.weight.contiguous(), map.bias.defined() ? map.bias.contiguous() : map.bias));
+    if (const PackedLinear* packed = may_be_packed ? packed_now(map.weight) : nullptr) {
+      outputs.push_back(linear(x, *packed, map.bias));
+      continue;
+    }
+    if (!rows.defined()) {
+      rows = x.contiguous();
+      factor = with_graph ? rows : LinearFunction::factor_of(rows);
+    }
+    const at::Tensor weight = map.weight.contiguous(), bias = map.bias.defined() ? map.bias.contiguous() : map.bias;
+    if (!with_graph) {
+      outputs.push_back(LinearFunction::run(factor, weight, bias));
+      continue;
+    }
+    parameters.push_back(weight);
+    if (bias.defined()) parameters.push_back(bias);
+    biases.push_back(bias.defined() ? 1 : 0);
   }
   return with_graph ? LinearFunction::apply(rows, at::TensorList(parameters), biases) : outputs;
 }

@@ -56,6 +56,17 @@ TEST_F(PackedMapsTest, AreFoundWhileAGuardLives) {
   EXPECT_EQ(packed_now(weight), nullptr);
 }
 
+TEST_F(PackedMapsTest, RowsMayBeViews) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor weight = normal({20, 12}), whole = normal({3, 7, 30});
+  maps_.add(weight);
+  const PackedMapsGuard guard(maps_);
+  for (const at::Tensor& x : {whole.narrow(2, 5, 12), whole.narrow(1, 2, 4).narrow(2, 0, 12), whole.narrow(2, 0, 12).transpose(0, 1), whole.narrow(1, 3, 1).narrow(2, 1, 12),
+                              whole.flatten().narrow(0, 3, 12), whole.narrow(2, 0, 1).expand({3, 7, 12})}) {
+    EXPECT_TRUE(same_bits(linear(x, weight, none_), linear(x.contiguous(), weight, none_))) << c10::str(x.sizes(), " ", x.strides());
+  }
+}
+
 TEST_F(PackedMapsTest, AGraphOrRoundedFactorsOrOtherWeightsPassThemBy) {
   at::Tensor weight = normal({20, 12}), other = normal({20, 12});
   const at::Tensor x = normal({4, 12});
