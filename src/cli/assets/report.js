@@ -69,7 +69,9 @@
     study.series.forEach(function (series) {
       series.points.forEach(function (point) { if (point.held_out !== null) point.held_out *= scale; });
     });
-    var x = "tokens", y = has("held_out") ? "held_out" : "train";
+    // One evaluation is no curve.
+    var evaluated = study.series.some(function (series) { return series.points.filter(function (p) { return p.held_out !== null; }).length > 1; });
+    var x = "tokens", y = has("held_out") && (evaluated || !has("train")) ? "held_out" : "train";
     if (!has(y)) {
       place.appendChild(text(document.createElement("p"), "No curves were recorded."));
       return;
