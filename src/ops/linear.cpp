@@ -59,8 +59,11 @@ void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
 /// Whether the rows of x are whole and equally far apart, as those of a narrowed tensor are.
 bool lie_evenly(const at::Tensor& x) {
   if (x.dim() < 2 || x.stride(-1) != 1 || x.stride(-2) < x.size(-1)) return false;
-  for (int64_t d = x.dim() - 2; d > 0; --d) {
-    if (x.size(d - 1) > 1 && x.stride(d - 1) != x.stride(d) * x.size(d)) return false;
+  int64_t next = x.stride(-2) * x.size(-2);
+  for (int64_t d = x.dim() - 3; d >= 0; --d) {
+    if (x.size(d) == 1) continue;  // its stride says nothing
+    if (x.stride(d) != next) return false;
+    next *= x.size(d);
   }
   return true;
 }

@@ -62,7 +62,7 @@ TEST_F(PackedMapsTest, RowsMayBeViews) {
   maps_.add(weight);
   const PackedMapsGuard guard(maps_);
   for (const at::Tensor& x : {whole.narrow(2, 5, 12), whole.narrow(1, 2, 4).narrow(2, 0, 12), whole.narrow(2, 0, 12).transpose(0, 1), whole.narrow(1, 3, 1).narrow(2, 1, 12),
-                              whole.flatten().narrow(0, 3, 12), whole.narrow(2, 0, 1).expand({3, 7, 12})}) {
+                              whole.unsqueeze(1).narrow(2, 0, 4).narrow(3, 0, 12), whole.unsqueeze(2).narrow(1, 0, 4).narrow(3, 0, 12), whole.flatten().narrow(0, 3, 12), whole.narrow(2, 0, 1).expand({3, 7, 12})}) {
     EXPECT_TRUE(same_bits(linear(x, weight, none_), linear(x.contiguous(), weight, none_))) << c10::str(x.sizes(), " ", x.strides());
   }
 }
