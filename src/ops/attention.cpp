@@ -39,6 +39,7 @@ struct Inputs {
     p.scores = heads_of<const T>(scores);
     p.offsets = offsets.const_data_ptr<int32_t>(), p.bounds = bounds.const_data_ptr<int32_t>();
     if (valid.defined()) p.valid = valid.const_data_ptr<bool>();
+    p.all = plain_form({p.keys, offsets, bounds, valid}) == Plain::all;
     p.scale = static_cast<T>(scale);
     return p;
   }

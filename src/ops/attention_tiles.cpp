@@ -297,11 +297,7 @@ int64_t grain(const AttentionProblem<T>& p, int64_t queries) {
 /// Whether every query sees every key and nothing is added to the scores, with keys for one tile.
 template <class T>
 bool is_short(const AttentionProblem<T>& p) {
-  if (p.keys == 0 || p.keys > kTileKeys || p.r || p.scores || p.u != nullptr || p.valid != nullptr) return false;
-  for (int64_t i = 0; i < p.queries; ++i) {
-    if (p.offsets[i + 1] != i + 1 || p.bounds[2 * i] != 0 || p.bounds[2 * i + 1] != p.keys) return false;
-  }
-  return true;
+  return p.all && p.keys > 0 && p.keys <= kTileKeys && !p.r && !p.scores && p.u == nullptr;
 }
 
 constexpr int64_t kShortQueries = 256;  ///< of a tile

@@ -16,6 +16,7 @@ struct AttentionProblem {
   Heads<const T> scores;                  ///< [B,H,Q,P], in place of r; or null
   const int32_t *offsets, *bounds;
   const bool* valid = nullptr;            ///< [B,K]
+  bool all = false;                       ///< every query sees every key, and there is no padding
   T scale;
 };
 
