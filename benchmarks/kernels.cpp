@@ -13,10 +13,10 @@
 #include "memory/abc.h"
 #include "memory/abc_control/mlp.h"
 #include "memory/segment_cache.h"
-#include "ops/abc.h"
-#include "ops/attention.h"
-#include "ops/grc.h"
-#include "ops/position.h"
+#include "ops/abc/abc.h"
+#include "ops/attention/attention.h"
+#include "ops/grc/grc.h"
+#include "ops/attention/position.h"
 
 namespace {
 

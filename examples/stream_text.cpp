@@ -12,7 +12,7 @@ namespace {
 using namespace mnemo;
 
 void run(const std::string& folder, const std::string& prompt, int64_t tokens, double temperature) {
-  const infer::LoadedModel loaded = infer::load_model(folder);
+  const bundle::LoadedModel loaded = bundle::load_model(folder);
   infer::TextSession session(infer::Session(loaded.model, {.temperature = temperature, .seed = 1}), loaded.tokenizer);
   session.feed(prompt);
   std::fputs(prompt.c_str(), stdout);

@@ -83,12 +83,12 @@ void run(const std::string& folder) {
   session.feed("This is the cat that ");
   std::printf("\nThis is the cat that %s\n", session.generate({.max_tokens = 80}).c_str());
 
-  weights::ModelFolder content;
+  bundle::ModelFolder content;
   content.config = base::to_json(base::write_options(options));
   content.weights.tensors = weights::model_tensors(*model);
   content.vocabulary = tokenizer->save();
   content.card = "# The House That Jack Built\n\nA tiny model of bytes, trained by `train_tiny`.\n";
-  weights::write_model_folder(folder, content);
+  bundle::write_model_folder(folder, content);
   std::printf("\nsaved to %s\n", folder.c_str());
 }
 

@@ -6,7 +6,7 @@
 
 #include "attention/key_rows.h"
 #include "attention/look.h"
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 namespace mnemo::attention {
 

@@ -9,7 +9,7 @@
 #include "core/inspection.h"
 #include "layers/bricks.h"
 #include "ops/unit_values.h"
-#include "ops/block_pattern.h"
+#include "ops/attention/block_pattern.h"
 
 namespace mnemo::attention {
 

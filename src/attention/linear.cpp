@@ -8,7 +8,7 @@
 #include "attention/look.h"
 #include "core/require_state.h"
 #include "ops/fixed_numbers.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::attention {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/reads_heads.h"
 #include "layers/bricks.h"
 #include "ops/unit_values.h"
-#include "ops/linear_attention.h"
+#include "ops/attention/linear_attention.h"
 
 namespace mnemo::attention {
 

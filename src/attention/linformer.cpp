@@ -6,7 +6,7 @@
 
 #include "attention/key_rows.h"
 #include "attention/look.h"
-#include "ops/linformer.h"
+#include "ops/attention/linformer.h"
 
 namespace mnemo::attention {
 

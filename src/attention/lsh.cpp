@@ -6,7 +6,7 @@
 #include "attention/look.h"
 #include "attention/kv_state.h"
 #include "ops/fixed_numbers.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::attention {
 

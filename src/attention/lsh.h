@@ -9,7 +9,7 @@
 #include "core/inspection.h"
 #include "layers/bricks.h"
 #include "ops/unit_values.h"
-#include "ops/lsh.h"
+#include "ops/attention/lsh.h"
 
 namespace mnemo::attention {
 

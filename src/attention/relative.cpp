@@ -7,8 +7,8 @@
 #include "attention/kv_state.h"
 #include "attention/key_rows.h"
 #include "base/error.h"
-#include "ops/attention.h"
-#include "ops/position.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/position.h"
 
 namespace mnemo::attention {
 

@@ -8,7 +8,7 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "layers/bricks.h"
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 namespace mnemo::attention {
 

@@ -6,7 +6,7 @@
 
 #include "attention/look.h"
 #include "base/error.h"
-#include "ops/window_attention.h"
+#include "ops/image/window_attention.h"
 
 namespace mnemo::attention {
 

@@ -7,8 +7,8 @@
 #include "attention/key_rows.h"
 #include "attention/look.h"
 #include "attention/kv_state.h"
-#include "ops/attention.h"
-#include "ops/key_window.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/key_window.h"
 
 namespace mnemo::attention {
 

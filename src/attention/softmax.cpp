@@ -6,7 +6,7 @@
 
 #include "attention/kv_state.h"
 #include "attention/key_rows.h"
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 namespace mnemo::attention {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 namespace mnemo::attention {
 

@@ -5,7 +5,7 @@
 #include <ATen/record_function.h>
 
 #include "base/error.h"
-#include "ops/position.h"
+#include "ops/attention/position.h"
 
 namespace mnemo::backbones {
 

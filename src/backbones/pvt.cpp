@@ -5,7 +5,7 @@
 #include <ATen/record_function.h>
 
 #include "base/error.h"
-#include "ops/image_rows.h"
+#include "ops/image/image_rows.h"
 
 namespace mnemo::backbones {
 namespace {

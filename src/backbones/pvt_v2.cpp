@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "layers/conv_feed_forward.h"
-#include "ops/image_rows.h"
+#include "ops/image/image_rows.h"
 
 namespace mnemo::backbones {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "core/window_cut.h"
-#include "ops/windows.h"
+#include "ops/image/windows.h"
 
 namespace mnemo::backbones {
 

@@ -13,7 +13,7 @@
 #include "core/backbone.h"
 #include "core/image_layout.h"
 #include "layers/adapter.h"
-#include "ops/grid.h"
+#include "ops/image/grid.h"
 
 namespace mnemo::backbones {
 

@@ -6,12 +6,12 @@
 #include "base/file_io.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/foreign_images.h"
+#include "bundle/foreign_images.h"
 #include "cli/output.h"
-#include "cli/workbench.h"
-#include "infer/load.h"
+#include "experiment/experiment.h"
+#include "bundle/load.h"
 #include "models/build.h"
-#include "weights/model_folder.h"
+#include "bundle/model_folder.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
@@ -32,15 +32,15 @@ struct DetachArguments {
 
 /// A model folder, with everything in it that is no weight carried along.
 struct Folder {
-  explicit Folder(const std::string& given) : path(model_folder(given)) {
-    const infer::AnyModel loaded = infer::load_any(path);
+  explicit Folder(const std::string& given) : path(experiment::model_folder(given)) {
+    const bundle::AnyModel loaded = bundle::load_any(path);
     parts.options = models::options_of(*loaded.model);
     base::require(parts.options.backbone.is_vision(), "{}: expected a model of images, found backbone.type = \"{}\"", base::join_path(path, "config.json"),
                   parts.options.backbone.type);
     foreign = loaded.format != nullptr;
     parts.tensors = weights::model_tensors(*loaded.model);
-    content = weights::read_model_folder(path, {});
-    content.vocabulary = foreign ? image_files_of(path) : files_beside(path);
+    content = bundle::read_model_folder(path, {});
+    content.vocabulary = foreign ? bundle::image_files_of(path) : experiment::files_beside(path);
   }
 
   /// Checks that the parts make a model, and writes them.
@@ -48,14 +48,14 @@ struct Folder {
     base::require(out || !foreign, "{}: a folder of another library, which has no tasks; say where the joined model goes (--out)", path);
     content.config = base::to_json(base::write_options(parts.options)) + "\n";
     content.weights.tensors = parts.tensors;
-    infer::model_from(parts.options, content.weights, path);
-    weights::write_model_folder(out.value_or(path), content);
+    bundle::model_from(parts.options, content.weights, path);
+    bundle::write_model_folder(out.value_or(path), content);
   }
 
   std::string path;
   bool foreign = false;
   weights::StoredParts parts;
-  weights::ModelFolder content;
+  bundle::ModelFolder content;
 };
 
 std::vector<std::string> attached(const weights::StoredParts& parts) {

@@ -12,14 +12,14 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/device.h"
-#include "cli/image_facts.h"
-#include "cli/model_heads.h"
+#include "experiment/device.h"
+#include "bundle/preprocessing.h"
+#include "bundle/model_heads.h"
 #include "cli/output.h"
-#include "cli/workbench.h"
-#include "data/image_reader.h"
-#include "data/image_set.h"
-#include "data/image_transform.h"
+#include "experiment/experiment.h"
+#include "data/images/image_reader.h"
+#include "data/images/image_set.h"
+#include "data/images/image_transform.h"
 #include "infer/task_classifier.h"
 
 namespace mnemo::cli {
@@ -70,7 +70,7 @@ struct Answer {
   double probability;
 };
 
-std::vector<Answer> best(const ModelHead& head, const at::Tensor& logits, int64_t top) {
+std::vector<Answer> best(const bundle::ModelHead& head, const at::Tensor& logits, int64_t top) {
   const at::Tensor shares = at::softmax(logits.to(at::kCPU, at::kDouble), 0);
   const auto [values, numbers] = shares.topk(std::min(top, shares.size(0)));
   std::vector<Answer> answers;
@@ -110,9 +110,9 @@ struct ImageAnswers {
   std::string text;
   base::Node tasks = base::Node::table();
 };
-ImageAnswers answers_of(const std::vector<models::TaskLogits>& all, int64_t row, const std::vector<ModelHead>& heads, int64_t top) {
+ImageAnswers answers_of(const std::vector<models::TaskLogits>& all, int64_t row, const std::vector<bundle::ModelHead>& heads, int64_t top) {
   ImageAnswers said;
-  for (const ModelHead& head : heads) {
+  for (const bundle::ModelHead& head : heads) {
     const auto found = std::find_if(all.begin(), all.end(), [&](const models::TaskLogits& one) { return one.name == head.name; });
     base::ensure(found != all.end(), "no logits of '{}'", head.name);
     base::Node answers = base::Node::array();
@@ -130,18 +130,18 @@ int classify(const ClassifyArguments& arguments) {
   base::require(arguments.batch >= 1 && arguments.batch <= 4096, "classify: --batch: expected 1 to 4096, found {}", arguments.batch);
   base::require(arguments.broken == "stop" || arguments.broken == "skip", "classify: --broken: expected stop or skip, found '{}'",
                 base::printable(arguments.broken));
-  const at::Device device = device_named(arguments.device);
-  const std::string folder = model_folder(arguments.model);
-  const auto model = std::dynamic_pointer_cast<models::VisionModel>(read_model(folder).model);
+  const at::Device device = experiment::device_named(arguments.device);
+  const std::string folder = experiment::model_folder(arguments.model);
+  const auto model = std::dynamic_pointer_cast<models::VisionModel>(experiment::read_model(folder).model);
   base::require(model != nullptr, "{}: expected a model of images, found another", folder);
-  const ImageFacts facts = ImageFacts::read(folder);
-  std::vector<ModelHead> heads = heads_of(*model, folder);
-  for (const std::string& name : arguments.tasks) head_named(heads, name, "classify: --task");
+  const bundle::ImageFacts facts = bundle::ImageFacts::read(folder);
+  std::vector<bundle::ModelHead> heads = bundle::heads_of(*model, folder);
+  for (const std::string& name : arguments.tasks) bundle::head_named(heads, name, "classify: --task");
   if (!arguments.tasks.empty()) {
-    std::erase_if(heads, [&](const ModelHead& head) { return std::find(arguments.tasks.begin(), arguments.tasks.end(), head.name) == arguments.tasks.end(); });
+    std::erase_if(heads, [&](const bundle::ModelHead& head) { return std::find(arguments.tasks.begin(), arguments.tasks.end(), head.name) == arguments.tasks.end(); });
   }
   const std::vector<std::string> images = images_of(arguments.images);
-  move_to(*model, device);
+  experiment::move_to(*model, device);
   const infer::TaskClassifier classifier(model);
   const data::ImageTransform transform(facts.options());
   base::Node results = base::Node::array();

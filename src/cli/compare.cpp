@@ -14,14 +14,14 @@
 #include "base/progress.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/compare_job.h"
-#include "cli/device.h"
-#include "cli/machine.h"
+#include "study/compare_job.h"
+#include "experiment/device.h"
+#include "base/machine.h"
 #include "cli/output.h"
-#include "cli/report.h"
-#include "cli/run_store.h"
-#include "cli/supervisor.h"
-#include "cli/workbench.h"
+#include "study/report/report.h"
+#include "study/run_store.h"
+#include "study/supervisor.h"
+#include "experiment/experiment.h"
 
 namespace mnemo::cli {
 namespace {
@@ -61,12 +61,12 @@ struct Cell {
 };
 
 struct ComparePlan {
-  std::vector<CompareJob> jobs;  ///< each training once
+  std::vector<study::CompareJob> jobs;  ///< each training once
   std::vector<Cell> cells;
   std::set<int64_t> seeds;
 };
 
-std::vector<int64_t> seeds_of(const RecipeStudy& study, const Recipe& recipe, const CompareArguments& options) {
+std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experiment::Recipe& recipe, const CompareArguments& options) {
   if (!study.sweep.seeds.empty() && !options.seeds) return study.sweep.seeds;
   const int64_t first = study.sweep.seeds.empty() ? recipe.train.seed : study.sweep.seeds.front();
   std::vector<int64_t> seeds;
@@ -75,20 +75,20 @@ std::vector<int64_t> seeds_of(const RecipeStudy& study, const Recipe& recipe, co
 }
 
 /// Seeds outermost, so that a comparison that is stopped has whole rounds. Cells whose recipes are the same share a training.
-ComparePlan plan_of(const RecipeFile& file, const CompareArguments& options, RunStore& store) {
+ComparePlan plan_of(const experiment::RecipeFile& file, const CompareArguments& options, study::RunStore& store) {
   ComparePlan plan;
   std::map<std::string, size_t> known;
   bool more = true;
   for (size_t round = 0; more; ++round) {
     more = false;
     for (size_t s = 0; s < file.studies().size(); ++s) {
-      const RecipeStudy& study = file.studies()[s];
+      const experiment::RecipeStudy& study = file.studies()[s];
       for (size_t p = 0; p < study.points.size(); ++p) {
         for (size_t v = 0; v < study.variants.size(); ++v) {
           if (!study.variants[v].recipes[p]) continue;
-          CompareJob job{.study = study.name, .variant = study.variants[v].name, .point = point_label(study.sweep, study.points[p]), .folder = {},
-                         .recipe = read_recipe(*study.variants[v].recipes[p])};
-          if (round == 0) require_buildable(job.recipe);
+          study::CompareJob job{.study = study.name, .variant = study.variants[v].name, .point = experiment::point_label(study.sweep, study.points[p]), .folder = {},
+                         .recipe = experiment::read_recipe(*study.variants[v].recipes[p])};
+          if (round == 0) experiment::require_buildable(job.recipe);
           const std::vector<int64_t> seeds = seeds_of(study, job.recipe, options);
           if (round >= seeds.size()) continue;
           more = true;
@@ -116,8 +116,8 @@ std::string memory_options(const base::Node& recipe) {
   return base::to_toml(shown);
 }
 
-AxisSummary axis_summary(const SweepAxis& axis) {
-  AxisSummary out{.name = axis.name()};
+study::AxisSummary axis_summary(const experiment::SweepAxis& axis) {
+  study::AxisSummary out{.name = axis.name()};
   for (size_t i = 0; i < axis.values.size(); ++i) {
     out.labels.push_back(axis.label(i));
     if (const auto number = axis.number(i)) out.numbers.push_back(*number);
@@ -125,35 +125,35 @@ AxisSummary axis_summary(const SweepAxis& axis) {
   return out;
 }
 
-PaperPoint paper_point(const PaperValue& value) {
-  PaperPoint out{.variant = value.variant, .value = value.value, .deviation = value.deviation, .metric = value.metric, .source = value.source};
+study::PaperPoint paper_point(const experiment::PaperValue& value) {
+  study::PaperPoint out{.variant = value.variant, .value = value.value, .deviation = value.deviation, .metric = value.metric, .source = value.source};
   for (const base::Node& at : value.at) {
-    out.labels.push_back(SweepAxis{{""}, {{at}}}.label(0));
-    out.numbers.push_back(SweepAxis{{""}, {{at}}}.number(0));
+    out.labels.push_back(experiment::SweepAxis{{""}, {{at}}}.label(0));
+    out.numbers.push_back(experiment::SweepAxis{{""}, {{at}}}.number(0));
   }
   return out;
 }
 
-std::vector<StudyGrid> collect(const RecipeFile& file, const ComparePlan& plan, const Supervisor& supervisor) {
-  std::vector<StudyGrid> grids;
+std::vector<study::StudyGrid> collect(const experiment::RecipeFile& file, const ComparePlan& plan, const study::Supervisor& supervisor) {
+  std::vector<study::StudyGrid> grids;
   for (size_t s = 0; s < file.studies().size(); ++s) {
-    const RecipeStudy& study = file.studies()[s];
-    StudyGrid grid{.name = study.name, .about = study.about, .x = study.sweep.x_axis(), .x_label = study.sweep.figure.label, .log_x = study.sweep.figure.log};
-    for (const RecipeVariant& variant : study.variants) grid.variants.push_back(variant.name);
-    for (const SweepAxis& axis : study.sweep.axes) grid.axes.push_back(axis_summary(axis));
+    const experiment::RecipeStudy& study = file.studies()[s];
+    study::StudyGrid grid{.name = study.name, .about = study.about, .x = study.sweep.x_axis(), .x_label = study.sweep.figure.label, .log_x = study.sweep.figure.log};
+    for (const experiment::RecipeVariant& variant : study.variants) grid.variants.push_back(variant.name);
+    for (const experiment::SweepAxis& axis : study.sweep.axes) grid.axes.push_back(axis_summary(axis));
     if (grid.x_label.empty() && !grid.axes.empty()) grid.x_label = grid.axes[grid.x].name;
-    for (const PaperValue& value : study.paper) grid.paper.push_back(paper_point(value));
+    for (const experiment::PaperValue& value : study.paper) grid.paper.push_back(paper_point(value));
     grid.at = study.points;
     for (size_t p = 0; p < study.points.size(); ++p) {
-      StudySummary summary{.name = study.name, .about = study.about, .point = point_label(study.sweep, study.points[p]),
-                           .metric = metric_of(read_recipe(*study.variants.front().recipes[p])), .least_gain = study.least_gain, .variants = {}};
+      study::StudySummary summary{.name = study.name, .about = study.about, .point = experiment::point_label(study.sweep, study.points[p]),
+                           .metric = study::metric_of(experiment::read_recipe(*study.variants.front().recipes[p])), .least_gain = study.least_gain, .variants = {}};
       for (size_t v = 0; v < study.variants.size(); ++v) {
-        const RecipeVariant& variant = study.variants[v];
+        const experiment::RecipeVariant& variant = study.variants[v];
         if (!variant.recipes[p]) continue;
-        VariantSummary row{.name = variant.name, .about = variant.about, .index = v, .options = memory_options(*variant.recipes[p]), .runs = {}};
+        study::VariantSummary row{.name = variant.name, .about = variant.about, .index = v, .options = memory_options(*variant.recipes[p]), .runs = {}};
         for (const Cell& cell : plan.cells) {
           if (cell.study != s || cell.point != p || cell.variant != v) continue;
-          RunResult result = supervisor.result(cell.job).value();
+          study::RunResult result = supervisor.result(cell.job).value();
           result.study = study.name;
           result.variant = variant.name;
           result.point = summary.point;
@@ -161,7 +161,7 @@ std::vector<StudyGrid> collect(const RecipeFile& file, const ComparePlan& plan, 
         }
         summary.variants.push_back(std::move(row));
       }
-      summarise(summary);
+      study::summarise(summary);
       grid.points.push_back(std::move(summary));
     }
     grids.push_back(std::move(grid));
@@ -169,12 +169,12 @@ std::vector<StudyGrid> collect(const RecipeFile& file, const ComparePlan& plan, 
   return grids;
 }
 
-void check_same_data(const RecipeFile& file) {
-  for (const RecipeStudy& study : file.studies()) {
-    const bool text = read_recipe(*study.variants.front().recipes.front()).is_text();
-    for (const RecipeVariant& variant : study.variants) {
+void check_same_data(const experiment::RecipeFile& file) {
+  for (const experiment::RecipeStudy& study : file.studies()) {
+    const bool text = experiment::read_recipe(*study.variants.front().recipes.front()).is_text();
+    for (const experiment::RecipeVariant& variant : study.variants) {
       for (const std::optional<base::Node>& recipe : variant.recipes) {
-        base::require(!recipe || read_recipe(*recipe).is_text() == text, "{}: study '{}': variant '{}' has data of another type than the first",
+        base::require(!recipe || experiment::read_recipe(*recipe).is_text() == text, "{}: study '{}': variant '{}' has data of another type than the first",
                       file.path(), study.name, variant.name);
       }
     }
@@ -186,20 +186,20 @@ int compare(const CompareArguments& options) {
                 options.seeds.value_or(0));
   base::require(!options.jobs || (*options.jobs >= 1 && *options.jobs <= 1024), "compare: --jobs: expected 1 to 1024, found {}",
                 options.jobs.value_or(0));
-  device_named(options.device);
-  const RecipeFile file = RecipeFile::read(options.recipe, options.set);
+  experiment::device_named(options.device);
+  const experiment::RecipeFile file = experiment::RecipeFile::read(options.recipe, options.set);
   base::require(!file.studies().empty(), "{}: has no [[study]] to compare and no [sweep]; `mnemo train` trains one model, `mnemo help recipe` "
                 "shows the keys of a study", options.recipe);
   check_same_data(file);
-  const std::string out = options.out.value_or("runs/" + slug(std::filesystem::path(options.recipe).stem().string()));
-  RunStore store(out);
+  const std::string out = options.out.value_or("runs/" + study::slug(std::filesystem::path(options.recipe).stem().string()));
+  study::RunStore store(out);
   ComparePlan plan = plan_of(file, options, store);
-  const int64_t parallel = std::min<int64_t>(options.jobs.value_or(usable_cores()), static_cast<int64_t>(plan.jobs.size()));
-  const int64_t threads = common_options().threads > 0 ? common_options().threads : std::max<int64_t>(1, usable_cores() / parallel);
+  const int64_t parallel = std::min<int64_t>(options.jobs.value_or(base::usable_cores()), static_cast<int64_t>(plan.jobs.size()));
+  const int64_t threads = common_options().threads > 0 ? common_options().threads : std::max<int64_t>(1, base::usable_cores() / parallel);
   base::log_info("{}: {} trainings, {} at a time with {} each, into {}", file.name(), plan.jobs.size(), parallel,
                  threads == 1 ? "one thread" : fmt::format("{} threads", threads), out);
 
-  Supervisor supervisor(std::move(plan.jobs), store, options.again);
+  study::Supervisor supervisor(std::move(plan.jobs), store, options.again);
   std::vector<std::string> child_arguments;
   if (options.device) child_arguments = {"--device", *options.device};
   if (const int signal = supervisor.run(parallel, threads, child_arguments); signal != 0) {
@@ -208,7 +208,7 @@ int compare(const CompareArguments& options) {
     return signal == SIGINT ? kInterrupted : kTerminated;
   }
 
-  Comparison comparison;
+  study::Comparison comparison;
   comparison.name = file.name();
   comparison.about = file.about();
   comparison.command = command_line(options);
@@ -217,18 +217,18 @@ int compare(const CompareArguments& options) {
   comparison.jobs = parallel;
   comparison.threads = threads;
   for (size_t i = 0; i < supervisor.jobs().size(); ++i) comparison.seconds += supervisor.result(i).value().seconds;
-  comparison.machine = to_node(this_machine());
+  comparison.machine = to_node(base::this_machine());
   comparison.recipe = base::to_toml(file.root());
   comparison.studies = collect(file, plan, supervisor);
 
   base::write_file_atomic(base::join_path(out, "results.json"), base::to_json(to_node(comparison), 1) + "\n");
-  base::write_file_atomic(base::join_path(out, "results.md"), to_markdown(comparison));
-  base::write_file_atomic(base::join_path(out, "report.html"), report_html(comparison));
+  base::write_file_atomic(base::join_path(out, "results.md"), study::to_markdown(comparison));
+  base::write_file_atomic(base::join_path(out, "report.html"), study::report::report_html(comparison));
   if (options.json) {
     print_json(to_node(comparison));
   } else {
     std::string text;
-    for (const StudyGrid& study : comparison.studies) text += "\n" + study_text(study);
+    for (const study::StudyGrid& study : comparison.studies) text += "\n" + study::study_text(study);
     print(fmt::format("{}\nTime in training {}; report: {}\n", text, base::duration_text(comparison.seconds), base::join_path(out, "report.html")));
   }
   return supervisor.status();
@@ -249,7 +249,7 @@ void add_compare(CLI::App& app) {
       .flag("--json", options->json, "print the results as JSON")
       .hidden_option("--job", options->job)
       .action([options] {
-        if (options->job) return run_job(read_job(*options->job), options->device);
+        if (options->job) return study::run_job(study::read_job(*options->job), options->device);
         base::require(!options->recipe.empty(), "compare: RECIPE is required");
         return compare(*options);
       });

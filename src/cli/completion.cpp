@@ -7,7 +7,7 @@
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/recipe.h"
+#include "experiment/recipe.h"
 
 namespace mnemo::cli {
 namespace {
@@ -25,7 +25,7 @@ std::vector<std::string> option_words(const CLI::App& app) {
 /// Keys that --set takes as they are: not those inside lists, whose place in the list is the user's to say.
 std::vector<std::string> recipe_keys() {
   std::set<std::string> keys;
-  for (const base::OptionDoc& doc : recipe_docs()) {
+  for (const base::OptionDoc& doc : experiment::recipe_docs()) {
     if (doc.path.find('[') == std::string::npos && !doc.value.empty()) keys.insert(doc.path);
   }
   return {keys.begin(), keys.end()};

@@ -14,17 +14,17 @@
 #include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/foreign_images.h"
-#include "cli/machine.h"
+#include "bundle/foreign_images.h"
+#include "base/machine.h"
 #include "cli/output.h"
-#include "cli/summary.h"
-#include "cli/workbench.h"
-#include "infer/load.h"
+#include "study/summary.h"
+#include "experiment/experiment.h"
+#include "bundle/load.h"
 #include "models/build.h"
 #include "models/convert.h"
 #include "models/presets.h"
 #include "weights/foreign.h"
-#include "weights/model_folder.h"
+#include "bundle/model_folder.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::cli {
@@ -44,27 +44,27 @@ std::string last_name(const std::string& folder) {
 int to_t2r(const ConvertArguments& options) {
   base::require(!options.features || *options.features >= 1, "convert: --features: expected at least 1, found {}", options.features.value_or(0));
   base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
-  const std::string folder = model_folder(options.model);
-  const StoredModel stored = read_model(folder);
+  const std::string folder = experiment::model_folder(options.model);
+  const experiment::StoredModel stored = experiment::read_model(folder);
   const auto made = models::to_t2r(models::require_language_model(*stored.model, "convert: --to t2r"), options.features, static_cast<uint64_t>(options.seed));
-  weights::ModelFolder content;
+  bundle::ModelFolder content;
   content.config = base::to_json(base::write_options(made->options())) + "\n";
   content.weights.tensors = weights::model_tensors(*made);
   if (stored.tokenizer) content.vocabulary = stored.tokenizer->save();
   content.card = fmt::format(
       "---\nlibrary_name: mnemo\n---\n\n# T2R of {0}\n\n{1} parameters. The weights of `{0}`, a softmax model, with linear attention in place of its own: "
       "the feature maps are fresh, so train it on before use.\n\nMade with Mnemo {2}:\n\n    mnemo convert {0} --to t2r --out FOLDER\n",
-      last_name(folder), grouped(made->parameters().count()), this_machine().mnemo);
-  weights::write_model_folder(options.out, content);
-  print(fmt::format("{}: {} parameters, {} of them fresh\n", options.out, grouped(made->parameters().count()),
-                    grouped(made->parameters().count() - stored.model->parameters().count())));
+      last_name(folder), study::grouped(made->parameters().count()), base::this_machine().mnemo);
+  bundle::write_model_folder(options.out, content);
+  print(fmt::format("{}: {} parameters, {} of them fresh\n", options.out, study::grouped(made->parameters().count()),
+                    study::grouped(made->parameters().count() - stored.model->parameters().count())));
   return kDone;
 }
 
 std::string card_of(const ConvertArguments& options, const core::Model& model, const std::string& folder) {
   return fmt::format("---\nlibrary_name: {3}\n---\n\n# {0}\n\n{1} parameters. The weights of `{0}` under {4} names.\n\nMade with Mnemo {2}:\n\n"
                      "    mnemo convert {0} --to {5} --out FOLDER\n",
-                     last_name(folder), grouped(model.parameters().count()), this_machine().mnemo, options.to == "mnemo" ? "mnemo" : "other",
+                     last_name(folder), study::grouped(model.parameters().count()), base::this_machine().mnemo, options.to == "mnemo" ? "mnemo" : "other",
                      options.to == "mnemo" ? "Mnemo's" : "another library's", options.to);
 }
 
@@ -88,23 +88,23 @@ void require_said(const base::Node& ours, const base::Node& said, const std::str
 
 /// config.json of a model in another library's format: its own one if it came from there and says the same, else made anew. `files` get what
 /// belongs beside it.
-std::string config_for(const weights::ForeignFormat& format, const infer::AnyModel& loaded, const std::string& folder, std::map<std::string, std::string>& files) {
+std::string config_for(const weights::ForeignFormat& format, const bundle::AnyModel& loaded, const std::string& folder, std::map<std::string, std::string>& files) {
   const models::ModelOptions& options = models::options_of(*loaded.model);
   const std::string who = fmt::format("{}: convert: --to {}", folder, format.name);
   const auto read_back = [&](const base::Node& config) { return base::write_options(models::read_model_options(format.options(config))); };
-  const std::optional<ImageFacts> facts = ImageFacts::find(folder);
-  const std::vector<std::string> classes = class_names(folder);
+  const std::optional<bundle::ImageFacts> facts = bundle::ImageFacts::find(folder);
+  const std::vector<std::string> classes = bundle::class_names(folder);
   const int64_t num_classes = options.head.at("num_classes").as_int();
   base::require(classes.empty() || static_cast<int64_t>(classes.size()) == num_classes, "{}: expected {} lines, as many as the head has classes, found {}",
-                base::join_path(folder, kClassesFile), num_classes, classes.size());
+                base::join_path(folder, bundle::kClassesFile), num_classes, classes.size());
   base::Node config = format.config(options);
   require_said(base::write_options(options), read_back(config), "", who);
-  files = add_image_facts(config, format, facts, classes, base::join_path(folder, ImageFacts::kFile));
-  const std::string beside = base::join_path(folder, kSourceConfig);
+  files = bundle::add_image_facts(config, format, facts, classes, base::join_path(folder, bundle::ImageFacts::kFile));
+  const std::string beside = base::join_path(folder, bundle::kSourceConfig);
   const std::string source = loaded.format != nullptr ? loaded.config : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20) : std::string();
   if (!source.empty()) {
-    const base::Node before = weights::parse_model_config(source, kSourceConfig);
-    const bool same = format.claims(before) && read_back(before) == base::write_options(options) && says_image_facts(before, format, facts, classes);
+    const base::Node before = weights::parse_model_config(source, bundle::kSourceConfig);
+    const bool same = format.claims(before) && read_back(before) == base::write_options(options) && bundle::says_image_facts(before, format, facts, classes);
     if (same) return source;
   }
   return base::to_json(config) + "\n";
@@ -115,15 +115,15 @@ int to_format(const ConvertArguments& options) {
   const bool ours = options.to == "mnemo";
   const weights::ForeignFormat* format = ours ? nullptr : &weights::foreign_format(options.to);
   base::require(!options.features && options.seed == 0, "convert: --features and --seed go with --to t2r");
-  const std::string folder = model_folder(options.model);
-  const infer::AnyModel loaded = infer::load_any(folder);
+  const std::string folder = experiment::model_folder(options.model);
+  const bundle::AnyModel loaded = bundle::load_any(folder);
   const models::ModelOptions& found = models::options_of(*loaded.model);
-  weights::ModelFolder content;
+  bundle::ModelFolder content;
   content.card = card_of(options, *loaded.model, folder);
   if (ours) {
     content.config = base::to_json(base::write_options(found)) + "\n";
     content.weights.tensors = weights::model_tensors(*loaded.model);
-    content.vocabulary = loaded.format != nullptr ? image_files_of(folder) : files_beside(folder);
+    content.vocabulary = loaded.format != nullptr ? bundle::image_files_of(folder) : experiment::files_beside(folder);
   } else {
     base::require(found.backbone.type == format->backbone, "convert: --to {}: expected a model of backbone.type = \"{}\", found \"{}\"", options.to,
                   format->backbone, found.backbone.type);
@@ -131,8 +131,8 @@ int to_format(const ConvertArguments& options) {
     content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model));
     content.weights.metadata = format->metadata;
   }
-  weights::write_model_folder(options.out, content);
-  print(fmt::format("{}: {} parameters under {} names\n", options.out, grouped(loaded.model->parameters().count()), options.to));
+  bundle::write_model_folder(options.out, content);
+  print(fmt::format("{}: {} parameters under {} names\n", options.out, study::grouped(loaded.model->parameters().count()), options.to));
   return kDone;
 }
 

@@ -6,15 +6,15 @@
 #include "base/file_io.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/recipe.h"
-#include "data/algorithmic.h"
-#include "data/corpus.h"
+#include "experiment/recipe.h"
+#include "data/answers/algorithmic.h"
+#include "data/text/corpus.h"
 #include "data/describe.h"
-#include "data/image_describe.h"
-#include "data/listops_set.h"
+#include "data/images/image_describe.h"
+#include "data/answers/listops_set.h"
 #include "data/prepare.h"
-#include "data/quadratic.h"
-#include "data/task_file.h"
+#include "data/answers/quadratic.h"
+#include "data/answers/task_file.h"
 
 namespace mnemo::cli {
 namespace {
@@ -137,7 +137,7 @@ std::string made_type(const std::string& source) {
 base::Node data_of(const DataArguments& options) {
   if (options.source.ends_with(".toml") || options.source.ends_with(".json")) {
     base::require(!options.unit, "data: --unit goes with a text; of a recipe use --set data.unit={}", options.unit.value_or(""));
-    return RecipeFile::read(options.source, options.set).recipe(options.variant).at("data");
+    return experiment::RecipeFile::read(options.source, options.set).recipe(options.variant).at("data");
   }
   base::require(!options.variant, "data: --variant goes with a recipe");
   base::Node root = base::Node::table();
@@ -163,7 +163,7 @@ base::Node data_of(const DataArguments& options) {
   data.set_place_deep({std::make_shared<const std::string>("data"), 0, 0});
   root.set("data", std::move(data));
   for (const std::string& assignment : options.set) base::set_value(root, assignment);
-  return read_recipe(root).data;
+  return experiment::read_recipe(root).data;
 }
 
 /// `mnemo data prepare NAME [PATH] --out DIR`.
@@ -192,7 +192,7 @@ int prepare(const DataArguments& options) {
   base::Node root = base::Node::table({{"data", base::Node::table({{"type", name == "listops" ? "listops" : "text"}})}});
   root.find("data")->set_place_deep({std::make_shared<const std::string>("data"), 0, 0});
   for (const std::string& assignment : options.set) base::set_value(root, assignment);
-  const base::Node keys = read_recipe(root).data;
+  const base::Node keys = experiment::read_recipe(root).data;
   data::Prepared prepared;
   if (name == "enwik8") {
     prepared = data::prepare_enwik8(path, *options.out);

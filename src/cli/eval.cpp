@@ -8,15 +8,15 @@
 #include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/device.h"
-#include "cli/image_facts.h"
-#include "cli/model_heads.h"
+#include "experiment/device.h"
+#include "bundle/preprocessing.h"
+#include "bundle/model_heads.h"
 #include "cli/output.h"
-#include "cli/sample_task.h"
-#include "cli/summary.h"
-#include "cli/workbench.h"
-#include "data/image_describe.h"
-#include "data/image_set.h"
+#include "experiment/sample_task.h"
+#include "study/summary.h"
+#include "experiment/experiment.h"
+#include "data/images/image_describe.h"
+#include "data/images/image_set.h"
 #include "infer/evaluate.h"
 #include "models/build.h"
 #include "tasks/images.h"
@@ -41,14 +41,14 @@ struct Measured {
   std::vector<std::pair<std::string, double>> metrics;
 };
 
-Measured measure_text(const StoredModel& stored, std::shared_ptr<const data::TokenStore> text,
+Measured measure_text(const experiment::StoredModel& stored, std::shared_ptr<const data::TokenStore> text,
                       const EvalArguments& options, std::string what, bool reset_segments) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
   const data::Tokenizer& tokenizer = *stored.tokenizer;
   const int64_t batch = std::min(options.batch, text->size() - 1);
   if (options.reset) reset_segments = *options.reset == "segments";
   const metrics::Likelihood likelihood =
-      options.precision ? infer::evaluate_text(*make_engine(models::language_model(stored.model, "eval: --precision"), options.precision, "eval"), text, reset_segments)
+      options.precision ? infer::evaluate_text(*experiment::make_engine(models::language_model(stored.model, "eval: --precision"), options.precision, "eval"), text, reset_segments)
                         : tasks::evaluate_text(*stored.model, text, {batch, options.segment_size.value_or(0), reset_segments});
   Measured measured{std::move(what), likelihood.count(), {}};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
@@ -60,7 +60,7 @@ Measured measure_text(const StoredModel& stored, std::shared_ptr<const data::Tok
 }
 
 /// Number of the head of each class of the data: by name where the head has a class of each name, by order where it has as many classes.
-std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, const ModelHead& head, const std::string& what) {
+std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, const bundle::ModelHead& head, const std::string& what) {
   std::map<std::string, int32_t> numbers;
   for (size_t i = 0; i < head.labels.size(); ++i) numbers.emplace(head.labels[i], static_cast<int32_t>(i));
   const bool unique = numbers.size() == head.labels.size();
@@ -82,17 +82,17 @@ std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, co
 }
 
 /// The task that the run has taught, or the model's own head; --task chooses another. From now on it answers.
-ModelHead answering_head(core::Model& model, const std::string& folder, const std::optional<Recipe>& recipe, const EvalArguments& options) {
+bundle::ModelHead answering_head(core::Model& model, const std::string& folder, const std::optional<experiment::Recipe>& recipe, const EvalArguments& options) {
   auto* vision = dynamic_cast<models::VisionModel*>(&model);
   base::ensure(vision != nullptr, "a model of images of another kind");
-  const std::vector<ModelHead> heads = heads_of(*vision, folder);
+  const std::vector<bundle::ModelHead> heads = bundle::heads_of(*vision, folder);
   const bool taught = recipe && recipe->finetune && recipe->finetune->regime != "full";
-  const ModelHead& head = head_named(heads, options.task.value_or(taught ? recipe->finetune->name : heads.front().name), "eval: --task");
+  const bundle::ModelHead& head = bundle::head_named(heads, options.task.value_or(taught ? recipe->finetune->name : heads.front().name), "eval: --task");
   vision->answer_for(head.name);
   return head;
 }
 
-Measured measure_images(const StoredModel& stored, const data::ImageOptions& images, std::optional<std::string> part, const ModelHead& head,
+Measured measure_images(const experiment::StoredModel& stored, const data::ImageOptions& images, std::optional<std::string> part, const bundle::ModelHead& head,
                         const EvalArguments& options, const std::string& what) {
   base::require(!options.segment_size && !options.precision && !options.documents && !options.reset,
                 "eval: --segment-size, --precision, --documents and --reset go with texts");
@@ -112,10 +112,10 @@ Measured measure_images(const StoredModel& stored, const data::ImageOptions& ima
 }
 
 /// The set that lies in a folder, in the way the model reads images; all of it where it has no parts of its own.
-Measured measure_image_folder(const StoredModel& stored, const std::string& folder, const ModelHead& head, const EvalArguments& options) {
+Measured measure_image_folder(const experiment::StoredModel& stored, const std::string& folder, const bundle::ModelHead& head, const EvalArguments& options) {
   data::ImageOptions images = data::detect_images(*options.data);
   images.valid_fraction = 0;
-  const ImageFacts facts = ImageFacts::read(folder);
+  const bundle::ImageFacts facts = bundle::ImageFacts::read(folder);
   images.image_size = facts.image_size;
   images.mean = facts.mean;
   images.std = facts.std;
@@ -124,13 +124,13 @@ Measured measure_image_folder(const StoredModel& stored, const std::string& fold
 }
 
 /// A part of the data that the model's own recipe names.
-Measured measure_own(const StoredModel& stored, const std::string& folder, const Recipe& recipe, const EvalArguments& options) {
+Measured measure_own(const experiment::StoredModel& stored, const std::string& folder, const experiment::Recipe& recipe, const EvalArguments& options) {
   base::require(!options.documents, "eval: --documents goes with --data; the run's recipe has its own rule");
   const std::string name = options.part.value_or("valid");
   const data::Part part = data::part_of(name, "eval: --part");
   if (recipe.is_text()) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary", options.model);
-    const data::TextOptions text = text_options(recipe);
+    const data::TextOptions text = experiment::text_options(recipe);
     const data::TextSplit split = data::split_text(text);
     const std::optional<data::TextSource> source = part == data::Part::train ? split.train : part == data::Part::valid ? split.valid : split.test;
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", options.model, name);
@@ -138,18 +138,18 @@ Measured measure_own(const StoredModel& stored, const std::string& folder, const
                         text.reset == "segments");
   }
   if (recipe.is_images()) {
-    Recipe own = recipe;
+    experiment::Recipe own = recipe;
     own.model = models::options_of(*stored.model);  // of a fine-tuning it may stand in the trained model alone
-    return measure_images(stored, image_options(own), name, answering_head(*stored.model, folder, recipe, options), options, base::printable(image_options(own).train, 400));
+    return measure_images(stored, experiment::image_options(own), name, answering_head(*stored.model, folder, recipe, options), options, base::printable(experiment::image_options(own).train, 400));
   }
   base::require(!options.segment_size, "eval: --segment-size goes with texts");
   base::require(!options.precision, "eval: --precision goes with texts");
   base::require(!options.reset, "eval: --reset goes with texts");
   // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
   const int64_t samples = recipe.data_type() == "algorithmic" ? recipe.train.eval_samples : INT64_MAX;
-  const auto found = make_sample_task(recipe, {options.batch, samples}).task->evaluate(*stored.model, part);
+  const auto found = experiment::make_sample_task(recipe, {options.batch, samples}).task->evaluate(*stored.model, part);
   base::require(found.has_value(), "{}: its recipe has no {} part", options.model, name);
-  return {describe_samples(recipe) + " Part " + name + ".", found->predictions, found->metrics};
+  return {experiment::describe_samples(recipe) + " Part " + name + ".", found->predictions, found->metrics};
 }
 
 int evaluate(const EvalArguments& options) {
@@ -158,16 +158,16 @@ int evaluate(const EvalArguments& options) {
                 "eval: --segment-size: expected 1 to {}, found {}", 1 << 20, options.segment_size.value_or(0));
   base::require(!options.reset || *options.reset == "documents" || *options.reset == "segments", "eval: --reset: expected documents or segments, found '{}'",
                 base::printable(options.reset.value_or("")));
-  const at::Device device = device_named(options.device);
+  const at::Device device = experiment::device_named(options.device);
   base::require(!options.precision || (options.batch == 1 && !options.segment_size),
                 "eval: --precision: the decoding engine reads one stream in the model's own segments; leave --batch and --segment-size out");
-  const std::string folder = model_folder(options.model);
-  const StoredModel stored = read_model(folder);
-  move_to(*stored.model, device);
+  const std::string folder = experiment::model_folder(options.model);
+  const experiment::StoredModel stored = experiment::read_model(folder);
+  experiment::move_to(*stored.model, device);
   const bool images = models::options_of(*stored.model).backbone.is_vision();
   base::require(images || !options.task, "eval: --task goes with a model of images");
   choose_threads(stored.model->parameters().count(), options.batch * (images ? kRowsOfAnImage : options.segment_size.value_or(stored.model->segment_size())));
-  const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(folder);
+  const std::optional<experiment::Recipe> recipe = options.data && !images ? std::nullopt : experiment::recipe_beside(folder);
   const auto begin = std::chrono::steady_clock::now();
   Measured measured;
   if (options.data && images) {
@@ -192,7 +192,7 @@ int evaluate(const EvalArguments& options) {
   }
   base::TextTable table({"metric", "value"}, {base::TextTable::Align::left, base::TextTable::Align::right});
   for (const auto& [name, value] : measured.metrics) table.add_row({name, fmt::format("{:.5f}", value)});
-  table.add_row({"predictions", grouped(measured.targets)});
+  table.add_row({"predictions", study::grouped(measured.targets)});
   table.add_row({"seconds", fmt::format("{:.2f}", seconds)});
   print(measured.what + "\n" + table.text());
   return kDone;

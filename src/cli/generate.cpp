@@ -8,13 +8,13 @@
 #include "base/options.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/device.h"
+#include "experiment/device.h"
 #include "cli/output.h"
-#include "cli/recipe.h"
-#include "cli/summary.h"
-#include "cli/text_facts.h"
-#include "cli/workbench.h"
-#include "infer/load.h"
+#include "experiment/recipe.h"
+#include "study/summary.h"
+#include "bundle/text_conventions.h"
+#include "experiment/experiment.h"
+#include "bundle/load.h"
 #include "infer/text_session.h"
 
 namespace mnemo::cli {
@@ -29,7 +29,7 @@ struct GenerateArguments {
 };
 
 infer::SamplingOptions sampling_of(const GenerateArguments& options) {
-  infer::SamplingOptions sampling = GenerateOptions().sampling;
+  infer::SamplingOptions sampling = experiment::GenerateOptions().sampling;
   base::Node node = base::Node::table();
   if (options.temperature) node.set("temperature", *options.temperature);
   if (options.top_k) node.set("top_k", *options.top_k);
@@ -43,7 +43,7 @@ infer::SamplingOptions sampling_of(const GenerateArguments& options) {
 std::string prompt_of(const GenerateArguments& options) {
   base::require(!options.prompt || !options.prompt_file, "generate: expected --prompt or --prompt-file, found both");
   if (options.prompt) return *options.prompt;
-  if (!options.prompt_file) return options.session ? "" : GenerateOptions().prompt;
+  if (!options.prompt_file) return options.session ? "" : experiment::GenerateOptions().prompt;
   if (*options.prompt_file != "-") return base::read_file(*options.prompt_file, uint64_t{1} << 30);
   std::string text;
   char bytes[65536];
@@ -52,23 +52,23 @@ std::string prompt_of(const GenerateArguments& options) {
 }
 
 int generate(const GenerateArguments& options) {
-  const int64_t tokens = options.tokens.value_or(GenerateOptions().tokens);
+  const int64_t tokens = options.tokens.value_or(experiment::GenerateOptions().tokens);
   base::require(tokens >= 0, "generate: --tokens: expected 0 or more, found {}", tokens);
   const infer::SamplingOptions sampling = sampling_of(options);
   const std::string prompt = prompt_of(options);
   base::require(options.session.has_value() || !prompt.empty(), "generate: expected a prompt of one character or more, found none");
 
   if (options.save) base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
-  const std::string folder = model_folder(options.model);
-  const infer::LoadedModel loaded = infer::load_model(folder, {.device = device_named(options.device)});
+  const std::string folder = experiment::model_folder(options.model);
+  const bundle::LoadedModel loaded = bundle::load_model(folder, {.device = experiment::device_named(options.device)});
   choose_threads(loaded.model->parameters().count(), 1);
-  const std::shared_ptr<const infer::Engine> engine = make_engine(loaded.model, options.precision, "generate");
+  const std::shared_ptr<const infer::Engine> engine = experiment::make_engine(loaded.model, options.precision, "generate");
   infer::Session session = engine && options.session ? infer::Session::load(*options.session, engine)
                            : engine                  ? infer::Session(engine, sampling)
                            : options.session         ? infer::Session::load(*options.session, loaded.model)
                                                      : infer::Session(loaded.model, sampling);
   session.set_sampling(sampling);
-  session.set_reset_segments(TextFacts::read(folder).resets_segments());
+  session.set_reset_segments(bundle::TextFacts::read(folder).resets_segments());
   infer::TextSession text(std::move(session), loaded.tokenizer);
   if (!prompt.empty()) text.feed(prompt);
 
@@ -99,8 +99,8 @@ int generate(const GenerateArguments& options) {
     return kDone;
   }
   print(rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
-  base::log_info("{} tokens, {} a second, state of {} bytes", made, grouped(static_cast<int64_t>(speed)),
-                 grouped(text.session().num_bytes()));
+  base::log_info("{} tokens, {} a second, state of {} bytes", made, study::grouped(static_cast<int64_t>(speed)),
+                 study::grouped(text.session().num_bytes()));
   return kDone;
 }
 

@@ -6,8 +6,8 @@
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/recipe.h"
-#include "cli/summary.h"
+#include "experiment/recipe.h"
+#include "study/summary.h"
 #include "models/build.h"
 #include "models/presets.h"
 
@@ -23,7 +23,7 @@ std::string preset_help() {
     base::Node named = base::Node::table({{"preset", preset.name}});
     if (preset.vocab_size > 0) named.set("embedding", base::Node::table({{"vocab_size", preset.vocab_size}}));
     const int64_t parameters = models::count_parameters(models::read_model_options(named));
-    table.add_row({std::string(preset.name), grouped(parameters), preset.published > 0 ? fmt::format("{:g} M", preset.published) : "",
+    table.add_row({std::string(preset.name), study::grouped(parameters), preset.published > 0 ? fmt::format("{:g} M", preset.published) : "",
                    std::string(preset.about)});
     if (!preset.figure.empty()) figures += fmt::format("  {}: {}.\n", preset.name, preset.figure);
   }
@@ -44,7 +44,7 @@ void add_help(CLI::App& app) {
       .flag("--markdown", options->markdown, "recipe: as Markdown tables")
       .action([options] {
         if (options->subject == "recipe") {
-          print(options->markdown ? recipe_help_markdown() : recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
+          print(options->markdown ? experiment::recipe_help_markdown() : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
         } else if (options->subject == "presets") {
           print(preset_help());
         } else {

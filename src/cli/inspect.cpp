@@ -8,18 +8,18 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/text_table.h"
-#include "cli/attention_facts.h"
-#include "cli/attention_picture.h"
+#include "inspect/attention_summary.h"
+#include "inspect/draw/attention_picture.h"
 #include "cli/command.h"
-#include "cli/cost_facts.h"
-#include "cli/image_attention.h"
+#include "inspect/cost_summary.h"
+#include "inspect/image_attention.h"
 #include "cli/inspect_input.h"
-#include "cli/model_facts.h"
+#include "inspect/model_summary.h"
 #include "cli/output.h"
-#include "cli/recipe.h"
-#include "cli/sample_task.h"
-#include "cli/summary.h"
-#include "cli/workbench.h"
+#include "experiment/recipe.h"
+#include "experiment/sample_task.h"
+#include "study/summary.h"
+#include "experiment/experiment.h"
 #include "models/build.h"
 
 namespace mnemo::cli {
@@ -30,7 +30,7 @@ struct InspectArguments {
   std::optional<std::string> variant, html, svg, png, image, image_size;
   std::vector<std::string> set;
   InspectInput input;
-  AttentionChoice choice;
+  inspect::AttentionChoice choice;
   bool cost = false;
   std::optional<int64_t> batch, segment_size, position;
   bool json = false;
@@ -39,9 +39,9 @@ struct InspectArguments {
 
 /// The model, with what its data are read by.
 struct Inspected {
-  StoredModel stored;
-  std::optional<Recipe> recipe;
-  std::vector<GaugePoint> gauges;  ///< of its training
+  experiment::StoredModel stored;
+  std::optional<experiment::Recipe> recipe;
+  std::vector<inspect::GaugePoint> gauges;  ///< of its training
   std::string folder = {};         ///< the model's; empty: a recipe's
 };
 
@@ -49,38 +49,38 @@ Inspected inspected_of(const InspectArguments& options) {
   if (base::is_folder(options.source)) {
     base::require(options.set.empty() && !options.variant, "inspect: --set and --variant go with a recipe; {} is a model",
                   options.source);
-    const std::string folder = model_folder(options.source);
-    Inspected inspected{read_model(folder), options.input.sample ? recipe_beside(folder) : std::nullopt, {}, folder};
-    inspected.gauges = read_gauges(folder == options.source ? base::join_path(folder, "..") : options.source);
+    const std::string folder = experiment::model_folder(options.source);
+    Inspected inspected{experiment::read_model(folder), options.input.sample ? experiment::recipe_beside(folder) : std::nullopt, {}, folder};
+    inspected.gauges = inspect::read_gauges(folder == options.source ? base::join_path(folder, "..") : options.source);
     return inspected;
   }
-  const Recipe recipe = read_recipe(RecipeFile::read(options.source, options.set).recipe(options.variant));
-  if (!options.input.given()) return {{build_model(recipe), nullptr}, recipe, {}};
-  const Workbench bench = make_workbench(recipe);
-  return {{bench.model, bench.tokenizer, recipe.is_text() && text_options(recipe).reset == "segments"}, recipe, {}};
+  const experiment::Recipe recipe = experiment::read_recipe(experiment::RecipeFile::read(options.source, options.set).recipe(options.variant));
+  if (!options.input.given()) return {{experiment::build_model(recipe), nullptr}, recipe, {}};
+  const experiment::Workbench bench = experiment::make_workbench(recipe);
+  return {{bench.model, bench.tokenizer, recipe.is_text() && experiment::text_options(recipe).reset == "segments"}, recipe, {}};
 }
 
 /// A recipe with studies: one line for each variant, none of which is built.
-int list_variants(const RecipeFile& file, const InspectArguments& options) {
+int list_variants(const experiment::RecipeFile& file, const InspectArguments& options) {
   using Align = base::TextTable::Align;
   base::require(!options.html && !options.svg && !options.png && !options.given() && !options.cost,
                 "inspect: pictures, inputs and --cost are of one model; choose it with --variant");
   base::TextTable table({"study", "variant", "parameters"}, {Align::left, Align::left, Align::right});
   std::map<std::string, int64_t> vocabularies;  // of texts, each of which is read once
   base::Node rows = base::Node::array();
-  for (const RecipeStudy& study : file.studies()) {
-    for (const RecipeVariant& variant : study.variants) {
+  for (const experiment::RecipeStudy& study : file.studies()) {
+    for (const experiment::RecipeVariant& variant : study.variants) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         if (!variant.recipes[p]) continue;
         const std::string name = study.title(variant, p);
-        Recipe recipe = read_recipe(*variant.recipes[p]);
+        experiment::Recipe recipe = experiment::read_recipe(*variant.recipes[p]);
         int64_t& vocabulary = vocabularies[base::to_json(recipe.data)];
         const bool reads = recipe.is_text() && recipe.model.embedding.vocab_size == 0;
         if (reads) recipe.model.embedding.vocab_size = vocabulary;
-        const models::ModelOptions model = complete_model(recipe);
+        const models::ModelOptions model = experiment::complete_model(recipe);
         if (reads) vocabulary = model.embedding.vocab_size;
         const int64_t parameters = models::count_parameters(model);
-        table.add_row({study.name, name, grouped(parameters)});
+        table.add_row({study.name, name, study::grouped(parameters)});
         rows.push_back(base::Node::table({{"study", study.name}, {"variant", name}, {"parameters", parameters}}));
       }
     }
@@ -104,13 +104,13 @@ void check(const InspectArguments& options) {
 }
 
 /// What the page shows of an input, of a training and of the cost.
-std::string page_sections(const AttentionPicture& picture, const std::optional<models::ModelCost>& cost) {
+std::string page_sections(const inspect::AttentionPicture& picture, const std::optional<inspect::ModelCost>& cost) {
   std::string html;
-  const auto drawn = [](const AttentionPicture& part) { return "<div class=\"scroll\">" + svg_of(part) + "</div>\n"; };
-  if (picture.attention != nullptr) html += "<h2>Attention</h2>\n" + to_html(*picture.attention) + drawn({picture.attention});
-  if (picture.image != nullptr) html += "<h2>Attention</h2>\n" + to_html(*picture.image) + drawn({nullptr, picture.image});
-  if (picture.gauges != nullptr && !picture.gauges->empty()) html += "<h2>Over training</h2>\n<div class=\"scroll\">" + gauges_svg(*picture.gauges) + "</div>\n";
-  if (cost) html += "<h2>Cost</h2>\n" + to_html(*cost);
+  const auto drawn = [](const inspect::AttentionPicture& part) { return "<div class=\"scroll\">" + inspect::svg_of(part) + "</div>\n"; };
+  if (picture.attention != nullptr) html += "<h2>Attention</h2>\n" + inspect::to_html(*picture.attention) + drawn({picture.attention});
+  if (picture.image != nullptr) html += "<h2>Attention</h2>\n" + inspect::to_html(*picture.image) + drawn({nullptr, picture.image});
+  if (picture.gauges != nullptr && !picture.gauges->empty()) html += "<h2>Over training</h2>\n<div class=\"scroll\">" + inspect::gauges_svg(*picture.gauges) + "</div>\n";
+  if (cost) html += "<h2>Cost</h2>\n" + inspect::to_html(*cost);
   return html;
 }
 
@@ -123,53 +123,53 @@ std::vector<int64_t> image_size_of(const std::optional<std::string>& text) {
   return {height, width};
 }
 
-models::ModelCost cost_of(const core::Model& model, const InspectArguments& options) {
+inspect::ModelCost cost_of(const core::Model& model, const InspectArguments& options) {
   if (const auto* vision = dynamic_cast<const models::VisionModel*>(&model)) {
     base::require(!options.segment_size && !options.position, "inspect: --segment-size and --position go with a model of texts; images have --image-size");
-    return models::count_cost(*vision, models::ImageCostOptions{options.batch.value_or(1), image_size_of(options.image_size)});
+    return inspect::count_cost(*vision, inspect::ImageCostOptions{options.batch.value_or(1), image_size_of(options.image_size)});
   }
   base::require(!options.image_size, "inspect: --image-size goes with a model of images");
-  return models::count_cost(models::require_language_model(model, "inspect"),
-                            models::CostOptions{options.batch.value_or(1), options.segment_size, options.position});
+  return inspect::count_cost(models::require_language_model(model, "inspect"),
+                            inspect::CostOptions{options.batch.value_or(1), options.segment_size, options.position});
 }
 
-ImageAttention look_at(const std::string& image, const Inspected& inspected, const AttentionChoice& choice) {
+inspect::ImageAttention look_at(const std::string& image, const Inspected& inspected, const inspect::AttentionChoice& choice) {
   const models::VisionModel& model = models::require_vision_model(*inspected.stored.model, "inspect: --image");
-  if (!inspected.recipe) return look_at_image(model, ImageFacts::read(inspected.folder), image, choice);
-  Recipe recipe = *inspected.recipe;
+  if (!inspected.recipe) return inspect::look_at_image(model, bundle::ImageFacts::read(inspected.folder), image, choice);
+  experiment::Recipe recipe = *inspected.recipe;
   recipe.model = model.options();  // it may stand in the model that [finetune] names
-  return look_at_image(model, ImageFacts::of(image_options(recipe)), image, choice);
+  return inspect::look_at_image(model, bundle::ImageFacts::of(experiment::image_options(recipe)), image, choice);
 }
 
 int inspect(const InspectArguments& options) {
   check(options);
   if (!base::is_folder(options.source) && !options.variant) {
-    const RecipeFile file = RecipeFile::read(options.source, options.set);
+    const experiment::RecipeFile file = experiment::RecipeFile::read(options.source, options.set);
     if (!file.studies().empty()) return list_variants(file, options);
   }
   const Inspected inspected = inspected_of(options);
   const core::Model& model = *inspected.stored.model;
-  const ModelFacts facts = look_into(model);
-  std::optional<AttentionFacts> attention;
+  const inspect::ModelFacts facts = inspect::look_into(model);
+  std::optional<inspect::AttentionFacts> attention;
   if (options.input.given()) {
     const models::Model& texts = models::require_language_model(model, "inspect: --text, --tokens and --sample");
     const InputSegments input = read_input(options.input, inspected.stored, inspected.recipe);
-    attention = look_at_attention(texts, input.segments, input.words, options.choice);
+    attention = inspect::look_at_attention(texts, input.segments, input.words, options.choice);
   }
-  std::optional<ImageAttention> image;
+  std::optional<inspect::ImageAttention> image;
   if (options.image) image = look_at(*options.image, inspected, options.choice);
   const bool looked = attention || image;
-  std::optional<models::ModelCost> cost;
+  std::optional<inspect::ModelCost> cost;
   if (options.cost) cost = cost_of(model, options);
-  const AttentionPicture picture{attention ? &*attention : nullptr, image ? &*image : nullptr, &inspected.gauges};
+  const inspect::AttentionPicture picture{attention ? &*attention : nullptr, image ? &*image : nullptr, &inspected.gauges};
   base::require(!options.png || looked || !inspected.gauges.empty(),
                 "inspect: --png draws what an input does; give one with --text, --tokens, --sample or --image");
   base::require(!options.svg || looked || facts.table, "inspect: --svg draws the spans of a model of texts; of images there are none, give one with --image");
-  if (options.svg) base::write_file_atomic(*options.svg, looked ? svg_of(picture) : facts.table->draw_svg());
-  if (options.png) base::write_file_atomic(*options.png, png_of(picture));
+  if (options.svg) base::write_file_atomic(*options.svg, looked ? inspect::svg_of(picture) : facts.table->draw_svg());
+  if (options.png) base::write_file_atomic(*options.png, inspect::png_of(picture));
   if (options.html) {
     const std::string title = options.source + (options.variant ? ": " + *options.variant : "");
-    base::write_file_atomic(*options.html, to_html(facts, title, base::to_toml(base::write_options(models::options_of(model))), page_sections(picture, cost)));
+    base::write_file_atomic(*options.html, inspect::to_html(facts, title, base::to_toml(base::write_options(models::options_of(model))), page_sections(picture, cost)));
   }
   if (options.json) {
     base::Node node = to_node(facts);
@@ -180,12 +180,12 @@ int inspect(const InspectArguments& options) {
     print_json(node);
   } else {
     // An input or the cost is what was asked for; the rest can be had without.
-    std::string text = looked || cost ? std::string() : to_text(facts);
+    std::string text = looked || cost ? std::string() : inspect::to_text(facts);
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
-    if (attention) add(to_text(*attention));
-    if (image) add(to_text(*image));
-    if (!inspected.gauges.empty() && (looked || !cost)) add(to_text(inspected.gauges));
-    if (cost) add(to_text(*cost));
+    if (attention) add(inspect::to_text(*attention));
+    if (image) add(inspect::to_text(*image));
+    if (!inspected.gauges.empty() && (looked || !cost)) add(inspect::to_text(inspected.gauges));
+    if (cost) add(inspect::to_text(*cost));
     print(text);
   }
   for (const auto& file : {options.svg, options.png, options.html}) {

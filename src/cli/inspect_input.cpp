@@ -48,8 +48,8 @@ std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t 
   return segments;
 }
 
-std::vector<data::TokenSegment> sample_of(const Recipe& recipe, int64_t row, int64_t segment_size) {
-  Workbench bench = make_workbench(recipe);
+std::vector<data::TokenSegment> sample_of(const experiment::Recipe& recipe, int64_t row, int64_t segment_size) {
+  experiment::Workbench bench = experiment::make_workbench(recipe);
   const int64_t batch = bench.task->batch_size();
   base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1, row);
   std::vector<data::TokenSegment> segments;
@@ -61,7 +61,7 @@ std::vector<data::TokenSegment> sample_of(const Recipe& recipe, int64_t row, int
 
 }  // namespace
 
-InputSegments read_input(const InspectInput& input, const StoredModel& stored, const std::optional<Recipe>& recipe) {
+InputSegments read_input(const InspectInput& input, const experiment::StoredModel& stored, const std::optional<experiment::Recipe>& recipe) {
   base::require(static_cast<int>(input.text.has_value()) + static_cast<int>(input.tokens.has_value()) + static_cast<int>(input.sample.has_value()) == 1,
                 "inspect: expected one of --text, --tokens and --sample");
   const int64_t segment_size = stored.model->segment_size(), vocabulary = stored.model->vocab_size();

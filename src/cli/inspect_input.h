@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/workbench.h"
+#include "experiment/experiment.h"
 #include "data/segment.h"
 
 namespace mnemo::cli {
@@ -24,6 +24,6 @@ struct InputSegments {
 };
 
 /// Throws InputError where the model cannot read what was given. `recipe` is the run's; a sample needs it.
-InputSegments read_input(const InspectInput& input, const StoredModel& stored, const std::optional<Recipe>& recipe);
+InputSegments read_input(const InspectInput& input, const experiment::StoredModel& stored, const std::optional<experiment::Recipe>& recipe);
 
 }  // namespace mnemo::cli

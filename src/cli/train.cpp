@@ -9,13 +9,13 @@
 #include "base/progress.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/device.h"
-#include "cli/finetune_model.h"
-#include "cli/image_facts.h"
+#include "experiment/device.h"
+#include "experiment/finetune_model.h"
+#include "bundle/preprocessing.h"
 #include "cli/output.h"
-#include "cli/summary.h"
-#include "cli/workbench.h"
-#include "data/image_describe.h"
+#include "study/summary.h"
+#include "experiment/experiment.h"
+#include "data/images/image_describe.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "weights/checkpoint.h"
@@ -49,14 +49,14 @@ struct TrainArguments {
 /// Where a run goes and what it is made from.
 struct Plan {
   std::string folder, source;
-  Recipe recipe;
+  experiment::Recipe recipe;
   bool resumes = false;
 };
 
 /// A task without a recipe: images as the model reads them, and settings that suit a few thousand photos.
 base::Node plain_finetuning(const TrainArguments& options) {
   data::ImageOptions found = data::detect_images(std::filesystem::absolute(*options.data).lexically_normal().string());
-  const ImageFacts facts = ImageFacts::read(model_folder(*options.model));
+  const bundle::ImageFacts facts = bundle::ImageFacts::read(experiment::model_folder(*options.model));
   found.image_size = facts.image_size;
   found.mean = facts.mean;
   found.std = facts.std;
@@ -92,7 +92,7 @@ Plan plan_of(const TrainArguments& options) {
     plan.source = plain ? command : options.recipe;
     plan.folder = options.out.value_or("runs/" + (plain ? options.name.value_or("task") : std::filesystem::path(options.recipe).stem().string()));
   }
-  plan.recipe = read_recipe((plain ? RecipeFile::of(plain_finetuning(options), plan.source, assignments) : RecipeFile::read(plan.source, assignments)).recipe(options.variant));
+  plan.recipe = experiment::read_recipe((plain ? experiment::RecipeFile::of(plain_finetuning(options), plan.source, assignments) : experiment::RecipeFile::read(plan.source, assignments)).recipe(options.variant));
   base::require(plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", command, plan.source,
                 options.finetunes ? "has no [finetune]: expected one, or --model" : "has [finetune]; it is for mnemo finetune");
   if (common_options().threads > 0) plan.recipe.train.threads = common_options().threads;
@@ -119,7 +119,7 @@ std::string command_of(const Plan& plan, const TrainArguments& options) {
   return line;
 }
 
-void print_result(const Plan& plan, const Workbench& bench, const train::TrainReport& report, const ModelCard& card, bool json) {
+void print_result(const Plan& plan, const experiment::Workbench& bench, const train::TrainReport& report, const experiment::ModelCard& card, bool json) {
   const double processed = static_cast<double>(bench.tokens_per_step) * static_cast<double>(report.steps);
   const double speed = report.seconds > 0 ? processed / report.seconds : 0;
   const std::string model = base::join_path(plan.folder, "model");
@@ -137,8 +137,8 @@ void print_result(const Plan& plan, const Workbench& bench, const train::TrainRe
                                   {"checkpoint", report.checkpoint}}));
     return;
   }
-  std::string text = fmt::format("{0} steps, {1} {4}, {2}, {3} {4} a second\n", grouped(report.steps), grouped(report.tokens),
-                                 base::duration_text(report.seconds), grouped(static_cast<int64_t>(speed)), bench.unit);
+  std::string text = fmt::format("{0} steps, {1} {4}, {2}, {3} {4} a second\n", study::grouped(report.steps), study::grouped(report.tokens),
+                                 base::duration_text(report.seconds), study::grouped(static_cast<int64_t>(speed)), bench.unit);
   for (const auto& [name, value] : card.metrics) text += fmt::format("held-out {} {:.4f}\n", name, value);
   text += fmt::format("model: {}\n", model);
   if (bench.tokenizer) text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", model);
@@ -146,9 +146,9 @@ void print_result(const Plan& plan, const Workbench& bench, const train::TrainRe
 }
 
 /// Weights of another model in place of fresh ones.
-void start_from(const std::string& path, Workbench& bench) {
-  const std::string folder = model_folder(path);
-  const StoredModel stored = read_model(folder);
+void start_from(const std::string& path, experiment::Workbench& bench) {
+  const std::string folder = experiment::model_folder(path);
+  const experiment::StoredModel stored = experiment::read_model(folder);
   const bool same_tokens = (stored.tokenizer == nullptr) == (bench.tokenizer == nullptr) &&
                            (stored.tokenizer == nullptr || stored.tokenizer->save() == bench.tokenizer->save());
   base::require(same_tokens, "train: --init {}: its vocabulary is not that of the recipe's data, so its tokens would mean others", folder);
@@ -158,11 +158,11 @@ void start_from(const std::string& path, Workbench& bench) {
 }
 
 int run_training(const TrainArguments& options) {
-  const at::Device device = device_named(options.device);
+  const at::Device device = experiment::device_named(options.device);
   Plan plan = plan_of(options);
-  Workbench bench = make_workbench(plan.recipe);
+  experiment::Workbench bench = experiment::make_workbench(plan.recipe);
   if (options.init) start_from(*options.init, bench);
-  move_to(*bench.model, device);
+  experiment::move_to(*bench.model, device);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.
   if (plan.recipe.train.threads == 0) {
     plan.recipe.train.threads = choose_threads(bench.model->parameters().count(), bench.tokens_per_step * (plan.recipe.is_images() ? kRowsOfAnImage : 1));
@@ -175,7 +175,7 @@ int run_training(const TrainArguments& options) {
   train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, plan.folder);
   if (plan.resumes && trainer.resume_latest()) base::log_info("goes on after step {}", trainer.steps_done());
   const int64_t threads = plan.recipe.train.threads;
-  base::log_info("{} parameters, {} steps, {}, into {}", grouped(bench.model->parameters().count()), plan.recipe.train.steps,
+  base::log_info("{} parameters, {} steps, {}, into {}", study::grouped(bench.model->parameters().count()), plan.recipe.train.steps,
                  threads == 1 ? "one thread" : fmt::format("{} threads", threads), plan.folder);
   const std::string metric = bench.task->metric();
   train::RunHooks hooks;
@@ -189,13 +189,13 @@ int run_training(const TrainArguments& options) {
     return report.signal == SIGINT ? kInterrupted : kTerminated;
   }
   trainer.take_average();
-  ModelCard card{.title = plan.recipe.name.empty() ? "A model with memory" : plan.recipe.name, .command = command_of(plan, options),
+  experiment::ModelCard card{.title = plan.recipe.name.empty() ? "A model with memory" : plan.recipe.name, .command = command_of(plan, options),
                  .metrics = {}, .steps = report.steps, .tokens = report.tokens, .seconds = report.seconds};
   if (!report.history.evaluations.empty()) card.metrics = report.history.evaluations.back().evaluation.metrics;
-  write_model(base::join_path(plan.folder, "model"), bench, card);
+  experiment::write_model(base::join_path(plan.folder, "model"), bench, card);
   if (bench.finetune) {
     const std::string about = fmt::format("{}; {}", card.command, plan.recipe.finetune->regime);
-    if (const auto path = write_task(plan.folder, models::require_vision_model(*bench.model, "finetune"), *bench.finetune, about)) {
+    if (const auto path = experiment::write_task(plan.folder, models::require_vision_model(*bench.model, "finetune"), *bench.finetune, about)) {
       base::log_info("task memory: {}", *path);
     }
   }

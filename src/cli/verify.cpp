@@ -8,8 +8,8 @@
 #include "base/text_table.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/device.h"
-#include "cli/golden.h"
+#include "experiment/device.h"
+#include "verify/golden.h"
 #include "cli/output.h"
 
 namespace mnemo::cli {
@@ -21,9 +21,9 @@ struct VerifyArguments {
   bool json = false;
 };
 
-base::Node as_node(const GoldenReport& report) {
+base::Node as_node(const verify::GoldenReport& report) {
   base::Node groups = base::Node::array();
-  for (const GoldenGroup& group : report.groups) {
+  for (const verify::GoldenGroup& group : report.groups) {
     groups.push_back(base::Node::table({{"name", group.name},
                                         {"tensors", group.tensors},
                                         {"error", group.error},
@@ -38,19 +38,19 @@ base::Node as_node(const GoldenReport& report) {
 }
 
 int verify(const VerifyArguments& arguments) {
-  const at::Device device = device_named(arguments.device);
+  const at::Device device = experiment::device_named(arguments.device);
   bool all = true;
   base::Node reports = base::Node::array();
   base::TextTable table({"file", "group", "tensors", "largest error", "tolerance", ""},
                         {base::TextTable::Align::left, base::TextTable::Align::left, base::TextTable::Align::right,
                          base::TextTable::Align::right, base::TextTable::Align::right});
   for (const std::string& path : arguments.files) {
-    const GoldenReport report = verify_golden(path, device);
+    const verify::GoldenReport report = verify::verify_golden(path, device);
     all = all && report.passed();
-    reports.push_back(as_node(report));
+    reports.push_back(bench::as_node(report));
     const std::string name = std::filesystem::path(path).lexically_normal().string();
     const size_t slash = name.find_last_of('/', name.size() - 2);
-    for (const GoldenGroup& group : report.groups) {
+    for (const verify::GoldenGroup& group : report.groups) {
       const bool good = group.error <= group.tolerance;
       table.add_row({slash == std::string::npos ? name : name.substr(slash + 1), group.name, std::to_string(group.tensors),
                      fmt::format("{:.1e}", group.error), fmt::format("{:.0e}", group.tolerance),

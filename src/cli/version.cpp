@@ -2,20 +2,20 @@
 #include <fmt/format.h>
 
 #include "cli/application.h"
-#include "cli/device.h"
-#include "cli/machine.h"
+#include "experiment/device.h"
+#include "base/machine.h"
 #include "cli/process_settings.h"
 
 namespace mnemo::cli {
 
 std::string version_text() {
-  const Machine machine = this_machine();
+  const base::Machine machine = base::this_machine();
   return fmt::format(
       "mnemo {}\n"
       "LibTorch {}, CPU code for {}; {}\n"
       "{}, {} cores, {:.1f} GB ({})\n"
       "{}, {} threads\n",
-      machine.mnemo, machine.libtorch, machine.capability, describe_cuda(), machine.cpu, machine.cores,
+      machine.mnemo, machine.libtorch, machine.capability, experiment::describe_cuda(), machine.cpu, machine.cores,
       static_cast<double>(machine.memory) / 1e9, machine.features, describe_process_settings(), at::get_num_threads());
 }
 

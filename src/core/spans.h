@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/key_ranges.h"
+#include "ops/attention/key_ranges.h"
 
 namespace mnemo::core {
 

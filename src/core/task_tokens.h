@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/spans.h"
-#include "ops/task_attention.h"
+#include "ops/attention/task_attention.h"
 
 namespace mnemo::core {
 

@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "ops/windows.h"
+#include "ops/image/windows.h"
 
 namespace mnemo::core {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text_table.h"
-#include "data/streams.h"
+#include "data/text/streams.h"
 
 namespace mnemo::data {
 namespace {

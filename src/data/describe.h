@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/node.h"
-#include "data/corpus.h"
+#include "data/text/corpus.h"
 
 namespace mnemo::data {
 

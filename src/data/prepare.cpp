@@ -13,8 +13,8 @@
 #include "base/file_io.h"
 #include "base/printable.h"
 #include "base/text_table.h"
-#include "data/documents.h"
-#include "data/utf8.h"
+#include "data/text/documents.h"
+#include "data/tokenizers/utf8.h"
 
 namespace mnemo::data {
 namespace {

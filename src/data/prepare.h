@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/node.h"
-#include "data/listops_set.h"
+#include "data/answers/listops_set.h"
 
 namespace mnemo::data {
 

@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::heads {
 

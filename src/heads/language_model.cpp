@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::heads {
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "infer/engine_workspace.h"
-#include "ops/position.h"
+#include "ops/attention/position.h"
 
 namespace mnemo::infer {
 namespace {

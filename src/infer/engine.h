@@ -11,7 +11,7 @@
 #include "infer/engine_plan.h"
 #include "infer/engine_sequence.h"
 #include "models/model.h"
-#include "ops/packed_linear.h"
+#include "ops/linear/packed_linear.h"
 
 namespace mnemo::infer {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "layers/parameters.h"
-#include "ops/decode_rows.h"
-#include "ops/packed_linear.h"
+#include "ops/decode/decode_rows.h"
+#include "ops/linear/packed_linear.h"
 
 namespace mnemo::infer {
 

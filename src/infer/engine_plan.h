@@ -4,8 +4,8 @@
 #include <string>
 
 #include "models/model.h"
-#include "ops/abc.h"
-#include "ops/decode_rows.h"
+#include "ops/abc/abc.h"
+#include "ops/decode/decode_rows.h"
 
 namespace mnemo::infer {
 

@@ -9,7 +9,7 @@
 #include "core/state.h"
 #include "infer/engine_grc.h"
 #include "infer/engine_plan.h"
-#include "ops/packed_linear.h"
+#include "ops/linear/packed_linear.h"
 
 namespace mnemo::infer {
 

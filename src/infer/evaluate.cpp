@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "core/head.h"
-#include "data/streams.h"
+#include "data/text/streams.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::infer {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "data/token_store.h"
+#include "data/text/token_store.h"
 #include "infer/engine.h"
 #include "metrics/likelihood.h"
 

@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "ops/abc.h"
-#include "ops/position.h"
+#include "ops/abc/abc.h"
+#include "ops/attention/position.h"
 
 namespace mnemo::infer {
 namespace {

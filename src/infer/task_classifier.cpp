@@ -7,7 +7,7 @@
 #include "attention/kv_state.h"
 #include "backbones/vit_tasks.h"
 #include "base/error.h"
-#include "ops/decode_rows.h"
+#include "ops/decode/decode_rows.h"
 
 namespace mnemo::infer {
 namespace {

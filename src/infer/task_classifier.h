@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "models/vision_model.h"
-#include "ops/packed_maps.h"
-#include "ops/task_attention.h"
+#include "ops/linear/packed_maps.h"
+#include "ops/attention/task_attention.h"
 
 namespace mnemo::infer {
 

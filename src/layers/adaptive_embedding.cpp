@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "layers/bricks.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::layers {
 

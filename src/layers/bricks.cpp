@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/feed_forward.h"
-#include "ops/linear.h"
+#include "ops/linear/feed_forward.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::layers {
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "ops/image_rows.h"
+#include "ops/image/image_rows.h"
 
 namespace mnemo::layers {
 

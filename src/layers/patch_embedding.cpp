@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "ops/image_rows.h"
+#include "ops/image/image_rows.h"
 
 namespace mnemo::layers {
 

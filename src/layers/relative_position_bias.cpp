@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "ops/windows.h"
+#include "ops/image/windows.h"
 
 namespace mnemo::layers {
 

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/error.h"
-#include "ops/attention.h"
-#include "ops/linear.h"
+#include "ops/attention/attention.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::memory {
 namespace {

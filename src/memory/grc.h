@@ -11,7 +11,7 @@
 #include "memory/grc_options.h"
 #include "memory/grc_position.h"
 #include "memory/grc_reader.h"
-#include "ops/grc.h"
+#include "ops/grc/grc.h"
 
 namespace mnemo::memory {
 

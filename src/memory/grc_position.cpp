@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ops/group_conv.h"
+#include "ops/image/group_conv.h"
 
 namespace mnemo::memory {
 

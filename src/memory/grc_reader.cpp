@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/attention.h"
-#include "ops/window_attention.h"
+#include "ops/attention/attention.h"
+#include "ops/image/window_attention.h"
 
 namespace mnemo::memory {
 namespace {

@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include "ops/abc.h"
-#include "ops/attention.h"
+#include "ops/abc/abc.h"
+#include "ops/attention/attention.h"
 
 /// What runs on a CUDA device by kernels of this project; the rest of the library are ATen's operations. Without -DMNEMO_CUDA=ON
 /// (without_cuda.cpp) there is no device, and a tensor on one is the caller's error.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/algorithmic.h"
+#include "data/answers/algorithmic.h"
 #include "metrics/accuracy.h"
 #include "metrics/likelihood.h"
 #include "tasks/task.h"

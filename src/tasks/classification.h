@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/epoch_order.h"
-#include "data/labelled.h"
+#include "data/answers/labelled.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/model.h"
-#include "data/samples.h"
+#include "data/answers/samples.h"
 
 namespace mnemo::tasks {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/image_batches.h"
+#include "data/images/image_batches.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "data/corpus.h"
-#include "data/streams.h"
+#include "data/text/corpus.h"
+#include "data/text/streams.h"
 #include "metrics/likelihood.h"
 #include "tasks/task.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "train/run_log.h"
 #include "train/signals.h"
 

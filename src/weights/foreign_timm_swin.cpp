@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/options.h"
-#include "ops/windows.h"
+#include "ops/image/windows.h"
 #include "weights/foreign.h"
 #include "weights/foreign_timm.h"
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "infer/attention_record.h"
+#include "inspect/attention_record.h"
 #include "tests/conformance/suite.h"
 
 namespace mnemo::test {
@@ -21,7 +21,7 @@ core::Segment whole_segment(const at::Tensor& tokens, const at::Tensor& valid = 
 TEST_P(Inspection, RecordingChangesNoBit) {
   auto model = make_model(config().options);
   const at::NoGradGuard no_grad;
-  infer::AttentionRecorder recorder(*model, 2);
+  inspect::AttentionRecorder recorder(*model, 2);
   core::State state = model->initial_state(2);
   Numbers numbers(6);
   for (int i = 0; i < 3; ++i) {
@@ -48,16 +48,16 @@ TEST_P(Inspection, RecordingChangesNoBit) {
 TEST_P(Inspection, WeightsAreSharesOfWhatMayBeSeen) {
   auto model = make_model(config().options);
   const at::NoGradGuard no_grad;
-  infer::AttentionRecorder recorder(*model, 2);
+  inspect::AttentionRecorder recorder(*model, 2);
   Numbers numbers(7);
   recorder.run(whole_segment(numbers.tokens({2, 5}, kVocab)));
   const at::Tensor valid = at::tensor({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, at::kLong).view({2, 5}).to(at::kBool);
-  const infer::SegmentRecord record = recorder.record(whole_segment(numbers.tokens({2, 5}, kVocab), valid), {0, 1});
+  const inspect::SegmentRecord record = recorder.record(whole_segment(numbers.tokens({2, 5}, kVocab), valid), {0, 1});
   ASSERT_EQ(record.layers.size(), 2u);
   const int64_t queries = record.table.num_rows(), keys = record.table.num_keys();
   at::Tensor allowed = record.table.expand();
   if (allowed.dim() == 3) allowed = allowed.unsqueeze(1);
-  for (const infer::LayerRecord& layer : record.layers) {
+  for (const inspect::LayerRecord& layer : record.layers) {
     for (const core::WeightMap& map : layer.view.maps) {
       const std::string where = fmt::format("layer {}, {}", layer.layer, map.name);
       ASSERT_EQ(map.weights.dim(), 4) << where;

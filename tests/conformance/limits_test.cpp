@@ -1,8 +1,8 @@
 // Laws 3 to 6 where they speak of a mechanism that is switched off: it leaves what it stands on, bit for bit.
 #include "core/attention_build.h"
 #include "models/registry.h"
-#include "ops/abc_scan.h"
-#include "ops/attention.h"
+#include "ops/abc/abc_scan.h"
+#include "ops/attention/attention.h"
 #include "tests/conformance/suite.h"
 
 namespace mnemo::test {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "memory/abc_control/control.h"
-#include "models/cost.h"
+#include "inspect/cost.h"
 #include "models/registry.h"
 #include "tests/conformance/suite.h"
 #include "weights/safetensors.h"
@@ -217,9 +217,9 @@ Sizes sizes(const Mechanism& mechanism) {
   const at::Tensor tokens = Numbers(3).tokens({1, 2048}, kVocab);
   const core::State between = run(*model, tokens.narrow(1, 0, 1536), segments({512, 512, 512}), model->initial_state(1)).state;
   const auto bytes = [](const core::State& state) { return fmt::format("{}", core::num_bytes(state)); };
-  const models::ModelCost cost = models::count_cost(*model, {1, 512, 1536});
+  const inspect::ModelCost cost = inspect::count_cost(*model, {1, 512, 1536});
   int64_t flops = cost.total.flops;
-  for (const models::PartCost& part : cost.parts) {
+  for (const inspect::PartCost& part : cost.parts) {
     if (part.part == "head" || part.part == "feed_forward") flops -= part.flops;
   }
   const std::string a_token = fmt::format("{}", flops / 512);

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "cli/golden.h"
+#include "verify/golden.h"
 #include "infer/session.h"
-#include "ops/abc.h"
-#include "ops/attention.h"
+#include "ops/abc/abc.h"
+#include "ops/attention/attention.h"
 #include "ops/cuda.h"
 #include "tests/support/configurations.h"
 #include "tests/support/numbers.h"
@@ -173,7 +173,7 @@ TEST(Cuda, GoldenFilesWithinTheirTolerance) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
     if (entry.path().extension() != ".safetensors") continue;
     ++files;
-    const cli::GoldenReport report = cli::verify_golden(entry.path().string(), at::kCUDA);
+    const verify::GoldenReport report = verify::verify_golden(entry.path().string(), at::kCUDA);
     for (const auto& group : report.groups) EXPECT_LE(group.error, report.tolerance) << report.file << ": " << group.name << ", worst " << group.worst;
   }
   EXPECT_GT(files, 0);

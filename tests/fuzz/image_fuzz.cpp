@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "data/image_codec.h"
-#include "data/image_reader.h"
-#include "data/image_transform.h"
+#include "data/images/image_codec.h"
+#include "data/images/image_reader.h"
+#include "data/images/image_transform.h"
 #include "options_check.h"
 
 /// Any bytes: an image of the size that its header tells, or an InputError that names the file; no more pixels than allowed. What a model reads of

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/listops.h"
+#include "data/answers/listops.h"
 #include "options_check.h"
 
 /// Lines of ListOps files in both forms: read into an expression, or refused with an InputError.

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/task_file.h"
+#include "data/answers/task_file.h"
 #include "options_check.h"
 
 /// A file of samples: read, or refused with an InputError.

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "options_check.h"
 
 /// A vocabulary.json: read into a tokenizer, or refused with an InputError.

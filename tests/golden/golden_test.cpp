@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "cli/golden.h"
+#include "verify/golden.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "weights/safetensors.h"
@@ -26,7 +26,7 @@ std::vector<std::string> golden_files() {
 class Golden : public testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, WithinTolerance) {
-  const cli::GoldenReport report = cli::verify_golden(GetParam());
+  const verify::GoldenReport report = verify::verify_golden(GetParam());
   ASSERT_FALSE(report.groups.empty());
   for (const auto& group : report.groups) {
     EXPECT_LE(group.error, group.tolerance) << report.what << ": " << group.name << ", worst " << group.worst;
@@ -43,7 +43,7 @@ TEST(GoldenFile, AConfigBeyondItsTensorsIsRefused) {
     config.replace(config.find(from), from.size(), to);
     const std::string path = folder / "large.safetensors";
     weights::write_safetensors(path, file.tensors, file.metadata);
-    test::expect_error<base::InputError>([&] { cli::verify_golden(path); }, {what, "numbers, expected at most", path + " holds"});
+    test::expect_error<base::InputError>([&] { verify::verify_golden(path); }, {what, "numbers, expected at most", path + " holds"});
   };
   expect_refused("recurrent/mt.safetensors", "\"vocab_size\": 17", "\"vocab_size\": 16777216", "parameter 'embed.weight'");
   expect_refused("recurrent/mt.safetensors", "\"ffn_dim\": 11", "\"ffn_dim\": 1048576", "ffn.0.weight'");

@@ -1,8 +1,8 @@
 // Gradients of attention to running sums and to queues, what was written before included: against differences, and fast against naive.
 #include <numeric>
 
-#include "ops/abc_sums.h"
-#include "ops/abc_window.h"
+#include "ops/abc/abc_sums.h"
+#include "ops/abc/abc_window.h"
 #include "tests/gradcheck/check.h"
 
 namespace mnemo::test::abc_sums_test {

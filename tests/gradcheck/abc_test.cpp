@@ -1,5 +1,5 @@
 // Gradients of the ABC recurrence, initial memory included: against differences, and fast against naive.
-#include "ops/abc.h"
+#include "ops/abc/abc.h"
 
 #include "tests/gradcheck/check.h"
 

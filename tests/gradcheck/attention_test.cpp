@@ -1,5 +1,5 @@
 // Gradients of the attention operation against differences; tests/unit/ops has its naive twin.
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 #include "tests/gradcheck/check.h"
 

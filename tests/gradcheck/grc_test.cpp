@@ -1,5 +1,5 @@
 // Gradients of the gated recurrent cache's operations.
-#include "ops/grc.h"
+#include "ops/grc/grc.h"
 
 #include "tests/gradcheck/check.h"
 

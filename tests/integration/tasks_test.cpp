@@ -8,7 +8,7 @@
 #include "models/vision_model.h"
 #include "tests/support/command_line.h"
 #include "tests/unit/data/image_files.h"
-#include "weights/model_folder.h"
+#include "bundle/model_folder.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
@@ -38,13 +38,13 @@ class TaskCommands : public CommandLine {
   }
 
   static void write_model(const models::VisionModel& model, const std::string& folder) {
-    weights::ModelFolder content;
+    bundle::ModelFolder content;
     content.config = base::to_json(base::write_options(model.options())) + "\n";
     content.weights.tensors = weights::model_tensors(model);
     content.vocabulary["images.json"] = R"({"image_size": [8, 8]})";
     content.vocabulary["classes.txt"] = "red\ngreen\nblue\n";
     content.card = "A card\n";
-    weights::write_model_folder(folder, content);
+    bundle::write_model_folder(folder, content);
   }
   std::string task(const std::string& name) const { return folder_ / (name + ".task.safetensors"); }
   std::string bytes_of(const std::string& folder) const { return content(folder + "/model.safetensors") + content(folder + "/config.json"); }

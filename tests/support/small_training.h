@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/node.h"
-#include "data/corpus.h"
+#include "data/text/corpus.h"
 #include "models/model.h"
 #include "tasks/algorithmic.h"
 #include "tasks/language_model.h"

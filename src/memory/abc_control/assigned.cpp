@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "layers/bricks.h"
-#include "ops/abc_slots.h"
+#include "ops/abc/abc_slots.h"
 
 namespace mnemo::memory {
 

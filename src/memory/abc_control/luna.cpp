@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "layers/bricks.h"
-#include "ops/abc.h"
-#include "ops/linear.h"
+#include "ops/abc/abc.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::memory {
 

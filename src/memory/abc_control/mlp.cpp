@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "memory/require_state.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 namespace mnemo::memory {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "memory/abc_control/control.h"
-#include "ops/abc.h"
+#include "ops/abc/abc.h"
 
 namespace mnemo::memory {
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "memory/require_state.h"
-#include "ops/abc_window.h"
+#include "ops/abc/abc_window.h"
 
 namespace mnemo::memory {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "memory/require_state.h"
-#include "ops/abc_sums.h"
+#include "ops/abc/abc_sums.h"
 
 namespace mnemo::memory {
 

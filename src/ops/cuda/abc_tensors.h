@@ -4,10 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "ops/abc.h"
+#include "ops/abc/abc.h"
 #include "ops/cuda/abc_backward_body.h"
 #include "ops/cuda/tensors.h"
-#include "ops/heads.h"
+#include "ops/attention/heads.h"
 
 namespace mnemo::ops::cuda {
 

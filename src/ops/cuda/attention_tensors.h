@@ -10,10 +10,10 @@
 
 #include <optional>
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "ops/cuda/attention_body.h"
 #include "ops/cuda/tensors.h"
-#include "ops/heads.h"
+#include "ops/attention/heads.h"
 
 namespace mnemo::ops::cuda {
 

@@ -12,8 +12,8 @@
 #include "attention/relative.h"
 #include "attention/sliding_window.h"
 #include "attention/softmax.h"
-#include "ops/attention.h"
-#include "ops/position.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/position.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::attention {

@@ -11,9 +11,9 @@
 #include "attention/linformer.h"
 #include "attention/lsh.h"
 #include "attention/sliding_window.h"
-#include "ops/attention.h"
-#include "ops/block_pattern.h"
-#include "ops/linformer.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/block_pattern.h"
+#include "ops/attention/linformer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

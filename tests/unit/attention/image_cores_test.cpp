@@ -6,10 +6,10 @@
 
 #include "attention/shifted_window.h"
 #include "attention/spatial_reduction.h"
-#include "ops/attention.h"
-#include "ops/image_rows.h"
-#include "ops/window_attention.h"
-#include "ops/windows.h"
+#include "ops/attention/attention.h"
+#include "ops/image/image_rows.h"
+#include "ops/image/window_attention.h"
+#include "ops/image/windows.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

@@ -1,4 +1,4 @@
-#include "data/algorithmic.h"
+#include "data/answers/algorithmic.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>

@@ -1,4 +1,4 @@
-#include "data/corpus.h"
+#include "data/text/corpus.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "base/file_io.h"
 #include "data/describe.h"
-#include "data/utf8.h"
+#include "data/tokenizers/utf8.h"
 #include "text_file.h"
 
 namespace mnemo::data {

@@ -1,4 +1,4 @@
-#include "data/documents.h"
+#include "data/text/documents.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "data/image_batches.h"
+#include "data/images/image_batches.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/file_io.h"
-#include "data/image_options.h"
+#include "data/images/image_options.h"
 #include "tests/support/temporary_folder.h"
 
 namespace mnemo::data {

@@ -1,4 +1,4 @@
-#include "data/image_reader.h"
+#include "data/images/image_reader.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "data/image_codec.h"
+#include "data/images/image_codec.h"
 #include "image_files.h"
 #include "tests/support/expect_error.h"
 

@@ -1,4 +1,4 @@
-#include "data/image_set.h"
+#include "data/images/image_set.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/image_describe.h"
+#include "data/images/image_describe.h"
 #include "image_files.h"
 #include "tests/support/expect_error.h"
 

@@ -1,4 +1,4 @@
-#include "data/image_transform.h"
+#include "data/images/image_transform.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <set>
 
 #include "data/draws.h"
-#include "data/image_augment.h"
-#include "data/image_mix.h"
-#include "data/image_reader.h"
+#include "data/images/image_augment.h"
+#include "data/images/image_mix.h"
+#include "data/images/image_reader.h"
 #include "image_files.h"
 
 namespace mnemo::data {

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <fstream>
 
-#include "data/corpus.h"
-#include "data/streams.h"
+#include "data/text/corpus.h"
+#include "data/text/streams.h"
 #include "text_file.h"
 
 namespace mnemo::data {

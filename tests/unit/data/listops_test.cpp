@@ -1,4 +1,4 @@
-#include "data/listops.h"
+#include "data/answers/listops.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "data/listops_set.h"
+#include "data/answers/listops_set.h"
 #include "text_file.h"
 
 namespace mnemo::data {

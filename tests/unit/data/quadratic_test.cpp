@@ -1,4 +1,4 @@
-#include "data/quadratic.h"
+#include "data/answers/quadratic.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "data/algorithmic.h"
+#include "data/answers/algorithmic.h"
 
 namespace mnemo::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/streams.h"
+#include "data/text/streams.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>

@@ -1,4 +1,4 @@
-#include "data/task_file.h"
+#include "data/answers/task_file.h"
 
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "data/algorithmic.h"
+#include "data/answers/algorithmic.h"
 #include "text_file.h"
 
 namespace mnemo::data {

@@ -1,4 +1,4 @@
-#include "data/token_store.h"
+#include "data/text/token_store.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

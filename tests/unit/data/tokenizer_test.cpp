@@ -1,10 +1,10 @@
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "base/printable.h"
-#include "data/utf8.h"
+#include "data/tokenizers/utf8.h"
 #include "text_file.h"
 
 namespace mnemo::data {

@@ -1,4 +1,4 @@
-#include "data/utf8.h"
+#include "data/tokenizers/utf8.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,10 +1,10 @@
-#include "data/vocabulary_file.h"
+#include "data/tokenizers/vocabulary_file.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "data/tokenizer.h"
-#include "data/word_index.h"
+#include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/word_index.h"
 #include "text_file.h"
 
 namespace mnemo::data {

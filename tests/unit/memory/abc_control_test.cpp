@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "memory/abc.h"
 #include "memory/abc_control/sums.h"
-#include "ops/abc_slots.h"
-#include "ops/attention.h"
+#include "ops/abc/abc_slots.h"
+#include "ops/attention/attention.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

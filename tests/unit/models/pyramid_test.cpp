@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "models/build.h"
-#include "models/cost.h"
+#include "inspect/cost.h"
 #include "models/presets.h"
 #include "models/vision_model.h"
 #include "tests/support/expect_error.h"

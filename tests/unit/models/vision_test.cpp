@@ -8,10 +8,10 @@
 #include "backbones/vit.h"
 #include "base/error.h"
 #include "models/build.h"
-#include "models/cost.h"
+#include "inspect/cost.h"
 #include "models/model.h"
 #include "models/presets.h"
-#include "ops/grid.h"
+#include "ops/image/grid.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -205,7 +205,7 @@ double multiply_adds(ModelOptions options, const std::vector<int64_t>& image_siz
   const int64_t layers = vit.num_layers;
   const auto flops = [&](int64_t count) {
     vit.num_layers = count;
-    return count_cost(VisionModel(options, 0, at::kFloat), ImageCostOptions{1, image_size}).total.flops;
+    return inspect::count_cost(VisionModel(options, 0, at::kFloat), inspect::ImageCostOptions{1, image_size}).total.flops;
   };
   const int64_t one = flops(1), two = flops(2);
   return static_cast<double>(one + (layers - 1) * (two - one)) / 2e9;
@@ -224,14 +224,14 @@ TEST(VitPresets, CostWhatIsPublished) {
 
 TEST(VitCost, IsThatOfItsFormula) {
   const auto model = vision(options());
-  const ModelCost cost = count_cost(*model, ImageCostOptions{3, {8, 16}});
+  const inspect::ModelCost cost = inspect::count_cost(*model, inspect::ImageCostOptions{3, {8, 16}});
   const int64_t rows = 9, batch = 3, dim = 8, hidden = 16, layers = 2;
   const auto part = [&](const std::string& name) {
-    for (const PartCost& found : cost.parts) {
+    for (const inspect::PartCost& found : cost.parts) {
       if (found.part == name) return found;
     }
     ADD_FAILURE() << "no part " << name;
-    return PartCost{};
+    return inspect::PartCost{};
   };
   EXPECT_EQ(part("embedding").flops, 2 * batch * 8 * dim * 48);
   EXPECT_EQ(part("attention").flops, 2 * batch * layers * (4 * rows * dim * dim + 2 * rows * rows * dim));
@@ -241,10 +241,10 @@ TEST(VitCost, IsThatOfItsFormula) {
   EXPECT_EQ(part("norms").parameters, 2 * dim * (2 * layers + 1));
   EXPECT_EQ(cost.total.parameters, model->parameters().count());
   EXPECT_EQ(cost.total.state_bytes, 0);
-  expect_error<base::InputError>([&] { count_cost(*model, ImageCostOptions{1, {8}}); }, {"image_size", "[height, width]"});
-  expect_error<base::InputError>([&] { count_cost(*model, ImageCostOptions{0}); }, {"batch", "0"});
+  expect_error<base::InputError>([&] { inspect::count_cost(*model, inspect::ImageCostOptions{1, {8}}); }, {"image_size", "[height, width]"});
+  expect_error<base::InputError>([&] { inspect::count_cost(*model, inspect::ImageCostOptions{0}); }, {"batch", "0"});
   const auto cached = vision(options({"memory=[{type=\"grc\",cache_len=5}]"}));
-  const ModelCost with = count_cost(*cached);
+  const inspect::ModelCost with = inspect::count_cost(*cached);
   EXPECT_EQ(with.added.size(), 1U);
   EXPECT_EQ(with.added[0].model_state_bytes, layers * 5 * 4 * 8);
   EXPECT_GT(with.added[0].flops, 0);

@@ -1,4 +1,4 @@
-#include "ops/abc_slots.h"
+#include "ops/abc/abc_slots.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

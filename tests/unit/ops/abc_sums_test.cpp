@@ -1,4 +1,4 @@
-#include "ops/abc_sums.h"
+#include "ops/abc/abc_sums.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

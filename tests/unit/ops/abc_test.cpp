@@ -1,4 +1,4 @@
-#include "ops/abc.h"
+#include "ops/abc/abc.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,11 +1,11 @@
-#include "ops/abc_window.h"
+#include "ops/abc/abc_window.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <numeric>
 
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::abc_window_test {

@@ -1,4 +1,4 @@
-#include "ops/attention.h"
+#include "ops/attention/attention.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "ops/gemm.h"
+#include "ops/linear/gemm.h"
 #include "tests/support/numbers.h"
 
 /// How many threads MKL would take for a product that this thread calls.

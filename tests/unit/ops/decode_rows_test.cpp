@@ -1,4 +1,4 @@
-#include "ops/decode_rows.h"
+#include "ops/decode/decode_rows.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "ops/abc.h"
+#include "ops/abc/abc.h"
 #include "tests/support/instruction_sets.h"
 
 namespace mnemo::ops {

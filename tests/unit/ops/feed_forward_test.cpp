@@ -4,8 +4,8 @@
 
 #include <ATen/Parallel.h>
 
-#include "ops/feed_forward.h"
-#include "ops/products.h"
+#include "ops/linear/feed_forward.h"
+#include "ops/linear/products.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::feed_forward_test {

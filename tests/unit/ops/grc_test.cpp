@@ -1,4 +1,4 @@
-#include "ops/grc.h"
+#include "ops/grc/grc.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -9,7 +9,7 @@
 #include <functional>
 #include <limits>
 
-#include "ops/grc_gates.h"
+#include "ops/grc/grc_gates.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

@@ -1,4 +1,4 @@
-#include "ops/grid.h"
+#include "ops/image/grid.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

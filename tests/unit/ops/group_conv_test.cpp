@@ -1,4 +1,4 @@
-#include "ops/group_conv.h"
+#include "ops/image/group_conv.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,4 +1,4 @@
-#include "ops/linear_attention.h"
+#include "ops/attention/linear_attention.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,4 +1,4 @@
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,4 +1,4 @@
-#include "ops/packed_linear.h"
+#include "ops/linear/packed_linear.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,5 +1,5 @@
 // Linear maps and the feed-forward with packed weights against the same without.
-#include "ops/packed_maps.h"
+#include "ops/linear/packed_maps.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/feed_forward.h"
-#include "ops/image_rows.h"
-#include "ops/linear.h"
-#include "ops/products.h"
+#include "ops/linear/feed_forward.h"
+#include "ops/image/image_rows.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/products.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::packed_maps_test {

@@ -1,4 +1,4 @@
-#include "ops/position.h"
+#include "ops/attention/position.h"
 
 #include <gtest/gtest.h>
 #include <c10/core/InferenceMode.h>

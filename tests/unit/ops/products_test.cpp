@@ -1,12 +1,12 @@
 // What is counted of products: LibTorch's own by hand, ours against their naive twins.
-#include "ops/products.h"
+#include "ops/linear/products.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "ops/abc.h"
-#include "ops/attention.h"
-#include "ops/linear.h"
+#include "ops/abc/abc.h"
+#include "ops/attention/attention.h"
+#include "ops/linear/linear.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

@@ -4,12 +4,12 @@
 
 #include <cmath>
 
-#include "ops/attention.h"
-#include "ops/block_pattern.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/block_pattern.h"
 #include "ops/fixed_numbers.h"
-#include "ops/key_window.h"
-#include "ops/linformer.h"
-#include "ops/lsh.h"
+#include "ops/attention/key_window.h"
+#include "ops/attention/linformer.h"
+#include "ops/attention/lsh.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::sparse_test {

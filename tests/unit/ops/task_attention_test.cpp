@@ -1,4 +1,4 @@
-#include "ops/task_attention.h"
+#include "ops/attention/task_attention.h"
 
 #include <cmath>
 

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "ops/image_rows.h"
-#include "ops/window_attention.h"
-#include "ops/windows.h"
+#include "ops/image/image_rows.h"
+#include "ops/image/window_attention.h"
+#include "ops/image/windows.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::windows_test {

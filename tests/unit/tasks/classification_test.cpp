@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/listops_set.h"
+#include "data/answers/listops_set.h"
 #include "models/model.h"
 #include "tasks/start_documents.h"
 #include "tests/support/expect_error.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "data/task_file.h"
+#include "data/answers/task_file.h"
 #include "models/model.h"
 #include "tasks/algorithmic.h"
 #include "tests/support/temporary_folder.h"

@@ -8,7 +8,7 @@
 #include "base/file_io.h"
 #include "models/presets.h"
 #include "models/vision_model.h"
-#include "ops/windows.h"
+#include "ops/image/windows.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 #include "weights/foreign.h"

@@ -24,7 +24,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "weights/checkpoint.h"
-#include "weights/model_folder.h"
+#include "bundle/model_folder.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::weights {
@@ -47,18 +47,18 @@ CheckpointContent checkpoint(const NamedTensors& tensors) {
 
 // Writes small things into `folder`, fails at big ones while `failing`, and finds everything as it was.
 void expect_failures_leave_all_in_place(const std::string& folder, const std::string& reason, auto&& while_failing) {
-  ModelFolder model;
+  bundle::ModelFolder model;
   model.weights.tensors = kSmall;
   model.config = "{}";
   write_safetensors(folder + "/a.safetensors", kSmall);
-  write_model_folder(folder + "/model", model);
+  bundle::write_model_folder(folder + "/model", model);
   save_checkpoint(folder + "/run", 1, checkpoint(kSmall), {.keep_last = 1});
   model.weights.tensors = big();
 
   while_failing([&] {
     expect_error<InputError>([&] { write_safetensors(folder + "/a.safetensors", big()); }, {folder + "/a.safetensors", reason});
     expect_error<InputError>([&] { write_safetensors(folder + "/b.safetensors", big()); }, {folder + "/b.safetensors", reason});
-    expect_error<InputError>([&] { write_model_folder(folder + "/model", model); }, {folder + "/model", reason});
+    expect_error<InputError>([&] { bundle::write_model_folder(folder + "/model", model); }, {folder + "/model", reason});
     expect_error<InputError>([&] { save_checkpoint(folder + "/run", 2, checkpoint(big()), {.keep_last = 1}); }, {folder + "/run/step-00000002", reason});
     expect_error<InputError>([&] { save_checkpoint(folder + "/run", 1, checkpoint(big()), {.keep_last = 1}); }, {folder + "/run/step-00000001", reason});
   });
@@ -66,7 +66,7 @@ void expect_failures_leave_all_in_place(const std::string& folder, const std::st
   EXPECT_EQ(base::list_folder(folder), (Names{"a.safetensors", "model", "run"}));
   EXPECT_EQ(base::list_folder(folder + "/run"), Names{"step-00000001"});
   EXPECT_TRUE(at::equal(read_safetensors(folder + "/a.safetensors").at("w", ""), kSmall[0].second));
-  EXPECT_TRUE(at::equal(read_model_folder(folder + "/model", {}).weights.at("w", ""), kSmall[0].second));
+  EXPECT_TRUE(at::equal(bundle::read_model_folder(folder + "/model", {}).weights.at("w", ""), kSmall[0].second));
   const auto latest = latest_checkpoint(folder + "/run");
   ASSERT_TRUE(latest);
   EXPECT_EQ(latest->step, 1);

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+#include "models/model.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::bench {
+
+/// One model that `mnemo bench decoding` runs token by token.
+struct DecodingCase {
+  std::string name, attention;  ///< attention: softmax (a GPT-2: learned positions, no bias on the logits), relative or abc
+  int64_t layers, dim, heads, ffn, vocab, segment, mem_len, mem_tokens, slots;
+  std::vector<int64_t> contexts;
+
+  bool has_peers() const { return attention == "softmax"; }
+  std::unique_ptr<models::Model> build() const;
+  /// What the peer reads.
+  base::Node as_node(int64_t threads) const;
+};
+
+const std::vector<DecodingCase>& decoding_cases();
+
+/// Our side of one case.
+class DecodingSubject {
+ public:
+  explicit DecodingSubject(const DecodingCase& decoding_case);
+  ~DecodingSubject();
+
+  /// For the peers: the parameters by name.
+  weights::NamedTensors tensors() const;
+  /// The likeliest tokens one by one after the token 0, in float32.
+  std::vector<int64_t> greedy(int64_t count);
+  /// Seconds of a token of each of `batch` sequences that have read `context` random tokens, the median of N; a later call goes on
+  /// where this one ended.
+  double token(const std::string& precision, int64_t context, int64_t batch, int64_t count);
+  /// Bytes that one token of one sequence cannot do without reading: weights, and what the sequence keeps of `context` tokens.
+  double bytes(const std::string& precision, int64_t context);
+  /// Abc: seconds of a token, the median of N, at a position that the state is set to, greedy; what the memory holds is that of 1,000 tokens.
+  double token_at(const std::string& precision, int64_t position, int64_t count);
+  /// Forgets all sequences, and the weights of a precision.
+  void drop();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace mnemo::bench

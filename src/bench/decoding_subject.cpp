@@ -1,0 +1,169 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "base/error.h"
+#include "bench/case.h"
+#include "bench/decoding.h"
+#include "bench/peers.h"
+#include "bench/rounds.h"
+#include "infer/batcher.h"
+#include "infer/engine.h"
+#include "infer/session.h"
+
+namespace mnemo::bench {
+const std::vector<DecodingCase>& decoding_cases() {
+  // layers, dim, heads, ffn, vocab, segment, mem_len, mem_tokens, slots, contexts
+  static const std::vector<DecodingCase> cases = {
+      {"gpt2_small", "softmax", 12, 768, 12, 3072, 50257, 8448, 0, 0, 0, {128, 1024}},
+      {"gpt2_small_8k", "softmax", 12, 768, 12, 3072, 50257, 8448, 0, 0, 0, {8192}},
+      {"six_layer", "softmax", 6, 512, 8, 2048, 32000, 8448, 0, 0, 0, {128, 1024, 8192}},
+      {"six_layer_xl", "relative", 6, 512, 8, 2048, 32000, 256, 512, 0, 0, {1024}},
+      {"six_layer_rmt", "relative", 6, 512, 8, 2048, 32000, 512, 0, 16, 0, {1024}},
+      {"six_layer_abc", "abc", 6, 512, 8, 2048, 32000, 500, 0, 0, 32, {1000}},
+  };
+  return cases;
+}
+
+std::unique_ptr<models::Model> DecodingCase::build() const {
+  models::ModelOptions options;
+  options.embedding.vocab_size = vocab;
+  options.embedding.scale = false;
+  options.segment_size = segment;
+  options.backbone.num_layers = layers;
+  options.backbone.dim = dim;
+  options.backbone.num_heads = heads;
+  options.backbone.ffn_dim = ffn;
+  options.backbone.activation = "gelu_tanh";
+  options.backbone.norm = "pre";
+  options.backbone.final_norm = true;
+  options.backbone.attention = base::Node::table({{"type", attention}});
+  if (attention == "softmax") {
+    options.backbone.position.type = "learned";
+    options.backbone.position.max_len = segment;
+  }
+  if (attention == "abc") options.backbone.attention.set("num_slots", slots);
+  if (mem_len > 0) options.memory.push_back(base::Node::table({{"type", "segment_cache"}, {"mem_len", mem_len}}));
+  if (mem_tokens > 0) options.memory.push_back(base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", mem_tokens}}));
+  options.head.set("bias", false);
+  auto model = models::build(options, 0);
+  spread_parameters(model->parameters(), at::detail::createCPUGenerator(1));
+  return model;
+}
+
+base::Node DecodingCase::as_node(int64_t threads) const {
+  return base::Node::table({{"name", name}, {"vocab", vocab}, {"layers", layers}, {"dim", dim}, {"heads", heads}, {"ffn", ffn},
+                            {"segment", segment}, {"threads", threads}});
+}
+
+struct DecodingSubject::Parts {
+  /// One sequence, or several in step.
+  struct Running {
+    std::optional<infer::Session> one;
+    std::unique_ptr<infer::Batcher> many;
+    void next() {
+      if (one) {
+        one->next();
+      } else {
+        many->step();
+      }
+    }
+  };
+
+  DecodingCase decoding_case;
+  std::shared_ptr<models::Model> model;
+  std::map<std::string, std::shared_ptr<const infer::Engine>> engines;
+  std::map<std::tuple<std::string, int64_t, int64_t>, Running> running;
+
+  const std::shared_ptr<const infer::Engine>& engine(const std::string& precision) {
+    std::shared_ptr<const infer::Engine>& found = engines[precision];
+    if (!found) found = std::make_shared<infer::Engine>(model, infer::EngineOptions{ops::precision_of(precision, "--precision")});
+    return found;
+  }
+
+  /// A sequence that has read random tokens.
+  infer::Session fed(const std::string& precision, int64_t context) {
+    infer::Session session(engine(precision), infer::SamplingOptions::greedy());
+    session.feed(at::randint(0, decoding_case.vocab, {context}, at::detail::createCPUGenerator(3), at::kLong));
+    return session;
+  }
+};
+
+DecodingSubject::DecodingSubject(const DecodingCase& decoding_case) : parts_(std::make_unique<Parts>()) {
+  parts_->decoding_case = decoding_case;
+  parts_->model = decoding_case.build();
+}
+
+DecodingSubject::~DecodingSubject() = default;
+
+weights::NamedTensors DecodingSubject::tensors() const { return parts_->model->parameters().named(); }
+
+std::vector<int64_t> DecodingSubject::greedy(int64_t count) {
+  infer::Session session(parts_->engine("float32"), infer::SamplingOptions::greedy());
+  const int64_t first = 0;
+  session.feed({&first, 1});
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(session.next());
+  return tokens;
+}
+
+double DecodingSubject::token(const std::string& precision, int64_t context, int64_t batch, int64_t count) {
+  Parts& p = *parts_;
+  const auto key = std::tuple(precision, context, batch);
+  auto found = p.running.find(key);
+  if (found == p.running.end()) {
+    Parts::Running running;
+    running.one = p.fed(precision, context);
+    if (batch > 1) {
+      running.many = std::make_unique<infer::Batcher>(p.engine(precision));
+      for (int64_t i = 0; i < batch; ++i) running.many->add(running.one->fork());
+      running.one.reset();
+    }
+    found = p.running.emplace(key, std::move(running)).first;
+    found->second.next();  // the prompt's own logits are there already
+  }
+  return median(seconds_of(count, [&] { found->second.next(); }));
+}
+
+double DecodingSubject::bytes(const std::string& precision, int64_t context) {
+  return static_cast<double>(parts_->engine(precision)->bytes_per_token(context));
+}
+
+double DecodingSubject::token_at(const std::string& precision, int64_t position, int64_t count) {
+  Parts& p = *parts_;
+  const auto key = std::tuple(precision, position, int64_t{0});
+  auto found = p.running.find(key);
+  if (found == p.running.end()) {
+    constexpr int64_t kRead = 1000;
+    base::ensure(position % p.decoding_case.segment == kRead % p.decoding_case.segment, "position {} is elsewhere in its segment", position);
+    infer::Session session = p.fed(precision, kRead);
+    const HandOver folder;
+    const std::string file = folder.path("session.safetensors");
+    session.save(file);
+    // The same means, as if they were of more tokens: the log of their sum of weights grows with the number of tokens.
+    weights::TensorFile saved = weights::read_safetensors(file);
+    for (auto& [name, tensor] : saved.tensors) {
+      if (name.ends_with(".z")) tensor = tensor + std::log(static_cast<double>(position) / kRead);
+    }
+    saved.metadata["position"] = std::to_string(position);
+    weights::write_safetensors(file, saved.tensors, saved.metadata);
+    Parts::Running running;
+    running.one = infer::Session::load(file, p.engine(precision));
+    found = p.running.emplace(key, std::move(running)).first;
+    found->second.next();
+  }
+  return median(seconds_of(count, [&] { found->second.next(); }));
+}
+
+void DecodingSubject::drop() {
+  parts_->running.clear();
+  parts_->engines.clear();
+}
+
+}  // namespace mnemo::bench

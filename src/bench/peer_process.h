@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+namespace mnemo::bench {
+
+/// A long-lived child that answers one line to each line it is asked; for benchmarks against another program.
+class PeerProcess {
+ public:
+  /// Starts `command` with these variables added to the environment and waits for its line "ready".
+  /// Throws InputError when it cannot be started or ends.
+  PeerProcess(const std::vector<std::string>& command, const std::vector<std::pair<std::string, std::string>>& environment);
+  ~PeerProcess();
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  /// Sends a line and returns the line that comes back. Throws InputError if the child ends.
+  std::string ask(const std::string& line);
+  /// The same with a limit in seconds: nothing where the answer takes longer; the child is then killed and cannot be asked again.
+  std::optional<std::string> ask_within(const std::string& line, double limit);
+  /// An answer in seconds. Throws InputError if it is none.
+  double seconds(const std::string& line) { return number(ask(line)); }
+  /// A number of at least 0 from an answer. Throws InputError if it is none.
+  double number(const std::string& answer) const;
+
+ private:
+  void send(const std::string& line) const;
+  /// Nothing where no whole line comes within the limit.
+  std::optional<std::string> read_line(double limit);
+
+  pid_t child_ = -1;
+  int to_ = -1, from_ = -1;
+  std::string name_, buffer_;
+};
+
+}  // namespace mnemo::bench

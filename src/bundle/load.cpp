@@ -1,0 +1,78 @@
+#include "bundle/load.h"
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/node.h"
+#include "models/build.h"
+#include "models/presets.h"
+#include "bundle/model_folder.h"
+#include "weights/model_tensors.h"
+
+namespace mnemo::bundle {
+
+namespace {
+
+/// The model that the configuration describes, if the file stands for as much.
+std::unique_ptr<core::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights, const std::string& folder,
+                                         at::ScalarType dtype) {
+  const std::string path = base::join_path(folder, "config.json");
+  try {
+    return models::build_any(config, 0, dtype, weights::budget_of(weights, base::join_path(folder, "model.safetensors")));
+  } catch (const base::InputError& error) {
+    if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
+    base::input_error("{}: {}", path, error.what());
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<core::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
+                                        const std::string& folder, at::ScalarType dtype) {
+  std::unique_ptr<core::Model> model = fresh_model(config, weights, folder, dtype);
+  weights::load_model_tensors(weights, *model, base::join_path(folder, "model.safetensors"));
+  return model;
+}
+
+LoadedModel load_model(const std::string& folder, const LoadModelOptions& options) {
+  base::require(options.dtype == at::kFloat || options.dtype == at::kDouble,
+                "load_model: expected float32 or float64, found {}", c10::toString(options.dtype));
+  const std::string config_path = base::join_path(folder, "config.json");
+  const auto config = models::read_model_options(base::parse_json(bundle::read_model_config(folder), config_path));
+  base::require(!config.backbone.is_vision(), "{}: expected a language model, found backbone.type = \"{}\", which is of images", config_path,
+                config.backbone.type);
+  base::require(config.kind == "model", "{}: expected kind \"model\", found \"{}\"; a layer_stack makes no text", config_path,
+                config.kind);
+  const bundle::ModelFolder content = bundle::read_model_folder(folder, {std::string(data::Tokenizer::kFile)});
+
+  LoadedModel loaded;
+  loaded.tokenizer = data::Tokenizer::load(content.vocabulary, folder);
+  base::require(loaded.tokenizer->size() == config.embedding.vocab_size,
+                "{}: expected embedding.vocab_size = {}, the size of the vocabulary beside it, found {}", config_path,
+                loaded.tokenizer->size(), config.embedding.vocab_size);
+  loaded.model = models::language_model(model_from(config, content.weights, folder, options.dtype), "load_model");
+  if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
+  return loaded;
+}
+
+AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
+  const std::string config_path = base::join_path(folder, "config.json");
+  AnyModel loaded;
+  loaded.config = bundle::read_model_config(folder);
+  base::Node config = weights::parse_model_config(loaded.config, config_path);
+  loaded.format = weights::foreign_format_of(config);
+  if (loaded.format == nullptr) {
+    loaded.model = model_from(models::read_model_options(config), bundle::read_model_folder(folder, {}).weights, folder, options.dtype);
+  } else {
+    const base::Place place = config.place();
+    config = loaded.format->options(config);
+    config.set_place_deep(place);
+    const std::string weights_path = base::join_path(folder, "model.safetensors");
+    const weights::TensorFile file = weights::read_safetensors(weights_path);
+    loaded.model = fresh_model(models::read_model_options(config), file, folder, options.dtype);
+    weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path);
+  }
+  if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
+  return loaded;
+}
+
+}  // namespace mnemo::bundle

@@ -1,0 +1,80 @@
+#include "bundle/model_folder.h"
+
+#include "base/atomic_folder.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/printable.h"
+
+namespace mnemo::bundle {
+namespace {
+
+constexpr const char* kConfigName = "config.json";
+constexpr const char* kWeightsName = "model.safetensors";
+constexpr const char* kCardName = "README.md";
+constexpr uint64_t kMaxTextBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxVocabularyBytes = uint64_t{256} << 20;
+
+bool reserved(const std::string& name) { return name == kConfigName || name == kWeightsName || name == kCardName; }
+
+// A path given by mistake must not cost a folder of other things.
+void check_replaceable(const std::string& path, const ModelFolder& model) {
+  if (!base::path_exists(path)) return;
+  for (const std::string& name : base::list_folder(path)) {
+    base::require(reserved(name) || model.vocabulary.contains(name),
+                  "{}: will not be replaced by a model: it holds '{}', which would be lost; choose another folder or remove that",
+                  base::printable(path, 400), base::printable(name));
+  }
+}
+
+std::string existing(const std::string& folder, const std::string& name) {
+  const std::string path = base::join_path(folder, name);
+  base::require(base::path_exists(path), "{}: not there; a model folder holds {}, {} and its vocabulary", base::printable(path, 400),
+                kConfigName, kWeightsName);
+  return path;
+}
+
+void check_folder(const std::string& path) {
+  if (!base::path_exists(path)) base::finish_interrupted_replacement(path);
+  base::require(base::is_folder(path), "{}: expected a model folder, found {}", base::printable(path, 400),
+                base::path_exists(path) ? "a file" : "nothing");
+}
+
+}  // namespace
+
+void write_model_folder(const std::string& path, const ModelFolder& model) {
+  for (const auto& [name, content] : model.vocabulary) {
+    base::require(base::is_plain_name(name) && !reserved(name), "{}: '{}' cannot be the name of a vocabulary file", base::printable(path, 400),
+                  base::printable(name));
+  }
+  base::require(!base::path_exists(path) || base::is_folder(path), "{}: expected a folder or nothing, found a file", base::printable(path, 400));
+  check_replaceable(path, model);
+  base::AtomicFolder folder(path);
+  base::write_file_atomic(folder.file(kConfigName), model.config);
+  weights::Metadata metadata = model.weights.metadata;
+  // Other readers of such folders ask for this entry.
+  metadata.try_emplace("format", "pt");
+  weights::write_safetensors(folder.file(kWeightsName), model.weights.tensors, metadata);
+  for (const auto& [name, content] : model.vocabulary) base::write_file_atomic(folder.file(name), content);
+  base::write_file_atomic(folder.file(kCardName), model.card);
+  folder.commit();
+}
+
+std::string read_model_config(const std::string& path) {
+  check_folder(path);
+  return base::read_file(existing(path, kConfigName), kMaxTextBytes);
+}
+
+ModelFolder read_model_folder(const std::string& path, const std::vector<std::string>& vocabulary, const weights::ReadOptions& options) {
+  ModelFolder model;
+  model.config = read_model_config(path);
+  for (const std::string& name : vocabulary) {
+    base::require(base::is_plain_name(name), "{}: '{}' is no plain file name", base::printable(path, 400), base::printable(name));
+    model.vocabulary[name] = base::read_file(existing(path, name), kMaxVocabularyBytes);
+  }
+  const std::string card = base::join_path(path, kCardName);
+  if (base::path_exists(card)) model.card = base::read_file(card, kMaxTextBytes);
+  model.weights = weights::read_safetensors(existing(path, kWeightsName), options);
+  return model;
+}
+
+}  // namespace mnemo::bundle

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "data/images/image_options.h"
+
+namespace mnemo::bundle {
+
+/// What a model of images must be told beside its weights: how an image becomes what it reads.
+struct ImageFacts {
+  std::vector<int64_t> image_size = {224, 224};
+  std::vector<double> mean = {0.485, 0.456, 0.406};
+  std::vector<double> std = {0.229, 0.224, 0.225};
+  data::ImageTestOptions test_crop;
+  template <class V>
+  void visit(V&& v) {
+    v("image_size", image_size, "height and width that the model sees", base::range(1, 16384));
+    v("mean", mean, "of each channel, as a share of 255; taken off");
+    v("std", std, "and what is divided by", base::positive());
+    v("test_crop", test_crop, "how an image is brought to image_size");
+  }
+  void validate(const base::Where& where) const;
+  static constexpr int64_t kMostPixels = int64_t{1} << 24;
+
+  /// images.json of a model folder.
+  static constexpr const char* kFile = "images.json";
+  static ImageFacts of(const data::ImageOptions& options);
+  /// Of images.json, or of what another library's folder says of images; nothing where there is neither. Throws InputError for a wrong file.
+  static std::optional<ImageFacts> find(const std::string& folder);
+  /// Throws InputError where there is neither.
+  static ImageFacts read(const std::string& folder);
+  std::string text() const;
+  /// As options of a data set: for the test transform.
+  data::ImageOptions options() const;
+};
+
+/// The names in classes.txt of a model folder, a line each, or those that another library's folder gives; none where there are neither.
+std::vector<std::string> class_names(const std::string& folder);
+inline constexpr const char* kClassesFile = "classes.txt";
+
+}  // namespace mnemo::bundle

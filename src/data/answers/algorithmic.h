@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/option_rules.h"
+#include "base/options.h"
+#include "data/answers/samples.h"
+
+namespace mnemo::data {
+
+/// Tasks that ask for memory and nothing else (Bulatov, Kuratov and Burtsev 2022, section 4.1).
+struct AlgorithmicOptions {
+  std::string task = "copy";
+  int64_t num_symbols = 24;
+  int64_t alphabet = 10;
+  int64_t num_pairs = 4;
+  int64_t num_keys = 26;
+  AnswerOptions answer = {};
+
+  template <class V>
+  void visit(V&& v) {
+    v("task", task, "copy: X, then X twice; reverse: X, then X backwards; retrieval: key-value pairs, then one key; quadratic: an equation, "
+      "then its solution step by step",
+      base::one_of("copy", "reverse", "retrieval", "quadratic"));
+    v("num_symbols", num_symbols, "copy, reverse: symbols in X", base::range(1, 1 << 20));
+    v("alphabet", alphabet, "different symbols that X, or the values of the pairs, are drawn from",
+      base::range(1, 1 << 20));
+    v("num_pairs", num_pairs, "retrieval: pairs in a sample, at most num_keys and at most alphabet",
+      base::range(1, 1 << 20));
+    v("num_keys", num_keys, "retrieval: different keys", base::range(1, 1 << 20));
+    answer.visit(v);
+  }
+  void validate(const base::Where& where) const;
+  /// Tokens of a sample that go in, and targets that belong to the answer.
+  int64_t length() const;
+  int64_t answer_length() const;
+};
+
+/// Makes samples from the seed, the part and the batch's number alone, so resuming needs nothing but that number.
+///
+///   copy       x1 … xn 1 x1 … xn x1 … xn    L = 3n    symbols 2 to alphabet + 1, 1 = start of the answer, 0 = padding
+///   reverse    x1 … xn 1 xn … x1            L = 2n    the same
+///   retrieval  k1 v1 … kK vK q ? v          L = 2K + 2    values 0 to alphabet - 1, ? = alphabet, keys above; keys and
+///                                           values of a sample are all different, q is one of the keys
+///   quadratic  equation 1 fields            L = 180    characters, see data/quadratic.h; padding of the fields is learned, not scored
+/// The last token is a target only.
+class AlgorithmicTask final : public SampleSource {
+ public:
+  /// Throws InputError if the options do not fit together.
+  AlgorithmicTask(AlgorithmicOptions options, int64_t seed);
+
+  std::string name() const override { return options_.task; }
+  /// Of `number`, part and seed alone; the first rows of a larger batch are those of a smaller one.
+  SampleBatch batch(Part part, int64_t number, int64_t batch_size) const override;
+  std::optional<int64_t> size(Part) const override { return std::nullopt; }
+  int64_t vocabulary_size() const override;
+  int64_t length() const override { return options_.length(); }
+  int64_t answer_length() const override { return options_.answer_length(); }
+  int64_t result_length() const override;
+
+  const AlgorithmicOptions& options() const { return options_; }
+  /// Accuracy of guessing without having seen X: 1 / alphabet. Of quadratic, of guessing among all characters.
+  double chance() const;
+
+ private:
+  std::vector<int64_t> sample(Part part, int64_t step, int64_t row) const;
+
+  AlgorithmicOptions options_;
+  int64_t seed_;
+};
+
+}  // namespace mnemo::data

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/part.h"
+#include "data/text/token_store.h"
+
+namespace mnemo::data {
+
+/// Documents, each with a label: what is classified.
+class LabelledDocuments {
+ public:
+  LabelledDocuments(int64_t vocabulary_size, int64_t num_labels) : tokens_(vocabulary_size, true), num_labels_(num_labels) {}
+
+  /// A document of at least one token. Throws InternalError for a token or a label out of range.
+  void add(std::span<const int32_t> tokens, int64_t label);
+
+  int64_t size() const { return static_cast<int64_t>(labels_.size()); }
+  int64_t num_labels() const { return num_labels_; }
+  int64_t vocabulary_size() const { return tokens_.vocabulary_size(); }
+  int64_t length(int64_t i) const { return tokens_.document_end(i) - tokens_.document_begin(i); }
+  int64_t label(int64_t i) const { return labels_[static_cast<size_t>(i)]; }
+  /// The first `out.size()` tokens of document i.
+  void read(int64_t i, std::span<int64_t> out) const { tokens_.read(tokens_.document_begin(i), out); }
+  uint64_t fingerprint() const { return tokens_.fingerprint(); }
+
+ private:
+  TokenStore tokens_;
+  int64_t num_labels_;
+  std::vector<int32_t> labels_;
+};
+
+/// The parts of a set; an absent one is null.
+struct LabelledSets {
+  std::shared_ptr<const LabelledDocuments> train, valid, test;
+
+  const std::shared_ptr<const LabelledDocuments>& part(Part part) const {
+    return part == Part::train ? train : part == Part::valid ? valid : test;
+  }
+};
+
+}  // namespace mnemo::data

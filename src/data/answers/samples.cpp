@@ -1,0 +1,66 @@
+#include "data/answers/samples.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/where.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mnemo::data {
+namespace {
+
+std::string numbers_text(const at::Tensor& row) {
+  const at::Tensor values = row.contiguous();
+  std::string text;
+  for (int64_t i = 0; i < values.numel(); ++i) text += fmt::format("{}{}", i == 0 ? "" : " ", values.const_data_ptr<int64_t>()[i]);
+  return text;
+}
+
+}  // namespace
+
+int64_t segment_length(int64_t length, int64_t num_segments) { return (length + num_segments - 1) / num_segments; }
+
+void AnswerOptions::require_cut(int64_t length, const base::Where& where) const {
+  if (num_segments == 0) return;
+  const int64_t size = segment_length(length, num_segments), count = (length + size - 1) / size;
+  where.require(count == num_segments, "num_segments", "a sample of {} tokens cannot be cut into {} segments of one length; segments of {} are {}", length,
+                num_segments, size, count);
+}
+
+std::vector<TokenSegment> cut_segments(const SampleBatch& batch, int64_t segment_size) {
+  base::ensure(segment_size > 0, "segments of {} tokens", segment_size);
+  const int64_t rows = batch.inputs.size(0), length = batch.inputs.size(1);
+  const at::Tensor targets = batch.targets.masked_fill(batch.answer.logical_not(), kIgnoreTarget);
+  std::vector<TokenSegment> segments;
+  for (int64_t at = 0; at < length; at += segment_size) {
+    const int64_t count = std::min(segment_size, length - at);
+    const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(1, at, count).contiguous(); };
+    TokenSegment segment;
+    segment.tokens = part(batch.inputs);
+    segment.targets = part(targets);
+    segment.reset = at::full({rows}, at == 0, at::kBool);
+    if (batch.valid.defined()) segment.valid = part(batch.valid);
+    segment.num_targets = batch.answer.narrow(1, at, count).sum().item<int64_t>();
+    segments.push_back(std::move(segment));
+  }
+  return segments;
+}
+
+at::Tensor answer_column(const SampleBatch& batch, int64_t row) {
+  const at::Tensor answer = batch.answer[row];
+  return answer.to(at::kLong).add(answer.logical_and(batch.scored[row].logical_not()).to(at::kLong));
+}
+
+void write_samples(const SampleSource& source, Part part, int64_t count, std::ostream& out) {
+  out << "input\ttarget\tanswer\n";
+  for (int64_t i = 0; i < count; ++i) {
+    // One batch each: sample i is the same whatever `count` is.
+    const SampleBatch batch = source.batch(part, i, 1);
+    const int64_t length = batch.valid.defined() ? batch.valid[0].sum().item<int64_t>() : batch.inputs.size(1);
+    const auto column = [&](const at::Tensor& row) { return numbers_text(row.narrow(0, 0, length)); };
+    out << column(batch.inputs[0]) << '\t' << column(batch.targets[0]) << '\t' << column(answer_column(batch, 0)) << '\n';
+  }
+}
+
+}  // namespace mnemo::data

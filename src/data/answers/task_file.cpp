@@ -1,0 +1,192 @@
+#include "data/answers/task_file.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace mnemo::data {
+namespace {
+
+constexpr std::array<const char*, 3> kColumns = {"input", "target", "answer"};
+
+/// The columns of a line, and where each begins (in bytes, from 1).
+struct Cells {
+  std::vector<std::string_view> text;
+  std::vector<int64_t> begin;
+};
+
+Cells split_cells(std::string_view line) {
+  Cells cells;
+  for (size_t at = 0;;) {
+    const size_t tab = line.find('\t', at);
+    cells.text.push_back(line.substr(at, tab == std::string_view::npos ? tab : tab - at));
+    cells.begin.push_back(static_cast<int64_t>(at) + 1);
+    if (tab == std::string_view::npos || cells.text.size() > kColumns.size()) return cells;
+    at = tab + 1;
+  }
+}
+
+}  // namespace
+
+void TaskSamples::add_numbers(const LinePlace& place, std::string_view text, int64_t column, const char* name,
+                              std::vector<int32_t>& out) const {
+  const bool answer = name == kColumns[2];
+  const int64_t most = answer ? 2 : kMostTokens - 1;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == ' ') {
+      ++at;
+      continue;
+    }
+    const std::string_view word = text.substr(at, std::min(text.find(' ', at), text.size()) - at);
+    int64_t number = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    base::require(error == std::errc() && end == word.data() + word.size() && number >= 0 && number <= most,
+                  "{}: column '{}': expected whole numbers from 0 to {} with blanks between, found '{}'",
+                  place.at(column + static_cast<int64_t>(at)), name, most, base::printable(word, 40));
+    out.push_back(static_cast<int32_t>(number));
+    at += word.size();
+  }
+}
+
+void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
+  const Cells cells = split_cells(line);
+  if (place.line == 1) {
+    for (size_t i = 0; i < std::max(kColumns.size(), cells.text.size()); ++i) {
+      const bool there = i < cells.text.size(), wanted = i < kColumns.size();
+      const int64_t column = there ? cells.begin[i] : static_cast<int64_t>(line.size()) + 1;
+      base::require(there && wanted && cells.text[i] == kColumns[i],
+                    "{}: expected the columns input, target and answer, with tabs between, found {} as column {}", place.at(column),
+                    there ? "'" + base::printable(cells.text[i], 40) + "'" : std::string("nothing"), i + 1);
+    }
+    return;
+  }
+  base::require(cells.text.size() == kColumns.size(), "{}: expected 3 columns with tabs between (input, target, answer), found {}",
+                place.at(cells.text.size() > kColumns.size() ? cells.begin.back() : static_cast<int64_t>(line.size()) + 1),
+                cells.text.size() > kColumns.size() ? "more" : std::to_string(cells.text.size()));
+  int64_t length = 0, answers = 0;
+  for (size_t i = 0; i < kColumns.size(); ++i) {
+    numbers_.clear();
+    add_numbers(place, cells.text[i], cells.begin[i], kColumns[i], numbers_);
+    const auto count = static_cast<int64_t>(numbers_.size());
+    if (i == 0) {
+      base::require(count > 0, "{}: column 'input': expected tokens, found none", place.at(cells.begin[i]));
+      length = count;
+    }
+    base::require(count == length, "{}: column '{}': expected as many numbers as 'input', {}, found {}", place.at(cells.begin[i]),
+                  kColumns[i], length, count);
+    if (i == 2) {
+      answers = count - std::count(numbers_.begin(), numbers_.end(), 0);
+      base::require(answers > 0, "{}: column 'answer': expected a 1 where the target is asked, found none", place.at(cells.begin[i]));
+      answer_.insert(answer_.end(), numbers_.begin(), numbers_.end());
+    } else {
+      vocabulary_size_ = std::max<int64_t>(vocabulary_size_, *std::max_element(numbers_.begin(), numbers_.end()) + 1);
+      std::vector<int32_t>& all = i == 0 ? inputs_ : targets_;
+      all.insert(all.end(), numbers_.begin(), numbers_.end());
+    }
+  }
+  ends_.push_back(static_cast<int64_t>(answer_.size()));
+  longest_ = std::max(longest_, length);
+  longest_answer_ = std::max(longest_answer_, answers);
+}
+
+void TaskSamples::finish(std::string_view file) const {
+  base::require(size() > 0, "{}: expected samples below a line with the columns input, target and answer, found none", file);
+}
+
+SampleBatch TaskSamples::batch(const std::vector<int64_t>& samples) const {
+  const auto range = [&](int64_t i) {
+    return std::pair(i == 0 ? 0 : ends_[static_cast<size_t>(i - 1)], ends_[static_cast<size_t>(i)]);
+  };
+  int64_t length = 0, least = INT64_MAX;
+  for (const int64_t i : samples) {
+    const auto [begin, end] = range(i);
+    length = std::max(length, end - begin);
+    least = std::min(least, end - begin);
+  }
+  const auto rows = static_cast<int64_t>(samples.size());
+  SampleBatch out{at::zeros({rows, length}, at::kLong), at::zeros({rows, length}, at::kLong), at::zeros({rows, length}, at::kBool),
+                  at::zeros({rows, length}, at::kBool)};
+  if (least < length) out.valid = at::zeros({rows, length}, at::kBool);
+  for (int64_t b = 0; b < rows; ++b) {
+    const auto [begin, end] = range(samples[static_cast<size_t>(b)]);
+    const int64_t row = b * length;
+    for (int64_t i = begin, at = row; i < end; ++i, ++at) {
+      const auto from = static_cast<size_t>(i);
+      out.inputs.mutable_data_ptr<int64_t>()[at] = inputs_[from];
+      out.targets.mutable_data_ptr<int64_t>()[at] = targets_[from];
+      out.answer.mutable_data_ptr<bool>()[at] = answer_[from] != 0;
+      out.scored.mutable_data_ptr<bool>()[at] = answer_[from] == 1;
+      if (out.valid.defined()) out.valid.mutable_data_ptr<bool>()[at] = true;
+    }
+  }
+  return out;
+}
+
+TaskSamples read_task_file(const std::string& path) {
+  TaskSamples samples;
+  for_each_line(TextSource(path), TaskSamples::kLongestLine,
+                [&](const LinePlace& place, std::string_view line) { samples.add_line(place, line); });
+  samples.finish(path);
+  return samples;
+}
+
+namespace {
+
+TaskSamples read_train(const TaskFileOptions& options) {
+  base::require(!options.train.empty(), "data.train: expected a file of samples, found none; name it with --set data.train=FILE");
+  return read_task_file(options.train);
+}
+
+std::unique_ptr<TaskSamples> read_if_named(const std::string& path) {
+  return path.empty() ? nullptr : std::make_unique<TaskSamples>(read_task_file(path));
+}
+
+}  // namespace
+
+TaskFiles::TaskFiles(const TaskFileOptions& options, bool shuffle, int64_t seed)
+    : name_(options.train),
+      train_(read_train(options)),
+      valid_(read_if_named(options.valid)),
+      test_(read_if_named(options.test)),
+      order_(train_.size(), shuffle, seed) {}
+
+const TaskSamples* TaskFiles::samples(Part part) const {
+  return part == Part::train ? &train_ : part == Part::valid ? valid_.get() : test_.get();
+}
+
+std::optional<int64_t> TaskFiles::size(Part part) const {
+  const TaskSamples* of_part = samples(part);
+  return of_part == nullptr ? 0 : of_part->size();
+}
+
+int64_t TaskFiles::largest(int64_t (TaskSamples::*of)() const) const {
+  int64_t found = (train_.*of)();
+  for (const auto& part : {valid_.get(), test_.get()}) {
+    if (part != nullptr) found = std::max(found, (part->*of)());
+  }
+  return found;
+}
+
+SampleBatch TaskFiles::batch(Part part, int64_t number, int64_t batch_size) const {
+  const TaskSamples* of_part = samples(part);
+  base::require(batch_size > 0 && number >= 0 && of_part != nullptr, "{}: batch {} of {} samples", name_, number, batch_size);
+  std::vector<int64_t> rows;
+  for (int64_t i = number * batch_size; i < (number + 1) * batch_size; ++i) {
+    if (part == Part::train) {
+      rows.push_back(order_[i]);
+    } else if (i < of_part->size()) {
+      rows.push_back(i);
+    }
+  }
+  base::ensure(!rows.empty(), "{}: batch {} of {} samples lies behind the end", name_, number, batch_size);
+  return of_part->batch(rows);
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/option_rules.h"
+#include "data/epoch_order.h"
+#include "data/text/lines.h"
+#include "data/answers/samples.h"
+
+namespace mnemo::data {
+
+/// Samples of a file: what write_samples and `mnemo data` write.
+class TaskSamples {
+ public:
+  static constexpr int64_t kMostTokens = 1 << 24;   ///< different tokens
+  static constexpr int64_t kLongestLine = 1 << 26;  ///< bytes
+
+  /// Takes one line of the file; the first must be "input<TAB>target<TAB>answer". Throws InputError naming file, line and column.
+  void add_line(const LinePlace& place, std::string_view line);
+  /// Throws InputError for a file without samples.
+  void finish(std::string_view file) const;
+
+  int64_t size() const { return static_cast<int64_t>(ends_.size()); }
+  int64_t length() const { return longest_; }
+  int64_t answer_length() const { return longest_answer_; }
+  /// The largest token, and one.
+  int64_t vocabulary_size() const { return vocabulary_size_; }
+  /// The samples of these numbers side by side; shorter ones are padded on the right with 0.
+  SampleBatch batch(const std::vector<int64_t>& samples) const;
+
+ private:
+  void add_numbers(const LinePlace& place, std::string_view line, int64_t column, const char* name, std::vector<int32_t>& out) const;
+
+  // of all samples, one behind another
+  std::vector<int32_t> inputs_, targets_;
+  std::vector<uint8_t> answer_;
+  std::vector<int64_t> ends_;
+  std::vector<int32_t> numbers_, column_;  // of the line at work
+  int64_t longest_ = 0, longest_answer_ = 0, vocabulary_size_ = 0;
+};
+
+TaskSamples read_task_file(const std::string& path);
+
+/// `[data] type = "task_file"`.
+struct TaskFileOptions {
+  std::string train;
+  std::string valid;
+  std::string test;
+  AnswerOptions answer = {};
+
+  template <class V>
+  void visit(V&& v) {
+    v("train", train, "path of the training samples: a table of the columns input, target and answer, as `mnemo data copy` prints it");
+    v("valid", valid, "path of the samples that are measured while training; empty: none");
+    v("test", test, "path of the samples of the part test; empty: none");
+    answer.visit(v);
+  }
+};
+
+/// The parts of a task, each a file.
+class TaskFiles final : public SampleSource {
+ public:
+  /// Reads the files. Throws InputError naming file, line and column, or data.train where it is missing.
+  TaskFiles(const TaskFileOptions& options, bool shuffle, int64_t seed);
+
+  std::string name() const override { return name_; }
+  SampleBatch batch(Part part, int64_t number, int64_t batch_size) const override;
+  std::optional<int64_t> size(Part part) const override;
+  int64_t vocabulary_size() const override { return largest(&TaskSamples::vocabulary_size); }
+  int64_t length() const override { return largest(&TaskSamples::length); }
+  int64_t answer_length() const override { return largest(&TaskSamples::answer_length); }
+
+ private:
+  const TaskSamples* samples(Part part) const;
+  int64_t largest(int64_t (TaskSamples::*of)() const) const;
+
+  std::string name_;
+  TaskSamples train_;
+  std::unique_ptr<TaskSamples> valid_, test_;
+  mutable EpochOrder order_;  // remembers the epoch's order
+};
+
+}  // namespace mnemo::data

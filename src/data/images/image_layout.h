@@ -1,0 +1,55 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/images/image_set.h"
+
+namespace mnemo::data {
+
+/// Names of classes, numbered as they are added.
+class ClassNames {
+ public:
+  int32_t add(const std::string& name) {
+    const auto [at, fresh] = numbers_.try_emplace(name, static_cast<int32_t>(names_.size()));
+    if (fresh) names_.push_back(name);
+    return at->second;
+  }
+  /// Throws InputError "WHERE: ..." for a class that was not added.
+  int32_t find(const std::string& name, const std::string& where) const;
+  const std::vector<std::string>& names() const { return names_; }
+  bool empty() const { return names_.empty(); }
+
+ private:
+  std::map<std::string, int32_t> numbers_;
+  std::vector<std::string> names_;
+};
+
+/// A part as it was found: a source and its labels.
+struct FoundImages {
+  std::shared_ptr<const ImageSource> source;
+  std::vector<int32_t> labels;
+};
+struct FoundSet {
+  ClassNames classes;
+  FoundImages train;
+  std::optional<FoundImages> valid, test;
+};
+
+/// Sets in files of raw images: idx, cifar10, cifar100.
+FoundSet find_idx(const ImageOptions& options);
+FoundSet find_cifar(const ImageOptions& options);
+/// Sets of files: folders, csv, imagenet, inaturalist, places365, sun397.
+FoundSet find_folders(const ImageOptions& options);
+FoundSet find_csv(const ImageOptions& options);
+FoundSet find_imagenet(const ImageOptions& options);
+FoundSet find_inaturalist(const ImageOptions& options);
+FoundSet find_places365(const ImageOptions& options);
+FoundSet find_sun397(const ImageOptions& options);
+
+/// A file's bytes, inflated where it is a gzip file. Throws InputError for one that is damaged or holds more than `max_bytes`.
+std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_bytes);
+
+}  // namespace mnemo::data

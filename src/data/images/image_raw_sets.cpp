@@ -1,0 +1,183 @@
+#include <zlib.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "data/images/image_layout.h"
+#include "data/text/lines.h"
+
+// Sets whose images lie behind one another in a few files.
+namespace mnemo::data {
+namespace {
+
+constexpr uint64_t kMostRawBytes = uint64_t{1} << 33;
+constexpr int64_t kCifarSide = 32;
+
+/// The numbers 0 to count - 1 as names, or the lines of a file where it is there.
+void name_classes(ClassNames& classes, const std::string& names_file, int64_t count) {
+  if (!base::path_exists(names_file)) {
+    for (int64_t i = 0; i < count; ++i) classes.add(std::to_string(i));
+    return;
+  }
+  for_each_line(TextSource(names_file), 1 << 16, [&](const LinePlace&, std::string_view line) {
+    if (!line.empty()) classes.add(std::string(line));
+  });
+  base::require(static_cast<int64_t>(classes.names().size()) == count, "{}: expected {} names, found {}", names_file, count, classes.names().size());
+}
+
+int32_t max_label(const std::vector<int32_t>& labels) { return labels.empty() ? -1 : *std::max_element(labels.begin(), labels.end()); }
+
+/// A file in MNIST's format: 0, 0, 8 (bytes), number of dimensions, the dimensions as 32 bits with the largest byte first, the data.
+struct IdxFile {
+  std::vector<int64_t> dims;
+  std::vector<uint8_t> data;
+};
+
+IdxFile read_idx(const std::string& path, size_t rank) {
+  IdxFile file;
+  const std::vector<uint8_t> bytes = read_maybe_packed(path, kMostRawBytes);
+  const size_t header = 4 + 4 * rank;
+  base::require(bytes.size() >= header && bytes[0] == 0 && bytes[1] == 0, "{}: expected an IDX file, found {} bytes of something else", path, bytes.size());
+  base::require(bytes[2] == 8 && bytes[3] == rank, "{}: expected IDX bytes (type 8) of {} dimensions, found type {} of {}", path, rank, bytes[2], bytes[3]);
+  uint64_t product = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    uint64_t size = 0;
+    for (size_t i = 0; i < 4; ++i) size = size << 8 | bytes[4 + 4 * d + i];
+    base::require(size == 0 || product <= kMostRawBytes / size, "{}: its dimensions ask for more than {} bytes", path, kMostRawBytes);
+    product *= size;
+    file.dims.push_back(static_cast<int64_t>(size));
+  }
+  base::require(bytes.size() - header == product, "{}: expected {} bytes behind the header, found {}", path, product, bytes.size() - header);
+  file.data.assign(bytes.begin() + static_cast<std::ptrdiff_t>(header), bytes.end());
+  return file;
+}
+
+/// The labels' file beside an images' file: "train-labels-idx1-ubyte" for "train-images-idx3-ubyte", packed or not.
+std::string labels_beside(const std::string& images) {
+  const std::filesystem::path path(images);
+  std::string name = path.filename().string();
+  const auto replace = [&](std::string_view from, std::string_view to) {
+    const size_t at = name.find(from);
+    if (at != std::string::npos) name.replace(at, from.size(), to);
+  };
+  replace("images", "labels");
+  replace("idx3", "idx1");
+  base::require(name != path.filename().string(), "{}: expected a name with \"images\" in it, so that the labels' file can be found beside it", images);
+  const std::string plain = name.ends_with(".gz") ? name.substr(0, name.size() - 3) : name;
+  for (const std::string& candidate : {name, plain, plain + ".gz"}) {
+    const std::string beside = (path.parent_path() / candidate).string();
+    if (base::path_exists(beside)) return beside;
+  }
+  base::input_error("{}: its labels are missing; expected {} beside it", images, name);
+}
+
+FoundImages idx_part(const std::string& images) {
+  IdxFile pixels = read_idx(images, 3);
+  const std::string labels_path = labels_beside(images);
+  const IdxFile labels = read_idx(labels_path, 1);
+  base::require(labels.dims[0] == pixels.dims[0], "{}: {} labels for {} images of {}", labels_path, labels.dims[0], pixels.dims[0], images);
+  base::require(pixels.dims[0] > 0 && pixels.dims[1] > 0 && pixels.dims[2] > 0, "{}: expected images, found [{},{},{}]", images, pixels.dims[0],
+                pixels.dims[1], pixels.dims[2]);
+  return {raw_images({images, std::move(pixels.data), pixels.dims[1], pixels.dims[2], 1, false}), {labels.data.begin(), labels.data.end()}};
+}
+
+/// Images' files of a folder: of training, and others.
+std::string idx_file(const std::string& folder, bool training) {
+  std::vector<std::string> found;
+  for (const std::string& name : base::list_folder(folder)) {
+    if (name.find("images") != std::string::npos && name.find("idx3") != std::string::npos && name.starts_with("train") == training) found.push_back(name);
+  }
+  if (!training && found.empty()) return {};
+  base::require(found.size() == 1, "{}: expected one file {}images*idx3*, found {}", folder, training ? "train-" : "of test ", found.size());
+  return base::join_path(folder, found.front());
+}
+
+struct CifarLabels {
+  int64_t bytes, position, classes;
+  const char* names;
+};
+
+FoundImages cifar_part(const std::string& folder, const std::vector<std::string>& names, const CifarLabels& form) {
+  constexpr int64_t kPixels = 3 * kCifarSide * kCifarSide;
+  const int64_t record = form.bytes + kPixels;
+  RawImages images{folder, {}, kCifarSide, kCifarSide, 3, true};
+  FoundImages part;
+  for (const std::string& name : names) {
+    const std::string path = base::join_path(folder, name), bytes = base::read_file(path, kMostRawBytes);
+    base::require(!bytes.empty() && static_cast<int64_t>(bytes.size()) % record == 0, "{}: expected records of {} bytes, found {} bytes", path, record,
+                  bytes.size());
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(record)) {
+      const auto label = static_cast<uint8_t>(bytes[at + static_cast<size_t>(form.position)]);
+      base::require(label < form.classes, "{}: image {}: expected a label of 0 to {}, found {}", path, at / static_cast<size_t>(record), form.classes - 1,
+                    label);
+      part.labels.push_back(label);
+      const char* pixels = bytes.data() + at + form.bytes;
+      images.bytes.insert(images.bytes.end(), pixels, pixels + kPixels);
+    }
+  }
+  part.source = raw_images(std::move(images));
+  return part;
+}
+
+}  // namespace
+
+std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_bytes) {
+  const std::string bytes = base::read_file(path, max_bytes);
+  if (!bytes.starts_with("\x1f\x8b")) return {bytes.begin(), bytes.end()};
+  struct Inflater {
+    z_stream stream{};
+    Inflater() { base::ensure(inflateInit2(&stream, 15 + 16) == Z_OK, "zlib cannot start"); }
+    ~Inflater() { inflateEnd(&stream); }
+  } inflater;
+  z_stream& stream = inflater.stream;
+  std::vector<uint8_t> out, piece(1 << 18);
+  size_t fed = 0;
+  for (int status = Z_OK; status != Z_STREAM_END;) {
+    if (stream.avail_in == 0) {
+      const size_t count = std::min<size_t>(bytes.size() - fed, 1 << 20);
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + fed));
+      stream.avail_in = static_cast<uInt>(count);
+      fed += count;
+    }
+    stream.next_out = piece.data();
+    stream.avail_out = static_cast<uInt>(piece.size());
+    status = inflate(&stream, Z_NO_FLUSH);
+    base::require(status == Z_OK || status == Z_STREAM_END, "{}: gzip: {}", path, stream.msg != nullptr ? stream.msg : "the file is cut off");
+    out.insert(out.end(), piece.begin(), piece.end() - stream.avail_out);
+    base::require(out.size() <= max_bytes, "{}: gzip: holds more than {} bytes", path, max_bytes);
+  }
+  return out;
+}
+
+FoundSet find_idx(const ImageOptions& options) {
+  FoundSet set;
+  const bool folder = base::is_folder(options.train);
+  set.train = idx_part(folder ? idx_file(options.train, true) : options.train);
+  if (!options.valid.empty()) set.valid = idx_part(options.valid);
+  const std::string test = !options.test.empty() ? options.test : folder ? idx_file(options.train, false) : "";
+  if (!test.empty()) set.test = idx_part(test);
+  const int32_t most = max_label(set.train.labels);
+  name_classes(set.classes, "", most + 1);
+  for (const auto* part : {&set.valid, &set.test}) {
+    base::require(!part->has_value() || max_label((*part)->labels) <= most, "{}: a test image has class {}, those of training end at {}", options.train,
+                  part->has_value() ? max_label((*part)->labels) : 0, most);
+  }
+  return set;
+}
+
+FoundSet find_cifar(const ImageOptions& options) {
+  const bool ten = options.format == "cifar10", coarse = options.labels == "coarse";
+  const CifarLabels form = ten ? CifarLabels{1, 0, 10, "batches.meta.txt"}
+                           : coarse ? CifarLabels{2, 0, 20, "coarse_label_names.txt"} : CifarLabels{2, 1, 100, "fine_label_names.txt"};
+  FoundSet set;
+  name_classes(set.classes, base::join_path(options.train, form.names), form.classes);
+  std::vector<std::string> train = {"train.bin"};
+  if (ten) train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"};
+  set.train = cifar_part(options.train, train, form);
+  set.test = cifar_part(options.train, {ten ? "test_batch.bin" : "test.bin"}, form);
+  return set;
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,90 @@
+#include "data/images/image_reader.h"
+
+#include <array>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "data/images/image_codec.h"
+
+namespace mnemo::data {
+namespace {
+
+constexpr uint64_t kLongestImageFile = uint64_t{1} << 30;
+
+/// What a file is that is no image we read, for the message.
+std::string found_format(std::string_view bytes) {
+  if (bytes.empty()) return "an empty file";
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOthers = {{{"GIF8", "GIF"},
+                                                                                     {"BM", "BMP"},
+                                                                                     {"II*", "TIFF"},
+                                                                                     {"MM", "TIFF"},
+                                                                                     {"RIFF", "WebP"},
+                                                                                     {"P5", "PGM"},
+                                                                                     {"P6", "PPM"}}};
+  for (const auto& [start, name] : kOthers) {
+    if (bytes.starts_with(start)) return fmt::format("what looks like {}", name);
+  }
+  return fmt::format("{} bytes of something else", bytes.size());
+}
+
+const ImageCodec& codec_of(std::string_view bytes, const std::string& name) {
+  for (const ImageCodec* codec : {&jpeg_codec(), &png_codec()}) {
+    if (codec->recognises(bytes)) return *codec;
+  }
+  base::input_error("{}: expected a JPEG or PNG image, found {}", name, found_format(bytes));
+}
+
+}  // namespace
+
+int exif_orientation(std::string_view tiff) {
+  constexpr int kNone = 1;
+  constexpr uint32_t kOrientation = 0x0112, kShort = 3, kLong = 4;
+  if (tiff.size() < 8) return kNone;
+  const bool little = tiff.starts_with("II");
+  if (!little && !tiff.starts_with("MM")) return kNone;
+  const auto number = [&](size_t at, size_t bytes) -> std::optional<uint32_t> {
+    if (at > tiff.size() || tiff.size() - at < bytes) return std::nullopt;
+    uint32_t value = 0;
+    for (size_t i = 0; i < bytes; ++i) {
+      value = value << 8 | static_cast<uint8_t>(tiff[at + (little ? bytes - 1 - i : i)]);
+    }
+    return value;
+  };
+  if (number(2, 2) != 42u) return kNone;
+  const size_t directory = *number(4, 4);
+  const auto entries = number(directory, 2);
+  if (!entries) return kNone;
+  for (uint32_t i = 0; i < *entries; ++i) {
+    const size_t entry = directory + 2 + size_t{i} * 12;
+    const auto tag = number(entry, 2), type = number(entry + 2, 2);
+    if (!tag || !type) return kNone;
+    if (*tag != kOrientation) continue;
+    const auto value = *type == kShort ? number(entry + 8, 2) : *type == kLong ? number(entry + 8, 4) : std::nullopt;
+    return value && *value >= 1 && *value <= 8 ? static_cast<int>(*value) : kNone;
+  }
+  return kNone;
+}
+
+ImageHeader oriented_header(std::string_view format, int64_t height, int64_t width, int orientation) {
+  const bool turned = orientation >= 5 && orientation <= 8;
+  return {format, turned ? width : height, turned ? height : width};
+}
+
+void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format, const ImageLimits& limits) {
+  base::require(height > 0 && width > 0 && height <= limits.max_pixels / width, "{}: {}: {} x {} pixels, expected at least one and at most {} in all",
+                name, format, width, height, limits.max_pixels);
+}
+
+Image decode_image(std::string_view bytes, const std::string& name, const ImageLimits& limits) {
+  return codec_of(bytes, name).decode(bytes, name, limits);
+}
+
+Image read_image(const std::string& path, const ImageLimits& limits) { return decode_image(base::read_file(path, kLongestImageFile), path, limits); }
+
+ImageHeader read_image_header(const std::string& path, const ImageLimits& limits) {
+  const base::MappedFile file(path);
+  return codec_of(file.bytes(), path).header(file.bytes(), path, limits);
+}
+
+}  // namespace mnemo::data

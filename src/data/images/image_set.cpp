@@ -1,0 +1,228 @@
+#include "data/images/image_set.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "data/images/image_layout.h"
+#include "data/random.h"
+
+namespace mnemo::data {
+namespace {
+
+class FileImages final : public ImageSource {
+ public:
+  FileImages(std::string root, PathList paths) : root_(std::move(root)), paths_(std::move(paths)) {}
+  int64_t size() const override { return paths_.size(); }
+  std::shared_ptr<const Image> read(int64_t i) const override { return std::make_shared<const Image>(read_image(name(i))); }
+  std::string name(int64_t i) const override { return base::join_path(root_, std::string(paths_[i])); }
+  ImageHeader header(int64_t i) const override { return read_image_header(name(i)); }
+
+ private:
+  std::string root_;
+  PathList paths_;
+};
+
+class RawImageFile final : public ImageSource {
+ public:
+  explicit RawImageFile(RawImages images) : images_(std::move(images)) {}
+  int64_t size() const override { return static_cast<int64_t>(images_.bytes.size()) / bytes_each(); }
+  std::shared_ptr<const Image> read(int64_t i) const override {
+    auto image = std::make_shared<Image>(images_.height, images_.width);
+    const int64_t pixels = images_.height * images_.width, channels = images_.channels;
+    const uint8_t* from = images_.bytes.data() + i * bytes_each();
+    for (int64_t p = 0; p < pixels; ++p) {
+      for (int64_t c = 0; c < 3; ++c) {
+        const int64_t channel = std::min(c, channels - 1);
+        image->bytes[static_cast<size_t>(p * 3 + c)] = from[images_.planes ? channel * pixels + p : p * channels + channel];
+      }
+    }
+    return image;
+  }
+  std::string name(int64_t i) const override { return fmt::format("{}, image {}", images_.file, i); }
+  ImageHeader header(int64_t) const override { return {"raw", images_.height, images_.width}; }
+
+ private:
+  int64_t bytes_each() const { return images_.height * images_.width * images_.channels; }
+  RawImages images_;
+};
+
+/// Keeps the bytes of images in blocks. Each by itself would lie between the large tensors of the training steps that came and went around it,
+/// and hold their memory open: 160 MB of small images made a process of 3.4 GB.
+class KeptImages final : public ImageSource {
+ public:
+  KeptImages(std::shared_ptr<const ImageSource> source, int64_t bytes)
+      : source_(std::move(source)), kept_(static_cast<size_t>(source_->size())), left_(bytes) {}
+  int64_t size() const override { return source_->size(); }
+  std::shared_ptr<const Image> read(int64_t i) const override {
+    Kept& slot = kept_[static_cast<size_t>(i)];
+    {
+      const std::lock_guard lock(mutex_);
+      if (slot.bytes != nullptr) return copy(slot);
+    }
+    auto image = source_->read(i);
+    const std::lock_guard lock(mutex_);
+    if (slot.bytes == nullptr) keep(*image, slot);
+    return image;
+  }
+  std::string name(int64_t i) const override { return source_->name(i); }
+  ImageHeader header(int64_t i) const override { return source_->header(i); }
+
+ private:
+  struct Kept {
+    int64_t height = 0, width = 0;
+    const uint8_t* bytes = nullptr;
+  };
+  static std::shared_ptr<const Image> copy(const Kept& kept) {
+    auto image = std::make_shared<Image>(kept.height, kept.width);
+    std::copy_n(kept.bytes, image->bytes.size(), image->bytes.data());
+    return image;
+  }
+  void keep(const Image& image, Kept& slot) const {
+    constexpr int64_t kBlock = 4 << 20;
+    const auto size = static_cast<int64_t>(image.bytes.size());
+    if (size > left_) return;
+    if (size > room_) {
+      room_ = std::max(size, std::min(kBlock, left_));
+      blocks_.push_back(std::make_unique_for_overwrite<uint8_t[]>(static_cast<size_t>(room_)));
+      next_ = blocks_.back().get();
+    }
+    std::copy_n(image.bytes.data(), size, next_);
+    slot = {image.height, image.width, std::exchange(next_, next_ + size)};
+    room_ -= size;
+    left_ -= size;
+  }
+
+  std::shared_ptr<const ImageSource> source_;
+  mutable std::mutex mutex_;
+  mutable std::vector<Kept> kept_;
+  mutable std::vector<std::unique_ptr<uint8_t[]>> blocks_;
+  mutable uint8_t* next_ = nullptr;
+  mutable int64_t room_ = 0, left_;
+};
+
+FoundSet find_images(const ImageOptions& options) {
+  base::require(!options.train.empty(), "data: 'data.train': expected the path of an image set of format \"{}\", found none", options.format);
+  using Find = FoundSet (*)(const ImageOptions&);
+  static const std::map<std::string, Find> kFormats = {{"folders", find_folders}, {"csv", find_csv}, {"idx", find_idx}, {"cifar10", find_cifar},
+                                                       {"cifar100", find_cifar}, {"imagenet", find_imagenet}, {"inaturalist", find_inaturalist},
+                                                       {"places365", find_places365}, {"sun397", find_sun397}};
+  const auto find = kFormats.find(options.format);
+  base::ensure(find != kFormats.end(), "image sets of format '{}'", options.format);
+  return find->second(options);
+}
+
+/// A share of each class, drawn by the seed: rows of the test part, of the validation part, and what is left for training.
+struct Split {
+  std::vector<int32_t> train, valid, test;
+};
+Split split(const ImageSet& set, const ImageOptions& options) {
+  std::vector<std::vector<int32_t>> by_class(static_cast<size_t>(set.num_classes()));
+  for (int64_t i = 0; i < set.size(); ++i) by_class[static_cast<size_t>(set.label(i))].push_back(static_cast<int32_t>(i));
+  Split parts;
+  for (size_t c = 0; c < by_class.size(); ++c) {
+    std::vector<int32_t>& rows = by_class[c];
+    Random{static_cast<uint64_t>(options.split_seed), c}.shuffle(rows);
+    const auto count = [&](double share) { return static_cast<std::ptrdiff_t>(std::llround(share * static_cast<double>(rows.size()))); };
+    const auto tests = count(options.test_fraction), valids = std::min(count(options.valid_fraction), static_cast<std::ptrdiff_t>(rows.size()) - tests);
+    parts.test.insert(parts.test.end(), rows.begin(), rows.begin() + tests);
+    parts.valid.insert(parts.valid.end(), rows.begin() + tests, rows.begin() + tests + valids);
+    parts.train.insert(parts.train.end(), rows.begin() + tests + valids, rows.end());
+  }
+  // In the set's own order, so that a part's order does not depend on the shares of the others.
+  for (auto* rows : {&parts.train, &parts.valid, &parts.test}) std::sort(rows->begin(), rows->end());
+  return parts;
+}
+
+}  // namespace
+
+std::shared_ptr<const ImageSource> file_images(std::string root, PathList paths) {
+  return std::make_shared<FileImages>(std::move(root), std::move(paths));
+}
+
+std::shared_ptr<const ImageSource> raw_images(RawImages images) {
+  const int64_t each = images.height * images.width * images.channels;
+  base::ensure(each > 0 && static_cast<int64_t>(images.bytes.size()) % each == 0 && (images.channels == 1 || images.channels == 3),
+               "{}: {} bytes of images [{},{},{}]", images.file, images.bytes.size(), images.height, images.width, images.channels);
+  return std::make_shared<RawImageFile>(std::move(images));
+}
+
+std::shared_ptr<const ImageSource> keep_decoded(std::shared_ptr<const ImageSource> source, int64_t bytes) {
+  return bytes == 0 ? source : std::make_shared<KeptImages>(std::move(source), bytes);
+}
+
+ImageSet::ImageSet(std::shared_ptr<const ImageSource> source, std::vector<int32_t> labels, std::shared_ptr<const std::vector<std::string>> classes)
+    : source_(std::move(source)), labels_(std::move(labels)), rows_(labels_.size()), classes_(std::move(classes)) {
+  base::ensure(source_->size() == static_cast<int64_t>(labels_.size()), "{} images and {} labels", source_->size(), labels_.size());
+  std::iota(rows_.begin(), rows_.end(), 0);
+}
+
+ImageSet ImageSet::subset(std::vector<int32_t> rows) const {
+  ImageSet part = *this;
+  for (int32_t& row : rows) row = rows_[static_cast<size_t>(row)];
+  part.rows_ = std::move(rows);
+  return part;
+}
+
+ImageSet ImageSet::with_source(std::shared_ptr<const ImageSource> source) const {
+  ImageSet set = *this;
+  set.source_ = std::move(source);
+  return set;
+}
+
+ImageSet ImageSet::with_classes(const std::vector<int32_t>& numbers, std::shared_ptr<const std::vector<std::string>> classes) const {
+  ImageSet set = *this;
+  for (int32_t& label : set.labels_) label = numbers.at(static_cast<size_t>(label));
+  set.classes_ = std::move(classes);
+  return set;
+}
+
+uint64_t ImageSet::fingerprint() const {
+  uint64_t sum = 0xcbf29ce484222325;
+  const auto add = [&](uint8_t byte) { sum = (sum ^ byte) * 0x100000001b3; };
+  for (int64_t i = 0; i < size(); ++i) {
+    // The file's own name alone: a set that was moved to another folder is the same.
+    const std::string path = name(i);
+    for (size_t at = path.find_last_of('/') + 1; at < path.size(); ++at) add(static_cast<uint8_t>(path[at]));
+    for (int64_t rest = label(i), byte = 0; byte < 4; ++byte, rest >>= 8) add(static_cast<uint8_t>(rest & 255));
+  }
+  return sum ^ (sum >> 29);
+}
+
+ImageSets load_images(const ImageOptions& options) {
+  FoundSet found = find_images(options);
+  const auto classes = std::make_shared<const std::vector<std::string>>(found.classes.names());
+  const auto set_of = [&](FoundImages& part) { return ImageSet(std::move(part.source), std::move(part.labels), classes); };
+  const int64_t kept = options.keep_decoded * 1'000'000;
+  const auto is_raw = options.format == "idx" || options.format.starts_with("cifar");
+  const auto finished = [&](ImageSet set) -> std::shared_ptr<const ImageSet> {
+    return std::make_shared<ImageSet>(is_raw ? std::move(set) : set.with_source(keep_decoded(set.source(), kept)));
+  };
+  const ImageSet all = set_of(found.train);
+  base::require(all.size() > 0, "{}: expected images, found none", options.train);
+  const auto check_free = [&](const char* part, double fraction, bool own) {
+    base::require(fraction == 0.0 || !own, "data: 'data.{0}_fraction': expected 0, because the set has a part {0} of its own", part);
+  };
+  check_free("valid", options.valid_fraction, found.valid.has_value());
+  check_free("test", options.test_fraction, found.test.has_value());
+  // One cache for all parts that are cut out of the training images.
+  const ImageSet cached = is_raw ? all : all.with_source(keep_decoded(all.source(), kept));
+  const Split parts = split(cached, options);
+  ImageSets sets;
+  sets.train = std::make_shared<ImageSet>(cached.subset(parts.train));
+  base::require(sets.train->size() > 0, "{}: no image is left for training", options.train);
+  if (!parts.valid.empty()) sets.valid = std::make_shared<ImageSet>(cached.subset(parts.valid));
+  if (!parts.test.empty()) sets.test = std::make_shared<ImageSet>(cached.subset(parts.test));
+  if (found.valid) sets.valid = finished(set_of(*found.valid));
+  if (found.test) sets.test = finished(set_of(*found.test));
+  return sets;
+}
+
+}  // namespace mnemo::data

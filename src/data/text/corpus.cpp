@@ -1,0 +1,153 @@
+#include "data/text/corpus.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "data/tokenizers/utf8.h"
+
+namespace mnemo::data {
+namespace {
+
+constexpr int64_t kReadAhead = int64_t{1} << 20;
+
+/// The first line's start at or after `at`. A file without a line end in the next megabyte is cut between characters.
+int64_t next_line(const TextSource& text, int64_t at) {
+  if (at <= text.begin()) return text.begin();
+  int64_t position = at - 1;
+  int64_t found = -1;
+  const int64_t end = std::min(text.end(), at + kReadAhead);
+  text.range(position, end).for_each_chunk([&](std::string_view chunk) {
+    const size_t newline = chunk.find('\n');
+    if (newline != std::string_view::npos) found = position + static_cast<int64_t>(newline) + 1;
+    position += static_cast<int64_t>(chunk.size());
+    return found < 0;
+  });
+  if (found >= 0) return found;
+  text.range(at, end).for_each_chunk([&](std::string_view chunk) {
+    size_t continuing = 0;
+    while (continuing < chunk.size() && continuing < 3 && (static_cast<unsigned char>(chunk[continuing]) & 0xC0) == 0x80) {
+      ++continuing;
+    }
+    found = at + static_cast<int64_t>(continuing);
+    return false;
+  });
+  return found < 0 ? at : found;
+}
+
+/// The first document's start at or after `at`, or the text's end.
+int64_t next_document(const TextSource& text, int64_t at, const DocumentRule& rule) {
+  const int64_t line = next_line(text, at);
+  if (rule.kind == DocumentRule::Kind::none || line <= text.begin()) return line;
+  int64_t position = line;
+  int64_t found = text.end();
+  bool done = false;
+  DocumentSplitter splitter(
+      rule,
+      [&](std::string_view part, bool starts) {
+        if (starts && !done) {
+          found = position;
+          done = true;
+        }
+        position += static_cast<int64_t>(part.size());
+      },
+      true);
+  text.range(line, text.end()).for_each_chunk([&](std::string_view chunk) {
+    splitter.put(chunk);
+    return !done;
+  });
+  if (!done) splitter.finish();
+  return found;
+}
+
+}  // namespace
+
+void TextOptions::validate(const base::Where& where) const {
+  const double held_out = (valid.empty() ? valid_fraction : 0) + (test.empty() ? test_fraction : 0);
+  where.require(held_out < 1, "valid_fraction", "expected fractions whose sum is less than 1, found {} and {}",
+                valid_fraction, test_fraction);
+  const bool needs_line = document_separator == "line";
+  where.require(needs_line == !separator_line.empty(), "separator_line",
+                "expected a line exactly when document_separator = \"line\"");
+  where.require(unit != "bytes" || (min_count == 1 && max_vocabulary == 0), "unit",
+                "bytes have no vocabulary to limit; leave out min_count and max_vocabulary");
+}
+
+TextSplit split_text(const TextOptions& options) {
+  base::require(!options.train.empty(), "data.train: expected the text to learn, found none; name it with --data FILE or --set data.train=FILE");
+  const TextSource whole(options.train);
+  base::require(whole.size() > 0, "{}: expected a text, found an empty file", whole.path());
+  const DocumentRule rule = options.document_rule();
+  TextSplit split{whole, std::nullopt, std::nullopt};
+  if (!options.valid.empty()) split.valid = TextSource(options.valid);
+  if (!options.test.empty()) split.test = TextSource(options.test);
+
+  int64_t end = whole.size();
+  int64_t wanted = whole.size();
+  const auto cut = [&](double fraction, std::string_view name) {
+    wanted -= static_cast<int64_t>(std::llround(fraction * static_cast<double>(whole.size())));
+    const int64_t begin = next_document(whole, wanted, rule);
+    base::require(begin > 0 && begin < end,
+                  "{}: {}_fraction = {}: no {} starts in bytes [{}, {}) where the {} part would begin; "
+                  "give a larger fraction or a file of its own",
+                  whole.path(), name, fraction, rule.kind == DocumentRule::Kind::none ? "line" : "document", wanted, end,
+                  name);
+    const TextSource part = whole.range(begin, end);
+    end = begin;
+    return part;
+  };
+  if (options.test.empty() && options.test_fraction > 0) split.test = cut(options.test_fraction, "test");
+  if (options.valid.empty() && options.valid_fraction > 0) split.valid = cut(options.valid_fraction, "valid");
+  split.train = whole.range(0, end);
+  return split;
+}
+
+std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const TextSource& text,
+                                              const DocumentRule& rule) {
+  auto store = std::make_shared<TokenStore>(tokenizer.size(), rule.kind != DocumentRule::Kind::none);
+  const auto encoder = tokenizer.encoder(text.path(), text.begin());
+  std::vector<int32_t> ids;
+  const auto flush = [&] {
+    store->append(ids);
+    ids.clear();
+  };
+  DocumentSplitter splitter(rule, [&](std::string_view part, bool starts) {
+    if (starts) {
+      // A document starts at a line's start, where no character or word is pending.
+      flush();
+      store->start_document();
+    }
+    store->count_text(static_cast<int64_t>(part.size()), count_characters(part));
+    encoder->put(part, ids);
+  });
+  text.for_each_chunk([&](std::string_view chunk) {
+    splitter.put(chunk);
+    flush();
+    return true;
+  });
+  splitter.finish();
+  encoder->finish(ids);
+  flush();
+  return store;
+}
+
+int64_t Corpus::num_bytes() const {
+  int64_t total = 0;
+  for (const auto& part : {train, valid, test}) total += part ? part->num_bytes() : 0;
+  return total;
+}
+
+Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+  base::require(!tokenizer || tokenizer->type() == options.unit,
+                "unit: expected \"{}\", the model's own, found \"{}\"", tokenizer ? tokenizer->type() : "", options.unit);
+  const TextSplit split = split_text(options);
+  const DocumentRule rule = options.document_rule();
+  Corpus corpus;
+  corpus.tokenizer = tokenizer ? std::move(tokenizer)
+                               : make_tokenizer(options.unit, split.train, {options.min_count, options.max_vocabulary});
+  corpus.train = encode_text(*corpus.tokenizer, split.train, rule);
+  if (split.valid) corpus.valid = encode_text(*corpus.tokenizer, *split.valid, rule);
+  if (split.test) corpus.test = encode_text(*corpus.tokenizer, *split.test, rule);
+  return corpus;
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,108 @@
+#include "data/text/documents.h"
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace mnemo::data {
+namespace {
+
+// A longer line is content; it is handed on in parts so that a file without line ends is not held.
+constexpr size_t kLongestLine = size_t{1} << 16;
+
+std::string_view trim(std::string_view line) {
+  static constexpr std::string_view kBlanks = " \t\r\v\f\n";
+  const size_t first = line.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return line.substr(first, line.find_last_not_of(kBlanks) - first + 1);
+}
+
+}  // namespace
+
+DocumentRule DocumentRule::parse(std::string_view name, std::string_view line) {
+  if (name == "none") return {Kind::none, {}};
+  if (name == "blank_line") return {Kind::blank_line, {}};
+  if (name == "heading") return {Kind::heading, {}};
+  base::require(name == "line",
+                "document_separator: expected \"none\", \"blank_line\", \"heading\" or \"line\", found \"{}\"",
+                base::printable(name, 40));
+  const std::string_view text = trim(line);
+  base::require(!text.empty() && text.size() < kLongestLine && text.find('\n') == std::string_view::npos,
+                "separator_line: expected the one line that ends a document (document_separator = \"line\"), found \"{}\"",
+                base::printable(line));
+  return {Kind::line, std::string(text)};
+}
+
+bool is_heading(std::string_view line) {
+  const std::string_view text = trim(line);
+  return text.size() >= 5 && text.starts_with("= ") && text.ends_with(" =") && !text.starts_with("= =");
+}
+
+DocumentSplitter::DocumentSplitter(DocumentRule rule, Use use, bool has_content)
+    : rule_(std::move(rule)), use_(std::move(use)), has_content_(has_content), after_blank_(!has_content) {}
+
+void DocumentSplitter::put(std::string_view chunk) {
+  if (rule_.kind == DocumentRule::Kind::none) {
+    if (!chunk.empty()) use_(chunk, false);
+    return;
+  }
+  pending_ += chunk;
+  split(false);
+}
+
+void DocumentSplitter::finish() { split(true); }
+
+bool DocumentSplitter::starts_document(std::string_view line, bool heading) {
+  const std::string_view text = line.size() > kLongestLine ? line : trim(line);
+  after_blank_ = text.empty();
+  if (text.empty()) {
+    separated_ = separated_ || (rule_.kind == DocumentRule::Kind::blank_line && has_content_);
+    return false;
+  }
+  if (rule_.kind == DocumentRule::Kind::line && text == rule_.line) {
+    separated_ = has_content_;
+    return false;
+  }
+  const bool starts = has_content_ && (separated_ || heading);
+  has_content_ = true;
+  separated_ = false;
+  return starts;
+}
+
+void DocumentSplitter::split(bool at_end) {
+  const std::string_view text = pending_;
+  size_t part = 0;  // start of the text not handed on
+  bool part_starts = false;
+  const auto hand_on = [&](size_t end) {
+    if (end > part) use_(text.substr(part, end - part), part_starts);
+    part = end;
+  };
+  // The line at `begin` as far as it is there, its end included, and whether all of it is there that counts.
+  const auto line_at = [&](size_t begin) {
+    const size_t newline = text.find('\n', begin);
+    const std::string_view line = text.substr(begin, newline == std::string_view::npos ? newline : newline + 1 - begin);
+    return std::pair(line, at_end || newline != std::string_view::npos || line.size() > kLongestLine);
+  };
+  size_t at = 0;
+  while (at < text.size()) {
+    const auto [line, known] = line_at(at);
+    if (!inside_line_) {
+      if (!known) break;
+      bool heading = rule_.kind == DocumentRule::Kind::heading && after_blank_ && line.size() <= kLongestLine && is_heading(line);
+      if (heading) {
+        const auto [next, next_known] = line_at(at + line.size());
+        if (!next_known) break;
+        heading = next.size() <= kLongestLine && trim(next).empty();
+      }
+      if (starts_document(line, heading)) {
+        hand_on(at);
+        part_starts = true;
+      }
+    }
+    inside_line_ = line.back() != '\n';
+    at += line.size();
+  }
+  hand_on(at);
+  pending_.erase(0, at);
+}
+
+}  // namespace mnemo::data

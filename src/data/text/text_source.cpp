@@ -1,0 +1,36 @@
+#include "data/text/text_source.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_io.h"
+
+namespace mnemo::data {
+
+TextSource::TextSource(std::string path) : path_(std::move(path)) {
+  end_ = static_cast<int64_t>(base::FileReader(path_).size());
+}
+
+TextSource TextSource::range(int64_t begin, int64_t end) const {
+  base::ensure(begin_ <= begin && begin <= end && end <= end_, "range [{}, {}) of {} is not inside [{}, {})", begin, end,
+               path_, begin_, end_);
+  TextSource part = *this;
+  part.begin_ = begin;
+  part.end_ = end;
+  return part;
+}
+
+void TextSource::for_each_chunk(const std::function<bool(std::string_view)>& use, int64_t chunk_size) const {
+  if (size() == 0) return;
+  const base::FileReader file(path_);
+  std::vector<char> buffer(static_cast<size_t>(std::min(chunk_size, size())));
+  for (int64_t at = begin_; at < end_;) {
+    const auto wanted = static_cast<size_t>(std::min(static_cast<int64_t>(buffer.size()), end_ - at));
+    file.read_at(static_cast<uint64_t>(at), buffer.data(), wanted);
+    at += static_cast<int64_t>(wanted);
+    if (!use(std::string_view(buffer.data(), wanted))) return;
+  }
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,81 @@
+#include "data/tokenizers/tokenizer.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "data/tokenizers/tokenizer_types.h"
+#include "data/tokenizers/utf8.h"
+
+namespace mnemo::data {
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, std::string where) const {
+  std::vector<int32_t> ids;
+  const auto encoder = this->encoder(std::move(where));
+  encoder->put(text, ids);
+  encoder->finish(ids);
+  return ids;
+}
+
+at::Tensor Tokenizer::encode_tensor(std::string_view text, std::string where) const {
+  const std::vector<int32_t> ids = encode(text, std::move(where));
+  at::Tensor out = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
+  std::copy(ids.begin(), ids.end(), out.mutable_data_ptr<int64_t>());
+  return out;
+}
+
+std::string Tokenizer::decode(std::span<const int64_t> ids) const {
+  std::string out;
+  for (const int64_t id : ids) append(out, id);
+  return out;
+}
+
+std::string Tokenizer::decode(const at::Tensor& ids) const {
+  const at::Tensor flat = ids.to(at::kCPU, at::kLong).contiguous();
+  return decode(std::span(flat.const_data_ptr<int64_t>(), static_cast<size_t>(flat.numel())));
+}
+
+void Tokenizer::require_id(int64_t id) const {
+  base::require(id >= 0 && id < size(), "token id {} is not in the vocabulary of {} {}", id, size(), type());
+}
+
+std::string StreamDecoder::put(int64_t id) {
+  std::string text = last_;
+  tokenizer_->append(text, id);
+  pending_ += std::string_view(text).substr(last_.size());
+  if (!text.empty()) last_ = text.back();
+  return take_valid_utf8(pending_, false);
+}
+
+std::string StreamDecoder::finish() { return take_valid_utf8(pending_, true); }
+
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view type, const TextSource& training_text,
+                                                VocabularyLimits limits) {
+  if (type == "bytes") return make_byte_tokenizer();
+  if (type == "characters") return make_character_tokenizer(training_text, limits);
+  base::require(type == "words", "unit: expected \"bytes\", \"characters\" or \"words\", found \"{}\"",
+                base::printable(type, 40));
+  return make_word_tokenizer(training_text, limits);
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::load(const Files& files, const std::string& where) {
+  const auto file = files.find(std::string(kFile));
+  base::require(file != files.end(), "{}: expected the file {}, which is not there", where, kFile);
+  const std::string path = where.empty() ? std::string(kFile) : fmt::format("{}/{}", where, kFile);
+  VocabularyFile vocabulary = read_vocabulary(file->second, path);
+  if (vocabulary.type == "bytes") {
+    base::require(!vocabulary.has_entries, "{}: type \"bytes\" has no \"vocabulary\"", path);
+    return make_byte_tokenizer();
+  }
+  const bool characters = vocabulary.type == "characters";
+  base::require(characters || vocabulary.type == "words",
+                "{}: \"type\": expected \"bytes\", \"characters\" or \"words\", found \"{}\"", path,
+                base::printable(vocabulary.type, 40));
+  base::require(vocabulary.has_entries, "{}: type \"{}\" needs the key \"vocabulary\"", path, vocabulary.type);
+  return characters ? character_tokenizer_from(std::move(vocabulary.entries), path)
+                    : word_tokenizer_from(std::move(vocabulary.entries), path);
+}
+
+}  // namespace mnemo::data

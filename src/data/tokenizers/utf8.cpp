@@ -1,0 +1,78 @@
+#include "data/tokenizers/utf8.h"
+
+#include "base/error.h"
+
+namespace mnemo::data {
+
+Utf8Character front_character(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  if (lead < 0xC2 || lead > 0xF4) return {0, -1};
+  const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  // The second byte's range depends on the first; this is what shuts out overlong forms, surrogates and > U+10FFFF.
+  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  char32_t code_point = lead & (0x7Fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if (i == text.size()) return {0, 0};
+    const bool fits = i == 1 ? byte(i) >= low && byte(i) <= high : (byte(i) & 0xC0) == 0x80;
+    if (!fits) return {0, -static_cast<int>(i)};
+    code_point = (code_point << 6) | (byte(i) & 0x3F);
+  }
+  return {code_point, static_cast<int>(length)};
+}
+
+void append_character(std::string& out, char32_t code_point) {
+  const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
+  base::ensure(code_point <= 0x10FFFF && (code_point < 0xD800 || code_point > 0xDFFF),
+               "U+{:04X} is not a character", static_cast<uint32_t>(code_point));
+  if (code_point < 0x80) {
+    put(code_point);
+    return;
+  }
+  if (code_point < 0x800) {
+    put(0xC0 | (code_point >> 6));
+  } else {
+    if (code_point < 0x10000) {
+      put(0xE0 | (code_point >> 12));
+    } else {
+      put(0xF0 | (code_point >> 18));
+      put(0x80 | ((code_point >> 12) & 0x3F));
+    }
+    put(0x80 | ((code_point >> 6) & 0x3F));
+  }
+  put(0x80 | (code_point & 0x3F));
+}
+
+int64_t count_characters(std::string_view text) {
+  int64_t count = 0;
+  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return count;
+}
+
+std::string take_valid_utf8(std::string& text, bool at_end) {
+  static constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  std::string out;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const int length = front_character(rest).length;
+    if (length == 0 && !at_end) break;
+    const size_t used = length > 0 ? static_cast<size_t>(length) : length < 0 ? static_cast<size_t>(-length) : rest.size();
+    out += length > 0 ? rest.substr(0, used) : kReplacement;
+    rest.remove_prefix(used);
+  }
+  text.erase(0, text.size() - rest.size());
+  return out;
+}
+
+void invalid_utf8(std::string_view where, int64_t offset, std::string_view rest) {
+  if (rest.empty() || front_character(rest).length == 0) {
+    base::input_error("{}: invalid UTF-8 at byte {}: the text ends inside a character; unit = \"bytes\" takes any file",
+                      where, offset);
+  }
+  base::input_error("{}: invalid UTF-8 at byte {}: found 0x{:02X}; unit = \"bytes\" takes any file", where, offset,
+                    static_cast<unsigned char>(rest.front()));
+}
+
+}  // namespace mnemo::data

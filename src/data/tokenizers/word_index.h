@@ -1,0 +1,33 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/vocabulary_file.h"
+
+namespace mnemo::data {
+
+/// Finds an entry's number. A keyed hash (SipHash-1-3, Aumasson and Bernstein 2012; random key) keeps a vocabulary file
+/// from choosing entries that collide.
+class WordIndex {
+ public:
+  /// Five bytes an entry. `entries` outlives the index. duplicate() tells of an entry that stands there twice.
+  explicit WordIndex(const EntryList& entries);
+
+  /// The number of the entry, or -1.
+  int64_t find(std::string_view word) const;
+  /// The number of the first entry equal to an earlier one, or -1.
+  int64_t duplicate() const { return duplicate_; }
+
+ private:
+  size_t home(std::string_view word) const;
+
+  const EntryList& entries_;
+  std::array<uint64_t, 2> key_;
+  std::vector<int32_t> slots_;  // entry number, -1 empty; linear probing
+  int64_t duplicate_ = -1;
+};
+
+}  // namespace mnemo::data

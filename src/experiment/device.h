@@ -1,0 +1,22 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <string>
+
+#include "core/model.h"
+
+namespace mnemo::experiment {
+
+/// What --device says, the processor where it is not given: cpu, cuda (the first one) or cuda:N. Throws InputError for another
+/// name, and where this build or this machine has no such device.
+at::Device device_named(const std::optional<std::string>& name);
+
+/// Moves a model's parameters there; its states follow.
+void move_to(core::Model& model, at::Device device);
+
+/// "no CUDA", or how many devices there are.
+std::string describe_cuda();
+
+}  // namespace mnemo::experiment

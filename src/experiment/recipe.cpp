@@ -1,0 +1,254 @@
+#include "experiment/recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/option_poly.h"
+#include "base/text_table.h"
+#include "data/answers/algorithmic.h"
+#include "data/text/corpus.h"
+#include "data/images/image_options.h"
+#include "data/answers/listops_set.h"
+#include "data/answers/task_file.h"
+#include "models/presets.h"
+
+namespace mnemo::experiment {
+namespace {
+
+/// The keys of a file that are no part of the recipe itself.
+struct FileKeys {
+  std::string base;
+  std::vector<std::string> set;
+  template <class V>
+  void visit(V&& v) {
+    v("base", base, "another recipe file that this one goes on top of");
+    v("set", set, "keys to change after that, as for --set: \"key=value\"");
+  }
+};
+
+const base::OptionTypes& make_data_types() {
+  static const base::OptionTypes types = [] {
+    base::OptionTypes made("data");
+    made.add<data::TextOptions>("text", "a text of one's own, to be continued");
+    made.add<data::AlgorithmicOptions>("algorithmic", "made tasks that ask for memory and nothing else");
+    made.add<data::TaskFileOptions>("task_file", "samples of a file that ask for an answer, as made tasks do");
+    made.add<data::ListOpsOptions>("listops", "Long ListOps: the value of nested lists, classified");
+    made.add<data::ImageOptions>("images", "images with a class each");
+    return made;
+  }();
+  return types;
+}
+
+/// Makes relative paths start from the file they were written in.
+void resolve_paths(base::Node& recipe) {
+  for (const auto& [table, key] : {std::pair("data", "train"), std::pair("data", "valid"), std::pair("data", "test"), std::pair("finetune", "model")}) {
+    base::Node* group = recipe.find(table);
+    if (group == nullptr || !group->is_table()) continue;
+    base::Node* path = group->find(key);
+    if (path == nullptr || !path->is_string() || path->as_string().empty()) continue;
+    const base::Place place = path->place();
+    std::filesystem::path resolved = path->as_string();
+    if (resolved.is_relative() && place.line > 0 && place.source) {
+      resolved = std::filesystem::path(*place.source).parent_path() / resolved;
+    }
+    *path = base::Node(std::filesystem::absolute(resolved).lexically_normal().string());
+    path->set_place(place);
+  }
+}
+
+/// Gives what was written its place again, for errors found later; what was filled in gets its table's.
+void take_places(const base::Node& written, base::Node& filled) {
+  filled.set_place_deep(written.place());
+  if (filled.is_table() && written.is_table()) {
+    for (base::Node::Member& member : filled.members()) {
+      if (const base::Node* same = written.find(member.key)) take_places(*same, member.value);
+    }
+  } else if (filled.is_array() && written.is_array() && filled.size() == written.size()) {
+    for (size_t i = 0; i < filled.size(); ++i) take_places(written.items()[i], filled.items()[i]);
+  }
+}
+
+constexpr int kMostBases = 8;
+
+/// A recipe file with its `base` under it and its `set` carried out.
+base::Node read_with_bases(const std::string& path, int depth = 0) {
+  base::require(depth < kMostBases, "{}: more than {} recipes on top of each other; does 'base' go round in a circle?", path, kMostBases);
+  base::Node root = base::read_config_file(path);
+  std::vector<std::string> assignments;
+  if (const base::Node* set = root.find("set")) {
+    for (const base::Node& assignment : set->items()) assignments.push_back(assignment.as_string());
+    root.erase("set");
+  }
+  if (const base::Node* under = root.find("base")) {
+    const std::string file = (std::filesystem::path(path).parent_path() / under->as_string()).string();
+    root.erase("base");
+    root = merge(read_with_bases(file, depth + 1), root);
+  }
+  for (const std::string& assignment : assignments) {
+    try {
+      base::set_value(root, assignment);
+    } catch (const base::InputError& error) {
+      base::input_error("{}: {}", path, error.what());
+    }
+  }
+  return root;
+}
+
+bool changes_study(const std::string& assignment) {
+  constexpr std::array<std::string_view, 5> kStarts = {"study.", "study[", "sweep.", "name=", "about="};
+  return std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view start) { return assignment.starts_with(start); });
+}
+
+const std::string& type_of(const base::Node& table) {
+  static const std::string kNone;
+  const base::Node* type = table.find("type");
+  return type != nullptr && type->is_string() ? type->as_string() : kNone;
+}
+
+/// A [data] table without a type is a text; said aloud, so that a study with another type replaces it.
+void name_data_type(base::Node& recipe) {
+  base::Node* data = recipe.find("data");
+  if (data != nullptr && data->is_table() && data->find("type") == nullptr) data->set("type", "text");
+}
+
+std::string text_at(const base::Node& root, const char* key) {
+  const base::Node* value = root.find(key);
+  return value == nullptr ? std::string() : value->as_string();
+}
+
+}  // namespace
+
+Recipe::Recipe() { data = base::Node::table({{"type", "text"}}); }
+
+const base::PolyType& Recipe::data_types() { return make_data_types(); }
+
+bool Recipe::is_text() const { return data_type() == "text"; }
+
+bool Recipe::is_images() const { return data_type() == "images"; }
+
+const std::string& Recipe::data_type() const { return type_of(data); }
+
+Recipe read_recipe(const base::Node& node) {
+  const base::Node* model = node.find("model");
+  base::Node complete = node;
+  if (model != nullptr && model->contains("preset")) complete.set("model", models::with_preset(*model));
+  Recipe recipe = base::read_options<Recipe>(complete);
+  base::require(!recipe.is_images() || recipe.train.segments_per_step == 1,
+                "recipe: 'train.segments_per_step': [data] of type \"images\" has no segments; expected 1 or nothing, found {}", recipe.train.segments_per_step);
+  return recipe;
+}
+
+RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::string>& assignments) {
+  return of(read_with_bases(path), path, assignments);
+}
+
+RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::vector<std::string>& assignments) {
+  RecipeFile file;
+  file.path_ = name;
+  file.root_ = std::move(root);
+  for (const std::string& assignment : assignments) {
+    if (changes_study(assignment)) base::set_value(file.root_, assignment);
+  }
+  const auto finish = [&](base::Node recipe) {
+    for (const std::string& assignment : assignments) {
+      if (!changes_study(assignment)) base::set_value(recipe, assignment);
+    }
+    resolve_paths(recipe);
+    base::Node complete = base::write_options(read_recipe(recipe));
+    take_places(recipe, complete);
+    return complete;
+  };
+
+  file.base_ = base::Node::table();
+  file.base_.set_place(file.root_.place());
+  for (const base::Node::Member& member : file.root_.members()) {
+    if (member.key != "study" && member.key != "sweep") file.base_.set(member.key, member.value);
+  }
+  if (file.root_.find("study") == nullptr && file.root_.find("sweep") == nullptr) {
+    file.base_ = finish(file.base_);
+    return file;
+  }
+  name_data_type(file.base_);
+  base::Node studies = file.root_;
+  if (studies.find("study") == nullptr) {
+    const base::Node model = base::Node::table({{"name", "the model"}});
+    studies.set("study", base::Node::array({base::Node::table({{"name", file.name()}, {"variant", base::Node::array({model})}})}));
+  }
+  file.studies_ = read_studies(studies, file.base_, finish);
+  return file;
+}
+
+base::Node RecipeFile::recipe(const std::optional<std::string>& variant) const {
+  if (studies_.empty()) {
+    base::require(!variant.has_value(), "{}: has no variants; drop --variant", path_);
+    return base_;
+  }
+  std::vector<std::string> names;
+  for (const RecipeStudy& study : studies_) {
+    for (const RecipeVariant& candidate : study.variants) {
+      for (size_t p = 0; p < study.points.size(); ++p) {
+        if (!candidate.recipes[p]) continue;
+        const std::string name = study.title(candidate, p);
+        if (variant && (*variant == name || *variant == study.name + "/" + name)) return *candidate.recipes[p];
+        names.push_back(name);
+      }
+    }
+  }
+  if (!variant) {
+    base::input_error("{}: holds {} variants; choose one with --variant: {}", path_, names.size(), fmt::join(names, "; "));
+  }
+  base::input_error("{}: no variant '{}'{}", path_, *variant, base::suggestion(*variant, names));
+}
+
+std::string RecipeFile::name() const {
+  const std::string name = text_at(root_, "name");
+  return name.empty() ? std::filesystem::path(path_).stem().string() : name;
+}
+
+std::string RecipeFile::about() const { return text_at(root_, "about"); }
+
+std::vector<base::OptionDoc> recipe_docs() {
+  std::vector<base::OptionDoc> docs = base::describe_options<Recipe>();
+  for (base::OptionDoc& doc : models::BackboneOptions::vision_docs()) {
+    if (!doc.path.empty()) doc.path = "model.backbone." + doc.path;
+    doc.group = "model.backbone " + doc.group;
+    docs.push_back(std::move(doc));
+  }
+  for (base::OptionDoc& doc : base::describe_options<FileKeys>()) {
+    doc.group = "one recipe on top of another";
+    docs.push_back(std::move(doc));
+  }
+  for (base::OptionDoc& doc : study_docs()) docs.push_back(std::move(doc));
+  return docs;
+}
+
+std::string recipe_help(size_t width) {
+  std::string text, group;
+  for (const base::OptionDoc& doc : recipe_docs()) {
+    if (doc.group != group) {
+      group = doc.group;
+      text += "\n";
+      for (const std::string& line : base::wrap_words(group, width)) text += line + "\n";
+    }
+    if (doc.path.empty()) continue;
+    const std::string key = doc.value.empty() ? doc.path : doc.path + " = " + doc.value;
+    const std::string kind = doc.type + (doc.range.empty() ? "" : ": " + doc.range);
+    const bool fits = width == 0 || 2 + base::text_width(key) + 2 + base::text_width(kind) <= width;
+    text += "  " + key + (fits ? "  " + std::string(key.size() < 38 ? 38 - key.size() : 0, ' ') + "(" + kind + ")\n" : "\n");
+    if (!fits) {
+      for (const std::string& line : base::wrap_words("(" + kind + ")", width - 6)) text += "      " + line + "\n";
+    }
+    for (const std::string& line : base::wrap_words(doc.meaning, width == 0 ? 0 : width - 6)) text += "      " + line + "\n";
+  }
+  return "Keys of a recipe: key = default (type: what is accepted), meaning. On the command line: --set key=value\n\n" + text;
+}
+
+std::string recipe_help_markdown() { return base::option_markdown(recipe_docs()); }
+
+}  // namespace mnemo::experiment

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+#include "base/node_merge.h"
+#include "base/options.h"
+#include "experiment/recipe_study.h"
+#include "infer/sampling.h"
+#include "models/finetune.h"
+#include "models/options.h"
+#include "train/options.h"
+
+namespace mnemo::experiment {
+
+/// What `generate` and the samples of a comparison write: `[generate]`.
+struct GenerateOptions {
+  std::string prompt = "\n";
+  int64_t tokens = 256;
+  infer::SamplingOptions sampling{.temperature = 0.8};
+
+  template <class V>
+  void visit(V&& v) {
+    v("prompt", prompt, "the text that is gone on from", base::not_empty());
+    v("tokens", tokens, "tokens to write", base::range(1, 1 << 24));
+    v("sampling", sampling, "how tokens are picked");
+  }
+};
+
+/// One training: what `mnemo train` reads from a TOML file.
+struct Recipe {
+  std::string name;
+  std::string about;
+  base::Node data;  ///< of a type: text, algorithmic, task_file, listops or images
+  models::ModelOptions model;
+  std::optional<models::FinetuneOptions> finetune;  ///< from a trained model, which [model] must be where it is written
+  train::TrainOptions train;
+  GenerateOptions generate;
+
+  template <class V>
+  void visit(V&& v) {
+    v("name", name, "a title");
+    v("about", about, "what it is for");
+    v("data", data, "what is learned", base::poly(data_types()));
+    v("model", model, "the model");
+    v("finetune", finetune, "starts from a trained model of images, which learns another task (mnemo finetune)");
+    v("train", train, "the training");
+    v("generate", generate, "sample texts");
+  }
+  Recipe();
+  static const base::PolyType& data_types();
+  bool is_text() const;
+  bool is_images() const;
+  const std::string& data_type() const;
+};
+
+/// A recipe file, with `--set` carried out.
+///
+/// Beside the keys of a Recipe a file may hold studies, for `compare`:
+///
+///     [model] …                      what all have in common
+///     [[study]]
+///     name = "Held-out text"         and, if need be, study.data, study.model, study.train, study.generate
+///     [[study.variant]]
+///     name = "no memory"
+///     [[study.variant]]
+///     name = "segment cache"
+///     model.memory = [{ type = "segment_cache", mem_len = 24 }]
+///
+/// A variant's recipe is the file's, over it the study's tables, over these the variant's, over these a point of the sweep and what is
+/// tied to it. Tables are merged key by key; lists, and tables of another `type`, are replaced. Keys set on the command line win over
+/// all of them, unless they begin with `study` or `sweep`, which changes the study itself. A file with [sweep] and no study is one study
+/// of one variant. `base = "other.toml"` puts a whole other file underneath, and
+/// `set = ["key=value", …]` changes keys of it, those of lists too. Relative paths in a file start from its folder, those set on the
+/// command line from the current one.
+class RecipeFile {
+ public:
+  /// Throws InputError naming file, line and key.
+  static RecipeFile read(const std::string& path, const std::vector<std::string>& assignments = {});
+
+  /// The same of a recipe that lies in no file; `name` stands for the file in messages.
+  static RecipeFile of(base::Node root, const std::string& name, const std::vector<std::string>& assignments);
+
+  /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT", with a sweep "VARIANT, POINT" as
+  /// `compare` shows it. Throws InputError where the file has studies and no variant is named, or the name is unknown.
+  base::Node recipe(const std::optional<std::string>& variant = {}) const;
+
+  const std::string& path() const { return path_; }
+  const base::Node& root() const { return root_; }
+  std::string name() const;
+  std::string about() const;
+  const std::vector<RecipeStudy>& studies() const { return studies_; }
+
+ private:
+  std::string path_;
+  base::Node root_;  ///< as written, with assignments
+  base::Node base_;  ///< without studies
+  std::vector<RecipeStudy> studies_;
+};
+
+/// Checks a recipe and fills in every default.
+Recipe read_recipe(const base::Node& node);
+
+/// Every key of a recipe, studies included.
+std::vector<base::OptionDoc> recipe_docs();
+/// For a terminal of `width` columns; 0: lines are not broken.
+std::string recipe_help(size_t width);
+std::string recipe_help_markdown();
+
+}  // namespace mnemo::experiment

@@ -1,0 +1,327 @@
+#include "inspect/attention_summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "page/table.h"
+#include "cli/output.h"
+#include "inspect/attention_record.h"
+#include "tasks/task.h"
+
+namespace mnemo::inspect {
+namespace {
+
+using core::MapAxis;
+
+/// All keys' spans, contexts first; the compressed rows of a cache have one of their own.
+std::vector<core::Span> key_spans(const AttentionFacts& facts) {
+  std::vector<core::Span> spans;
+  int64_t compressed = facts.compressed;
+  for (core::Span span : facts.table.contexts()) {
+    if (span.kind == core::SpanKind::cache && compressed > 0) {
+      spans.push_back({span.kind, std::min(compressed, span.length), kCompressed});
+      span.length -= spans.back().length;
+      compressed = 0;
+    }
+    spans.push_back(span);
+  }
+  if (!facts.table.is_cross()) spans.insert(spans.end(), facts.table.rows().begin(), facts.table.rows().end());
+  return spans;
+}
+
+/// Which rows of the table are real [Q] bool; undefined = all.
+at::Tensor real_rows(const core::AttendTable& table) {
+  if (!table.valid().defined() || table.is_cross()) return {};
+  return table.valid()[0].narrow(0, table.num_context(), table.num_rows());
+}
+
+std::vector<HeadShare> shares_of(const HeadMap& map, const AttentionFacts& facts) {
+  if (map.rows != MapAxis::queries || map.columns != MapAxis::keys) return {};
+  const core::AttendTable& table = facts.table;
+  const at::Tensor real = real_rows(table);
+  std::vector<HeadShare> shares;
+  int64_t first = 0;
+  for (const core::Span& rows : table.rows()) {
+    at::Tensor weights = map.weights.narrow(0, first, rows.length).abs();
+    at::Tensor past = map.past.defined() ? map.past.narrow(0, first, rows.length).abs() : at::Tensor();
+    if (real.defined()) {
+      const at::Tensor here = real.narrow(0, first, rows.length);
+      weights = weights.index({here});
+      if (past.defined()) past = past.index({here});
+    }
+    first += rows.length;
+    if (weights.size(0) == 0) continue;
+    at::Tensor total = past.defined() ? weights.sum(1) + past : weights.sum(1);
+    total = at::where(total > 0.0, total, 1.0);
+    weights = weights / total.unsqueeze(1);
+    if (past.defined()) past = past / total;
+    HeadShare share{map.layer, map.head, std::string(core::name(rows.kind)), {}};
+    const auto add = [&](const std::string& kind, double value) {
+      const auto found = std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
+      if (found == share.to.end()) share.to.emplace_back(kind, value);
+      else found->second += value;
+    };
+    if (past.defined()) add("past", past.mean().item<double>());
+    int64_t key = 0;
+    for (const core::Span& keys : key_spans(facts)) {
+      if (keys.length > 0) add(kind_of(keys), weights.narrow(1, key, keys.length).sum(1).mean().item<double>());
+      key += keys.length;
+    }
+    shares.push_back(std::move(share));
+  }
+  return shares;
+}
+
+const char* axis_name(MapAxis axis) {
+  switch (axis) {
+    case MapAxis::queries: return "queries";
+    case MapAxis::keys: return "keys";
+    case MapAxis::slots: return "slots";
+    case MapAxis::cache: return "cache";
+  }
+  return "";
+}
+
+/// Kinds of keys in the order in which they first come.
+std::vector<std::string> kinds_of(const AttentionFacts& facts) {
+  std::vector<std::string> kinds;
+  for (const HeadShare& share : facts.shares) {
+    for (const auto& [kind, value] : share.to) {
+      if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    }
+  }
+  return kinds;
+}
+
+page::Cells share_cells(const AttentionFacts& facts) {
+  page::Cells cells{{"layer", "head", "from"}, {}};
+  const std::vector<std::string> kinds = kinds_of(facts);
+  for (const std::string& kind : kinds) cells.header.push_back("to " + kind);
+  for (const HeadShare& share : facts.shares) {
+    std::vector<std::string> row = {std::to_string(share.layer), std::to_string(share.head), share.from};
+    for (const std::string& kind : kinds) {
+      const auto found = std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
+      row.push_back(found == share.to.end() ? "" : page::share_text(found->second));
+    }
+    cells.rows.push_back(std::move(row));
+  }
+  return cells;
+}
+
+std::string where_text(const AttentionFacts& facts) {
+  return fmt::format("segment {} of {}, {} tokens", facts.segment, facts.num_segments, facts.words.size());
+}
+
+}  // namespace
+
+std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, const std::string& what) {
+  const auto fail = [&] {
+    base::input_error("{}: expected numbers from 0 to {}, such as 0 or 0,2 or 0-{}, found '{}'", what, count - 1, count - 1, text);
+  };
+  std::vector<int64_t> numbers;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const char *at = text.data() + begin, *stop = text.data() + end;
+    int64_t first = 0, last = 0;
+    auto read = std::from_chars(at, stop, first);
+    if (read.ec != std::errc() || first < 0) fail();
+    last = first;
+    if (read.ptr != stop && *read.ptr == '-') read = std::from_chars(read.ptr + 1, stop, last);
+    if (read.ec != std::errc() || read.ptr != stop || last < first || last >= count) fail();
+    for (int64_t number = first; number <= last; ++number) {
+      if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) numbers.push_back(number);
+    }
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+AttentionFacts look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
+                                 const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice) {
+  const auto num_segments = static_cast<int64_t>(input.size());
+  const models::BackboneOptions& backbone = model.options().backbone;
+  const auto number = [](int64_t count) {
+    return count == 1 ? std::string("0") : fmt::format("0-{}", count - 1);
+  };
+  const std::vector<int64_t> layers = chosen_numbers(choice.layers.value_or(number(backbone.num_layers)), backbone.num_layers, "inspect: --layers");
+  const std::vector<int64_t> heads = chosen_numbers(choice.heads.value_or(number(backbone.num_heads)), backbone.num_heads, "inspect: --heads");
+  const int64_t segment = choice.segment.value_or(num_segments);
+  base::require(num_segments > 0, "inspect: the input has no tokens");
+  base::require(segment >= 1 && segment <= num_segments, "inspect: --segment: the input has {} segments; expected 1 to {}, found {}", num_segments,
+                num_segments, segment);
+
+  inspect::AttentionRecorder recorder(model);
+  std::optional<inspect::SegmentRecord> record;
+  for (int64_t i = 0; i < segment; ++i) {
+    const data::TokenSegment& tokens = input[static_cast<size_t>(i)];
+    const core::Segment rows = tasks::model_input(tokens, core::Mode::evaluate);
+    if (i + 1 == segment) record = recorder.record(rows, layers, tokens.reset);
+    else recorder.run(rows, tokens.reset);
+  }
+  AttentionFacts facts{segment, num_segments, words[static_cast<size_t>(segment - 1)], record->table, record->compressed};
+  for (const inspect::LayerRecord& layer : record->layers) {
+    for (const core::WeightMap& map : layer.view.maps) {
+      const int64_t map_heads = map.weights.size(1);
+      for (const int64_t head : heads) {
+        if (head >= map_heads) continue;
+        const auto of_head = [&](const at::Tensor& tensor) {
+          return tensor.defined() ? tensor[0][head].to(at::kCPU, at::kDouble).contiguous() : at::Tensor();
+        };
+        facts.maps.push_back({layer.layer, head, map.name, map.rows, map.columns, of_head(map.weights), of_head(map.past)});
+        for (HeadShare& share : shares_of(facts.maps.back(), facts)) facts.shares.push_back(std::move(share));
+      }
+    }
+    for (const core::GateValues& gate : layer.view.gates) facts.gates.push_back(spread_of(layer.layer, gate));
+  }
+  base::require(!facts.maps.empty(), "inspect: attention '{}' gives no map of its weights; parameters, state and cost are shown without an input",
+                models::type_of(backbone.attention));
+  return facts;
+}
+
+std::string kind_of(const core::Span& span) {
+  return span.kind == core::SpanKind::cache && span.tag == kCompressed ? "compressed" : std::string(core::name(span.kind));
+}
+
+std::vector<core::Span> spans_of(const AttentionFacts& facts, MapAxis axis, int64_t count) {
+  if (axis == MapAxis::queries) return facts.table.rows();
+  if (axis == MapAxis::keys && count == facts.table.num_keys()) return key_spans(facts);
+  return {{core::SpanKind::tokens, count}};
+}
+
+std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, int64_t count) {
+  std::vector<std::string> labels;
+  if (axis == MapAxis::slots || axis == MapAxis::cache) {
+    for (int64_t i = 0; i < count; ++i) labels.push_back(fmt::format("{} {}", axis == MapAxis::slots ? "slot" : "row", i));
+    return labels;
+  }
+  const std::vector<core::Span> spans = spans_of(facts, axis, count);
+  int64_t before = axis == MapAxis::keys ? facts.table.num_context() : 0;  // rows that are left of the contexts
+  for (const core::Span& span : spans) {
+    const bool own = before <= 0 && span.kind == core::SpanKind::tokens && span.length == static_cast<int64_t>(facts.words.size());
+    before -= span.length;
+    for (int64_t i = 0; i < span.length; ++i) {
+      labels.push_back(own ? facts.words[static_cast<size_t>(i)] : fmt::format("{} {}", kind_of(span), i));
+    }
+  }
+  return labels;
+}
+
+std::string to_text(const AttentionFacts& facts) {
+  std::string text = fmt::format("Attention of {}: the share of each kind of rows, a mean over the queries of a kind\n{}", where_text(facts),
+                                 page::text_of(share_cells(facts)));
+  return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
+}
+
+base::Node to_node(const AttentionFacts& facts) {
+  const auto numbers = [](const at::Tensor& row) {
+    base::Node node = base::Node::array();
+    for (int64_t i = 0; i < row.numel(); ++i) node.push_back(cli::rounded(row.const_data_ptr<double>()[i]));
+    return node;
+  };
+  const auto words = [](const std::vector<std::string>& list) {
+    base::Node node = base::Node::array();
+    for (const std::string& word : list) node.push_back(word);
+    return node;
+  };
+  base::Node maps = base::Node::array(), shares = base::Node::array(), spans = base::Node::array();
+  for (const HeadMap& map : facts.maps) {
+    base::Node weights = base::Node::array();
+    for (int64_t row = 0; row < map.weights.size(0); ++row) weights.push_back(numbers(map.weights[row]));
+    base::Node node = base::Node::table({{"layer", map.layer}, {"head", map.head}, {"name", map.name}, {"rows", axis_name(map.rows)},
+                                         {"columns", axis_name(map.columns)}, {"weights", weights}});
+    if (map.past.defined()) node.set("past", numbers(map.past));
+    maps.push_back(std::move(node));
+  }
+  for (const HeadShare& share : facts.shares) {
+    base::Node to = base::Node::table();
+    for (const auto& [kind, value] : share.to) to.set(kind, cli::rounded(value));
+    shares.push_back(base::Node::table({{"layer", share.layer}, {"head", share.head}, {"from", share.from}, {"to", to}}));
+  }
+  for (const core::Span& span : key_spans(facts)) {
+    spans.push_back(base::Node::table({{"kind", kind_of(span)}, {"length", span.length}}));
+  }
+  return base::Node::table({{"segment", facts.segment},
+                            {"num_segments", facts.num_segments},
+                            {"tokens", words(facts.words)},
+                            {"keys", spans},
+                            {"queries", words(labels_of(facts, MapAxis::queries, facts.table.num_rows()))},
+                            {"shares", shares},
+                            {"gates", to_node(facts.gates)},
+                            {"maps", maps}});
+}
+
+std::string to_html(const AttentionFacts& facts) {
+  std::string html = fmt::format("<p>Of {}: the share of each kind of rows, a mean over the queries of a kind.</p>\n{}", where_text(facts),
+                                 page::html_of(share_cells(facts)));
+  return html + to_html(facts.gates);
+}
+
+std::vector<GaugePoint> read_gauges(const std::string& run_folder) {
+  const std::string path = base::join_path(run_folder, "log.jsonl");
+  std::vector<GaugePoint> points;
+  if (!base::path_exists(path)) return points;
+  const std::string log = base::read_file(path);
+  for (size_t begin = 0; begin < log.size();) {
+    const size_t end = std::min(log.find('\n', begin), log.size());
+    const std::string_view text = std::string_view(log).substr(begin, end - begin);
+    const bool whole = end < log.size();  // the last line of a run that goes on may be torn
+    begin = end + 1;
+    if (!whole) break;
+    const base::Node line = base::parse_json(text, path);
+    const base::Node* gauges = line.find("gauges");
+    const base::Node* step = line.find("step");
+    if (gauges == nullptr || !gauges->is_table() || step == nullptr || !step->is_int()) continue;
+    GaugePoint point{step->as_int(), {}};
+    for (const auto& [name, values] : gauges->members()) {
+      core::Gauge gauge{name, {}};
+      for (const base::Node& value : values.items()) gauge.values.push_back(value.is_null() ? NAN : value.as_double());
+      point.gauges.push_back(std::move(gauge));
+    }
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+std::string to_text(const std::vector<GaugePoint>& points) {
+  constexpr size_t kColumns = 7;
+  std::vector<size_t> shown;
+  for (size_t i = 0; i < std::min(kColumns, points.size()); ++i) {
+    shown.push_back(points.size() <= kColumns ? i : i * (points.size() - 1) / (kColumns - 1));
+  }
+  page::Cells cells{{"gauge", "head"}, {}};
+  for (const size_t i : shown) cells.header.push_back(fmt::format("step {}", points[i].step));
+  for (size_t g = 0; g < points.front().gauges.size(); ++g) {
+    for (size_t head = 0; head < points.front().gauges[g].values.size(); ++head) {
+      std::vector<std::string> row = {points.front().gauges[g].name, std::to_string(head)};
+      for (const size_t i : shown) {
+        const bool there = g < points[i].gauges.size() && head < points[i].gauges[g].values.size();
+        row.push_back(there ? fmt::format("{:.3f}", points[i].gauges[g].values[head]) : "");
+      }
+      cells.rows.push_back(std::move(row));
+    }
+  }
+  return "Over training:\n" + page::text_of(cells);
+}
+
+base::Node to_node(const std::vector<GaugePoint>& points) {
+  base::Node node = base::Node::array();
+  for (const GaugePoint& point : points) {
+    base::Node gauges = base::Node::table();
+    for (const core::Gauge& gauge : point.gauges) {
+      base::Node values = base::Node::array();
+      for (const double value : gauge.values) values.push_back(cli::json_number(value));
+      gauges.set(gauge.name, values);
+    }
+    node.push_back(base::Node::table({{"step", point.step}, {"gauges", gauges}}));
+  }
+  return node;
+}
+
+}  // namespace mnemo::inspect

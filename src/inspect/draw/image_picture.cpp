@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "page/table.h"
+#include "inspect/image_attention.h"
+
+namespace mnemo::inspect {
+namespace {
+
+constexpr double kPanel = 112;        // the longer side of one picture
+constexpr double kPanelTitle = 18, kSmallLine = 10, kPanelGap = 22;
+constexpr double kStripCell = 8;      // a memory token, at most
+constexpr int64_t kPanelDots = 224;   // of the longer side
+constexpr double kLineWidth = 1010;   // a line of panels is broken there
+constexpr Colour kSmall{0x5b, 0x68, 0x78};
+
+/// Where the weight is little, dark blue; where it is most, yellow: three colours that also differ in grey.
+Colour heat(double part) {
+  constexpr std::array<std::array<double, 3>, 4> kStops = {{{0x0d, 0x08, 0x87}, {0x9c, 0x17, 0x9e}, {0xed, 0x79, 0x53}, {0xf0, 0xf9, 0x21}}};
+  const double at = std::clamp(part, 0.0, 1.0) * (kStops.size() - 1);
+  const auto low = std::min(static_cast<size_t>(at), kStops.size() - 2);
+  const double rest = at - static_cast<double>(low);
+  const auto mix = [&](size_t c) { return static_cast<uint8_t>(std::lround(kStops[low][c] + rest * (kStops[low + 1][c] - kStops[low][c]))); };
+  return {mix(0), mix(1), mix(2)};
+}
+
+/// The picture with dots of its own size; larger ones are thinned out, small ones repeated.
+Raster raster_of(const data::Image& image) {
+  const int64_t longest = std::max(image.height, image.width);
+  Raster raster{std::max<int64_t>(1, image.width * kPanelDots / longest), std::max<int64_t>(1, image.height * kPanelDots / longest), {}};
+  raster.dots.resize(static_cast<size_t>(raster.width * raster.height));
+  for (int64_t y = 0; y < raster.height; ++y) {
+    for (int64_t x = 0; x < raster.width; ++x) {
+      const uint8_t* dot = image.at(y * image.height / raster.height, x * image.width / raster.width);
+      raster.at(x, y) = {dot[0], dot[1], dot[2]};
+    }
+  }
+  return raster;
+}
+
+/// Weights [h,w] as heat over the picture in grey; small ones are lifted by the root.
+Raster heated(const Raster& picture, const at::Tensor& weights) {
+  Raster raster = picture;
+  const int64_t height = weights.size(0), width = weights.size(1);
+  const double largest = weights.max().item<double>();
+  const double* data = weights.const_data_ptr<double>();
+  for (int64_t y = 0; y < raster.height; ++y) {
+    for (int64_t x = 0; x < raster.width; ++x) {
+      const double weight = data[y * height / raster.height * width + x * width / raster.width];
+      const double part = largest > 0 ? std::sqrt(std::clamp(weight / largest, 0.0, 1.0)) : 0.0;
+      const Colour seen = picture.at(x, y), over = heat(part);
+      const double grey = 0.299 * seen.red + 0.587 * seen.green + 0.114 * seen.blue, cover = 0.45 + 0.25 * part;
+      const auto mix = [&](uint8_t colour) { return static_cast<uint8_t>(std::lround((1 - cover) * grey + cover * colour)); };
+      raster.at(x, y) = {mix(over.red), mix(over.green), mix(over.blue)};
+    }
+  }
+  return raster;
+}
+
+/// Weights [m] of memory tokens on the scale of the picture above them, in rows that are no wider than it.
+Raster strip(const at::Tensor& weights, double largest) {
+  const auto in_a_row = static_cast<int64_t>(kPanel / kStripCell);
+  Raster raster{std::min<int64_t>(weights.size(0), in_a_row), (weights.size(0) + in_a_row - 1) / in_a_row, {}};
+  for (int64_t i = 0; i < raster.width * raster.height; ++i) {
+    const bool real = i < weights.size(0);
+    raster.dots.push_back(real ? heat(largest > 0 ? std::sqrt(weights.const_data_ptr<double>()[i] / largest) : 0.0) : Colour{0xff, 0xff, 0xff});
+  }
+  return raster;
+}
+
+/// Values [h,w] from their smallest, black, to their largest, white.
+Raster grey(const at::Tensor& values) {
+  const at::Tensor means = values.contiguous();
+  const double low = means.min().item<double>(), high = means.max().item<double>();
+  Raster raster{means.size(1), means.size(0), {}};
+  for (int64_t i = 0; i < means.numel(); ++i) {
+    const double part = high > low ? (means.const_data_ptr<double>()[i] - low) / (high - low) : 0.5;
+    const auto shade = static_cast<uint8_t>(std::lround(255 * part));
+    raster.dots.push_back({shade, shade, shade});
+  }
+  return raster;
+}
+
+/// Panels one beside the other, line after line.
+class PanelLines {
+ public:
+  PanelLines(Canvas& canvas, double left, double top) : canvas_(canvas), left_(left), x_(left), y_(top), right_(left) {}
+
+  void caption(const std::string& text) {
+    end_line();
+    canvas_.text(left_, y_ + 14, text, 12);
+    widen(left_, text, 12);
+    y_ += 24;
+  }
+  /// `strips` stand below the raster, each under its name.
+  void panel(const std::string& title, const std::vector<std::string>& small, const Raster& raster,
+             const std::vector<std::pair<std::string, Raster>>& strips = {}) {
+    const double cell = kPanel / static_cast<double>(std::max(raster.width, raster.height));
+    if (x_ > left_ && x_ + kPanel > left_ + kLineWidth) end_line();
+    canvas_.text(x_, y_ + 11, title, 10);
+    widen(x_, title, 10);
+    double y = y_ + kPanelTitle;
+    const auto write = [&](const std::string& text) {
+      canvas_.text(x_, y + 6, text, 8, Anchor::left, kSmall);
+      widen(x_, text, 8);
+      y += kSmallLine;
+    };
+    for (const std::string& line : small) write(line);
+    canvas_.cells(x_, y, cell, raster);
+    y += cell * static_cast<double>(raster.height);
+    for (const auto& [name, cells] : strips) {
+      y += 4;
+      write(name);
+      canvas_.cells(x_, y, kStripCell, cells);
+      y += kStripCell * static_cast<double>(cells.height);
+    }
+    lowest_ = std::max(lowest_, y - y_);
+    x_ += kPanel + kPanelGap;
+    right_ = std::max(right_, x_);
+  }
+  void end_line() {
+    if (lowest_ > 0) y_ += lowest_ + kPanelGap;
+    x_ = left_;
+    lowest_ = 0;
+  }
+  double right() const { return right_; }
+  double bottom() const { return y_; }
+
+ private:
+  /// A letter is at most 0.62 times as wide as high in either kind of picture.
+  void widen(double x, const std::string& text, double size) { right_ = std::max(right_, x + 0.62 * size * static_cast<double>(text.size())); }
+
+  Canvas& canvas_;
+  double left_, x_, y_, right_, lowest_ = 0;
+};
+
+/// Masked tasks get nothing from others.
+bool is_seen(const at::Tensor& memory) { return memory.max().item<double>() > 0; }
+
+bool sees_memory(const inspect::ImageLook& look) {
+  return std::any_of(look.memory.begin(), look.memory.end(), [](const auto& one) { return is_seen(one.second); });
+}
+
+void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& picture, const std::string& from) {
+  const bool any_memory = std::any_of(facts.layers.begin(), facts.layers.end(), [&](const inspect::ImageLayer& layer) {
+    return std::any_of(layer.looks.begin(), layer.looks.end(), [&](const inspect::ImageLook& look) { return look.from == from && sees_memory(look); });
+  });
+  lines.caption(fmt::format("attention, from {}: bright is much (by its root, each on a scale of its own){}", from,
+                            any_memory ? "; cells below: memory tokens, on the picture's scale" : ""));
+  for (const inspect::ImageLayer& layer : facts.layers) {
+    for (const inspect::ImageLook& look : layer.looks) {
+      if (look.from != from) continue;
+      const auto memory = std::find_if(look.beside.begin(), look.beside.end(), [](const auto& one) { return one.first == "memory"; });
+      const auto draw = [&](int64_t head) {
+        const at::Tensor weights = of_head(look.weights, head);
+        const double most = weights.max().item<double>();
+        std::vector<std::string> small = {"most " + page::share_text(most)};
+        if (memory != look.beside.end()) small.push_back("memory " + page::share_text(of_head(memory->second, head).item<double>()));
+        std::vector<std::pair<std::string, Raster>> strips;
+        for (const auto& [task, tokens] : look.memory) {
+          const at::Tensor own = of_head(tokens, head);
+          if (is_seen(own)) strips.emplace_back(task, strip(own, most));
+        }
+        lines.panel(fmt::format("layer {} {}", layer.layer, head < 0 ? "mean" : fmt::format("head {}", head)), small, heated(picture, weights), strips);
+      };
+      draw(-1);
+      for (const int64_t head : facts.heads) {
+        if (head < look.weights.size(0)) draw(head);
+      }
+      if (!facts.heads.empty()) lines.end_line();
+    }
+  }
+}
+
+void draw_branches(PanelLines& lines, const ImageAttention& facts) {
+  bool first = true;
+  for (const inspect::ImageLayer& layer : facts.layers) {
+    if (first && !layer.branches.empty()) lines.caption("means over the channels of self-attention's output (o_self) and of the cache's (o_mem): dark is small");
+    first &= layer.branches.empty();
+    for (const inspect::ImageBranch& branch : layer.branches) {
+      lines.panel(fmt::format("layer {} {}", layer.layer, branch.name),
+                  {fmt::format("{:.2g} to {:.2g}", branch.means.min().item<double>(), branch.means.max().item<double>())}, grey(branch.means));
+    }
+  }
+}
+
+}  // namespace
+
+Canvas::Point draw_image_attention(Canvas& canvas, const ImageAttention& facts, double left, double top) {
+  PanelLines lines(canvas, left, top);
+  const Raster picture = raster_of(facts.picture);
+  lines.panel("the image", {fmt::format("{} x {}", facts.picture.height, facts.picture.width)}, picture);
+  std::vector<std::string> kinds;
+  for (const inspect::ImageLayer& layer : facts.layers) {
+    for (const inspect::ImageLook& look : layer.looks) {
+      if (std::find(kinds.begin(), kinds.end(), look.from) == kinds.end()) kinds.push_back(look.from);
+    }
+  }
+  for (const std::string& from : kinds) draw_looks(lines, facts, picture, from);
+  draw_branches(lines, facts);
+  lines.end_line();
+  return {lines.right(), lines.bottom()};
+}
+
+}  // namespace mnemo::inspect

@@ -1,0 +1,146 @@
+#include "inspect/image_attention.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/html.h"
+#include "page/table.h"
+#include "cli/output.h"
+#include "data/images/image_reader.h"
+#include "data/images/image_transform.h"
+
+namespace mnemo::inspect {
+namespace {
+
+int64_t heads_of(const std::vector<inspect::ImageLayer>& layers) {
+  int64_t heads = 0;
+  for (const inspect::ImageLayer& layer : layers) {
+    for (const inspect::ImageLook& look : layer.looks) heads = std::max(heads, look.weights.size(0));
+  }
+  return heads;
+}
+
+/// Calls f(layer, look, head) for the mean of all heads, head = -1, and for those chosen.
+template <class F>
+void for_each_look(const ImageAttention& facts, F&& f) {
+  for (const inspect::ImageLayer& layer : facts.layers) {
+    for (const inspect::ImageLook& look : layer.looks) {
+      f(layer, look, int64_t{-1});
+      for (const int64_t head : facts.heads) {
+        if (head < look.weights.size(0)) f(layer, look, head);
+      }
+    }
+  }
+}
+
+page::Cells look_cells(const ImageAttention& facts) {
+  std::vector<std::string> kinds;
+  for_each_look(facts, [&](const inspect::ImageLayer&, const inspect::ImageLook& look, int64_t) {
+    for (const auto& [kind, share] : look.beside) {
+      if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    }
+  });
+  page::Cells cells{{"layer", "head", "from", "to image"}, {}};
+  for (const std::string& kind : kinds) cells.header.push_back("to " + kind);
+  cells.header.insert(cells.header.end(), {"most", "at row, column"});
+  for_each_look(facts, [&](const inspect::ImageLayer& layer, const inspect::ImageLook& look, int64_t head) {
+    const at::Tensor weights = of_head(look.weights, head);
+    const int64_t most = weights.argmax().item<int64_t>(), width = weights.size(1);
+    std::vector<std::string> row = {std::to_string(layer.layer), head < 0 ? "mean" : std::to_string(head), look.from, page::share_text(weights.sum().item<double>())};
+    for (const std::string& kind : kinds) {
+      const auto found = std::find_if(look.beside.begin(), look.beside.end(), [&](const auto& one) { return one.first == kind; });
+      row.push_back(found == look.beside.end() ? "" : page::share_text(of_head(found->second, head).item<double>()));
+    }
+    row.insert(row.end(), {page::share_text(weights.max().item<double>()), fmt::format("{}, {}", most / width, most % width)});
+    cells.rows.push_back(std::move(row));
+  });
+  return cells;
+}
+
+std::string seen_as(const ImageAttention& facts) { return fmt::format("{}, {} x {} as the model sees it", facts.name, facts.picture.height, facts.picture.width); }
+
+base::Node grid_node(const at::Tensor& values) {
+  base::Node rows = base::Node::array();
+  for (int64_t y = 0; y < values.size(0); ++y) {
+    base::Node row = base::Node::array();
+    for (int64_t x = 0; x < values.size(1); ++x) row.push_back(cli::rounded(values[y][x].item<double>()));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
+
+at::Tensor of_head(const at::Tensor& heads, int64_t head) { return (head < 0 ? heads.mean(0) : heads[head]).contiguous(); }
+
+ImageAttention look_at_image(const models::VisionModel& model, const bundle::ImageFacts& facts, const std::string& path, const AttentionChoice& choice) {
+  base::require(!choice.segment, "inspect: --segment goes with a text; an image is one segment");
+  data::Image picture = data::TestCrop::of(facts.test_crop, facts.image_size[0], facts.image_size[1])(data::read_image(path));
+  at::Tensor pixels = at::empty({1, 3, picture.height, picture.width});
+  data::Normaliser(facts.mean, facts.std)(picture, pixels.mutable_data_ptr<float>());
+  const at::Tensor& like = model.parameters().all().front().tensor;
+  const int64_t num_layers = model.backbone().num_layers();
+  std::vector<int64_t> layers(static_cast<size_t>(num_layers));
+  std::iota(layers.begin(), layers.end(), 0);
+  if (choice.layers) layers = chosen_numbers(*choice.layers, num_layers, "inspect: --layers");
+  ImageAttention found{path, std::move(picture), inspect::look_at_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
+  if (choice.heads) found.heads = chosen_numbers(*choice.heads, bundle::heads_of(found.layers), "inspect: --heads");
+  bool any = false;
+  for (inspect::ImageLayer& layer : found.layers) {
+    any |= !layer.looks.empty() || !layer.branches.empty();
+    for (inspect::ImageLook& look : layer.looks) {
+      look.weights = look.weights.cpu();
+      for (auto& [kind, share] : look.beside) share = share.cpu();
+      for (auto& [task, tokens] : look.memory) tokens = tokens.cpu();
+    }
+    for (inspect::ImageBranch& branch : layer.branches) branch.means = branch.means.cpu();
+    for (const core::GateValues& gate : layer.gates) found.gates.push_back(spread_of(layer.layer, gate));
+  }
+  base::require(any, "inspect: no attention of these layers says where it looks; parameters, state and cost are shown without an image");
+  return found;
+}
+
+std::string to_text(const ImageAttention& facts) {
+  std::string text = fmt::format("Attention over {}: shares of what a query looks at, and the place that it looks at most\n{}", seen_as(facts),
+                                 page::text_of(look_cells(facts)));
+  return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
+}
+
+std::string to_html(const ImageAttention& facts) {
+  return fmt::format("<p>Over {}: shares of what a query looks at, and the place that it looks at most.</p>\n{}", base::html_escape(seen_as(facts)),
+                     page::html_of(look_cells(facts))) +
+         to_html(facts.gates);
+}
+
+base::Node to_node(const ImageAttention& facts) {
+  base::Node looks = base::Node::array(), branches = base::Node::array();
+  for_each_look(facts, [&](const inspect::ImageLayer& layer, const inspect::ImageLook& look, int64_t head) {
+    base::Node beside = base::Node::table();
+    for (const auto& [kind, share] : look.beside) beside.set(kind, cli::rounded(of_head(share, head).item<double>()));
+    base::Node memory = base::Node::table();
+    for (const auto& [task, tokens] : look.memory) memory.set(task, grid_node(of_head(tokens, head).unsqueeze(0)).items().front());
+    looks.push_back(base::Node::table({{"layer", layer.layer},
+                                       {"head", head < 0 ? base::Node("mean") : base::Node(head)},
+                                       {"from", look.from},
+                                       {"image", grid_node(of_head(look.weights, head))},
+                                       {"beside", beside},
+                                       {"memory", memory}}));
+  });
+  for (const inspect::ImageLayer& layer : facts.layers) {
+    for (const inspect::ImageBranch& branch : layer.branches) {
+      branches.push_back(base::Node::table({{"layer", layer.layer}, {"name", branch.name}, {"means", grid_node(branch.means)}}));
+    }
+  }
+  return base::Node::table({{"image", facts.name},
+                            {"size", base::Node::array({facts.picture.height, facts.picture.width})},
+                            {"looks", looks},
+                            {"branches", branches},
+                            {"gates", to_node(facts.gates)}});
+}
+
+}  // namespace mnemo::inspect

@@ -1,0 +1,165 @@
+#include "inspect/image_record.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "backbones/vit_tasks.h"
+#include "base/error.h"
+#include "core/mixes_branches.h"
+#include "core/window_cut.h"
+
+namespace mnemo::inspect {
+namespace {
+
+/// How the rows of one attention lie: [class rows; the image; rows of tasks and memory on their way].
+struct ImageRows {
+  core::Grid grid;
+  int64_t before = 0, behind = 0;
+  const core::WindowCut* windows = nullptr;
+  std::vector<std::string> tasks = {};  ///< of the first rows behind the image
+  std::vector<std::pair<std::string, int64_t>> memories = {};  ///< memory tokens of each task, as they stand one behind the other
+};
+
+using Shares = std::vector<std::pair<std::string, at::Tensor>>;
+
+void add_share(Shares& shares, const std::string& kind, const at::Tensor& share) {
+  const auto found = std::find_if(shares.begin(), shares.end(), [&](const auto& one) { return one.first == kind; });
+  if (found == shares.end()) {
+    shares.emplace_back(kind, share);
+  } else {
+    found->second = found->second + share;
+  }
+}
+
+/// Splits the weights of one query [H,K]: the image's columns as a picture, the others as shares.
+ImageLook split(std::string from, const at::Tensor& weights, const core::WeightMap& map, const core::AttentionInput& input, const ImageRows& rows) {
+  ImageLook look{std::move(from), {}, {}};
+  const int64_t keys = weights.size(1);
+  const auto share = [&](const std::string& kind, int64_t first, int64_t length) {
+    if (length > 0) add_share(look.beside, kind, weights.narrow(1, first, length).sum(1));
+  };
+  const auto share_memory = [&](int64_t first, int64_t length) {
+    share("memory", first, length);
+    for (const auto& [task, count] : rows.memories) {
+      if (length > 0 && count > 0) look.memory.emplace_back(task, weights.narrow(1, first, count));
+      first += count;
+    }
+  };
+  if (map.image.size() > 0) {
+    const int64_t context = keys - map.image.size();
+    share("cache", 0, context);
+    look.weights = weights.narrow(1, context, map.image.size()).unflatten(1, {map.image.height, map.image.width});
+    return look;
+  }
+  const int64_t own = rows.before + rows.grid.size() + rows.behind, context = keys - own;
+  if (context == input.table.num_context()) {
+    int64_t first = 0;
+    for (const core::Span& span : input.table.contexts()) {
+      if (span.kind == core::SpanKind::memory) {
+        share_memory(first, span.length);
+      } else {
+        share(std::string(core::name(span.kind)), first, span.length);
+      }
+      first += span.length;
+    }
+  } else {
+    share("cache", 0, context);  // which the attention puts there by itself
+  }
+  share("class token", context, rows.before);
+  look.weights = weights.narrow(1, context + rows.before, rows.grid.size()).unflatten(1, {rows.grid.height, rows.grid.width});
+  const auto tasks = static_cast<int64_t>(rows.tasks.size());
+  share("task rows", context + rows.before + rows.grid.size(), tasks);
+  share_memory(context + rows.before + rows.grid.size() + tasks, rows.behind - tasks);
+  return look;
+}
+
+/// What each place gets on average from all queries of the image, of which only those of its window see it, [H,h,w].
+at::Tensor of_windows(const at::Tensor& weights, const core::WindowCut& windows) {
+  // What fills the image up looks, too: it is left out of the mean.
+  const at::Tensor real = windows.cut(at::ones({1, windows.image.size(), 1}, weights.options())).unsqueeze(1);  // [n,1,A,1]
+  const at::Tensor mean = (weights * real).sum(2) / static_cast<double>(windows.image.size());                   // [n,H,A]
+  return windows.join(mean.transpose(1, 2)).squeeze(0).t().unflatten(1, {windows.image.height, windows.image.width});
+}
+
+
+/// Memory tokens of each task in a layer. What goes on through the layers belongs to the only task, `passing` rows of it.
+std::vector<std::pair<std::string, int64_t>> memories_of(const core::TaskMemory& memory, size_t layer, int64_t passing) {
+  std::vector<std::pair<std::string, int64_t>> counts;
+  for (const core::TaskTokens& task : memory.tasks) {
+    const at::Tensor& rows = task.memory[layer];
+    counts.emplace_back(task.name, memory.propagation != core::Propagation::none ? passing : rows.defined() ? rows.size(0) : 0);
+  }
+  return counts;
+}
+
+std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::AttentionInput& input, const ImageRows& rows) {
+  const at::Tensor weights = map.weights.to(at::kDouble);
+  if (rows.windows != nullptr) return {{"all rows", of_windows(weights, *rows.windows), {}}};
+  std::vector<ImageLook> looks;
+  const auto look = [&](std::string from, const at::Tensor& of) { looks.push_back(split(std::move(from), of, map, input, rows)); };
+  for (int64_t row = 0; row < rows.before; ++row) look("class token", weights[0].select(1, row));
+  for (size_t task = 0; task < rows.tasks.size(); ++task) {
+    look("task " + rows.tasks[task], weights[0].select(1, rows.before + rows.grid.size() + static_cast<int64_t>(task)));
+  }
+  if (looks.empty()) look("all rows", weights[0].narrow(1, rows.before, rows.grid.size()).mean(1));
+  return looks;
+}
+
+at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
+  const at::Tensor image = rows.windows != nullptr ? rows.windows->join(values) : values.narrow(1, rows.before, rows.grid.size());
+  return image[0].squeeze(1).unflatten(0, {rows.grid.height, rows.grid.width});
+}
+
+}  // namespace
+
+std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at::Tensor& pixels, const std::vector<int64_t>& layers) {
+  base::require(model.head() != nullptr, "image record: expected a whole model, found a layer_stack");
+  base::require(pixels.dim() == 4 && pixels.size(0) == 1, "image record: expected pixels [1,C,H,W], found {}", c10::str(pixels.sizes()));
+  const at::NoGradGuard no_grad;
+  std::vector<ImageLayer> found;
+  std::vector<std::string> tasks;
+  core::TaskMemory memory;
+  const auto* vit = dynamic_cast<const backbones::Vit*>(&model.backbone());
+  const auto observe = [&](int64_t number, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
+    if (std::find(layers.begin(), layers.end(), number) == layers.end()) return;
+    ImageRows rows{input.grid, 0, 0, input.windows, tasks};
+    if (input.windows != nullptr) {
+      rows.grid = input.windows->image;
+    } else if (model.tasks() != nullptr) {
+      rows.grid = vit->grid_of(pixels);
+      rows.before = vit->num_class_tokens();
+      rows.behind = input.x.size(1) - rows.before - rows.grid.size();
+      rows.memories = memories_of(memory, static_cast<size_t>(number), rows.behind - static_cast<int64_t>(tasks.size()));
+    } else {
+      rows.before = input.x.size(1) - rows.grid.size();
+    }
+    ImageLayer layer{number, model.backbone().layer_name(number)};
+    if (const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention)) {
+      core::AttentionView view = inspectable->look(input, state, {});
+      for (const core::WeightMap& map : view.maps) {
+        if (map.name == "attention") layer.looks = looks_of(map, input, rows);
+      }
+      layer.gates = std::move(view.gates);
+    }
+    if (const auto* mixes = dynamic_cast<const core::MixesBranches*>(&attention)) {
+      for (const core::BranchRows& branch : mixes->branches(input, state)) {
+        layer.branches.push_back({branch.name, placed(branch.rows.mean(-1, true).to(at::kDouble), rows)});
+      }
+    }
+    found.push_back(std::move(layer));
+  };
+  if (model.tasks() == nullptr) {
+    core::Segment segment;
+    segment.pixels = pixels;
+    segment.mode = core::Mode::evaluate;
+    model.forward(segment, model.initial_state(1), observe, {});
+    return found;
+  }
+  memory = model.tasks()->tasks();
+  for (const size_t task : model.tasks()->class_rows()) tasks.push_back(model.tasks()->options().tasks[task].name);
+  backbones::forward_tasks(*vit, memory, {pixels, {}, core::Mode::evaluate, observe, {}}, backbones::TaskForm::dense);
+  return found;
+}
+
+}  // namespace mnemo::inspect

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ops/attention/heads.h"
+
+namespace mnemo::ops {
+
+/// Everything that attention over key ranges reads; the letters are those of attention().
+template <class T>
+struct AttentionProblem {
+  int64_t batch, heads, queries, keys, width, value_width, distances;
+  Heads<const T> q, k, v;
+  Heads<const T> r;                       ///< [P,H,d] as one batch; or null
+  const T *u = nullptr, *v_bias = nullptr;  ///< [H,d], or null
+  Heads<const T> scores;                  ///< [B,H,Q,P], in place of r; or null
+  const int32_t *offsets, *bounds;
+  const bool* valid = nullptr;            ///< [B,K]
+  bool all = false;                       ///< every query sees every key, and there is no padding
+  T scale;
+};
+
+/// o [B,H,Q,dv] and the logarithm of each softmax's sum, [B,H,Q] contiguous (+inf for a query without keys), or null.
+template <class T>
+void attention_forward(const AttentionProblem<T>& problem, const Heads<T>& o, T* log_sum);
+
+/// Gradients; those of k, v, r and of the biases are added to what is there, those of q and scores are set.
+template <class T>
+struct AttentionGradients {
+  Heads<const T> o, grad_o;
+  const T* log_sum;
+  Heads<T> q, k, v, scores;
+  Heads<T> r;               ///< one [P,H,d] for each of `parts` (batch_stride apart)
+  T *u = nullptr, *v_bias = nullptr;  ///< [parts,H,d]
+  int64_t parts = 1;        ///< the batch is cut into so many parts, which may run at the same time
+};
+
+template <class T>
+void attention_backward(const AttentionProblem<T>& problem, const AttentionGradients<T>& grads);
+
+}  // namespace mnemo::ops

@@ -1,0 +1,273 @@
+// Compiled once for each instruction set: Highway includes this file again and again.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/decode/decode_rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/decode/decode_rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mnemo::ops::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
+using F = hn::FixedTag<float, kLanes>;
+using U = hn::FixedTag<uint32_t, kLanes>;
+using One = hn::FixedTag<float, 1>;
+
+HWY_INLINE hn::Vec<F> load(const float* x) { return hn::LoadU(F(), x); }
+HWY_INLINE hn::Vec<F> load(const Bf16Bits* x) {
+  return hn::BitCast(F(), hn::ShiftLeft<16>(hn::PromoteTo(U(), hn::LoadU(hn::FixedTag<uint16_t, kLanes>(), x))));
+}
+
+// Whole vectors, then the rest one by one.
+template <class Body>
+HWY_INLINE void each(int64_t size, Body&& body) {
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) body(F(), i);
+  for (; i < size; ++i) body(One(), i);
+}
+
+HWY_INLINE float sum_of(hn::Vec<F> x) { return hn::GetLane(hn::SumOfLanes(F(), x)); }
+
+// Memory is read at its full speed only in several streams: long rows of keys and values are cut into so many parts that are read side
+// by side (one stream reaches 6 of 11 GB/s on Zen 3).
+constexpr int kStreams = 8;
+constexpr int64_t kStreamRows = 64;  // rows of a part at least
+
+// Scores of N keys that are `step` rows apart.
+template <int N, class T>
+HWY_INLINE void score_block(const float* q, const float* qr, const T* k, const T* r, int64_t step, int64_t width, float* s) {
+  const F d;
+  const int64_t stride = step * width;
+  hn::Vec<F> sums[N];
+  HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::Zero(d);
+  for (int64_t c = 0; c < width; c += kLanes) {
+    const auto query = hn::LoadU(d, q + c);
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(k + n * stride + c), sums[n]);
+  }
+  if (r != nullptr) {
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const auto query = hn::LoadU(d, qr + c);
+      HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(r - n * stride + c), sums[n]);
+    }
+  }
+  HWY_UNROLL(8) for (int n = 0; n < N; ++n) s[n * step] = sum_of(sums[n]);
+}
+
+template <class T>
+HWY_INLINE void key_scores_impl(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width, float* s) {
+  const auto distance = [&](int64_t j) { return r == nullptr ? nullptr : r - j * width; };
+  int64_t j = 0;
+  if (const int64_t part = count / kStreams; part >= kStreamRows) {
+    for (; j < part; ++j) score_block<kStreams>(q, qr, k + j * width, distance(j), part, width, s + j);
+    j = part * kStreams;
+  }
+  for (; j + 4 <= count; j += 4) score_block<4>(q, qr, k + j * width, distance(j), 1, width, s + j);
+  for (; j < count; ++j) score_block<1>(q, qr, k + j * width, distance(j), 1, width, s + j);
+}
+
+// N vectors of the sum.
+template <int N, class T>
+HWY_INLINE void weigh_block(const float* p, const T* v, int64_t count, int64_t width, float* o) {
+  const F d;
+  hn::Vec<F> sums[N];
+  HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::Zero(d);
+  const auto add = [&](int64_t j) HWY_ATTR {
+    const auto weight = hn::Set(d, p[j]);
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(weight, load(v + j * width + n * kLanes), sums[n]);
+  };
+  int64_t first = 0;
+  if (const int64_t part = count / kStreams; part >= kStreamRows) {
+    for (int64_t j = 0; j < part; ++j) {
+      for (int stream = 0; stream < kStreams; ++stream) add(j + stream * part);
+    }
+    first = part * kStreams;
+  }
+  for (int64_t j = first; j < count; ++j) add(j);
+  HWY_UNROLL(8) for (int n = 0; n < N; ++n) hn::StoreU(sums[n], d, o + n * kLanes);
+}
+
+template <class T>
+HWY_INLINE void weigh_values_impl(const float* p, const T* v, int64_t count, int64_t width, float* o) {
+  int64_t c = 0;
+  for (; c + 8 * kLanes <= width; c += 8 * kLanes) weigh_block<8>(p, v + c, count, width, o + c);
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes) weigh_block<4>(p, v + c, count, width, o + c);
+  for (; c < width; c += kLanes) weigh_block<1>(p, v + c, count, width, o + c);
+}
+
+void KeyScoresFloat(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width, float* s) {
+  key_scores_impl(q, qr, k, r, count, width, s);
+}
+void KeyScoresBf16(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width, float* s) {
+  key_scores_impl(q, qr, k, r, count, width, s);
+}
+void WeighValuesFloat(const float* p, const float* v, int64_t count, int64_t width, float* o) { weigh_values_impl(p, v, count, width, o); }
+void WeighValuesBf16(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) { weigh_values_impl(p, v, count, width, o); }
+
+void CopyBf16(const float* x, int64_t size, Bf16Bits* to) {
+  for (int64_t i = 0; i < size; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, x + i, sizeof(bits));
+    to[i] = static_cast<Bf16Bits>(x[i] != x[i] ? (bits >> 16) | 0x40 : (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+  }
+}
+
+// slots = keep * slots + write * row; returns the product with `q` of each slot in `dots` (null: not wanted).
+HWY_INLINE void write_slots(float* memory, const float* row, const float* keep, const float* write, const float* q, int64_t slots,
+                            int64_t width, float* dots) {
+  const F d;
+  for (int64_t n = 0; n < slots; ++n) {
+    const auto kept = hn::Set(d, keep[n]), written = hn::Set(d, write[n]);
+    float* slot = memory + n * width;
+    auto dot = hn::Zero(d);
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const auto value = hn::MulAdd(written, hn::LoadU(d, row + c), hn::Mul(kept, hn::LoadU(d, slot + c)));
+      hn::StoreU(value, d, slot + c);
+      if (dots != nullptr) dot = hn::MulAdd(value, hn::LoadU(d, q + c), dot);
+    }
+    if (dots != nullptr) dots[n] = sum_of(dot);
+  }
+}
+
+void AbcStep(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control, AbcActivation activation,
+             float eps, float* scratch, float* o) {
+  const int64_t n = slots.slots;
+  float *keep = scratch, *write = scratch + n, *p = scratch + 2 * n;
+  float* z = slots.z;
+  if (activation == AbcActivation::exp) {
+    each(n, [&](auto d, int64_t i) HWY_ATTR {
+      const auto old = hn::LoadU(d, z + i), fresh = hn::LoadU(d, control + i);
+      const auto most = hn::Max(old, fresh);
+      const auto by_old = hn::Exp(d, hn::Sub(old, most)), by_fresh = hn::Exp(d, hn::Sub(fresh, most));
+      const auto sum = hn::Add(by_old, by_fresh);
+      hn::StoreU(hn::Div(by_old, sum), d, keep + i);
+      hn::StoreU(hn::Div(by_fresh, sum), d, write + i);
+      hn::StoreU(hn::Add(most, hn::Log(d, sum)), d, z + i);
+    });
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      keep[i] = 1.0f;
+      write[i] = activation == AbcActivation::relu ? std::max(control[i], 0.0f) : 1.0f / (1.0f + std::exp(-control[i]));
+      if (control[i] != control[i]) write[i] = control[i];
+      z[i] += write[i];
+    }
+  }
+  write_slots(slots.k, k, keep, write, q, n, slots.width, p);
+  if (activation != AbcActivation::exp) {
+    for (int64_t i = 0; i < n; ++i) p[i] /= z[i] + eps;
+  }
+  float most = p[0], sum = 0.0f;
+  for (int64_t i = 1; i < n; ++i) most = std::max(most, p[i]);
+  each(n, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(hn::Exp(d, hn::Sub(hn::LoadU(d, p + i), hn::Set(d, most))), d, p + i); });
+  for (int64_t i = 0; i < n; ++i) sum += p[i];
+  for (int64_t i = 0; i < n; ++i) p[i] /= activation == AbcActivation::exp ? sum : sum * (z[i] + eps);
+  write_slots(slots.v, v, keep, write, q, n, slots.width, nullptr);
+  weigh_values_impl(p, slots.v, n, slots.width, o);
+}
+
+void NormaliseRow(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y) {
+  const F d;
+  auto sums = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) sums = hn::Add(sums, hn::LoadU(d, x + i));
+  float sum = sum_of(sums);
+  for (; i < size; ++i) sum += x[i];
+  const float mean = sum / static_cast<float>(size);
+  auto squares = hn::Zero(d);
+  for (i = 0; i + kLanes <= size; i += kLanes) {
+    const auto centred = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));
+    squares = hn::MulAdd(centred, centred, squares);
+  }
+  float square = sum_of(squares);
+  for (; i < size; ++i) square += (x[i] - mean) * (x[i] - mean);
+  const float factor = 1.0f / std::sqrt(square / static_cast<float>(size) + eps);
+  each(size, [&](auto tag, int64_t c) HWY_ATTR {
+    const auto scaled = hn::Mul(hn::Sub(hn::LoadU(tag, x + c), hn::Set(tag, mean)), hn::Set(tag, factor));
+    hn::StoreU(hn::MulAdd(scaled, hn::LoadU(tag, weight + c), hn::LoadU(tag, bias + c)), tag, y + c);
+  });
+}
+
+// erf by Abramowitz and Stegun, 7.1.26: to 1.5e-7.
+template <class D, class V>
+HWY_INLINE V erf_of(D d, V x) {
+  const auto size = hn::Abs(x);
+  const auto t = hn::Div(hn::Set(d, 1.0f), hn::MulAdd(hn::Set(d, 0.3275911f), size, hn::Set(d, 1.0f)));
+  auto sum = hn::Set(d, 1.061405429f);
+  for (const float coefficient : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) sum = hn::MulAdd(sum, t, hn::Set(d, coefficient));
+  const auto positive = hn::NegMulAdd(hn::Mul(sum, t), hn::Exp(d, hn::Neg(hn::Mul(size, size))), hn::Set(d, 1.0f));
+  return hn::CopySign(positive, x);
+}
+
+void ActivateRow(RowActivation activation, float* x, int64_t size) {
+  if (activation == RowActivation::relu) {
+    each(size, [&](auto d, int64_t i) HWY_ATTR {
+      const auto value = hn::LoadU(d, x + i);
+      hn::StoreU(hn::IfThenElse(hn::Lt(value, hn::Zero(d)), hn::Zero(d), value), d, x + i);
+    });
+  } else if (activation == RowActivation::gelu) {
+    each(size, [&](auto d, int64_t i) HWY_ATTR {
+      const auto value = hn::LoadU(d, x + i), half = hn::Mul(value, hn::Set(d, 0.5f));
+      hn::StoreU(hn::MulAdd(half, erf_of(d, hn::Mul(value, hn::Set(d, 0.70710678f))), half), d, x + i);
+    });
+  } else {
+    // 0.5 x (1 + tanh(u)) = x / (1 + e^-2u)
+    each(size, [&](auto d, int64_t i) HWY_ATTR {
+      const auto value = hn::LoadU(d, x + i);
+      const auto u = hn::Mul(hn::Mul(value, hn::Set(d, -1.5957691f)), hn::MulAdd(hn::Mul(value, value), hn::Set(d, 0.044715f), hn::Set(d, 1.0f)));
+      hn::StoreU(hn::Div(value, hn::Add(hn::Set(d, 1.0f), hn::Exp(d, hn::Min(u, hn::Set(d, 88.0f))))), d, x + i);
+    });
+  }
+}
+
+}  // namespace mnemo::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mnemo::ops {
+
+HWY_EXPORT(KeyScoresFloat);
+HWY_EXPORT(KeyScoresBf16);
+HWY_EXPORT(WeighValuesFloat);
+HWY_EXPORT(WeighValuesBf16);
+HWY_EXPORT(CopyBf16);
+HWY_EXPORT(AbcStep);
+HWY_EXPORT(NormaliseRow);
+HWY_EXPORT(ActivateRow);
+
+template <>
+void key_scores(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width, float* s) {
+  HWY_DYNAMIC_DISPATCH(KeyScoresFloat)(q, qr, k, r, count, width, s);
+}
+template <>
+void key_scores(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width, float* s) {
+  HWY_DYNAMIC_DISPATCH(KeyScoresBf16)(q, qr, k, r, count, width, s);
+}
+template <>
+void weigh_values(const float* p, const float* v, int64_t count, int64_t width, float* o) {
+  HWY_DYNAMIC_DISPATCH(WeighValuesFloat)(p, v, count, width, o);
+}
+template <>
+void weigh_values(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) {
+  HWY_DYNAMIC_DISPATCH(WeighValuesBf16)(p, v, count, width, o);
+}
+void copy_row(const float* x, int64_t size, float* to) { std::copy_n(x, size, to); }
+void copy_row(const float* x, int64_t size, Bf16Bits* to) { HWY_DYNAMIC_DISPATCH(CopyBf16)(x, size, to); }
+void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control, AbcActivation activation,
+              float eps, float* scratch, float* o) {
+  HWY_DYNAMIC_DISPATCH(AbcStep)(slots, q, k, v, control, activation, eps, scratch, o);
+}
+void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y) {
+  HWY_DYNAMIC_DISPATCH(NormaliseRow)(x, weight, bias, eps, size, y);
+}
+void activate_row(RowActivation activation, float* x, int64_t size) { HWY_DYNAMIC_DISPATCH(ActivateRow)(activation, x, size); }
+
+}  // namespace mnemo::ops
+#endif

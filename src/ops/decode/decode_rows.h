@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ops/abc/abc.h"
+
+namespace mnemo::ops {
+
+// Loops of decoding: one row at a time, plain memory, for the widest vectors that the processor has. Rows of heads are
+// `width` numbers apart, a multiple of kHeadStep; what lies between the head's own width and `width` is zero.
+inline constexpr int64_t kHeadStep = 16;
+
+/// bfloat16 in memory.
+using Bf16Bits = uint16_t;
+
+/// s_j = q . k_j + qr . r_j for `count` keys. k: rows from the first key on; r: rows from the first key's distance DOWN, null =
+/// no position term. T: float or Bf16Bits.
+template <class T>
+void key_scores(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width, float* s);
+
+/// o = sum_j p_j v_j.
+template <class T>
+void weigh_values(const float* p, const T* v, int64_t count, int64_t width, float* o);
+
+/// Copies numbers, rounding to the nearest.
+void copy_row(const float* x, int64_t size, float* to);
+void copy_row(const float* x, int64_t size, Bf16Bits* to);
+
+/// One head's slots of attention with bounded memory (ops/abc.h): k, v [n,width], z [n].
+struct AbcSlots {
+  float *k, *v, *z;
+  int64_t slots, width;
+};
+
+/// Writes a token into the slots, then reads them: one step of abc_causal. control [n]; q already scaled; scratch: 3n numbers.
+void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control, AbcActivation activation,
+              float eps, float* scratch, float* o);
+
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, biased variance.
+void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y);
+
+enum class RowActivation { relu, gelu, gelu_tanh };
+/// x = act(x); gelu to 2e-7 of the largest |x|.
+void activate_row(RowActivation activation, float* x, int64_t size);
+
+}  // namespace mnemo::ops

@@ -1,0 +1,221 @@
+#include "study/compare_job.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <functional>
+
+#include "base/file_io.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "experiment/device.h"
+#include "base/machine.h"
+#include "inspect/model_summary.h"
+#include "cli/output.h"
+#include "experiment/sample_task.h"
+#include "experiment/experiment.h"
+#include "data/tokenizers/utf8.h"
+#include "infer/session.h"
+#include "infer/text_session.h"
+#include "train/signals.h"
+#include "train/trainer.h"
+
+namespace mnemo::study {
+namespace {
+
+constexpr const char* kJobFile = "job.json";
+constexpr int kOutOfTime = -1;  // no signal's number
+
+/// Nothing where the number is not finite: JSON has no such numbers, and a table says "–".
+std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional<double>(value) : std::nullopt; }
+
+std::vector<CurvePoint> curve_of(const train::History& history, const tasks::Task& task) {
+  std::vector<CurvePoint> curve;
+  for (const train::LossPoint& point : history.losses) {
+    curve.push_back({point.step, point.tokens, point.seconds, finite(task.metric_of_loss(point.loss).value_or(point.loss)), {}});
+  }
+  for (const train::EvaluationPoint& point : history.evaluations) {
+    auto at = std::find_if(curve.begin(), curve.end(), [&](const CurvePoint& other) { return other.step >= point.step; });
+    if (at == curve.end() || at->step != point.step) at = curve.insert(at, {point.step, point.tokens, point.seconds, {}, {}});
+    at->held_out = finite(point.evaluation.at(task.metric()));
+  }
+  return curve;
+}
+
+/// Speed of generation from a position on, one token at a time: the median over rounds, each from the same position.
+double generation_speed(const infer::Session& start, int64_t position, const std::vector<int64_t>& text) {
+  constexpr int kRounds = 5;
+  constexpr int64_t kTokens = 64;
+  infer::Session session = start;
+  std::vector<int64_t> tokens;
+  for (int64_t i = 0; i < position; ++i) tokens.push_back(text[static_cast<size_t>(i) % text.size()]);
+  session.feed(tokens);
+  std::vector<double> speeds;
+  for (int round = 0; round < kRounds; ++round) {
+    infer::Session fork = session.fork();
+    const auto begin = std::chrono::steady_clock::now();
+    fork.generate(kTokens, [](int64_t) { return true; });
+    speeds.push_back(static_cast<double>(kTokens) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  std::sort(speeds.begin(), speeds.end());
+  return speeds[kRounds / 2];
+}
+
+/// Real text to read before the speed is taken: the prompt alone could be one symbol over and over.
+std::vector<int64_t> reading_text(const experiment::Workbench& bench) {
+  const data::TextOptions text = experiment::text_options(bench.recipe);
+  const data::TextSource source = data::split_text(text).train;
+  std::string bytes;
+  source.for_each_chunk([&](std::string_view chunk) {
+    bytes.append(chunk.substr(0, 1 << 16));
+    return false;
+  });
+  const std::vector<int32_t> ids = bench.tokenizer->encode(data::take_valid_utf8(bytes, false));
+  return {ids.begin(), ids.end()};
+}
+
+/// A trained model is not lost for what it refuses to show: a table of places that is shorter than what would be read, for instance.
+void unless_refused(const char* what, const std::function<void()>& look) {
+  try {
+    look();
+  } catch (const base::InputError& error) {
+    base::log_warning("without {}: {}", what, error.what());
+  }
+}
+
+void measure_generation(const experiment::Workbench& bench, RunResult& result) {
+  const experiment::GenerateOptions& options = bench.recipe.generate;
+  infer::Session start = infer::fastest_session(models::language_model(bench.model, "generation"), options.sampling);
+  start.set_reset_segments(experiment::text_options(bench.recipe).reset == "segments");
+  const std::vector<int64_t> text = reading_text(bench);
+  unless_refused("a sample", [&] {
+    infer::TextSession writer(start, bench.tokenizer);
+    writer.feed(options.prompt);
+    result.prompt = options.prompt;
+    result.sample = writer.generate({.max_tokens = options.tokens}) + writer.finish();
+  });
+  unless_refused("the speed of generation at 64", [&] { result.tokens_per_second_64 = finite(generation_speed(start, 64, text)); });
+  unless_refused("the speed of generation at 4096", [&] { result.tokens_per_second_4096 = finite(generation_speed(start, 4096, text)); });
+}
+
+void show_model(const core::Model& model, RunResult& result) {
+  const inspect::ModelFacts facts = inspect::look_into(model);
+  result.state_bytes = facts.state_bytes;
+  result.model_state_bytes = facts.model_state_bytes;
+  if (facts.table) {
+    result.span_text = facts.table->draw();
+    result.span_svg = facts.table->draw_svg();
+  }
+  result.cache_share = facts.cache_share;
+}
+
+}  // namespace
+
+StudyMetric metric_of(const experiment::Recipe& recipe) {
+  if (!recipe.is_text()) {
+    return {.name = "accuracy", .short_name = "accuracy", .loss_name = recipe.is_images() ? "nats an image" : recipe.data_type() == "listops" ? "nats an expression" : "nats a symbol",
+            .counted = recipe.is_images() ? "images" : "tokens", .higher_is_better = true, .percent = true, .generates = false, .chance = experiment::chance_of(recipe)};
+  }
+  const std::string& unit = recipe.data.at("unit").as_string();
+  if (unit == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};
+  if (unit == "bytes") return {.name = "bits per byte", .short_name = "bits/byte", .loss_name = "bits per byte"};
+  return {};
+}
+
+void write_job(const CompareJob& job) {
+  base::write_file_atomic(base::join_path(job.folder, "recipe.toml"), base::to_toml(base::write_options(job.recipe)));
+  const base::Node node = base::Node::table({{"study", job.study},
+                                             {"variant", job.variant},
+                                             {"point", job.point},
+                                             {"seed", job.seed},
+                                             {"max_seconds", job.max_seconds},
+                                             {"recipe", base::write_options(job.recipe)}});
+  base::write_file_atomic(base::join_path(job.folder, kJobFile), base::to_json(node) + "\n");
+}
+
+CompareJob read_job(const std::string& folder) {
+  const std::string path = base::join_path(folder, kJobFile);
+  const base::Node node = base::parse_json(base::read_file(path, 1 << 20), path);
+  const base::Node* point = node.find("point");
+  return {node.at("study").as_string(), node.at("variant").as_string(), point == nullptr ? "" : point->as_string(), folder,
+          node.at("seed").as_int(), node.at("max_seconds").as_double(), experiment::read_recipe(node.at("recipe"))};
+}
+
+std::string training_text(const CompareJob& job) {
+  base::Node recipe = base::write_options(job.recipe);
+  recipe.erase("name");
+  recipe.erase("about");
+  return base::to_json(base::Node::table({{"max_seconds", job.max_seconds}, {"recipe", std::move(recipe)}}), -1);
+}
+
+void remove_checkpoints(const std::string& folder) {
+  for (const std::string& name : base::list_folder(folder)) {
+    if (name.starts_with("step-")) base::remove_tree(base::join_path(folder, name));
+  }
+}
+
+int run_job(const CompareJob& job, const std::optional<std::string>& device) {
+  const at::Device where = experiment::device_named(device);
+  experiment::Workbench bench = experiment::make_workbench(job.recipe);
+  experiment::move_to(*bench.model, where);
+  train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, job.folder);
+  try {
+    if (trainer.resume_latest()) base::log_info("goes on after step {}", trainer.steps_done());
+  } catch (const base::InputError& error) {
+    base::log_warning("{}; begins from the start", error.what());
+    remove_checkpoints(job.folder);
+    return run_job(job, device);
+  }
+  const train::SignalGuard guard;
+  const double before = trainer.history().losses.empty() ? 0 : trainer.history().losses.back().seconds;
+  train::RunHooks hooks;
+  hooks.show_progress = false;
+  hooks.on_loss = [](const train::LossPoint& point) { cli::print(fmt::format("progress {} {:.5g}\n", point.step, point.loss)); };
+  const auto begin = std::chrono::steady_clock::now();
+  hooks.stop = [&] {
+    const double seconds = before + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return train::pending_signal() != 0 ? train::pending_signal() : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime : 0;
+  };
+  train::TrainReport report = trainer.run(hooks);
+  if (report.signal == 0 || report.signal == kOutOfTime) trainer.take_average();
+  if (report.signal == kOutOfTime) {
+    if (auto found = bench.task->evaluate(*bench.model, data::Part::valid)) {
+      report.history.evaluations.push_back({report.steps, report.tokens, report.seconds, std::move(*found)});
+    }
+  } else if (report.signal != 0) {
+    return report.signal == SIGINT ? cli::kInterrupted : cli::kTerminated;
+  }
+  experiment::move_to(*bench.model, at::kCPU);
+
+  RunResult result{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
+  result.peak_memory = base::peak_memory();
+  base::require(!report.history.evaluations.empty(), "compare: the data have no held-out part; set data.valid_fraction above 0 or data.valid");
+  const tasks::Evaluation& measured = report.history.evaluations.back().evaluation;
+  result.value = finite(measured.at(bench.task->metric()));
+  result.loss = finite(measured.at("nll"));
+  base::require(result.value.has_value(), "the held-out {} is not finite after {} steps", bench.task->metric(), report.steps);
+  result.steps = report.steps;
+  result.tokens = report.tokens;
+  result.seconds = report.seconds;
+  result.train_tokens_per_second = finite(static_cast<double>(bench.tokens_per_step * report.steps) / report.seconds);
+  result.curve = curve_of(report.history, *bench.task);
+
+  result.parameters = bench.model->parameters().count();
+  unless_refused("the size of its state", [&] { show_model(*bench.model, result); });
+  for (const train::LossPoint& point : report.history.losses) {
+    if (!point.gauges.empty()) result.cache_share_curve.push_back({point.step, inspect::cache_shares(point.gauges)});
+  }
+  if (bench.tokenizer) measure_generation(bench, result);
+  experiment::write_model(base::join_path(job.folder, "model"), bench,
+              {.title = job.variant, .command = "mnemo compare (study \"" + job.study + "\")", .metrics = measured.metrics,
+               .steps = report.steps, .tokens = report.tokens, .seconds = report.seconds});
+  write_result(base::join_path(job.folder, "result.json"), result);
+  remove_checkpoints(job.folder);
+  return cli::kDone;
+}
+
+}  // namespace mnemo::study

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "experiment/recipe.h"
+#include "study/results.h"
+#include "study/summary.h"
+
+namespace mnemo::study {
+
+/// One training of a comparison, done by a process of its own. Its folder holds job.json and recipe.toml, then a run's log.jsonl and
+/// checkpoints, and at the end model/ and result.json.
+struct CompareJob {
+  std::string study, variant, point, folder;
+  int64_t seed = 0;
+  double max_seconds = 0;  ///< of training; 0: no limit
+  experiment::Recipe recipe;  ///< with that seed
+};
+
+/// What a study over such data measures.
+StudyMetric metric_of(const experiment::Recipe& recipe);
+
+/// Writes job.json, which read_job reads, and recipe.toml. Throws InputError.
+void write_job(const CompareJob& job);
+CompareJob read_job(const std::string& folder);
+/// What makes a training what it is: all of its recipe but name and about.
+std::string training_text(const CompareJob& job);
+
+void remove_checkpoints(const std::string& folder);
+
+/// Trains and measures; the child's side. Goes on from the newest checkpoint in its folder. Prints "progress STEP LOSS" lines, writes
+/// result.json and removes the checkpoints. Returns the exit status: 130 or 143 when a signal stopped it, after a checkpoint.
+int run_job(const CompareJob& job, const std::optional<std::string>& device);
+
+}  // namespace mnemo::study

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "study/summary.h"
+
+/// The pieces of a report, each a fragment of HTML.
+namespace mnemo::study::report {
+
+/// Colour of the i-th variant of a study, the same in tables, charts and pictures.
+std::string_view colour(size_t index);
+
+/// The study's table with coloured verdicts.
+std::string table(const StudySummary& study);
+
+/// Every seed of every variant as a dot on one axis, with the first variant's mean as a line.
+std::string dots(const StudySummary& study);
+
+/// sigma(lambda) of every head as small bars, one row a layer. Empty where there is none.
+std::string cache_share(const RunResult& run);
+
+/// One variant: its memory's options, span table, sigma(lambda), sample.
+std::string card(const StudySummary& study, const VariantSummary& variant);
+
+/// The curves of a study as JSON for assets/report.js; `id` is that of the element they are drawn in.
+base::Node curves(const StudySummary& study, const std::string& id);
+
+}  // namespace mnemo::study::report

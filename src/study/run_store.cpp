@@ -1,0 +1,95 @@
+#include "study/run_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/log.h"
+
+namespace mnemo::study {
+namespace {
+
+constexpr const char* kLockFile = ".lock";
+
+std::string run_name(const CompareJob& job) {
+  std::string name = slug(job.study) + "-" + slug(job.variant);
+  if (!job.point.empty()) name += "-" + slug(job.point);
+  return fmt::format("{}-seed{}", name, job.seed);
+}
+
+}  // namespace
+
+std::string slug(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    if (plain) out += c;
+    if (c >= 'A' && c <= 'Z') out += static_cast<char>(c - 'A' + 'a');
+    if (!plain && !(c >= 'A' && c <= 'Z') && !out.empty() && out.back() != '-') out += '-';
+  }
+  out = out.substr(0, 60);
+  while (!out.empty() && out.back() == '-') out.pop_back();
+  return out.empty() ? "variant" : out;
+}
+
+std::string result_file(const CompareJob& job) { return base::join_path(job.folder, "result.json"); }
+std::string output_file(const CompareJob& job) { return base::join_path(job.folder, "output.txt"); }
+
+RunStore::RunStore(const std::string& folder) : folder_(base::join_path(folder, "runs")) {
+  base::make_folders(folder_);
+  const std::string lock = base::join_path(folder, kLockFile);
+  lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) base::system_failure(lock, "cannot be written", errno);
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock_);
+    base::input_error("{}: another comparison is at work in this folder; wait for it, or choose another --out", folder);
+  }
+  for (const std::string& name : base::list_folder(folder_)) {
+    names_.insert(name);
+    const std::string path = base::join_path(folder_, name);
+    try {
+      const CompareJob job = read_job(path);
+      const auto [known, is_new] = folders_.emplace(training_text(job), path);
+      if (!is_new && finished(job)) known->second = path;
+    } catch (const base::InputError&) {
+      // Not a training, or one whose recipe today's program does not know: its name is taken, no more.
+    }
+  }
+}
+
+RunStore::~RunStore() { ::close(lock_); }
+
+void RunStore::place(CompareJob& job) {
+  const auto [known, is_new] = folders_.emplace(training_text(job), std::string());
+  if (is_new) {
+    const std::string name = run_name(job);
+    std::string free = name;
+    for (int number = 2; !names_.insert(free).second; ++number) free = fmt::format("{}-{}", name, number);
+    known->second = base::join_path(folder_, free);
+  }
+  job.folder = known->second;
+}
+
+std::optional<RunResult> RunStore::finished(const CompareJob& job) const {
+  if (!base::path_exists(result_file(job))) return std::nullopt;
+  try {
+    return read_result(result_file(job));
+  } catch (const base::InputError& error) {
+    base::log_warning("{}; this training is done again", error.what());
+    return std::nullopt;
+  }
+}
+
+void RunStore::prepare(const CompareJob& job, bool anew) const {
+  base::make_folders(job.folder);
+  base::remove_tree(result_file(job));
+  if (anew) remove_checkpoints(job.folder);
+  write_job(job);
+}
+
+}  // namespace mnemo::study

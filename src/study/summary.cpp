@@ -1,0 +1,258 @@
+#include "study/summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "base/error.h"
+#include "cli/output.h"
+#include "metrics/significance.h"
+
+namespace mnemo::study {
+namespace {
+
+const std::string kMissing = "–";
+constexpr const char* kMinus = "−";
+
+std::string with_sign(double value, int digits) {
+  const std::string text = fmt::format("{:.{}f}", std::abs(value), digits);
+  const bool zero = text.find_first_not_of("0.") == std::string::npos;
+  return (zero ? "±" : value < 0 ? kMinus : "+") + text;
+}
+
+std::string speed(std::optional<double> value) {
+  return value ? grouped(static_cast<int64_t>(std::llround(*value))) : kMissing;
+}
+
+std::string megabytes(int64_t bytes) { return bytes > 0 ? fmt::format("{:.0f}", static_cast<double>(bytes) / 1e6) : kMissing; }
+
+/// "a", "a and b", "a, b and c"
+std::string listed(const std::vector<std::string>& names) {
+  if (names.size() < 2) return names.empty() ? "" : names.front();
+  return fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+}
+
+}  // namespace
+
+Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better, double least_gain) {
+  const bool differs = corrected_p ? *corrected_p < kSignificant : std::abs(difference) > least_gain;
+  if (!differs) return Verdict::no_gain;
+  return (difference > 0) == higher_is_better ? Verdict::better : Verdict::worse;
+}
+
+std::string verdict_text(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::baseline: return "baseline";
+    case Verdict::better: return "yes";
+    case Verdict::no_gain: return "no gain";
+    case Verdict::worse: return "worse";
+    case Verdict::failed: return "failed";
+  }
+  return {};
+}
+
+const RunResult& VariantSummary::shown() const {
+  base::ensure(!runs.empty(), "a variant without runs");
+  const auto good = std::find_if(runs.begin(), runs.end(), [](const RunResult& run) { return run.error.empty(); });
+  return good == runs.end() ? runs.front() : *good;
+}
+
+std::optional<double> VariantSummary::mean(std::optional<double> RunResult::*number) const {
+  double sum = 0;
+  int64_t count = 0;
+  for (const RunResult& run : runs) {
+    if (!(run.*number).has_value()) continue;
+    sum += *(run.*number);
+    ++count;
+  }
+  return count == 0 ? std::nullopt : std::optional<double>(sum / static_cast<double>(count));
+}
+
+int64_t VariantSummary::peak_memory() const {
+  int64_t peak = 0;
+  for (const RunResult& run : runs) peak = std::max(peak, run.peak_memory);
+  return peak;
+}
+
+void summarise(StudySummary& study) {
+  for (VariantSummary& variant : study.variants) {
+    std::vector<double> values;
+    for (const RunResult& run : variant.runs) {
+      if (run.error.empty() && run.value && std::isfinite(*run.value)) values.push_back(*run.value);
+    }
+    variant.value = values.empty() ? metrics::Spread{} : metrics::spread(values);
+    variant.difference.reset();
+    variant.p.reset();
+    variant.corrected_p.reset();
+    variant.verdict = variant.failed() ? Verdict::failed : Verdict::no_gain;
+  }
+  if (study.variants.empty() || study.variants.front().failed()) return;
+  const metrics::Spread baseline = study.variants.front().value;
+  study.variants.front().verdict = Verdict::baseline;
+  std::vector<VariantSummary*> tested;
+  std::vector<double> p;
+  for (size_t i = 1; i < study.variants.size(); ++i) {
+    VariantSummary& variant = study.variants[i];
+    if (variant.failed()) continue;
+    variant.difference = variant.value.mean - baseline.mean;
+    if (baseline.count < 2 || variant.value.count < 2) continue;
+    variant.p = metrics::welch(baseline, variant.value).p;
+    tested.push_back(&variant);
+    p.push_back(*variant.p);
+  }
+  const std::vector<double> corrected = metrics::holm(p);
+  for (size_t i = 0; i < tested.size(); ++i) tested[i]->corrected_p = corrected[i];
+  for (VariantSummary& variant : study.variants) {
+    // One value left of several trainings is no ground for a verdict; one of one is, by size.
+    const bool judged = variant.corrected_p || (variant.runs.size() < 2 && study.variants.front().runs.size() < 2);
+    if (variant.difference && judged) variant.verdict = judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better, study.least_gain);
+  }
+}
+
+std::string StudySummary::conclusion() const {
+  if (variants.empty() || variants.front().failed()) return "The first variant failed, so there is nothing to compare with.";
+  std::vector<std::string> better, no_gain, worse, broken;
+  for (size_t i = 1; i < variants.size(); ++i) {
+    const VariantSummary& variant = variants[i];
+    (variant.verdict == Verdict::better    ? better
+     : variant.verdict == Verdict::no_gain ? no_gain
+     : variant.verdict == Verdict::worse   ? worse
+                                           : broken)
+        .push_back(variant.name);
+  }
+  const std::string& baseline = variants.front().name;
+  const int64_t seeds = variants.front().value.count;
+  const std::string rule = seeds > 1 ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)", seeds, kSignificant)
+                                     : fmt::format("by more than {} on one seed", metric.percent ? fmt::format("{:g} points", least_gain * 100)
+                                                                                            : fmt::format("{:g}", least_gain));
+  std::string text = better.empty() ? fmt::format("Nothing beats '{}' {}.", baseline, rule)
+                                    : fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better));
+  if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));
+  if (!worse.empty()) text += fmt::format(" Worse: {}.", listed(worse));
+  if (!broken.empty()) text += fmt::format(" Failed: {}.", listed(broken));
+  if (metric.chance) text += fmt::format(" Guessing gives {}.", value_text(metric, {.count = 1, .mean = *metric.chance}));
+  return text;
+}
+
+namespace {
+
+/// Rows with the best mean; none where there is only one row to choose from.
+std::vector<bool> best_of(const StudySummary& study) {
+  std::vector<bool> best(study.variants.size(), false);
+  std::optional<double> top;
+  size_t good = 0;
+  for (const VariantSummary& variant : study.variants) {
+    if (variant.failed()) continue;
+    ++good;
+    if (!top || (study.metric.higher_is_better ? variant.value.mean > *top : variant.value.mean < *top)) top = variant.value.mean;
+  }
+  for (size_t i = 0; i < best.size(); ++i) {
+    best[i] = good > 1 && !study.variants[i].failed() && study.variants[i].value.mean == *top;
+  }
+  return best;
+}
+
+}  // namespace
+
+StudyCells study_cells(const StudySummary& study) {
+  struct Column {
+    std::string header, title;
+    std::function<std::string(const VariantSummary&)> cell;
+  };
+  const auto any = [&](auto is_so) { return std::any_of(study.variants.begin(), study.variants.end(), is_so); };
+  const auto has = [&](std::optional<double> RunResult::*number) {
+    return any([&](const VariantSummary& variant) { return variant.mean(number).has_value(); });
+  };
+  const auto speed_of = [](std::optional<double> RunResult::*number) {
+    return [number](const VariantSummary& variant) { return speed(variant.mean(number)); };
+  };
+  const auto number_of = [](int64_t RunResult::*number) {
+    return [number](const VariantSummary& variant) { return variant.failed() ? kMissing : grouped(variant.shown().*number); };
+  };
+  const std::string first = study.variants.empty() ? "" : study.variants.front().name;
+
+  std::vector<Column> columns = {
+      {"variant", "variant", [](const VariantSummary& variant) { return variant.name; }},
+      {study.metric.short_name, study.metric.name,
+       [&](const VariantSummary& variant) { return variant.failed() ? kMissing : value_text(study.metric, variant.value); }},
+      {"change", "vs " + first, [&](const VariantSummary& variant) { return difference_text(study.metric, variant); }},
+      {"helps?", "helps?", [](const VariantSummary& variant) { return verdict_text(variant.verdict); }}};
+  if (any([](const VariantSummary& variant) { return variant.corrected_p.has_value(); })) {
+    columns.push_back({"p", "p (Welch, Holm)", [](const VariantSummary& variant) { return p_text(variant.corrected_p); }});
+  }
+  columns.insert(columns.end(), {
+      {"params", "parameters", number_of(&RunResult::parameters)},
+      {"state B", "state, bytes a sequence", number_of(&RunResult::state_bytes)}});
+  if (any([](const VariantSummary& variant) { return variant.shown().model_state_bytes > 0; })) {
+    columns.push_back({"model B", "state, bytes of the model", number_of(&RunResult::model_state_bytes)});
+  }
+  if (any([&](const VariantSummary& variant) { return !variant.failed() && variant.shown().steps != study.variants.front().shown().steps; })) {
+    columns.push_back({"steps", "steps", number_of(&RunResult::steps)});
+  }
+  columns.push_back({study.metric.counted == "tokens" ? "train tok/s" : "train " + study.metric.counted + "/s", "training " + study.metric.counted + "/s",
+                     speed_of(&RunResult::train_tokens_per_second)});
+  if (has(&RunResult::tokens_per_second_64)) {
+    columns.push_back({"gen @64", "generated tokens/s at 64", speed_of(&RunResult::tokens_per_second_64)});
+  }
+  if (has(&RunResult::tokens_per_second_4096)) {
+    columns.push_back({"gen @4096", "generated tokens/s at 4096", speed_of(&RunResult::tokens_per_second_4096)});
+  }
+  columns.push_back({"peak MB", "peak memory, MB", [](const VariantSummary& variant) { return megabytes(variant.peak_memory()); }});
+
+  StudyCells cells;
+  for (const Column& column : columns) {
+    cells.header.push_back(column.header);
+    cells.titles.push_back(column.title);
+  }
+  for (const VariantSummary& variant : study.variants) {
+    std::vector<std::string> row;
+    for (const Column& column : columns) row.push_back(column.cell(variant));
+    cells.rows.push_back(std::move(row));
+  }
+  cells.best = best_of(study);
+  return cells;
+}
+
+base::TextTable study_table(const StudySummary& study, bool in_full) {
+  using Align = base::TextTable::Align;
+  StudyCells cells = study_cells(study);
+  const std::vector<std::string>& header = in_full ? cells.titles : cells.header;
+  std::vector<Align> align(header.size(), Align::right);
+  align[0] = align[3] = Align::left;
+  base::TextTable table(header, align);
+  for (size_t row = 0; row < cells.rows.size(); ++row) {
+    if (in_full && cells.best[row]) cells.rows[row][1] = "**" + cells.rows[row][1] + "**";
+    table.add_row(std::move(cells.rows[row]));
+  }
+  return table;
+}
+
+std::string value_text(const StudyMetric& metric, const metrics::Spread& value) {
+  if (!metric.percent) return value.text(3);
+  metrics::Spread hundred = value;
+  hundred.mean *= 100;
+  hundred.deviation *= 100;
+  return hundred.text(1) + " %";
+}
+
+std::string difference_text(const StudyMetric& metric, const VariantSummary& variant) {
+  if (!variant.difference) return {};
+  return metric.percent ? with_sign(*variant.difference * 100, 1) : with_sign(*variant.difference, 3);
+}
+
+std::string p_text(std::optional<double> p) {
+  if (!p) return {};
+  return *p < 0.001 ? "<0.001" : fmt::format("{:.3f}", *p);
+}
+
+std::string grouped(int64_t value) {
+  std::string digits = std::to_string(value);
+  const size_t first = value < 0 ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
+}  // namespace mnemo::study

@@ -1,0 +1,114 @@
+#include "study/supervisor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+
+#include "base/file_io.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "study/summary.h"
+
+namespace mnemo::study {
+namespace {
+
+std::string last_error(const CompareJob& job, const ChildEnd& end) {
+  constexpr std::string_view kMark = "mnemo: error: ";
+  const std::string log = base::path_exists(output_file(job)) ? base::read_file(output_file(job)) : "";
+  const size_t at = log.rfind(kMark);
+  if (at != std::string::npos) return log.substr(at + kMark.size(), log.find('\n', at) - at - kMark.size());
+  if (end.signal == SIGKILL) return "killed from outside; the machine may have run out of memory";
+  if (end.signal != 0) return fmt::format("ended by signal {}; see {}", end.signal, output_file(job));
+  return fmt::format("exit status {}; see {}", end.status, output_file(job));
+}
+
+std::string title(const CompareJob& job) {
+  return fmt::format("{}: {}{}{}, seed {}", job.study, job.variant, job.point.empty() ? "" : ", ", job.point, job.seed);
+}
+
+}  // namespace
+
+Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool anew)
+    : jobs_(std::move(jobs)), store_(store), anew_(anew), results_(jobs_.size()), done_steps_(jobs_.size(), 0) {
+  for (size_t i = 0; i < jobs_.size(); ++i) {
+    if (!anew) results_[i] = store.finished(jobs_[i]);
+    if (results_[i]) {
+      ++finished_;
+    } else {
+      waiting_.push_back(i);
+      total_steps_ += jobs_[i].recipe.train.steps;
+    }
+  }
+  if (finished_ > 0) base::log_info("{} of {} trainings were done before; --again repeats them", finished_, jobs_.size());
+}
+
+int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments) {
+  std::vector<ChildJob> children;
+  for (const size_t i : waiting_) {
+    store_.prepare(jobs_[i], anew_);
+    std::vector<std::string> words = {"compare", "--job", jobs_[i].folder, "--threads", std::to_string(threads)};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    children.push_back({std::move(words), output_file(jobs_[i])});
+  }
+  base::ProgressOptions shown;
+  shown.plain_interval = 30;
+  progress_ = std::make_unique<base::Progress>("compare", total_steps_, shown);
+  ChildrenOptions options;
+  options.jobs = parallel;
+  options.threads = threads;
+  options.on_start = [this](size_t child) { running_.push_back(waiting_[child]); };
+  options.on_line = [this](size_t child, std::string_view line) { told(waiting_[child], line); };
+  options.on_end = [this](size_t child, const ChildEnd& end) { ended(waiting_[child], end); };
+  const int signal = run_children(children, options);
+  progress_.reset();
+  return signal;
+}
+
+void Supervisor::told(size_t job, std::string_view line) {
+  long long step = 0;
+  double loss = 0;
+  if (std::sscanf(std::string(line).c_str(), "progress %lld %lf", &step, &loss) != 2) return;
+  done_steps_[job] = step;
+  show();
+}
+
+void Supervisor::show() {
+  int64_t done = 0;
+  for (const size_t job : waiting_) done += done_steps_[job];
+  std::vector<std::string> names;
+  for (const size_t job : running_) {
+    names.push_back(fmt::format("{} {}/{}", jobs_[job].variant, done_steps_[job], jobs_[job].recipe.train.steps));
+  }
+  progress_->update(done, fmt::format("{}/{} done; {}", finished_, jobs_.size(), fmt::join(names, ", ")));
+}
+
+void Supervisor::ended(size_t job, const ChildEnd& end) {
+  running_.erase(std::find(running_.begin(), running_.end(), job));
+  const bool stopped = end.status == cli::kInterrupted || end.status == cli::kTerminated || end.signal == SIGTERM;
+  if (stopped || (end.told_to_stop && end.signal == SIGKILL)) return;
+  RunResult result{.study = jobs_[job].study, .variant = jobs_[job].variant, .point = jobs_[job].point, .seed = jobs_[job].seed};
+  if (end.done() && base::path_exists(result_file(jobs_[job]))) {
+    result = read_result(result_file(jobs_[job]));
+  } else {
+    result.error = last_error(jobs_[job], end);
+    status_ = std::max(status_, end.status == cli::kWrongInput ? cli::kWrongInput : cli::kOwnFault);
+  }
+  if (result.peak_memory == 0) result.peak_memory = end.peak_memory;
+  done_steps_[job] = jobs_[job].recipe.train.steps;  // or as many as its time or its goal asked for
+  ++finished_;
+  const StudyMetric metric = metric_of(jobs_[job].recipe);
+  if (result.error.empty()) {
+    base::log_info("[{}/{}] {}: {} {}, {} steps, {}", finished_, jobs_.size(), title(jobs_[job]), metric.name,
+                   value_text(metric, {.count = 1, .mean = result.value.value_or(NAN)}), result.steps, base::duration_text(result.seconds));
+  } else {
+    base::log_warning("[{}/{}] {}: failed: {}", finished_, jobs_.size(), title(jobs_[job]), result.error);
+  }
+  results_[job] = std::move(result);
+  show();
+}
+
+}  // namespace mnemo::study

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "study/children.h"
+#include "study/compare_job.h"
+#include "study/run_store.h"
+
+namespace mnemo::study {
+
+/// Runs the trainings of a comparison that are missing, each in a process of its own, and keeps what they give.
+class Supervisor {
+ public:
+  /// `anew`: trainings that are done already are done again.
+  Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool anew);
+
+  /// Arguments of a child behind `compare --job FOLDER`. Returns the signal that stopped it, or 0.
+  int run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments);
+
+  const std::vector<CompareJob>& jobs() const { return jobs_; }
+  /// Undefined for a training that did not come to an end.
+  const std::optional<RunResult>& result(size_t job) const { return results_[job]; }
+  size_t finished() const { return finished_; }
+  /// The worst exit status of a child that failed by itself.
+  int status() const { return status_; }
+
+ private:
+  void told(size_t job, std::string_view line);
+  void show();
+  void ended(size_t job, const ChildEnd& end);
+
+  std::vector<CompareJob> jobs_;
+  const RunStore& store_;
+  bool anew_;
+  std::vector<std::optional<RunResult>> results_;
+  std::vector<size_t> waiting_, running_;
+  std::vector<int64_t> done_steps_;
+  int64_t total_steps_ = 0;
+  size_t finished_ = 0;
+  int status_ = 0;
+  std::unique_ptr<base::Progress> progress_;
+};
+
+}  // namespace mnemo::study

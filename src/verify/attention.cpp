@@ -1,0 +1,243 @@
+#include <torch/types.h>
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <optional>
+
+#include "attention/bigbird.h"
+#include "attention/linear.h"
+#include "attention/lsh.h"
+#include "base/error.h"
+#include "base/option_poly.h"
+#include "verify/golden_file.h"
+#include "memory/segment_cache.h"
+#include "models/registry.h"
+
+namespace mnemo::verify {
+namespace {
+
+/// The shape keys that stand beside an attention's own options in a golden file.
+struct Shape {
+  int64_t dim = 0, num_heads = 1;
+  std::optional<int64_t> head_dim;
+  std::optional<bool> causal;
+  template <class V>
+  void visit(V&& v) {
+    v("dim", dim, "width of a row", base::range(1, 1 << 12));
+    v("num_heads", num_heads, "heads", base::range(1, 1 << 8));
+    v("head_dim", head_dim, "width of a head; unset: dim / num_heads", base::range(1, 1 << 12));
+    v("causal", causal, "no query sees a later token");
+  }
+};
+
+/// One attention module of a golden file with its memory.
+struct Subject {
+  explicit Subject(const GoldenFile& file);
+
+  layers::ParameterSet parameters;
+  std::unique_ptr<core::Attention> attention;
+  std::unique_ptr<core::LayerContext> context;
+  bool causal = false, whole_memory_name = false;
+};
+
+void move(base::Node& from, base::Node& to, const char* key) {
+  if (const base::Node* value = from.find(key)) {
+    to.set(key, *value);
+    from.erase(key);
+  }
+}
+
+/// Hands an attention the fixed numbers that the file gives in place of its own: random projections, rotations, a pattern of blocks.
+void give_fixed_numbers(const GoldenFile& file, core::CoreAttention& core) {
+  const at::Tensor random = file.find("buffer.feature.random"), rotations = file.find("buffer.rotations");
+  const at::Tensor blocks = file.step(0, "input.block_mask"), pattern = file.step(0, "input.pattern_mask");
+  if (auto* linear = dynamic_cast<attention::Linear*>(&core); linear != nullptr && random.defined()) linear->set_random(random);
+  if (auto* lsh = dynamic_cast<attention::Lsh*>(&core); lsh != nullptr && rotations.defined()) lsh->set_rotations(rotations);
+  if (auto* bigbird = dynamic_cast<attention::BigBird*>(&core); bigbird != nullptr && blocks.defined()) {
+    base::require(!pattern.defined() || at::equal(pattern, bigbird->mask(blocks, pattern.size(0))),
+                  "{}: step.0.input.pattern_mask is not that of block_mask", file.path());
+    bigbird->set_blocks(blocks);
+  }
+}
+
+Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budget()) {
+  const auto& mechanisms = models::Mechanisms::all();
+  const base::Node* given = file.config().find("attention");
+  base::require(given != nullptr && given->is_table() && given->find("type") != nullptr,
+                "{}: expected a table 'attention' with a 'type' in config", file.path());
+  base::Node options = *given, shape_node = base::Node::table();
+  for (const char* key : {"dim", "num_heads", "head_dim", "causal"}) move(options, shape_node, key);
+  const Shape shape = base::read_options<Shape>(shape_node);
+  base::require(shape.dim % shape.num_heads == 0 || shape.head_dim, "{}: dim {} is no multiple of num_heads {}", file.path(),
+                shape.dim, shape.num_heads);
+  const std::string type = options.find("type")->as_string();
+  causal = shape.causal.value_or(type == "relative");
+  const layers::Scope root = parameters.root();
+  // Files of relative attention call its maps attn.*, the others name them plainly.
+  const layers::Scope scope = file.find("param.attn.q.weight").defined() ? root / "attn" : root;
+  // Slots are those of a layer below (LUNA); what the lowest layer starts from is then not in the file, and not read.
+  const bool above = file.step(0, "input.slots").defined();
+  layers::ParameterSet lowest(0, at::kDouble, file.budget());
+  const core::AttentionBuild build{scope, root, above ? lowest.root() : root, shape.dim, shape.num_heads,
+                                   shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02, above ? 1 : 0};
+  auto core = mechanisms.attentions.find(type)(mechanisms.attention_types.complete(options), build);
+  give_fixed_numbers(file, *core);
+  const base::Node* memories = file.config().find("memory");
+  base::require(memories == nullptr || (memories->is_array() && memories->size() <= 1),
+                "{}: expected at most one memory beside one attention", file.path());
+  if (memories == nullptr || memories->size() == 0) {
+    attention = std::move(core);
+    return;
+  }
+  base::Node memory = memories->items()[0];
+  base::require(memory.is_table() && memory.find("type") != nullptr && memory.find("type")->is_string(),
+                "{}: expected a memory with a 'type'", file.path());
+  const std::string memory_type = memory.find("type")->as_string();
+  // Its files call the one tensor of its state "segment_cache".
+  whole_memory_name = memory_type == "attention_cache";
+  if (memory_type == "grc") {
+    // In these files a causal form without the key is the literal one, and qkv_bias speaks of both branches.
+    if (memory.find("bptt_depth") == nullptr) memory.set("bptt_depth", 0);
+    if (const base::Node* bias = options.find("qkv_bias")) memory.set("qkv_bias", *bias);
+  }
+  const auto& entry = mechanisms.memories.find(memory_type);
+  const base::Node complete = mechanisms.memory_types.complete(memory);
+  if (entry.wrap_attention) {
+    attention = entry.wrap_attention(complete, build, std::move(core));
+  } else {
+    base::require(entry.layer_context != nullptr, "{}: '{}' needs a whole model, not one attention", file.path(), memory_type);
+    attention = std::move(core);
+    context = entry.layer_context(complete, {root, 1, shape.dim, parameters.all().front().tensor});
+  }
+}
+
+/// The table of one step; `cached` rows of a context stand on the left.
+core::AttendTable table_of(const GoldenFile& file, int64_t k, const Subject& subject, const core::State& context_state,
+                           core::Mode mode) {
+  using core::Rule;
+  using core::SpanKind;
+  const at::Tensor x = file.step(k, "input.x"), encoder = file.step(k, "input.encoder_output");
+  const at::Tensor mask = file.step(k, "input.attend_mask");
+  if (encoder.defined()) {
+    auto table = core::AttendTable::cross({SpanKind::tokens, x.size(1)}, {SpanKind::tokens, encoder.size(1)});
+    if (mask.defined()) table.set_valid(mask);
+    return table;
+  }
+  core::AttendTable table({SpanKind::tokens, x.size(1)}, subject.causal ? Rule::causal() : Rule::all());
+  if (subject.context) subject.context->add_spans(table, context_state, mode);
+  const bool pattern = mask.defined() && mask.size(0) == x.size(1) && mask.size(1) == table.num_keys() && subject.context;
+  if (pattern) {
+    const int64_t cached = table.num_context();
+    table.let(SpanKind::tokens, SpanKind::cache, Rule::pattern(mask.narrow(1, 0, cached)));
+    table.let(SpanKind::tokens, SpanKind::tokens, Rule::pattern(mask.narrow(1, cached, x.size(1))));
+  } else if (mask.defined()) {
+    table.set_valid(mask);
+  }
+  return table;
+}
+
+core::State with_given(const core::State& state, const GoldenFile& file, const std::string& prefix, bool short_name) {
+  return state.map([&](const core::Field& field, const at::Tensor& tensor) {
+    const std::string name = short_name && field.path == "layers.0" ? "" : field.path;
+    std::string full = prefix + name;
+    if (full.ends_with('.')) full.pop_back();
+    const at::Tensor given = file.find(full);
+    if (!given.defined() && field.path == "valid" && file.under(prefix.substr(0, prefix.size() - 1)).size() > 0) {
+      const auto rows = file.under(prefix.substr(0, prefix.size() - 1)).front().second;
+      return at::ones({rows.size(0), rows.size(1)}, rows.options().dtype(at::kBool));
+    }
+    return given.defined() ? given.clone() : tensor;
+  });
+}
+
+}  // namespace
+
+GoldenReport verify_attention(const GoldenFile& file) {
+  const Subject subject(file);
+  subject.parameters.to(at::kDouble, file.device());
+  file.load_parameters(subject.parameters);
+  const core::Mode mode = file.training() ? core::Mode::train : core::Mode::evaluate;
+  const int64_t steps = file.num_steps();
+  const at::Tensor first = file.step(0, "input.x");
+  base::require(first.defined() && first.dim() == 3, "{}: expected step.0.input.x [B,T,D]", file.path());
+  GoldenComparison comparison(file);
+
+  core::State state = with_given(subject.attention->initial_state(first.size(0)), file, "state.init.", false);
+  state = state.map([&](const core::Field& field, const at::Tensor& tensor) {
+    const at::Tensor buffer = file.find("buffer." + field.path);
+    return buffer.defined() ? buffer.clone() : tensor;
+  });
+  std::vector<std::pair<std::string, at::Tensor>> leaves;
+  for (const auto& [field, tensor] : state.fields()) {
+    if (!file.find("grad.state.init." + field.path).defined()) continue;
+    tensor.set_requires_grad(true);
+    leaves.emplace_back("grad.state.init." + field.path, tensor);
+  }
+  core::State context_state;
+  if (subject.context) {
+    context_state = with_given(subject.context->initial_state(first.size(0)), file, "state.init.segment_cache.",
+                               subject.whole_memory_name);
+  }
+
+  at::Tensor scalar = at::zeros({}, at::kDouble);
+  for (int64_t k = 0; k < steps; ++k) {
+    auto input_of = [&](const char* name) {
+      at::Tensor tensor = file.step(k, std::string("input.") + name);
+      if (!tensor.defined()) return tensor;
+      tensor = tensor.clone().set_requires_grad(true);
+      leaves.emplace_back(fmt::format("grad.step.{}.input.{}", k, name), tensor);
+      return tensor;
+    };
+    const at::Tensor x = input_of("x"), encoder = input_of("encoder_output"), slots_below = input_of("slots");
+    base::require(x.defined() && x.dim() == 3, "{}: expected step.{}.input.x [B,T,D]", file.path(), k);
+    if (const at::Tensor reset = file.step(k, "input.reset_rows"); reset.defined()) {
+      state = core::reset_rows(state, reset, subject.attention->initial_state(x.size(0)));
+    }
+    const core::AttendTable table = table_of(file, k, subject, context_state, mode);
+    at::Tensor context = encoder;
+    if (subject.context) context = subject.context->before(0, context_state).rows;
+    auto [y, next, slots] = subject.attention->forward({x, context, table, mode, true, file.step(k, "input.slot_index"), slots_below}, state);
+    state = next;
+    if (subject.context) context_state = subject.context->after({x}, {}, table, context_state, mode);
+
+    for (const auto& [name, found] : {std::pair("x", y), std::pair("y", y), std::pair("slots", slots)}) {
+      const at::Tensor expected = file.step(k, std::string("output.") + name);
+      if (!expected.defined()) continue;
+      base::require(found.defined(), "{}: step.{}.output.{} is there, but this attention gives none", file.path(), k, name);
+      comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found);
+      const at::Tensor cotangent = file.step(k, std::string("cotangent.") + name);
+      if (cotangent.defined()) scalar = scalar + (cotangent * found).sum();
+    }
+    for (const auto& [field, tensor] : state.fields()) {
+      for (const char* what : {"state", "buffer"}) {
+        const std::string name = fmt::format("step.{}.{}.{}", k, what, field.path);
+        if (const at::Tensor expected = file.find(name); expected.defined()) {
+          comparison.compare(std::string(what) + "s", name, expected, tensor);
+        }
+      }
+    }
+    for (const auto& [field, tensor] : context_state.fields()) {
+      const std::string name = fmt::format("step.{}.state.segment_cache{}", k,
+                                           subject.whole_memory_name ? "" : "." + field.path);
+      if (field.path == "valid") continue;
+      if (const at::Tensor expected = file.find(name); expected.defined()) {
+        comparison.compare("states", name, expected, tensor);
+      }
+    }
+  }
+  if (scalar.requires_grad()) torch::autograd::backward({scalar}, {}, /*retain_graph=*/false);
+  for (const auto& [name, tensor] : leaves) {
+    if (const at::Tensor expected = file.find(name); expected.defined()) {
+      comparison.compare("gradients of inputs", name, expected, tensor.grad());
+    }
+  }
+  for (const auto& parameter : subject.parameters.all()) {
+    const std::string name = "grad.param." + parameter.name;
+    if (const at::Tensor expected = file.find(name); expected.defined()) {
+      comparison.compare("gradients of parameters", name, expected, parameter.tensor.grad());
+    }
+  }
+  return comparison.take();
+}
+
+}  // namespace mnemo::verify

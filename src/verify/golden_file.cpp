@@ -1,0 +1,155 @@
+#include "verify/golden_file.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "verify/vision.h"
+#include "weights/model_tensors.h"
+
+namespace mnemo::verify {
+namespace {
+
+const std::string& metadata_text(const std::string& path, const weights::Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  base::require(found != metadata.end(), "{}: expected '{}' in __metadata__ of a golden file, found none", path, key);
+  return found->second;
+}
+
+void require_format(const std::string& path, const weights::Metadata& metadata, const std::string& format) {
+  const std::string& found = metadata_text(path, metadata, "format");
+  base::require(found == format, "{}: expected format \"{}\", found \"{}\"", path, format, found);
+}
+
+double tolerance_of(const std::string& path, const weights::Metadata& metadata) {
+  const std::string& text = metadata_text(path, metadata, "tolerance");
+  char* end = nullptr;
+  const double tolerance = std::strtod(text.c_str(), &end);
+  base::require(end != text.c_str() && *end == '\0' && tolerance >= 0 && std::isfinite(tolerance),
+                "{}: expected a number of at least 0 as tolerance, found \"{}\"", path, text);
+  return tolerance;
+}
+
+}  // namespace
+
+bool GoldenReport::passed() const {
+  return std::all_of(groups.begin(), groups.end(), [&](const GoldenGroup& group) { return group.error <= group.tolerance; });
+}
+
+GoldenFile::GoldenFile(const std::string& path, at::Device device) : path_(path), file_(weights::read_safetensors(path)), device_(device) {
+  for (auto& [name, tensor] : file_.tensors) tensor = tensor.to(device);
+  require_format(path, file_.metadata, "mnemo-golden/1");
+  config_ = base::parse_json(metadata_text(path, file_.metadata, "config"), path + " (config)");
+  what_ = metadata_text(path, file_.metadata, "case");
+  training_ = metadata_text(path, file_.metadata, "training") == "true";
+  tolerance_ = tolerance_of(path, file_.metadata);
+}
+
+base::Node GoldenFile::metadata(const std::string& key) const {
+  auto found = file_.metadata.find(key);
+  return found == file_.metadata.end() ? base::Node() : base::parse_json(found->second, path_ + " (" + key + ")");
+}
+
+at::Tensor GoldenFile::find(const std::string& name) const {
+  const at::Tensor* tensor = file_.find(name);
+  return tensor == nullptr ? at::Tensor() : *tensor;
+}
+
+at::Tensor GoldenFile::step(int64_t step, const std::string& rest) const {
+  return find(fmt::format("step.{}.{}", step, rest));
+}
+
+int64_t GoldenFile::num_steps() const {
+  int64_t steps = 0;
+  while (!under(fmt::format("step.{}.", steps)).empty()) ++steps;
+  base::require(steps > 0, "{}: expected tensors step.0.*, found none", path_);
+  return steps;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> GoldenFile::under(const std::string& prefix) const {
+  std::vector<std::pair<std::string, at::Tensor>> found;
+  for (const auto& [name, tensor] : file_.tensors) {
+    if (name.starts_with(prefix)) found.emplace_back(name.substr(prefix.size()), tensor);
+  }
+  return found;
+}
+
+layers::Budget GoldenFile::budget() const { return weights::budget_of(file_, path_); }
+
+void GoldenFile::load_parameters(const layers::ParameterSet& parameters) const {
+  weights::TensorFile only;
+  only.tensors = under("param.");
+  weights::load_into(only, parameters.named(), path_);
+}
+
+GoldenComparison::GoldenComparison(const GoldenFile& file) {
+  report_.file = file.path();
+  report_.what = file.what();
+  report_.tolerance = file.tolerance();
+}
+
+GoldenComparison::GoldenComparison(const std::string& path, const weights::Metadata& metadata, const std::string& format) {
+  require_format(path, metadata, format);
+  report_.file = path;
+  report_.what = metadata_text(path, metadata, "case");
+  report_.tolerance = tolerance_of(path, metadata);
+}
+
+void GoldenComparison::compare(const std::string& group, const std::string& name, const at::Tensor& expected,
+                               const at::Tensor& found, std::optional<double> tolerance) {
+  double error = 0.0;
+  if (found.defined() && expected.sizes() != found.sizes()) {
+    error = std::numeric_limits<double>::infinity();
+  } else if (expected.numel() > 0) {
+    const at::Tensor wanted = expected.to(at::kCPU, at::kDouble);
+    const at::Tensor got = found.defined() ? found.detach().to(at::kCPU, at::kDouble) : at::zeros_like(wanted);
+    // Equal infinities (an empty memory's z) are no difference.
+    const at::Tensor difference = at::where(wanted == got, at::zeros_like(wanted), (wanted - got).abs());
+    error = difference.max().item<double>();
+    if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
+  }
+  auto at = std::find_if(report_.groups.begin(), report_.groups.end(), [&](const GoldenGroup& g) { return g.name == group; });
+  if (at == report_.groups.end()) at = report_.groups.insert(report_.groups.end(), GoldenGroup{group, 0, 0.0, tolerance.value_or(report_.tolerance), ""});
+  ++at->tensors;
+  if (error >= at->error) {
+    at->error = error;
+    at->worst = name;
+  }
+}
+
+namespace {
+
+/// Whether a config is of a backbone of images.
+bool is_vision(const base::Node& config) {
+  const base::Node* backbone = config.find("backbone");
+  const base::Node* type = backbone == nullptr ? nullptr : backbone->find("type");
+  return type != nullptr && type->is_string() && models::BackboneOptions::vision_index(type->as_string()) >= 0;
+}
+
+}  // namespace
+
+GoldenReport verify_golden(const std::string& path, at::Device device) {
+  if (base::is_folder(path)) return verify_folder(path, device);
+  if (const weights::TensorFile content = weights::read_safetensors(path); is_image_list(content)) return verify_image_list(path, content);
+  const GoldenFile file(path, device);
+  const base::Node* kind = file.config().find("kind");
+  base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
+  try {
+    if (kind->as_string() == "attention") return verify_attention(file);
+    if (kind->as_string() == "model" && is_vision(file.config()) && file.config().contains("train")) return verify_tasks(file);
+    if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
+    if (kind->as_string() == "layer_stack" && is_vision(file.config())) return verify_vision_stack(file);
+    if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
+    if (kind->as_string() == "image_transform") return verify_image_transform(file);
+  } catch (const c10::Error& error) {
+    // Tensors of the file that do not fit one another.
+    base::input_error("{}: its tensors do not fit its config: {}", path, error.what_without_backtrace());
+  }
+  base::input_error("{}: expected kind attention, layer_stack, model or image_transform, found \"{}\"", path, kind->as_string());
+}
+
+}  // namespace mnemo::verify

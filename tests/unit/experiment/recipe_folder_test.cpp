@@ -1,0 +1,134 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <set>
+
+#include "base/error.h"
+#include "experiment/recipe.h"
+#include "experiment/sample_task.h"
+#include "experiment/experiment.h"
+#include "models/build.h"
+#include "models/model.h"
+#include "train/optimiser.h"
+#include "train/schedule.h"
+
+// The recipes that come with the project.
+namespace mnemo::experiment {
+namespace {
+
+const std::filesystem::path kFolder = std::filesystem::path(MNEMO_SOURCE_DIR) / "recipes";
+
+std::vector<std::string> names() {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) found.push_back(entry.path().stem().string());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+/// The model of a recipe of images, whose data are not here: ten classes where it leaves them to the data or learns another task.
+models::ModelOptions image_model(const Recipe& recipe) {
+  if (recipe.finetune) return models::plan_finetuning(recipe.model, *recipe.finetune, std::vector<std::string>(10, "class")).options;
+  models::ModelOptions model = recipe.model;
+  if (model.head.at("num_classes").as_int() == 0) model.head.set("num_classes", 10);
+  return model;
+}
+
+/// Parameters from the declarations alone, with a vocabulary where the recipe leaves that to a text.
+int64_t parameters_of(const Recipe& recipe) {
+  if (recipe.is_images()) return models::count_parameters(image_model(recipe));
+  models::ModelOptions model = recipe.model;
+  if (recipe.is_text()) {
+    if (model.embedding.vocab_size == 0) model.embedding.vocab_size = recipe.data.at("unit").as_string() == "bytes" ? 256 : 500;
+  } else {
+    const DataShape shape = data_shape(recipe);
+    model.embedding.vocab_size = shape.vocabulary;
+    if (shape.segment_size) model.segment_size = *shape.segment_size;
+    if (shape.num_classes > 0) model.head.set("num_classes", shape.num_classes);
+  }
+  return models::count_parameters(model);
+}
+
+void for_each_recipe(const std::string& name, const std::function<void(const std::string&, const Recipe&)>& visit) {
+  const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
+  if (file.studies().empty()) return visit(name, read_recipe(file.recipe()));
+  for (const RecipeStudy& study : file.studies()) {
+    for (const RecipeVariant& variant : study.variants) {
+      for (size_t p = 0; p < study.points.size(); ++p) {
+        if (variant.recipes[p]) visit(study.name + "/" + study.title(variant, p), read_recipe(*variant.recipes[p]));
+      }
+    }
+  }
+}
+
+int64_t parameters_of(const std::string& name, const std::string& variant) {
+  return parameters_of(read_recipe(RecipeFile::read((kFolder / (name + ".toml")).string()).recipe(variant)));
+}
+
+TEST(RecipeFolder, EveryRecipeMakesAModelAnOptimiserAndASchedule) {
+  const layers::ParameterSet nothing;
+  for (const std::string& name : names()) {
+    size_t count = 0;
+    for_each_recipe(name, [&](const std::string& variant, const Recipe& recipe) {
+      ++count;
+      try {
+        EXPECT_GT(parameters_of(recipe), 1000) << name << ": " << variant;
+        train::make_optimiser(recipe.train.optimiser, nothing);
+        train::make_schedule(recipe.train.schedule, recipe.train.steps);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << name << ": " << variant << ": " << error.what();
+      }
+    });
+    EXPECT_GT(count, 0u) << name;
+  }
+}
+
+// Built, not counted: what fits on a CPU must also agree with its data in everything that only a whole model checks.
+TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
+  for (const std::string& name : names()) {
+    if (!name.ends_with("_small")) continue;
+    for_each_recipe(name, [&](const std::string& variant, const Recipe& recipe) {
+      Recipe small = recipe;
+      if (small.is_text() && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
+      try {
+        const std::shared_ptr<core::Model> model = small.is_images() ? models::build_any(image_model(small)) : build_model(small);
+        EXPECT_LT(model->parameters().count(), 2'000'000) << name << ": " << variant;
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << name << ": " << variant << ": " << error.what();
+      }
+      EXPECT_LE(recipe.train.steps, 4000) << name << ": " << variant;
+    });
+  }
+}
+
+TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
+  const std::vector<std::string> all = names();
+  const std::set<std::string> known(all.begin(), all.end());
+  for (const char* paper : {"rmt_algorithmic", "rmt_quadratic", "rmt_wt103", "rmt_enwik8", "abc_wt103", "grc_wt103", "grc_listops", "learnable_memory"}) {
+    for (const std::string& name : {std::string(paper), std::string(paper) + "_small"}) {
+      ASSERT_TRUE(known.contains(name)) << name;
+      const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
+      for (const RecipeStudy& study : file.studies()) {
+        EXPECT_FALSE(study.sweep.seeds.empty()) << name << ": " << study.name;
+        if (name.ends_with("_small")) {
+          EXPECT_GE(study.sweep.seeds.size(), 3u) << name << ": " << study.name;
+        }
+        // The paper's own figure 11 is a picture without numbers.
+        const bool no_numbers = study.name == "Segments of 512 bytes" || study.name.ends_with("half the memory");
+        EXPECT_FALSE(study.paper.empty() && !no_numbers) << name << ": " << study.name;
+      }
+    }
+  }
+}
+
+TEST(RecipeFolder, FullSizesAreThePapers) {
+  EXPECT_EQ(parameters_of("rmt_wt103", "Segments of 150 words/Tr-XL 150"), 151'107'538);  // published: 151 M
+  EXPECT_EQ(parameters_of("grc_wt103", "Base/Transformer-XL"), 151'107'538);
+  EXPECT_EQ(parameters_of("abc_wt103", "16 layers/softmax, slots 32"), 246'932'928);      // published: 247 M
+  // One control for all layers adds 8 heads of 32 slots, 1,024 wide.
+  EXPECT_EQ(parameters_of("abc_wt103", "16 layers/ABC-MLP, slots 32") - parameters_of("abc_wt103", "16 layers/softmax, slots 32"), 8 * 32 * 1024);
+}
+
+}  // namespace
+}  // namespace mnemo::experiment

@@ -1,0 +1,77 @@
+// Children of this same program: here the test program, told to run the case that waits.
+#include "study/children.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/support/temporary_folder.h"
+
+namespace mnemo::study {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What a child does: it says that it is there, and takes no notice of SIGTERM.
+TEST(Children, DISABLED_Waits) {
+  signal(SIGTERM, SIG_IGN);
+  (void)!::write(STDOUT_FILENO, "here\n", 5);
+  for (int i = 0; i < 600; ++i) std::this_thread::sleep_for(milliseconds(100));
+}
+
+/// The end of such a child where this process gets a signal, one `second` later, and one `third` after that if it is still there by then; how many
+/// signals that were.
+std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds third) {
+  const test::TemporaryFolder folder;
+  ChildEnd found;
+  std::atomic<bool> ended = false;
+  std::atomic<int> signals = 0;
+  std::thread later;
+  ChildrenOptions options;
+  const auto send = [&] {
+    ++signals;
+    kill(getpid(), SIGTERM);
+  };
+  options.on_line = [&](size_t, std::string_view line) {
+    if (line != "here") return;
+    send();
+    later = std::thread([&, second, third] {
+      std::this_thread::sleep_for(second);
+      send();
+      const auto until = std::chrono::steady_clock::now() + third;
+      while (!ended && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(20));
+      if (!ended) send();
+    });
+  };
+  options.on_end = [&](size_t, const ChildEnd& end) {
+    found = end;
+    ended = true;
+  };
+  // The signals must find the handlers that run_children sets; the last may come behind it.
+  const auto before = signal(SIGTERM, SIG_IGN);
+  const int stopped_by = run_children({{{"--gtest_filter=Children.DISABLED_Waits", "--gtest_also_run_disabled_tests"}, folder / "log.txt"}}, options);
+  later.join();
+  signal(SIGTERM, before);
+  EXPECT_EQ(stopped_by, SIGTERM);
+  return {found, signals};
+}
+
+TEST(Children, ASecondSignalEndsThemAndIsNoFaultOfTheirs) {
+  const auto [end, signals] = stop_with_signals(milliseconds(3000), milliseconds(10000));
+  EXPECT_EQ(end.signal, SIGKILL);
+  EXPECT_TRUE(end.told_to_stop);
+  EXPECT_EQ(signals, 2);
+}
+
+TEST(Children, TwoSignalsAtOnceAreOne) {
+  const auto [end, signals] = stop_with_signals(milliseconds(100), milliseconds(2500));
+  EXPECT_EQ(end.signal, SIGKILL);
+  EXPECT_EQ(signals, 3);
+}
+
+}  // namespace
+}  // namespace mnemo::study

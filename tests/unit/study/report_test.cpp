@@ -1,0 +1,106 @@
+#include "study/report/report.h"
+
+#include <gtest/gtest.h>
+
+#include "base/node.h"
+#include "tests/unit/cli/sample_comparison.h"
+
+namespace mnemo::study {
+namespace {
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// The page without the scripts that are built in.
+std::string visible(const Comparison& comparison) {
+  const std::string page = study::report::report_html(comparison);
+  return page.substr(0, page.find("<script>"));
+}
+
+TEST(Report, ShowsTablesSamplesAndMachine) {
+  const std::string page = visible(sample_comparison());
+  EXPECT_TRUE(holds(page, "2.610 ± 0.010"));
+  EXPECT_TRUE(holds(page, "<span class=\"verdict better\">yes</span>"));
+  EXPECT_TRUE(holds(page, "<span class=\"verdict none\">no gain</span>"));
+  EXPECT_TRUE(holds(page, "<span class=\"verdict failed\">failed</span>"));
+  EXPECT_TRUE(holds(page, "loss is not finite at step 12"));
+  EXPECT_TRUE(holds(page, "σ(λ)"));
+  EXPECT_TRUE(holds(page, "σ(λ) over training</h5>\n<img class=\"picture\""));
+  EXPECT_TRUE(holds(page, "A Processor, 2 cores used"));
+  EXPECT_TRUE(holds(page, "mnemo compare recipes/demo.toml --seeds 3"));
+}
+
+TEST(Report, EscapesTextFromOutside) {
+  const std::string page = visible(sample_comparison());
+  EXPECT_TRUE(holds(page, "Memories on &lt;Shakespeare&gt;"));
+  EXPECT_TRUE(holds(page, "memory &lt;tokens&gt;"));
+  EXPECT_TRUE(holds(page, "citizens &lt;b&gt;"));
+  EXPECT_TRUE(holds(page, "&lt;/pre&gt;&lt;script&gt;alert(1)"));
+  EXPECT_FALSE(holds(page, "<script>alert"));
+  EXPECT_FALSE(holds(page, "memory <tokens>"));
+}
+
+TEST(Report, PicturesCannotBringScripts) {
+  Comparison comparison = sample_comparison();
+  comparison.studies[0].points[0].variants[0].runs[0].span_svg = "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>";
+  const std::string page = visible(comparison);
+  EXPECT_FALSE(holds(page, "alert(2)\""));
+  EXPECT_FALSE(holds(page, "<script>alert"));
+  EXPECT_TRUE(holds(page, "data:image/svg+xml,%3Csvg"));
+}
+
+TEST(Report, LoadsNothingFromOutside) {
+  const std::string page = study::report::report_html(sample_comparison());
+  EXPECT_FALSE(holds(page, "src=\"http"));
+  EXPECT_FALSE(holds(page, "href=\"http"));
+  EXPECT_FALSE(holds(page, "@import"));
+  EXPECT_TRUE(holds(page, "Dygraph"));
+}
+
+TEST(Report, CurvesAreJsonThatEndsNoScript) {
+  Comparison comparison = sample_comparison();
+  comparison.studies[0].points[0].variants[1].name = "</script><b>";
+  const std::string page = study::report::report_html(comparison);
+  const std::string open = "id=\"curves\">";
+  const size_t begin = page.find(open) + open.size();
+  const std::string json = page.substr(begin, page.find("</script>", begin) - begin);
+  const base::Node curves = base::parse_json(json, "curves");
+  ASSERT_EQ(curves.size(), 1u);
+  const base::Node& series = curves.items()[0].at("series");
+  ASSERT_EQ(series.size(), 5u);
+  EXPECT_EQ(series.items()[1].at("name").as_string(), "</script><b>");
+  EXPECT_EQ(series.items()[0].at("points").size(), 40u);
+  EXPECT_TRUE(series.items()[0].at("points").items()[0].at("held_out").is_null());
+}
+
+TEST(Report, DrawsASweepWithThePapersValues) {
+  Comparison comparison = sample_comparison();
+  comparison.studies = {sample_grid()};
+  const std::string page = visible(comparison);
+  EXPECT_TRUE(holds(page, "<title>accuracy over number of &lt;segments&gt;</title>"));
+  EXPECT_TRUE(holds(page, "<title>RMT, num_segments 3: 100.0 ± 0.0 %, 3 seeds</title>"));
+  EXPECT_TRUE(holds(page, "<title>RMT, the paper: 100.0 % (figure &lt;2&gt;)</title>"));
+  EXPECT_TRUE(holds(page, "<title>cache, the paper: 80.0 % (figure 2)</title>"));
+  EXPECT_FALSE(holds(page, "the paper: 24")) << "another metric is listed, not drawn";
+  EXPECT_TRUE(holds(page, "<td>24.100</td><td class=\"left\">perplexity</td>"));
+  EXPECT_TRUE(holds(page, "<b>100.0 ± 0.0 %</b> <span class=\"sign better\">▲</span> <span class=\"paper\">[100.0 ± 2.0 %]</span>"));
+  EXPECT_TRUE(holds(page, "dashed and hollow"));
+  EXPECT_TRUE(holds(page, "<summary>num_segments 9</summary>"));
+  EXPECT_FALSE(holds(page, "nan"));
+}
+
+TEST(Report, OnePanelForEveryValueOfTheOtherAxes) {
+  Comparison comparison = sample_comparison();
+  StudyGrid grid = sample_grid();
+  grid.paper.clear();
+  grid.axes.push_back({.name = "task", .labels = {"copy", "reverse"}});
+  grid.at = {{0, 0}, {1, 1}};
+  comparison.studies = {grid};
+  const std::string page = visible(comparison);
+  EXPECT_TRUE(holds(page, "<figcaption>task copy</figcaption>"));
+  EXPECT_TRUE(holds(page, "<figcaption>task reverse</figcaption>"));
+  comparison.studies[0].x = 1;
+  EXPECT_TRUE(holds(visible(comparison), "<figcaption>num_segments 3</figcaption>"));
+}
+
+}  // namespace
+}  // namespace mnemo::study
