@@ -1,5 +1,5 @@
-# Puts files into the program: mnemo_embed(TARGET FILE...) writes a source with their bytes and the function
-# mnemo::cli::embedded_file (src/cli/embedded.h), and adds it to the target.
+# Puts files into a library: mnemo_embed(TARGET FILE...) writes a source with their bytes and the function
+# mnemo::page::embedded_file (src/page/embedded.h), and adds it to the target.
 #
 # A line "//# sourceMappingURL=" at the end of a script is left out: it points to a file that is not there.
 
@@ -29,10 +29,10 @@ function(mnemo_embed target)
     string(APPEND cases "  if (name == \"${name}\") return {reinterpret_cast<const char*>(file_${number}), sizeof(file_${number}) - 1};\n")
     math(EXPR number "${number} + 1")
   endforeach()
-  set(source "${PROJECT_BINARY_DIR}/generated/cli/embedded.cpp")
-  set(text "#include \"cli/embedded.h\"\n\n#include \"base/error.h\"\n\nnamespace mnemo::cli {\nnamespace {\n${arrays}}\n\n")
+  set(source "${PROJECT_BINARY_DIR}/generated/page/embedded.cpp")
+  set(text "#include \"page/embedded.h\"\n\n#include \"base/error.h\"\n\nnamespace mnemo::page {\nnamespace {\n${arrays}}\n\n")
   string(APPEND text "std::string_view embedded_file(std::string_view name) {\n${cases}")
-  string(APPEND text "  throw base::InternalError(\"no embedded file '\" + std::string(name) + \"'\");\n}\n\n}  // namespace mnemo::cli\n")
+  string(APPEND text "  throw base::InternalError(\"no embedded file '\" + std::string(name) + \"'\");\n}\n\n}  // namespace mnemo::page\n")
   set(old "")
   if(EXISTS "${source}")
     file(READ "${source}" old)

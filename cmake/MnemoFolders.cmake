@@ -1,16 +1,39 @@
 # One static library for each folder of src/, and the order of the folders.
 
+# mnemo_folders(PAGE)
+# makes a library of each folder in the list under "Folders, lowest first" of the page docs/design.md. A folder may use those on lines above its own;
+# one marked (base) uses base alone. MNEMO_LINK_<folder> are further targets it links.
+function(mnemo_folders page)
+  file(READ "${page}" text)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${page}")
+  string(REGEX REPLACE "^.*## Folders, lowest first\n" "" text "${text}")
+  string(REGEX REPLACE "\n## .*$" "" text "${text}")
+  string(REGEX MATCHALL "\n    ([a-z]+/ )*[a-z]+/ +(\\(base\\))?" lines "\n${text}")
+  set(lower "")
+  foreach(line IN LISTS lines)
+    string(REGEX MATCHALL "[a-z]+/" names "${line}")
+    string(REPLACE "/" "" names "${names}")
+    foreach(name IN LISTS names)
+      if(line MATCHES "\\(base\\)")
+        mnemo_folder(${name} AFTER base LINK ${MNEMO_LINK_${name}})
+      else()
+        mnemo_folder(${name} AFTER ${lower} LINK ${MNEMO_LINK_${name}})
+      endif()
+    endforeach()
+    list(PREPEND lower ${names})
+  endforeach()
+endfunction()
+
 # mnemo_folder(NAME [AFTER folder...] [LINK target...])
-# makes the library mnemo_NAME of src/NAME/*.cpp, which may use the folders given after AFTER (and what they use).
-# A folder that does not exist yet is skipped; one without sources is a header-only library. Of NAME/cuda/ and
-# NAME/without_cuda.cpp one is built, as MNEMO_CUDA says.
+# makes the library mnemo_NAME of src/NAME/*.cpp and src/NAME/*/*.cpp, which may use the folders given after AFTER (and what they use).
+# A folder without sources is a header-only library. Of NAME/cuda/ and NAME/without_cuda.cpp one is built, as MNEMO_CUDA says.
 function(mnemo_folder name)
   cmake_parse_arguments(arg "" "" "AFTER;LINK" ${ARGN})
   if(NOT IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/${name}")
-    return()
+    message(FATAL_ERROR "docs/design.md lists the folder src/${name}, which does not exist")
   endif()
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp")
-  list(FILTER sources EXCLUDE REGEX "/cli/main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/(cli|bench)/main\\.cpp$|/bench/micro/")
   if(MNEMO_CUDA)
     file(GLOB cuda_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/cuda/*.cu")
     list(FILTER sources EXCLUDE REGEX "/without_cuda\\.cpp$")

@@ -15,7 +15,7 @@ target_include_directories(mnemo_common INTERFACE
 # The one target that users link: all folders, highest first.
 set(all_folders ${folder_targets})
 list(REVERSE all_folders)
-list(REMOVE_ITEM all_folders mnemo_cli mnemo_serve)
+list(REMOVE_ITEM all_folders mnemo_cli mnemo_bench)
 add_library(mnemo_all INTERFACE)
 add_library(mnemo::mnemo ALIAS mnemo_all)
 set_target_properties(mnemo_all PROPERTIES EXPORT_NAME mnemo)
@@ -23,16 +23,13 @@ target_link_libraries(mnemo_all INTERFACE ${all_folders} mnemo_common)
 set_target_properties(mnemo_common PROPERTIES EXPORT_NAME common)
 set_target_properties(mnemo_fmt PROPERTIES EXPORT_NAME fmt)
 
-# cli is the program, not part of the library; serve joins the library when it is there.
+# cli and bench are programs, not part of the library.
 set(installed_targets mnemo_all mnemo_common mnemo_fmt ${folder_targets})
-list(REMOVE_ITEM installed_targets mnemo_cli)
-if(TARGET mnemo_serve)
-  target_link_libraries(mnemo_all INTERFACE mnemo_serve)
-endif()
+list(REMOVE_ITEM installed_targets mnemo_cli mnemo_bench)
 
 install(TARGETS ${installed_targets} EXPORT mnemoTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}/mnemo")
 install(EXPORT mnemoTargets NAMESPACE mnemo:: DESTINATION "${package_dir}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo" FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo" FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "bench" EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/generated/base/version.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo/base")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
@@ -45,13 +42,11 @@ install(FILES
   cmake/FindUtf8proc.cmake
   DESTINATION "${package_dir}")
 
-if(TARGET mnemo)
-  # The installed program finds LibTorch where it was at build time.
-  set(run_path "${MNEMO_TORCH_DIR}/lib")
-  if(MNEMO_CUDA)
-    get_filename_component(cudart_dir "${LibTorch_CUDART_LIBRARY}" DIRECTORY)
-    list(APPEND run_path "${cudart_dir}")
-  endif()
-  set_target_properties(mnemo PROPERTIES INSTALL_RPATH "${run_path}")
-  install(TARGETS mnemo RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+# The installed program finds LibTorch where it was at build time.
+set(run_path "${MNEMO_TORCH_DIR}/lib")
+if(MNEMO_CUDA)
+  get_filename_component(cudart_dir "${LibTorch_CUDART_LIBRARY}" DIRECTORY)
+  list(APPEND run_path "${cudart_dir}")
 endif()
+set_target_properties(mnemo PROPERTIES INSTALL_RPATH "${run_path}")
+install(TARGETS mnemo RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

@@ -34,7 +34,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    run(argv[1], argc > 2 ? argv[2] : "This is ", argc > 3 ? std::stoll(argv[3]) : 200, argc > 4 ? std::stod(argv[4]) : 0.5);
+    run(argv[1], argc > 2 ? argv[2] : "This is ", argc > 3 ? std::stoll(argv[3]) : 200,
+        argc > 4 ? std::stod(argv[4]) : 0.5);
     return 0;
   } catch (const mnemo::base::InputError& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

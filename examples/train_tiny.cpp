@@ -18,10 +18,10 @@ using namespace mnemo;
 
 /// "The House That Jack Built", which repeats itself a little more with each verse.
 std::string rhyme() {
-  const std::vector<std::string> lines = {"the house that Jack built", "the malt that lay in",   "the rat that ate",
-                                          "the cat that killed",       "the dog that worried",   "the cow that tossed",
-                                          "the maiden that milked",    "the man that kissed",    "the priest that married",
-                                          "the cock that waked",       "the farmer that kept"};
+  const std::vector<std::string> lines = {
+      "the house that Jack built", "the malt that lay in", "the rat that ate",       "the cat that killed",
+      "the dog that worried",      "the cow that tossed",  "the maiden that milked", "the man that kissed",
+      "the priest that married",   "the cock that waked",  "the farmer that kept"};
   std::string text;
   for (size_t verse = 0; verse < lines.size(); ++verse) {
     text += "This is ";
@@ -48,7 +48,8 @@ void train(models::Model& model, const at::Tensor& text, int64_t steps) {
   // Each stream reads its part of the text; the target of a token is the one after it.
   const at::Tensor inputs = text.narrow(0, 0, streams * length).view({streams, length});
   const at::Tensor targets = text.narrow(0, 1, streams * length).view({streams, length});
-  const auto optimiser = train::make_optimiser(base::Node::table({{"type", "adamw"}, {"lr", 3e-3}}), model.parameters());
+  const auto optimiser =
+      train::make_optimiser(base::Node::table({{"type", "adamw"}, {"lr", 3e-3}}), model.parameters());
 
   core::State state = model.initial_state(streams);
   int64_t start = 0;

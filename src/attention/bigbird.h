@@ -8,8 +8,8 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "layers/bricks.h"
-#include "ops/unit_values.h"
 #include "ops/attention/block_pattern.h"
+#include "ops/unit_values.h"
 
 namespace mnemo::attention {
 
@@ -22,7 +22,8 @@ struct BigBirdOptions {
   template <class V>
   void visit(V&& v) {
     v("block_size", block_size, "rows of a block", base::range(1, 1 << 20));
-    v("num_random_blocks", num_random_blocks, "blocks that a block sees beside the first, the last and its neighbours", base::range(0, 1 << 20));
+    v("num_random_blocks", num_random_blocks, "blocks that a block sees beside the first, the last and its neighbours",
+      base::range(0, 1 << 20));
     v("seed", seed, "of the draw, with the layer's number and the block's", base::range(0, int64_t{1} << 53));
     v("bias", bias, "the four maps q, k, v, o have a bias");
     v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
@@ -30,20 +31,26 @@ struct BigBirdOptions {
 };
 
 /// Block-sparse attention with global, window and random blocks (Zaheer et al. 2020, section 2).
-///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys in blocks that the query's block sees (ops/block_pattern.h)
+///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys in blocks that the query's block sees
+///   (ops/block_pattern.h)
 /// Looks both ways: the last block sees all and is seen by all. No state.
 class BigBird final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = BigBirdOptions;
   /// Throws InputError in a causal model.
   BigBird(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
+    return run(input, state, {});
+  }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
   /// A pattern of blocks for so many rows: bool [rows,rows].
-  at::Tensor mask(const at::Tensor& blocks, int64_t rows) const { return ops::block_mask(blocks, options_.block_size, rows); }
+  at::Tensor mask(const at::Tensor& blocks, int64_t rows) const {
+    return ops::block_mask(blocks, options_.block_size, rows);
+  }
   /// Takes this pattern, bool [N,N], in place of its own draw, for segments of N blocks.
   void set_blocks(at::Tensor blocks) { given_ = std::move(blocks); }
 

@@ -29,46 +29,56 @@ ops::LinearNormaliser normaliser_of(const LinearOptions& options) {
 
 void LinearOptions::validate(const base::Where& where) const {
   const bool rfa = feature_map == "rfa";
-  where.require(feature_map != "elu" || !num_features, "num_features", "feature_map \"elu\" has as many features as a head is wide; leave it out");
+  where.require(feature_map != "elu" || !num_features, "num_features",
+                "feature_map \"elu\" has as many features as a head is wide; leave it out");
   where.require(!rfa || !eps, "eps", "feature_map \"rfa\" adds no eps; leave it out");
   where.require(rfa || !tau, "tau", "is of feature_map \"rfa\"; found \"{}\"", feature_map);
   where.require(rfa || !seed, "seed", "is of feature_map \"rfa\"; found \"{}\"", feature_map);
-  where.require(rfa || variant == "paper", "variant", "\"authors\" is a reading of feature_map \"rfa\"; found \"{}\"", feature_map);
+  where.require(rfa || variant == "paper", "variant", "\"authors\" is a reading of feature_map \"rfa\"; found \"{}\"",
+                feature_map);
 }
 
 Linear::Linear(const Options& options, const core::AttentionBuild& build)
     : options_(options),
       causal_(build.causal),
       num_features_(features_of(options, build.head_dim)),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias), options.bias, build.init_std),
+      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
+            options.bias, build.init_std),
       normaliser_(normaliser_of(options)) {
-  base::require(causal_ || !options.gate, "linear: a gate forgets the past of a causal model; this one looks both ways; use gate = false");
+  base::require(causal_ || !options.gate,
+                "linear: a gate forgets the past of a causal model; this one looks both ways; use gate = false");
   if (causal_) build.attn.reserve_state("s, z", {build.num_heads, num_features_, build.head_dim + 1});
   const layers::Scope feature = build.attn / "feature";
   if (options.feature_map == "t2r") {
     weight_ = feature.add("weight", {build.num_heads, num_features_, build.head_dim},
                           layers::normal(1.0 / std::sqrt(static_cast<double>(build.head_dim))));
-    feature_bias_ = feature.add("bias", {build.num_heads, num_features_}, layers::constant(0.0), layers::ParameterKind::bias);
+    feature_bias_ =
+        feature.add("bias", {build.num_heads, num_features_}, layers::constant(0.0), layers::ParameterKind::bias);
   } else if (options.feature_map == "rfa") {
-    sigma_ = feature.add("sigma", {build.num_heads, 1, build.head_dim}, layers::constant(1.0), layers::ParameterKind::bias);
-    random_ = ops::fixed_normal({build.num_heads, num_features_ / 2, build.head_dim},
-                                {static_cast<uint64_t>(options.seed.value_or(0)), static_cast<uint64_t>(build.layer_number)});
+    sigma_ =
+        feature.add("sigma", {build.num_heads, 1, build.head_dim}, layers::constant(1.0), layers::ParameterKind::bias);
+    random_ =
+        ops::fixed_normal({build.num_heads, num_features_ / 2, build.head_dim},
+                          {static_cast<uint64_t>(options.seed.value_or(0)), static_cast<uint64_t>(build.layer_number)});
   }
   if (options.gate) {
     gate_weight_ = (build.attn / "gate").add("weight", {build.num_heads, build.dim}, layers::normal(build.init_std));
-    gate_bias_ = (build.attn / "gate").add("bias", {build.num_heads}, layers::constant(0.0), layers::ParameterKind::bias);
+    gate_bias_ =
+        (build.attn / "gate").add("bias", {build.num_heads}, layers::constant(0.0), layers::ParameterKind::bias);
   }
 }
 
 void Linear::set_random(const at::Tensor& random) {
-  base::require(random_.defined() && random.sizes() == random_.sizes(), "linear: random projections of {} do not fit", c10::str(random.sizes()));
+  base::require(random_.defined() && random.sizes() == random_.sizes(), "linear: random projections of {} do not fit",
+                c10::str(random.sizes()));
   random_ = random.detach();
 }
 
 core::State Linear::initial_state(int64_t batch) const {
   if (!causal_) return LinearState{};
   const auto like = maps_.q.weight.options().requires_grad(false);
-  return LinearState{at::zeros({batch, maps_.num_heads, num_features_, maps_.head_dim}, like), at::zeros({batch, maps_.num_heads, num_features_}, like)};
+  return LinearState{at::zeros({batch, maps_.num_heads, num_features_, maps_.head_dim}, like),
+                     at::zeros({batch, maps_.num_heads, num_features_}, like)};
 }
 
 at::Tensor Linear::features(const at::Tensor& x) const {
@@ -76,20 +86,22 @@ at::Tensor Linear::features(const at::Tensor& x) const {
   if (!sigma_.defined()) return ops::elu_features(x);
   const bool authors = options_.variant == "authors";
   const at::Tensor weight = random_.to(x.options().requires_grad(false)) * sigma_ / options_.tau.value_or(1.0);
-  return ops::random_features(x, weight, authors ? 0.1 : 1.0 / std::sqrt(static_cast<double>(random_.size(1))), authors ? 1e-3 : 0.0);
+  return ops::random_features(x, weight, authors ? 0.1 : 1.0 / std::sqrt(static_cast<double>(random_.size(1))),
+                              authors ? 1e-3 : 0.0);
 }
 
 void Linear::require_readable(int64_t head_dim, int64_t) const {
   base::require(options_.feature_map == "elu" || head_dim == maps_.head_dim,
-                "linear: features of \"{}\" are made for heads of width {} and cannot read heads of width {}", options_.feature_map, maps_.head_dim,
-                head_dim);
+                "linear: features of \"{}\" are made for heads of width {} and cannot read heads of width {}",
+                options_.feature_map, maps_.head_dim, head_dim);
 }
 
 at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
   return ops::linear_attention_full(features(q), features(k), v, normaliser_);
 }
 
-core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
+core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const core::State& state,
+                                       const ops::ReplaceValues& replace) const {
   const bool cross = input.table.is_cross();
   base::ensure(cross || !input.context.defined(), "linear attention has no use for the rows of a layer context");
   base::require(!(cross && causal_), "linear: a causal form cannot attend to another sequence");
@@ -117,19 +129,23 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
       share = share.masked_fill(padding, 0.0);
     }
   }
-  auto [o, sums] = ops::linear_attention_causal(reading, written, values, log_gate, share, {past.s, past.z}, normaliser_);
+  auto [o, sums] =
+      ops::linear_attention_causal(reading, written, values, log_gate, share, {past.s, past.z}, normaliser_);
   return {maps_.join(o), LinearState{sums.s, sums.z}};
 }
 
-core::AttentionView Linear::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
+core::AttentionView Linear::look(const core::AttentionInput& input, const core::State& state,
+                                 const core::State&) const {
   const LinearState& past = state.as<LinearState>();
   const core::State nothing = causal_ ? core::State(LinearState{at::zeros_like(past.s), past.z}) : state;
-  core::AttentionView view = look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, nothing, replace).heads; });
+  core::AttentionView view = look_by_unit_values(
+      input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, nothing, replace).heads; });
   if (!causal_ || past.z.eq(0.0).all().item<bool>()) return view;
   // Were every value one, s would be z in each column.
   const LinearState ones{past.z.unsqueeze(-1).expand_as(past.s).contiguous(), past.z};
   const at::Tensor all = run(input, ones, [](const at::Tensor& v) { return at::ones_like(v); }).heads;
-  view.maps[0].past = all.unflatten(-1, {maps_.num_heads, -1}).select(-1, 0).transpose(1, 2) - view.maps[0].weights.sum(3);
+  view.maps[0].past =
+      all.unflatten(-1, {maps_.num_heads, -1}).select(-1, 0).transpose(1, 2) - view.maps[0].weights.sum(3);
   return view;
 }
 

@@ -9,8 +9,8 @@
 #include "core/inspection.h"
 #include "core/reads_heads.h"
 #include "layers/bricks.h"
-#include "ops/unit_values.h"
 #include "ops/attention/linear_attention.h"
+#include "ops/unit_values.h"
 
 namespace mnemo::attention {
 
@@ -27,17 +27,22 @@ struct LinearOptions {
   base::Depth bptt_depth = base::Depth::all();
   template <class V>
   void visit(V&& v) {
-    v("feature_map", feature_map, "elu: elu(x) + 1; t2r: relu of a learned map; rfa: sines and cosines of random projections",
+    v("feature_map", feature_map,
+      "elu: elu(x) + 1; t2r: relu of a learned map; rfa: sines and cosines of random projections",
       base::one_of("elu", "t2r", "rfa"));
-    v("num_features", num_features, "t2r: features; rfa: projections, of a sine and a cosine each; unset: 32", base::range(1, 1 << 16));
+    v("num_features", num_features, "t2r: features; rfa: projections, of a sine and a cosine each; unset: 32",
+      base::range(1, 1 << 16));
     v("eps", eps, "elu, t2r: added to the sum of weights; unset: 1e-6", base::positive());
-    v("variant", variant, "rfa: features and division as in the paper, or as in the authors' code", base::one_of("paper", "authors"));
+    v("variant", variant, "rfa: features and division as in the paper, or as in the authors' code",
+      base::one_of("paper", "authors"));
     v("tau", tau, "rfa: what the random projections are divided by; unset: 1", base::positive());
-    v("seed", seed, "rfa: of the random projections, with the layer's number; unset: 0", base::range(0, int64_t{1} << 53));
+    v("seed", seed, "rfa: of the random projections, with the layer's number; unset: 0",
+      base::range(0, int64_t{1} << 53));
     v("gate", gate, "a gate for each head forgets the past token by token (causal models)");
     v("bias", bias, "the four maps q, k, v, o have a bias");
     v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
-    v("bptt_depth", bptt_depth, "segment boundaries a loss's gradient goes back through the sums: 0, 1, ... or \"full\"");
+    v("bptt_depth", bptt_depth,
+      "segment boundaries a loss's gradient goes back through the sums: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
 };
@@ -52,16 +57,22 @@ struct LinearState {
   }
 };
 
-/// Linear attention by features of queries and keys: ELU (Katharopoulos et al. 2020), T2R (Kasai et al. 2021), RFA (Peng et al. 2021).
-///   o_t = S_t^T f(q_t) / norm(f(q_t).z_t), S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T, z_t likewise (no gate: both factors 1);  o = W_o concat_h(o_t)
-/// No 1/sqrt(d). Padding has f(k) = 0 and does not move the gate. Causal models carry (S, z) from segment to segment, exactly.
+/// Linear attention by features of queries and keys: ELU (Katharopoulos et al. 2020), T2R (Kasai et al. 2021), RFA
+/// (Peng et al. 2021).
+///   o_t = S_t^T f(q_t) / norm(f(q_t).z_t), S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T, z_t likewise (no gate: both
+///   factors 1);  o = W_o concat_h(o_t)
+/// No 1/sqrt(d). Padding has f(k) = 0 and does not move the gate. Causal models carry (S, z) from segment to segment,
+/// exactly.
 class Linear final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = LinearOptions;
   /// Throws InputError for a gate in a model that looks both ways.
   Linear(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
+    return run(input, state, {});
+  }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, causal_}; }
@@ -79,8 +90,8 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads, public
   bool causal_;
   int64_t num_features_;  // f
   layers::AttentionProjections maps_;
-  at::Tensor weight_, feature_bias_;  // t2r [H,f,d], [H,f]
-  at::Tensor sigma_, random_;         // rfa [H,1,d], float64 [H,m,d]
+  at::Tensor weight_, feature_bias_;    // t2r [H,f,d], [H,f]
+  at::Tensor sigma_, random_;           // rfa [H,1,d], float64 [H,m,d]
   at::Tensor gate_weight_, gate_bias_;  // [H,D], [H]
   ops::LinearNormaliser normaliser_;
 };

@@ -11,10 +11,11 @@
 namespace mnemo::attention {
 
 Linformer::Linformer(const Options& options, const core::AttentionBuild& build)
-    : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias), options.bias,
-            build.init_std) {
+    : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
+            options.bias, build.init_std) {
   base::require(!build.causal,
-                "linformer: a projected key mixes all rows, later ones too, so it cannot stand in a causal model; abc with control.type = "
+                "linformer: a projected key mixes all rows, later ones too, so it cannot stand in a causal model; abc "
+                "with control.type = "
                 "\"linformer\" is the causal form");
   // So that E k has the size of k (Wang et al. 2020, theorem 2).
   const auto start = layers::normal(1.0 / std::sqrt(static_cast<double>(options.num_slots)));
@@ -26,27 +27,36 @@ Linformer::Linformer(const Options& options, const core::AttentionBuild& build)
 core::State Linformer::initial_state(int64_t) const { return {}; }
 
 void Linformer::require_readable(int64_t, int64_t keys) const {
-  base::require(keys <= e_.size(1), "linformer: a context of {} rows is longer than its table, max_len = {}", keys, e_.size(1));
+  base::require(keys <= e_.size(1), "linformer: a context of {} rows is longer than its table, max_len = {}", keys,
+                e_.size(1));
 }
 
-at::Tensor Linformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid) const {
+at::Tensor Linformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const at::Tensor& valid) const {
   const int64_t keys = k.size(2);
   require_readable(k.size(3), keys);
-  return ops::linformer(q, k, v, e_.narrow(1, 0, keys), f_.narrow(1, 0, keys), valid, 1.0 / std::sqrt(static_cast<double>(q.size(3))));
+  return ops::linformer(q, k, v, e_.narrow(1, 0, keys), f_.narrow(1, 0, keys), valid,
+                        1.0 / std::sqrt(static_cast<double>(q.size(3))));
 }
 
-at::Tensor Linformer::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const { return mix(q, k, v, {}); }
+at::Tensor Linformer::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+  return mix(q, k, v, {});
+}
 
-core::CoreAttention::Heads Linformer::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
+core::CoreAttention::Heads Linformer::run(const core::AttentionInput& input, const core::State& state,
+                                          const ops::ReplaceValues& replace) const {
   const bool cross = input.table.is_cross();
-  base::require(input.ends && (cross || input.table.num_context() == 0), "linformer: its tables need the whole segment at once, and no other rows");
+  base::require(input.ends && (cross || input.table.num_context() == 0),
+                "linformer: its tables need the whole segment at once, and no other rows");
   const at::Tensor& valid = plain_validity(input.table, false, "linformer");
   const auto [q, k, v] = maps_.heads(input.x, cross ? input.context : input.x);
   return {maps_.join(mix(q, k, ops::replaced(replace, v), valid)), state};
 }
 
-core::AttentionView Linformer::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
-  return look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
+core::AttentionView Linformer::look(const core::AttentionInput& input, const core::State& state,
+                                    const core::State&) const {
+  return look_by_unit_values(input, maps_.num_heads,
+                             [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

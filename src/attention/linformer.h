@@ -27,15 +27,19 @@ struct LinformerOptions {
 };
 
 /// Attention over keys and values that two tables project along time (Wang et al. 2020, eq. 7).
-///   o = W_o concat_h( softmax(q (E k)^T / sqrt(d)) F v ),  E, F the first S columns of linformer.k.weight and linformer.v.weight [n,max_len]
+///   o = W_o concat_h( softmax(q (E k)^T / sqrt(d)) F v ),  E, F the first S columns of linformer.k.weight and
+///   linformer.v.weight [n,max_len]
 /// Tables are shared by all heads, not by layers. Padding is left out. Looks both ways, or across. No state.
 class Linformer final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = LinformerOptions;
   /// Throws InputError in a causal model.
   Linformer(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
+    return run(input, state, {});
+  }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }

@@ -8,12 +8,13 @@
 
 namespace mnemo::attention {
 
-/// What an attention did whose heads are linear in its values: run(replace) -> heads [B,Q,H*d] with other values, of `num_heads` heads.
-/// Keys on the left that it did not even project have weight 0.
+/// What an attention did whose heads are linear in its values: run(replace) -> heads [B,Q,H*d] with other values, of
+/// `num_heads` heads. Keys on the left that it did not even project have weight 0.
 template <class Run>
 core::AttentionView look_by_unit_values(const core::AttentionInput& input, int64_t num_heads, const Run& run) {
-  const at::Tensor weights = ops::weights_by_unit_values(
-      [&](const ops::ReplaceValues& replace) { return run(replace).unflatten(-1, {num_heads, -1}).transpose(1, 2); });
+  const at::Tensor weights = ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
+    return run(replace).unflatten(-1, {num_heads, -1}).transpose(1, 2);
+  });
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,
             at::constant_pad_nd(weights, {input.table.num_keys() - weights.size(3), 0})}}};
 }

@@ -3,34 +3,42 @@
 #include <torch/types.h>
 
 #include "attention/key_rows.h"
-#include "attention/look.h"
 #include "attention/kv_state.h"
+#include "attention/look.h"
 #include "ops/fixed_numbers.h"
 #include "ops/linear/linear.h"
 
 namespace mnemo::attention {
 
 void LshOptions::validate(const base::Where& where) const {
-  where.require(num_buckets.value_or(2) % 2 == 0, "num_buckets", "expected an even number, found {}", num_buckets.value_or(0));
+  where.require(num_buckets.value_or(2) % 2 == 0, "num_buckets", "expected an even number, found {}",
+                num_buckets.value_or(0));
   if (!arena()) return;
-  where.require(num_hashes.value_or(1) == 1, "num_hashes", "variant \"lra\" has one round, found {}", num_hashes.value_or(0));
+  where.require(num_hashes.value_or(1) == 1, "num_hashes", "variant \"lra\" has one round, found {}",
+                num_hashes.value_or(0));
   where.require(chunk_len.value_or(10) % num_buckets.value_or(10) == 0, "chunk_len",
-                "variant \"lra\" cuts its rows into num_buckets chunks: expected a multiple of {}, found {}", num_buckets.value_or(10), chunk_len.value_or(10));
+                "variant \"lra\" cuts its rows into num_buckets chunks: expected a multiple of {}, found {}",
+                num_buckets.value_or(10), chunk_len.value_or(10));
   where.require(!attend_across_buckets, "attend_across_buckets", "variant \"lra\" compares no buckets; leave it out");
 }
 
 Lsh::Lsh(const Options& options, const core::AttentionBuild& build)
-    : options_{options.num_buckets.value_or(options.arena() ? 10 : 16), options.chunk_len.value_or(options.arena() ? 10 : 32),
-               options.attend_across_buckets, build.causal},
+    : options_{options.num_buckets.value_or(options.arena() ? 10 : 16),
+               options.chunk_len.value_or(options.arena() ? 10 : 32), options.attend_across_buckets, build.causal},
       arena_(options.arena()),
       num_heads_(build.num_heads),
-      qk_(build.attn / "qk", build.dim, build.num_heads * build.head_dim, options.qkv_bias.value_or(options.bias), build.init_std),
-      v_(build.attn / "v", build.dim, build.num_heads * build.head_dim, options.qkv_bias.value_or(options.bias), build.init_std) {
-  base::require(!arena_ || !build.causal, "lsh: variant \"lra\" masks no later row, so it cannot stand in a causal model; use variant = \"paper\"");
+      qk_(build.attn / "qk", build.dim, build.num_heads * build.head_dim, options.qkv_bias.value_or(options.bias),
+          build.init_std),
+      v_(build.attn / "v", build.dim, build.num_heads * build.head_dim, options.qkv_bias.value_or(options.bias),
+         build.init_std) {
+  base::require(
+      !arena_ || !build.causal,
+      "lsh: variant \"lra\" masks no later row, so it cannot stand in a causal model; use variant = \"paper\"");
   base::require(!arena_ || build.num_heads * build.head_dim == build.dim,
-                "lsh: variant \"lra\" has no output projection: expected num_heads * head_dim = dim = {}, found {}", build.dim,
-                build.num_heads * build.head_dim);
-  if (!arena_) o_ = layers::Linear(build.attn / "o", build.num_heads * build.head_dim, build.dim, options.bias, build.init_std);
+                "lsh: variant \"lra\" has no output projection: expected num_heads * head_dim = dim = {}, found {}",
+                build.dim, build.num_heads * build.head_dim);
+  if (!arena_)
+    o_ = layers::Linear(build.attn / "o", build.num_heads * build.head_dim, build.dim, options.bias, build.init_std);
   const auto seed = static_cast<uint64_t>(options.seed), layer = static_cast<uint64_t>(build.layer_number);
   const int64_t rounds = options.num_hashes.value_or(arena_ ? 1 : 2), columns = options_.num_buckets / 2;
   rotations_ = arena_ ? ops::fixed_normal({1, 1, build.head_dim, columns}, {seed}).expand({1, build.num_heads, -1, -1})
@@ -38,8 +46,8 @@ Lsh::Lsh(const Options& options, const core::AttentionBuild& build)
 }
 
 void Lsh::set_rotations(const at::Tensor& rotations) {
-  base::require(rotations.sizes() == rotations_.sizes(), "lsh: expected rotations of {}, found {}", c10::str(rotations_.sizes()),
-                c10::str(rotations.sizes()));
+  base::require(rotations.sizes() == rotations_.sizes(), "lsh: expected rotations of {}, found {}",
+                c10::str(rotations_.sizes()), c10::str(rotations.sizes()));
   rotations_ = rotations.detach();
 }
 
@@ -47,8 +55,10 @@ core::State Lsh::initial_state(int64_t) const { return KvState{}; }
 
 at::Tensor Lsh::project(const at::Tensor& heads) const { return arena_ ? heads : o_(heads); }
 
-core::CoreAttention::Heads Lsh::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
-  base::require(!input.table.is_cross(), "lsh: its queries are its keys, so there are none across sequences; use softmax for cross-attention");
+core::CoreAttention::Heads Lsh::run(const core::AttentionInput& input, const core::State& state,
+                                    const ops::ReplaceValues& replace) const {
+  base::require(!input.table.is_cross(),
+                "lsh: its queries are its keys, so there are none across sequences; use softmax for cross-attention");
   base::ensure(!input.context.defined(), "lsh has no use for the rows of a layer context");
   base::require(options_.causal || input.ends, "lsh: looking both ways it needs its whole segment at once");
   const at::Tensor& valid = plain_validity(input.table, options_.causal, "lsh");
@@ -65,7 +75,8 @@ core::CoreAttention::Heads Lsh::run(const core::AttentionInput& input, const cor
 }
 
 core::AttentionView Lsh::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
-  return look_by_unit_values(input, num_heads_, [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
+  return look_by_unit_values(input, num_heads_,
+                             [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

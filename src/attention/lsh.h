@@ -8,8 +8,8 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "layers/bricks.h"
-#include "ops/unit_values.h"
 #include "ops/attention/lsh.h"
+#include "ops/unit_values.h"
 
 namespace mnemo::attention {
 
@@ -24,10 +24,12 @@ struct LshOptions {
   std::optional<bool> qkv_bias;
   template <class V>
   void visit(V&& v) {
-    v("variant", variant, "paper: Reformer; lra: the Long Range Arena's code, whose quirks its page lists", base::one_of("paper", "lra"));
+    v("variant", variant, "paper: Reformer; lra: the Long Range Arena's code, whose quirks its page lists",
+      base::one_of("paper", "lra"));
     v("num_buckets", num_buckets, "buckets of a round, even; unset: 16, with lra 10", base::range(2, 1 << 16));
     v("num_hashes", num_hashes, "rounds; unset: 2, with lra 1", base::range(1, 1 << 10));
-    v("chunk_len", chunk_len, "rows of a chunk; lra: what the length is made a multiple of; unset: 32, with lra 10", base::range(1, 1 << 20));
+    v("chunk_len", chunk_len, "rows of a chunk; lra: what the length is made a multiple of; unset: 32, with lra 10",
+      base::range(1, 1 << 20));
     v("attend_across_buckets", attend_across_buckets, "rows of other buckets in the chunks are seen too");
     v("seed", seed, "of the rotations, with the layer's number (lra: alone)", base::range(0, int64_t{1} << 53));
     v("bias", bias, "the maps qk, v and o have a bias");
@@ -37,9 +39,9 @@ struct LshOptions {
   bool arena() const { return variant == "lra"; }
 };
 
-/// Attention by locality-sensitive hashing (Kitaev et al. 2020, section 2): queries are keys, and attend within their bucket's chunks
-/// (ops/lsh.h). Rotations are fixed numbers (ops/fixed_numbers.h), not parameters.
-/// Causal in what is seen, not bit for bit: where chunks begin depends on how many rows, later ones too, fall into each bucket. While a
+/// Attention by locality-sensitive hashing (Kitaev et al. 2020, section 2): queries are keys, and attend within their
+/// bucket's chunks (ops/lsh.h). Rotations are fixed numbers (ops/fixed_numbers.h), not parameters. Causal in what is
+/// seen, not bit for bit: where chunks begin depends on how many rows, later ones too, fall into each bucket. While a
 /// segment is open a call hashes and cuts all of its rows so far, and gives the outputs of the new ones.
 /// State: kv_cache, only while a segment is open; k holds the shared queries and keys.
 class Lsh final : public core::CoreAttention, public core::Inspectable {
@@ -47,8 +49,11 @@ class Lsh final : public core::CoreAttention, public core::Inspectable {
   using Options = LshOptions;
   /// Throws InputError for variant "lra" in a causal model.
   Lsh(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
+    return run(input, state, {});
+  }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override;
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "attention/kv_state.h"
 #include "attention/key_rows.h"
+#include "attention/kv_state.h"
 #include "base/error.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
@@ -66,14 +66,17 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
 }
 
-core::AttentionView Relative::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
+core::AttentionView Relative::look(const core::AttentionInput& input, const core::State& state,
+                                   const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);
-  const at::Tensor r = r_(sinusoids(input, q, kv.k.size(2))).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
+  const at::Tensor r =
+      r_(sinusoids(input, q, kv.k.size(2))).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
   const ops::RelShift shift = faithful(input.table) ? ops::RelShift::faithful : ops::RelShift::signed_;
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,
-            ops::attention_weights(q + u_.unsqueeze(1), kv.k, at::matmul(q + v_.unsqueeze(1), r), shift, input.table.expand(), scale)}}};
+            ops::attention_weights(q + u_.unsqueeze(1), kv.k, at::matmul(q + v_.unsqueeze(1), r), shift,
+                                   input.table.expand(), scale)}}};
 }
 
 }  // namespace mnemo::attention

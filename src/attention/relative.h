@@ -29,8 +29,10 @@ struct RelativeOptions {
     v("shared_uv", shared_uv, "all layers share the biases u and v");
     v("clamp_len", clamp_len, "distances are clamped to this many tokens; 0: not clamped", base::range(0, 1 << 24));
     v("eval_clamp_len", eval_clamp_len, "clamp_len in evaluation; unset: the same", base::range(0, 1 << 24));
-    v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)", base::half_open_range(0.0, 1.0));
-    v("position_dropout", position_dropout, "of the sinusoids R, in training; every layer draws its own", base::half_open_range(0.0, 1.0));
+    v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)",
+      base::half_open_range(0.0, 1.0));
+    v("position_dropout", position_dropout, "of the sinusoids R, in training; every layer draws its own",
+      base::half_open_range(0.0, 1.0));
   }
 };
 
@@ -48,12 +50,15 @@ class Relative final : public core::CoreAttention, public core::Inspectable {
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
 
  private:
   ops::Positions positions(const at::Tensor& q, const at::Tensor& sinusoids) const;
   /// Whether keys stand on the right of their query and go by the shift of the authors' code.
-  bool faithful(const core::AttendTable& table) const { return table.looks_right() && options_.rel_shift == "faithful"; }
+  bool faithful(const core::AttendTable& table) const {
+    return table.looks_right() && options_.rel_shift == "faithful";
+  }
   at::Tensor sinusoids(const core::AttentionInput& input, const at::Tensor& q, int64_t keys) const;
 
   Options options_;

@@ -11,37 +11,42 @@
 namespace mnemo::attention {
 
 void ShiftedWindowOptions::validate(const base::Where& where) const {
-  where.require(window_size.size() == 2, "window_size", "expected [height, width], found {} numbers", window_size.size());
+  where.require(window_size.size() == 2, "window_size", "expected [height, width], found {} numbers",
+                window_size.size());
 }
 
 ShiftedWindow::ShiftedWindow(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias, true, build.init_std),
       position_(build.attn, options.window_size[0], options.window_size[1], build.num_heads, build.init_std) {
-  base::require(!build.causal, "shifted_window: the rows of a window see one another, so it cannot stand in a causal model");
+  base::require(!build.causal,
+                "shifted_window: the rows of a window see one another, so it cannot stand in a causal model");
 }
 
 void ShiftedWindow::require_window(const core::AttentionInput& input) const {
   base::require(input.grid.size() == input.x.size(1) && input.grid.size() > 0,
-                "[shifted_window] expected the rows of a window and nothing else, found {} rows and a window of {}x{}", input.x.size(1),
-                input.grid.height, input.grid.width);
-  base::require(input.ends && input.table.open() && !input.table.valid().defined() && input.table.num_context() == 0,
-                "[shifted_window] a window has no padding and no rows of elsewhere, and each of its rows sees all of them");
+                "[shifted_window] expected the rows of a window and nothing else, found {} rows and a window of {}x{}",
+                input.x.size(1), input.grid.height, input.grid.width);
+  base::require(
+      input.ends && input.table.open() && !input.table.valid().defined() && input.table.num_context() == 0,
+      "[shifted_window] a window has no padding and no rows of elsewhere, and each of its rows sees all of them");
 }
 
 core::CoreAttention::Heads ShiftedWindow::heads(const core::AttentionInput& input, const core::State& state) const {
   require_window(input);
   const auto [q, k, v] = maps_.heads(input.x, input.x);
   return {maps_.join(ops::window_attention(q, k, v, position_(input.grid.height, input.grid.width), input.window_bias,
-                                           1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))), state};
+                                           1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))),
+          state};
 }
 
-core::AttentionView ShiftedWindow::look(const core::AttentionInput& input, const core::State&, const core::State&) const {
+core::AttentionView ShiftedWindow::look(const core::AttentionInput& input, const core::State&,
+                                        const core::State&) const {
   require_window(input);
   return look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) {
     const auto [q, k, v] = maps_.heads(input.x, input.x);
     return layers::AttentionProjections::join(
-        ops::window_attention_naive(q, k, ops::replaced(replace, v), position_(input.grid.height, input.grid.width), input.window_bias,
-                                    1.0 / std::sqrt(static_cast<double>(maps_.head_dim))));
+        ops::window_attention_naive(q, k, ops::replaced(replace, v), position_(input.grid.height, input.grid.width),
+                                    input.window_bias, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim))));
   });
 }
 

@@ -24,8 +24,8 @@ struct ShiftedWindowOptions {
 
 /// Attention inside windows of an image, with a learned bias for each pair of places (Liu et al. 2021, eq. 4).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d) + table[index] + window_bias) v )
-/// x holds one window a sample, `grid` is the window, at most window_size; `window_bias` keeps the regions of a rolled image apart.
-/// Whoever calls it cuts, rolls and pads. No state.
+/// x holds one window a sample, `grid` is the window, at most window_size; `window_bias` keeps the regions of a rolled
+/// image apart. Whoever calls it cuts, rolls and pads. No state.
 class ShiftedWindow final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = ShiftedWindowOptions;
@@ -35,7 +35,8 @@ class ShiftedWindow final : public core::CoreAttention, public core::Inspectable
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t) const override { return {}; }
   core::AttentionSupport support() const override { return {false, false, false}; }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
 
  private:
   void require_window(const core::AttentionInput& input) const;

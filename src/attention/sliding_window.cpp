@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
-#include "attention/look.h"
 #include "attention/kv_state.h"
+#include "attention/look.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/key_window.h"
 
@@ -15,31 +15,37 @@ namespace mnemo::attention {
 SlidingWindow::SlidingWindow(const Options& options, const core::AttentionBuild& build)
     : window_(options.window_size),
       causal_(build.causal),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias), options.bias,
-            build.init_std) {}
+      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
+            options.bias, build.init_std) {}
 
 core::State SlidingWindow::initial_state(int64_t) const { return KvState{}; }
 
-core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const {
-  base::require(!input.table.is_cross(), "sliding_window: rows of another sequence have no distance; use softmax for cross-attention");
+core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input, const core::State& state,
+                                              const ops::ReplaceValues& replace) const {
+  base::require(!input.table.is_cross(),
+                "sliding_window: rows of another sequence have no distance; use softmax for cross-attention");
   base::require(causal_ || input.ends, "sliding_window: looking both ways it needs its whole segment at once");
   core::AttentionInput seen = input;
   // Rows of a cache that lie beyond the first query's window are not even projected.
   if (causal_ && input.context.defined() && input.context.size(1) >= window_) {
-    seen.context = window_ == 1 ? at::Tensor() : input.context.narrow(1, input.context.size(1) - window_ + 1, window_ - 1);
+    seen.context =
+        window_ == 1 ? at::Tensor() : input.context.narrow(1, input.context.size(1) - window_ + 1, window_ - 1);
   }
   const auto [q, k, v] = maps_.heads(input.x, key_rows(seen));
   const KvState kv = extend(state.as<KvState>(), k, v);
   const int64_t keys = kv.k.size(2), side = causal_ ? window_ - 1 : window_ / 2;
   const ops::KeyRanges ranges = ops::key_window(input.table.ranges(), side, side, input.table.num_keys() - keys);
-  const at::Tensor o = ops::attention(q, kv.k, ops::replaced(replace, kv.v), {}, ranges, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
+  const at::Tensor o = ops::attention(q, kv.k, ops::replaced(replace, kv.v), {}, ranges,
+                                      1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
   if (input.ends) return {maps_.join(o), KvState{}};
   const int64_t kept = std::min(keys, window_ - 1);
   return {maps_.join(o), KvState{kv.k.narrow(2, keys - kept, kept), kv.v.narrow(2, keys - kept, kept)}};
 }
 
-core::AttentionView SlidingWindow::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
-  return look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
+core::AttentionView SlidingWindow::look(const core::AttentionInput& input, const core::State& state,
+                                        const core::State&) const {
+  return look_by_unit_values(input, maps_.num_heads,
+                             [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

@@ -17,7 +17,8 @@ struct SlidingWindowOptions {
   std::optional<bool> qkv_bias;
   template <class V>
   void visit(V&& v) {
-    v("window_size", window_size, "rows that a query sees: itself and those before it; in a model that looks both ways half of them on each side",
+    v("window_size", window_size,
+      "rows that a query sees: itself and those before it; in a model that looks both ways half of them on each side",
       base::range(1, 1 << 24));
     v("bias", bias, "the four maps q, k, v, o have a bias");
     v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
@@ -28,13 +29,17 @@ struct SlidingWindowOptions {
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys that the table allows and, with p(i,j) = i + M - j,
 ///   causal: |p| < w (the table leaves 0 <= p);  otherwise |p| <= floor(w/2)
 /// Rows of a cache and of memories count like tokens. A query without any key gets zeros before W_o.
-/// State: kv_cache, only while a segment is open, at most w - 1 rows. A window reaches into earlier segments through a segment cache alone.
+/// State: kv_cache, only while a segment is open, at most w - 1 rows. A window reaches into earlier segments through a
+/// segment cache alone.
 class SlidingWindow final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = SlidingWindowOptions;
   SlidingWindow(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return run(input, state, {}); }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
+    return run(input, state, {});
+  }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }

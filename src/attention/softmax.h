@@ -19,7 +19,8 @@ struct SoftmaxOptions {
   void visit(V&& v) {
     v("bias", bias, "the four maps q, k, v, o have a bias");
     v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
-    v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)", base::half_open_range(0.0, 1.0));
+    v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)",
+      base::half_open_range(0.0, 1.0));
   }
 };
 
@@ -35,7 +36,8 @@ class Softmax final : public core::CoreAttention, public core::ReadsHeads, publi
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
 
  private:
   layers::AttentionProjections maps_;

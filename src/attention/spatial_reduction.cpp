@@ -11,27 +11,34 @@ namespace mnemo::attention {
 
 SpatialReduction::SpatialReduction(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias, true, build.init_std),
-      reduction_(build.attn, build.dim, options.sr_ratio, options.reduction == "pool" ? options.pool_size : 0, options.norm_eps, build.init_std) {
-  base::require(!build.causal, "spatial_reduction: a reduced row mixes all rows of an image, later ones too, so it cannot stand in a causal model");
+      reduction_(build.attn, build.dim, options.sr_ratio, options.reduction == "pool" ? options.pool_size : 0,
+                 options.norm_eps, build.init_std) {
+  base::require(!build.causal,
+                "spatial_reduction: a reduced row mixes all rows of an image, later ones too, so it cannot stand in a "
+                "causal model");
 }
 
 std::pair<at::Tensor, at::Tensor> SpatialReduction::sources(const core::AttentionInput& input) const {
   const core::Grid grid = input.grid;
   const core::AttendTable& table = input.table;
   const int64_t rows = input.x.size(1), contexts = input.context.defined() ? input.context.size(1) : 0;
-  base::require(grid.size() > 0 && grid.size() <= rows, "[spatial_reduction] expected the rows of an image, found {} rows and a grid of {}x{}", rows,
+  base::require(grid.size() > 0 && grid.size() <= rows,
+                "[spatial_reduction] expected the rows of an image, found {} rows and a grid of {}x{}", rows,
                 grid.height, grid.width);
-  base::require(!reduction_.reduces() || grid.size() == rows,
-                "[spatial_reduction] class tokens are part of no convolution: expected {} rows for a grid of {}x{}, found {}", grid.size(),
-                grid.height, grid.width, rows);
+  base::require(
+      !reduction_.reduces() || grid.size() == rows,
+      "[spatial_reduction] class tokens are part of no convolution: expected {} rows for a grid of {}x{}, found {}",
+      grid.size(), grid.height, grid.width, rows);
   base::require(input.ends && !table.is_cross() && table.open() && table.num_context() == contexts,
                 "[spatial_reduction] an image needs all its rows at once, and each sees all of them");
   at::Tensor valid = table.valid();
-  base::require(!valid.defined() || contexts > 0, "[spatial_reduction] an image has no padding, found a mask of its rows");
+  base::require(!valid.defined() || contexts > 0,
+                "[spatial_reduction] an image has no padding, found a mask of its rows");
   const at::Tensor reduced = reduction_(input.x, grid.height, grid.width);
   if (contexts == 0) return {reduced, {}};
   if (valid.defined()) {
-    base::require(valid.narrow(1, contexts, rows).all().item<bool>(), "[spatial_reduction] an image has no padding, found a mask of its rows");
+    base::require(valid.narrow(1, contexts, rows).all().item<bool>(),
+                  "[spatial_reduction] an image has no padding, found a mask of its rows");
     valid = at::cat({valid.narrow(1, 0, contexts), valid.new_ones({valid.size(0), reduced.size(1)})}, 1);
   }
   return {at::cat({input.context, reduced}, 1), valid};
@@ -45,16 +52,19 @@ core::CoreAttention::Heads SpatialReduction::heads(const core::AttentionInput& i
   return {maps_.join(ops::attention(q, k, v, {}, ranges, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))), state};
 }
 
-core::AttentionView SpatialReduction::look(const core::AttentionInput& input, const core::State&, const core::State&) const {
+core::AttentionView SpatialReduction::look(const core::AttentionInput& input, const core::State&,
+                                           const core::State&) const {
   const auto [rows, valid] = sources(input);
   const auto [q, k, v] = maps_.heads(input.x, rows);
   const at::Tensor mask = valid.defined() ? valid.unsqueeze(1).expand({-1, q.size(2), -1}) : valid;
   core::WeightMap map{"attention", core::MapAxis::queries, core::MapAxis::keys,
-                      ops::attention_weights(q, k, {}, ops::RelShift::none, mask, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))};
+                      ops::attention_weights(q, k, {}, ops::RelShift::none, mask,
+                                             1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))};
   if (reduction_.reduces()) {
     map.columns = core::MapAxis::slots;
     const core::Grid grid = input.grid;
-    map.image = reduction_.pool > 0 ? core::Grid{reduction_.pool, reduction_.pool} : core::Grid{grid.height / reduction_.ratio, grid.width / reduction_.ratio};
+    map.image = reduction_.pool > 0 ? core::Grid{reduction_.pool, reduction_.pool}
+                                    : core::Grid{grid.height / reduction_.ratio, grid.width / reduction_.ratio};
   }
   return {{std::move(map)}};
 }

@@ -21,18 +21,24 @@ struct SpatialReductionOptions {
   double norm_eps = 1e-5;
   template <class V>
   void visit(V&& v) {
-    v("sr_ratio", sr_ratio, "keys and values: rows of the image, reduced by this in height and in width", base::range(1, 64));
-    v("reduction", reduction, "conv: a convolution with stride sr_ratio (PVT, PVTv2); pool: to pool_size rows each way, whatever sr_ratio "
-      "(PVTv2's linear variant)", base::one_of("conv", "pool"));
+    v("sr_ratio", sr_ratio, "keys and values: rows of the image, reduced by this in height and in width",
+      base::range(1, 64));
+    v("reduction", reduction,
+      "conv: a convolution with stride sr_ratio (PVT, PVTv2); pool: to pool_size rows each way, whatever sr_ratio "
+      "(PVTv2's linear variant)",
+      base::one_of("conv", "pool"));
     v("pool_size", pool_size, "pool: height and width that the image is averaged to", base::range(1, 64));
     v("qkv_bias", qkv_bias, "q, k and v have a bias; o has one always");
     v("norm_eps", norm_eps, "of the norm behind the reduction", base::positive());
   }
 };
 
-/// Attention of an image's rows over fewer rows of the same image (Wang et al. 2021, eq. 1-3; linear: Wang et al. 2022, section 3.2).
-///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ),  q of x, k and v of [context; reduce(x)], reduce as in layers::GridReduction
-/// x is the rows of `grid`; class tokens may stand in front of them where nothing is reduced. Needs the whole image. No state.
+/// Attention of an image's rows over fewer rows of the same image (Wang et al. 2021, eq. 1-3; linear: Wang et al. 2022,
+/// section 3.2).
+///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ),  q of x, k and v of [context; reduce(x)], reduce as in
+///   layers::GridReduction
+/// x is the rows of `grid`; class tokens may stand in front of them where nothing is reduced. Needs the whole image. No
+/// state.
 class SpatialReduction final : public core::CoreAttention, public core::ReducesRows, public core::Inspectable {
  public:
   using Options = SpatialReductionOptions;
@@ -44,8 +50,11 @@ class SpatialReduction final : public core::CoreAttention, public core::ReducesR
   core::AttentionSupport support() const override { return {false, true, false}; }
   const layers::AttentionProjections* projections() const override { return reduction_.reduces() ? nullptr : &maps_; }
   /// "attention": queries over the reduced rows.
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
-  at::Tensor reduced(const at::Tensor& rows, core::Grid grid) const override { return reduction_(rows, grid.height, grid.width); }
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
+  at::Tensor reduced(const at::Tensor& rows, core::Grid grid) const override {
+    return reduction_(rows, grid.height, grid.width);
+  }
 
  private:
   /// The rows that keys and values come from, and which of them are real, undefined = all.

@@ -12,26 +12,27 @@ namespace mnemo::backbones {
 void LayerStackOptions::validate(const base::Where& where) const {
   where.require(head_dim.has_value() || dim % num_heads == 0, "num_heads",
                 "expected a divisor of dim = {} (or head_dim set), found {}", dim, num_heads);
-  where.require(position.type != "sinusoidal" || dim % 2 == 0, "dim", "sinusoidal positions need an even dim, found {}", dim);
+  where.require(position.type != "sinusoidal" || dim % 2 == 0, "dim", "sinusoidal positions need an even dim, found {}",
+                dim);
 }
 
 LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
                        const core::AttentionMaker& make_attention)
     : options_(options) {
   if (options.position.type == "learned") {
-    positions_ = (scope / "positions")
-                     .add("weight", {options.position.max_len, options.dim}, layers::normal(options.init_std));
+    positions_ =
+        (scope / "positions").add("weight", {options.position.max_len, options.dim}, layers::normal(options.init_std));
   }
   for (int64_t n = 0; n < options.num_layers; ++n) {
     const layers::Scope layer = scope / "layers" / n;
     const layers::Scope attn = layer / "attn";
-    layers_.push_back({attn.prefix(),
-                       make_attention({attn, layer, scope, options.dim, options.num_heads, options.head_width(), causal,
-                                       options.init_std, n}),
-                       layers::LayerNorm(layer / "norm1", options.dim, options.norm_eps),
-                       layers::LayerNorm(layer / "norm2", options.dim, options.norm_eps),
-                       layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation,
-                                           options.init_std)});
+    layers_.push_back(
+        {attn.prefix(),
+         make_attention(
+             {attn, layer, scope, options.dim, options.num_heads, options.head_width(), causal, options.init_std, n}),
+         layers::LayerNorm(layer / "norm1", options.dim, options.norm_eps),
+         layers::LayerNorm(layer / "norm2", options.dim, options.norm_eps),
+         layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation, options.init_std)});
   }
   if (options.final_norm) final_norm_ = layers::LayerNorm(scope / "final_norm", options.dim, options.norm_eps);
 }
@@ -67,9 +68,11 @@ std::vector<bool> LayerStack::dropped(const core::BackboneInput& input) const {
   std::vector<bool> dropped(layers_.size(), false);
   if (input.mode != core::Mode::train || options_.layer_drop == 0.0) return dropped;
   base::require(input.ends && !input.first_row.defined(),
-                "[backbone] layer_drop passes a layer by for a whole segment; in training expected whole segments, found a part of one");
+                "[backbone] layer_drop passes a layer by for a whole segment; in training expected whole segments, "
+                "found a part of one");
   const at::Tensor chances = at::rand({static_cast<int64_t>(layers_.size())}, at::kDouble);
-  for (size_t n = 0; n < layers_.size(); ++n) dropped[n] = chances[static_cast<int64_t>(n)].item<double>() < options_.layer_drop;
+  for (size_t n = 0; n < layers_.size(); ++n)
+    dropped[n] = chances[static_cast<int64_t>(n)].item<double>() < options_.layer_drop;
   return dropped;
 }
 
@@ -109,7 +112,8 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     const at::Tensor y = layers::dropout(attended.y, options_.dropout, training);
     h = pre ? h + y : layer.norm1(h + y);
     const at::Tensor ffn =
-        layers::dropout(layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout, training);
+        layers::dropout(layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training),
+                        options_.dropout, training);
     h = pre ? h + ffn : layer.norm2(h + ffn);
   }
   result.hidden = layers::dropout(options_.final_norm ? final_norm_(h) : h, options_.output_dropout, training);

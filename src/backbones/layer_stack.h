@@ -54,9 +54,12 @@ struct LayerStackOptions {
     v("final_norm", final_norm, "a norm after the last layer");
     v("position", position, "absolute positions");
     v("dropout", dropout, "after the embedding and after every branch", base::half_open_range(0.0, 1.0));
-    v("activation_dropout", activation_dropout, "inside the feed-forward, after its activation", base::half_open_range(0.0, 1.0));
-    v("output_dropout", output_dropout, "of the rows that leave the last layer, memory rows too", base::half_open_range(0.0, 1.0));
-    v("layer_drop", layer_drop, "chance that a segment passes a layer by, in training; all layers run in evaluation (Fan et al. 2020)",
+    v("activation_dropout", activation_dropout, "inside the feed-forward, after its activation",
+      base::half_open_range(0.0, 1.0));
+    v("output_dropout", output_dropout, "of the rows that leave the last layer, memory rows too",
+      base::half_open_range(0.0, 1.0));
+    v("layer_drop", layer_drop,
+      "chance that a segment passes a layer by, in training; all layers run in evaluation (Fan et al. 2020)",
       base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
   }
@@ -64,14 +67,15 @@ struct LayerStackOptions {
   int64_t head_width() const { return head_dim.value_or(dim / num_heads); }
 };
 
-/// Pre- or post-norm layers over a segment's rows: what decoders and encoders share. They differ in what rows become before the first
-/// layer, and in whether attention is causal.
+/// Pre- or post-norm layers over a segment's rows: what decoders and encoders share. They differ in what rows become
+/// before the first layer, and in whether attention is causal.
 ///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
 ///   pre:  h <- h + attn(LN1([context; h])); h <- h + ffn(LN2(h))
 class LayerStack : public core::Backbone {
  public:
   /// make_attention is called once per layer, lowest first.
-  LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal, const core::AttentionMaker& make_attention);
+  LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
+             const core::AttentionMaker& make_attention);
   core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
   int64_t num_layers() const override { return options_.num_layers; }

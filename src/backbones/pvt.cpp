@@ -20,8 +20,8 @@ void PvtOptions::validate(const base::Where& where) const {
   const auto all = grids(image_size[0], image_size[1]);
   for (size_t s = 0; s < depths.size(); ++s) {
     where.require(all[s].height >= sr_ratios[s] && all[s].width >= sr_ratios[s], "image_size",
-                  "{} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", image_size[0], image_size[1], all[s].height, all[s].width, s,
-                  sr_ratios[s]);
+                  "{} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", image_size[0],
+                  image_size[1], all[s].height, all[s].width, s, sr_ratios[s]);
   }
 }
 
@@ -35,7 +35,8 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
   const size_t count = options.depths.size();
   base::require(build.whole || count == 1, "pvt: a layer_stack is one stage, rows to rows; found {} stages", count);
   base::require(!build.whole || options.sr_ratios.back() == 1,
-                "pvt: the last stage has a class token, which is part of no convolution: expected sr_ratios to end with 1, found {}",
+                "pvt: the last stage has a class token, which is part of no convolution: expected sr_ratios to end "
+                "with 1, found {}",
                 options.sr_ratios.back());
   const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
   const double std = options.init_std;
@@ -46,17 +47,22 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
       const bool first = s == 0, last = s + 1 == count;
       const int64_t patch = first ? options.patch_size : kMerge;
       Stage stage;
-      stage.patches = layers::PatchEmbedding(at / "patch_embedding", first ? options.in_channels : options.dims[s - 1], dim, patch, patch, 0, std);
+      stage.patches = layers::PatchEmbedding(at / "patch_embedding", first ? options.in_channels : options.dims[s - 1],
+                                             dim, patch, patch, 0, std);
       stage.norm = layers::LayerNorm(at / "patch_norm", dim, kEmbeddingNormEps);
       // Neither is decayed: of the kind that memories are.
-      if (last) class_token_ = build.scope.add("class_token", {dim}, layers::normal(std), layers::ParameterKind::memory);
+      if (last)
+        class_token_ = build.scope.add("class_token", {dim}, layers::normal(std), layers::ParameterKind::memory);
       stage.positions = (at / "positions")
-                            .add("weight", {grids[s].size() + (last ? 1 : 0), dim}, layers::normal(std), layers::ParameterKind::memory);
+                            .add("weight", {grids[s].size() + (last ? 1 : 0), dim}, layers::normal(std),
+                                 layers::ParameterKind::memory);
       stages_.push_back(std::move(stage));
     }
     const core::ImageLayout image{grids[s], build.whole && s + 1 == count ? 1 : 0, options.sr_ratios[s]};
-    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, options.num_layers(), {}, image, {}};
-    stage.core = base::Node::table({{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
+    StageBuild stage{
+        dim, options.num_heads[s], options.norm_eps, std, options.drop_path, options.num_layers(), {}, image, {}};
+    stage.core = base::Node::table(
+        {{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
     stage.make_feed_forward = [&](const layers::Scope& scope) {
       const layers::FeedForward ffn(scope, dim, hidden, "gelu", std);
       return [ffn](const at::Tensor& rows, const core::Grid&) { return ffn(rows); };
@@ -75,8 +81,10 @@ VisionResult Pvt::forward(const VisionInput& input, const core::State& state) co
   core::State::Children states;
   if (stages_.empty()) {
     const core::Grid grid = options_.grids(options_.image_size[0], options_.image_size[1]).front();
-    base::require(input.rows.defined() && input.rows.dim() == 3 && input.rows.size(1) == grid.size() && input.rows.size(2) == dim(),
-                  "[pvt] expected rows [B,{},{}], found {}", grid.size(), dim(), input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
+    base::require(input.rows.defined() && input.rows.dim() == 3 && input.rows.size(1) == grid.size() &&
+                      input.rows.size(2) == dim(),
+                  "[pvt] expected rows [B,{},{}], found {}", grid.size(), dim(),
+                  input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
     tell(input, "embed", input.rows);
     const at::Tensor h = run_open_stage(0, input.rows, grid, input, state, states);
     return {h, grid, core::State::list(std::move(states))};
@@ -89,8 +97,9 @@ VisionResult Pvt::forward(const VisionInput& input, const core::State& state) co
     const Stage& stage = stages_[s];
     {
       RECORD_USER_SCOPE("embedding");
-      h = s == 0 ? stage.patches(input.pixels)
-                 : ops::strided_conv(h, grids[s - 1].height, grids[s - 1].width, stage.patches.weight, stage.patches.bias);
+      h = s == 0
+              ? stage.patches(input.pixels)
+              : ops::strided_conv(h, grids[s - 1].height, grids[s - 1].width, stage.patches.weight, stage.patches.bias);
       h = stage.norm(h);
       if (s + 1 == stages_.size()) h = at::cat({class_token_.expand({h.size(0), 1, -1}), h}, 1);
       h = h + positions(s, grids[s]);

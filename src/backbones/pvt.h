@@ -17,8 +17,11 @@ struct PvtOptions : PvtStageOptions {
   PvtOptions() : PvtStageOptions({2, 2, 2, 2}) {}
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "height and width of the images that the tables of positions are for; others get them resampled", base::range(1, 1 << 14));
-    v("patch_size", patch_size, "height and width of a patch of the first stage; later stages halve the grid", base::range(1, 1 << 10));
+    v("image_size", image_size,
+      "height and width of the images that the tables of positions are for; others get them resampled",
+      base::range(1, 1 << 14));
+    v("patch_size", patch_size, "height and width of a patch of the first stage; later stages halve the grid",
+      base::range(1, 1 << 10));
     visit_stages(v, "spatial reduction of keys and values in each stage; 1 in the last, where the class token is");
     visit_layers(v, "of the layers' norms and the last one; those of patches and reductions have 1e-5");
   }
@@ -27,10 +30,10 @@ struct PvtOptions : PvtStageOptions {
   std::vector<core::Grid> grids(int64_t height, int64_t width) const;
 };
 
-/// Pyramid Vision Transformer (Wang et al. 2021, section 3): in each stage patches of the grid before it, a norm, positions, layers with
-/// spatially reduced keys and values; a class token before the last stage, which is no part of any convolution.
-/// Images of any size: what fills no whole patch is dropped, tables of positions are resampled (bilinear), the class row stays.
-/// In a layer_stack there is one stage without class token.
+/// Pyramid Vision Transformer (Wang et al. 2021, section 3): in each stage patches of the grid before it, a norm,
+/// positions, layers with spatially reduced keys and values; a class token before the last stage, which is no part of
+/// any convolution. Images of any size: what fills no whole patch is dropped, tables of positions are resampled
+/// (bilinear), the class row stays. In a layer_stack there is one stage without class token.
 class Pvt final : public Pyramid {
  public:
   Pvt(const PvtOptions& options, const VisionBuild& build);

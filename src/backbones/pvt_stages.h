@@ -21,7 +21,8 @@ struct PvtStageOptions {
   double norm_eps = 1e-6;
   double drop_path = 0.0;
   double init_std = 0.02;
-  /// Two numbers of image_size, one of everything else for each stage, heads that divide a row, a feed-forward with a hidden width.
+  /// Two numbers of image_size, one of everything else for each stage, heads that divide a row, a feed-forward with a
+  /// hidden width.
   void validate(const base::Where& where) const;
   int64_t num_layers() const;  ///< of all stages
   int64_t ffn_dim(size_t stage) const;
@@ -35,7 +36,8 @@ struct PvtStageOptions {
     v("dims", dims, "width of a row in each stage", base::range(1, 1 << 16));
     v("depths", depths, "layers of each stage", base::range(1, 1 << 10));
     v("num_heads", num_heads, "attention heads of each stage, divisors of its width", base::range(1, 1 << 10));
-    v("mlp_ratios", mlp_ratios, "hidden width of the feed-forward in widths of a row, for each stage", base::range(0.001, 1024.0));
+    v("mlp_ratios", mlp_ratios, "hidden width of the feed-forward in widths of a row, for each stage",
+      base::range(0.001, 1024.0));
     v("sr_ratios", sr_ratios, about_sr_ratios, base::range(1, 64));
   }
   /// Those from qkv_bias on.
@@ -43,13 +45,16 @@ struct PvtStageOptions {
   void visit_layers(V&& v, std::string_view about_norm_eps) {
     v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
     v("norm_eps", norm_eps, about_norm_eps, base::positive());
-    v("drop_path", drop_path, "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+    v("drop_path", drop_path,
+      "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
       base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
   }
 };
 
-/// Throws InputError naming the backbone and the stage where pixels [B,C,H,W] leave a grid that is smaller than the stage's reduction.
-void require_grids(const char* who, const at::Tensor& pixels, const std::vector<core::Grid>& grids, const std::vector<int64_t>& sr_ratios);
+/// Throws InputError naming the backbone and the stage where pixels [B,C,H,W] leave a grid that is smaller than the
+/// stage's reduction.
+void require_grids(const char* who, const at::Tensor& pixels, const std::vector<core::Grid>& grids,
+                   const std::vector<int64_t>& sr_ratios);
 
 }  // namespace mnemo::backbones

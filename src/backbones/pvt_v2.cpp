@@ -15,7 +15,9 @@ constexpr double kPatchNormEps = 1e-5;
 
 struct Window {
   int64_t size, stride, padding;
-  int64_t length(int64_t rows) const { return rows + 2 * padding < size ? 0 : (rows + 2 * padding - size) / stride + 1; }
+  int64_t length(int64_t rows) const {
+    return rows + 2 * padding < size ? 0 : (rows + 2 * padding - size) / stride + 1;
+  }
 };
 constexpr Window kFirst{7, 4, 3}, kLater{3, 2, 1};
 
@@ -36,12 +38,14 @@ PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(o
     const int64_t dim = options.dims[s], hidden = options.ffn_dim(s);
     const Window& window = s == 0 ? kFirst : kLater;
     Stage parts;
-    parts.patches = layers::PatchEmbedding(at / "patch_embedding", s == 0 ? options.in_channels : options.dims[s - 1], dim, window.size,
-                                           window.stride, window.padding, std);
+    parts.patches = layers::PatchEmbedding(at / "patch_embedding", s == 0 ? options.in_channels : options.dims[s - 1],
+                                           dim, window.size, window.stride, window.padding, std);
     parts.patch_norm = layers::LayerNorm(at / "patch_norm", dim, kPatchNormEps);
     const core::ImageLayout image{grids[s], 0, options.reductions()[s], options.linear ? 7 : 0};
-    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, options.num_layers(), {}, image, {}};
-    stage.core = base::Node::table({{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
+    StageBuild stage{
+        dim, options.num_heads[s], options.norm_eps, std, options.drop_path, options.num_layers(), {}, image, {}};
+    stage.core = base::Node::table(
+        {{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
     if (options.linear) stage.core.set("reduction", "pool");
     stage.make_feed_forward = [&](const layers::Scope& scope) {
       const layers::ConvFeedForward ffn(scope, dim, hidden, options.linear, std);

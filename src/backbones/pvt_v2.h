@@ -17,7 +17,8 @@ struct PvtV2Options : PvtStageOptions {
   PvtV2Options() : PvtStageOptions({3, 4, 6, 3}) {}
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "height and width of an image, for what is counted; any other may come", base::range(1, 1 << 14));
+    v("image_size", image_size, "height and width of an image, for what is counted; any other may come",
+      base::range(1, 1 << 14));
     visit_stages(v, "spatial reduction of keys and values in each stage; without meaning if linear");
     v("linear", linear, "keys and values of 7 x 7 averages in every stage, a relu in the feed-forward (PVTv2-Li)");
     visit_layers(v, "of the layers' norms and the stages'; those of patches and reductions have 1e-5");
@@ -28,9 +29,10 @@ struct PvtV2Options : PvtStageOptions {
   std::vector<core::Grid> grids(int64_t height, int64_t width) const;
 };
 
-/// Pyramid Vision Transformer v2 (Wang et al. 2022, section 3): overlapping patches (7 with stride 4, then 3 with stride 2) and a norm,
-/// layers with spatially reduced keys and values and a depthwise convolution in the feed-forward, a norm at the end of each stage.
-/// No positions, no class token: images of any size whose grids are not smaller than the reduction.
+/// Pyramid Vision Transformer v2 (Wang et al. 2022, section 3): overlapping patches (7 with stride 4, then 3 with
+/// stride 2) and a norm, layers with spatially reduced keys and values and a depthwise convolution in the feed-forward,
+/// a norm at the end of each stage. No positions, no class token: images of any size whose grids are not smaller than
+/// the reduction.
 class PvtV2 final : public Pyramid {
  public:
   /// Throws InputError in a layer_stack: its parts are defined for whole models alone.

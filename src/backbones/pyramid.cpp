@@ -18,9 +18,10 @@ void Pyramid::add_stage(const VisionBuild& build, int64_t depth, const StageBuil
     layer.name = fmt::format("{}.layers.{}", name, n);
     layer.attention_name = (at / "attn").prefix();
     layer.norm1 = layers::LayerNorm(at / "norm1", stage.dim, stage.norm_eps);
-    layer.attention = build.make_attention(
-        stage.core, {at / "attn", at, build.scope, stage.dim, stage.num_heads, stage.dim / stage.num_heads, false, stage.init_std, num_layers()},
-        stage.image);
+    layer.attention = build.make_attention(stage.core,
+                                           {at / "attn", at, build.scope, stage.dim, stage.num_heads,
+                                            stage.dim / stage.num_heads, false, stage.init_std, num_layers()},
+                                           stage.image);
     layer.norm2 = layers::LayerNorm(at / "norm2", stage.dim, stage.norm_eps);
     layer.feed_forward = stage.make_feed_forward(at / "ffn");
     layer.drop_path = layers::drop_path_of(stage.drop_path, num_layers(), stage.layers_in_all);
@@ -29,8 +30,8 @@ void Pyramid::add_stage(const VisionBuild& build, int64_t depth, const StageBuil
   first_layer_.push_back(layers_.size());
 }
 
-at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const VisionInput& input, core::State::Children& states,
-                              const Attend& attend) const {
+at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const VisionInput& input,
+                              core::State::Children& states, const Attend& attend) const {
   const bool training = input.mode == core::Mode::train;
   for (size_t n = first_layer_[static_cast<size_t>(stage)]; n < first_layer_[static_cast<size_t>(stage) + 1]; ++n) {
     const PyramidLayer& layer = layers_[n];
@@ -48,21 +49,23 @@ at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& gri
   return h;
 }
 
-at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
-                                   core::State::Children& states) const {
+at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input,
+                                   const core::State& state, core::State::Children& states) const {
   const core::AttendTable table = open_table(h.size(1) - grid.size(), grid);
-  return run_stage(stage, h, grid, input, states, [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
-    core::AttentionInput attention{rows, {}, table, input.mode};
-    attention.grid = grid;
-    const core::State child = state.child(layer.attention_name);
-    if (input.observe) input.observe(number, *layer.attention, attention, child);
-    RECORD_USER_SCOPE("attention");
-    return layer.attention->forward(attention, child);
-  });
+  return run_stage(stage, h, grid, input, states,
+                   [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
+                     core::AttentionInput attention{rows, {}, table, input.mode};
+                     attention.grid = grid;
+                     const core::State child = state.child(layer.attention_name);
+                     if (input.observe) input.observe(number, *layer.attention, attention, child);
+                     RECORD_USER_SCOPE("attention");
+                     return layer.attention->forward(attention, child);
+                   });
 }
 
 void require_pixels(const at::Tensor& pixels, int64_t channels, const char* who) {
-  base::require(pixels.defined() && pixels.dim() == 4 && pixels.size(1) == channels, "[{}] expected pixels [B,{},H,W], found {}", who, channels,
+  base::require(pixels.defined() && pixels.dim() == 4 && pixels.size(1) == channels,
+                "[{}] expected pixels [B,{},H,W], found {}", who, channels,
                 pixels.defined() ? c10::str(pixels.sizes()) : "none");
 }
 

@@ -26,8 +26,12 @@ struct PyramidLayer {
 class Pyramid : public VisionBackbone {
  public:
   int64_t num_layers() const override { return static_cast<int64_t>(layers_.size()); }
-  const core::Attention& attention(int64_t layer) const override { return *layers_[static_cast<size_t>(layer)].attention; }
-  const std::string& layer_name(int64_t layer) const override { return layers_[static_cast<size_t>(layer)].attention_name; }
+  const core::Attention& attention(int64_t layer) const override {
+    return *layers_[static_cast<size_t>(layer)].attention;
+  }
+  const std::string& layer_name(int64_t layer) const override {
+    return layers_[static_cast<size_t>(layer)].attention_name;
+  }
   int64_t num_stages() const { return static_cast<int64_t>(first_layer_.size()) - 1; }
 
  protected:
@@ -35,23 +39,25 @@ class Pyramid : public VisionBackbone {
   struct StageBuild {
     int64_t dim = 0, num_heads = 0;
     double norm_eps = 1e-6, init_std = 0.02;
-    double drop_path = 0.0;      ///< of the last layer of all stages
+    double drop_path = 0.0;  ///< of the last layer of all stages
     int64_t layers_in_all = 0;
-    base::Node core;             ///< options of its attention
-    core::ImageLayout image;     ///< how its rows lie
-    std::function<std::function<at::Tensor(const at::Tensor&, const core::Grid&)>(const layers::Scope&)> make_feed_forward;
+    base::Node core;          ///< options of its attention
+    core::ImageLayout image;  ///< how its rows lie
+    std::function<std::function<at::Tensor(const at::Tensor&, const core::Grid&)>(const layers::Scope&)>
+        make_feed_forward;
   };
   /// Adds a stage of `depth` layers under build.scope / "stages" / its number / "layers".
   void add_stage(const VisionBuild& build, int64_t depth, const StageBuild& stage);
 
   /// A layer's attention of rows that norm1 has gone over.
-  using Attend = std::function<core::AttentionResult(const PyramidLayer& layer, int64_t number, const at::Tensor& rows)>;
+  using Attend =
+      std::function<core::AttentionResult(const PyramidLayer& layer, int64_t number, const at::Tensor& rows)>;
   /// The rows h [B,T,D] after all layers of a stage; states are appended.
-  at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const VisionInput& input, core::State::Children& states,
-                       const Attend& attend) const;
+  at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const VisionInput& input,
+                       core::State::Children& states, const Attend& attend) const;
   /// The same where every row of h may see every other: class tokens, then the grid's rows.
-  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
-                            core::State::Children& states) const;
+  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input,
+                            const core::State& state, core::State::Children& states) const;
   static void tell(const VisionInput& input, const std::string& name, const at::Tensor& rows) {
     if (input.hidden) input.hidden(name, rows);
   }

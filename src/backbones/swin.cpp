@@ -16,15 +16,18 @@ namespace mnemo::backbones {
 
 void SwinOptions::validate(const base::Where& where) const {
   where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
-  where.require(window_size.size() == 2, "window_size", "expected [height, width], found {} numbers", window_size.size());
+  where.require(window_size.size() == 2, "window_size", "expected [height, width], found {} numbers",
+                window_size.size());
   where.require(!depths.empty() && depths.size() <= 8, "depths", "expected 1 to 8 stages, found {}", depths.size());
   where.require(image_size[0] % patch_size == 0 && image_size[1] % patch_size == 0, "image_size",
                 "expected multiples of patch_size = {}, found {} x {}", patch_size, image_size[0], image_size[1]);
   require_stages(where, "num_heads", num_heads.size(), depths.size());
   for (size_t s = 0; s < depths.size(); ++s) {
-    where.require(dim_of(s) % num_heads[s] == 0, "num_heads", "expected a divisor of stage {}'s width {}, found {}", s, dim_of(s), num_heads[s]);
+    where.require(dim_of(s) % num_heads[s] == 0, "num_heads", "expected a divisor of stage {}'s width {}, found {}", s,
+                  dim_of(s), num_heads[s]);
   }
-  where.require(std::llround(mlp_ratio * static_cast<double>(dim)) >= 1, "mlp_ratio", "leaves no hidden width: {} * {}", mlp_ratio, dim);
+  where.require(std::llround(mlp_ratio * static_cast<double>(dim)) >= 1, "mlp_ratio", "leaves no hidden width: {} * {}",
+                mlp_ratio, dim);
 }
 
 std::vector<core::Grid> SwinOptions::grids(int64_t height, int64_t width) const {
@@ -39,9 +42,11 @@ core::Grid SwinOptions::window(const core::Grid& grid) const {
 
 at::Tensor Swin::Merging::operator()(const at::Tensor& rows, const core::Grid& grid) const {
   at::Tensor image = rows.unflatten(1, {grid.height, grid.width});
-  if (grid.height % 2 != 0 || grid.width % 2 != 0) image = at::constant_pad_nd(image, {0, 0, 0, grid.width % 2, 0, grid.height % 2});
+  if (grid.height % 2 != 0 || grid.width % 2 != 0)
+    image = at::constant_pad_nd(image, {0, 0, 0, grid.width % 2, 0, grid.height % 2});
   // [B,h/2,2,w/2,2,D] -> [B,h/2,w/2,column,row,D]: the row varies faster.
-  const at::Tensor four = image.unflatten(1, {-1, 2}).unflatten(3, {-1, 2}).permute({0, 1, 3, 4, 2, 5}).flatten(3).flatten(1, 2);
+  const at::Tensor four =
+      image.unflatten(1, {-1, 2}).unflatten(3, {-1, 2}).permute({0, 1, 3, 4, 2, 5}).flatten(3).flatten(1, 2);
   return reduction(norm(four));
 }
 
@@ -52,17 +57,27 @@ Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(opti
   const int64_t layers_in_all = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
   const double std = options.init_std;
   if (build.whole) {
-    patches_ = layers::PatchEmbedding(build.scope / "patch_embedding", options.in_channels, options.dim, options.patch_size, options.patch_size, 0, std);
+    patches_ = layers::PatchEmbedding(build.scope / "patch_embedding", options.in_channels, options.dim,
+                                      options.patch_size, options.patch_size, 0, std);
     patch_norm_ = layers::LayerNorm(build.scope / "patch_norm", options.dim, options.norm_eps);
   }
   for (size_t s = 0; s < count; ++s) {
     const int64_t dim = options.dim_of(s), hidden = std::llround(options.mlp_ratio * static_cast<double>(dim));
     if (s > 0) {
       const layers::Scope at = build.scope / "stages" / static_cast<int64_t>(s) / "merging";
-      mergings_.push_back({layers::LayerNorm(at / "norm", 2 * dim, options.norm_eps), layers::Linear(at / "reduction", 2 * dim, dim, false, std)});
+      mergings_.push_back({layers::LayerNorm(at / "norm", 2 * dim, options.norm_eps),
+                           layers::Linear(at / "reduction", 2 * dim, dim, false, std)});
     }
     windows_.push_back(options.window(grids[s]));
-    StageBuild stage{dim, options.num_heads[s], options.norm_eps, std, options.drop_path, layers_in_all, {}, {windows_[s], 0, 0, 0, true}, {}};
+    StageBuild stage{dim,
+                     options.num_heads[s],
+                     options.norm_eps,
+                     std,
+                     options.drop_path,
+                     layers_in_all,
+                     {},
+                     {windows_[s], 0, 0, 0, true},
+                     {}};
     stage.core = base::Node::table({{"type", "shifted_window"}, {"qkv_bias", options.qkv_bias}});
     stage.core.set("window_size", base::Node::array({windows_[s].height, windows_[s].width}));
     stage.make_feed_forward = [&](const layers::Scope& scope) {
@@ -74,34 +89,39 @@ Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(opti
   if (build.whole) final_norm_ = layers::LayerNorm(build.scope / "final_norm", dim(), options.norm_eps);
 }
 
-at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
-                             core::State::Children& states) const {
+at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input,
+                             const core::State& state, core::State::Children& states) const {
   const core::Grid window{std::min(windows_[stage].height, grid.height), std::min(windows_[stage].width, grid.width)};
   const core::WindowCut plain{grid, window};
-  const core::WindowCut moved{grid, window, {grid.height > window.height ? window.height / 2 : 0, grid.width > window.width ? window.width / 2 : 0}};
+  const core::WindowCut moved{
+      grid,
+      window,
+      {grid.height > window.height ? window.height / 2 : 0, grid.width > window.width ? window.width / 2 : 0}};
   const core::AttendTable table({core::SpanKind::tokens, window.size()}, core::Rule::all());
   at::Tensor regions;  // the same for all shifted layers of the stage
   int64_t in_stage = 0;
-  return run_stage(static_cast<int64_t>(stage), h, grid, input, states, [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
-    RECORD_USER_SCOPE("attention");
-    const core::WindowCut& windows = in_stage++ % 2 == 1 ? moved : plain;
-    core::AttentionInput attention{windows.cut(rows), {}, table, input.mode};
-    attention.grid = window;
-    attention.windows = &windows;
-    if (windows.is_shifted()) {
-      const core::Grid whole = windows.padded();
-      if (!regions.defined()) {
-        regions = ops::window_region_bias(whole.height, whole.width, window.height, window.width, windows.shift.height, windows.shift.width,
-                                          rows.options().requires_grad(false));
-      }
-      attention.window_bias = regions;
-    }
-    const core::State child = state.child(layer.attention_name);
-    if (input.observe) input.observe(number, *layer.attention, attention, child);
-    core::AttentionResult result = layer.attention->forward(attention, child);
-    result.y = windows.join(result.y);
-    return result;
-  });
+  return run_stage(static_cast<int64_t>(stage), h, grid, input, states,
+                   [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
+                     RECORD_USER_SCOPE("attention");
+                     const core::WindowCut& windows = in_stage++ % 2 == 1 ? moved : plain;
+                     core::AttentionInput attention{windows.cut(rows), {}, table, input.mode};
+                     attention.grid = window;
+                     attention.windows = &windows;
+                     if (windows.is_shifted()) {
+                       const core::Grid whole = windows.padded();
+                       if (!regions.defined()) {
+                         regions = ops::window_region_bias(whole.height, whole.width, window.height, window.width,
+                                                           windows.shift.height, windows.shift.width,
+                                                           rows.options().requires_grad(false));
+                       }
+                       attention.window_bias = regions;
+                     }
+                     const core::State child = state.child(layer.attention_name);
+                     if (input.observe) input.observe(number, *layer.attention, attention, child);
+                     core::AttentionResult result = layer.attention->forward(attention, child);
+                     result.y = windows.join(result.y);
+                     return result;
+                   });
 }
 
 VisionResult Swin::forward(const VisionInput& input, const core::State& state) const {
@@ -114,13 +134,16 @@ VisionResult Swin::forward(const VisionInput& input, const core::State& state) c
     require_pixels(input.pixels, options_.in_channels, "swin");
     const int64_t patch = options_.patch_size, height = input.pixels.size(2), width = input.pixels.size(3);
     base::require(height > 0 && width > 0 && height % patch == 0 && width % patch == 0,
-                  "[swin] expected images whose height and width are multiples of patch_size = {}, found {} x {}", patch, height, width);
+                  "[swin] expected images whose height and width are multiples of patch_size = {}, found {} x {}",
+                  patch, height, width);
     grids = options_.grids(height, width);
     h = patch_norm_(patches_(input.pixels));
   } else {
     grids = options_.grids(options_.image_size[0], options_.image_size[1]);
-    base::require(input.rows.defined() && input.rows.dim() == 3 && input.rows.size(1) == grids[0].size() && input.rows.size(2) == dim(),
-                  "[swin] expected rows [B,{},{}], found {}", grids[0].size(), dim(), input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
+    base::require(input.rows.defined() && input.rows.dim() == 3 && input.rows.size(1) == grids[0].size() &&
+                      input.rows.size(2) == dim(),
+                  "[swin] expected rows [B,{},{}], found {}", grids[0].size(), dim(),
+                  input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
     h = input.rows;
   }
   tell(input, "embed", h);

@@ -27,8 +27,11 @@ struct SwinOptions {
   double init_std = 0.02;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "height and width of the images that it is for: a window is no larger than the grid they leave", base::range(1, 1 << 14));
-    v("patch_size", patch_size, "height and width of a patch; a divisor of both sides of every image", base::range(1, 1 << 10));
+    v("image_size", image_size,
+      "height and width of the images that it is for: a window is no larger than the grid they leave",
+      base::range(1, 1 << 14));
+    v("patch_size", patch_size, "height and width of a patch; a divisor of both sides of every image",
+      base::range(1, 1 << 10));
     v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
     v("dim", dim, "width of a row in the first stage; each later one doubles it", base::range(1, 1 << 16));
     v("depths", depths, "layers of each stage; odd ones are shifted by half a window", base::range(1, 1 << 10));
@@ -37,7 +40,8 @@ struct SwinOptions {
     v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward in widths of a row", base::range(0.001, 1024.0));
     v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
     v("norm_eps", norm_eps, "of every layer norm", base::positive());
-    v("drop_path", drop_path, "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+    v("drop_path", drop_path,
+      "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
       base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
   }
@@ -49,10 +53,11 @@ struct SwinOptions {
   core::Grid window(const core::Grid& grid) const;
 };
 
-/// Swin Transformer (Liu et al. 2021, section 3): attention inside windows, which odd layers shift by half a window; from stage to stage
-/// four neighbours become one row; a norm at the end.
-///   shift: the grid is rolled by -(wh/2, ww/2) and rolled back behind the attention; an axis that is not larger than its window is not
-///   rolled; zeros fill up windows at the bottom and on the right, whose keys and values are the biases of k and v
+/// Swin Transformer (Liu et al. 2021, section 3): attention inside windows, which odd layers shift by half a window;
+/// from stage to stage four neighbours become one row; a norm at the end.
+///   shift: the grid is rolled by -(wh/2, ww/2) and rolled back behind the attention; an axis that is not larger than
+///   its window is not rolled; zeros fill up windows at the bottom and on the right, whose keys and values are the
+///   biases of k and v
 /// Any image whose sides are multiples of patch_size; a window's table of biases is that of image_size.
 class Swin final : public Pyramid {
  public:
@@ -62,14 +67,15 @@ class Swin final : public Pyramid {
   int64_t num_class_tokens() const override { return 0; }
 
  private:
-  /// Four neighbours as one row: channels (even row, even column), (odd, even), (even, odd), (odd, odd), a norm, W [2D,4D].
+  /// Four neighbours as one row: channels (even row, even column), (odd, even), (even, odd), (odd, odd), a norm, W
+  /// [2D,4D].
   struct Merging {
     layers::LayerNorm norm;
     layers::Linear reduction;
     at::Tensor operator()(const at::Tensor& rows, const core::Grid& grid) const;
   };
-  at::Tensor run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input, const core::State& state,
-                         core::State::Children& states) const;
+  at::Tensor run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input,
+                         const core::State& state, core::State::Children& states) const;
 
   SwinOptions options_;
   layers::PatchEmbedding patches_;

@@ -15,11 +15,12 @@ core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid) {
   return table;
 }
 
-at::Tensor positions_for(const core::Grid& grid, const at::Tensor& table, const core::Grid& trained, ops::GridResampling method) {
+at::Tensor positions_for(const core::Grid& grid, const at::Tensor& table, const core::Grid& trained,
+                         ops::GridResampling method) {
   if (grid.height == trained.height && grid.width == trained.width) return table;
   const int64_t before = table.size(0) - trained.size();
-  const at::Tensor rows =
-      ops::resample_grid(table.narrow(0, before, trained.size()), trained.height, trained.width, grid.height, grid.width, method);
+  const at::Tensor rows = ops::resample_grid(table.narrow(0, before, trained.size()), trained.height, trained.width,
+                                             grid.height, grid.width, method);
   return before == 0 ? rows : at::cat({table.narrow(0, 0, before), rows}, 0);
 }
 

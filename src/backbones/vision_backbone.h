@@ -17,14 +17,14 @@
 
 namespace mnemo::backbones {
 
-/// Told of rows on their way through a backbone: "embed" (what enters the first layer), "layers.0" (what leaves it) …, "final_norm".
-/// Names are those of the modules in the backbone's scope.
+/// Told of rows on their way through a backbone: "embed" (what enters the first layer), "layers.0" (what leaves it) …,
+/// "final_norm". Names are those of the modules in the backbone's scope.
 using HiddenObserver = std::function<void(std::string_view name, const at::Tensor& rows)>;
 
-/// Makes the attention of one layer from the options of its core ({type = "softmax", …}), memories on the attention seam included, which
-/// have to know how its rows lie.
-using VisionAttentionMaker =
-    std::function<std::unique_ptr<core::Attention>(const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image)>;
+/// Makes the attention of one layer from the options of its core ({type = "softmax", …}), memories on the attention
+/// seam included, which have to know how its rows lie.
+using VisionAttentionMaker = std::function<std::unique_ptr<core::Attention>(
+    const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image)>;
 
 /// What a vision backbone's constructor gets beside its options.
 struct VisionBuild {
@@ -44,7 +44,7 @@ struct VisionInput {
 };
 
 struct VisionResult {
-  at::Tensor rows;      ///< [B,T,D], after the final norm: class tokens, then the grid row by row
+  at::Tensor rows;  ///< [B,T,D], after the final norm: class tokens, then the grid row by row
   core::Grid grid = {};
   core::State state = {};  ///< the attentions' states, one child per layer, named like its parameters
 };
@@ -52,9 +52,10 @@ struct VisionResult {
 /// Every row sees every row: class tokens, then the grid's rows.
 core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid);
 
-/// A table of positions, those of class tokens first, for a grid of another size than the one it was trained for: the grid's rows are
-/// resampled, those in front stay. table [T,D] -> [T',D]; the table itself where the grid is the same.
-at::Tensor positions_for(const core::Grid& grid, const at::Tensor& table, const core::Grid& trained, ops::GridResampling method);
+/// A table of positions, those of class tokens first, for a grid of another size than the one it was trained for: the
+/// grid's rows are resampled, those in front stay. table [T,D] -> [T',D]; the table itself where the grid is the same.
+at::Tensor positions_for(const core::Grid& grid, const at::Tensor& table, const core::Grid& trained,
+                         ops::GridResampling method);
 
 /// Layers over the patches of images.
 class VisionBackbone {
@@ -72,7 +73,8 @@ class VisionBackbone {
 
   core::State initial_state(int64_t batch) const {
     core::State::Children children;
-    for (int64_t layer = 0; layer < num_layers(); ++layer) children.emplace_back(layer_name(layer), attention(layer).initial_state(batch));
+    for (int64_t layer = 0; layer < num_layers(); ++layer)
+      children.emplace_back(layer_name(layer), attention(layer).initial_state(batch));
     return core::State::list(std::move(children));
   }
 };

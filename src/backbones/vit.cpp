@@ -26,7 +26,8 @@ core::AttentionResult VitLayer::attend(const core::AttentionInput& input, const 
   return attention->forward(input, state);
 }
 
-at::Tensor VitLayer::add_branch(const at::Tensor& h, const at::Tensor& branch, const at::Tensor& scale, core::Mode mode) const {
+at::Tensor VitLayer::add_branch(const at::Tensor& h, const at::Tensor& branch, const at::Tensor& scale,
+                                core::Mode mode) const {
   const bool training = mode == core::Mode::train;
   const at::Tensor rows = layers::dropout(branch, dropout, training);
   return h + layers::drop_path(scale.defined() ? rows * scale : rows, drop_path, training);
@@ -51,19 +52,23 @@ Vit::Vit(const VitOptions& options, const VisionBuild& build) : options_(options
   const int64_t dim = options.dim;
   const double std = options.init_std;
   if (build.whole) {
-    patches_ = layers::PatchEmbedding(scope / "patch_embedding", options.in_channels, dim, options.patch_size, options.patch_size, 0, std);
+    patches_ = layers::PatchEmbedding(scope / "patch_embedding", options.in_channels, dim, options.patch_size,
+                                      options.patch_size, 0, std);
     // Neither is decayed: of the kind that memories are.
-    if (options.cls_tokens > 0) class_token_ = scope.add("class_token", {dim}, layers::normal(std), layers::ParameterKind::memory);
+    if (options.cls_tokens > 0)
+      class_token_ = scope.add("class_token", {dim}, layers::normal(std), layers::ParameterKind::memory);
     positions_ = (scope / "positions")
-                     .add("weight", {options.cls_tokens + options.grid().size(), dim}, layers::normal(std), layers::ParameterKind::memory);
+                     .add("weight", {options.cls_tokens + options.grid().size(), dim}, layers::normal(std),
+                          layers::ParameterKind::memory);
   }
   const base::Node core = base::Node::table({{"type", "softmax"}, {"bias", true}, {"qkv_bias", options.qkv_bias}});
   for (int64_t n = 0; n < options.num_layers; ++n) {
     const layers::Scope at = scope / "layers" / n;
     VitLayer layer;
     layer.name = (at / "attn").prefix();
-    layer.attention = build.make_attention(core, {at / "attn", at, scope, dim, options.num_heads, dim / options.num_heads, false, std, n},
-                                           {options.grid(), options.cls_tokens});
+    layer.attention = build.make_attention(
+        core, {at / "attn", at, scope, dim, options.num_heads, dim / options.num_heads, false, std, n},
+        {options.grid(), options.cls_tokens});
     layer.norm1 = layers::LayerNorm(at / "norm1", dim, options.norm_eps);
     layer.norm2 = layers::LayerNorm(at / "norm2", dim, options.norm_eps);
     layer.ffn = layers::FeedForward(at / "ffn", dim, options.ffn_dim(), "gelu", std);
@@ -83,11 +88,12 @@ Vit::Vit(const VitOptions& options, const VisionBuild& build) : options_(options
 }
 
 core::Grid Vit::grid_of(const at::Tensor& pixels) const {
-  base::require(pixels.dim() == 4 && pixels.size(1) == options_.in_channels, "[vit] expected pixels [B,{},H,W], found {}", options_.in_channels,
-                c10::str(pixels.sizes()));
+  base::require(pixels.dim() == 4 && pixels.size(1) == options_.in_channels,
+                "[vit] expected pixels [B,{},H,W], found {}", options_.in_channels, c10::str(pixels.sizes()));
   const int64_t patch = options_.patch_size, height = pixels.size(2), width = pixels.size(3);
   base::require(height > 0 && width > 0 && height % patch == 0 && width % patch == 0,
-                "[vit] expected images whose height and width are multiples of patch_size = {}, found {} x {}", patch, height, width);
+                "[vit] expected images whose height and width are multiples of patch_size = {}, found {} x {}", patch,
+                height, width);
   return {height / patch, width / patch};
 }
 
@@ -105,11 +111,13 @@ at::Tensor Vit::embed(const at::Tensor& pixels) const {
 
 VisionResult Vit::forward(const VisionInput& input, const core::State& state) const {
   const bool embeds = patches_.weight.defined();
-  base::require((embeds ? input.pixels : input.rows).defined(), "[vit] expected {}", embeds ? "pixels [B,C,H,W]" : "rows [B,T,D]");
+  base::require((embeds ? input.pixels : input.rows).defined(), "[vit] expected {}",
+                embeds ? "pixels [B,C,H,W]" : "rows [B,T,D]");
   const core::Grid grid = embeds ? grid_of(input.pixels) : options_.grid();
   at::Tensor h = embeds ? embed(input.pixels) : input.rows;
   base::require(h.dim() == 3 && h.size(1) == options_.cls_tokens + grid.size() && h.size(2) == options_.dim,
-                "[vit] expected rows [B,{},{}], found {}", options_.cls_tokens + grid.size(), options_.dim, c10::str(h.sizes()));
+                "[vit] expected rows [B,{},{}], found {}", options_.cls_tokens + grid.size(), options_.dim,
+                c10::str(h.sizes()));
   const core::AttendTable table = attend_table(grid);
   if (input.hidden) input.hidden("embed", h);
   h = layers::dropout(h, options_.dropout, input.mode == core::Mode::train);

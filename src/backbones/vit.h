@@ -35,10 +35,14 @@ struct VitOptions {
   double init_std = 0.02;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "height and width of the images that the table of positions is for; others get it resampled", base::range(1, 1 << 14));
-    v("patch_size", patch_size, "height and width of a patch; a divisor of both sides of every image", base::range(1, 1 << 10));
+    v("image_size", image_size,
+      "height and width of the images that the table of positions is for; others get it resampled",
+      base::range(1, 1 << 14));
+    v("patch_size", patch_size, "height and width of a patch; a divisor of both sides of every image",
+      base::range(1, 1 << 10));
     v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
-    v("cls_tokens", cls_tokens, "learned rows in front of the patches, read by a head with pool = \"cls\"", base::range(0, 1));
+    v("cls_tokens", cls_tokens, "learned rows in front of the patches, read by a head with pool = \"cls\"",
+      base::range(0, 1));
     v("dim", dim, "width of a row", base::range(1, 1 << 16));
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
     v("num_heads", num_heads, "attention heads, a divisor of dim", base::range(1, 1 << 10));
@@ -48,9 +52,11 @@ struct VitOptions {
     v("position_resampling", position_resampling,
       "for images of another size: bicubic_antialias as timm has it, bicubic as Hugging Face has it, or bilinear",
       base::one_of("bicubic_antialias", "bicubic", "bilinear"));
-    v("layer_scale", layer_scale, "a learned factor for each channel of every branch, which starts so (Touvron et al. 2021); unset: none",
+    v("layer_scale", layer_scale,
+      "a learned factor for each channel of every branch, which starts so (Touvron et al. 2021); unset: none",
       base::positive());
-    v("drop_path", drop_path, "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+    v("drop_path", drop_path,
+      "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
       base::half_open_range(0.0, 1.0));
     v("dropout", dropout, "after the embedding and after every branch", base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
@@ -68,7 +74,7 @@ struct VitLayer {
   layers::LayerNorm norm1, norm2;
   layers::FeedForward ffn;
   std::optional<layers::Adapter> adapter1, adapter2;  ///< behind attention and feed-forward
-  at::Tensor scale1, scale2;  ///< [D], undefined without layer scale
+  at::Tensor scale1, scale2;                          ///< [D], undefined without layer scale
   double drop_path = 0.0, dropout = 0.0;
 
   core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
@@ -80,9 +86,9 @@ struct VitLayer {
   at::Tensor feed_forward(const at::Tensor& h, core::Mode mode) const;
 };
 
-/// Vision Transformer (Dosovitskiy et al. 2021, eq. 1-4): [class; patches W_e + b_e] + positions, pre-norm layers, a final norm.
-/// B images, D width, N = h * w patches, T = cls_tokens + N rows. Any image whose sides are multiples of patch_size: the table of positions
-/// is resampled to its grid, the class row of it stays. Every row sees every row.
+/// Vision Transformer (Dosovitskiy et al. 2021, eq. 1-4): [class; patches W_e + b_e] + positions, pre-norm layers, a
+/// final norm. B images, D width, N = h * w patches, T = cls_tokens + N rows. Any image whose sides are multiples of
+/// patch_size: the table of positions is resampled to its grid, the class row of it stays. Every row sees every row.
 class Vit final : public VisionBackbone {
  public:
   Vit(const VitOptions& options, const VisionBuild& build);
@@ -90,7 +96,9 @@ class Vit final : public VisionBackbone {
   int64_t num_layers() const override { return options_.num_layers; }
   int64_t dim() const override { return options_.dim; }
   int64_t num_class_tokens() const override { return options_.cls_tokens; }
-  const core::Attention& attention(int64_t layer) const override { return *layers_[static_cast<size_t>(layer)].attention; }
+  const core::Attention& attention(int64_t layer) const override {
+    return *layers_[static_cast<size_t>(layer)].attention;
+  }
   const std::string& layer_name(int64_t layer) const override { return layers_[static_cast<size_t>(layer)].name; }
 
   const VitOptions& options() const { return options_; }

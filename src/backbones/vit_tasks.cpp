@@ -24,9 +24,9 @@ at::Tensor joined(const std::vector<at::Tensor>& rows) {
 
 /// Rows of a ViT with its tasks, moved from layer to layer.
 struct Rows {
-  at::Tensor old;                ///< [B,T,D]
-  std::vector<at::Tensor> own;   ///< [B,1,D] for each task, undefined without a class row
-  at::Tensor propagated = {};    ///< [B,r,D]
+  at::Tensor old;               ///< [B,T,D]
+  std::vector<at::Tensor> own;  ///< [B,1,D] for each task, undefined without a class row
+  at::Tensor propagated = {};   ///< [B,r,D]
 
   at::Tensor all() const {
     std::vector<at::Tensor> parts = {old};
@@ -66,7 +66,8 @@ void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, c
     propagate(rows, tasks, n);
   } else {
     for (const core::TaskTokens& task : tasks.tasks) {
-      if (const at::Tensor memory = memory_rows(task, n, layer, rows.old.size(0)); memory.defined()) memories.push_back(memory);
+      if (const at::Tensor memory = memory_rows(task, n, layer, rows.old.size(0)); memory.defined())
+        memories.push_back(memory);
     }
   }
   const at::Tensor x = rows.all();
@@ -78,7 +79,8 @@ void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, c
 }
 
 /// The old rows as without tasks, then the class rows one by one.
-void run_grouped(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const core::AttendTable& old_table, const VisionInput& input, Rows& rows) {
+void run_grouped(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const core::AttendTable& old_table,
+                 const VisionInput& input, Rows& rows) {
   const int64_t batch = rows.old.size(0);
   core::AttentionInput attention{layer.norm1(rows.old), {}, old_table, input.mode};
   attention.ends = false;  // keys and values stay in the state
@@ -113,7 +115,8 @@ void run_grouped(const VitLayer& layer, size_t n, const core::TaskMemory& tasks,
 at::Tensor old_rows(const Vit& vit, const core::TaskMemory& tasks, const at::Tensor& pixels) {
   const at::Tensor rows = vit.embed(pixels);
   if (!tasks.class_token.defined()) return rows;
-  base::require(vit.num_class_tokens() == 1, "[vit] a task's copy of the class token needs a backbone that has one (cls_tokens = 1)");
+  base::require(vit.num_class_tokens() == 1,
+                "[vit] a task's copy of the class token needs a backbone that has one (cls_tokens = 1)");
   const at::Tensor first = tasks.class_token + vit.positions(vit.grid_of(pixels)).narrow(0, 0, 1);
   return at::cat({first.expand({rows.size(0), 1, -1}), rows.narrow(1, 1, rows.size(1) - 1)}, 1);
 }
@@ -135,7 +138,8 @@ VitTasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, cons
   const double dropout = vit.options().dropout;
   rows.old = layers::dropout(rows.old, dropout, training);
   for (const at::Tensor& row : class_rows(vit, tasks, grid)) {
-    rows.own.push_back(row.defined() ? layers::dropout(row.expand({rows.old.size(0), 1, -1}).contiguous(), dropout, training) : row);
+    rows.own.push_back(
+        row.defined() ? layers::dropout(row.expand({rows.old.size(0), 1, -1}).contiguous(), dropout, training) : row);
   }
   const core::AttendTable old_table = vit.attend_table(grid);
   const bool grouped = tasks.masked && form == TaskForm::grouped;

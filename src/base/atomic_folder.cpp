@@ -51,7 +51,8 @@ AtomicFolder::AtomicFolder(const std::string& path) : path_(without_trailing_sla
   const std::string parent = parent_folder(path_);
   require(!base_name(path_).empty() && base_name(path_) != "." && base_name(path_) != "..",
           "{}: cannot be written as a folder: it needs a name of its own", printable(path, 400));
-  require(!path_exists(path_) || is_folder(path_), "{}: expected a folder or nothing, found a file", printable(path_, 400));
+  require(!path_exists(path_) || is_folder(path_), "{}: expected a folder or nothing, found a file",
+          printable(path_, 400));
   make_folders(parent);
   finish_interrupted_replacement(path_);
   remove_stale_temporaries(parent, base_name(path_) + ".tmp-");

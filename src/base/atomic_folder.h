@@ -9,9 +9,10 @@ namespace mnemo::base {
 ///   write_file_atomic(folder.file("notes.txt"), "...");
 ///   folder.commit();
 /// `commit` fsyncs every file and folder below, exchanges the new folder with the one that stood there (one atomic
-/// step where the file system knows it), fsyncs the parent and only then removes the replaced one. A process killed at any
-/// moment leaves either the old folder or the new one under NAME. Temporaries of dead processes for this NAME are removed on construction.
-/// Without `commit` the destructor removes the temporary. Errors are InputError with the path and the system's words.
+/// step where the file system knows it), fsyncs the parent and only then removes the replaced one. A process killed at
+/// any moment leaves either the old folder or the new one under NAME. Temporaries of dead processes for this NAME are
+/// removed on construction. Without `commit` the destructor removes the temporary. Errors are InputError with the path
+/// and the system's words.
 class AtomicFolder {
  public:
   explicit AtomicFolder(const std::string& path);
@@ -33,12 +34,13 @@ class AtomicFolder {
   int lock_ = -1;  // held open and locked, so that no other process takes the folder for an abandoned one
 };
 
-/// The replacement for file systems without an atomic exchange: `from` takes the place of the folder `to`, which is first moved to
-/// `to.old-<pid>-<token>-<n>`. A process killed between the two steps leaves no `to`; `finish_interrupted_replacement` puts it right.
+/// The replacement for file systems without an atomic exchange: `from` takes the place of the folder `to`, which is
+/// first moved to `to.old-<pid>-<token>-<n>`. A process killed between the two steps leaves no `to`;
+/// `finish_interrupted_replacement` puts it right.
 void replace_folder_in_two_steps(const std::string& from, const std::string& to);
 
-/// Moves `path.old-*` back when `path` is missing, removes it when `path` is there. Every AtomicFolder begins with it; a
-/// reader calls it when a folder that should be there is not.
+/// Moves `path.old-*` back when `path` is missing, removes it when `path` is there. Every AtomicFolder begins with it;
+/// a reader calls it when a folder that should be there is not.
 void finish_interrupted_replacement(const std::string& path);
 
 }  // namespace mnemo::base

@@ -8,8 +8,8 @@
 
 namespace mnemo::base {
 
-/// SHA-256 (FIPS 180-4), fed in pieces. Chosen over a CRC because a reader of a manifest can check it with `sha256sum`, and
-/// written here because the only packaged one is the whole of OpenSSL's libcrypto.
+/// SHA-256 (FIPS 180-4), fed in pieces. Chosen over a CRC because a reader of a manifest can check it with `sha256sum`,
+/// and written here because the only packaged one is the whole of OpenSSL's libcrypto.
 class Sha256 {
  public:
   void update(const void* data, size_t n);
@@ -22,8 +22,8 @@ class Sha256 {
   std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<uint8_t, 64> block_{};
-  size_t filled_ = 0;     // bytes waiting in block_
-  uint64_t length_ = 0;   // bytes seen in all
+  size_t filled_ = 0;    // bytes waiting in block_
+  uint64_t length_ = 0;  // bytes seen in all
 };
 
 std::string sha256(std::string_view bytes);

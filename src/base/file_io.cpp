@@ -30,7 +30,7 @@ constexpr std::string_view kTemporaryMark = ".tmp-";
 int open_regular(const std::string& path, uint64_t& size) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) system_failure(path, "cannot open", errno);
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd, &info) != 0) {
     const int error = errno;
     ::close(fd);
@@ -63,12 +63,13 @@ pid_t owner_of(std::string_view name) {
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), pid);
   const bool whole = error == std::errc() && end != rest.data() + rest.size() && *end == '-';
   if (!whole || pid <= 0) return 0;
-  const bool own = pid == ::getpid() && std::string_view(end + 1, rest.data() + rest.size()).starts_with(process_token());
+  const bool own =
+      pid == ::getpid() && std::string_view(end + 1, rest.data() + rest.size()).starts_with(process_token());
   return own ? 0 : pid;
 }
 
-// Removes a temporary unless its maker holds its lock, which tells a live process of another container. The lock is kept
-// meanwhile, so that a maker who comes later sees that it has lost it.
+// Removes a temporary unless its maker holds its lock, which tells a live process of another container. The lock is
+// kept meanwhile, so that a maker who comes later sees that it has lost it.
 void remove_unless_locked(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0) return;
@@ -93,12 +94,12 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
 }
 
 bool path_exists(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return ::stat(path.c_str(), &info) == 0;
 }
 
 bool is_folder(const std::string& path) {
-  struct stat info{};
+  struct stat info {};
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
@@ -182,7 +183,8 @@ void FileReader::read_at(uint64_t offset, void* to, size_t n) const {
     const ssize_t got = ::pread(fd_, p, std::min<size_t>(n, size_t{1} << 30), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) system_failure(path_, "cannot read", errno);
-    require(got > 0, "{}: ends at byte {}, expected {} bytes more: it was cut while being read", printable(path_, 400), offset, n);
+    require(got > 0, "{}: ends at byte {}, expected {} bytes more: it was cut while being read", printable(path_, 400),
+            offset, n);
     p += got;
     offset += static_cast<uint64_t>(got);
     n -= static_cast<size_t>(got);
@@ -229,7 +231,7 @@ std::string temporary_name(const std::string& path) {
 
 bool lock_temporary(int fd, const std::string& path) {
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;  // some file systems have no locks
-  struct stat info{};
+  struct stat info {};
   return ::lstat(path.c_str(), &info) == 0;
 }
 

@@ -87,8 +87,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// A file written under a temporary name in the folder it will stand in (see `temporary_name`), then fsynced and renamed
-/// into place by `commit`. Without `commit` (an exception, a full disk) the old file stays as it was and the temporary goes.
+/// A file written under a temporary name in the folder it will stand in (see `temporary_name`), then fsynced and
+/// renamed into place by `commit`. Without `commit` (an exception, a full disk) the old file stays as it was and the
+/// temporary goes.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -109,17 +110,18 @@ class AtomicFile {
 /// Writes a whole file atomically and durably.
 void write_file_atomic(const std::string& path, std::string_view content);
 
-/// A name for a temporary beside `path`: `NAME.tmp-<pid>-<token>-<n>`. The token is random, one for this process, since process
-/// ids repeat in containers that share a folder; n counts. Make it exclusively, and try another name when it is taken.
+/// A name for a temporary beside `path`: `NAME.tmp-<pid>-<token>-<n>`. The token is random, one for this process, since
+/// process ids repeat in containers that share a folder; n counts. Make it exclusively, and try another name when it is
+/// taken.
 std::string temporary_name(const std::string& path);
 inline constexpr int kTemporaryAttempts = 100;
 
-/// Locks a temporary just made at `path` for as long as `fd` is open. False when another process took it for an abandoned
-/// one before the lock was there: make another.
+/// Locks a temporary just made at `path` for as long as `fd` is open. False when another process took it for an
+/// abandoned one before the lock was there: make another.
 bool lock_temporary(int fd, const std::string& path);
 
-/// Removes the temporaries that processes no longer alive left in `folder` for names that start with `prefix`. One whose
-/// process id is this process's, but not its token, goes by its lock alone.
+/// Removes the temporaries that processes no longer alive left in `folder` for names that start with `prefix`. One
+/// whose process id is this process's, but not its token, goes by its lock alone.
 void remove_stale_temporaries(const std::string& folder, const std::string& prefix);
 
 }  // namespace mnemo::base

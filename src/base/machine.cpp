@@ -31,8 +31,9 @@ std::string proc_value(const char* path, std::string_view key) {
 }
 
 std::string cpu_features() {
-  constexpr std::array<std::string_view, 12> kTold = {"sse4_2",      "avx",         "avx2",      "fma",      "f16c",     "avx512f",
-                                                      "avx512bw", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"};
+  constexpr std::array<std::string_view, 12> kTold = {"sse4_2",      "avx",      "avx2",     "fma",
+                                                      "f16c",        "avx512f",  "avx512bw", "avx512_vnni",
+                                                      "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16"};
   std::istringstream flags(proc_value("/proc/cpuinfo", "flags"));
   std::string features;
   for (std::string flag; flags >> flag;) {

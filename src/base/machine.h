@@ -9,12 +9,12 @@ namespace mnemo::base {
 
 /// The machine that a number was measured on.
 struct Machine {
-  std::string cpu;           ///< the processor's own name
-  std::string capability;    ///< instructions that LibTorch uses: "AVX2", "AVX512"
-  std::string features;      ///< of the processor: "avx2 f16c fma"
-  int64_t cores = 0;         ///< that this process may use
-  int64_t memory = 0;        ///< bytes
-  std::string system;        ///< "Linux 6.1.0 x86_64"
+  std::string cpu;         ///< the processor's own name
+  std::string capability;  ///< instructions that LibTorch uses: "AVX2", "AVX512"
+  std::string features;    ///< of the processor: "avx2 f16c fma"
+  int64_t cores = 0;       ///< that this process may use
+  int64_t memory = 0;      ///< bytes
+  std::string system;      ///< "Linux 6.1.0 x86_64"
   std::string libtorch;
   std::string mnemo;
 };

@@ -55,7 +55,8 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& ca
   if (candidates.empty()) return "; none is known here";
   const size_t listed = std::min(candidates.size(), kMaxListed);
   // In quotes: a name may hold a comma.
-  return fmt::format("; known: '{}'{}", fmt::join(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(listed), "', '"),
+  return fmt::format("; known: '{}'{}",
+                     fmt::join(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(listed), "', '"),
                      listed < candidates.size() ? ", …" : "");
 }
 

@@ -43,7 +43,10 @@ class Assignment {
 
   /// `value` under the key; messages start from where the value was written.
   Assignment(std::string_view key, Node value)
-      : text_(key), label_(value.place().text() + ": " + in_quotes(key, '\'')), value_(std::move(value)), place_(value_.place()) {
+      : text_(key),
+        label_(value.place().text() + ": " + in_quotes(key, '\'')),
+        value_(std::move(value)),
+        place_(value_.place()) {
     parse_path(key);
   }
 

@@ -7,7 +7,8 @@
 
 namespace mnemo::base {
 
-/// Text from outside made fit for a message: control characters, DEL and bytes that are not UTF-8 as \xNN, cut after `max_bytes` with "...".
+/// Text from outside made fit for a message: control characters, DEL and bytes that are not UTF-8 as \xNN, cut after
+/// `max_bytes` with "...".
 std::string printable(std::string_view text, size_t max_bytes = 80);
 
 /// Checks UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF) piece by piece.
@@ -20,10 +21,10 @@ class Utf8Checker {
   std::optional<size_t> finish() const;
 
  private:
-  size_t seen_ = 0;         // bytes before the current one
-  size_t start_ = 0;        // where the open sequence began
-  int open_ = 0;            // continuation bytes still due
-  unsigned char low_ = 0;   // range that the next continuation byte must lie in
+  size_t seen_ = 0;        // bytes before the current one
+  size_t start_ = 0;       // where the open sequence began
+  int open_ = 0;           // continuation bytes still due
+  unsigned char low_ = 0;  // range that the next continuation byte must lie in
   unsigned char high_ = 0;
   std::optional<size_t> bad_;
 };

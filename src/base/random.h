@@ -7,8 +7,8 @@
 
 namespace mnemo::base {
 
-/// SplitMix64 (Steele, Lea and Flood 2014). The standard library's distributions differ between implementations; what is
-/// drawn here is the same everywhere, and a stream is found again from its keys alone.
+/// SplitMix64 (Steele, Lea and Flood 2014). The standard library's distributions differ between implementations; what
+/// is drawn here is the same everywhere, and a stream is found again from its keys alone.
 class Random {
  public:
   /// A stream of its own for every list of keys (seed, split, step, row …).

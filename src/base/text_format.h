@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,11 @@ std::string json_string(std::string_view text);
 
 /// A TOML key: bare when it can be, quoted otherwise.
 std::string toml_key(std::string_view key);
+
+/// "12,345"
+std::string grouped(int64_t value);
+
+/// A word as a shell takes it: in quotes where it needs them.
+std::string shell_quoted(const std::string& word);
 
 }  // namespace mnemo::base

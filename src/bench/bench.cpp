@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/exit_status.h"
+#include "base/machine.h"
 #include "base/nearest.h"
-#include "cli/application.h"
+#include "base/text_format.h"
 #include "bench/mechanism.h"
+#include "cli/application.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "base/machine.h"
 #include "cli/output.h"
 
 namespace mnemo::bench {
@@ -28,28 +30,25 @@ struct BenchPart {
 };
 
 std::vector<BenchPart> bench_parts() {
-  return {{"models", bench_models, model_case_names()},
-          {"kernels", bench_kernels, kernel_case_names()},
-          {"decoding", bench_decoding, decoding_case_names()},
-          {"evaluation", bench_evaluation, {}},
-          {"images", bench_images, image_case_names()},
-          {"grc", bench_grc, grc_case_names()},
+  return {{"models", bench_models, model_case_names()},           {"kernels", bench_kernels, kernel_case_names()},
+          {"decoding", bench_decoding, decoding_case_names()},    {"evaluation", bench_evaluation, {}},
+          {"images", bench_images, image_case_names()},           {"grc", bench_grc, grc_case_names()},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
 
 std::string bench_command(const BenchArguments& arguments) {
   const BenchArguments usual;
-  std::string line = "mnemo bench";
+  std::string line = "mnemo-bench";
   if (arguments.all) line += " --all";
   if (arguments.part != usual.part) line += " " + arguments.part;
   if (cli::common_options().threads > 0) line += fmt::format(" --threads {}", cli::common_options().threads);
   line += fmt::format(" --repeats {}", arguments.repeats);
-  for (const std::string& name : arguments.cases) line += " --case " + cli::shell_quoted(name);
-  for (const std::string& name : arguments.precisions) line += " --precision " + cli::shell_quoted(name);
-  for (const std::string& length : arguments.lengths) line += " --length " + cli::shell_quoted(length);
-  if (arguments.peers != usual.peers) line += " --peers " + cli::shell_quoted(arguments.peers);
-  if (arguments.python != usual.python) line += " --python " + cli::shell_quoted(arguments.python);
-  if (arguments.bars != usual.bars) line += " --bars " + cli::shell_quoted(arguments.bars);
+  for (const std::string& name : arguments.cases) line += " --case " + base::shell_quoted(name);
+  for (const std::string& name : arguments.precisions) line += " --precision " + base::shell_quoted(name);
+  for (const std::string& length : arguments.lengths) line += " --length " + base::shell_quoted(length);
+  if (arguments.peers != usual.peers) line += " --peers " + base::shell_quoted(arguments.peers);
+  if (arguments.python != usual.python) line += " --python " + base::shell_quoted(arguments.python);
+  if (arguments.bars != usual.bars) line += " --bars " + base::shell_quoted(arguments.bars);
   if (arguments.no_peers) line += " --no-peers";
   if (arguments.check) line += " --check";
   return line;
@@ -73,12 +72,15 @@ int bench(const BenchArguments& arguments) {
   for (const BenchPart& part : parts) {
     if (part.name != kMechanisms) names.push_back(part.name);
   }
-  require_known("bench", arguments.part, names);
-  base::require(!arguments.all || arguments.part == BenchArguments().part, "--all: a table of its own; leave out the part '{}'", arguments.part);
+  require_known("PART", arguments.part, names);
+  base::require(!arguments.all || arguments.part == BenchArguments().part,
+                "--all: a table of its own; leave out the part '{}'", arguments.part);
   const std::string& wanted = arguments.all ? std::string(kMechanisms) : arguments.part;
-  const BenchPart& part = *std::find_if(parts.begin(), parts.end(), [&](const BenchPart& p) { return p.name == wanted; });
+  const BenchPart& part =
+      *std::find_if(parts.begin(), parts.end(), [&](const BenchPart& p) { return p.name == wanted; });
   for (const std::string& name : arguments.cases) require_known("--case", name, part.cases);
-  base::require(arguments.precisions.empty() || arguments.part == "decoding", "--precision: of decoding alone; the part is '{}'", arguments.part);
+  base::require(arguments.precisions.empty() || arguments.part == "decoding",
+                "--precision: of decoding alone; the part is '{}'", arguments.part);
   for (const std::string& name : arguments.precisions) require_known("--precision", name, {"float32", "bf16", "int8"});
 
   base::require(arguments.lengths.empty() || arguments.all, "--length: goes with --all");
@@ -87,22 +89,25 @@ int bench(const BenchArguments& arguments) {
   Bars bars = arguments.check ? Bars(arguments.bars) : Bars();
   const BenchReport report = part.run(arguments, bars);
   for (const std::string& line : report.differences) cli::print(fmt::format("not the same: {}\n", line));
-  if (report.text.empty()) return cli::kAnswerIsNo;
+  if (report.text.empty()) return base::kAnswerIsNo;
   const base::Machine machine = base::this_machine();
   if (arguments.json) {
-    base::Node node = base::Node::table({{"command", bench_command(arguments)}, {"machine", to_node(machine)},
-                                         {"threads", at::get_num_threads()}, {"repeats", arguments.repeats}});
+    base::Node node = base::Node::table({{"command", bench_command(arguments)},
+                                         {"machine", to_node(machine)},
+                                         {"threads", at::get_num_threads()},
+                                         {"repeats", arguments.repeats}});
     for (const auto& [key, value] : report.figures.members()) node.set(key, value);
     base::Node missed = base::Node::array();
     for (const std::string& line : bars.missed()) missed.push_back(line);
     node.set("missed", missed);
     cli::print_json(node);
   } else {
-    cli::print(fmt::format("{}\n{}, {} cores, {}; {} thread(s), median of {}\n\n{}", bench_command(arguments), machine.cpu, machine.cores,
-                      machine.capability, at::get_num_threads(), arguments.repeats, report.text));
+    cli::print(fmt::format("{}\n{}, {} cores, {}; {} thread(s), median of {}\n\n{}", bench_command(arguments),
+                           machine.cpu, machine.cores, machine.capability, at::get_num_threads(), arguments.repeats,
+                           report.text));
     for (const std::string& line : bars.missed()) cli::print(fmt::format("missed: {}\n", line));
   }
-  return bars.missed().empty() && report.differences.empty() ? cli::kDone : cli::kAnswerIsNo;
+  return bars.missed().empty() && report.differences.empty() ? base::kDone : base::kAnswerIsNo;
 }
 
 }  // namespace
@@ -111,29 +116,38 @@ bool BenchArguments::wants(const std::string& name) const {
   return cases.empty() || std::find(cases.begin(), cases.end(), name) != cases.end();
 }
 
-void add_bench(CLI::App& app) {
+std::shared_ptr<CLI::App> make_bench() {
   auto arguments = std::make_shared<BenchArguments>();
   std::string names;
   for (const BenchPart& part : bench_parts()) {
     const std::string title = part.name == kMechanisms ? "--all" : part.name;
-    if (!part.cases.empty()) names += fmt::format("{}{}: {}", names.empty() ? "" : "; ", title, fmt::join(part.cases, ", "));
+    if (!part.cases.empty())
+      names += fmt::format("{}{}: {}", names.empty() ? "" : "; ", title, fmt::join(part.cases, ", "));
   }
-  cli::Command(app, "bench", "measures speed, turn about with the same in eager PyTorch")
-      .argument("PART", arguments->part, "models: training, generation, evaluation (the default); kernels: attention and ABC's scan; "
-                "decoding: the engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: beside timm; "
-                "grc: what a gated recurrent cache costs", false)
+  cli::Command command("mnemo-bench", "Measures speed, interleaved with the same work in eager PyTorch.");
+  command
+      .argument("PART", arguments->part,
+                "models: training, generation, evaluation (the default); kernels: attention and ABC's scan; "
+                "decoding: the engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: "
+                "beside timm; "
+                "grc: what a gated recurrent cache costs",
+                false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (all)")
-      .flag("--all", arguments->all, "in place of a part: a table of every mechanism's training step, state and memory at 512, 2,048 and 8,192 tokens")
-      .option("--length", arguments->lengths, "T", fmt::format("of --all: {}; may be repeated (all)", fmt::join(length_names(), ", ")))
+      .flag("--all", arguments->all,
+            "in place of a part: a table of every mechanism's training step, state and memory at 512, 2,048 and 8,192 "
+            "tokens")
+      .option("--length", arguments->lengths, "T",
+              fmt::format("of --all: {}; may be repeated (all)", fmt::join(length_names(), ", ")))
       .option("--precision", arguments->precisions, "NAME", "of decoding: float32, bf16, int8; may be repeated (all)")
-      .option("--peers", arguments->peers, "DIR", "the folder with the peers' scripts (benchmarks/peers)")
+      .option("--peers", arguments->peers, "DIR", "the folder with the peers' scripts (src/bench/peers)")
       .option("--python", arguments->python, "FILE", "the Python that runs the peers (python3)")
       .option("--repeats", arguments->repeats, "N", "rounds (7)")
-      .option("--bars", arguments->bars, "FILE", "what --check asks for (benchmarks/bars.toml)")
+      .option("--bars", arguments->bars, "FILE", "what --check asks for (src/bench/bars.toml)")
       .flag("--no-peers", arguments->no_peers, "our side alone")
       .flag("--check", arguments->check, "exit 1 where a bar is missed")
       .flag("--json", arguments->json, "prints JSON")
       .action([arguments] { return bench(*arguments); });
+  return command.program();
 }
 
 }  // namespace mnemo::bench

@@ -1,19 +1,24 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/rounds.h"
+
+namespace CLI {
+class App;
+}
 
 namespace mnemo::bench {
 
 struct BenchArguments {
   std::string part = "models";
   std::vector<std::string> cases, precisions, lengths;
-  std::string peers = "benchmarks/peers";
+  std::string peers = "src/bench/peers";
   std::string python = "python3";
-  std::string bars = "benchmarks/bars.toml";
+  std::string bars = "src/bench/bars.toml";
   int64_t repeats = 7;
   bool all = false, no_peers = false, json = false, check = false;
 
@@ -21,11 +26,11 @@ struct BenchArguments {
   bool wants(const std::string& name) const;
 };
 
-/// What one part of `mnemo bench` found.
+/// What one part of `mnemo-bench` found.
 struct BenchReport {
-  base::Node figures = base::Node::table();  ///< for JSON
-  std::string text = {};                     ///< a table, and what stands below it
-  std::vector<std::string> differences = {}; ///< where a peer does not compute the same: that was not timed
+  base::Node figures = base::Node::table();   ///< for JSON
+  std::string text = {};                      ///< a table, and what stands below it
+  std::vector<std::string> differences = {};  ///< where a peer does not compute the same: that was not timed
 };
 
 /// The parts; each compares with the bars as it goes.
@@ -44,5 +49,8 @@ std::vector<std::string> decoding_case_names();
 std::vector<std::string> mechanism_case_names();
 std::vector<std::string> image_case_names();
 std::vector<std::string> grc_case_names();
+
+/// The command line of mnemo-bench. Fresh for each call.
+std::shared_ptr<CLI::App> make_bench();
 
 }  // namespace mnemo::bench

@@ -79,15 +79,27 @@ std::unique_ptr<models::Model> BenchCase::build() const {
 }
 
 base::Node BenchCase::as_node(int64_t threads) const {
-  return base::Node::table({{"name", name}, {"attention", attention}, {"vocab", kVocabulary}, {"layers", layers}, {"dim", dim},
-                            {"heads", heads}, {"ffn", ffn}, {"segment", segment}, {"mem_len", mem_len}, {"mem_tokens", mem_tokens},
-                            {"slots", slots}, {"batch", batch}, {"segments", segments}, {"evaluation_segment", evaluation_segment},
+  return base::Node::table({{"name", name},
+                            {"attention", attention},
+                            {"vocab", kVocabulary},
+                            {"layers", layers},
+                            {"dim", dim},
+                            {"heads", heads},
+                            {"ffn", ffn},
+                            {"segment", segment},
+                            {"mem_len", mem_len},
+                            {"mem_tokens", mem_tokens},
+                            {"slots", slots},
+                            {"batch", batch},
+                            {"segments", segments},
+                            {"evaluation_segment", evaluation_segment},
                             {"threads", threads}});
 }
 
 BenchFigures read_figures(const std::string& json, const std::string& peer) {
   const base::Node node = base::parse_json(json, peer);
-  BenchFigures figures{node.at("loss").as_double(), node.at("gradient_norm").as_double(), node.at("held_out").as_double(), {}};
+  BenchFigures figures{
+      node.at("loss").as_double(), node.at("gradient_norm").as_double(), node.at("held_out").as_double(), {}};
   for (const base::Node& token : node.at("tokens").items()) figures.tokens.push_back(token.as_int());
   return figures;
 }
@@ -101,7 +113,8 @@ std::string disagreement(const BenchFigures& ours, const BenchFigures& theirs) {
     return fmt::format("likeliest tokens: ours are {}, the peer's {}", ours.tokens.size(), theirs.tokens.size());
   }
   const auto at = std::mismatch(ours.tokens.begin(), ours.tokens.end(), theirs.tokens.begin());
-  return fmt::format("likeliest token {}: ours {}, the peer's {}", at.first - ours.tokens.begin(), *at.first, *at.second);
+  return fmt::format("likeliest token {}: ours {}, the peer's {}", at.first - ours.tokens.begin(), *at.first,
+                     *at.second);
 }
 
 struct BenchSubject::Parts {
@@ -155,7 +168,9 @@ BenchSubject::BenchSubject(const BenchCase& bench_case) : parts_(std::make_uniqu
   p.optimiser = train::make_optimiser(
       train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})), p.model->parameters());
   at::Generator generator = at::detail::createCPUGenerator(2);
-  auto draw = [&](int64_t length) { return at::randint(0, kVocabulary, {bench_case.batch, length + 1}, generator, at::kLong); };
+  auto draw = [&](int64_t length) {
+    return at::randint(0, kVocabulary, {bench_case.batch, length + 1}, generator, at::kLong);
+  };
   p.tokens = draw(bench_case.segment * bench_case.segments);
   p.text = draw(bench_case.evaluation_segment * kEvaluationSegments);
   p.fed = draw(std::max<int64_t>(79, bench_case.segment + 15)).select(0, 0);
@@ -209,7 +224,8 @@ double BenchSubject::train_products() const {
   const BenchCase& c = parts_->bench_case;
   double forward = 0;
   for (int64_t s = 0; s < c.segments; ++s) {
-    forward += static_cast<double>(inspect::count_cost(*parts_->model, {.batch = c.batch, .position = s * c.segment}).total.flops);
+    forward += static_cast<double>(
+        inspect::count_cost(*parts_->model, {.batch = c.batch, .position = s * c.segment}).total.flops);
   }
   return 3 * forward;
 }

@@ -35,8 +35,9 @@ struct DecodingPeer {
 struct DecodingRow {
   std::string bench_case, precision;
   int64_t context = 0, batch = 1;
-  Rounds seconds;              ///< of a token of every sequence
-  double bytes = 0, read = 0;  ///< that it must read; and what the machine reads in a second, the best of the same rounds
+  Rounds seconds;  ///< of a token of every sequence
+  double bytes = 0,
+         read = 0;  ///< that it must read; and what the machine reads in a second, the best of the same rounds
   std::vector<DecodingPeer> peers;
 
   /// Of the bandwidth bound.
@@ -45,7 +46,8 @@ struct DecodingRow {
     return share_of(bound, seconds);
   }
   std::string what() const {
-    return fmt::format("{}, {}, context {}{}", bench_case, precision, context, batch > 1 ? fmt::format(", batch {}", batch) : std::string());
+    return fmt::format("{}, {}, context {}{}", bench_case, precision, context,
+                       batch > 1 ? fmt::format(", batch {}", batch) : std::string());
   }
 };
 
@@ -62,11 +64,13 @@ std::vector<DecodingPeer> peers_of(const DecodingPeers& peers, const DecodingRow
   std::vector<DecodingPeer> found = {{"stock", peers.stock.get(), row.precision == "int8" ? "float32" : row.precision},
                                      {"best", peers.best.get(), row.precision}};
   if (row.precision == "int8") found.push_back({"dynamic_int8", peers.stock.get(), "int8"});
-  if (row.precision != "bf16" && row.context <= kLongestPrompt) found.push_back({"ctranslate2", peers.ctranslate2.get(), row.precision});
+  if (row.precision != "bf16" && row.context <= kLongestPrompt)
+    found.push_back({"ctranslate2", peers.ctranslate2.get(), row.precision});
   return found;
 }
 
-DecodingRow measure_decoding(DecodingRow row, const DecodingPeers& peers, DecodingSubject& subject, int64_t repeats, ReadLimit& limit) {
+DecodingRow measure_decoding(DecodingRow row, const DecodingPeers& peers, DecodingSubject& subject, int64_t repeats,
+                             ReadLimit& limit) {
   row.peers = peers_of(peers, row);
   std::vector<double> seconds;
   std::vector<std::vector<double>> theirs(row.peers.size()), ratios(row.peers.size());
@@ -75,7 +79,8 @@ DecodingRow measure_decoding(DecodingRow row, const DecodingPeers& peers, Decodi
     row.read = std::max(row.read, limit.measure());
     for (size_t i = 0; i < row.peers.size(); ++i) {
       const DecodingPeer& peer = row.peers[i];
-      const double their = peer.process->seconds(fmt::format("token {} {} {} {}", peer.precision, row.context, row.batch, kTokens));
+      const double their =
+          peer.process->seconds(fmt::format("token {} {} {} {}", peer.precision, row.context, row.batch, kTokens));
       if (round < 0) continue;  // warm-up
       theirs[i].push_back(their);
       ratios[i].push_back(their / mine);
@@ -101,16 +106,21 @@ double near_over_far(DecodingSubject& subject, const std::string& precision, int
   return median(near) / median(far);
 }
 
-DecodingPeers start_decoding_peers(const BenchArguments& arguments, const DecodingCase& decoding_case, const DecodingSubject& subject) {
+DecodingPeers start_decoding_peers(const BenchArguments& arguments, const DecodingCase& decoding_case,
+                                   const DecodingSubject& subject) {
   const HandOver hand_over;
-  const std::string file = hand_over.path("tensors.safetensors"), options = base::to_json(decoding_case.as_node(at::get_num_threads()), 0);
+  const std::string file = hand_over.path("tensors.safetensors"),
+                    options = base::to_json(decoding_case.as_node(at::get_num_threads()), 0);
   weights::write_safetensors(file, subject.tensors());
-  auto start = [&](const char* kind, bool best) { return start_peer(arguments, "decode.py", {options, file, kind}, best); };
+  auto start = [&](const char* kind, bool best) {
+    return start_peer(arguments, "decode.py", {options, file, kind}, best);
+  };
   return {start("torch", false), start("torch", true), start("ctranslate2", false)};
 }
 
 /// Peers that make other tokens from the same parameters.
-std::vector<std::string> other_tokens(const DecodingPeers& peers, const DecodingCase& decoding_case, DecodingSubject& subject) {
+std::vector<std::string> other_tokens(const DecodingPeers& peers, const DecodingCase& decoding_case,
+                                      DecodingSubject& subject) {
   constexpr int64_t kCompared = 24;
   const std::vector<int64_t> ours = subject.greedy(kCompared);
   std::vector<std::string> found;
@@ -118,7 +128,9 @@ std::vector<std::string> other_tokens(const DecodingPeers& peers, const Decoding
     const base::Node answer = base::parse_json(peer.ask(fmt::format("greedy {}", kCompared)), "the peer's answer");
     std::vector<int64_t> theirs;
     for (const base::Node& token : answer.items()) theirs.push_back(token.as_int());
-    if (theirs != ours) found.push_back(fmt::format("{}, {}: tokens {}, ours {}", decoding_case.name, name, fmt::join(theirs, " "), fmt::join(ours, " ")));
+    if (theirs != ours)
+      found.push_back(fmt::format("{}, {}: tokens {}, ours {}", decoding_case.name, name, fmt::join(theirs, " "),
+                                  fmt::join(ours, " ")));
   };
   compare("stock", *peers.stock);
   compare("best", *peers.best);
@@ -128,27 +140,39 @@ std::vector<std::string> other_tokens(const DecodingPeers& peers, const Decoding
 
 void compare_decoding_with_bars(const DecodingResults& results, Bars& bars) {
   for (const DecodingRow& row : results.rows) {
-    if (row.batch == 1) bars.at_least("decoding.share", row.precision, row.share().median, row.what() + ", share of the bandwidth bound");
+    if (row.batch == 1)
+      bars.at_least("decoding.share", row.precision, row.share().median, row.what() + ", share of the bandwidth bound");
     const std::string table = row.batch == 1 ? "decoding" : fmt::format("decoding.batch_{}", row.batch);
     for (const DecodingPeer& peer : row.peers) {
       const std::string what = fmt::format("{}, times {}", row.what(), peer.name);
       bars.at_least(fmt::format("{}.{}", table, peer.name), row.precision, peer.ratio.median, what);
-      bars.at_least(fmt::format("{}.{}", table, peer.name), fmt::format("{}_{}", row.precision, row.context), peer.ratio.median, what);
+      bars.at_least(fmt::format("{}.{}", table, peer.name), fmt::format("{}_{}", row.precision, row.context),
+                    peer.ratio.median, what);
     }
   }
   for (const auto& [precision, speed] : results.far) {
-    bars.at_least("decoding", "far", speed, fmt::format("six_layer_abc, {}: speed at position {} over that at {}", precision, kFarPosition, kNearPosition));
+    bars.at_least(
+        "decoding", "far", speed,
+        fmt::format("six_layer_abc, {}: speed at position {} over that at {}", precision, kFarPosition, kNearPosition));
   }
 }
 
 base::Node decoding_figures(const DecodingResults& results) {
   base::Node rows = base::Node::array();
   for (const DecodingRow& r : results.rows) {
-    base::Node row = base::Node::table({{"case", r.bench_case}, {"precision", r.precision}, {"context", r.context}, {"batch", r.batch},
-                                        {"seconds", as_node(r.seconds)}, {"bytes", r.bytes}, {"read", r.read}, {"share", as_node(r.share())}});
+    base::Node row = base::Node::table({{"case", r.bench_case},
+                                        {"precision", r.precision},
+                                        {"context", r.context},
+                                        {"batch", r.batch},
+                                        {"seconds", as_node(r.seconds)},
+                                        {"bytes", r.bytes},
+                                        {"read", r.read},
+                                        {"share", as_node(r.share())}});
     base::Node peers = base::Node::table();
     for (const DecodingPeer& p : r.peers) {
-      peers.set(p.name, base::Node::table({{"precision", p.precision}, {"seconds", as_node(p.seconds)}, {"times", as_node(p.ratio)}}));
+      peers.set(p.name,
+                base::Node::table(
+                    {{"precision", p.precision}, {"seconds", as_node(p.seconds)}, {"times", as_node(p.ratio)}}));
     }
     row.set("peers", peers);
     rows.push_back(row);
@@ -160,26 +184,37 @@ base::Node decoding_figures(const DecodingResults& results) {
 
 std::string decoding_text(const DecodingResults& results) {
   using Align = base::TextTable::Align;
-  base::TextTable table({"case", "precision", "context", "batch", "ms, median", "least", "most", "share of read", "x stock", "x best", "x dynamic int8", "x CTranslate2"},
-                        {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right,
-                         Align::right, Align::right, Align::right, Align::right});
+  base::TextTable table({"case", "precision", "context", "batch", "ms, median", "least", "most", "share of read",
+                         "x stock", "x best", "x dynamic int8", "x CTranslate2"},
+                        {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right,
+                         Align::right, Align::right, Align::right, Align::right, Align::right});
   for (const DecodingRow& r : results.rows) {
-    std::vector<std::string> cells = {r.bench_case, r.precision, std::to_string(r.context), std::to_string(r.batch),
-                                      fmt::format("{:.3f}", r.seconds.median * 1e3), fmt::format("{:.3f}", r.seconds.least * 1e3),
-                                      fmt::format("{:.3f}", r.seconds.most * 1e3), r.batch == 1 ? range_text(r.share()) : std::string()};
+    std::vector<std::string> cells = {r.bench_case,
+                                      r.precision,
+                                      std::to_string(r.context),
+                                      std::to_string(r.batch),
+                                      fmt::format("{:.3f}", r.seconds.median * 1e3),
+                                      fmt::format("{:.3f}", r.seconds.least * 1e3),
+                                      fmt::format("{:.3f}", r.seconds.most * 1e3),
+                                      r.batch == 1 ? range_text(r.share()) : std::string()};
     for (const char* name : {"stock", "best", "dynamic_int8", "ctranslate2"}) {
-      const auto peer = std::find_if(r.peers.begin(), r.peers.end(), [&](const DecodingPeer& p) { return p.name == name; });
+      const auto peer =
+          std::find_if(r.peers.begin(), r.peers.end(), [&](const DecodingPeer& p) { return p.name == name; });
       cells.push_back(peer == r.peers.end() ? std::string() : range_text(peer->ratio));
     }
     table.add_row(std::move(cells));
   }
   std::string text = table.text() + "\n";
   for (const auto& [precision, speed] : results.far) {
-    text += fmt::format("ABC, {}: speed at position {} over that at {}: {:.3f}\n", precision, kFarPosition, kNearPosition, speed);
+    text += fmt::format("ABC, {}: speed at position {} over that at {}: {:.3f}\n", precision, kFarPosition,
+                        kNearPosition, speed);
   }
-  return text + "share of read: of the time that one pass over the weights and the sequence's keys, values or state takes at the best speed of a plain "
-                "read loop in the same rounds. x stock, x best: the same model in eager PyTorch in the same precision (int8: stock in float32, best "
-                "in dynamic int8) with preallocated caches, as installed and with our two process settings\n";
+  return text +
+         "share of read: of the time that one pass over the weights and the sequence's keys, values or state takes at "
+         "the best speed of a plain "
+         "read loop in the same rounds. x stock, x best: the same model in eager PyTorch in the same precision (int8: "
+         "stock in float32, best "
+         "in dynamic int8) with preallocated caches, as installed and with our two process settings\n";
 }
 
 }  // namespace
@@ -191,7 +226,8 @@ std::vector<std::string> decoding_case_names() {
 }
 
 BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars) {
-  const std::vector<std::string> precisions = arguments.precisions.empty() ? std::vector<std::string>{"float32", "bf16", "int8"} : arguments.precisions;
+  const std::vector<std::string> precisions =
+      arguments.precisions.empty() ? std::vector<std::string>{"float32", "bf16", "int8"} : arguments.precisions;
   DecodingResults results;
   ReadLimit limit;
   for (const DecodingCase& decoding_case : decoding_cases()) {
@@ -215,7 +251,8 @@ BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars) {
       };
       for (const int64_t context : decoding_case.contexts) add(context, 1);
       if (decoding_case.has_peers() && decoding_case.contexts.front() == kBatchContext) add(kBatchContext, kBatch);
-      if (decoding_case.slots > 0) results.far.emplace_back(precision, near_over_far(subject, precision, 100 * arguments.repeats));
+      if (decoding_case.slots > 0)
+        results.far.emplace_back(precision, near_over_far(subject, precision, 100 * arguments.repeats));
       subject.drop();
       for (PeerProcess* peer : {peers.stock.get(), peers.best.get(), peers.ctranslate2.get()}) {
         if (peer != nullptr) peer->ask("drop");

@@ -10,9 +10,10 @@
 
 namespace mnemo::bench {
 
-/// One model that `mnemo bench decoding` runs token by token.
+/// One model that `mnemo-bench decoding` runs token by token.
 struct DecodingCase {
-  std::string name, attention;  ///< attention: softmax (a GPT-2: learned positions, no bias on the logits), relative or abc
+  std::string name,
+      attention;  ///< attention: softmax (a GPT-2: learned positions, no bias on the logits), relative or abc
   int64_t layers, dim, heads, ffn, vocab, segment, mem_len, mem_tokens, slots;
   std::vector<int64_t> contexts;
 
@@ -34,12 +35,14 @@ class DecodingSubject {
   weights::NamedTensors tensors() const;
   /// The likeliest tokens one by one after the token 0, in float32.
   std::vector<int64_t> greedy(int64_t count);
-  /// Seconds of a token of each of `batch` sequences that have read `context` random tokens, the median of N; a later call goes on
-  /// where this one ended.
+  /// Seconds of a token of each of `batch` sequences that have read `context` random tokens, the median of N; a later
+  /// call goes on where this one ended.
   double token(const std::string& precision, int64_t context, int64_t batch, int64_t count);
-  /// Bytes that one token of one sequence cannot do without reading: weights, and what the sequence keeps of `context` tokens.
+  /// Bytes that one token of one sequence cannot do without reading: weights, and what the sequence keeps of `context`
+  /// tokens.
   double bytes(const std::string& precision, int64_t context);
-  /// Abc: seconds of a token, the median of N, at a position that the state is set to, greedy; what the memory holds is that of 1,000 tokens.
+  /// Abc: seconds of a token, the median of N, at a position that the state is set to, greedy; what the memory holds is
+  /// that of 1,000 tokens.
   double token_at(const std::string& precision, int64_t position, int64_t count);
   /// Forgets all sequences, and the weights of a precision.
   void drop();

@@ -50,7 +50,8 @@ std::unique_ptr<models::Model> DecodingCase::build() const {
   }
   if (attention == "abc") options.backbone.attention.set("num_slots", slots);
   if (mem_len > 0) options.memory.push_back(base::Node::table({{"type", "segment_cache"}, {"mem_len", mem_len}}));
-  if (mem_tokens > 0) options.memory.push_back(base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", mem_tokens}}));
+  if (mem_tokens > 0)
+    options.memory.push_back(base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", mem_tokens}}));
   options.head.set("bias", false);
   auto model = models::build(options, 0);
   spread_parameters(model->parameters(), at::detail::createCPUGenerator(1));
@@ -58,8 +59,14 @@ std::unique_ptr<models::Model> DecodingCase::build() const {
 }
 
 base::Node DecodingCase::as_node(int64_t threads) const {
-  return base::Node::table({{"name", name}, {"vocab", vocab}, {"layers", layers}, {"dim", dim}, {"heads", heads}, {"ffn", ffn},
-                            {"segment", segment}, {"threads", threads}});
+  return base::Node::table({{"name", name},
+                            {"vocab", vocab},
+                            {"layers", layers},
+                            {"dim", dim},
+                            {"heads", heads},
+                            {"ffn", ffn},
+                            {"segment", segment},
+                            {"threads", threads}});
 }
 
 struct DecodingSubject::Parts {
@@ -83,7 +90,8 @@ struct DecodingSubject::Parts {
 
   const std::shared_ptr<const infer::Engine>& engine(const std::string& precision) {
     std::shared_ptr<const infer::Engine>& found = engines[precision];
-    if (!found) found = std::make_shared<infer::Engine>(model, infer::EngineOptions{ops::precision_of(precision, "--precision")});
+    if (!found)
+      found = std::make_shared<infer::Engine>(model, infer::EngineOptions{ops::precision_of(precision, "--precision")});
     return found;
   }
 
@@ -141,7 +149,8 @@ double DecodingSubject::token_at(const std::string& precision, int64_t position,
   auto found = p.running.find(key);
   if (found == p.running.end()) {
     constexpr int64_t kRead = 1000;
-    base::ensure(position % p.decoding_case.segment == kRead % p.decoding_case.segment, "position {} is elsewhere in its segment", position);
+    base::ensure(position % p.decoding_case.segment == kRead % p.decoding_case.segment,
+                 "position {} is elsewhere in its segment", position);
     infer::Session session = p.fed(precision, kRead);
     const HandOver folder;
     const std::string file = folder.path("session.safetensors");

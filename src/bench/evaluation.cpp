@@ -11,7 +11,8 @@ namespace {
 
 /// The 12-layer model of Transformer-XL on characters: segments of 512 tokens, and an attention length of 3,800.
 const BenchCase& long_case() {
-  static const BenchCase transformer_xl = {"transformer_xl_3800", "relative", 12, 512, 8, 2048, 512, 3288, 0, 0, 1, 1, 512};
+  static const BenchCase transformer_xl = {
+      "transformer_xl_3800", "relative", 12, 512, 8, 2048, 512, 3288, 0, 0, 1, 1, 512};
   return transformer_xl;
 }
 
@@ -34,7 +35,8 @@ BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars) {
   const std::shared_ptr<models::Model> model = c.build();
   const at::Tensor text = at::randint(0, model->vocab_size(), {1, window + 1}, at::kLong);
   core::State full = model->initial_state(1);  // after as many tokens as the cache holds
-  for (int64_t begin = 0; begin < c.mem_len; begin += c.segment) segment_loss(*model, text.narrow(1, begin, c.segment + 1), 0, full);
+  for (int64_t begin = 0; begin < c.mem_len; begin += c.segment)
+    segment_loss(*model, text.narrow(1, begin, c.segment + 1), 0, full);
   const at::Tensor last = text.narrow(1, c.mem_len, c.segment + 1);
   std::vector<double> cached, anew, ratios;
   for (int64_t round = -1; round < arguments.repeats; ++round) {
@@ -48,18 +50,25 @@ BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars) {
     ratios.push_back(b / a);
   }
   const Rounds ratio = rounds_of(ratios), with = rounds_of(cached), without = rounds_of(anew);
-  bars.at_least("evaluation", c.name, ratio.median, fmt::format("{}: times as fast as computing {} tokens anew", c.name, window));
+  bars.at_least("evaluation", c.name, ratio.median,
+                fmt::format("{}: times as fast as computing {} tokens anew", c.name, window));
 
   base::TextTable table({"Transformer-XL, 12 layers, a token", "ms, median", "least", "most"},
-                        {base::TextTable::Align::left, base::TextTable::Align::right, base::TextTable::Align::right, base::TextTable::Align::right});
+                        {base::TextTable::Align::left, base::TextTable::Align::right, base::TextTable::Align::right,
+                         base::TextTable::Align::right});
   auto add = [&](const std::string& name, const Rounds& seconds) {
-    table.add_row({name, fmt::format("{:.3f}", seconds.median * 1e3), fmt::format("{:.3f}", seconds.least * 1e3), fmt::format("{:.3f}", seconds.most * 1e3)});
+    table.add_row({name, fmt::format("{:.3f}", seconds.median * 1e3), fmt::format("{:.3f}", seconds.least * 1e3),
+                   fmt::format("{:.3f}", seconds.most * 1e3)});
   };
   add(fmt::format("segments of {}, a cache of {}", c.segment, c.mem_len), with);
   add(fmt::format("{} tokens computed anew", window), without);
   BenchReport report;
-  report.figures = base::Node::table({{"case", c.name}, {"attention_length", window}, {"segment", c.segment}, {"cached", as_node(with)},
-                                      {"anew", as_node(without)}, {"times", as_node(ratio)}});
+  report.figures = base::Node::table({{"case", c.name},
+                                      {"attention_length", window},
+                                      {"segment", c.segment},
+                                      {"cached", as_node(with)},
+                                      {"anew", as_node(without)},
+                                      {"times", as_node(ratio)}});
   report.text = fmt::format("{}\n{} times as fast with the cache\n", table.text(), range_text(ratio));
   return report;
 }

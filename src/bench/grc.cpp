@@ -35,7 +35,7 @@ const std::vector<GrcImageCase>& grc_image_cases() {
 
 constexpr int64_t kGrcImages = 8, kGrcTokens = 512, kGrcPosition = 64;
 
-/// The cases of `mnemo bench` with plain and with relative attention, their text in the segments of training.
+/// The cases of `mnemo-bench` with plain and with relative attention, their text in the segments of training.
 const std::vector<BenchCase>& grc_text_cases() {
   static const std::vector<BenchCase> cases = [] {
     std::vector<BenchCase> chosen;
@@ -49,8 +49,8 @@ const std::vector<BenchCase>& grc_text_cases() {
 }
 
 /// Both turn about; a ratio is the median of the rounds' ratios.
-GrcRow measure_both(int64_t repeats, const std::string& name, const std::string& job, const std::string& bars, const std::function<double()>& without,
-                    const std::function<double()>& with) {
+GrcRow measure_both(int64_t repeats, const std::string& name, const std::string& job, const std::string& bars,
+                    const std::function<double()>& without, const std::function<double()>& with) {
   std::vector<double> seconds, times;
   for (int64_t round = -1; round < repeats; ++round) {
     const double alone = without(), both = with();
@@ -66,7 +66,8 @@ void measure_text(const BenchCase& bench_case, int64_t repeats, std::vector<GrcR
   cached.grc = true;
   BenchSubject without(bench_case), with(cached);
   const auto add = [&](const char* job, const char* bars, const auto& seconds) {
-    rows.push_back(measure_both(repeats, bench_case.name, job, bars, [&] { return seconds(without); }, [&] { return seconds(with); }));
+    rows.push_back(measure_both(
+        repeats, bench_case.name, job, bars, [&] { return seconds(without); }, [&] { return seconds(with); }));
   };
   add("evaluation", "inference", [](BenchSubject& subject) { return subject.evaluate(); });
   add("generation", "inference", [](BenchSubject& subject) { return subject.generate(kGrcPosition, kGrcTokens); });
@@ -80,11 +81,13 @@ void measure_images(const GrcImageCase& image_case, int64_t repeats, std::vector
   memories.push_back(memory);
   ImageSubject without(models::read_model_options(base::Node::table({{"preset", "pvt_tiny"}})));
   ImageSubject with(models::read_model_options(base::Node::table({{"preset", "pvt_tiny"}, {"memory", memories}})));
-  rows.push_back(measure_both(repeats, image_case.name, "forward of 8 images", "inference", [&] { return without.forward(kGrcImages, 1); },
-                              [&] { return with.forward(kGrcImages, 1); }));
+  rows.push_back(measure_both(
+      repeats, image_case.name, "forward of 8 images", "inference", [&] { return without.forward(kGrcImages, 1); },
+      [&] { return with.forward(kGrcImages, 1); }));
   if (!image_case.train) return;
-  rows.push_back(measure_both(repeats, image_case.name, "training step of 8 images", "training", [&] { return without.train(kGrcImages, 1); },
-                              [&] { return with.train(kGrcImages, 1); }));
+  rows.push_back(measure_both(
+      repeats, image_case.name, "training step of 8 images", "training", [&] { return without.train(kGrcImages, 1); },
+      [&] { return with.train(kGrcImages, 1); }));
 }
 
 }  // namespace
@@ -105,15 +108,20 @@ BenchReport bench_grc(const BenchArguments& arguments, Bars& bars) {
     if (arguments.wants(image_case.name)) measure_images(image_case, arguments.repeats, rows);
   }
   using Align = base::TextTable::Align;
-  base::TextTable table({"case", "job", "ms, median", "with over without"}, {Align::left, Align::left, Align::right, Align::right});
+  base::TextTable table({"case", "job", "ms, median", "with over without"},
+                        {Align::left, Align::left, Align::right, Align::right});
   base::Node results = base::Node::array();
   for (const GrcRow& row : rows) {
-    bars.at_most("grc", row.bars, row.times.median, fmt::format("{}, {}: time with the cache over that without", row.grc_case, row.job));
+    bars.at_most("grc", row.bars, row.times.median,
+                 fmt::format("{}, {}: time with the cache over that without", row.grc_case, row.job));
     table.add_row({row.grc_case, row.job, fmt::format("{:.2f}", row.seconds.median * 1e3), range_text(row.times)});
-    results.push_back(base::Node::table({{"case", row.grc_case}, {"job", row.job}, {"seconds", as_node(row.seconds)}, {"times", as_node(row.times)}}));
+    results.push_back(base::Node::table(
+        {{"case", row.grc_case}, {"job", row.job}, {"seconds", as_node(row.seconds)}, {"times", as_node(row.times)}}));
   }
   return {.figures = base::Node::table({{"results", results}}),
-          .text = table.text() + "\nwith over without: time of the model with a gated recurrent cache over that of the model alone; rounds turn about\n"};
+          .text = table.text() +
+                  "\nwith over without: time of the model with a gated recurrent cache over that of the model alone; "
+                  "rounds turn about\n"};
 }
 
 }  // namespace mnemo::bench

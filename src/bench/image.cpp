@@ -18,19 +18,24 @@ constexpr double kImageTolerance = 1e-4;  ///< of the largest logit
 
 }  // namespace
 
-ImageSubject::ImageSubject(const models::ModelOptions& options) : model_(std::make_shared<models::VisionModel>(options, 1, at::kFloat)) {
+ImageSubject::ImageSubject(const models::ModelOptions& options)
+    : model_(std::make_shared<models::VisionModel>(options, 1, at::kFloat)) {
   at::Generator generator = at::detail::createCPUGenerator(1);
   const std::vector<int64_t> size = model_->options().backbone.image_size();
-  pixels_ = at::randn({kMostImages, model_->options().backbone.image_channels(), size[0], size[1]}, generator, at::kFloat);
+  pixels_ =
+      at::randn({kMostImages, model_->options().backbone.image_channels(), size[0], size[1]}, generator, at::kFloat);
   labels_ = at::randint(0, model_->num_classes(), {kMostImages, 1}, generator, at::kLong);
-  optimiser_ = train::make_optimiser(train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-4}})), model_->parameters());
+  optimiser_ = train::make_optimiser(
+      train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-4}})), model_->parameters());
 }
 
 void ImageSubject::write(const weights::ForeignFormat& format, const std::string& folder) const {
   base::make_folders(folder);
   base::write_file_atomic(base::join_path(folder, "config.json"), base::to_json(format.config(model_->options())));
-  weights::write_safetensors(base::join_path(folder, "model.safetensors"), weights::to_theirs(format, model_->parameters().named()));
-  weights::write_safetensors(base::join_path(folder, "pixels.safetensors"), {{"pixels", pixels_}, {"labels", labels_.squeeze(1)}});
+  weights::write_safetensors(base::join_path(folder, "model.safetensors"),
+                             weights::to_theirs(format, model_->parameters().named()));
+  weights::write_safetensors(base::join_path(folder, "pixels.safetensors"),
+                             {{"pixels", pixels_}, {"labels", labels_.squeeze(1)}});
 }
 
 const infer::TaskClassifier& ImageSubject::classifier() {
@@ -69,7 +74,9 @@ std::string ImageSubject::difference(PeerProcess& peer) {
   const double scale = ours.abs().max().item<double>();
   double worst = 0;
   for (int64_t i = 0; i < ours.numel(); ++i) {
-    worst = std::max(worst, std::abs(ours.const_data_ptr<double>()[i] - answer.at("logits").items()[static_cast<size_t>(i)].as_double()) / scale);
+    worst = std::max(worst, std::abs(ours.const_data_ptr<double>()[i] -
+                                     answer.at("logits").items()[static_cast<size_t>(i)].as_double()) /
+                                scale);
   }
   return worst <= kImageTolerance ? "" : fmt::format("logits differ by {:.1e} of the largest", worst);
 }

@@ -14,7 +14,7 @@
 
 namespace mnemo::bench {
 
-/// Our side of a model of images that `mnemo bench` measures, with eight images and their labels.
+/// Our side of a model of images that `mnemo-bench` measures, with eight images and their labels.
 class ImageSubject {
  public:
   explicit ImageSubject(const models::ModelOptions& options);

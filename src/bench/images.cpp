@@ -16,7 +16,8 @@ namespace {
 struct ImageCase {
   std::string name, format;
 };
-const std::vector<ImageCase> kImageCases = {{"vit_base_patch32", "timm_vit"}, {"pvt_tiny", "pvt"}, {"swin_tiny", "timm_swin"}};
+const std::vector<ImageCase> kImageCases = {
+    {"vit_base_patch32", "timm_vit"}, {"pvt_tiny", "pvt"}, {"swin_tiny", "timm_swin"}};
 
 struct ImageRow {
   std::string image_case, job, bars;
@@ -26,16 +27,20 @@ struct ImageRow {
 
 std::string image_text(const std::vector<ImageRow>& rows, bool peers) {
   using Align = base::TextTable::Align;
-  base::TextTable table({"case", "job", "ms, median", "least", "most", "x stock", "x best"},
-                        {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right});
+  base::TextTable table(
+      {"case", "job", "ms, median", "least", "most", "x stock", "x best"},
+      {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right});
   for (const ImageRow& m : rows) {
-    table.add_row({m.image_case, m.job, fmt::format("{:.2f}", m.seconds.median * 1e3), fmt::format("{:.2f}", m.seconds.least * 1e3),
-                   fmt::format("{:.2f}", m.seconds.most * 1e3), range_text(m.stock), range_text(m.best)});
+    table.add_row({m.image_case, m.job, fmt::format("{:.2f}", m.seconds.median * 1e3),
+                   fmt::format("{:.2f}", m.seconds.least * 1e3), fmt::format("{:.2f}", m.seconds.most * 1e3),
+                   range_text(m.stock), range_text(m.best)});
   }
   std::string text = table.text() + "\n";
   if (peers) {
-    text += "x stock, x best: how many times faster than timm's model (PVT: benchmarks/peers/pvt.py) in eager PyTorch as installed, and with fused AdamW and the same two process "
-            "settings; median and range, rounds turn about\n";
+    text +=
+        "x stock, x best: how many times faster than timm's model (PVT: src/bench/peers/pvt.py) in eager PyTorch as "
+        "installed, and with fused AdamW and the same two process "
+        "settings; median and range, rounds turn about\n";
   }
   return text;
 }
@@ -68,11 +73,13 @@ BenchReport bench_images(const BenchArguments& arguments, Bars& bars) {
       }
       if (!different.differences.empty()) return different;
     }
-    const auto measure = [&](const std::string& job, const std::string& table, const char* request, int64_t batch, int64_t count, const auto& ours) {
+    const auto measure = [&](const std::string& job, const std::string& table, const char* request, int64_t batch,
+                             int64_t count, const auto& ours) {
       std::vector<double> times, times_stock, times_best;
       const std::string line = fmt::format("{} {} {}", request, batch, count);
       for (int64_t round = -1; round < arguments.repeats; ++round) {
-        const double mine = ours(batch, count), plain = stock ? stock->seconds(line) : 0, tuned = best ? best->seconds(line) : 0;
+        const double mine = ours(batch, count), plain = stock ? stock->seconds(line) : 0,
+                     tuned = best ? best->seconds(line) : 0;
         if (round < 0) continue;  // warm-up
         times.push_back(mine / static_cast<double>(count));
         times_stock.push_back(plain / mine);
@@ -88,7 +95,8 @@ BenchReport bench_images(const BenchArguments& arguments, Bars& bars) {
     const auto forward = [&](int64_t batch, int64_t count) { return subject.forward(batch, count); };
     measure("forward of 1 image", "forward_1", "forward", 1, 8, forward);
     measure("forward of 8 images", "forward_8", "forward", 8, 2, forward);
-    measure("training step of 8 images", "train_8", "train", 8, 1, [&](int64_t batch, int64_t count) { return subject.train(batch, count); });
+    measure("training step of 8 images", "train_8", "train", 8, 1,
+            [&](int64_t batch, int64_t count) { return subject.train(batch, count); });
   }
   base::Node results = base::Node::array();
   for (const ImageRow& m : rows) {

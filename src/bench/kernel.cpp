@@ -32,7 +32,9 @@ double KernelCase::products(bool backward) const {
 
 KernelSubject::KernelSubject(const KernelCase& kernel_case) : case_(kernel_case) {
   at::Generator generator = at::detail::createCPUGenerator(1);
-  auto add = [&](const char* name, at::IntArrayRef shape) { tensors_.emplace_back(name, at::randn(shape, generator).set_requires_grad(true)); };
+  auto add = [&](const char* name, at::IntArrayRef shape) {
+    tensors_.emplace_back(name, at::randn(shape, generator).set_requires_grad(true));
+  };
   const int64_t time = case_.time, keys = case_.name == "relative" ? 2 * time : time;
   add("q", {1, kHeads, time, kHeadWidth});
   add("k", {1, kHeads, keys, kHeadWidth});
@@ -59,10 +61,12 @@ const at::Tensor& KernelSubject::operator[](const std::string& name) const {
 at::Tensor KernelSubject::output() const {
   const KernelSubject& in = *this;
   if (case_.slots > 0) {
-    const ops::AbcMemory empty = ops::abc_empty(1, kHeads, case_.slots, kHeadWidth, ops::AbcActivation::exp, weight_.options());
+    const ops::AbcMemory empty =
+        ops::abc_empty(1, kHeads, case_.slots, kHeadWidth, ops::AbcActivation::exp, weight_.options());
     return ops::abc_causal(in["q"], in["k"], in["v"], in["s"], empty, {}, ops::AbcActivation::exp, 1e-6, kScale).o;
   }
-  const ops::Positions positions = case_.name == "relative" ? ops::Positions{in["u"], in["bias"], in["r"], {}} : ops::Positions{};
+  const ops::Positions positions =
+      case_.name == "relative" ? ops::Positions{in["u"], in["bias"], in["r"], {}} : ops::Positions{};
   return ops::attention(in["q"], in["k"], in["v"], positions, ranges_, kScale);
 }
 

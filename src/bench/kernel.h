@@ -12,14 +12,14 @@ namespace mnemo::bench {
 
 /// One operation at one size, 8 heads of 64, batch 1.
 struct KernelCase {
-  std::string name;    ///< causal; relative: with a cache as long as the segment; abc_32, abc_64: from an empty memory
+  std::string name;  ///< causal; relative: with a cache as long as the segment; abc_32, abc_64: from an empty memory
   int64_t time = 0;
-  int64_t slots = 0;   ///< of abc
+  int64_t slots = 0;  ///< of abc
 
-  /// Operations of benchmarks/peers/kernels.py that do the same or stand beside it.
+  /// Operations of src/bench/peers/kernels.py that do the same or stand beside it.
   std::vector<std::string> peers() const;
-  /// Floating-point operations of the matrix products over the pairs of query and key that the mask lets through; backward: forward, the
-  /// scores once more, and the gradients' products. 0 for abc, whose products no bar counts.
+  /// Floating-point operations of the matrix products over the pairs of query and key that the mask lets through;
+  /// backward: forward, the scores once more, and the gradients' products. 0 for abc, whose products no bar counts.
   double products(bool backward) const;
 };
 

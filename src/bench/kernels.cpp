@@ -74,13 +74,17 @@ struct Limits {
 std::string norms_differ(PeerProcess& peer, const std::string& operation, const std::vector<double>& ours) {
   const base::Node theirs = base::parse_json(peer.ask("norms " + operation), "the peer's answer");
   bool same = theirs.size() == ours.size();
-  for (size_t i = 0; same && i < ours.size(); ++i) same = std::abs(theirs.items()[i].as_double() - ours[i]) <= 1e-4 * ours[i] + 1e-6;
-  return same ? std::string() : fmt::format("{}: norms {:.6g}, the peer's {}", operation, fmt::join(ours, " "), base::to_json(theirs, 0));
+  for (size_t i = 0; same && i < ours.size(); ++i)
+    same = std::abs(theirs.items()[i].as_double() - ours[i]) <= 1e-4 * ours[i] + 1e-6;
+  return same ? std::string()
+              : fmt::format("{}: norms {:.6g}, the peer's {}", operation, fmt::join(ours, " "),
+                            base::to_json(theirs, 0));
 }
 
-/// Ours, the peers and the product turn about; a round's figure is the fastest of a few calls, about a tenth of a second in all.
-KernelRow measure_kernel(const KernelLengths& lengths, const KernelCase& kernel_case, const KernelSubject& subject, bool backward, int64_t repeats,
-                         PeerProcess* peer, Limits& limits) {
+/// Ours, the peers and the product turn about; a round's figure is the fastest of a few calls, about a tenth of a
+/// second in all.
+KernelRow measure_kernel(const KernelLengths& lengths, const KernelCase& kernel_case, const KernelSubject& subject,
+                         bool backward, int64_t repeats, PeerProcess* peer, Limits& limits) {
   KernelRow row;
   row.kernel_case = kernel_case;
   row.backward = backward;
@@ -115,8 +119,8 @@ KernelRow measure_kernel(const KernelLengths& lengths, const KernelCase& kernel_
   return row;
 }
 
-/// What a call takes beyond its inputs (relative: forward, recorded), or all that stands at once (abc: forward and back), as a share of
-/// what it cannot do without.
+/// What a call takes beyond its inputs (relative: forward, recorded), or all that stands at once (abc: forward and
+/// back), as a share of what it cannot do without.
 std::optional<KernelFact> measure_memory(const KernelCase& kernel_case) {
   const bool scan = kernel_case.slots > 0;
   if (!scan && kernel_case.name != "relative") return std::nullopt;
@@ -137,10 +141,12 @@ std::optional<KernelFact> measure_memory(const KernelCase& kernel_case) {
   KernelFact fact{kernel_case.name, fmt::format("memory_{}", kernel_case.time), {}, {}};
   if (scan) {  // inputs and their gradients, the output and its weight, the memories between chunks
     const double all = 2 * needed + static_cast<double>(subject.chunk_bytes());
-    fact.about = fmt::format("{}, T = {}, with backward: peak over inputs, outputs, gradients and chunk states", kernel_case.name, kernel_case.time);
+    fact.about = fmt::format("{}, T = {}, with backward: peak over inputs, outputs, gradients and chunk states",
+                             kernel_case.name, kernel_case.time);
     fact.value.median = (static_cast<double>(*extra) + needed) / all;
   } else {
-    fact.about = fmt::format("{}, T = {}, forward: extra memory over q, k, v, r and output", kernel_case.name, kernel_case.time);
+    fact.about =
+        fmt::format("{}, T = {}, forward: extra memory over q, k, v, r and output", kernel_case.name, kernel_case.time);
     fact.value.median = static_cast<double>(*extra) / needed;
   }
   fact.value.least = fact.value.most = fact.value.median;
@@ -156,38 +162,47 @@ KernelFact measure_growth(const KernelLengths& lengths, bool backward, int64_t r
     if (round >= 0) ratios.push_back(long_one / short_one);
   }
   return {lengths.name, backward ? "growth_backward" : "growth_forward",
-          fmt::format("{}, {}: time at {} over time at {}", lengths.name, backward ? "with backward" : "forward", kLong, kShort), rounds_of(ratios)};
+          fmt::format("{}, {}: time at {} over time at {}", lengths.name, backward ? "with backward" : "forward", kLong,
+                      kShort),
+          rounds_of(ratios)};
 }
 
 void compare_kernels_with_bars(const KernelResults& results, Bars& bars) {
   for (const KernelRow& row : results.rows) {
     const KernelCase& c = row.kernel_case;
     const std::string what = fmt::format("{}, T = {}, {}", c.name, c.time, row.backward ? "with backward" : "forward");
-    if (row.share) bars.at_least("kernels." + c.name, fmt::format("{}_{}", row.direction(), c.time), row.share->median, what + ", share of G");
+    if (row.share)
+      bars.at_least("kernels." + c.name, fmt::format("{}_{}", row.direction(), c.time), row.share->median,
+                    what + ", share of G");
     for (const KernelPeer& peer : row.peers) {
-      bars.at_least(fmt::format("kernels.{}.{}", c.name, peer.name), fmt::format("{}_{}", row.direction(), c.time), peer.ratio.median,
-                    fmt::format("{}, times {}", what, peer.name));
+      bars.at_least(fmt::format("kernels.{}.{}", c.name, peer.name), fmt::format("{}_{}", row.direction(), c.time),
+                    peer.ratio.median, fmt::format("{}, times {}", what, peer.name));
     }
   }
-  for (const KernelFact& fact : results.facts) bars.at_most("kernels." + fact.bench_case, fact.key, fact.value.median, fact.about);
+  for (const KernelFact& fact : results.facts)
+    bars.at_most("kernels." + fact.bench_case, fact.key, fact.value.median, fact.about);
 }
 
 base::Node kernel_figures(const KernelResults& results) {
   base::Node rows = base::Node::array(), facts = base::Node::array();
   for (const KernelRow& r : results.rows) {
-    base::Node row = base::Node::table({{"case", r.kernel_case.name}, {"T", r.kernel_case.time}, {"direction", r.direction()},
+    base::Node row = base::Node::table({{"case", r.kernel_case.name},
+                                        {"T", r.kernel_case.time},
+                                        {"direction", r.direction()},
                                         {"seconds", as_node(r.seconds)}});
     if (r.share) {
       row.set("share_of_product", as_node(*r.share));
       row.set("product", r.product);
     }
     base::Node peers = base::Node::table();
-    for (const KernelPeer& peer : r.peers) peers.set(peer.name, base::Node::table({{"seconds", as_node(peer.seconds)}, {"times", as_node(peer.ratio)}}));
+    for (const KernelPeer& peer : r.peers)
+      peers.set(peer.name, base::Node::table({{"seconds", as_node(peer.seconds)}, {"times", as_node(peer.ratio)}}));
     row.set("peers", peers);
     rows.push_back(row);
   }
   for (const KernelFact& f : results.facts) {
-    facts.push_back(base::Node::table({{"case", f.bench_case}, {"figure", f.key}, {"about", f.about}, {"value", as_node(f.value)}}));
+    facts.push_back(base::Node::table(
+        {{"case", f.bench_case}, {"figure", f.key}, {"about", f.about}, {"value", as_node(f.value)}}));
   }
   return base::Node::table({{"read", results.read}, {"product", results.product}, {"results", rows}, {"facts", facts}});
 }
@@ -195,7 +210,8 @@ base::Node kernel_figures(const KernelResults& results) {
 std::string kernel_text(const KernelResults& results) {
   using Align = base::TextTable::Align;
   base::TextTable table({"operation", "T", "", "ms, median", "least", "most", "share of G", "x SDPA", "x eager"},
-                        {Align::left, Align::right, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+                        {Align::left, Align::right, Align::left, Align::right, Align::right, Align::right, Align::right,
+                         Align::right, Align::right});
   for (const KernelRow& r : results.rows) {
     std::string sdpa, eager;
     for (const KernelPeer& peer : r.peers) (peer.name == "sdpa" ? sdpa : eager) = range_text(peer.ratio);
@@ -203,11 +219,14 @@ std::string kernel_text(const KernelResults& results) {
                    fmt::format("{:.2f}", r.seconds.median * 1e3), fmt::format("{:.2f}", r.seconds.least * 1e3),
                    fmt::format("{:.2f}", r.seconds.most * 1e3), range_text(r.share), sdpa, eager});
   }
-  std::string text = fmt::format("read {:.1f} GB/s, G {:.1f} GFLOP/s, the best of all rounds; 8 heads of 64, batch 1\n\n{}\n", results.read / 1e9,
-                                 results.product / 1e9, table.text());
+  std::string text =
+      fmt::format("read {:.1f} GB/s, G {:.1f} GFLOP/s, the best of all rounds; 8 heads of 64, batch 1\n\n{}\n",
+                  results.read / 1e9, results.product / 1e9, table.text());
   for (const KernelFact& fact : results.facts) text += fmt::format("{}: {}\n", fact.about, range_text(fact.value));
-  return text + "share of G: of the best float32 product in the same rounds. x SDPA, x eager: how many times faster than LibTorch's own attention, "
-                "and than the same operation written in eager PyTorch, both with our two process settings\n";
+  return text +
+         "share of G: of the best float32 product in the same rounds. x SDPA, x eager: how many times faster than "
+         "LibTorch's own attention, "
+         "and than the same operation written in eager PyTorch, both with our two process settings\n";
 }
 
 }  // namespace
@@ -239,16 +258,19 @@ BenchReport bench_kernels(const BenchArguments& arguments, Bars& bars) {
         const std::string file = hand_over.path("inputs.safetensors");
         weights::write_safetensors(file, subject.tensors());
         peer->ask("load " + file);
-        if (const std::string line = norms_differ(*peer, kernel_case.peers().front(), subject.norms()); !line.empty()) return {.differences = {line}};
+        if (const std::string line = norms_differ(*peer, kernel_case.peers().front(), subject.norms()); !line.empty())
+          return {.differences = {line}};
       }
       for (const bool backward : {false, true}) {
-        results.rows.push_back(measure_kernel(lengths, kernel_case, subject, backward, arguments.repeats, peer.get(), limits));
+        results.rows.push_back(
+            measure_kernel(lengths, kernel_case, subject, backward, arguments.repeats, peer.get(), limits));
         results.product = std::max(results.product, results.rows.back().product);
         results.read = std::max(results.read, limits.read.measure());
       }
     }
     if (lengths.slots > 0) {
-      for (const bool backward : {false, true}) results.facts.push_back(measure_growth(lengths, backward, arguments.repeats));
+      for (const bool backward : {false, true})
+        results.facts.push_back(measure_growth(lengths, backward, arguments.repeats));
     }
   }
   compare_kernels_with_bars(results, bars);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "bench/rounds.h"
 #include "base/machine.h"
+#include "bench/rounds.h"
 
 namespace mnemo::bench {
 namespace {
@@ -79,13 +79,15 @@ double ReadLimit::measure() const {
         sums[i] = pass % 2 == 0 ? sum_far(data, part) : sum_near(data, part);
       }
     });
-    best = std::max(best, static_cast<double>(part * threads * static_cast<int64_t>(sizeof(float))) / seconds_since(begin));
+    best = std::max(best,
+                    static_cast<double>(part * threads * static_cast<int64_t>(sizeof(float))) / seconds_since(begin));
     buffer_.get()[0] += sums[0] * 1e-30f;  // somebody looks at the result
   }
   return best;
 }
 
-ProductLimit::ProductLimit() : a_(at::randn({kSide, kSide})), b_(at::randn({kSide, kSide})), c_(at::empty({kSide, kSide})) {}
+ProductLimit::ProductLimit()
+    : a_(at::randn({kSide, kSide})), b_(at::randn({kSide, kSide})), c_(at::empty({kSide, kSide})) {}
 
 double ProductLimit::measure() {
   const at::NoGradGuard no_grad;

@@ -9,8 +9,8 @@
 
 namespace mnemo::bench {
 
-/// What this machine reads from memory at best: plain loops over a buffer that no cache holds, of four streams far apart and of eight
-/// near by, in as many threads as LibTorch has.
+/// What this machine reads from memory at best: plain loops over a buffer that no cache holds, of four streams far
+/// apart and of eight near by, in as many threads as LibTorch has.
 class ReadLimit {
  public:
   ReadLimit();
@@ -35,7 +35,8 @@ class ProductLimit {
   at::Tensor a_, b_, c_;
 };
 
-/// Most memory that `call` needs beyond what stands before it, in bytes of pages; nothing where the system does not tell.
+/// Most memory that `call` needs beyond what stands before it, in bytes of pages; nothing where the system does not
+/// tell.
 std::optional<int64_t> extra_memory(const std::function<void()>& call);
 
 }  // namespace mnemo::bench

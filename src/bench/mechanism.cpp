@@ -45,13 +45,14 @@ const std::vector<int64_t>& mechanism_lengths() {
 }
 
 const std::vector<MechanismCase>& mechanism_cases() {
-  const std::string softmax = R"(type = "softmax")", relative = R"(type = "relative")", elu = R"(type = "linear", feature_map = "elu")",
-                    abc = R"(type = "abc", num_slots = 32)";
+  const std::string softmax = R"(type = "softmax")", relative = R"(type = "relative")",
+                    elu = R"(type = "linear", feature_map = "elu")", abc = R"(type = "abc", num_slots = 32)";
   const auto control = [&](const std::string& options) { return abc + ", control = { type = " + options + " }"; };
   const auto memory = [](const std::string& options) { return "{ type = " + options + " }"; };
   std::string spread = "0";  // 32 tokens of 8,192, the first ones near by
   for (int64_t i = 1; i < 32; ++i) spread += fmt::format(", {}", i * i * 8);
-  const std::string grc = R"("grc", cache_ratio = 0.5, cache_len = 64)", bigbird = R"(type = "bigbird", num_random_blocks = 3, block_size = )";
+  const std::string grc = R"("grc", cache_ratio = 0.5, cache_len = 64)",
+                    bigbird = R"(type = "bigbird", num_random_blocks = 3, block_size = )";
   static const std::vector<MechanismCase> cases = {
       {"softmax", softmax},
       {"relative", relative},
@@ -74,11 +75,17 @@ const std::vector<MechanismCase>& mechanism_cases() {
       {"linformer", R"(type = "linformer", num_slots = 256, max_len = 8192)", "", true},
       {"segment_cache", relative, memory(R"("segment_cache", mem_len = 512)")},
       {"attention_cache", softmax, memory(R"("attention_cache", mem_len = 512)")},
-      {"compressive", relative, memory(R"("compressive", mem_len = 256, compressed_len = 64, compression_rate = 4, compression = "conv")")},
+      {"compressive", relative,
+       memory(R"("compressive", mem_len = 256, compressed_len = 64, compression_rate = 4, compression = "conv")")},
       {"memory_tokens", relative, memory(R"("memory_tokens", num_mem_tokens = 16)")},
-      {.name = "recurrent_tokens", .attention = relative, .memory = memory(R"("recurrent_tokens", num_mem_tokens = 16)"), .gradient = 5e-3},
+      {.name = "recurrent_tokens",
+       .attention = relative,
+       .memory = memory(R"("recurrent_tokens", num_mem_tokens = 16)"),
+       .gradient = 5e-3},
       {"recurrent_tokens_encoder", softmax,
-       memory(R"("recurrent_tokens", layout = "encoder", num_mem_tokens = 16, cls_token = 62, sep_token = 63, pad_token = 64)"), true},
+       memory(
+           R"("recurrent_tokens", layout = "encoder", num_mem_tokens = 16, cls_token = 62, sep_token = 63, pad_token = 64)"),
+       true},
       {"grc_softmax", softmax, memory(grc)},
       {"grc_relative", relative, memory(grc)},
       {"grc_sliding_window", R"(type = "sliding_window", window_size = 256)", memory(grc)},
@@ -90,22 +97,27 @@ const std::vector<MechanismCase>& mechanism_cases() {
 }
 
 models::ModelOptions MechanismCase::options() const {
-  const bool relative = attention.find("\"relative\"") != std::string::npos, block = memory.find("layout = \"encoder\"") != std::string::npos;
-  const std::string head = encoder ? fmt::format(R"(type = "classification", num_classes = {}, pool = "{}")", kClasses, block ? "cls" : "mean")
+  const bool relative = attention.find("\"relative\"") != std::string::npos,
+             block = memory.find("layout = \"encoder\"") != std::string::npos;
+  const std::string head = encoder ? fmt::format(R"(type = "classification", num_classes = {}, pool = "{}")", kClasses,
+                                                 block ? "cls" : "mean")
                                    : R"(type = "language_model")";
   return base::read_options<models::ModelOptions>(base::parse_toml(
-      fmt::format(kCommon, encoder ? "encoder" : "decoder", relative ? "none" : "sinusoidal", attention, memory, head), name));
+      fmt::format(kCommon, encoder ? "encoder" : "decoder", relative ? "none" : "sinusoidal", attention, memory, head),
+      name));
 }
 
 MechanismFigures read_mechanism_figures(const std::string& json, const std::string& peer) {
   const base::Node node = base::parse_json(json, peer);
-  return {node.at("loss").as_double(), node.at("gradient_norm").as_double(), node.at("agree").as_double(), node.at("off").as_double()};
+  return {node.at("loss").as_double(), node.at("gradient_norm").as_double(), node.at("agree").as_double(),
+          node.at("off").as_double()};
 }
 
-std::string mechanism_disagreement(const MechanismCase& mechanism, const MechanismFigures& ours, const MechanismFigures& theirs) {
+std::string mechanism_disagreement(const MechanismCase& mechanism, const MechanismFigures& ours,
+                                   const MechanismFigures& theirs) {
   if (!(theirs.agree >= mechanism.agree)) {
-    return fmt::format("outputs: {:.4g} of the tokens are the peer's, expected {:.4g}; off by {:.3g} of the largest", theirs.agree, mechanism.agree,
-                       theirs.off);
+    return fmt::format("outputs: {:.4g} of the tokens are the peer's, expected {:.4g}; off by {:.3g} of the largest",
+                       theirs.agree, mechanism.agree, theirs.off);
   }
   const std::string loss = unlike("loss", ours.loss, theirs.loss, 1e-4);
   return loss.empty() ? unlike("gradient norm", ours.gradient_norm, theirs.gradient_norm, mechanism.gradient) : loss;
@@ -147,10 +159,11 @@ struct MechanismSubject::Parts {
     Outcome outcome;
     outcome.outputs.resize(parts.size());
     const double share = 1.0 / static_cast<double>(parts.size());
-    const train::BpttResult result = train::backward_segments(*model, inputs, model->initial_state(1), [&](const core::StepResult& step, size_t k) {
-      outcome.outputs[k] = step.hidden.detach();
-      return tasks::token_loss(*model, step, parts[k], targets, share).total;
-    });
+    const train::BpttResult result =
+        train::backward_segments(*model, inputs, model->initial_state(1), [&](const core::StepResult& step, size_t k) {
+          outcome.outputs[k] = step.hidden.detach();
+          return tasks::token_loss(*model, step, parts[k], targets, share).total;
+        });
     for (const at::Tensor& loss : result.losses) outcome.loss += loss.item<double>();
     return outcome;
   }
@@ -170,7 +183,8 @@ MechanismSubject::MechanismSubject(const MechanismCase& mechanism) : parts_(std:
   p.mechanism = mechanism;
   p.model = models::build(mechanism.options(), 0);
   spread_parameters(p.model->parameters(), at::detail::createCPUGenerator(1));
-  p.optimiser = train::make_optimiser(train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})), p.model->parameters());
+  p.optimiser = train::make_optimiser(
+      train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})), p.model->parameters());
   at::Generator generator = at::detail::createCPUGenerator(2);
   p.tokens = at::randint(0, p.model->vocab_size(), {1, mechanism_lengths().back() + 1}, generator, at::kLong);
   p.labels = at::randint(0, kClasses, {1, mechanism_lengths().back() / kCheckSegment}, generator, at::kLong);
@@ -195,8 +209,12 @@ base::Node MechanismSubject::peer_case(int64_t threads, int64_t memory_limit) co
     const int64_t own = p.model->bptt_depth(field.path);
     depth = own < 0 || depth < 0 ? -1 : std::max(depth, own);
   }
-  return base::Node::table({{"config", base::write_options(p.model->options())}, {"segment", p.mechanism.segment()}, {"bptt_depth", depth},
-                            {"check_tokens", kCheckTokens}, {"threads", threads}, {"memory_limit", memory_limit}});
+  return base::Node::table({{"config", base::write_options(p.model->options())},
+                            {"segment", p.mechanism.segment()},
+                            {"bptt_depth", depth},
+                            {"check_tokens", kCheckTokens},
+                            {"threads", threads},
+                            {"memory_limit", memory_limit}});
 }
 
 std::string MechanismSubject::check_request() const { return fmt::format("check {} 1e-4", parts_->check_segment()); }

@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 
+#include "base/machine.h"
 #include "base/text_table.h"
 #include "bench/bench.h"
 #include "bench/mechanism.h"
 #include "bench/peers.h"
-#include "base/machine.h"
 
 namespace mnemo::bench {
 namespace {
@@ -69,7 +69,8 @@ struct Runner {
 };
 
 /// Ours and the peers turn about; ratios are medians of the rounds' ratios.
-MechanismRow measure_length(const BenchArguments& arguments, MechanismSubject& subject, Runner& stock, Runner& best, int64_t tokens) {
+MechanismRow measure_length(const BenchArguments& arguments, MechanismSubject& subject, Runner& stock, Runner& best,
+                            int64_t tokens) {
   MechanismRow row;
   row.tokens = tokens;
   std::vector<double> ours, rates;
@@ -98,15 +99,16 @@ MechanismRow measure_length(const BenchArguments& arguments, MechanismSubject& s
   if (best.process) {
     row.best = best.speed(tokens, ours);
     if (best.runs()) {
-      if (const auto bytes = best.ask(fmt::format("memory {}", tokens))) row.best->memory = static_cast<int64_t>(*bytes);
+      if (const auto bytes = best.ask(fmt::format("memory {}", tokens)))
+        row.best->memory = static_cast<int64_t>(*bytes);
     }
   }
   return row;
 }
 
 /// Starts both peers and compares what they compute with ours; empty where it is the same.
-std::vector<std::string> start(const BenchArguments& arguments, const MechanismCase& mechanism, const MechanismSubject& subject, Runner& stock,
-                               Runner& best) {
+std::vector<std::string> start(const BenchArguments& arguments, const MechanismCase& mechanism,
+                               const MechanismSubject& subject, Runner& stock, Runner& best) {
   const HandOver hand_over;
   const std::string tensors = hand_over.path("tensors.safetensors");
   weights::write_safetensors(tensors, subject.tensors());
@@ -120,7 +122,8 @@ std::vector<std::string> start(const BenchArguments& arguments, const MechanismC
   std::vector<std::string> found;
   for (const auto& [name, peer] : {std::pair("stock", &stock), std::pair("best", &best)}) {
     const std::string answer = peer->process->ask(subject.check_request());
-    const std::string line = mechanism_disagreement(mechanism, ours, read_mechanism_figures(answer, "the peer's answer"));
+    const std::string line =
+        mechanism_disagreement(mechanism, ours, read_mechanism_figures(answer, "the peer's answer"));
     if (!line.empty()) found.push_back(fmt::format("{}, {}: {}", mechanism.name, name, line));
   }
   return found;
@@ -128,7 +131,8 @@ std::vector<std::string> start(const BenchArguments& arguments, const MechanismC
 
 base::Node as_node(const PeerSpeed& speed) {
   if (!speed.failed.empty()) return base::Node::table({{"failed", speed.failed}});
-  base::Node node = base::Node::table({{"tokens_per_second", as_node(*speed.tokens_per_second)}, {"times", as_node(*speed.times)}});
+  base::Node node =
+      base::Node::table({{"tokens_per_second", as_node(*speed.tokens_per_second)}, {"times", as_node(*speed.times)}});
   if (speed.memory) node.set("peak_memory", *speed.memory);
   return node;
 }
@@ -136,9 +140,13 @@ base::Node as_node(const PeerSpeed& speed) {
 base::Node mechanism_figures(const std::vector<MechanismRow>& rows) {
   base::Node results = base::Node::array();
   for (const MechanismRow& row : rows) {
-    base::Node node = base::Node::table({{"case", row.mechanism.name}, {"segment", row.mechanism.segment() == 0 ? row.tokens : row.mechanism.segment()},
-                                         {"T", row.tokens}, {"rounds", row.rounds}, {"tokens_per_second", as_node(row.tokens_per_second)},
-                                         {"state_bytes", row.state_bytes}});
+    base::Node node =
+        base::Node::table({{"case", row.mechanism.name},
+                           {"segment", row.mechanism.segment() == 0 ? row.tokens : row.mechanism.segment()},
+                           {"T", row.tokens},
+                           {"rounds", row.rounds},
+                           {"tokens_per_second", as_node(row.tokens_per_second)},
+                           {"state_bytes", row.state_bytes}});
     if (row.memory) node.set("peak_memory", *row.memory);
     base::Node peers = base::Node::table();
     if (row.stock) peers.set("stock", as_node(*row.stock));
@@ -154,7 +162,9 @@ std::string per_second(const std::optional<PeerSpeed>& speed) {
   return speed->tokens_per_second ? fmt::format("{:.0f}", speed->tokens_per_second->median) : speed->failed;
 }
 
-std::string megabytes(const std::optional<int64_t>& bytes) { return bytes ? fmt::format("{:.0f}", static_cast<double>(*bytes) / 1e6) : std::string(); }
+std::string megabytes(const std::optional<int64_t>& bytes) {
+  return bytes ? fmt::format("{:.0f}", static_cast<double>(*bytes) / 1e6) : std::string();
+}
 
 std::string mechanism_text(const std::vector<MechanismRow>& rows, bool peers) {
   using Align = base::TextTable::Align;
@@ -164,21 +174,31 @@ std::string mechanism_text(const std::vector<MechanismRow>& rows, bool peers) {
   align[0] = Align::left;
   base::TextTable table(header, align);
   for (const MechanismRow& row : rows) {
-    std::vector<std::string> cells = {row.mechanism.name, row.mechanism.segment() == 0 ? "T" : fmt::format("{}", row.mechanism.segment()),
-                                      fmt::format("{}", row.tokens), fmt::format("{:.0f}", row.tokens_per_second.median),
-                                      fmt::format("{}", row.state_bytes), megabytes(row.memory)};
+    std::vector<std::string> cells = {row.mechanism.name,
+                                      row.mechanism.segment() == 0 ? "T" : fmt::format("{}", row.mechanism.segment()),
+                                      fmt::format("{}", row.tokens),
+                                      fmt::format("{:.0f}", row.tokens_per_second.median),
+                                      fmt::format("{}", row.state_bytes),
+                                      megabytes(row.memory)};
     if (peers) {
-      const auto times = [](const std::optional<PeerSpeed>& speed) { return speed ? range_text(speed->times) : std::string(); };
-      cells.insert(cells.end(), {per_second(row.stock), per_second(row.best), row.best ? megabytes(row.best->memory) : std::string(),
-                                 times(row.stock), times(row.best)});
+      const auto times = [](const std::optional<PeerSpeed>& speed) {
+        return speed ? range_text(speed->times) : std::string();
+      };
+      cells.insert(cells.end(),
+                   {per_second(row.stock), per_second(row.best), row.best ? megabytes(row.best->memory) : std::string(),
+                    times(row.stock), times(row.best)});
     }
     table.add_row(cells);
   }
   return table.text() +
-         "\ntokens/s of training steps over T tokens; segment T: in one piece, else in segments with what the memory carries. state: what is carried "
-         "after T tokens, an open segment's keys and values included. peak: pages that a step takes beyond model, optimiser and text\n" +
-         (peers ? fmt::format("stock, best: the same model in eager PyTorch as installed, and with fused AdamW and the same two process settings; a peer is "
-                              "given up after {:.0f} s for a step, or at a third of the machine's memory\n", kPeerSeconds)
+         "\ntokens/s of training steps over T tokens; segment T: in one piece, else in segments with what the memory "
+         "carries. state: what is carried "
+         "after T tokens, an open segment's keys and values included. peak: pages that a step takes beyond model, "
+         "optimiser and text\n" +
+         (peers ? fmt::format("stock, best: the same model in eager PyTorch as installed, and with fused AdamW and the "
+                              "same two process settings; a peer is "
+                              "given up after {:.0f} s for a step, or at a third of the machine's memory\n",
+                              kPeerSeconds)
                 : std::string());
 }
 
@@ -203,15 +223,18 @@ BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars) {
       if (!different.empty()) continue;  // what computes something else is not timed
     }
     for (const int64_t tokens : mechanism_lengths()) {
-      if (!arguments.lengths.empty() && std::find(arguments.lengths.begin(), arguments.lengths.end(), std::to_string(tokens)) == arguments.lengths.end()) {
+      if (!arguments.lengths.empty() && std::find(arguments.lengths.begin(), arguments.lengths.end(),
+                                                  std::to_string(tokens)) == arguments.lengths.end()) {
         continue;
       }
       rows.push_back(measure_length(arguments, subject, stock, best, tokens));
       MechanismRow& row = rows.back();
       row.mechanism = mechanism;
       const std::string what = fmt::format("{} at {}", mechanism.name, tokens);
-      if (row.stock && row.stock->times) bars.at_least("mechanisms", "stock", row.stock->times->median, what + ", times stock");
-      if (row.best && row.best->times) bars.at_least("mechanisms", "best", row.best->times->median, what + ", times best");
+      if (row.stock && row.stock->times)
+        bars.at_least("mechanisms", "stock", row.stock->times->median, what + ", times stock");
+      if (row.best && row.best->times)
+        bars.at_least("mechanisms", "best", row.best->times->median, what + ", times best");
     }
   }
   if (rows.empty()) return report;

@@ -36,12 +36,14 @@ struct ModelResults {
 
 /// Ours and the peers turn about, so that the machine's moods meet all alike; ratios are medians of the rounds' ratios.
 /// `after` ends each round.
-ModelRow measure_job(int64_t repeats, int64_t count, const BenchPeers& peers, const std::string& request, const std::function<double()>& ours,
-                     const std::function<void()>& after = [] {}) {
+ModelRow measure_job(
+    int64_t repeats, int64_t count, const BenchPeers& peers, const std::string& request,
+    const std::function<double()>& ours, const std::function<void()>& after = [] {}) {
   std::vector<double> times, stock, best;
   for (int64_t round = -1; round < repeats; ++round) {
     const double mine = ours();
-    const double theirs = peers.stock ? peers.stock->seconds(request) : 0, tuned = peers.best ? peers.best->seconds(request) : 0;
+    const double theirs = peers.stock ? peers.stock->seconds(request) : 0,
+                 tuned = peers.best ? peers.best->seconds(request) : 0;
     after();
     if (round < 0) continue;  // warm-up
     times.push_back(mine / static_cast<double>(count));
@@ -65,8 +67,8 @@ double far_over_near(BenchSubject& subject, int64_t tokens) {
   return median(far) / median(near);
 }
 
-void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, const BenchPeers& peers, BenchSubject& subject,
-                  ProductLimit& product, ModelResults& results) {
+void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, const BenchPeers& peers,
+                  BenchSubject& subject, ProductLimit& product, ModelResults& results) {
   auto add = [&](const std::string& job, const std::string& bars, ModelRow measured) -> ModelRow& {
     measured.bench_case = bench_case.name;
     measured.job = job;
@@ -75,30 +77,35 @@ void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, 
   };
   const int64_t steps = bench_case.dim < 128 ? 20 : 1;
   const double products = subject.train_products();
-  for (const auto& [precision, name, bars] : {std::tuple{ops::ProductPrecision::float32, "training step", "train." + bench_case.name},
-                                              {ops::ProductPrecision::bf16, "training step in bf16", std::string("train_bf16")}}) {
+  for (const auto& [precision, name, bars] :
+       {std::tuple{ops::ProductPrecision::float32, "training step", "train." + bench_case.name},
+        {ops::ProductPrecision::bf16, "training step in bf16", std::string("train_bf16")}}) {
     double best = 0;
     ModelRow& row = add(name, bars,
-                        measure_job(arguments.repeats, steps, peers, fmt::format("train {}", steps),
-                                    [&, chosen = precision] { return subject.train(steps, chosen); },
-                                    [&] { best = std::max(best, product.measure()); }));
+                        measure_job(
+                            arguments.repeats, steps, peers, fmt::format("train {}", steps),
+                            [&, chosen = precision] { return subject.train(steps, chosen); },
+                            [&] { best = std::max(best, product.measure()); }));
     row.share = share_of(products / best, row.seconds);
     results.product = std::max(results.product, best);
   }
   constexpr int64_t kTokens = 64;
   for (const int64_t position : {kNear, kMiddle, kFar}) {
-    ModelRow& measured = add(fmt::format("token at {}", position), "generate",
-                             measure_job(arguments.repeats, kTokens, peers, fmt::format("generate {} {}", position, kTokens),
-                                     [&] { return subject.generate(position, kTokens); }));
+    ModelRow& measured =
+        add(fmt::format("token at {}", position), "generate",
+            measure_job(arguments.repeats, kTokens, peers, fmt::format("generate {} {}", position, kTokens),
+                        [&] { return subject.generate(position, kTokens); }));
     measured.allocated = subject.allocated(position);
   }
   if (bench_case.slots > 0) results.flat = far_over_near(subject, 300 * arguments.repeats);
   if (bench_case.evaluation_segment == 0) return;
-  const ModelRow cached = add("evaluation, a token", "evaluate",
-                              measure_job(arguments.repeats, subject.evaluation_tokens(), peers,
-                                      fmt::format("evaluate {}", bench_case.evaluation_segment), [&] { return subject.evaluate(); }));
-  const ModelRow anew = add("the same without cache", "",
-                            measure_job(arguments.repeats, bench_case.batch, {}, {}, [&] { return subject.recompute(); }));
+  const ModelRow cached =
+      add("evaluation, a token", "evaluate",
+          measure_job(arguments.repeats, subject.evaluation_tokens(), peers,
+                      fmt::format("evaluate {}", bench_case.evaluation_segment), [&] { return subject.evaluate(); }));
+  const ModelRow anew =
+      add("the same without cache", "",
+          measure_job(arguments.repeats, bench_case.batch, {}, {}, [&] { return subject.recompute(); }));
   results.cache_speedup = anew.seconds.median / cached.seconds.median;
   results.window = subject.window();
 }
@@ -113,10 +120,12 @@ void compare_with_bars(const ModelResults& results, Bars& bars) {
     if (row.job == fmt::format("token at {}", kMiddle)) allocated = row.allocated;
     if (allocated && row.job == fmt::format("token at {}", kFar)) {
       const double growth = *allocated > 0 ? *row.allocated / *allocated : *row.allocated > 0 ? INFINITY : 1.0;
-      bars.at_most("flat", "allocated", growth, fmt::format("{}: bytes that a token allocates over those at {}", what, kMiddle));
+      bars.at_most("flat", "allocated", growth,
+                   fmt::format("{}: bytes that a token allocates over those at {}", what, kMiddle));
     }
   }
-  if (results.flat) bars.at_most("flat", "abc", *results.flat, fmt::format("abc: time of a token at {} over one at {}", kFar, kNear));
+  if (results.flat)
+    bars.at_most("flat", "abc", *results.flat, fmt::format("abc: time of a token at {} over one at {}", kFar, kNear));
 }
 
 base::Node model_figures(const ModelResults& results) {
@@ -137,23 +146,34 @@ base::Node model_figures(const ModelResults& results) {
 
 std::string model_text(const ModelResults& results, bool peers) {
   using Align = base::TextTable::Align;
-  base::TextTable table({"case", "job", "ms, median", "least", "most", "share of G", "x stock", "x best", "KB allocated"},
-                        {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  base::TextTable table(
+      {"case", "job", "ms, median", "least", "most", "share of G", "x stock", "x best", "KB allocated"},
+      {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right,
+       Align::right});
   for (const ModelRow& m : results.measured) {
-    table.add_row({m.bench_case, m.job, fmt::format("{:.3f}", m.seconds.median * 1e3), fmt::format("{:.3f}", m.seconds.least * 1e3),
-                   fmt::format("{:.3f}", m.seconds.most * 1e3), range_text(m.share), range_text(m.stock),
-                   range_text(m.best), m.allocated ? fmt::format("{:.1f}", *m.allocated / 1e3) : std::string()});
+    table.add_row({m.bench_case, m.job, fmt::format("{:.3f}", m.seconds.median * 1e3),
+                   fmt::format("{:.3f}", m.seconds.least * 1e3), fmt::format("{:.3f}", m.seconds.most * 1e3),
+                   range_text(m.share), range_text(m.stock), range_text(m.best),
+                   m.allocated ? fmt::format("{:.1f}", *m.allocated / 1e3) : std::string()});
   }
-  std::string text = fmt::format("G {:.1f} GFLOP/s, the best of all rounds\n\n{}\n", results.product / 1e9, table.text());
-  if (results.flat) text += fmt::format("ABC: a token at {} takes {:.3f} times one at {}\n", kFar, *results.flat, kNear);
+  std::string text =
+      fmt::format("G {:.1f} GFLOP/s, the best of all rounds\n\n{}\n", results.product / 1e9, table.text());
+  if (results.flat)
+    text += fmt::format("ABC: a token at {} takes {:.3f} times one at {}\n", kFar, *results.flat, kNear);
   if (results.cache_speedup) {
-    text += fmt::format("evaluation: {:.0f} times as fast with the segment cache as with a context of {} tokens computed anew for each\n",
-                        *results.cache_speedup, results.window);
+    text += fmt::format(
+        "evaluation: {:.0f} times as fast with the segment cache as with a context of {} tokens computed anew for "
+        "each\n",
+        *results.cache_speedup, results.window);
   }
-  text += "share of G: of the best float32 product in the same rounds; a step has three times the products of a forward pass\n";
+  text +=
+      "share of G: of the best float32 product in the same rounds; a step has three times the products of a forward "
+      "pass\n";
   if (peers) {
-    text += "x stock, x best: how many times faster than the same model in eager PyTorch as installed, and with fused AdamW and the same "
-            "two process settings, both in float32; median and range, rounds turn about\n";
+    text +=
+        "x stock, x best: how many times faster than the same model in eager PyTorch as installed, and with fused "
+        "AdamW and the same "
+        "two process settings, both in float32; median and range, rounds turn about\n";
   }
   return text;
 }

@@ -21,7 +21,8 @@ PeerProcess::PeerProcess(const std::vector<std::string>& command,
                          const std::vector<std::pair<std::string, std::string>>& environment)
     : name_(command.front()) {
   int in[2], out[2];
-  base::require(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0, "{}: no pipe: {}", name_, std::strerror(errno));
+  base::require(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0, "{}: no pipe: {}", name_,
+                std::strerror(errno));
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -50,7 +51,8 @@ PeerProcess::~PeerProcess() {
 
 void PeerProcess::send(const std::string& line) const {
   const std::string text = line + "\n";
-  base::require(write(to_, text.data(), text.size()) == static_cast<ssize_t>(text.size()), "{}: the peer does not listen", name_);
+  base::require(write(to_, text.data(), text.size()) == static_cast<ssize_t>(text.size()),
+                "{}: the peer does not listen", name_);
 }
 
 std::optional<std::string> PeerProcess::read_line(double limit) {
@@ -70,7 +72,7 @@ std::optional<std::string> PeerProcess::read_line(double limit) {
     char piece[4096];
     const ssize_t count = read(from_, piece, sizeof piece);
     if (count < 0 && errno == EINTR) continue;
-    base::require(count > 0, "{}: the peer ended; run benchmarks/setup, or see its message above", name_);
+    base::require(count > 0, "{}: the peer ended; run src/bench/setup, or see its message above", name_);
     buffer_.append(piece, static_cast<size_t>(count));
     base::require(buffer_.size() < (1 << 20), "{}: the peer's answer has no end", name_);
   }
@@ -88,7 +90,8 @@ std::optional<std::string> PeerProcess::ask_within(const std::string& line, doub
 double PeerProcess::number(const std::string& answer) const {
   char* end = nullptr;
   const double number = std::strtod(answer.c_str(), &end);
-  base::require(end != answer.c_str() && *end == '\0' && number >= 0, "{}: expected a number, found \"{}\"", name_, answer);
+  base::require(end != answer.c_str() && *end == '\0' && number >= 0, "{}: expected a number, found \"{}\"", name_,
+                answer);
   return number;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
 #include <optional>
 #include <string>
-#include <sys/types.h>
 #include <utility>
 #include <vector>
 
@@ -13,14 +13,16 @@ class PeerProcess {
  public:
   /// Starts `command` with these variables added to the environment and waits for its line "ready".
   /// Throws InputError when it cannot be started or ends.
-  PeerProcess(const std::vector<std::string>& command, const std::vector<std::pair<std::string, std::string>>& environment);
+  PeerProcess(const std::vector<std::string>& command,
+              const std::vector<std::pair<std::string, std::string>>& environment);
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   /// Sends a line and returns the line that comes back. Throws InputError if the child ends.
   std::string ask(const std::string& line);
-  /// The same with a limit in seconds: nothing where the answer takes longer; the child is then killed and cannot be asked again.
+  /// The same with a limit in seconds: nothing where the answer takes longer; the child is then killed and cannot be
+  /// asked again.
   std::optional<std::string> ask_within(const std::string& line, double limit);
   /// An answer in seconds. Throws InputError if it is none.
   double seconds(const std::string& line) { return number(ask(line)); }

@@ -24,16 +24,18 @@ HandOver::~HandOver() {
   fs::remove_all(folder_, ignored);
 }
 
-std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script, const std::vector<std::string>& words,
-                                        bool best) {
-  const fs::path folder = fs::absolute(arguments.peers).lexically_normal(), installed = folder.parent_path().parent_path() / ".deps" / "peers";
-  base::require(fs::exists(folder / script), "{}: expected {} there; name the folder with --peers, or use --no-peers", folder.string(), script);
+std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
+                                        const std::vector<std::string>& words, bool best) {
+  const fs::path folder = fs::absolute(arguments.peers).lexically_normal(),
+                 installed = folder.parent_path().parent_path() / ".deps" / "peers";
+  base::require(fs::exists(folder / script), "{}: expected {} there; name the folder with --peers, or use --no-peers",
+                folder.string(), script);
   base::require(fs::exists(installed / "settings.so") && fs::exists(installed / "safetensors"),
-                "{}: the peers are not set up; run benchmarks/setup, or use --no-peers", installed.string());
+                "{}: the peers are not set up; run src/bench/setup, or use --no-peers", installed.string());
   std::vector<std::string> command = {arguments.python, (folder / script).string()};
   command.insert(command.end(), words.begin(), words.end());
-  std::vector<std::pair<std::string, std::string>> environment = {{"PYTHONPATH", installed.string()},
-                                                                  {"OMP_NUM_THREADS", std::to_string(at::get_num_threads())}};
+  std::vector<std::pair<std::string, std::string>> environment = {
+      {"PYTHONPATH", installed.string()}, {"OMP_NUM_THREADS", std::to_string(at::get_num_threads())}};
   if (best) environment.emplace_back("LD_PRELOAD", (installed / "settings.so").string());
   return std::make_unique<PeerProcess>(command, environment);
 }
@@ -50,7 +52,8 @@ BenchPeers start_peers(const BenchArguments& arguments, const BenchCase& bench_c
   return started;
 }
 
-std::vector<std::string> differences(const BenchPeers& peers, const BenchCase& bench_case, const BenchSubject& subject) {
+std::vector<std::string> differences(const BenchPeers& peers, const BenchCase& bench_case,
+                                     const BenchSubject& subject) {
   const BenchFigures ours = subject.figures();
   std::vector<std::string> found;
   auto compare = [&](const char* name, PeerProcess& peer) {

@@ -24,12 +24,13 @@ class HandOver {
   std::filesystem::path folder_;
 };
 
-/// Starts a script of the peers' folder with these words, in as many threads as ours; `best`: with our two process settings.
-/// Throws InputError where the peers are not set up or the script does not start.
-std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script, const std::vector<std::string>& words,
-                                        bool best);
+/// Starts a script of the peers' folder with these words, in as many threads as ours; `best`: with our two process
+/// settings. Throws InputError where the peers are not set up or the script does not start.
+std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
+                                        const std::vector<std::string>& words, bool best);
 
-/// The two peers of one case: PyTorch as installed, and with fused AdamW and the two process settings. None of them: both null.
+/// The two peers of one case: PyTorch as installed, and with fused AdamW and the two process settings. None of them:
+/// both null.
 struct BenchPeers {
   std::unique_ptr<PeerProcess> stock, best;
 };

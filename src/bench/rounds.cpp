@@ -16,10 +16,13 @@ double median(std::vector<double> values) {
 }
 
 Rounds rounds_of(const std::vector<double>& values) {
-  return {median(values), *std::min_element(values.begin(), values.end()), *std::max_element(values.begin(), values.end())};
+  return {median(values), *std::min_element(values.begin(), values.end()),
+          *std::max_element(values.begin(), values.end())};
 }
 
-Rounds share_of(double bound, const Rounds& seconds) { return {bound / seconds.median, bound / seconds.most, bound / seconds.least}; }
+Rounds share_of(double bound, const Rounds& seconds) {
+  return {bound / seconds.median, bound / seconds.most, bound / seconds.least};
+}
 
 base::Node as_node(const Rounds& rounds) {
   return base::Node::table({{"median", rounds.median}, {"least", rounds.least}, {"most", rounds.most}});
@@ -60,7 +63,8 @@ std::optional<double> Bars::find(const std::string& table, const std::string& ke
 
 void Bars::at_least(const std::string& table, const std::string& key, double value, const std::string& what) {
   const std::optional<double> bar = find(table, key);
-  if (bar && !(value >= *bar)) missed_.push_back(fmt::format("{}: {:.4g}, expected at least {:.4g}", what, value, *bar));
+  if (bar && !(value >= *bar))
+    missed_.push_back(fmt::format("{}: {:.4g}, expected at least {:.4g}", what, value, *bar));
 }
 
 void Bars::at_most(const std::string& table, const std::string& key, double value, const std::string& what) {

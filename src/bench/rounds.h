@@ -29,7 +29,8 @@ std::vector<double> seconds_of(int64_t count, const std::function<void()>& call)
 /// Of the fastest one.
 double fastest_of(int64_t count, const std::function<void()>& call);
 
-/// The bars of a file, and which figures fall short of theirs. A figure without a bar passes; so does everything without a file.
+/// The bars of a file, and which figures fall short of theirs. A figure without a bar passes; so does everything
+/// without a file.
 class Bars {
  public:
   Bars() = default;

@@ -4,11 +4,11 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/json_value.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "cli/output.h"
-#include "weights/foreign_config.h"
 #include "bundle/model_folder.h"
+#include "weights/foreign_config.h"
 
 namespace mnemo::bundle {
 namespace {
@@ -20,7 +20,8 @@ constexpr const char* kProcessor = "preprocessor_config.json";
 /// A table of ImageFacts, of the keys that are there.
 base::Node of_timm(const base::Node& pretrained) {
   base::Node facts = base::Node::table(), crop = base::Node::table();
-  if (const base::Node* size = pretrained.find("input_size"); size != nullptr && size->is_array() && size->size() == 3) {
+  if (const base::Node* size = pretrained.find("input_size");
+      size != nullptr && size->is_array() && size->size() == 3) {
     facts.set("image_size", base::Node::array({size->items()[1], size->items()[2]}));
   }
   for (const char* key : {"mean", "std"}) {
@@ -36,17 +37,21 @@ base::Node of_timm(const base::Node& pretrained) {
 base::Node of_hugging_face(const base::Node& processor) {
   base::Node facts = base::Node::table();
   const base::Node size = member_or(processor, "size", base::Node(224));
-  facts.set("image_size", size.is_table() ? base::Node::array({size.at("height"), size.at("width")}) : weights::size_pair(size));
+  facts.set("image_size",
+            size.is_table() ? base::Node::array({size.at("height"), size.at("width")}) : weights::size_pair(size));
   facts.set("mean", member_or(processor, "image_mean", base::Node::array({0.5, 0.5, 0.5})));
   facts.set("std", member_or(processor, "image_std", base::Node::array({0.5, 0.5, 0.5})));
   const int64_t resample = member_or(processor, "resample", base::Node(2)).as_int();  // as Pillow numbers them
   base::require(resample == 2 || resample == 3, "'resample': expected 2 (bilinear) or 3 (bicubic), found {}", resample);
-  facts.set("test_crop", base::Node::table({{"crop_mode", "squash"}, {"crop_pct", 1.0}, {"interpolation", resample == 2 ? "bilinear" : "bicubic"}}));
+  facts.set("test_crop", base::Node::table({{"crop_mode", "squash"},
+                                            {"crop_pct", 1.0},
+                                            {"interpolation", resample == 2 ? "bilinear" : "bicubic"}}));
   return facts;
 }
 
 std::optional<base::Node> facts_of(const std::string& folder, const base::Node& config) {
-  if (const base::Node* pretrained = config.find("pretrained_cfg"); pretrained != nullptr && pretrained->is_table()) return of_timm(*pretrained);
+  if (const base::Node* pretrained = config.find("pretrained_cfg"); pretrained != nullptr && pretrained->is_table())
+    return of_timm(*pretrained);
   const std::string path = base::join_path(folder, kProcessor);
   if (!base::path_exists(path)) return std::nullopt;
   return of_hugging_face(base::parse_json(base::read_file(path, 1 << 20), path));
@@ -64,8 +69,8 @@ std::vector<std::string> names_in(const base::Node& config) {
 
 std::string class_lines(const base::Node& config, int64_t num_classes) {
   const std::vector<std::string> names = names_in(config);
-  base::require(names.empty() || static_cast<int64_t>(names.size()) == num_classes, "expected {} names, as many as there are classes, found {}", num_classes,
-                names.size());
+  base::require(names.empty() || static_cast<int64_t>(names.size()) == num_classes,
+                "expected {} names, as many as there are classes, found {}", num_classes, names.size());
   std::string lines;
   for (const std::string& name : names) {
     base::require(name.find('\n') == std::string::npos, "class {}: expected a name of one line", base::in_quotes(name));
@@ -109,9 +114,11 @@ double crop_pct_of(const ImageFacts& facts, const std::string& where) {
   if (crop.resize_size == 0) return crop.crop_pct;
   const double side = static_cast<double>(facts.image_size[0]), resized = static_cast<double>(crop.resize_size);
   for (const double crop_pct : {side / resized, side / (resized + 0.5)}) {
-    if (facts.image_size[0] == facts.image_size[1] && crop_pct <= 1.0 && std::floor(side / crop_pct) == resized) return crop_pct;
+    if (facts.image_size[0] == facts.image_size[1] && crop_pct <= 1.0 && std::floor(side / crop_pct) == resized)
+      return crop_pct;
   }
-  base::input_error("{}: 'test_crop.resize_size': timm has crop_pct alone, which cannot say it; expected 0, found {}", where, crop.resize_size);
+  base::input_error("{}: 'test_crop.resize_size': timm has crop_pct alone, which cannot say it; expected 0, found {}",
+                    where, crop.resize_size);
 }
 
 base::Node to_timm(const ImageFacts& facts, const base::Node* before, const std::string& where) {
@@ -119,7 +126,8 @@ base::Node to_timm(const ImageFacts& facts, const base::Node* before, const std:
   const base::Node size = base::Node::array({3, facts.image_size[0], facts.image_size[1]});
   // The size that a model without one of its own in model_args is made for.
   const base::Node* stands = pretrained.find("input_size");
-  base::require(stands == nullptr || *stands == size, "{}: 'image_size': expected the backbone's, which is all that the format has, found {} x {}", where,
+  base::require(stands == nullptr || *stands == size,
+                "{}: 'image_size': expected the backbone's, which is all that the format has, found {} x {}", where,
                 facts.image_size[0], facts.image_size[1]);
   const base::Node node = base::write_options(facts);
   pretrained.set("input_size", size);
@@ -133,20 +141,24 @@ base::Node to_timm(const ImageFacts& facts, const base::Node* before, const std:
 
 base::Node to_hugging_face(const ImageFacts& facts, const std::string& where) {
   const data::ImageTestOptions& crop = facts.test_crop;
-  base::require(crop.crop_mode == "squash" && crop.crop_pct == 1.0, "{}: 'test_crop': huggingface_vit resizes both sides and cuts nothing off; expected crop_mode = "
-                "\"squash\" and crop_pct = 1, found \"{}\" and {}; write an {} with that if all images are of the model's size", where, crop.crop_mode, crop.crop_pct,
-                ImageFacts::kFile);
-  base::require(crop.interpolation != "box", "{}: 'test_crop.interpolation': expected \"bilinear\" or \"bicubic\", found \"box\"", where);
+  base::require(
+      crop.crop_mode == "squash" && crop.crop_pct == 1.0,
+      "{}: 'test_crop': huggingface_vit resizes both sides and cuts nothing off; expected crop_mode = "
+      "\"squash\" and crop_pct = 1, found \"{}\" and {}; write an {} with that if all images are of the model's size",
+      where, crop.crop_mode, crop.crop_pct, ImageFacts::kFile);
+  base::require(crop.interpolation != "box",
+                "{}: 'test_crop.interpolation': expected \"bilinear\" or \"bicubic\", found \"box\"", where);
   const base::Node node = base::write_options(facts);
-  return base::Node::table({{"image_processor_type", "ViTImageProcessor"},
-                            {"do_resize", true},
-                            {"size", base::Node::table({{"height", facts.image_size[0]}, {"width", facts.image_size[1]}})},
-                            {"resample", crop.interpolation == "bilinear" ? 2 : 3},
-                            {"do_rescale", true},
-                            {"rescale_factor", 1.0 / 255.0},
-                            {"do_normalize", true},
-                            {"image_mean", node.at("mean")},
-                            {"image_std", node.at("std")}});
+  return base::Node::table(
+      {{"image_processor_type", "ViTImageProcessor"},
+       {"do_resize", true},
+       {"size", base::Node::table({{"height", facts.image_size[0]}, {"width", facts.image_size[1]}})},
+       {"resample", crop.interpolation == "bilinear" ? 2 : 3},
+       {"do_rescale", true},
+       {"rescale_factor", 1.0 / 255.0},
+       {"do_normalize", true},
+       {"image_mean", node.at("mean")},
+       {"image_std", node.at("std")}});
 }
 
 }  // namespace
@@ -171,7 +183,8 @@ std::map<std::string, std::string> image_files_of(const std::string& folder) {
   return files;
 }
 
-std::map<std::string, std::string> add_image_facts(base::Node& config, const weights::ForeignFormat& format, const std::optional<ImageFacts>& facts,
+std::map<std::string, std::string> add_image_facts(base::Node& config, const weights::ForeignFormat& format,
+                                                   const std::optional<ImageFacts>& facts,
                                                    const std::vector<std::string>& classes, const std::string& where) {
   std::map<std::string, std::string> files;
   if (is_hugging_face(format)) {
@@ -179,8 +192,8 @@ std::map<std::string, std::string> add_image_facts(base::Node& config, const wei
     if (classes.empty()) return files;
     base::Node names = base::Node::table(), numbers = base::Node::table();
     for (size_t i = 0; i < classes.size(); ++i) {
-      names.set(std::to_string(i), cli::json_text(classes[i]));
-      numbers.set(cli::json_text(classes[i]), static_cast<int64_t>(i));
+      names.set(std::to_string(i), base::json_text(classes[i]));
+      numbers.set(base::json_text(classes[i]), static_cast<int64_t>(i));
     }
     config.set("id2label", names);
     config.set("label2id", numbers);
@@ -189,18 +202,19 @@ std::map<std::string, std::string> add_image_facts(base::Node& config, const wei
   if (facts) config.set("pretrained_cfg", to_timm(*facts, config.find("pretrained_cfg"), where));
   if (!classes.empty()) {
     base::Node names = base::Node::array();
-    for (const std::string& name : classes) names.push_back(cli::json_text(name));
+    for (const std::string& name : classes) names.push_back(base::json_text(name));
     config.set("label_names", names);
   }
   return files;
 }
 
-bool says_image_facts(const base::Node& config, const weights::ForeignFormat& format, const std::optional<ImageFacts>& facts,
-                      const std::vector<std::string>& classes) {
+bool says_image_facts(const base::Node& config, const weights::ForeignFormat& format,
+                      const std::optional<ImageFacts>& facts, const std::vector<std::string>& classes) {
   if (!classes.empty() && names_in(config) != classes) return false;
   if (is_hugging_face(format) || !facts) return true;  // these stand in a file of their own there
   const base::Node* pretrained = config.find("pretrained_cfg");
-  return pretrained != nullptr && pretrained->is_table() && base::read_options<ImageFacts>(of_timm(*pretrained)).text() == facts->text();
+  return pretrained != nullptr && pretrained->is_table() &&
+         base::read_options<ImageFacts>(of_timm(*pretrained)).text() == facts->text();
 }
 
 }  // namespace mnemo::bundle

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/node.h"
+#include "bundle/model_folder.h"
 #include "models/build.h"
 #include "models/presets.h"
-#include "bundle/model_folder.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::bundle {
@@ -13,11 +13,12 @@ namespace mnemo::bundle {
 namespace {
 
 /// The model that the configuration describes, if the file stands for as much.
-std::unique_ptr<core::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights, const std::string& folder,
-                                         at::ScalarType dtype) {
+std::unique_ptr<core::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights,
+                                         const std::string& folder, at::ScalarType dtype) {
   const std::string path = base::join_path(folder, "config.json");
   try {
-    return models::build_any(config, 0, dtype, weights::budget_of(weights, base::join_path(folder, "model.safetensors")));
+    return models::build_any(config, 0, dtype,
+                             weights::budget_of(weights, base::join_path(folder, "model.safetensors")));
   } catch (const base::InputError& error) {
     if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
     base::input_error("{}: {}", path, error.what());
@@ -38,10 +39,11 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
                 "load_model: expected float32 or float64, found {}", c10::toString(options.dtype));
   const std::string config_path = base::join_path(folder, "config.json");
   const auto config = models::read_model_options(base::parse_json(bundle::read_model_config(folder), config_path));
-  base::require(!config.backbone.is_vision(), "{}: expected a language model, found backbone.type = \"{}\", which is of images", config_path,
+  base::require(!config.backbone.is_vision(),
+                "{}: expected a language model, found backbone.type = \"{}\", which is of images", config_path,
                 config.backbone.type);
-  base::require(config.kind == "model", "{}: expected kind \"model\", found \"{}\"; a layer_stack makes no text", config_path,
-                config.kind);
+  base::require(config.kind == "model", "{}: expected kind \"model\", found \"{}\"; a layer_stack makes no text",
+                config_path, config.kind);
   const bundle::ModelFolder content = bundle::read_model_folder(folder, {std::string(data::Tokenizer::kFile)});
 
   LoadedModel loaded;
@@ -61,7 +63,8 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
   base::Node config = weights::parse_model_config(loaded.config, config_path);
   loaded.format = weights::foreign_format_of(config);
   if (loaded.format == nullptr) {
-    loaded.model = model_from(models::read_model_options(config), bundle::read_model_folder(folder, {}).weights, folder, options.dtype);
+    loaded.model = model_from(models::read_model_options(config), bundle::read_model_folder(folder, {}).weights, folder,
+                              options.dtype);
   } else {
     const base::Place place = config.place();
     config = loaded.format->options(config);

@@ -36,12 +36,12 @@ struct LoadModelOptions {
 /// Throws InputError naming the file and what is missing, unexpected or wrong.
 LoadedModel load_model(const std::string& folder, const LoadModelOptions& options = {});
 
-/// Reads a folder's config.json and model.safetensors, a vocabulary aside. Throws InputError naming the file and, in its own names, what is
-/// missing, unexpected or wrong.
+/// Reads a folder's config.json and model.safetensors, a vocabulary aside. Throws InputError naming the file and, in
+/// its own names, what is missing, unexpected or wrong.
 AnyModel load_any(const std::string& folder, const LoadModelOptions& options = {});
 
-/// The model, of texts or of images, that a folder's config.json describes, with the tensors of its model.safetensors. A configuration that asks for
-/// more than the file stands for is refused before anything of that size is allocated.
+/// The model, of texts or of images, that a folder's config.json describes, with the tensors of its model.safetensors.
+/// A configuration that asks for more than the file stands for is refused before anything of that size is allocated.
 /// Throws InputError naming the file and what is missing, unexpected or wrong.
 std::unique_ptr<core::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
                                         const std::string& folder, at::ScalarType dtype = at::kFloat);

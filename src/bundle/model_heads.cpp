@@ -17,15 +17,18 @@ std::vector<ModelHead> heads_of(const models::VisionModel& model, const std::str
   base::require(model.head() != nullptr, "{}: expected a model of images with a head, found a layer_stack", folder);
   std::vector<ModelHead> heads;
   const memory::LearnableTokens* tasks = model.tasks();
-  base::require(model.head()->has_classes() || tasks != nullptr, "{}: a backbone without a head (head.num_classes = 0); mnemo finetune gives it one", folder);
+  base::require(model.head()->has_classes() || tasks != nullptr,
+                "{}: a backbone without a head (head.num_classes = 0); mnemo finetune gives it one", folder);
   if (model.head()->has_classes() && (tasks == nullptr || tasks->options().attention == "masked")) {
     heads.push_back({kOwnHead, model.options().head.at("num_classes").as_int(), class_names(folder)});
     const ModelHead& own = heads.front();
-    base::require(own.labels.empty() || static_cast<int64_t>(own.labels.size()) == own.num_classes, "{}: expected {} lines, as many as the head has classes, found {}",
+    base::require(own.labels.empty() || static_cast<int64_t>(own.labels.size()) == own.num_classes,
+                  "{}: expected {} lines, as many as the head has classes, found {}",
                   base::join_path(folder, kClassesFile), own.num_classes, own.labels.size());
   }
   if (tasks != nullptr) {
-    for (const memory::TaskOptions& task : tasks->options().tasks) heads.push_back({task.name, task.num_classes, task.labels});
+    for (const memory::TaskOptions& task : tasks->options().tasks)
+      heads.push_back({task.name, task.num_classes, task.labels});
   }
   return heads;
 }
@@ -36,8 +39,10 @@ const ModelHead& head_named(const std::vector<ModelHead>& heads, const std::stri
     if (head.name == name) return head;
     names.push_back(head.name);
   }
-  base::require(name != kOwnHead, "{}: the model's own head (\"base\") has nothing to say: it has no classes, or task '{}' has changed the rows that it reads", who,
-                names.front());
+  base::require(name != kOwnHead,
+                "{}: the model's own head (\"base\") has nothing to say: it has no classes, or task '{}' has changed "
+                "the rows that it reads",
+                who, names.front());
   base::input_error("{}: no task {}{}", who, base::in_quotes(name), base::suggestion(name, names));
 }
 

@@ -10,7 +10,8 @@ namespace mnemo::bundle {
 
 void ImageFacts::validate(const base::Where& where) const {
   where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
-  where.require(image_size[0] * image_size[1] <= kMostPixels, "image_size", "expected at most {} pixels, found {} x {}", kMostPixels, image_size[0], image_size[1]);
+  where.require(image_size[0] * image_size[1] <= kMostPixels, "image_size", "expected at most {} pixels, found {} x {}",
+                kMostPixels, image_size[0], image_size[1]);
   where.require(mean.size() == 3, "mean", "expected 3 numbers, found {}", mean.size());
   where.require(std.size() == 3, "std", "expected 3 numbers, found {}", std.size());
 }
@@ -26,15 +27,19 @@ ImageFacts ImageFacts::of(const data::ImageOptions& options) {
 
 std::optional<ImageFacts> ImageFacts::find(const std::string& folder) {
   const std::string path = base::join_path(folder, kFile);
-  const std::string text = base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20) : foreign_image_facts(folder);
+  const std::string text =
+      base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20) : foreign_image_facts(folder);
   if (text.empty()) return std::nullopt;
   return base::read_options<ImageFacts>(base::parse_json(text, path));
 }
 
 ImageFacts ImageFacts::read(const std::string& folder) {
   const std::optional<ImageFacts> facts = find(folder);
-  base::require(facts.has_value(), "{}: not there; it says how an image becomes what the model reads: {{\"image_size\": [224, 224], \"mean\": [0.485, 0.456, 0.406], "
-                "\"std\": [0.229, 0.224, 0.225]}}", base::join_path(folder, kFile));
+  base::require(facts.has_value(),
+                "{}: not there; it says how an image becomes what the model reads: {{\"image_size\": [224, 224], "
+                "\"mean\": [0.485, 0.456, 0.406], "
+                "\"std\": [0.229, 0.224, 0.225]}}",
+                base::join_path(folder, kFile));
   return *facts;
 }
 
@@ -53,7 +58,8 @@ data::ImageOptions ImageFacts::options() const {
 std::vector<std::string> class_names(const std::string& folder) {
   const std::string path = base::join_path(folder, kClassesFile);
   std::vector<std::string> names;
-  std::istringstream lines(base::path_exists(path) ? base::read_file(path, uint64_t{16} << 20) : foreign_class_lines(folder));
+  std::istringstream lines(base::path_exists(path) ? base::read_file(path, uint64_t{16} << 20)
+                                                   : foreign_class_lines(folder));
   for (std::string line; std::getline(lines, line);) names.push_back(line);
   return names;
 }

@@ -28,7 +28,8 @@ struct ImageFacts {
   /// images.json of a model folder.
   static constexpr const char* kFile = "images.json";
   static ImageFacts of(const data::ImageOptions& options);
-  /// Of images.json, or of what another library's folder says of images; nothing where there is neither. Throws InputError for a wrong file.
+  /// Of images.json, or of what another library's folder says of images; nothing where there is neither. Throws
+  /// InputError for a wrong file.
   static std::optional<ImageFacts> find(const std::string& folder);
   /// Throws InputError where there is neither.
   static ImageFacts read(const std::string& folder);
@@ -37,7 +38,8 @@ struct ImageFacts {
   data::ImageOptions options() const;
 };
 
-/// The names in classes.txt of a model folder, a line each, or those that another library's folder gives; none where there are neither.
+/// The names in classes.txt of a model folder, a line each, or those that another library's folder gives; none where
+/// there are neither.
 std::vector<std::string> class_names(const std::string& folder);
 inline constexpr const char* kClassesFile = "classes.txt";
 

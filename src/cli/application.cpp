@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/exit_status.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/printable.h"
@@ -23,7 +24,8 @@ namespace {
 
 std::function<int()> chosen_action;
 
-constexpr std::array<std::string_view, 3> kOutOfMemory = {"not enough memory", "can't allocate memory", "out of memory"};
+constexpr std::array<std::string_view, 3> kOutOfMemory = {"not enough memory", "can't allocate memory",
+                                                          "out of memory"};
 
 void tell(std::string_view text) {
   base::set_status_line("");
@@ -35,7 +37,8 @@ void tell(std::string_view text) {
 std::vector<std::string> known_words(const CLI::App& app, bool options) {
   std::vector<std::string> words;
   if (options) {
-    for (const CLI::Option* option : app.get_options([](const CLI::Option* shown) { return !shown->get_group().empty(); })) {
+    for (const CLI::Option* option :
+         app.get_options([](const CLI::Option* shown) { return !shown->get_group().empty(); })) {
       for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
     }
     return words;
@@ -52,7 +55,8 @@ const CLI::App& parsed_command(const CLI::App& app) {
   return parsed.empty() ? app : *parsed.front();
 }
 
-/// The parser's "Could not convert: --tokens = abc" as "--tokens: expected a whole number, found 'abc'"; other words as they are.
+/// The parser's "Could not convert: --tokens = abc" as "--tokens: expected a whole number, found 'abc'"; other words as
+/// they are.
 std::string conversion_text(std::string_view words, const CLI::App& command) {
   constexpr std::string_view kStart = "Could not convert: ";
   const size_t equals = words.find(" = ");
@@ -60,7 +64,9 @@ std::string conversion_text(std::string_view words, const CLI::App& command) {
   const std::string name(words.substr(kStart.size(), equals - kStart.size()));
   const CLI::Option* option = command.get_option_no_throw(name);
   const std::string kind = option == nullptr ? "" : option->get_type_name();
-  const std::string_view expected = kind == "N" || kind == "K" ? "a whole number" : kind.empty() ? "no value" : "a number";
+  const std::string_view expected = kind == "N" || kind == "K" ? "a whole number"
+                                    : kind.empty()             ? "no value"
+                                                               : "a number";
   return fmt::format("{}: expected {}, found '{}'", name, expected, base::printable(words.substr(equals + 3), 200));
 }
 
@@ -68,7 +74,8 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App& command = parsed_command(app);
   const std::vector<std::string> left = command.remaining();
   const std::string where = &command == &app ? "" : fmt::format("{}: ", command.get_name());
-  const bool of_words = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const bool of_words = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                        dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   if (!of_words) return where + conversion_text(error.what(), command);
   if (left.empty()) return &command == &app ? "expected a subcommand" : where + base::printable(error.what(), 500);
   const std::string& word = left.front();
@@ -84,39 +91,41 @@ int refuse(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App& command = parsed_command(app);
   tell(explain(error, app));
   const std::string name = &command == &app ? "" : " " + command.get_name();
-  const std::string hint = fmt::format("try: mnemo{} --help\n", name);
+  const std::string hint = fmt::format("try: {}{} --help\n", app.get_name(), name);
   std::fwrite(hint.data(), 1, hint.size(), stderr);
-  return kWrongInput;
+  return base::kWrongInput;
 }
 
 /// LibTorch has no type for it on the CPU: its own words, those of Linux's allocator, and CUDA's.
 bool is_out_of_memory(const c10::Error& error) {
   const std::string_view words = error.what_without_backtrace();
-  return std::any_of(kOutOfMemory.begin(), kOutOfMemory.end(), [&](std::string_view part) { return words.find(part) != std::string_view::npos; });
+  return std::any_of(kOutOfMemory.begin(), kOutOfMemory.end(),
+                     [&](std::string_view part) { return words.find(part) != std::string_view::npos; });
 }
 
 int out_of_memory() {
-  tell("out of memory: this machine has less than the model, batch, text or image asked for needs; a smaller model, batch_size, "
-       "segment_size or image_size needs less");
-  return kWrongInput;
+  tell(
+      "out of memory: this machine has less than the model, batch, text or image asked for needs; a smaller model, "
+      "batch_size, "
+      "segment_size or image_size needs less");
+  return base::kWrongInput;
 }
 
-int parse_and_act(int argc, char** argv) {
-  const std::shared_ptr<CLI::App> app = make_application();
+int parse_and_act(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
   try {
     app->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     print(app->help());
-    return kDone;
+    return base::kDone;
   } catch (const CLI::CallForVersion&) {
     print(version_text());
-    return kDone;
+    return base::kDone;
   } catch (const CLI::ParseError& error) {
     return refuse(error, *app);
   }
   if (common_options().quiet) base::set_log_level(base::LogLevel::warning);
-  base::require(common_options().threads >= 0 && common_options().threads <= 4096, "--threads: expected 1 to 4096, found {}",
-                common_options().threads);
+  base::require(common_options().threads >= 0 && common_options().threads <= 4096,
+                "--threads: expected 1 to 4096, found {}", common_options().threads);
   if (common_options().threads > 0) at::set_num_threads(static_cast<int>(common_options().threads));
   base::ensure(chosen_action != nullptr, "a subcommand has no action");
   return chosen_action();
@@ -132,7 +141,8 @@ Common& common_options() {
 int64_t choose_threads(int64_t parameters, int64_t rows) {
   constexpr double kWorthSharing = 1e9;  // multiplications and additions
   const bool chosen = common_options().threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr;
-  if (!chosen && 2.0 * static_cast<double>(parameters) * static_cast<double>(rows) < kWorthSharing) at::set_num_threads(1);
+  if (!chosen && 2.0 * static_cast<double>(parameters) * static_cast<double>(rows) < kWorthSharing)
+    at::set_num_threads(1);
   return at::get_num_threads();
 }
 
@@ -155,7 +165,6 @@ std::shared_ptr<CLI::App> make_application() {
   add_inspect(*app);
   add_convert(*app);
   add_verify(*app);
-  add_bench(*app);
   add_data(*app);
   add_completion(*app);
   add_help(*app);
@@ -177,16 +186,16 @@ std::string help_text(const std::string& command) {
   base::input_error("help: unknown subject '{}'{}", base::printable(command), base::suggestion(command, known));
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
   // A closed pipe shows as an error of the write, so that a training does not die of a closed terminal.
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    return parse_and_act(argc, argv);
+    return parse_and_act(argc, argv, app);
   } catch (const OutputClosed&) {
-    return kDone;
+    return base::kDone;
   } catch (const base::InputError& error) {
     tell(error.what());
-    return kWrongInput;
+    return base::kWrongInput;
   } catch (const base::InternalError& error) {
     tell(fmt::format("internal: {}", error.what()));
   } catch (const std::bad_alloc&) {
@@ -197,7 +206,7 @@ int run(int argc, char** argv) {
   } catch (const std::exception& error) {
     tell(fmt::format("internal: {}", error.what()));
   }
-  return kOwnFault;
+  return base::kOwnFault;
 }
 
 }  // namespace mnemo::cli

@@ -24,6 +24,9 @@ inline constexpr int64_t kRowsOfAnImage = 196;  ///< roughly, where that is what
 /// The whole command line: every subcommand added. Fresh for each call.
 std::shared_ptr<CLI::App> make_application();
 
+/// Reads the command line of `app` and carries it out. Returns the exit status; never throws.
+int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app);
+
 /// A script for bash that completes subcommands, their options and, after --set, the keys of a recipe; all read from
 /// the application's own structure.
 std::string bash_completion(const CLI::App& app);

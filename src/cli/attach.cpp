@@ -3,15 +3,16 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/exit_status.h"
 #include "base/file_io.h"
+#include "bundle/foreign_images.h"
+#include "bundle/load.h"
+#include "bundle/model_folder.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "bundle/foreign_images.h"
 #include "cli/output.h"
 #include "experiment/experiment.h"
-#include "bundle/load.h"
 #include "models/build.h"
-#include "bundle/model_folder.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
@@ -35,8 +36,8 @@ struct Folder {
   explicit Folder(const std::string& given) : path(experiment::model_folder(given)) {
     const bundle::AnyModel loaded = bundle::load_any(path);
     parts.options = models::options_of(*loaded.model);
-    base::require(parts.options.backbone.is_vision(), "{}: expected a model of images, found backbone.type = \"{}\"", base::join_path(path, "config.json"),
-                  parts.options.backbone.type);
+    base::require(parts.options.backbone.is_vision(), "{}: expected a model of images, found backbone.type = \"{}\"",
+                  base::join_path(path, "config.json"), parts.options.backbone.type);
     foreign = loaded.format != nullptr;
     parts.tensors = weights::model_tensors(*loaded.model);
     content = bundle::read_model_folder(path, {});
@@ -45,7 +46,8 @@ struct Folder {
 
   /// Checks that the parts make a model, and writes them.
   void write(const std::optional<std::string>& out) {
-    base::require(out || !foreign, "{}: a folder of another library, which has no tasks; say where the joined model goes (--out)", path);
+    base::require(out || !foreign,
+                  "{}: a folder of another library, which has no tasks; say where the joined model goes (--out)", path);
     content.config = base::to_json(base::write_options(parts.options)) + "\n";
     content.weights.tensors = parts.tensors;
     bundle::model_from(parts.options, content.weights, path);
@@ -73,8 +75,10 @@ std::string summary_of(const Folder& folder, const std::optional<std::string>& o
 }
 
 int attach_tasks(const AttachArguments& arguments) {
-  base::require(arguments.extend + arguments.concatenate + !arguments.sees.empty() <= 1, "attach: expected one of --extend, --concatenate and --sees");
-  base::require(!arguments.name || arguments.files.size() == 1, "attach: --name goes with one file, found {}", arguments.files.size());
+  base::require(arguments.extend + arguments.concatenate + !arguments.sees.empty() <= 1,
+                "attach: expected one of --extend, --concatenate and --sees");
+  base::require(!arguments.name || arguments.files.size() == 1, "attach: --name goes with one file, found {}",
+                arguments.files.size());
   Folder folder(arguments.model);
   std::string text;
   for (const std::string& file : arguments.files) {
@@ -86,12 +90,12 @@ int attach_tasks(const AttachArguments& arguments) {
     int64_t bytes = 0;
     for (const auto& [name, tensor] : task.tensors) bytes += static_cast<int64_t>(tensor.nbytes());
     weights::attach(folder.parts, task, file, options);
-    text += fmt::format("{}: {} classes, {} memory tokens a layer, {} bytes of parameters\n", attached(folder.parts).back(), task.task().num_classes,
-                        task.task().num_mem_tokens, bytes);
+    text += fmt::format("{}: {} classes, {} memory tokens a layer, {} bytes of parameters\n",
+                        attached(folder.parts).back(), task.task().num_classes, task.task().num_mem_tokens, bytes);
   }
   folder.write(arguments.out);
   print(text + summary_of(folder, arguments.out));
-  return kDone;
+  return base::kDone;
 }
 
 int detach_task(const DetachArguments& arguments) {
@@ -99,22 +103,27 @@ int detach_task(const DetachArguments& arguments) {
   weights::detach(folder.parts, arguments.name, folder.path);
   folder.write(arguments.out);
   print(summary_of(folder, arguments.out));
-  return kDone;
+  return base::kDone;
 }
 
 }  // namespace
 
 void add_attach(CLI::App& app) {
   auto arguments = std::make_shared<AttachArguments>();
-  Command(app, "attach", "joins task memories (mnemo finetune) to a model of images, which keeps all earlier results bit for bit")
+  Command(app, "attach",
+          "joins task memories (mnemo finetune) to a model of images, which keeps all earlier results bit for bit")
       .argument("MODEL", arguments->model, "the backbone's model folder, or a run's folder")
       .arguments("FILE", arguments->files, "task memories, in this order")
-      .flag("--extend", arguments->extend, "each extends all that are attached before it: its class token sees theirs and their memory")
-      .flag("--concatenate", arguments->concatenate, "none sees another; without any of these: each sees what it saw in training")
+      .flag("--extend", arguments->extend,
+            "each extends all that are attached before it: its class token sees theirs and their memory")
+      .flag("--concatenate", arguments->concatenate,
+            "none sees another; without any of these: each sees what it saw in training")
       .option("--sees", arguments->sees, "NAME", "an attached task that it extends; may be repeated")
       .option("--name", arguments->name, "NAME", "what the task is called in this model (as in its file)")
       .option("--out", arguments->out, "FOLDER", "where the joined model goes (into MODEL itself)")
-      .footer("mnemo attach models/vit clothing.task.safetensors digits.task.safetensors --concatenate\nmnemo classify models/vit picture.jpg")
+      .footer(
+          "mnemo attach models/vit clothing.task.safetensors digits.task.safetensors --concatenate\nmnemo classify "
+          "models/vit picture.jpg")
       .action([arguments] { return attach_tasks(*arguments); });
 }
 

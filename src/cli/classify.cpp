@@ -7,19 +7,21 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/exit_status.h"
 #include "base/file_io.h"
+#include "base/json_value.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "bundle/model_heads.h"
+#include "bundle/preprocessing.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "experiment/device.h"
-#include "bundle/preprocessing.h"
-#include "bundle/model_heads.h"
 #include "cli/output.h"
-#include "experiment/experiment.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_set.h"
 #include "data/images/image_transform.h"
+#include "experiment/device.h"
+#include "experiment/experiment.h"
 #include "infer/task_classifier.h"
 
 namespace mnemo::cli {
@@ -59,7 +61,8 @@ data::Image image_at(const std::string& path) {
   std::array<char, 1 << 16> part;
   while (std::cin.read(part.data(), part.size()) || std::cin.gcount() > 0) {
     bytes.append(part.data(), static_cast<size_t>(std::cin.gcount()));
-    base::require(bytes.size() <= kMostBytes, "standard input: expected an image of at most {} bytes, found more", kMostBytes);
+    base::require(bytes.size() <= kMostBytes, "standard input: expected an image of at most {} bytes, found more",
+                  kMostBytes);
   }
   base::require(!bytes.empty(), "standard input: expected an image, found nothing");
   return data::decode_image(bytes, "standard input");
@@ -74,7 +77,8 @@ std::vector<Answer> best(const bundle::ModelHead& head, const at::Tensor& logits
   const at::Tensor shares = at::softmax(logits.to(at::kCPU, at::kDouble), 0);
   const auto [values, numbers] = shares.topk(std::min(top, shares.size(0)));
   std::vector<Answer> answers;
-  for (int64_t i = 0; i < values.size(0); ++i) answers.push_back({head.label(numbers[i].item<int64_t>()), values[i].item<double>()});
+  for (int64_t i = 0; i < values.size(0); ++i)
+    answers.push_back({head.label(numbers[i].item<int64_t>()), values[i].item<double>()});
   return answers;
 }
 
@@ -86,7 +90,8 @@ struct BatchImage {
 };
 
 /// Reads the next images into pixels [B,3,H,W]; with `skip` a broken one takes no row.
-std::vector<BatchImage> read_batch(const std::vector<std::string>& paths, const data::ImageTransform& transform, bool skip, at::Tensor& pixels) {
+std::vector<BatchImage> read_batch(const std::vector<std::string>& paths, const data::ImageTransform& transform,
+                                   bool skip, at::Tensor& pixels) {
   std::vector<BatchImage> batch;
   pixels = at::empty({static_cast<int64_t>(paths.size()), 3, transform.height(), transform.width()});
   int64_t rows = 0;
@@ -110,15 +115,19 @@ struct ImageAnswers {
   std::string text;
   base::Node tasks = base::Node::table();
 };
-ImageAnswers answers_of(const std::vector<models::TaskLogits>& all, int64_t row, const std::vector<bundle::ModelHead>& heads, int64_t top) {
+ImageAnswers answers_of(const std::vector<models::TaskLogits>& all, int64_t row,
+                        const std::vector<bundle::ModelHead>& heads, int64_t top) {
   ImageAnswers said;
   for (const bundle::ModelHead& head : heads) {
-    const auto found = std::find_if(all.begin(), all.end(), [&](const models::TaskLogits& one) { return one.name == head.name; });
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const models::TaskLogits& one) { return one.name == head.name; });
     base::ensure(found != all.end(), "no logits of '{}'", head.name);
     base::Node answers = base::Node::array();
     for (const Answer& answer : best(head, found->logits[row], top)) {
-      answers.push_back(base::Node::table({{"label", answer.label}, {"probability", json_number(answer.probability)}}));
-      said.text += fmt::format("  {:<12} {:6.2f} %  {}\n", head.name, 100 * answer.probability, base::printable(answer.label, 400));
+      answers.push_back(
+          base::Node::table({{"label", answer.label}, {"probability", base::json_number(answer.probability)}}));
+      said.text += fmt::format("  {:<12} {:6.2f} %  {}\n", head.name, 100 * answer.probability,
+                               base::printable(answer.label, 400));
     }
     said.tasks.set(head.name, std::move(answers));
   }
@@ -127,9 +136,10 @@ ImageAnswers answers_of(const std::vector<models::TaskLogits>& all, int64_t row,
 
 int classify(const ClassifyArguments& arguments) {
   base::require(arguments.top >= 1, "classify: --top: expected at least 1, found {}", arguments.top);
-  base::require(arguments.batch >= 1 && arguments.batch <= 4096, "classify: --batch: expected 1 to 4096, found {}", arguments.batch);
-  base::require(arguments.broken == "stop" || arguments.broken == "skip", "classify: --broken: expected stop or skip, found '{}'",
-                base::printable(arguments.broken));
+  base::require(arguments.batch >= 1 && arguments.batch <= 4096, "classify: --batch: expected 1 to 4096, found {}",
+                arguments.batch);
+  base::require(arguments.broken == "stop" || arguments.broken == "skip",
+                "classify: --broken: expected stop or skip, found '{}'", base::printable(arguments.broken));
   const at::Device device = experiment::device_named(arguments.device);
   const std::string folder = experiment::model_folder(arguments.model);
   const auto model = std::dynamic_pointer_cast<models::VisionModel>(experiment::read_model(folder).model);
@@ -138,7 +148,9 @@ int classify(const ClassifyArguments& arguments) {
   std::vector<bundle::ModelHead> heads = bundle::heads_of(*model, folder);
   for (const std::string& name : arguments.tasks) bundle::head_named(heads, name, "classify: --task");
   if (!arguments.tasks.empty()) {
-    std::erase_if(heads, [&](const bundle::ModelHead& head) { return std::find(arguments.tasks.begin(), arguments.tasks.end(), head.name) == arguments.tasks.end(); });
+    std::erase_if(heads, [&](const bundle::ModelHead& head) {
+      return std::find(arguments.tasks.begin(), arguments.tasks.end(), head.name) == arguments.tasks.end();
+    });
   }
   const std::vector<std::string> images = images_of(arguments.images);
   experiment::move_to(*model, device);
@@ -150,8 +162,10 @@ int classify(const ClassifyArguments& arguments) {
     const auto begin = images.begin() + static_cast<std::ptrdiff_t>(first);
     const size_t count = std::min(static_cast<size_t>(arguments.batch), images.size() - first);
     at::Tensor pixels;
-    const std::vector<BatchImage> batch = read_batch({begin, begin + static_cast<std::ptrdiff_t>(count)}, transform, arguments.broken == "skip", pixels);
-    const std::vector<models::TaskLogits> all = pixels.size(0) > 0 ? classifier(pixels.to(device)) : std::vector<models::TaskLogits>();
+    const std::vector<BatchImage> batch =
+        read_batch({begin, begin + static_cast<std::ptrdiff_t>(count)}, transform, arguments.broken == "skip", pixels);
+    const std::vector<models::TaskLogits> all =
+        pixels.size(0) > 0 ? classifier(pixels.to(device)) : std::vector<models::TaskLogits>();
     for (const BatchImage& image : batch) {
       if (image.row < 0) {
         ++broken;
@@ -168,20 +182,24 @@ int classify(const ClassifyArguments& arguments) {
   }
   if (arguments.json) print_json(results);
   if (broken > 0) base::log_warning("{} of {} images skipped", broken, images.size());
-  return kDone;
+  return base::kDone;
 }
 
 }  // namespace
 
 void add_classify(CLI::App& app) {
   auto arguments = std::make_shared<ClassifyArguments>();
-  Command(app, "classify", "says what is on images: the model's own classes and those of all attached tasks, in one pass")
+  Command(app, "classify",
+          "says what is on images: the model's own classes and those of all attached tasks, in one pass")
       .argument("MODEL", arguments->model, "a model folder, or a run's folder")
-      .arguments("IMAGE", arguments->images, "JPEG and PNG files, folders of them (with all in them that is called like an image), or - for one image on standard input")
+      .arguments("IMAGE", arguments->images,
+                 "JPEG and PNG files, folders of them (with all in them that is called like an image), or - for one "
+                 "image on standard input")
       .option("--top", arguments->top, "K", "best classes of each head (5)")
       .option("--task", arguments->tasks, "NAME", "this head alone; \"base\" is the model's own; may be repeated")
       .option("--batch", arguments->batch, "N", "images run side by side (8)")
-      .option("--broken", arguments->broken, "HOW", "what a broken image does: stop, with its path; skip: it is left out and counted (stop)")
+      .option("--broken", arguments->broken, "HOW",
+              "what a broken image does: stop, with its path; skip: it is left out and counted (stop)")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", arguments->json, "prints JSON")
       .footer("mnemo classify models/vit picture.jpg --top 3\ncat picture.png | mnemo classify models/vit -")

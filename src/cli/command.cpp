@@ -8,6 +8,15 @@ namespace mnemo::cli {
 
 Command::Command(CLI::App& app, const std::string& name, const std::string& about)
     : command_(app.add_subcommand(name, about)) {
+  add_common();
+}
+
+Command::Command(const std::string& program, const std::string& about)
+    : program_(std::make_shared<CLI::App>(about, program)), command_(program_.get()) {
+  add_common();
+}
+
+void Command::add_common() {
   Common& common = common_options();
   command_->add_option("--threads", common.threads, "threads of one operation; unset: LibTorch decides")
       ->type_name("N");
@@ -25,7 +34,8 @@ Command& Command::arguments(const std::string& name, std::vector<std::string>& v
   return *this;
 }
 
-Command& Command::option(const std::string& names, std::string& value, const std::string& kind, const std::string& about) {
+Command& Command::option(const std::string& names, std::string& value, const std::string& kind,
+                         const std::string& about) {
   command_->add_option(names, value, about)->type_name(kind);
   return *this;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ class Command {
   Command& arguments(const std::string& name, std::vector<std::string>& values, const std::string& about,
                      bool required = true);
 
+  /// A program of its own, without subcommands; program() is what run() takes.
+  Command(const std::string& program, const std::string& about);
+  std::shared_ptr<CLI::App> program() const { return program_; }
+
   /// An option with one value; `kind` stands for it in the help text ("FILE", "N"). A vector collects every use.
   Command& option(const std::string& names, std::string& value, const std::string& kind, const std::string& about);
   Command& option(const std::string& names, std::optional<std::string>& value, const std::string& kind,
@@ -51,6 +56,9 @@ class Command {
   CLI::App& app() { return *command_; }
 
  private:
+  void add_common();
+
+  std::shared_ptr<CLI::App> program_ = {};  // null: a subcommand
   CLI::App* command_;
 };
 

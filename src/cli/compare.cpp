@@ -9,19 +9,21 @@
 #include <memory>
 #include <set>
 
+#include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/progress.h"
+#include "base/text_format.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "study/compare_job.h"
-#include "experiment/device.h"
-#include "base/machine.h"
 #include "cli/output.h"
+#include "experiment/device.h"
+#include "experiment/experiment.h"
+#include "study/compare_job.h"
 #include "study/report/report.h"
 #include "study/run_store.h"
 #include "study/supervisor.h"
-#include "experiment/experiment.h"
 
 namespace mnemo::cli {
 namespace {
@@ -36,9 +38,9 @@ struct CompareArguments {
 };
 
 std::string command_line(const CompareArguments& options) {
-  std::string line = "mnemo compare " + shell_quoted(options.recipe);
-  for (const std::string& assignment : options.set) line += " --set " + shell_quoted(assignment);
-  if (options.out) line += " --out " + shell_quoted(*options.out);
+  std::string line = "mnemo compare " + base::shell_quoted(options.recipe);
+  for (const std::string& assignment : options.set) line += " --set " + base::shell_quoted(assignment);
+  if (options.out) line += " --out " + base::shell_quoted(*options.out);
   if (options.seeds) line += fmt::format(" --seeds {}", *options.seeds);
   if (options.jobs) line += fmt::format(" --jobs {}", *options.jobs);
   if (options.device) line += " --device " + *options.device;
@@ -66,7 +68,8 @@ struct ComparePlan {
   std::set<int64_t> seeds;
 };
 
-std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experiment::Recipe& recipe, const CompareArguments& options) {
+std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experiment::Recipe& recipe,
+                              const CompareArguments& options) {
   if (!study.sweep.seeds.empty() && !options.seeds) return study.sweep.seeds;
   const int64_t first = study.sweep.seeds.empty() ? recipe.train.seed : study.sweep.seeds.front();
   std::vector<int64_t> seeds;
@@ -74,7 +77,8 @@ std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experi
   return seeds;
 }
 
-/// Seeds outermost, so that a comparison that is stopped has whole rounds. Cells whose recipes are the same share a training.
+/// Seeds outermost, so that a comparison that is stopped has whole rounds. Cells whose recipes are the same share a
+/// training.
 ComparePlan plan_of(const experiment::RecipeFile& file, const CompareArguments& options, study::RunStore& store) {
   ComparePlan plan;
   std::map<std::string, size_t> known;
@@ -86,8 +90,11 @@ ComparePlan plan_of(const experiment::RecipeFile& file, const CompareArguments& 
       for (size_t p = 0; p < study.points.size(); ++p) {
         for (size_t v = 0; v < study.variants.size(); ++v) {
           if (!study.variants[v].recipes[p]) continue;
-          study::CompareJob job{.study = study.name, .variant = study.variants[v].name, .point = experiment::point_label(study.sweep, study.points[p]), .folder = {},
-                         .recipe = experiment::read_recipe(*study.variants[v].recipes[p])};
+          study::CompareJob job{.study = study.name,
+                                .variant = study.variants[v].name,
+                                .point = experiment::point_label(study.sweep, study.points[p]),
+                                .folder = {},
+                                .recipe = experiment::read_recipe(*study.variants[v].recipes[p])};
           if (round == 0) experiment::require_buildable(job.recipe);
           const std::vector<int64_t> seeds = seeds_of(study, job.recipe, options);
           if (round >= seeds.size()) continue;
@@ -112,7 +119,8 @@ std::string memory_options(const base::Node& recipe) {
   base::Node shown = base::Node::table();
   if (const base::Node* attention = model.at("backbone").find("attention")) shown.set("attention", *attention);
   shown.set("memory", model.at("memory"));
-  if (const base::Node* finetune = recipe.find("finetune"); finetune != nullptr && finetune->is_table()) shown.set("finetune", *finetune);
+  if (const base::Node* finetune = recipe.find("finetune"); finetune != nullptr && finetune->is_table())
+    shown.set("finetune", *finetune);
   return base::to_toml(shown);
 }
 
@@ -126,7 +134,11 @@ study::AxisSummary axis_summary(const experiment::SweepAxis& axis) {
 }
 
 study::PaperPoint paper_point(const experiment::PaperValue& value) {
-  study::PaperPoint out{.variant = value.variant, .value = value.value, .deviation = value.deviation, .metric = value.metric, .source = value.source};
+  study::PaperPoint out{.variant = value.variant,
+                        .value = value.value,
+                        .deviation = value.deviation,
+                        .metric = value.metric,
+                        .source = value.source};
   for (const base::Node& at : value.at) {
     out.labels.push_back(experiment::SweepAxis{{""}, {{at}}}.label(0));
     out.numbers.push_back(experiment::SweepAxis{{""}, {{at}}}.number(0));
@@ -134,23 +146,37 @@ study::PaperPoint paper_point(const experiment::PaperValue& value) {
   return out;
 }
 
-std::vector<study::StudyGrid> collect(const experiment::RecipeFile& file, const ComparePlan& plan, const study::Supervisor& supervisor) {
+std::vector<study::StudyGrid> collect(const experiment::RecipeFile& file, const ComparePlan& plan,
+                                      const study::Supervisor& supervisor) {
   std::vector<study::StudyGrid> grids;
   for (size_t s = 0; s < file.studies().size(); ++s) {
     const experiment::RecipeStudy& study = file.studies()[s];
-    study::StudyGrid grid{.name = study.name, .about = study.about, .x = study.sweep.x_axis(), .x_label = study.sweep.figure.label, .log_x = study.sweep.figure.log};
+    study::StudyGrid grid{.name = study.name,
+                          .about = study.about,
+                          .x = study.sweep.x_axis(),
+                          .x_label = study.sweep.figure.label,
+                          .log_x = study.sweep.figure.log};
     for (const experiment::RecipeVariant& variant : study.variants) grid.variants.push_back(variant.name);
     for (const experiment::SweepAxis& axis : study.sweep.axes) grid.axes.push_back(axis_summary(axis));
     if (grid.x_label.empty() && !grid.axes.empty()) grid.x_label = grid.axes[grid.x].name;
     for (const experiment::PaperValue& value : study.paper) grid.paper.push_back(paper_point(value));
     grid.at = study.points;
     for (size_t p = 0; p < study.points.size(); ++p) {
-      study::StudySummary summary{.name = study.name, .about = study.about, .point = experiment::point_label(study.sweep, study.points[p]),
-                           .metric = study::metric_of(experiment::read_recipe(*study.variants.front().recipes[p])), .least_gain = study.least_gain, .variants = {}};
+      study::StudySummary summary{
+          .name = study.name,
+          .about = study.about,
+          .point = experiment::point_label(study.sweep, study.points[p]),
+          .metric = study::metric_of(experiment::read_recipe(*study.variants.front().recipes[p])),
+          .least_gain = study.least_gain,
+          .variants = {}};
       for (size_t v = 0; v < study.variants.size(); ++v) {
         const experiment::RecipeVariant& variant = study.variants[v];
         if (!variant.recipes[p]) continue;
-        study::VariantSummary row{.name = variant.name, .about = variant.about, .index = v, .options = memory_options(*variant.recipes[p]), .runs = {}};
+        study::VariantSummary row{.name = variant.name,
+                                  .about = variant.about,
+                                  .index = v,
+                                  .options = memory_options(*variant.recipes[p]),
+                                  .runs = {}};
         for (const Cell& cell : plan.cells) {
           if (cell.study != s || cell.point != p || cell.variant != v) continue;
           study::RunResult result = supervisor.result(cell.job).value();
@@ -174,28 +200,34 @@ void check_same_data(const experiment::RecipeFile& file) {
     const bool text = experiment::read_recipe(*study.variants.front().recipes.front()).is_text();
     for (const experiment::RecipeVariant& variant : study.variants) {
       for (const std::optional<base::Node>& recipe : variant.recipes) {
-        base::require(!recipe || experiment::read_recipe(*recipe).is_text() == text, "{}: study '{}': variant '{}' has data of another type than the first",
-                      file.path(), study.name, variant.name);
+        base::require(!recipe || experiment::read_recipe(*recipe).is_text() == text,
+                      "{}: study '{}': variant '{}' has data of another type than the first", file.path(), study.name,
+                      variant.name);
       }
     }
   }
 }
 
 int compare(const CompareArguments& options) {
-  base::require(!options.seeds || (*options.seeds >= 1 && *options.seeds <= 1000), "compare: --seeds: expected 1 to 1000, found {}",
-                options.seeds.value_or(0));
-  base::require(!options.jobs || (*options.jobs >= 1 && *options.jobs <= 1024), "compare: --jobs: expected 1 to 1024, found {}",
-                options.jobs.value_or(0));
+  base::require(!options.seeds || (*options.seeds >= 1 && *options.seeds <= 1000),
+                "compare: --seeds: expected 1 to 1000, found {}", options.seeds.value_or(0));
+  base::require(!options.jobs || (*options.jobs >= 1 && *options.jobs <= 1024),
+                "compare: --jobs: expected 1 to 1024, found {}", options.jobs.value_or(0));
   experiment::device_named(options.device);
   const experiment::RecipeFile file = experiment::RecipeFile::read(options.recipe, options.set);
-  base::require(!file.studies().empty(), "{}: has no [[study]] to compare and no [sweep]; `mnemo train` trains one model, `mnemo help recipe` "
-                "shows the keys of a study", options.recipe);
+  base::require(!file.studies().empty(),
+                "{}: has no [[study]] to compare and no [sweep]; `mnemo train` trains one model, `mnemo help recipe` "
+                "shows the keys of a study",
+                options.recipe);
   check_same_data(file);
-  const std::string out = options.out.value_or("runs/" + study::slug(std::filesystem::path(options.recipe).stem().string()));
+  const std::string out =
+      options.out.value_or("runs/" + study::slug(std::filesystem::path(options.recipe).stem().string()));
   study::RunStore store(out);
   ComparePlan plan = plan_of(file, options, store);
-  const int64_t parallel = std::min<int64_t>(options.jobs.value_or(base::usable_cores()), static_cast<int64_t>(plan.jobs.size()));
-  const int64_t threads = common_options().threads > 0 ? common_options().threads : std::max<int64_t>(1, base::usable_cores() / parallel);
+  const int64_t parallel =
+      std::min<int64_t>(options.jobs.value_or(base::usable_cores()), static_cast<int64_t>(plan.jobs.size()));
+  const int64_t threads =
+      common_options().threads > 0 ? common_options().threads : std::max<int64_t>(1, base::usable_cores() / parallel);
   base::log_info("{}: {} trainings, {} at a time with {} each, into {}", file.name(), plan.jobs.size(), parallel,
                  threads == 1 ? "one thread" : fmt::format("{} threads", threads), out);
 
@@ -203,9 +235,9 @@ int compare(const CompareArguments& options) {
   std::vector<std::string> child_arguments;
   if (options.device) child_arguments = {"--device", *options.device};
   if (const int signal = supervisor.run(parallel, threads, child_arguments); signal != 0) {
-    base::log_warning("stopped; {} of {} trainings are done and kept. To go on: {}", supervisor.finished(), supervisor.jobs().size(),
-                      command_line(options));
-    return signal == SIGINT ? kInterrupted : kTerminated;
+    base::log_warning("stopped; {} of {} trainings are done and kept. To go on: {}", supervisor.finished(),
+                      supervisor.jobs().size(), command_line(options));
+    return signal == SIGINT ? base::kInterrupted : base::kTerminated;
   }
 
   study::Comparison comparison;
@@ -213,7 +245,8 @@ int compare(const CompareArguments& options) {
   comparison.about = file.about();
   comparison.command = command_line(options);
   comparison.date = now_text();
-  comparison.trainings = fmt::format("{} trainings, {} {}", supervisor.jobs().size(), plan.seeds.size() == 1 ? "seed" : "seeds", fmt::join(plan.seeds, ", "));
+  comparison.trainings = fmt::format("{} trainings, {} {}", supervisor.jobs().size(),
+                                     plan.seeds.size() == 1 ? "seed" : "seeds", fmt::join(plan.seeds, ", "));
   comparison.jobs = parallel;
   comparison.threads = threads;
   for (size_t i = 0; i < supervisor.jobs().size(); ++i) comparison.seconds += supervisor.result(i).value().seconds;
@@ -229,7 +262,8 @@ int compare(const CompareArguments& options) {
   } else {
     std::string text;
     for (const study::StudyGrid& study : comparison.studies) text += "\n" + study::study_text(study);
-    print(fmt::format("{}\nTime in training {}; report: {}\n", text, base::duration_text(comparison.seconds), base::join_path(out, "report.html")));
+    print(fmt::format("{}\nTime in training {}; report: {}\n", text, base::duration_text(comparison.seconds),
+                      base::join_path(out, "report.html")));
   }
   return supervisor.status();
 }
@@ -239,13 +273,20 @@ int compare(const CompareArguments& options) {
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareArguments>();
   Command(app, "compare", "trains the same task under several memories; gives a table and an HTML report")
-      .argument("RECIPE", options->recipe, "a recipe with [[study]] tables or a [sweep], such as recipes/demo.toml", false)
-      .option("--out", options->out, "DIR", "folder for report.html, results.json, results.md and every run (runs/NAME of the recipe)")
-      .option("--seeds", options->seeds, "N", "trainings of each variant (one, or the recipe's seeds); from two on the table judges by Welch's t-test")
-      .option("--jobs", options->jobs, "N", "trainings at a time, each a process of its own (as many as there are cores)")
-      .option("--set", options->set, "KEY=VALUE", "sets a key of every recipe, or of a study (study[0].train.steps=9); may be repeated")
+      .argument("RECIPE", options->recipe, "a recipe with [[study]] tables or a [sweep], such as recipes/demo.toml",
+                false)
+      .option("--out", options->out, "DIR",
+              "folder for report.html, results.json, results.md and every run (runs/NAME of the recipe)")
+      .option("--seeds", options->seeds, "N",
+              "trainings of each variant (one, or the recipe's seeds); from two on the table judges by Welch's t-test")
+      .option("--jobs", options->jobs, "N",
+              "trainings at a time, each a process of its own (as many as there are cores)")
+      .option("--set", options->set, "KEY=VALUE",
+              "sets a key of every recipe, or of a study (study[0].train.steps=9); may be repeated")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
-      .flag("--again", options->again, "repeat trainings that are done; without: what --out has of this recipe is kept, and only the rest is trained")
+      .flag("--again", options->again,
+            "repeat trainings that are done; without: what --out has of this recipe is kept, and only the rest is "
+            "trained")
       .flag("--json", options->json, "print the results as JSON")
       .hidden_option("--job", options->job)
       .action([options] {

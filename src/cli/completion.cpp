@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
+#include "base/exit_status.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -16,7 +17,8 @@ std::string joined(const std::vector<std::string>& words) { return fmt::format("
 
 std::vector<std::string> option_words(const CLI::App& app) {
   std::vector<std::string> words;
-  for (const CLI::Option* option : app.get_options([](const CLI::Option* shown) { return !shown->get_group().empty(); })) {
+  for (const CLI::Option* option :
+       app.get_options([](const CLI::Option* shown) { return !shown->get_group().empty(); })) {
     for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
   }
   return words;
@@ -36,7 +38,8 @@ std::vector<std::string> recipe_keys() {
 std::string bash_completion(const CLI::App& app) {
   std::vector<std::string> commands;
   std::string cases;
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); })) {
+  for (const CLI::App* sub :
+       app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); })) {
     commands.push_back(sub->get_name());
     cases += fmt::format("    {}) options=\"{}\" ;;\n", sub->get_name(), joined(option_words(*sub)));
   }
@@ -78,7 +81,7 @@ void add_completion(CLI::App& app) {
       .action([shell] {
         base::require(*shell == "bash", "completion: expected bash, found '{}'", *shell);
         print(bash_completion(*make_application()));
-        return kDone;
+        return base::kDone;
       });
 }
 

@@ -3,18 +3,19 @@
 #include <memory>
 #include <sstream>
 
+#include "base/exit_status.h"
 #include "base/file_io.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "experiment/recipe.h"
 #include "data/answers/algorithmic.h"
-#include "data/text/corpus.h"
-#include "data/describe.h"
-#include "data/images/image_describe.h"
 #include "data/answers/listops_set.h"
-#include "data/prepare.h"
 #include "data/answers/quadratic.h"
 #include "data/answers/task_file.h"
+#include "data/describe.h"
+#include "data/images/image_describe.h"
+#include "data/prepare.h"
+#include "data/text/corpus.h"
+#include "experiment/recipe.h"
 
 namespace mnemo::cli {
 namespace {
@@ -38,7 +39,7 @@ int describe_text(const data::TextOptions& text, const DataArguments& options) {
   } else {
     print(data::to_text(description));
   }
-  return kDone;
+  return base::kDone;
 }
 
 base::Node tokens_node(const at::Tensor& row) {
@@ -56,7 +57,7 @@ int show_samples(const data::SampleSource& source, base::Node facts, const DataA
     std::ostringstream lines;
     data::write_samples(source, part, count, lines);
     print(lines.str());
-    return kDone;
+    return base::kDone;
   }
   base::Node samples = base::Node::array();
   for (int64_t i = 0; i < count; ++i) {
@@ -72,26 +73,29 @@ int show_samples(const data::SampleSource& source, base::Node facts, const DataA
     }
     samples.push_back(std::move(sample));
   }
-  for (const auto& [name, number] : {std::pair("vocabulary_size", source.vocabulary_size()), std::pair("length", source.length()),
-                                     std::pair("answer_length", source.answer_length())}) {
+  for (const auto& [name, number] :
+       {std::pair("vocabulary_size", source.vocabulary_size()), std::pair("length", source.length()),
+        std::pair("answer_length", source.answer_length())}) {
     facts.set(name, number);
   }
   facts.set("samples", std::move(samples));
   print_json(facts);
-  return kDone;
+  return base::kDone;
 }
 
 /// An image set; with --check the answer is no where an image is broken.
 int describe_image_set(const data::ImageOptions& images, const DataArguments& options) {
-  base::require(!options.part, "data: --part goes with samples that are printed; of an image set all parts are described");
+  base::require(!options.part,
+                "data: --part goes with samples that are printed; of an image set all parts are described");
   const data::ImageDescription description = data::describe_images(images, options.check);
   if (options.json) {
     print_json(data::to_node(description));
   } else {
     print(data::to_text(description));
   }
-  const bool broken = std::any_of(description.parts.begin(), description.parts.end(), [](const auto& part) { return !part.broken.empty(); });
-  return broken ? kAnswerIsNo : kDone;
+  const bool broken = std::any_of(description.parts.begin(), description.parts.end(),
+                                  [](const auto& part) { return !part.broken.empty(); });
+  return broken ? base::kAnswerIsNo : base::kDone;
 }
 
 /// The first expressions of a part, as a file of Long Range Arena.
@@ -104,7 +108,8 @@ int show_listops(const data::ListOpsOptions& listops, const DataArguments& optio
     if (shown++ >= options.count) return;
     const std::string text = data::listops_text(expression.tokens);
     lines += fmt::format("{}\t{}\n", text, expression.value);
-    samples.push_back(base::Node::table({{"source", text}, {"target", expression.value}, {"tokens", static_cast<int64_t>(expression.tokens.size())}}));
+    samples.push_back(base::Node::table(
+        {{"source", text}, {"target", expression.value}, {"tokens", static_cast<int64_t>(expression.tokens.size())}}));
   };
   if (listops.train.empty()) {
     data::make_listops(listops, [&](data::Part part, const data::ListOpsExpression& expression) {
@@ -112,16 +117,19 @@ int show_listops(const data::ListOpsOptions& listops, const DataArguments& optio
       return shown < options.count;
     });
   } else {
-    const std::string& file = wanted == data::Part::train ? listops.train : wanted == data::Part::valid ? listops.valid : listops.test;
+    const std::string& file = wanted == data::Part::train   ? listops.train
+                              : wanted == data::Part::valid ? listops.valid
+                                                            : listops.test;
     base::require(!file.empty(), "data: --part: the recipe has no part {}", options.part.value_or("train"));
     data::read_listops(file, show);
   }
   if (options.json) {
-    print_json(base::Node::table({{"data", base::write_options(listops)}, {"vocabulary_size", data::kListOpsVocabulary}, {"samples", samples}}));
+    print_json(base::Node::table(
+        {{"data", base::write_options(listops)}, {"vocabulary_size", data::kListOpsVocabulary}, {"samples", samples}}));
   } else {
     print(lines);
   }
-  return kDone;
+  return base::kDone;
 }
 
 /// A word that names made data, with their [data] type; empty for a file.
@@ -136,7 +144,8 @@ std::string made_type(const std::string& source) {
 /// The [data] table: of a recipe, of a text file, or of a made task.
 base::Node data_of(const DataArguments& options) {
   if (options.source.ends_with(".toml") || options.source.ends_with(".json")) {
-    base::require(!options.unit, "data: --unit goes with a text; of a recipe use --set data.unit={}", options.unit.value_or(""));
+    base::require(!options.unit, "data: --unit goes with a text; of a recipe use --set data.unit={}",
+                  options.unit.value_or(""));
     return experiment::RecipeFile::read(options.source, options.set).recipe(options.variant).at("data");
   }
   base::require(!options.variant, "data: --variant goes with a recipe");
@@ -151,11 +160,15 @@ base::Node data_of(const DataArguments& options) {
     const base::Node found = base::write_options(data::detect_images(options.source));
     data.set("type", "images");
     for (const auto& [key, value] : found.members()) {
-      if (key == "format" || key == "train" || key == "valid" || key == "test" || key == "valid_fraction") data.set(key, value);
+      if (key == "format" || key == "train" || key == "valid" || key == "test" || key == "valid_fraction")
+        data.set(key, value);
     }
   } else {
-    base::require(base::path_exists(options.source), "{}: no such file; expected a text, the folder of an image set, a recipe (.toml), `prepare`, or copy, reverse, retrieval, "
-                  "quadratic or listops for made samples", options.source);
+    base::require(base::path_exists(options.source),
+                  "{}: no such file; expected a text, the folder of an image set, a recipe (.toml), `prepare`, or "
+                  "copy, reverse, retrieval, "
+                  "quadratic or listops for made samples",
+                  options.source);
     data.set("type", "text");
     data.set("train", options.source);
     data.set("unit", options.unit.value_or("characters"));
@@ -169,17 +182,23 @@ base::Node data_of(const DataArguments& options) {
 /// `mnemo data prepare NAME [PATH] --out DIR`.
 int prepare(const DataArguments& options) {
   std::string known;
-  for (const data::DataSource& source : data::data_sources()) known += fmt::format("\n  {:<13} {}: {}", source.name, source.what, source.from);
-  base::require(!options.more.empty() && options.more.size() <= 2, "data: prepare: expected NAME and PATH; what there is, and where it comes from:{}", known);
+  for (const data::DataSource& source : data::data_sources())
+    known += fmt::format("\n  {:<13} {}: {}", source.name, source.what, source.from);
+  base::require(!options.more.empty() && options.more.size() <= 2,
+                "data: prepare: expected NAME and PATH; what there is, and where it comes from:{}", known);
   const std::string name = options.more.front(), path = options.more.size() == 2 ? options.more[1] : "";
   const auto& sources = data::data_sources();
   base::require(std::any_of(sources.begin(), sources.end(), [&](const auto& source) { return source.name == name; }),
                 "data: prepare: unknown data '{}'; what there is, and where it comes from:{}", name, known);
   base::require(options.out.has_value(), "data: prepare: expected --out DIR, the folder to write to");
-  base::require(!path.empty() || name == "listops", "data: prepare {0}: expected the file or folder to prepare behind the name; what there is, and "
-                "where it comes from:{1}", name, known);
-  base::require(!options.unit && !options.part && !options.variant, "data: prepare: --unit, --part and --variant go with data that are shown");
-  base::require(options.set.empty() || name == "listops" || name == "text", "data: prepare {}: has no keys to set", name);
+  base::require(!path.empty() || name == "listops",
+                "data: prepare {0}: expected the file or folder to prepare behind the name; what there is, and "
+                "where it comes from:{1}",
+                name, known);
+  base::require(!options.unit && !options.part && !options.variant,
+                "data: prepare: --unit, --part and --variant go with data that are shown");
+  base::require(options.set.empty() || name == "listops" || name == "text", "data: prepare {}: has no keys to set",
+                name);
   if (name == "images") {
     const std::string recipe = data::prepare_images(path, *options.out);
     if (options.json) {
@@ -187,9 +206,10 @@ int prepare(const DataArguments& options) {
     } else {
       print(fmt::format("[data] of a recipe: {}\n", recipe));
     }
-    return kDone;
+    return base::kDone;
   }
-  base::Node root = base::Node::table({{"data", base::Node::table({{"type", name == "listops" ? "listops" : "text"}})}});
+  base::Node root =
+      base::Node::table({{"data", base::Node::table({{"type", name == "listops" ? "listops" : "text"}})}});
   root.find("data")->set_place_deep({std::make_shared<const std::string>("data"), 0, 0});
   for (const std::string& assignment : options.set) base::set_value(root, assignment);
   const base::Node keys = experiment::read_recipe(root).data;
@@ -210,27 +230,32 @@ int prepare(const DataArguments& options) {
   } else {
     print(data::to_text(prepared));
   }
-  return kDone;
+  return base::kDone;
 }
 
 int run_data(const DataArguments& options) {
   if (options.source == "prepare") return prepare(options);
-  base::require(options.more.empty(), "data: expected one SOURCE, found '{}' behind it", options.more.empty() ? "" : options.more.front());
+  base::require(options.more.empty(), "data: expected one SOURCE, found '{}' behind it",
+                options.more.empty() ? "" : options.more.front());
   base::require(!options.out, "data: --out goes with prepare");
-  base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}", options.count);
+  base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}",
+                options.count);
   const base::Node data = data_of(options);
   const std::string& type = data.at("type").as_string();
-  base::require(!options.check || type == "images", "data: --check goes with images, found [data] of type \"{}\"", type);
+  base::require(!options.check || type == "images", "data: --check goes with images, found [data] of type \"{}\"",
+                type);
   if (type == "images") return describe_image_set(base::read_typed_options<data::ImageOptions>(data), options);
   if (type == "text") return describe_text(base::read_typed_options<data::TextOptions>(data), options);
   if (type == "listops") return show_listops(base::read_typed_options<data::ListOpsOptions>(data), options);
   if (type == "task_file") {
     const auto file = base::read_typed_options<data::TaskFileOptions>(data);
-    return show_samples(data::TaskFiles(file, false, 0), base::Node::table({{"data", base::write_options(file)}}), options);
+    return show_samples(data::TaskFiles(file, false, 0), base::Node::table({{"data", base::write_options(file)}}),
+                        options);
   }
   const auto made = base::read_typed_options<data::AlgorithmicOptions>(data);
   const data::AlgorithmicTask task(made, options.seed);
-  return show_samples(task, base::Node::table({{"task", base::write_options(made)}, {"chance", task.chance()}}), options);
+  return show_samples(task, base::Node::table({{"task", base::write_options(made)}, {"chance", task.chance()}}),
+                      options);
 }
 
 }  // namespace
@@ -238,8 +263,13 @@ int run_data(const DataArguments& options) {
 void add_data(CLI::App& app) {
   auto options = std::make_shared<DataArguments>();
   Command(app, "data", "describes a text or an image set, prints samples of a task, or prepares a known data set")
-      .argument("SOURCE", options->source, "a text file, the folder of an image set, a recipe, or copy, reverse, retrieval, quadratic, listops; or `prepare`")
-      .arguments("NAME PATH", options->more, "of prepare: enwik8, wikitext-2, wikitext-103, text, listops or images, and the file or folder it lies in", false)
+      .argument("SOURCE", options->source,
+                "a text file, the folder of an image set, a recipe, or copy, reverse, retrieval, quadratic, listops; "
+                "or `prepare`")
+      .arguments(
+          "NAME PATH", options->more,
+          "of prepare: enwik8, wikitext-2, wikitext-103, text, listops or images, and the file or folder it lies in",
+          false)
       .option("--out", options->out, "DIR", "of prepare: the folder to write the parts and data.toml to")
       .option("--unit", options->unit, "UNIT", "of a text: bytes, characters or words (characters)")
       .option("--variant", options->variant, "NAME", "of a recipe with studies")

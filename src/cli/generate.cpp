@@ -3,19 +3,22 @@
 #include <chrono>
 #include <memory>
 
+#include "base/exit_status.h"
 #include "base/file_io.h"
+#include "base/json_value.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/text_format.h"
+#include "bundle/load.h"
+#include "bundle/text_conventions.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "experiment/device.h"
 #include "cli/output.h"
-#include "experiment/recipe.h"
-#include "study/summary.h"
-#include "bundle/text_conventions.h"
+#include "experiment/device.h"
 #include "experiment/experiment.h"
-#include "bundle/load.h"
+#include "experiment/recipe.h"
 #include "infer/text_session.h"
+#include "study/summary.h"
 
 namespace mnemo::cli {
 namespace {
@@ -47,7 +50,8 @@ std::string prompt_of(const GenerateArguments& options) {
   if (*options.prompt_file != "-") return base::read_file(*options.prompt_file, uint64_t{1} << 30);
   std::string text;
   char bytes[65536];
-  for (ssize_t count; (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) > 0;) text.append(bytes, static_cast<size_t>(count));
+  for (ssize_t count; (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) > 0;)
+    text.append(bytes, static_cast<size_t>(count));
   return text;
 }
 
@@ -56,13 +60,16 @@ int generate(const GenerateArguments& options) {
   base::require(tokens >= 0, "generate: --tokens: expected 0 or more, found {}", tokens);
   const infer::SamplingOptions sampling = sampling_of(options);
   const std::string prompt = prompt_of(options);
-  base::require(options.session.has_value() || !prompt.empty(), "generate: expected a prompt of one character or more, found none");
+  base::require(options.session.has_value() || !prompt.empty(),
+                "generate: expected a prompt of one character or more, found none");
 
-  if (options.save) base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
+  if (options.save)
+    base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
   const std::string folder = experiment::model_folder(options.model);
   const bundle::LoadedModel loaded = bundle::load_model(folder, {.device = experiment::device_named(options.device)});
   choose_threads(loaded.model->parameters().count(), 1);
-  const std::shared_ptr<const infer::Engine> engine = experiment::make_engine(loaded.model, options.precision, "generate");
+  const std::shared_ptr<const infer::Engine> engine =
+      experiment::make_engine(loaded.model, options.precision, "generate");
   infer::Session session = engine && options.session ? infer::Session::load(*options.session, engine)
                            : engine                  ? infer::Session(engine, sampling)
                            : options.session         ? infer::Session::load(*options.session, loaded.model)
@@ -94,14 +101,14 @@ int generate(const GenerateArguments& options) {
                                   {"position", text.session().position()},
                                   {"state_bytes", text.session().num_bytes()},
                                   {"seconds", seconds},
-                                  {"tokens_per_second", json_number(speed)},
+                                  {"tokens_per_second", base::json_number(speed)},
                                   {"sampling", base::write_options(sampling)}}));
-    return kDone;
+    return base::kDone;
   }
   print(rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
-  base::log_info("{} tokens, {} a second, state of {} bytes", made, study::grouped(static_cast<int64_t>(speed)),
-                 study::grouped(text.session().num_bytes()));
-  return kDone;
+  base::log_info("{} tokens, {} a second, state of {} bytes", made, base::grouped(static_cast<int64_t>(speed)),
+                 base::grouped(text.session().num_bytes()));
+  return base::kDone;
 }
 
 }  // namespace
@@ -120,7 +127,8 @@ void add_generate(CLI::App& app) {
       .option("--session", options->session, "FILE", "go on from a session that --save wrote")
       .option("--save", options->save, "FILE", "keep the session, memory included, for --session")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
-      .option("--precision", options->precision, "P", "of the weights: float32, bf16 or int8, on the processor (float32)")
+      .option("--precision", options->precision, "P",
+              "of the weights: float32, bf16 or int8, on the processor (float32)")
       .flag("--json", options->json, "print one JSON object at the end instead of a stream")
       .footer("mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400")
       .action([options] { return generate(*options); });

@@ -1,15 +1,17 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/exit_status.h"
 #include "base/log.h"
+#include "base/text_format.h"
 #include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "experiment/recipe.h"
-#include "study/summary.h"
 #include "models/build.h"
 #include "models/presets.h"
+#include "study/summary.h"
 
 namespace mnemo::cli {
 namespace {
@@ -17,14 +19,15 @@ namespace {
 /// Every preset with its parameters, counted here and as published.
 std::string preset_help() {
   using Align = base::TextTable::Align;
-  base::TextTable table({"preset", "parameters", "published", "what"}, {Align::left, Align::right, Align::right, Align::left});
+  base::TextTable table({"preset", "parameters", "published", "what"},
+                        {Align::left, Align::right, Align::right, Align::left});
   std::string figures;
   for (const models::Preset& preset : models::presets()) {
     base::Node named = base::Node::table({{"preset", preset.name}});
     if (preset.vocab_size > 0) named.set("embedding", base::Node::table({{"vocab_size", preset.vocab_size}}));
     const int64_t parameters = models::count_parameters(models::read_model_options(named));
-    table.add_row({std::string(preset.name), study::grouped(parameters), preset.published > 0 ? fmt::format("{:g} M", preset.published) : "",
-                   std::string(preset.about)});
+    table.add_row({std::string(preset.name), base::grouped(parameters),
+                   preset.published > 0 ? fmt::format("{:g} M", preset.published) : "", std::string(preset.about)});
     if (!preset.figure.empty()) figures += fmt::format("  {}: {}.\n", preset.name, preset.figure);
   }
   return "[model] preset = \"NAME\" stands for a published model; keys beside it win.\n\n" + table.text(0) +
@@ -40,18 +43,20 @@ void add_help(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   Command(app, "help", "explains a subcommand, every key of a recipe, or the presets")
-      .argument("SUBJECT", options->subject, "a subcommand; recipe: all keys with type, default and meaning; presets: published models", false)
+      .argument("SUBJECT", options->subject,
+                "a subcommand; recipe: all keys with type, default and meaning; presets: published models", false)
       .flag("--markdown", options->markdown, "recipe: as Markdown tables")
       .action([options] {
         if (options->subject == "recipe") {
-          print(options->markdown ? experiment::recipe_help_markdown() : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
+          print(options->markdown ? experiment::recipe_help_markdown()
+                                  : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
         } else if (options->subject == "presets") {
           print(preset_help());
         } else {
           base::require(!options->markdown, "help: --markdown goes with: mnemo help recipe");
           print(help_text(options->subject));
         }
-        return kDone;
+        return base::kDone;
       });
 }
 

@@ -29,7 +29,8 @@ std::vector<int64_t> numbers_of(const std::string& text) {
     }
     int64_t number = 0;
     const auto read = std::from_chars(at, end, number);
-    base::require(read.ec == std::errc() && number >= 0, "inspect: --tokens: expected numbers with blanks between, found '{}'", text);
+    base::require(read.ec == std::errc() && number >= 0,
+                  "inspect: --tokens: expected numbers with blanks between, found '{}'", text);
     numbers.push_back(number);
     at = read.ptr;
   }
@@ -51,24 +52,31 @@ std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t 
 std::vector<data::TokenSegment> sample_of(const experiment::Recipe& recipe, int64_t row, int64_t segment_size) {
   experiment::Workbench bench = experiment::make_workbench(recipe);
   const int64_t batch = bench.task->batch_size();
-  base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1, row);
+  base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1,
+                row);
   std::vector<data::TokenSegment> segments;
   do {
-    for (const data::TokenSegment& segment : bench.task->next(segment_size)) segments.push_back(tasks::rows(segment, row, 1));
+    for (const data::TokenSegment& segment : bench.task->next(segment_size))
+      segments.push_back(tasks::rows(segment, row, 1));
   } while (bench.task->carries_state() && segments.size() < kTextSegments);
   return segments;
 }
 
 }  // namespace
 
-InputSegments read_input(const InspectInput& input, const experiment::StoredModel& stored, const std::optional<experiment::Recipe>& recipe) {
-  base::require(static_cast<int>(input.text.has_value()) + static_cast<int>(input.tokens.has_value()) + static_cast<int>(input.sample.has_value()) == 1,
+InputSegments read_input(const InspectInput& input, const experiment::StoredModel& stored,
+                         const std::optional<experiment::Recipe>& recipe) {
+  base::require(static_cast<int>(input.text.has_value()) + static_cast<int>(input.tokens.has_value()) +
+                        static_cast<int>(input.sample.has_value()) ==
+                    1,
                 "inspect: expected one of --text, --tokens and --sample");
   const int64_t segment_size = stored.model->segment_size(), vocabulary = stored.model->vocab_size();
   const data::Tokenizer* tokenizer = stored.tokenizer.get();
   InputSegments found;
   if (input.sample) {
-    base::require(recipe.has_value(), "inspect: --sample: the model lies in no run's folder, so its data are unknown; use --text or --tokens");
+    base::require(
+        recipe.has_value(),
+        "inspect: --sample: the model lies in no run's folder, so its data are unknown; use --text or --tokens");
     found.segments = sample_of(*recipe, *input.sample, segment_size);
   } else if (input.text) {
     base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");

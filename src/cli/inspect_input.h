@@ -5,12 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "experiment/experiment.h"
 #include "data/segment.h"
+#include "experiment/experiment.h"
 
 namespace mnemo::cli {
 
-/// What `inspect` runs through a model: a text, tokens, or a sample of the run's own training data; at most one of the three.
+/// What `inspect` runs through a model: a text, tokens, or a sample of the run's own training data; at most one of the
+/// three.
 struct InspectInput {
   std::optional<std::string> text, tokens;
   std::optional<int64_t> sample;
@@ -24,6 +25,7 @@ struct InputSegments {
 };
 
 /// Throws InputError where the model cannot read what was given. `recipe` is the run's; a sample needs it.
-InputSegments read_input(const InspectInput& input, const experiment::StoredModel& stored, const std::optional<experiment::Recipe>& recipe);
+InputSegments read_input(const InspectInput& input, const experiment::StoredModel& stored,
+                         const std::optional<experiment::Recipe>& recipe);
 
 }  // namespace mnemo::cli

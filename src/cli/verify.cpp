@@ -5,12 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "base/exit_status.h"
 #include "base/text_table.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "experiment/device.h"
 #include "verify/golden.h"
-#include "cli/output.h"
 
 namespace mnemo::cli {
 namespace {
@@ -52,9 +53,9 @@ int verify(const VerifyArguments& arguments) {
     const size_t slash = name.find_last_of('/', name.size() - 2);
     for (const verify::GoldenGroup& group : report.groups) {
       const bool good = group.error <= group.tolerance;
-      table.add_row({slash == std::string::npos ? name : name.substr(slash + 1), group.name, std::to_string(group.tensors),
-                     fmt::format("{:.1e}", group.error), fmt::format("{:.0e}", group.tolerance),
-                     good ? "ok" : "TOO FAR: " + group.worst});
+      table.add_row({slash == std::string::npos ? name : name.substr(slash + 1), group.name,
+                     std::to_string(group.tensors), fmt::format("{:.1e}", group.error),
+                     fmt::format("{:.0e}", group.tolerance), good ? "ok" : "TOO FAR: " + group.worst});
     }
   }
   if (arguments.json) {
@@ -62,7 +63,7 @@ int verify(const VerifyArguments& arguments) {
   } else {
     print(fmt::format("{}{}\n", table.text(), all ? "all within tolerance" : "out of tolerance"));
   }
-  return all ? kDone : kAnswerIsNo;
+  return all ? base::kDone : base::kAnswerIsNo;
 }
 
 }  // namespace
@@ -70,7 +71,8 @@ int verify(const VerifyArguments& arguments) {
 void add_verify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   Command(app, "verify", "compares this build with golden files: outputs, states, gradients, optimiser steps")
-      .arguments("FILE", arguments->files, "golden files (safetensors), or model folders that hold an expect.safetensors")
+      .arguments("FILE", arguments->files,
+                 "golden files (safetensors), or model folders that hold an expect.safetensors")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .flag("--json", arguments->json, "prints JSON")
       .action([arguments] { return verify(*arguments); });

@@ -1,10 +1,10 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "cli/application.h"
-#include "experiment/device.h"
 #include "base/machine.h"
+#include "cli/application.h"
 #include "cli/process_settings.h"
+#include "experiment/device.h"
 
 namespace mnemo::cli {
 

@@ -11,7 +11,8 @@
 namespace mnemo::core {
 namespace {
 
-/// Owns the memory of a buffer with spare rows. Several tensors may show its first rows; who moves `filled` on writes behind them.
+/// Owns the memory of a buffer with spare rows. Several tensors may show its first rows; who moves `filled` on writes
+/// behind them.
 struct Room {
   at::Tensor memory;
   int64_t capacity;
@@ -36,7 +37,8 @@ std::vector<int64_t> strides_with(at::IntArrayRef sizes, int64_t dim, int64_t ca
   return strides;
 }
 
-/// [past; fresh] in past's own buffer, or an undefined tensor where past does not end where its buffer is filled, or no room is left.
+/// [past; fresh] in past's own buffer, or an undefined tensor where past does not end where its buffer is filled, or no
+/// room is left.
 at::Tensor append_in_place(const at::Tensor& past, const at::Tensor& fresh, int64_t dim) {
   Room* room = past.numel() == 0 ? nullptr : room_of(past);
   if (room == nullptr) return {};
@@ -49,7 +51,9 @@ at::Tensor append_in_place(const at::Tensor& past, const at::Tensor& fresh, int6
   }
   const int64_t first = past.storage_offset() / row, count = fresh.size(dim);
   int64_t end = first + sizes[dim];
-  if (past.storage_offset() % row != 0 || end + count > room->capacity || !room->filled.compare_exchange_strong(end, end + count)) return {};
+  if (past.storage_offset() % row != 0 || end + count > room->capacity ||
+      !room->filled.compare_exchange_strong(end, end + count))
+    return {};
   sizes[dim] += count;
   at::Tensor all = past.as_strided(sizes, strides, past.storage_offset());
   all.narrow(dim, all.size(dim) - count, count).copy_(fresh);
@@ -81,7 +85,8 @@ bool alike(const at::Tensor& a, const at::Tensor& b, int64_t dim) {
 
 at::Tensor append_rows(const at::Tensor& past, const at::Tensor& fresh, int64_t dim) {
   const bool own_memory = c10::InferenceMode::is_enabled() && fresh.is_cpu() && fresh.numel() > 0;
-  if (!own_memory || (past.defined() && !alike(past, fresh, dim))) return past.defined() ? at::cat({past, fresh}, dim) : fresh;
+  if (!own_memory || (past.defined() && !alike(past, fresh, dim)))
+    return past.defined() ? at::cat({past, fresh}, dim) : fresh;
   at::Tensor all = past.defined() ? append_in_place(past, fresh, dim) : at::Tensor();
   return all.defined() ? all : append_in_new_room(past, fresh, dim);
 }

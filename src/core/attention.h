@@ -19,7 +19,8 @@ struct WindowCut;
 
 /// What one attention module gets for one segment, or a part of one.
 ///   x [B,Q,D]        query rows, and keys and values after the contexts
-///   context [B,M,D]  rows on the left of x that are keys and values only (a segment cache's), or, in a cross table, all
+///   context [B,M,D]  rows on the left of x that are keys and values only (a segment cache's), or, in a cross table,
+///   all
 ///                    keys; undefined = none. In a segment that was left open the module has them in its state already.
 ///   table            who attends to whom: num_rows() = Q, num_context() = M plus the rows of the open segment
 struct AttentionInput {
@@ -46,8 +47,8 @@ struct AttentionResult {
 
 /// What an attention can honour; checked when a model is put together.
 struct AttentionSupport {
-  bool tables = true;    ///< rules other than causal (in a model that is not causal: than open)
-  bool contexts = true;  ///< rows of a layer context
+  bool tables = true;        ///< rules other than causal (in a model that is not causal: than open)
+  bool contexts = true;      ///< rows of a layer context
   bool keeps_state = false;  ///< it carries something from segment to segment
 };
 
@@ -62,8 +63,8 @@ class Attention {
   virtual AttentionSupport support() const { return {}; }
   /// How many segments back a gradient may go through its state; -1 = no limit.
   virtual int64_t bptt_depth() const { return 0; }
-  /// The maps q, k, v of an attention that weighs single rows by content; null where rows are not read so. With them a memory tells
-  /// how its rows would be read.
+  /// The maps q, k, v of an attention that weighs single rows by content; null where rows are not read so. With them a
+  /// memory tells how its rows would be read.
   virtual const layers::AttentionProjections* projections() const { return nullptr; }
 };
 

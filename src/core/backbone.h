@@ -25,9 +25,9 @@ struct BackboneInput {
 };
 
 struct BackboneResult {
-  at::Tensor hidden;                  ///< [B,Q,D]
-  std::vector<at::Tensor> entering;   ///< per layer [B,Q,D]: the rows that entered it, before any norm
-  State state;                        ///< the attentions' states, one child per layer, named like its parameters
+  at::Tensor hidden;                 ///< [B,Q,D]
+  std::vector<at::Tensor> entering;  ///< per layer [B,Q,D]: the rows that entered it, before any norm
+  State state;                       ///< the attentions' states, one child per layer, named like its parameters
 };
 
 /// A stack of layers over a segment's rows.
@@ -39,7 +39,8 @@ class Backbone {
   virtual int64_t num_layers() const = 0;
   virtual int64_t dim() const = 0;
   virtual const Attention& attention(int64_t layer) const = 0;
-  /// Rows [..,D] as the attention of layer `layer` gets them, normed where the norm comes first; parameters are constants here.
+  /// Rows [..,D] as the attention of layer `layer` gets them, normed where the norm comes first; parameters are
+  /// constants here.
   virtual at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const = 0;
 };
 

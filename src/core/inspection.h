@@ -43,15 +43,18 @@ struct Gauge {
   std::vector<double> values;
 };
 
-/// What an attention offers beside Attention if it can say where it looked. Everything is computed again by definition (naive twins), for
-/// whole segments; forward() neither knows nor does anything for it.
+/// What an attention offers beside Attention if it can say where it looked. Everything is computed again by definition
+/// (naive twins), for whole segments; forward() neither knows nor does anything for it.
 class Inspectable {
  public:
   virtual ~Inspectable() = default;
-  /// What forward(input, state) does. `history` is what remember() gave for the segments before, empty at a sequence's start.
+  /// What forward(input, state) does. `history` is what remember() gave for the segments before, empty at a sequence's
+  /// start.
   virtual AttentionView look(const AttentionInput& input, const State& state, const State& history) const = 0;
   /// What a later look() needs to know of this segment beside the state.
-  virtual State remember(const AttentionInput& /*input*/, const State& /*state*/, const State& /*history*/) const { return {}; }
+  virtual State remember(const AttentionInput& /*input*/, const State& /*state*/, const State& /*history*/) const {
+    return {};
+  }
   virtual std::vector<Gauge> gauges() const { return {}; }
 };
 

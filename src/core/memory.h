@@ -16,7 +16,8 @@ struct ContextRows {
   at::Tensor valid;
 };
 
-/// What is left when a segment has ended: the state, and what each sequence adds to the training loss, [B] or undefined.
+/// What is left when a segment has ended: the state, and what each sequence adds to the training loss, [B] or
+/// undefined.
 struct ContextEnd {
   State state;
   at::Tensor loss = {};
@@ -35,13 +36,15 @@ class LayerContext {
   /// valid [B,Q] says which are real, undefined = all.
   virtual State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const AttendTable& table,
                       const State& state, Mode mode) const = 0;
-  /// Called where a segment ends, with the state that after() gave: for what is done once a segment, however many calls it came in.
+  /// Called where a segment ends, with the state that after() gave: for what is done once a segment, however many calls
+  /// it came in.
   virtual ContextEnd end_segment(const State& state, Mode /*mode*/) const { return {state}; }
   /// The factor of the losses that end_segment() gives.
   virtual double loss_weight() const { return 0.0; }
 };
 
-/// A segment's rows on their way into the backbone: rows [B,Q,D], and the table over them. valid [B,Q] bool, undefined = all.
+/// A segment's rows on their way into the backbone: rows [B,Q,D], and the table over them. valid [B,Q] bool, undefined
+/// = all.
 struct SegmentRows {
   at::Tensor rows;
   at::Tensor valid;

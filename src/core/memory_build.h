@@ -17,8 +17,8 @@ struct MemoryBuild {
   int64_t num_layers = 0;
   int64_t dim = 0;
   at::Tensor like;  ///< a parameter of the model: type and device of fresh states
-  /// Rows of tokens as the model embeds them, [..] int64 -> [..,D], for memories with special tokens of their own; empty in a
-  /// layer_stack, which has no tokens.
+  /// Rows of tokens as the model embeds them, [..] int64 -> [..,D], for memories with special tokens of their own;
+  /// empty in a layer_stack, which has no tokens.
   std::function<at::Tensor(const at::Tensor& tokens)> embed = {};
   const Backbone* backbone = nullptr;  ///< the layers it serves; null where one attention stands alone
 };

@@ -15,7 +15,8 @@ struct BranchRows {
   at::Tensor rows;
 };
 
-/// What an attention that mixes branches offers beside Inspectable: how strong each branch is at each row, as pictures show it.
+/// What an attention that mixes branches offers beside Inspectable: how strong each branch is at each row, as pictures
+/// show it.
 class MixesBranches {
  public:
   virtual ~MixesBranches() = default;

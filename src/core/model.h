@@ -15,8 +15,8 @@ namespace mnemo::core {
 
 /// One call's input: a whole segment, or a part of one (part.starts and part.ends say which).
 struct Segment {
-  at::Tensor tokens;  ///< [B,T] int64; or
-  at::Tensor rows;    ///< [B,T,D], in place of embedded tokens
+  at::Tensor tokens;      ///< [B,T] int64; or
+  at::Tensor rows;        ///< [B,T,D], in place of embedded tokens
   at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on the right only; undefined = all
   Part part = {};
   Mode mode = Mode::evaluate;

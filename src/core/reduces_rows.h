@@ -6,8 +6,8 @@
 
 namespace mnemo::core {
 
-/// What an attention may offer beside CoreAttention: its keys and values come from fewer rows than an image has, so rows of other images can
-/// be put beside them (AttentionInput.context) once they are as few.
+/// What an attention may offer beside CoreAttention: its keys and values come from fewer rows than an image has, so
+/// rows of other images can be put beside them (AttentionInput.context) once they are as few.
 class ReducesRows {
  public:
   virtual ~ReducesRows() = default;

@@ -13,9 +13,9 @@ namespace mnemo::core {
 /// Throws ShapeError unless a state's tensor has that shape: then the state is another model's, or of another batch.
 inline void require_state(const char* who, const at::Tensor& tensor, at::IntArrayRef expected) {
   if (tensor.defined() && tensor.sizes() == expected) return;
-  throw base::ShapeError(fmt::format("[{}] expected a state of [{}], found {}; is it of another model or another batch?", who,
-                                     fmt::join(expected, ","),
-                                     tensor.defined() ? fmt::format("[{}]", fmt::join(tensor.sizes(), ",")) : "none"));
+  throw base::ShapeError(fmt::format(
+      "[{}] expected a state of [{}], found {}; is it of another model or another batch?", who,
+      fmt::join(expected, ","), tensor.defined() ? fmt::format("[{}]", fmt::join(tensor.sizes(), ",")) : "none"));
 }
 
 }  // namespace mnemo::core

@@ -17,39 +17,50 @@ int64_t total(const std::vector<Span>& spans) {
 
 std::string rule_word(const Rule& rule) {
   switch (rule.kind) {
-    case Rule::Kind::none: return "-";
-    case Rule::Kind::all: return "all";
-    case Rule::Kind::causal: return "causal";
-    case Rule::Kind::band: return fmt::format("band({})", rule.width);
-    case Rule::Kind::pattern: return "pattern";
+    case Rule::Kind::none:
+      return "-";
+    case Rule::Kind::all:
+      return "all";
+    case Rule::Kind::causal:
+      return "causal";
+    case Rule::Kind::band:
+      return fmt::format("band({})", rule.width);
+    case Rule::Kind::pattern:
+      return "pattern";
   }
   return "?";
-}
-
-std::string label(const Span& span) {
-  return span.tag == 0 ? fmt::format("{} {}", name(span.kind), span.length)
-                       : fmt::format("{}#{} {}", name(span.kind), span.tag, span.length);
 }
 
 /// A pattern's matrix, bool in row-major order.
 at::Tensor pattern_of(const Rule& rule, const Span& queries, const Span& keys) {
   if (rule.matrix.sizes() != at::IntArrayRef({queries.length, keys.length})) {
-    throw base::ShapeError(fmt::format("[attend table] expected a pattern [{},{}], found {}", queries.length, keys.length,
-                                       c10::str(rule.matrix.sizes())));
+    throw base::ShapeError(fmt::format("[attend table] expected a pattern [{},{}], found {}", queries.length,
+                                       keys.length, c10::str(rule.matrix.sizes())));
   }
   return rule.matrix.to(at::kCPU, at::kBool).contiguous();
 }
 
 }  // namespace
 
+std::string label(const Span& span) {
+  return span.tag == 0 ? fmt::format("{} {}", name(span.kind), span.length)
+                       : fmt::format("{}#{} {}", name(span.kind), span.tag, span.length);
+}
+
 std::string_view name(SpanKind kind) {
   switch (kind) {
-    case SpanKind::cache: return "cache";
-    case SpanKind::read: return "read";
-    case SpanKind::tokens: return "tokens";
-    case SpanKind::write: return "write";
-    case SpanKind::class_token: return "class";
-    case SpanKind::memory: return "memory";
+    case SpanKind::cache:
+      return "cache";
+    case SpanKind::read:
+      return "read";
+    case SpanKind::tokens:
+      return "tokens";
+    case SpanKind::write:
+      return "write";
+    case SpanKind::class_token:
+      return "class";
+    case SpanKind::memory:
+      return "memory";
   }
   return "?";
 }
@@ -111,8 +122,8 @@ AttendTable& AttendTable::let(SpanKind query, SpanKind key, const Rule& rule) {
 
 AttendTable& AttendTable::set_valid(at::Tensor valid) {
   if (valid.defined() && (valid.dim() != 2 || valid.size(1) != num_keys() || valid.scalar_type() != at::kBool)) {
-    throw base::ShapeError(fmt::format("[attend table] expected valid [B,{}] bool, found {}", num_keys(),
-                                       c10::str(valid.sizes())));
+    throw base::ShapeError(
+        fmt::format("[attend table] expected valid [B,{}] bool, found {}", num_keys(), c10::str(valid.sizes())));
   }
   valid_ = std::move(valid);
   changed();
@@ -200,10 +211,17 @@ const ops::KeyRanges& AttendTable::ranges() const {
         const Rule& rule = rules_[q][k];
         const int64_t end = start + all[k].length;
         switch (rule.kind) {
-          case Rule::Kind::none: break;
-          case Rule::Kind::all: builder.add(start, end); break;
-          case Rule::Kind::causal: builder.add(start, std::min(end, self + 1)); break;
-          case Rule::Kind::band: builder.add(std::max(start, self - rule.width + 1), std::min(end, self + 1)); break;
+          case Rule::Kind::none:
+            break;
+          case Rule::Kind::all:
+            builder.add(start, end);
+            break;
+          case Rule::Kind::causal:
+            builder.add(start, std::min(end, self + 1));
+            break;
+          case Rule::Kind::band:
+            builder.add(std::max(start, self - rule.width + 1), std::min(end, self + 1));
+            break;
           case Rule::Kind::pattern:
             for (int64_t j = 0; j < all[k].length; ++j) {
               if (patterns[k].const_data_ptr<bool>()[row * all[k].length + j]) builder.add(start + j, start + j + 1);
@@ -237,11 +255,20 @@ const at::Tensor& AttendTable::expand() const {
         for (int64_t j = 0; j < all[k].length; ++j) {
           const int64_t distance = query_start + i + context - (key_start + j);
           switch (rule.kind) {
-            case Rule::Kind::none: break;
-            case Rule::Kind::all: row[j] = true; break;
-            case Rule::Kind::causal: row[j] = distance >= 0; break;
-            case Rule::Kind::band: row[j] = distance >= 0 && distance < rule.width; break;
-            case Rule::Kind::pattern: row[j] = matrix.data_ptr<bool>()[i * all[k].length + j]; break;
+            case Rule::Kind::none:
+              break;
+            case Rule::Kind::all:
+              row[j] = true;
+              break;
+            case Rule::Kind::causal:
+              row[j] = distance >= 0;
+              break;
+            case Rule::Kind::band:
+              row[j] = distance >= 0 && distance < rule.width;
+              break;
+            case Rule::Kind::pattern:
+              row[j] = matrix.data_ptr<bool>()[i * all[k].length + j];
+              break;
           }
         }
       }
@@ -274,73 +301,6 @@ std::string AttendTable::draw() const {
     for (int64_t j = 0; j < num_keys(); ++j) text += mask.data_ptr<bool>()[i * num_keys() + j] ? 'x' : '.';
   }
   return text + '\n';
-}
-
-std::string AttendTable::draw_svg() const {
-  AttendTable plain = *this;
-  plain.set_valid({});
-  const at::Tensor mask = plain.expand();
-  const std::vector<Span> all = keys();
-  const int64_t cells = std::max(num_rows(), num_keys());
-  const double cell = std::clamp(480.0 / static_cast<double>(std::max<int64_t>(cells, 1)), 1.0, 14.0);
-  const double left = 70, top = 34;
-  const double width = left + cell * static_cast<double>(num_keys()) + 10;
-  const double height = top + cell * static_cast<double>(num_rows()) + 10;
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"spans\" viewBox=\"0 0 {0:.1f} {1:.1f}\" width=\"{0:.0f}\" "
-      "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"10\">\n",
-      width, height);
-  auto colour = [](SpanKind kind) {
-    switch (kind) {
-      case SpanKind::cache: return "#7a5195";
-      case SpanKind::read: return "#2f8f5b";
-      case SpanKind::tokens: return "#2f6fb3";
-      case SpanKind::write: return "#d1662a";
-      case SpanKind::class_token: return "#b8860b";
-      case SpanKind::memory: return "#cc79a7";
-    }
-    return "#000";
-  };
-  double x = left;
-  for (const Span& span : all) {
-    const double w = cell * static_cast<double>(span.length);
-    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"5\" fill=\"{}\"/>", x, top - 7, w,
-                       colour(span.kind));
-    if (span.length > 0) {
-      svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" transform=\"rotate(-18 {:.1f} {:.1f})\">{}</text>\n", x + 1,
-                         top - 10, x + 1, top - 10, label(span));
-    }
-    x += w;
-  }
-  double y = top;
-  for (const Span& span : rows_) {
-    const double h = cell * static_cast<double>(span.length);
-    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"5\" height=\"{:.1f}\" fill=\"{}\"/>", left - 7, y, h,
-                       colour(span.kind));
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 10, y + h / 2 + 4,
-                       label(span));
-    y += h;
-  }
-  // Neighbouring cells of a row are one rectangle: a [T,T] picture stays small.
-  int64_t query = 0;
-  for (const Span& span : rows_) {
-    for (int64_t i = 0; i < span.length; ++i, ++query) {
-      const bool* row = mask.data_ptr<bool>() + query * num_keys();
-      for (int64_t j = 0; j < num_keys();) {
-        int64_t end = j;
-        while (end < num_keys() && row[end] == row[j]) ++end;
-        if (row[j]) {
-          svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" "
-                             "opacity=\"0.75\"/>",
-                             left + cell * static_cast<double>(j), top + cell * static_cast<double>(query),
-                             cell * static_cast<double>(end - j), std::max(cell - 0.6, 0.8), colour(span.kind));
-        }
-        j = end;
-      }
-      svg += '\n';
-    }
-  }
-  return svg + "</svg>\n";
 }
 
 }  // namespace mnemo::core

@@ -21,14 +21,16 @@ struct Span {
   int64_t length;
   int64_t tag = 0;
 };
+/// "tokens 64", "write#1 4": kind, tag where it has one, length.
+std::string label(const Span& span);
 
 /// Which keys of one span the queries of another may attend to. p = distance of the key to the left of the query, over
 /// all rows [contexts; rows] of the table.
 struct Rule {
   enum class Kind : uint8_t { none, all, causal, band, pattern };
   Kind kind = Kind::none;
-  int64_t width = 0;      ///< band: 0 <= p < width
-  at::Tensor matrix = {}; ///< pattern: bool [query rows, key rows]
+  int64_t width = 0;       ///< band: 0 <= p < width
+  at::Tensor matrix = {};  ///< pattern: bool [query rows, key rows]
 
   static Rule none() { return {}; }
   static Rule all() { return {Kind::all}; }
@@ -51,7 +53,8 @@ class AttendTable {
 
   /// Adds keys between the contexts there are and the rows, with one rule for each query span there is.
   AttendTable& append_context(Span span, Rule for_each_query);
-  /// Sets the length of the first context of that kind, where there is one: a segment that goes on knows it from its rows.
+  /// Sets the length of the first context of that kind, where there is one: a segment that goes on knows it from its
+  /// rows.
   AttendTable& resize_context(SpanKind kind, int64_t length);
   /// Adds rows before or after the rows there are; until let() says otherwise nothing attends to or from them.
   AttendTable& prepend_rows(Span span);
@@ -77,6 +80,8 @@ class AttendTable {
   bool plain_causal() const;
   /// True if every query sees every key.
   bool open() const;
+  /// Spans of all keys: [contexts; rows].
+  std::vector<Span> keys() const;
   /// True if some query sees a key on its right.
   bool looks_right() const;
 
@@ -87,12 +92,9 @@ class AttendTable {
 
   /// The table for a terminal: a grid of spans with their rules, then the rows as dots and crosses if there are few.
   std::string draw() const;
-  /// The table as an SVG picture, one cell a pair of rows, spans labelled.
-  std::string draw_svg() const;
 
  private:
   AttendTable() = default;
-  std::vector<Span> keys() const;
   void changed() {
     expanded_ = at::Tensor();
     ranges_ = {};

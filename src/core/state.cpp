@@ -76,8 +76,8 @@ void State::wrong_type(const char* wanted) {
 }
 
 State State::map(const Map& map) const {
-  return mapped([&](const Field& field, const at::Tensor& tensor) { return tensor.defined() ? map(field, tensor) : tensor; },
-                "");
+  return mapped(
+      [&](const Field& field, const at::Tensor& tensor) { return tensor.defined() ? map(field, tensor) : tensor; }, "");
 }
 
 std::vector<std::pair<Field, at::Tensor>> State::fields() const {
@@ -131,8 +131,8 @@ State concat_batch(const std::vector<State>& states) {
     size_t i = index++;
     for (const auto& fields : all) {
       if (fields[i].first.path != field.path) {
-        throw base::ShapeError(fmt::format("concat_batch: expected the field '{}', found '{}'", field.path,
-                                           fields[i].first.path));
+        throw base::ShapeError(
+            fmt::format("concat_batch: expected the field '{}', found '{}'", field.path, fields[i].first.path));
       }
     }
     if (!field.per_sequence()) return tensor;
@@ -154,11 +154,13 @@ State reset_rows(const State& state, const at::Tensor& rows, const State& initia
   auto fresh = initial.fields();
   return state.map([&](const Field& field, const at::Tensor& tensor) -> at::Tensor {
     if (!field.per_sequence()) return tensor;
-    auto found = std::find_if(fresh.begin(), fresh.end(),
-                              [&](const auto& entry) { return entry.first.path == field.path; });
+    auto found =
+        std::find_if(fresh.begin(), fresh.end(), [&](const auto& entry) { return entry.first.path == field.path; });
     if (found == fresh.end()) {
-      throw base::ShapeError(fmt::format("reset_rows: the initial state has no field '{}'; a document may start only "
-                                         "where a segment starts", field.path));
+      throw base::ShapeError(
+          fmt::format("reset_rows: the initial state has no field '{}'; a document may start only "
+                      "where a segment starts",
+                      field.path));
     }
     at::Tensor start = found->second;
     int64_t ragged = field.dim("M");
@@ -169,7 +171,9 @@ State reset_rows(const State& state, const at::Tensor& rows, const State& initia
   });
 }
 
-int64_t num_bytes(const State& state) { return num_bytes(state, Lifetime::sequence) + num_bytes(state, Lifetime::model); }
+int64_t num_bytes(const State& state) {
+  return num_bytes(state, Lifetime::sequence) + num_bytes(state, Lifetime::model);
+}
 
 int64_t num_bytes(const State& state, Lifetime lifetime) {
   int64_t total = 0;
@@ -200,9 +204,9 @@ State load(const State& like, const std::function<at::Tensor(const std::string&)
       }
     }
     base::require(fits, "state: '{}' should be [{}]{}, found {} of {}", field.path, field.dims,
-                  tensor.defined() ? fmt::format(" like {} of {}", c10::str(tensor.sizes()),
-                                                 c10::toString(tensor.scalar_type()))
-                                   : std::string(),
+                  tensor.defined()
+                      ? fmt::format(" like {} of {}", c10::str(tensor.sizes()), c10::toString(tensor.scalar_type()))
+                      : std::string(),
                   c10::str(stored.sizes()), c10::toString(stored.scalar_type()));
     if (field.per_sequence()) {
       int64_t rows = stored.size(field.dim("B"));

@@ -50,7 +50,9 @@ class State {
 
   /// Wraps a struct with visit().
   template <class S>
-    requires requires(S s) { s.visit([](std::string_view, at::Tensor&, std::string_view) {}); }
+  requires requires(S s) {
+    s.visit([](std::string_view, at::Tensor&, std::string_view) {});
+  }
   State(S value) : node_(std::make_shared<Typed<S>>(std::move(value))) {}  // NOLINT: implicit on purpose
 
   /// A named list of states (layers, compositions). Names are unique.
@@ -116,10 +118,11 @@ State to(const State& state, at::ScalarType dtype, at::Device device);
 State select_batch(const State& state, const at::Tensor& rows);
 /// Every row `times` times, row after row: batch B becomes B * times.
 State repeat_batch(const State& state, int64_t times);
-/// One batch out of several; right-aligned rows of the past (M) are padded on the left. Per-model fields are the first's.
-/// Throws ShapeError if the states do not have the same fields.
+/// One batch out of several; right-aligned rows of the past (M) are padded on the left. Per-model fields are the
+/// first's. Throws ShapeError if the states do not have the same fields.
 State concat_batch(const std::vector<State>& states);
-/// Rows where rows [B] bool is true start again: they become `initial`'s (a state of the same batch), gradient included.
+/// Rows where rows [B] bool is true start again: they become `initial`'s (a state of the same batch), gradient
+/// included.
 State reset_rows(const State& state, const at::Tensor& rows, const State& initial);
 /// Bytes of all tensors, per sequence or per model.
 enum class Lifetime { sequence, model };
@@ -128,8 +131,8 @@ int64_t num_bytes(const State& state, Lifetime lifetime);
 /// (path, tensor) of every field, for a file.
 std::vector<std::pair<std::string, at::Tensor>> save(const State& state);
 /// `find(path)` gives the tensor of that name or an undefined one. The result has the fields of `like`, with the file's
-/// tensors; B and M may differ from `like`'s, every other dimension must agree. Tensors absent in `like` (those of an open
-/// segment) are taken where the file has them. Throws InputError otherwise.
+/// tensors; B and M may differ from `like`'s, every other dimension must agree. Tensors absent in `like` (those of an
+/// open segment) are taken where the file has them. Throws InputError otherwise.
 State load(const State& like, const std::function<at::Tensor(const std::string&)>& find);
 
 }  // namespace mnemo::core

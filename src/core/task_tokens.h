@@ -14,11 +14,12 @@ namespace mnemo::core {
 /// What one task adds to a vision backbone (Sandler et al. 2022): parameters, no state. D width of a row.
 struct TaskTokens {
   std::string name;
-  at::Tensor class_token;          ///< [1,1,D]: the task's own class row; undefined: it reads the backbone's
-  bool class_position = true;      ///< the position of the backbone's class row is added to it
+  at::Tensor class_token;               ///< [1,1,D]: the task's own class row; undefined: it reads the backbone's
+  bool class_position = true;           ///< the position of the backbone's class row is added to it
   std::vector<at::Tensor> memory = {};  ///< [m,D] for each layer; undefined where a layer has none
-  bool norm_memory = false;        ///< memory passes the layer's first norm, as rows do
-  std::vector<int64_t> sees = {};  ///< numbers of other tasks whose class row and memory this one's class row may attend to
+  bool norm_memory = false;             ///< memory passes the layer's first norm, as rows do
+  std::vector<int64_t> sees =
+      {};  ///< numbers of other tasks whose class row and memory this one's class row may attend to
 };
 
 /// What becomes of memory rows above the layer that brought them.
@@ -29,8 +30,8 @@ struct TaskTokens {
 enum class Propagation { none, first, added, appended };
 
 /// The tasks that a backbone serves in one pass.
-///   masked  old rows see nothing of the tasks; a task's class row sees the old rows, itself, its memory, and what it `sees`
-///   else    everything sees everything
+///   masked  old rows see nothing of the tasks; a task's class row sees the old rows, itself, its memory, and what it
+///   `sees` else    everything sees everything
 struct TaskMemory {
   std::vector<TaskTokens> tasks;
   bool masked = true;
@@ -38,8 +39,8 @@ struct TaskMemory {
   at::Tensor class_token = {};  ///< [1,1,D] in place of the backbone's own; undefined: the backbone's
 };
 
-/// Who attends to whom in layer `layer` when all rows run at once, [class, patches; class rows; memory]: the old rows are tokens, memory is a
-/// context. `propagated` memory rows stand behind the class rows, rows themselves.
+/// Who attends to whom in layer `layer` when all rows run at once, [class, patches; class rows; memory]: the old rows
+/// are tokens, memory is a context. `propagated` memory rows stand behind the class rows, rows themselves.
 AttendTable task_table(const TaskMemory& tasks, int64_t layer, int64_t old_rows, int64_t propagated = 0);
 
 /// What each class row sees in layer `layer` beside the old rows; memories counted task by task.

@@ -6,7 +6,8 @@
 
 namespace mnemo::core {
 
-/// How the rows of an image become windows: rolled by the shift, filled up with zeros below and on the right to whole windows, cut.
+/// How the rows of an image become windows: rolled by the shift, filled up with zeros below and on the right to whole
+/// windows, cut.
 struct WindowCut {
   Grid image, window;
   Grid shift = {};  ///< rows that the image is rolled up and to the left

@@ -47,9 +47,9 @@ std::string to_text(const TextDescription& description) {
   using Align = base::TextTable::Align;
   std::vector<Align> align(9, Align::right);
   align[0] = Align::left;
-  base::TextTable table({"part", "first byte", "bytes", "characters", "tokens", "unknown", "documents", "predictions",
-                         "memory", "file"},
-                        align);
+  base::TextTable table(
+      {"part", "first byte", "bytes", "characters", "tokens", "unknown", "documents", "predictions", "memory", "file"},
+      align);
   for (const PartDescription& part : description.parts) {
     std::vector<std::string> cells{part.name};
     for (const int64_t number : {part.begin, part.end - part.begin, part.characters, part.tokens, part.unknown,
@@ -59,7 +59,8 @@ std::string to_text(const TextDescription& description) {
     cells.push_back(part.path);
     table.add_row(std::move(cells));
   }
-  return fmt::format("unit        {}\nvocabulary  {}\n\n{}", description.unit, description.vocabulary_size, table.text());
+  return fmt::format("unit        {}\nvocabulary  {}\n\n{}", description.unit, description.vocabulary_size,
+                     table.text());
 }
 
 base::Node to_node(const TextDescription& description) {

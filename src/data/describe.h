@@ -16,7 +16,7 @@ struct PartDescription {
   int64_t begin = 0, end = 0;  ///< bytes of the file
   int64_t characters = 0;
   int64_t tokens = 0;
-  int64_t unknown = 0;      ///< tokens that are <unk>
+  int64_t unknown = 0;  ///< tokens that are <unk>
   int64_t documents = 0;
   int64_t predictions = 0;  ///< targets of one pass: tokens less one a document
   int64_t memory = 0;       ///< bytes held in memory

@@ -17,14 +17,15 @@ class BatchWork {
  public:
   virtual ~BatchWork() = default;
   virtual int64_t rows() const = 0;
-  /// Any thread, any order; each row once. What it throws is thrown by next() instead of the batch, that of the first row where several throw.
+  /// Any thread, any order; each row once. What it throws is thrown by next() instead of the batch, that of the first
+  /// row where several throw.
   virtual void make_row(int64_t row) = 0;
   /// After the last row.
   virtual void finish() {}
 };
 
-/// Batches 0, 1, 2 ... in their order, whose rows are made by threads ahead of their use. What a batch is must follow from its number alone;
-/// then any number of threads gives the same.
+/// Batches 0, 1, 2 ... in their order, whose rows are made by threads ahead of their use. What a batch is must follow
+/// from its number alone; then any number of threads gives the same.
 class OrderedBatches {
  public:
   /// `begin` says what a batch is, quickly, in the thread that calls next(); null behind the last one.

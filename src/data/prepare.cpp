@@ -38,13 +38,15 @@ constexpr std::array<const char*, 3> kListOpsFiles = {"basic_train.tsv", "basic_
 class Output {
  public:
   /// `files`: of train, valid and test. Throws InputError where a folder of other things would be replaced.
-  Output(const std::string& out, const std::array<const char*, 3>& files) : out_(out), files_(files), folder_(checked(out, files)) {}
+  Output(const std::string& out, const std::array<const char*, 3>& files)
+      : out_(out), files_(files), folder_(checked(out, files)) {}
 
   /// Where part `i` is written, and where it will be.
   std::string file(size_t i) const { return folder_.file(files_[i]); }
   std::string path(size_t i) const { return base::join_path(out_, files_[i]); }
 
-  /// Writes [data] of the parts, whose paths start from its own folder, and puts everything in its place. Returns the path of data.toml.
+  /// Writes [data] of the parts, whose paths start from its own folder, and puts everything in its place. Returns the
+  /// path of data.toml.
   std::string commit(std::string_view about, std::string_view keys, const std::vector<PreparedPart>& parts) {
     std::string text = fmt::format("# {}\n[data]\n{}", about, keys);
     for (const PreparedPart& part : parts) {
@@ -60,7 +62,8 @@ class Output {
     if (!base::is_folder(out)) return out;
     for (const std::string& name : base::list_folder(out)) {
       base::require(name == kRecipeFile || std::find(files.begin(), files.end(), name) != files.end(),
-                    "{}: will not be replaced by a data set: it holds '{}', which would be lost; choose another folder", out, base::printable(name));
+                    "{}: will not be replaced by a data set: it holds '{}', which would be lost; choose another folder",
+                    out, base::printable(name));
     }
     return out;
   }
@@ -134,29 +137,34 @@ struct WikiText {
   int64_t vocabulary;             ///< different words, <eos> included
 };
 constexpr std::array<WikiText, 2> kWikiTexts = {{{"wikitext-2", {2'088'628, 217'646, 245'569}, 33'278},
-                                                {"wikitext-103", {103'227'021, 217'646, 245'569}, 267'735}}};
+                                                 {"wikitext-103", {103'227'021, 217'646, 245'569}, 267'735}}};
 
 /// The first of these names that is a file of the folder.
 std::string find_file(const std::string& folder, const std::vector<std::string>& names, std::string_view data_set) {
   for (const std::string& name : names) {
     if (const std::string path = base::join_path(folder, name); base::path_exists(path)) return path;
   }
-  base::input_error("{}: expected {} of {}, found neither; get it from {}", folder, fmt::join(names, " or "), data_set, where_from(data_set));
+  base::input_error("{}: expected {} of {}, found neither; get it from {}", folder, fmt::join(names, " or "), data_set,
+                    where_from(data_set));
 }
 
 }  // namespace
 
 const std::vector<DataSource>& data_sources() {
   static const std::vector<DataSource> sources = {
-      {"enwik8", "100,000,000 bytes of Wikipedia, or its first 4,000,000", "https://mattmahoney.net/dc/enwik8.zip (unpack it)"},
+      {"enwik8", "100,000,000 bytes of Wikipedia, or its first 4,000,000",
+       "https://mattmahoney.net/dc/enwik8.zip (unpack it)"},
       {"wikitext-2", "2 million words of Wikipedia's good articles",
-       "https://wikitext.smerity.com/wikitext-2-v1.zip (unpack it), or Salesforce/wikitext on Hugging Face, each split as a text"},
+       "https://wikitext.smerity.com/wikitext-2-v1.zip (unpack it), or Salesforce/wikitext on Hugging Face, each split "
+       "as a text"},
       {"wikitext-103", "103 million words of Wikipedia's good articles",
-       "https://wikitext.smerity.com/wikitext-103-v1.zip (unpack it), or Salesforce/wikitext on Hugging Face, each split as a text"},
+       "https://wikitext.smerity.com/wikitext-103-v1.zip (unpack it), or Salesforce/wikitext on Hugging Face, each "
+       "split as a text"},
       {"text", "a folder of text files, each a document", "your own files"},
       {"images", "images in class folders, MNIST's or CIFAR's files, or a layout that is known", "your own files"},
       {"listops", "Long ListOps, made here, or the files of Long Range Arena",
-       "https://storage.googleapis.com/long-range-arena/lra_release.gz (folder listops-1000), or made: leave the folder out"},
+       "https://storage.googleapis.com/long-range-arena/lra_release.gz (folder listops-1000), or made: leave the "
+       "folder out"},
   };
   return sources;
 }
@@ -167,14 +175,17 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out) {
     std::string_view sum;
   };
   // The whole, and its first 4,000,000 bytes.
-  constexpr std::array<Known, 2> kKnown = {{{100'000'000, "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"},
-                                            {4'000'000, "9f9ca3a41e2b87a0268d00380577e2c308e07959b22a94c8d7b1e8901bdefc37"}}};
+  constexpr std::array<Known, 2> kKnown = {
+      {{100'000'000, "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"},
+       {4'000'000, "9f9ca3a41e2b87a0268d00380577e2c308e07959b22a94c8d7b1e8901bdefc37"}}};
   const TextSource whole(file);
-  const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& one) { return one.size == whole.size(); });
-  base::require(known != kKnown.end(), "{}: expected enwik8, {} bytes, or its first {}, found {} bytes; get it from {}", file, kKnown[0].size,
-                kKnown[1].size, whole.size(), where_from("enwik8"));
+  const auto known =
+      std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& one) { return one.size == whole.size(); });
+  base::require(known != kKnown.end(), "{}: expected enwik8, {} bytes, or its first {}, found {} bytes; get it from {}",
+                file, kKnown[0].size, kKnown[1].size, whole.size(), where_from("enwik8"));
   const std::string sum = sha256_of(whole);
-  base::require(sum == known->sum, "{}: expected enwik8 with SHA-256 {}, found {}: the file is damaged, or another; get it from {}", file,
+  base::require(sum == known->sum,
+                "{}: expected enwik8 with SHA-256 {}, found {}: the file is damaged, or another; get it from {}", file,
                 known->sum, sum, where_from("enwik8"));
   Output output(out, kTexts);
   Prepared prepared;
@@ -184,26 +195,33 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out) {
     copy(part, output.file(i));
     prepared.parts.push_back({kParts[i], output.path(i), part.size(), 1, part.size()});
   }
-  prepared.recipe = output.commit("enwik8: 90, 5 and 5 % of the bytes", "type = \"text\"\nunit = \"bytes\"\n", prepared.parts);
+  prepared.recipe =
+      output.commit("enwik8: 90, 5 and 5 % of the bytes", "type = \"text\"\nunit = \"bytes\"\n", prepared.parts);
   return prepared;
 }
 
 Prepared prepare_wikitext(const std::string& name, const std::string& folder, const std::string& out) {
-  const auto known = std::find_if(kWikiTexts.begin(), kWikiTexts.end(), [&](const WikiText& one) { return one.name == name; });
+  const auto known =
+      std::find_if(kWikiTexts.begin(), kWikiTexts.end(), [&](const WikiText& one) { return one.name == name; });
   base::ensure(known != kWikiTexts.end(), "no WikiText '{}'", name);
-  base::require(base::is_folder(folder), "{}: expected a folder with the three files of {}, found {}; get it from {}", folder, name,
-                base::path_exists(folder) ? "a file" : "nothing", where_from(name));
+  base::require(base::is_folder(folder), "{}: expected a folder with the three files of {}, found {}; get it from {}",
+                folder, name, base::path_exists(folder) ? "a file" : "nothing", where_from(name));
   std::vector<TextSource> sources;
   Prepared prepared;
   for (size_t i = 0; i < kParts.size(); ++i) {
-    const TextSource text(find_file(folder, {fmt::format("wiki.{}.tokens", kParts[i]), fmt::format("{}.txt", kParts[i])}, name));
+    const TextSource text(
+        find_file(folder, {fmt::format("wiki.{}.tokens", kParts[i]), fmt::format("{}.txt", kParts[i])}, name));
     const Words words = count_words(text, i == 0);
-    base::require(words.tokens == known->tokens[i], "{}: expected the {} words and line ends of {} ({}), found {}; get it from {}", text.path(),
+    base::require(words.tokens == known->tokens[i],
+                  "{}: expected the {} words and line ends of {} ({}), found {}; get it from {}", text.path(),
                   known->tokens[i], name, kParts[i], words.tokens, where_from(name));
     const auto vocabulary = static_cast<int64_t>(words.different.size()) + 1;
-    base::require(i > 0 || vocabulary == known->vocabulary, "{}: expected the {} different words of {}, the line end included, found {}; get it "
-                  "from {}", text.path(), known->vocabulary, name, vocabulary, where_from(name));
-    prepared.parts.push_back({kParts[i], {}, text.size(), count_documents(text, {DocumentRule::Kind::heading, {}}), words.tokens});
+    base::require(i > 0 || vocabulary == known->vocabulary,
+                  "{}: expected the {} different words of {}, the line end included, found {}; get it "
+                  "from {}",
+                  text.path(), known->vocabulary, name, vocabulary, where_from(name));
+    prepared.parts.push_back(
+        {kParts[i], {}, text.size(), count_documents(text, {DocumentRule::Kind::heading, {}}), words.tokens});
     sources.push_back(text);
   }
   Output output(out, kTexts);
@@ -211,18 +229,23 @@ Prepared prepare_wikitext(const std::string& name, const std::string& folder, co
     copy(sources[i], output.file(i));
     prepared.parts[i].path = output.path(i);
   }
-  prepared.recipe = output.commit(name + ", word level; an article is a document",
-                                  "type = \"text\"\nunit = \"words\"\ndocument_separator = \"heading\"\n", prepared.parts);
+  prepared.recipe =
+      output.commit(name + ", word level; an article is a document",
+                    "type = \"text\"\nunit = \"words\"\ndocument_separator = \"heading\"\n", prepared.parts);
   return prepared;
 }
 
 Prepared prepare_text(const std::string& folder, const std::string& out, double valid_fraction, double test_fraction) {
   static constexpr std::string_view kSeparator = "<|document|>";
   base::require(valid_fraction >= 0 && test_fraction >= 0 && valid_fraction + test_fraction < 1,
-                "data: expected fractions of 0 or more whose sum is less than 1, found {} and {}", valid_fraction, test_fraction);
-  base::require(base::is_folder(folder), "{}: expected a folder of texts, found {}", folder, base::path_exists(folder) ? "a file" : "nothing");
-  base::require(!std::filesystem::exists(out) || !std::filesystem::equivalent(folder, out), "{}: expected another folder to write to than the one "
-                "that is read", out);
+                "data: expected fractions of 0 or more whose sum is less than 1, found {} and {}", valid_fraction,
+                test_fraction);
+  base::require(base::is_folder(folder), "{}: expected a folder of texts, found {}", folder,
+                base::path_exists(folder) ? "a file" : "nothing");
+  base::require(!std::filesystem::exists(out) || !std::filesystem::equivalent(folder, out),
+                "{}: expected another folder to write to than the one "
+                "that is read",
+                out);
   struct Document {
     std::string path;
     int64_t size;
@@ -230,7 +253,8 @@ Prepared prepare_text(const std::string& folder, const std::string& out, double 
   std::vector<Document> documents;
   int64_t total = 0;
   std::error_code error;
-  for (auto entry = std::filesystem::recursive_directory_iterator(folder, error); entry != std::filesystem::recursive_directory_iterator(); ++entry) {
+  for (auto entry = std::filesystem::recursive_directory_iterator(folder, error);
+       entry != std::filesystem::recursive_directory_iterator(); ++entry) {
     const bool hidden = entry->path().filename().string().starts_with('.');
     if (hidden && entry->is_directory()) entry.disable_recursion_pending();
     if (hidden || !entry->is_regular_file() || entry->file_size() == 0) continue;
@@ -248,9 +272,12 @@ Prepared prepare_text(const std::string& folder, const std::string& out, double 
     if (i > 0 && ends[i] <= ends[i - 1]) continue;
     PreparedPart part{kParts[i], output.path(i), 0, 0, 0};
     base::AtomicFile file(output.file(i));
-    for (; next < documents.size() && (i + 1 == kParts.size() || static_cast<double>(read) < ends[i] * static_cast<double>(total)); ++next) {
+    for (; next < documents.size() &&
+           (i + 1 == kParts.size() || static_cast<double>(read) < ends[i] * static_cast<double>(total));
+         ++next) {
       std::string text = base::read_file(documents[next].path, static_cast<uint64_t>(kLargestDocument));
-      if (const auto bad = base::first_invalid_utf8(text)) invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad));
+      if (const auto bad = base::first_invalid_utf8(text))
+        invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad));
       if (!text.ends_with('\n')) text += '\n';
       base::require(("\n" + text).find(fmt::format("\n{}\n", kSeparator)) == std::string::npos,
                     "{}: expected no line '{}', which stands between documents", documents[next].path, kSeparator);
@@ -261,12 +288,15 @@ Prepared prepare_text(const std::string& folder, const std::string& out, double 
       ++part.documents;
       read += documents[next].size;
     }
-    base::require(part.documents > 0, "{}: {} documents of {} bytes in all leave none for the part {} with fractions {} and {}; give larger ones, or 0",
+    base::require(part.documents > 0,
+                  "{}: {} documents of {} bytes in all leave none for the part {} with fractions {} and {}; give "
+                  "larger ones, or 0",
                   folder, documents.size(), total, part.name, valid_fraction, test_fraction);
     file.commit();
     prepared.parts.push_back(std::move(part));
   }
-  std::string keys = fmt::format("type = \"text\"\nunit = \"characters\"\ndocument_separator = \"line\"\nseparator_line = \"{}\"\n", kSeparator);
+  std::string keys = fmt::format(
+      "type = \"text\"\nunit = \"characters\"\ndocument_separator = \"line\"\nseparator_line = \"{}\"\n", kSeparator);
   if (valid_fraction == 0) keys += "valid_fraction = 0.0\n";
   if (test_fraction == 0) keys += "test_fraction = 0.0\n";
   prepared.recipe = output.commit("the files of a folder, each a document", keys, prepared.parts);
@@ -318,16 +348,19 @@ Prepared prepare_listops(const std::string& folder, const std::string& out, cons
     }
   }
   std::erase_if(prepared.parts, [](const PreparedPart& part) { return part.documents == 0; });
-  prepared.recipe = output.commit("Long ListOps, in the files of Long Range Arena", fmt::format("type = \"listops\"\nmax_length = {}\n", options.max_length),
-                                  prepared.parts);
+  prepared.recipe =
+      output.commit("Long ListOps, in the files of Long Range Arena",
+                    fmt::format("type = \"listops\"\nmax_length = {}\n", options.max_length), prepared.parts);
   return prepared;
 }
 
 std::string to_text(const Prepared& prepared) {
   using Align = base::TextTable::Align;
-  base::TextTable table({"part", "bytes", "documents", "tokens", "file"}, {Align::left, Align::right, Align::right, Align::right, Align::left});
+  base::TextTable table({"part", "bytes", "documents", "tokens", "file"},
+                        {Align::left, Align::right, Align::right, Align::right, Align::left});
   for (const PreparedPart& part : prepared.parts) {
-    table.add_row({part.name, std::to_string(part.bytes), std::to_string(part.documents), std::to_string(part.tokens), part.path});
+    table.add_row({part.name, std::to_string(part.bytes), std::to_string(part.documents), std::to_string(part.tokens),
+                   part.path});
   }
   return table.text() + fmt::format("\n[data] of a recipe: {}\n", prepared.recipe);
 }
@@ -335,8 +368,11 @@ std::string to_text(const Prepared& prepared) {
 base::Node to_node(const Prepared& prepared) {
   base::Node parts = base::Node::array();
   for (const PreparedPart& part : prepared.parts) {
-    parts.push_back(base::Node::table(
-        {{"name", part.name}, {"path", part.path}, {"bytes", part.bytes}, {"documents", part.documents}, {"tokens", part.tokens}}));
+    parts.push_back(base::Node::table({{"name", part.name},
+                                       {"path", part.path},
+                                       {"bytes", part.bytes},
+                                       {"documents", part.documents},
+                                       {"tokens", part.tokens}}));
   }
   return base::Node::table({{"recipe", prepared.recipe}, {"parts", std::move(parts)}});
 }

@@ -16,7 +16,8 @@ at::Device device_named(const std::optional<std::string>& name) {
   const std::string_view number = name->starts_with("cuda:") ? std::string_view(*name).substr(kCuda.size() + 1) : "0";
   int64_t index = -1;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
-  const bool known = (*name == kCuda || name->starts_with("cuda:")) && error == std::errc() && end == number.data() + number.size();
+  const bool known =
+      (*name == kCuda || name->starts_with("cuda:")) && error == std::errc() && end == number.data() + number.size();
   base::require(known && index >= 0, "--device: expected cpu, cuda or cuda:N, found '{}'", base::printable(*name));
   base::require(ops::cuda::compiled(), "--device {}: this build has no CUDA: configure with -DMNEMO_CUDA=ON", *name);
   const int64_t devices = ops::cuda::devices();
@@ -26,13 +27,16 @@ at::Device device_named(const std::optional<std::string>& name) {
 }
 
 void move_to(core::Model& model, at::Device device) {
-  if (model.parameters().all().front().tensor.device() != device) model.parameters().to(model.parameters().all().front().tensor.scalar_type(), device);
+  if (model.parameters().all().front().tensor.device() != device)
+    model.parameters().to(model.parameters().all().front().tensor.scalar_type(), device);
 }
 
 std::string describe_cuda() {
   if (!ops::cuda::compiled()) return "no CUDA";
   const int64_t devices = ops::cuda::devices();
-  return fmt::format("CUDA kernels, {}", devices == 0 ? "no device" : devices == 1 ? "one device" : fmt::format("{} devices", devices));
+  return fmt::format("CUDA kernels, {}", devices == 0   ? "no device"
+                                         : devices == 1 ? "one device"
+                                                        : fmt::format("{} devices", devices));
 }
 
 }  // namespace mnemo::experiment

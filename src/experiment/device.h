@@ -9,8 +9,8 @@
 
 namespace mnemo::experiment {
 
-/// What --device says, the processor where it is not given: cpu, cuda (the first one) or cuda:N. Throws InputError for another
-/// name, and where this build or this machine has no such device.
+/// What --device says, the processor where it is not given: cpu, cuda (the first one) or cuda:N. Throws InputError for
+/// another name, and where this build or this machine has no such device.
 at::Device device_named(const std::optional<std::string>& name);
 
 /// Moves a model's parameters there; its states follow.

@@ -11,11 +11,13 @@
 
 namespace mnemo::experiment {
 
-FinetuneModel finetune_model(const core::Model& stored, const std::string& folder, const models::FinetuneOptions& options,
-                             const std::vector<std::string>& labels, uint64_t seed) {
+FinetuneModel finetune_model(const core::Model& stored, const std::string& folder,
+                             const models::FinetuneOptions& options, const std::vector<std::string>& labels,
+                             uint64_t seed) {
   // They go into config.json and the task's file, which are UTF-8.
   for (const std::string& label : labels) {
-    base::require(!base::first_invalid_utf8(label), "finetune: class \"{}\" of the data is not UTF-8; give it another name", base::printable(label, 200));
+    base::require(!base::first_invalid_utf8(label),
+                  "finetune: class \"{}\" of the data is not UTF-8; give it another name", base::printable(label, 200));
   }
   FinetuneModel made{nullptr, models::plan_finetuning(models::options_of(stored), options, labels)};
   base::check_options(made.plan.options);
@@ -28,7 +30,9 @@ FinetuneModel finetune_model(const core::Model& stored, const std::string& folde
   }
   for (const auto& [fresh, from] : made.plan.starts) {
     const at::Tensor start = made.model->parameters().find(from);
-    base::require(start.defined(), "finetune: regime = \"{}\" starts from the class token of the model, which has none ({})", options.regime, folder);
+    base::require(start.defined(),
+                  "finetune: regime = \"{}\" starts from the class token of the model, which has none ({})",
+                  options.regime, folder);
     made.model->parameters().find(fresh).copy_(start.view({1, 1, -1}));
   }
   models::train_only(made.model->parameters(), made.plan.trained);
@@ -36,8 +40,8 @@ FinetuneModel finetune_model(const core::Model& stored, const std::string& folde
   return made;
 }
 
-std::optional<std::string> write_task(const std::string& folder, const models::VisionModel& model, const models::FinetunePlan& plan,
-                                      const std::string& about) {
+std::optional<std::string> write_task(const std::string& folder, const models::VisionModel& model,
+                                      const models::FinetunePlan& plan, const std::string& about) {
   if (!plan.has_task_memory) return std::nullopt;
   weights::TaskMemoryFile file = weights::take_task({model.options(), weights::model_tensors(model)}, plan.answers);
   file.about = about;

@@ -12,10 +12,10 @@
 #include "base/option_poly.h"
 #include "base/text_table.h"
 #include "data/answers/algorithmic.h"
-#include "data/text/corpus.h"
-#include "data/images/image_options.h"
 #include "data/answers/listops_set.h"
 #include "data/answers/task_file.h"
+#include "data/images/image_options.h"
+#include "data/text/corpus.h"
 #include "models/presets.h"
 
 namespace mnemo::experiment {
@@ -47,7 +47,8 @@ const base::OptionTypes& make_data_types() {
 
 /// Makes relative paths start from the file they were written in.
 void resolve_paths(base::Node& recipe) {
-  for (const auto& [table, key] : {std::pair("data", "train"), std::pair("data", "valid"), std::pair("data", "test"), std::pair("finetune", "model")}) {
+  for (const auto& [table, key] : {std::pair("data", "train"), std::pair("data", "valid"), std::pair("data", "test"),
+                                   std::pair("finetune", "model")}) {
     base::Node* group = recipe.find(table);
     if (group == nullptr || !group->is_table()) continue;
     base::Node* path = group->find(key);
@@ -78,7 +79,8 @@ constexpr int kMostBases = 8;
 
 /// A recipe file with its `base` under it and its `set` carried out.
 base::Node read_with_bases(const std::string& path, int depth = 0) {
-  base::require(depth < kMostBases, "{}: more than {} recipes on top of each other; does 'base' go round in a circle?", path, kMostBases);
+  base::require(depth < kMostBases, "{}: more than {} recipes on top of each other; does 'base' go round in a circle?",
+                path, kMostBases);
   base::Node root = base::read_config_file(path);
   std::vector<std::string> assignments;
   if (const base::Node* set = root.find("set")) {
@@ -102,7 +104,8 @@ base::Node read_with_bases(const std::string& path, int depth = 0) {
 
 bool changes_study(const std::string& assignment) {
   constexpr std::array<std::string_view, 5> kStarts = {"study.", "study[", "sweep.", "name=", "about="};
-  return std::any_of(kStarts.begin(), kStarts.end(), [&](std::string_view start) { return assignment.starts_with(start); });
+  return std::any_of(kStarts.begin(), kStarts.end(),
+                     [&](std::string_view start) { return assignment.starts_with(start); });
 }
 
 const std::string& type_of(const base::Node& table) {
@@ -139,8 +142,10 @@ Recipe read_recipe(const base::Node& node) {
   base::Node complete = node;
   if (model != nullptr && model->contains("preset")) complete.set("model", models::with_preset(*model));
   Recipe recipe = base::read_options<Recipe>(complete);
-  base::require(!recipe.is_images() || recipe.train.segments_per_step == 1,
-                "recipe: 'train.segments_per_step': [data] of type \"images\" has no segments; expected 1 or nothing, found {}", recipe.train.segments_per_step);
+  base::require(
+      !recipe.is_images() || recipe.train.segments_per_step == 1,
+      "recipe: 'train.segments_per_step': [data] of type \"images\" has no segments; expected 1 or nothing, found {}",
+      recipe.train.segments_per_step);
   return recipe;
 }
 
@@ -178,7 +183,8 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
   base::Node studies = file.root_;
   if (studies.find("study") == nullptr) {
     const base::Node model = base::Node::table({{"name", "the model"}});
-    studies.set("study", base::Node::array({base::Node::table({{"name", file.name()}, {"variant", base::Node::array({model})}})}));
+    studies.set("study", base::Node::array(
+                             {base::Node::table({{"name", file.name()}, {"variant", base::Node::array({model})}})}));
   }
   file.studies_ = read_studies(studies, file.base_, finish);
   return file;
@@ -201,7 +207,8 @@ base::Node RecipeFile::recipe(const std::optional<std::string>& variant) const {
     }
   }
   if (!variant) {
-    base::input_error("{}: holds {} variants; choose one with --variant: {}", path_, names.size(), fmt::join(names, "; "));
+    base::input_error("{}: holds {} variants; choose one with --variant: {}", path_, names.size(),
+                      fmt::join(names, "; "));
   }
   base::input_error("{}: no variant '{}'{}", path_, *variant, base::suggestion(*variant, names));
 }
@@ -240,13 +247,16 @@ std::string recipe_help(size_t width) {
     const std::string key = doc.value.empty() ? doc.path : doc.path + " = " + doc.value;
     const std::string kind = doc.type + (doc.range.empty() ? "" : ": " + doc.range);
     const bool fits = width == 0 || 2 + base::text_width(key) + 2 + base::text_width(kind) <= width;
-    text += "  " + key + (fits ? "  " + std::string(key.size() < 38 ? 38 - key.size() : 0, ' ') + "(" + kind + ")\n" : "\n");
+    text += "  " + key +
+            (fits ? "  " + std::string(key.size() < 38 ? 38 - key.size() : 0, ' ') + "(" + kind + ")\n" : "\n");
     if (!fits) {
       for (const std::string& line : base::wrap_words("(" + kind + ")", width - 6)) text += "      " + line + "\n";
     }
-    for (const std::string& line : base::wrap_words(doc.meaning, width == 0 ? 0 : width - 6)) text += "      " + line + "\n";
+    for (const std::string& line : base::wrap_words(doc.meaning, width == 0 ? 0 : width - 6))
+      text += "      " + line + "\n";
   }
-  return "Keys of a recipe: key = default (type: what is accepted), meaning. On the command line: --set key=value\n\n" + text;
+  return "Keys of a recipe: key = default (type: what is accepted), meaning. On the command line: --set key=value\n\n" +
+         text;
 }
 
 std::string recipe_help_markdown() { return base::option_markdown(recipe_docs()); }

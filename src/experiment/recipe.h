@@ -71,12 +71,12 @@ struct Recipe {
 ///     name = "segment cache"
 ///     model.memory = [{ type = "segment_cache", mem_len = 24 }]
 ///
-/// A variant's recipe is the file's, over it the study's tables, over these the variant's, over these a point of the sweep and what is
-/// tied to it. Tables are merged key by key; lists, and tables of another `type`, are replaced. Keys set on the command line win over
-/// all of them, unless they begin with `study` or `sweep`, which changes the study itself. A file with [sweep] and no study is one study
-/// of one variant. `base = "other.toml"` puts a whole other file underneath, and
-/// `set = ["key=value", …]` changes keys of it, those of lists too. Relative paths in a file start from its folder, those set on the
-/// command line from the current one.
+/// A variant's recipe is the file's, over it the study's tables, over these the variant's, over these a point of the
+/// sweep and what is tied to it. Tables are merged key by key; lists, and tables of another `type`, are replaced. Keys
+/// set on the command line win over all of them, unless they begin with `study` or `sweep`, which changes the study
+/// itself. A file with [sweep] and no study is one study of one variant. `base = "other.toml"` puts a whole other file
+/// underneath, and `set = ["key=value", …]` changes keys of it, those of lists too. Relative paths in a file start from
+/// its folder, those set on the command line from the current one.
 class RecipeFile {
  public:
   /// Throws InputError naming file, line and key.
@@ -85,8 +85,9 @@ class RecipeFile {
   /// The same of a recipe that lies in no file; `name` stands for the file in messages.
   static RecipeFile of(base::Node root, const std::string& name, const std::vector<std::string>& assignments);
 
-  /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT", with a sweep "VARIANT, POINT" as
-  /// `compare` shows it. Throws InputError where the file has studies and no variant is named, or the name is unknown.
+  /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT", with a sweep "VARIANT,
+  /// POINT" as `compare` shows it. Throws InputError where the file has studies and no variant is named, or the name is
+  /// unknown.
   base::Node recipe(const std::optional<std::string>& variant = {}) const;
 
   const std::string& path() const { return path_; }

@@ -26,9 +26,10 @@ struct StudyKeys {
   void visit(V&& v) {
     v("name", name, "heading of the table", base::not_empty());
     v("about", about, "what it shows");
-    v("least_gain", least_gain, "with one seed: smaller differences from the first variant count as none", base::at_least(0));
-    v("max_seconds", max_seconds, "of each training, after which it is measured as it stands; 0: all of train.steps are done",
+    v("least_gain", least_gain, "with one seed: smaller differences from the first variant count as none",
       base::at_least(0));
+    v("max_seconds", max_seconds,
+      "of each training, after which it is measured as it stands; 0: all of train.steps are done", base::at_least(0));
   }
 };
 
@@ -73,10 +74,12 @@ base::Node sections_of(const base::Node& table) {
   return sections;
 }
 
-/// Reads the plain keys of a table; `tables` are those that others read. Unknown keys are refused with all that could stand there.
+/// Reads the plain keys of a table; `tables` are those that others read. Unknown keys are refused with all that could
+/// stand there.
 template <class Keys>
 Keys keys_of(const base::Node& table, const std::string& path, const std::vector<std::string>& tables) {
-  if (!table.is_table()) base::input_error("{}: '{}': expected table, found {}", table.place().text(), path, table.found());
+  if (!table.is_table())
+    base::input_error("{}: '{}': expected table, found {}", table.place().text(), path, table.found());
   std::vector<std::string> known = tables;
   for (const base::OptionDoc& doc : base::describe_options<Keys>()) known.push_back(doc.path);
   base::Node rest = base::Node::table();
@@ -84,8 +87,8 @@ Keys keys_of(const base::Node& table, const std::string& path, const std::vector
   rest.set_path(path);
   for (const base::Node::Member& member : table.members()) {
     if (std::find(known.begin(), known.end(), member.key) == known.end()) {
-      base::input_error("{}: unknown key {}{}", member.value.place().text(), base::in_quotes(path + "." + member.key, '\''),
-                        base::suggestion(member.key, known));
+      base::input_error("{}: unknown key {}{}", member.value.place().text(),
+                        base::in_quotes(path + "." + member.key, '\''), base::suggestion(member.key, known));
     }
     if (std::find(tables.begin(), tables.end(), member.key) == tables.end()) rest.set(member.key, member.value);
   }
@@ -108,7 +111,8 @@ Keys named_keys_of(const base::Node& table, const std::string& path, const std::
 const base::Node::Array& list_at(const base::Node& table, const char* key, const std::string& path) {
   const base::Node& list = *table.find(key);
   if (!list.is_array() || list.size() == 0) {
-    base::input_error("{}: '{}': expected a list of tables with one at least, found {}", list.place().text(), path, list.found());
+    base::input_error("{}: '{}': expected a list of tables with one at least, found {}", list.place().text(), path,
+                      list.found());
   }
   return list.items();
 }
@@ -126,19 +130,21 @@ PaperValue read_paper(const base::Node& table, const std::string& path, const Re
   std::vector<std::string> variants;
   for (const RecipeVariant& variant : study.variants) variants.push_back(variant.name);
   if (std::find(variants.begin(), variants.end(), keys.variant) == variants.end()) {
-    base::input_error("{}: '{}.variant': expected a variant of this study, found '{}'{}", table.at("variant").place().text(), path, keys.variant,
-                      base::suggestion(keys.variant, variants));
+    base::input_error("{}: '{}.variant': expected a variant of this study, found '{}'{}",
+                      table.at("variant").place().text(), path, keys.variant, base::suggestion(keys.variant, variants));
   }
   PaperValue value{keys.variant, {}, keys.value, keys.deviation, keys.metric, keys.source};
   static const base::Node kNowhere = base::Node::table();
   const base::Node* point = table.find("point");
   if (point == nullptr) point = &kNowhere;
-  if (!point->is_table()) base::input_error("{}: '{}.point': expected table, found {}", point->place().text(), path, point->found());
+  if (!point->is_table())
+    base::input_error("{}: '{}.point': expected table, found {}", point->place().text(), path, point->found());
   std::vector<std::string> names;
   for (const SweepAxis& axis : study.sweep.axes) names.push_back(axis.name());
   for (const base::Node::Member& member : point->members()) {
     if (std::find(names.begin(), names.end(), member.key) == names.end()) {
-      base::input_error("{}: unknown key '{}.point.{}'{}", member.value.place().text(), path, member.key, base::suggestion(member.key, names));
+      base::input_error("{}: unknown key '{}.point.{}'{}", member.value.place().text(), path, member.key,
+                        base::suggestion(member.key, names));
     }
   }
   for (const SweepAxis& axis : study.sweep.axes) {
@@ -150,12 +156,19 @@ PaperValue read_paper(const base::Node& table, const std::string& path, const Re
   return value;
 }
 
-RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, const std::string& path, const base::Node& common,
-                       const std::function<base::Node(base::Node)>& finish) {
+RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, const std::string& path,
+                       const base::Node& common, const std::function<base::Node(base::Node)>& finish) {
   const auto keys = named_keys_of<StudyKeys>(table, path, sections_and({"variant", "paper", kSweep, kTied}));
-  if (table.find("variant") == nullptr) base::input_error("{}: '{}': key 'variant' is missing", table.place().text(), path);
-  RecipeStudy study{.name = keys.name, .about = keys.about, .least_gain = keys.least_gain, .max_seconds = keys.max_seconds,
-                    .sweep = {}, .points = {}, .variants = {}, .paper = {}};
+  if (table.find("variant") == nullptr)
+    base::input_error("{}: '{}': key 'variant' is missing", table.place().text(), path);
+  RecipeStudy study{.name = keys.name,
+                    .about = keys.about,
+                    .least_gain = keys.least_gain,
+                    .max_seconds = keys.max_seconds,
+                    .sweep = {},
+                    .points = {},
+                    .variants = {},
+                    .paper = {}};
   const base::Node::Array& variants = list_at(table, "variant", path + ".variant");
   const std::vector<Tie> study_ties = ties_of(table, path);
   std::vector<std::vector<Tie>> ties;
@@ -164,7 +177,8 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
     const std::string variant_path = fmt::format("{}.variant[{}]", path, v);
     const auto variant = named_keys_of<VariantKeys>(variants[v], variant_path, sections_and({kTied}));
     base::require(std::find(variant_names.begin(), variant_names.end(), variant.name) == variant_names.end(),
-                  "{}: '{}.name': '{}' is the name of an earlier variant too", variants[v].place().text(), variant_path, variant.name);
+                  "{}: '{}.name': '{}' is the name of an earlier variant too", variants[v].place().text(), variant_path,
+                  variant.name);
     variant_names.push_back(variant.name);
     study.variants.push_back({variant.name, variant.about, {}});
     ties.push_back(study_ties);
@@ -181,10 +195,14 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
   const base::Node under = merge(common, sections_of(table));
   std::vector<SweepPoint> points = sweep_points(study.sweep, table.place());
   for (SweepPoint& point : points) {
-    const bool is_anywhere = std::any_of(variant_names.begin(), variant_names.end(), [&](const std::string& name) { return !is_skipped(study.sweep, point, name); });
+    const bool is_anywhere = std::any_of(variant_names.begin(), variant_names.end(), [&](const std::string& name) {
+      return !is_skipped(study.sweep, point, name);
+    });
     if (!is_anywhere) continue;
-    base::require(!is_skipped(study.sweep, point, variant_names.front()), "{}: '{}': 'skip' leaves out '{}', which the others are compared with, at {}; "
-                  "leave the whole point out, or other variants", table.place().text(), path, variant_names.front(), point_label(study.sweep, point));
+    base::require(!is_skipped(study.sweep, point, variant_names.front()),
+                  "{}: '{}': 'skip' leaves out '{}', which the others are compared with, at {}; "
+                  "leave the whole point out, or other variants",
+                  table.place().text(), path, variant_names.front(), point_label(study.sweep, point));
     study.points.push_back(std::move(point));
   }
   base::require(!study.points.empty(), "{}: '{}': 'skip' leaves no point of the sweep", table.place().text(), path);
@@ -205,7 +223,8 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
   }
   if (table.find("paper") != nullptr) {
     const base::Node::Array& paper = list_at(table, "paper", path + ".paper");
-    for (size_t i = 0; i < paper.size(); ++i) study.paper.push_back(read_paper(paper[i], fmt::format("{}.paper[{}]", path, i), study));
+    for (size_t i = 0; i < paper.size(); ++i)
+      study.paper.push_back(read_paper(paper[i], fmt::format("{}.paper[{}]", path, i), study));
   }
   return study;
 }
@@ -217,7 +236,9 @@ std::string RecipeStudy::title(const RecipeVariant& variant, size_t point) const
   return label.empty() ? variant.name : variant.name + ", " + label;
 }
 
-bool is_recipe_table(std::string_view key) { return std::find(kSections.begin(), kSections.end(), key) != kSections.end(); }
+bool is_recipe_table(std::string_view key) {
+  return std::find(kSections.begin(), kSections.end(), key) != kSections.end();
+}
 
 std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& common,
                                       const std::function<base::Node(base::Node recipe)>& finish) {
@@ -227,8 +248,9 @@ std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& 
   for (size_t s = 0; s < tables.size(); ++s) {
     studies.push_back(read_study(tables[s], sweep, fmt::format("study[{}]", s), common, finish));
     for (size_t other = 0; other < s; ++other) {
-      base::require(studies[other].name != studies[s].name, "{}: 'study[{}].name': '{}' is the name of an earlier study too",
-                    tables[s].place().text(), s, studies[s].name);
+      base::require(studies[other].name != studies[s].name,
+                    "{}: 'study[{}].name': '{}' is the name of an earlier study too", tables[s].place().text(), s,
+                    studies[s].name);
     }
   }
   return studies;
@@ -236,7 +258,8 @@ std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& 
 
 std::vector<base::OptionDoc> study_docs() {
   std::vector<base::OptionDoc> docs;
-  const std::string group = "[[study]], for compare: several variants of the recipe, the first of which the others are compared with";
+  const std::string group =
+      "[[study]], for compare: several variants of the recipe, the first of which the others are compared with";
   const auto add = [&](std::vector<base::OptionDoc> more, const std::string& prefix, const std::string& its_group) {
     for (base::OptionDoc& doc : more) {
       doc.path = prefix + doc.path;
@@ -245,10 +268,14 @@ std::vector<base::OptionDoc> study_docs() {
     }
   };
   const auto add_tables = [&](const std::string& prefix) {
-    docs.push_back({prefix + "tied", "table", "", "", "keys that take the value of another key or of a swept name: "
-                    "{ \"model.memory[0].mem_len\" = \"model.segment_size\" }", group});
-    docs.push_back({prefix + "data, model, train, generate", "table", "", "",
-                    "keys that differ from the tables above it; tables are merged, lists and tables of another type replaced", group});
+    docs.push_back({prefix + "tied", "table", "", "",
+                    "keys that take the value of another key or of a swept name: "
+                    "{ \"model.memory[0].mem_len\" = \"model.segment_size\" }",
+                    group});
+    docs.push_back(
+        {prefix + "data, model, train, generate", "table", "", "",
+         "keys that differ from the tables above it; tables are merged, lists and tables of another type replaced",
+         group});
   };
   add(base::describe_options<StudyKeys>(), "study[].", group);
   add_tables("study[].");
@@ -258,7 +285,8 @@ std::vector<base::OptionDoc> study_docs() {
   add(sweep_docs(sweeps), "study[].sweep.", sweeps);
   const std::string paper = "[[study.paper]]: the paper's values, beside ours in table and figure";
   add(base::describe_options<PaperKeys>(), "study[].paper[].", paper);
-  docs.push_back({"study[].paper[].point", "table", "", "", "the value of every swept key: { \"data.num_segments\" = 9 }", paper});
+  docs.push_back(
+      {"study[].paper[].point", "table", "", "", "the value of every swept key: { \"data.num_segments\" = 9 }", paper});
   return docs;
 }
 

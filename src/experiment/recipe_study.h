@@ -27,8 +27,8 @@ struct PaperValue {
   std::string source;
 };
 
-/// One table of a comparison, or with a sweep one a point: several variants of one recipe, the first of which is what the others
-/// are compared with.
+/// One table of a comparison, or with a sweep one a point: several variants of one recipe, the first of which is what
+/// the others are compared with.
 struct RecipeStudy {
   std::string name, about;
   double least_gain = 0.01;

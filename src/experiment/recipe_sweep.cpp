@@ -23,7 +23,8 @@ constexpr size_t kMostPoints = 10'000;
 std::string first_part(const std::string& key) { return key.substr(0, key.find_first_of(".[")); }
 
 bool is_recipe_key(const std::string& key) {
-  return key.find('.') != std::string::npos && std::find(kRecipeTables.begin(), kRecipeTables.end(), first_part(key)) != kRecipeTables.end();
+  return key.find('.') != std::string::npos &&
+         std::find(kRecipeTables.begin(), kRecipeTables.end(), first_part(key)) != kRecipeTables.end();
 }
 
 /// The key as it stands in the file, for messages.
@@ -35,9 +36,11 @@ class Reader {
   Reader(const std::string& path, const std::vector<std::string>& names) : path_(path), names_(names) {}
 
   void read(const base::Node& table, Sweep& sweep) {
-    base::require(table.is_table(), "{}: {}: expected table, found {}", table.place().text(), base::in_quotes(path_, '\''), table.found());
+    base::require(table.is_table(), "{}: {}: expected table, found {}", table.place().text(),
+                  base::in_quotes(path_, '\''), table.found());
     for (const base::Node::Member& member : table.members()) {
-      if (std::find(kOwnKeys.begin(), kOwnKeys.end(), member.key) == kOwnKeys.end()) add(sweep, member.key, member.value);
+      if (std::find(kOwnKeys.begin(), kOwnKeys.end(), member.key) == kOwnKeys.end())
+        add(sweep, member.key, member.value);
     }
     if (const base::Node* together = table.find("together")) read_together(*together, sweep);
   }
@@ -52,24 +55,26 @@ class Reader {
     known.insert(known.end(), kOwnKeys.begin(), kOwnKeys.end());
     known.insert(known.end(), names_.begin(), names_.end());
     const std::optional<std::string> near = base::nearest(key, known);
-    base::input_error("{}: unknown key {}{}; expected a key of the recipe (data, model, finetune, train, generate), seeds, together, skip, "
-                      "figure, or a name that a 'tied' of the study or of a variant takes",
-                      value.place().text(), quoted(path_, key), near ? fmt::format("; did you mean '{}'?", *near) : std::string());
+    base::input_error(
+        "{}: unknown key {}{}; expected a key of the recipe (data, model, finetune, train, generate), seeds, together, "
+        "skip, "
+        "figure, or a name that a 'tied' of the study or of a variant takes",
+        value.place().text(), quoted(path_, key), near ? fmt::format("; did you mean '{}'?", *near) : std::string());
   }
 
   const base::Node::Array& list(const std::string& key, const base::Node& value) const {
     check_key(key, value);
     if (!value.is_array() || value.size() == 0) {
-      base::input_error("{}: {}: expected a list of values with one at least, found {}", value.place().text(), quoted(path_, key),
-                        value.is_array() ? "an empty list" : value.found());
+      base::input_error("{}: {}: expected a list of values with one at least, found {}", value.place().text(),
+                        quoted(path_, key), value.is_array() ? "an empty list" : value.found());
     }
     return value.items();
   }
 
   void check_new(const Sweep& sweep, const std::string& key, const base::Node& value) const {
     for (const SweepAxis& axis : sweep.axes) {
-      base::require(std::find(axis.keys.begin(), axis.keys.end(), key) == axis.keys.end(), "{}: {}: stands in this sweep twice",
-                    value.place().text(), quoted(path_, key));
+      base::require(std::find(axis.keys.begin(), axis.keys.end(), key) == axis.keys.end(),
+                    "{}: {}: stands in this sweep twice", value.place().text(), quoted(path_, key));
     }
   }
 
@@ -88,19 +93,22 @@ class Reader {
 
   void read_together(const base::Node& groups, Sweep& sweep) const {
     const std::string where = path_ + ".together";
-    base::require(groups.is_array(), "{}: '{}': expected a list of tables, found {}", groups.place().text(), where, groups.found());
+    base::require(groups.is_array(), "{}: '{}': expected a list of tables, found {}", groups.place().text(), where,
+                  groups.found());
     for (const base::Node& group : groups.items()) {
       if (!group.is_table() || group.size() == 0) {
-        base::input_error("{}: '{}': expected a table of keys with a list each, found {}", group.place().text(), where, group.found());
+        base::input_error("{}: '{}': expected a table of keys with a list each, found {}", group.place().text(), where,
+                          group.found());
       }
       SweepAxis axis;
       for (const base::Node::Member& member : group.members()) {
         const base::Node::Array& items = list(member.key, member.value);
         check_new(sweep, member.key, member.value);
         if (axis.keys.empty()) axis.values.resize(items.size());
-        base::require(items.size() == axis.values.size(), "{}: {}: expected {} values, as many as of '{}' that it moves with, found {}",
-                      member.value.place().text(), quoted(where, member.key), axis.values.size(), axis.keys.empty() ? "" : axis.name(),
-                      items.size());
+        base::require(items.size() == axis.values.size(),
+                      "{}: {}: expected {} values, as many as of '{}' that it moves with, found {}",
+                      member.value.place().text(), quoted(where, member.key), axis.values.size(),
+                      axis.keys.empty() ? "" : axis.name(), items.size());
         axis.keys.push_back(member.key);
         for (size_t i = 0; i < items.size(); ++i) axis.values[i].push_back(items[i]);
       }
@@ -113,7 +121,8 @@ class Reader {
   static void check_different(const SweepAxis& axis, const std::string& path, const base::Node& value) {
     for (auto step = axis.values.begin(); step != axis.values.end(); ++step) {
       if (std::find(axis.values.begin(), step, *step) == step) continue;
-      base::input_error("{}: {}: {} stands there twice", value.place().text(), quoted(path, axis.name()), base::to_json(step->front(), -1));
+      base::input_error("{}: {}: {} stands there twice", value.place().text(), quoted(path, axis.name()),
+                        base::to_json(step->front(), -1));
     }
   }
 
@@ -129,10 +138,11 @@ std::vector<int64_t> read_seeds(const base::Node& list, const std::string& path)
   }
   for (const base::Node& item : list.items()) {
     if (!item.is_int() || item.as_int() < 0) {
-      base::input_error("{}: '{}.seeds': expected integers of at least 0, found {}", item.place().text(), path, item.found());
+      base::input_error("{}: '{}.seeds': expected integers of at least 0, found {}", item.place().text(), path,
+                        item.found());
     }
-    base::require(std::find(seeds.begin(), seeds.end(), item.as_int()) == seeds.end(), "{}: '{}.seeds': {} stands there twice",
-                  item.place().text(), path, item.as_int());
+    base::require(std::find(seeds.begin(), seeds.end(), item.as_int()) == seeds.end(),
+                  "{}: '{}.seeds': {} stands there twice", item.place().text(), path, item.as_int());
     seeds.push_back(item.as_int());
   }
   return seeds;
@@ -160,41 +170,49 @@ bool matches(const base::Node& wanted, const base::Node& value) {
   return wanted.is_array() && std::find(wanted.items().begin(), wanted.items().end(), value) != wanted.items().end();
 }
 
-void check_skip(const Sweep& sweep, const base::Node& entry, const std::string& path, const std::vector<std::string>& variants) {
-  base::require(entry.is_table(), "{}: '{}.skip': expected a list of tables, found {}", entry.place().text(), path, entry.found());
+void check_skip(const Sweep& sweep, const base::Node& entry, const std::string& path,
+                const std::vector<std::string>& variants) {
+  base::require(entry.is_table(), "{}: '{}.skip': expected a list of tables, found {}", entry.place().text(), path,
+                entry.found());
   std::vector<std::string> known = all_keys(sweep);
   known.push_back(kVariant);
   for (const base::Node::Member& member : entry.members()) {
     const base::Node& wanted = member.value;
     if (std::find(known.begin(), known.end(), member.key) == known.end()) {
-      base::input_error("{}: unknown key '{}.skip.{}'{}", wanted.place().text(), path, member.key, base::suggestion(member.key, known));
+      base::input_error("{}: unknown key '{}.skip.{}'{}", wanted.place().text(), path, member.key,
+                        base::suggestion(member.key, known));
     }
     const auto key = find_key(sweep, member.key);
     const auto is_there = [&](const base::Node& value) {
-      if (!key) return value.is_string() && std::find(variants.begin(), variants.end(), value.as_string()) != variants.end();
+      if (!key)
+        return value.is_string() && std::find(variants.begin(), variants.end(), value.as_string()) != variants.end();
       const auto& values = sweep.axes[key->first].values;
       return std::any_of(values.begin(), values.end(), [&](const auto& step) { return step[key->second] == value; });
     };
-    const bool good = is_there(wanted) || (wanted.is_array() && wanted.size() > 0 && std::all_of(wanted.items().begin(), wanted.items().end(), is_there));
+    const bool good = is_there(wanted) || (wanted.is_array() && wanted.size() > 0 &&
+                                           std::all_of(wanted.items().begin(), wanted.items().end(), is_there));
     if (!good) {
-      base::input_error("{}: '{}.skip.{}': expected {} of this study, found {}", wanted.place().text(), path, member.key,
-                        key ? "swept values" : "names of variants", wanted.found());
+      base::input_error("{}: '{}.skip.{}': expected {} of this study, found {}", wanted.place().text(), path,
+                        member.key, key ? "swept values" : "names of variants", wanted.found());
     }
   }
 }
 
-/// What `tied` takes from a key of the recipe: what data.num_segments makes of it, what is written there, or the default.
+/// What `tied` takes from a key of the recipe: what data.num_segments makes of it, what is written there, or the
+/// default.
 base::Node value_of(const base::Node& recipe, const Tie& tie) {
   const std::string& key = tie.source.as_string();
   if (key == "model.segment_size" && base::find_at(recipe, "data.num_segments") != nullptr) {
     const Recipe complete = read_recipe(recipe);
-    if (const auto size = complete.is_text() ? std::nullopt : data_shape(complete).segment_size) return base::Node(*size);
+    if (const auto size = complete.is_text() ? std::nullopt : data_shape(complete).segment_size)
+      return base::Node(*size);
   }
   if (const base::Node* given = base::find_at(recipe, key)) return *given;
   const Recipe complete = read_recipe(recipe);
   const base::Node options = base::write_options(complete);
   const base::Node* standard = base::find_at(options, key);
-  base::require(standard != nullptr, "{}: the tie of '{}': the recipe has no '{}'", tie.source.place().text(), tie.key, key);
+  base::require(standard != nullptr, "{}: the tie of '{}': the recipe has no '{}'", tie.source.place().text(), tie.key,
+                key);
   return *standard;
 }
 
@@ -208,21 +226,25 @@ std::string SweepAxis::label(size_t index) const {
 }
 
 std::optional<double> SweepAxis::number(size_t index) const {
-  const auto is_number = [](const std::vector<base::Node>& step) { return step.front().is_int() || step.front().is_real(); };
+  const auto is_number = [](const std::vector<base::Node>& step) {
+    return step.front().is_int() || step.front().is_real();
+  };
   if (!std::all_of(values.begin(), values.end(), is_number)) return std::nullopt;
   return values[index].front().as_double();
 }
 
 size_t Sweep::x_axis() const {
   if (const auto key = find_key(*this, figure.x)) return key->first;
-  const auto several = std::find_if(axes.begin(), axes.end(), [](const SweepAxis& axis) { return axis.values.size() > 1; });
+  const auto several =
+      std::find_if(axes.begin(), axes.end(), [](const SweepAxis& axis) { return axis.values.size() > 1; });
   return several == axes.end() ? 0 : static_cast<size_t>(several - axes.begin());
 }
 
 std::string point_label(const Sweep& sweep, const SweepPoint& point) {
   std::vector<std::string> parts;
   for (size_t a = 0; a < sweep.axes.size(); ++a) {
-    if (sweep.axes[a].values.size() > 1) parts.push_back(fmt::format("{} {}", sweep.axes[a].name(), sweep.axes[a].label(point[a])));
+    if (sweep.axes[a].values.size() > 1)
+      parts.push_back(fmt::format("{} {}", sweep.axes[a].name(), sweep.axes[a].label(point[a])));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -236,12 +258,13 @@ Sweep read_sweep(const base::Node& table, const std::string& path, const std::ve
     base::Node keys = *figure;
     sweep.figure = base::read_options<FigureOptions>(keys.set_path(path + ".figure"));
     if (!sweep.figure.x.empty() && !find_key(sweep, sweep.figure.x)) {
-      base::input_error("{}: '{}.figure.x': expected a swept key, found '{}'{}", figure->place().text(), path, sweep.figure.x,
-                        base::suggestion(sweep.figure.x, all_keys(sweep)));
+      base::input_error("{}: '{}.figure.x': expected a swept key, found '{}'{}", figure->place().text(), path,
+                        sweep.figure.x, base::suggestion(sweep.figure.x, all_keys(sweep)));
     }
   }
   if (const base::Node* skip = table.find("skip")) {
-    base::require(skip->is_array(), "{}: '{}.skip': expected a list of tables, found {}", skip->place().text(), path, skip->found());
+    base::require(skip->is_array(), "{}: '{}.skip': expected a list of tables, found {}", skip->place().text(), path,
+                  skip->found());
     for (const base::Node& entry : skip->items()) {
       check_skip(sweep, entry, path, variants);
       sweep.skip.push_back(entry);
@@ -253,7 +276,8 @@ Sweep read_sweep(const base::Node& table, const std::string& path, const std::ve
 std::vector<SweepPoint> sweep_points(const Sweep& sweep, const base::Place& place) {
   std::vector<SweepPoint> points = {{}};
   for (const SweepAxis& axis : sweep.axes) {
-    base::require(points.size() * axis.values.size() <= kMostPoints, "{}: a sweep of more than {} points", place.text(), kMostPoints);
+    base::require(points.size() * axis.values.size() <= kMostPoints, "{}: a sweep of more than {} points", place.text(),
+                  kMostPoints);
     std::vector<SweepPoint> more;
     for (const SweepPoint& point : points) {
       for (size_t i = 0; i < axis.values.size(); ++i) {
@@ -270,7 +294,8 @@ bool is_skipped(const Sweep& sweep, const SweepPoint& point, const std::string& 
   return std::any_of(sweep.skip.begin(), sweep.skip.end(), [&](const base::Node& entry) {
     return std::all_of(entry.members().begin(), entry.members().end(), [&](const base::Node::Member& member) {
       const auto key = find_key(sweep, member.key);
-      return key ? matches(member.value, sweep.axes[key->first].values[point[key->first]][key->second]) : matches(member.value, base::Node(variant));
+      return key ? matches(member.value, sweep.axes[key->first].values[point[key->first]][key->second])
+                 : matches(member.value, base::Node(variant));
     });
   });
 }
@@ -280,12 +305,12 @@ std::vector<Tie> read_ties(const base::Node& table, const std::string& path) {
   std::vector<Tie> ties;
   for (const base::Node::Member& member : table.members()) {
     if (!is_recipe_key(member.key)) {
-      base::input_error("{}: unknown key {}; expected a key of the recipe in quotes: \"model.memory[0].mem_len\"", member.value.place().text(),
-                        quoted(path, member.key));
+      base::input_error("{}: unknown key {}; expected a key of the recipe in quotes: \"model.memory[0].mem_len\"",
+                        member.value.place().text(), quoted(path, member.key));
     }
     if (!member.value.is_string()) {
-      base::input_error("{}: {}: expected the key or name whose value it takes, as a string, found {}", member.value.place().text(),
-                        quoted(path, member.key), member.value.found());
+      base::input_error("{}: {}: expected the key or name whose value it takes, as a string, found {}",
+                        member.value.place().text(), quoted(path, member.key), member.value.found());
     }
     ties.push_back({member.key, member.value});
   }
@@ -305,8 +330,8 @@ void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point
     if (const auto key = find_key(sweep, source)) {
       value = sweep.axes[key->first].values[point[key->first]][key->second];
     } else if (!is_recipe_key(source)) {
-      base::input_error("{}: the tie of '{}': expected a key of the recipe or of the sweep, found '{}'{}", tie.source.place().text(), tie.key, source,
-                        base::suggestion(source, all_keys(sweep)));
+      base::input_error("{}: the tie of '{}': expected a key of the recipe or of the sweep, found '{}'{}",
+                        tie.source.place().text(), tie.key, source, base::suggestion(source, all_keys(sweep)));
     } else {
       value = value_of(recipe, tie);
     }
@@ -316,12 +341,18 @@ void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point
 
 std::vector<base::OptionDoc> sweep_docs(const std::string& group) {
   std::vector<base::OptionDoc> docs = {
-      {"KEY", "list", "", "", "any key of the recipe with a list of values: model.segment_size = [4, 8], or in quotes \"model.memory[0].mem_len\" = [4, 8]; "
-       "the points are the product of all lists", group},
+      {"KEY", "list", "", "",
+       "any key of the recipe with a list of values: model.segment_size = [4, 8], or in quotes "
+       "\"model.memory[0].mem_len\" = [4, 8]; "
+       "the points are the product of all lists",
+       group},
       {"NAME", "list", "", "", "a name of one's own, whose values `tied` hands to keys", group},
-      {"together", "list of tables", "", "", "keys that move together: { \"data.num_symbols\" = [8, 12], \"data.num_segments\" = [6, 9] }", group},
-      {"skip", "list of tables", "", "", "points left out: { \"data.num_segments\" = 12, variant = \"RMT\" }; a value may be a list", group},
-      {"seeds", "list", "", "integers", "seeds of each point and variant; --seeds N takes N from the first one on", group}};
+      {"together", "list of tables", "", "",
+       "keys that move together: { \"data.num_symbols\" = [8, 12], \"data.num_segments\" = [6, 9] }", group},
+      {"skip", "list of tables", "", "",
+       "points left out: { \"data.num_segments\" = 12, variant = \"RMT\" }; a value may be a list", group},
+      {"seeds", "list", "", "integers", "seeds of each point and variant; --seeds N takes N from the first one on",
+       group}};
   for (base::OptionDoc& doc : base::describe_options<FigureOptions>()) {
     doc.path = "figure." + doc.path;
     doc.group = group;

@@ -52,11 +52,13 @@ struct Sweep {
 /// One place on the grid: the number of the value on each axis.
 using SweepPoint = std::vector<size_t>;
 
-/// "data.num_segments 9, memory_size 4"; empty for the one point of a study without a sweep. Axes with one value are left out.
+/// "data.num_segments 9, memory_size 4"; empty for the one point of a study without a sweep. Axes with one value are
+/// left out.
 std::string point_label(const Sweep& sweep, const SweepPoint& point);
 
-/// Reads a [sweep] table. `names` are those of one's own that the study's or its variants' `tied` take; `path` is the table's full
-/// key, `variants` the names that `skip` may hold. Throws InputError naming file, line, key and what may stand there.
+/// Reads a [sweep] table. `names` are those of one's own that the study's or its variants' `tied` take; `path` is the
+/// table's full key, `variants` the names that `skip` may hold. Throws InputError naming file, line, key and what may
+/// stand there.
 Sweep read_sweep(const base::Node& table, const std::string& path, const std::vector<std::string>& names,
                  const std::vector<std::string>& variants);
 

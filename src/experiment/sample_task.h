@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "experiment/recipe.h"
 #include "data/images/image_options.h"
+#include "experiment/recipe.h"
 #include "tasks/task.h"
 
 namespace mnemo::experiment {
@@ -20,7 +20,7 @@ struct DataShape {
   int64_t vocabulary = 0;     ///< different tokens
   int64_t num_classes = 0;    ///< of data that are classified; 0: the answer is tokens
   int64_t answer_length = 1;  ///< in tokens, of the longest one
-  int64_t length = 0;         ///< tokens of the longest sample; 0 where a sample is no sequence that memory runs through
+  int64_t length = 0;  ///< tokens of the longest sample; 0 where a sample is no sequence that memory runs through
   std::optional<int64_t> segment_size = {};  ///< that data.num_segments asks for
   std::vector<std::string> classes = {};     ///< their names, of images
 };

@@ -10,20 +10,25 @@ namespace mnemo::heads {
 void AdaptiveOptions::validate(const base::Where& where) const {
   where.require(!cutoffs.empty(), "cutoffs", "an adaptive softmax needs at least one cutoff, found none");
   where.require(tie_projections.empty() || tie_projections.size() == cutoffs.size() + 1, "tie_projections",
-                "expected {} booleans, one for the shortlist and for each cluster, found {}", cutoffs.size() + 1, tie_projections.size());
+                "expected {} booleans, one for the shortlist and for each cluster, found {}", cutoffs.size() + 1,
+                tie_projections.size());
   for (const base::Node& tie : tie_projections) {
     where.require(tie.is_bool(), "tie_projections", "expected booleans, found {}", tie.found());
   }
 }
 
 AdaptiveSoftmax::AdaptiveSoftmax(const AdaptiveOptions& options, bool tied, bool with_bias, const layers::Scope& scope,
-                                 const layers::AdaptiveEmbedding* embedding, int64_t vocab_size, int64_t dim, double std)
-    : clusters_(vocab_size, options.cutoffs), reversed_(options.cluster_order == "reversed"), tied_tables_(tied ? embedding : nullptr) {
+                                 const layers::AdaptiveEmbedding* embedding, int64_t vocab_size, int64_t dim,
+                                 double std)
+    : clusters_(vocab_size, options.cutoffs),
+      reversed_(options.cluster_order == "reversed"),
+      tied_tables_(tied ? embedding : nullptr) {
   const auto fits = [&] {
     return embedding != nullptr && embedding->clusters() == clusters_ && embedding->div_val() == options.div_val;
   };
   base::require(!tied || fits(),
-                "head: tied tables need embedding.type = \"adaptive\" with the head's cutoffs and div_val; set them, or tied = false");
+                "head: tied tables need embedding.type = \"adaptive\" with the head's cutoffs and div_val; set them, "
+                "or tied = false");
   const int64_t width = embedding == nullptr ? dim : embedding->width(), div_val = options.div_val;
   const bool by_cluster = div_val > 1;
   for (int64_t i = 0; i < clusters_.count(); ++i) {
@@ -31,7 +36,8 @@ AdaptiveSoftmax::AdaptiveSoftmax(const AdaptiveOptions& options, bool tied, bool
     const bool needed = (by_cluster || width != dim) && (i > 0 || options.shortlist_projection || narrow != dim);
     const bool tie = options.tie_projections.empty() ? tied : options.tie_projections[static_cast<size_t>(i)].as_bool();
     base::require(!needed || !tie || fits(),
-                  "head: tie_projections[{}] needs embedding.type = \"adaptive\" with the head's cutoffs and div_val", i);
+                  "head: tie_projections[{}] needs embedding.type = \"adaptive\" with the head's cutoffs and div_val",
+                  i);
     projections_.push_back(!needed ? at::Tensor()
                            : tie   ? embedding->projection(i)
                                    : (scope / "projections" / i).add("weight", {dim, narrow}, layers::normal(std)));
@@ -43,7 +49,8 @@ AdaptiveSoftmax::AdaptiveSoftmax(const AdaptiveOptions& options, bool tied, bool
   }
   const int64_t entries = clusters_.count() - 1;
   entries_ = (scope / "clusters").add("weight", {entries, width}, layers::normal(std));
-  if (with_bias) entry_bias_ = (scope / "clusters").add("bias", {entries}, layers::constant(0.0), layers::ParameterKind::bias);
+  if (with_bias)
+    entry_bias_ = (scope / "clusters").add("bias", {entries}, layers::constant(0.0), layers::ParameterKind::bias);
 }
 
 int64_t AdaptiveSoftmax::entry(int64_t cluster) const {
@@ -100,7 +107,8 @@ at::Tensor AdaptiveSoftmax::nll(const at::Tensor& hidden, const at::Tensor& targ
   for (int64_t i = 1; i < clusters_.count(); ++i) {
     const at::Tensor& member = members[static_cast<size_t>(i - 1)];
     if (member.numel() == 0) continue;
-    const at::Tensor own = loss(cluster_logits(rows.index_select(0, member), i), words.index_select(0, member) - clusters_.first(i));
+    const at::Tensor own =
+        loss(cluster_logits(rows.index_select(0, member), i), words.index_select(0, member) - clusters_.first(i));
     nll = nll.index_add(0, member, own);
   }
   return nll.view(targets.sizes());

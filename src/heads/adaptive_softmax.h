@@ -18,13 +18,17 @@ struct AdaptiveOptions {
   double dropout = 0.0;
   template <class V>
   void visit(V&& v) {
-    v("cutoffs", cutoffs, "first word of each cluster after the shortlist, words sorted by falling frequency", base::at_least(1));
-    v("div_val", div_val, "cluster i is div_val^i times narrower than the shortlist; 1: all are as wide", base::range(1, 1 << 10));
+    v("cutoffs", cutoffs, "first word of each cluster after the shortlist, words sorted by falling frequency",
+      base::at_least(1));
+    v("div_val", div_val, "cluster i is div_val^i times narrower than the shortlist; 1: all are as wide",
+      base::range(1, 1 << 10));
     v("tie_projections", tie_projections,
       "a boolean for each cluster, the shortlist first: its projection is the embedding's; empty: all are, if `tied`");
     v("shortlist_projection", shortlist_projection,
-      "false: the shortlist is read without a projection where it is as wide as the model (the code of Baevski and Auli)");
-    v("cluster_order", cluster_order, "which entry of the head stands for cluster i: the i-th, or the i-th from behind (the code of Dai et al.)",
+      "false: the shortlist is read without a projection where it is as wide as the model (the code of Baevski and "
+      "Auli)");
+    v("cluster_order", cluster_order,
+      "which entry of the head stands for cluster i: the i-th, or the i-th from behind (the code of Dai et al.)",
       base::one_of("natural", "reversed"));
     v("dropout", dropout, "of the rows that enter the head, in training", base::half_open_range(0.0, 1.0));
   }
@@ -34,13 +38,13 @@ struct AdaptiveOptions {
 /// Adaptive softmax (Grave et al. 2017; with shared tables Baevski and Auli 2019, Dai et al. 2019).
 ///   shortlist: log p(w) = log softmax( [h P_0 W_0^T + b_0 ; h P_0 W_c^T + b_c] )_w
 ///   w of cluster i: log p(w) = (that at the entry of cluster i) + log softmax( h P_i W_i^T + b_i )_{w - c_i}
-/// W_c [C,E_0] and b_c are entries for the C clusters; W_i, P_i as in layers::AdaptiveEmbedding, its own or the embedding's.
-/// nll computes a cluster's softmax for the tokens in it alone, and returns losses in token order.
+/// W_c [C,E_0] and b_c are entries for the C clusters; W_i, P_i as in layers::AdaptiveEmbedding, its own or the
+/// embedding's. nll computes a cluster's softmax for the tokens in it alone, and returns losses in token order.
 class AdaptiveSoftmax final : public core::Head {
  public:
   /// tied: the tables are the embedding's. Throws InputError where the embedding has none of that shape.
-  AdaptiveSoftmax(const AdaptiveOptions& options, bool tied, bool bias, const layers::Scope& scope, const layers::AdaptiveEmbedding* embedding,
-                  int64_t vocab_size, int64_t dim, double std);
+  AdaptiveSoftmax(const AdaptiveOptions& options, bool tied, bool bias, const layers::Scope& scope,
+                  const layers::AdaptiveEmbedding* embedding, int64_t vocab_size, int64_t dim, double std);
   /// The log-probability of every word, in word order: its softmax is the distribution.
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;

@@ -6,9 +6,11 @@
 
 namespace mnemo::heads {
 
-Classification::Classification(const ClassificationOptions& options, const layers::Scope& scope, int64_t dim, double std)
+Classification::Classification(const ClassificationOptions& options, const layers::Scope& scope, int64_t dim,
+                               double std)
     : options_(options) {
-  base::require(options.num_classes != 1, "model: expected head.num_classes of at least 2, found {}", options.num_classes);
+  base::require(options.num_classes != 1, "model: expected head.num_classes of at least 2, found {}",
+                options.num_classes);
   if (!has_classes()) return;
   if (options.pooler == "tanh") pooler_ = layers::Linear(scope / "pooler", dim, dim, true, std);
   if (options.hidden_dim > 0) hidden_ = layers::Linear(scope / "hidden", dim, options.hidden_dim, true, std);
@@ -17,7 +19,8 @@ Classification::Classification(const ClassificationOptions& options, const layer
 }
 
 at::Tensor Classification::logits(const at::Tensor& hidden) const {
-  base::require(has_classes(), "{}", "model: it has no head of its own (head.num_classes = 0); mnemo finetune gives it one");
+  base::require(has_classes(), "{}",
+                "model: it has no head of its own (head.num_classes = 0); mnemo finetune gives it one");
   at::Tensor h = hidden;
   if (pooler_.weight.defined()) h = at::tanh(pooler_(h));
   if (hidden_.weight.defined()) h = at::relu(hidden_(h));
@@ -25,7 +28,8 @@ at::Tensor Classification::logits(const at::Tensor& hidden) const {
 }
 
 at::Tensor Classification::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
-  return at::cross_entropy_loss(logits(hidden).flatten(0, -2), targets.reshape({-1}), {}, at::Reduction::None, core::kIgnoreTarget)
+  return at::cross_entropy_loss(logits(hidden).flatten(0, -2), targets.reshape({-1}), {}, at::Reduction::None,
+                                core::kIgnoreTarget)
       .view(targets.sizes());
 }
 

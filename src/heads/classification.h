@@ -17,8 +17,10 @@ struct ClassificationOptions {
   void visit(V&& v) {
     v("num_classes", num_classes, "classes; 0: as many as the data has", base::range(0, 1 << 20));
     v("pool", pool,
-      "what stands for the segment: the row in front of the tokens (that of a memory with a [CLS] token, else a learned one that "
-      "starts as zero), or the mean of the token rows", base::one_of("cls", "mean"));
+      "what stands for the segment: the row in front of the tokens (that of a memory with a [CLS] token, else a "
+      "learned one that "
+      "starts as zero), or the mean of the token rows",
+      base::one_of("cls", "mean"));
     v("pooler", pooler, "tanh: a map and a tanh before everything else (BERT)", base::one_of("none", "tanh"));
     v("hidden_dim", hidden_dim, "width of a hidden layer with relu before the classifier (Long Range Arena); 0: none",
       base::range(0, 1 << 20));
@@ -26,7 +28,8 @@ struct ClassificationOptions {
 };
 
 /// One class for a whole segment.
-///   logits = W_c g(f(h)) + b_c,   f(h) = tanh(W_p h + b_p) with a pooler,   g(h) = relu(W_h h + b_h) with a hidden layer
+///   logits = W_c g(f(h)) + b_c,   f(h) = tanh(W_p h + b_p) with a pooler,   g(h) = relu(W_h h + b_h) with a hidden
+///   layer
 /// h [..,D]: the [CLS] row, or the mean of the token rows, which the model picks; logits [..,C], C classes.
 class Classification final : public core::Head {
  public:

@@ -6,8 +6,8 @@
 
 namespace mnemo::heads {
 
-LanguageModel::LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& table, int64_t vocab_size,
-                             int64_t dim, double std)
+LanguageModel::LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& table,
+                             int64_t vocab_size, int64_t dim, double std)
     : weight_(options.tied ? table : scope.add("weight", {vocab_size, dim}, layers::normal(std))) {
   if (options.bias) bias_ = scope.add("bias", {vocab_size}, layers::constant(0.0), layers::ParameterKind::bias);
 }

@@ -17,7 +17,8 @@ struct LanguageModelOptions {
   void visit(V&& v) {
     v("tied", tied, "the output matrix is the embedding table");
     v("bias", bias, "a bias on the logits");
-    v("adaptive", adaptive, "an adaptive softmax: words by frequency, rare ones in clusters; unset: one softmax over all");
+    v("adaptive", adaptive,
+      "an adaptive softmax: words by frequency, rare ones in clusters; unset: one softmax over all");
   }
 };
 
@@ -25,8 +26,8 @@ struct LanguageModelOptions {
 class LanguageModel final : public core::Head {
  public:
   /// table [V,D]: the embedding's, where the head is tied.
-  LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& table, int64_t vocab_size, int64_t dim,
-                double std);
+  LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& table,
+                int64_t vocab_size, int64_t dim, double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
 

@@ -18,7 +18,8 @@ void require_same_shared(const core::State& mine, const core::State& members) {
     for (const auto& [other_field, other] : others) {
       base::require(other_field.path != field.path || tensor.is_same(other) || at::equal(tensor, other),
                     "batcher: the session began with another '{}' of the model than those already here (the model was "
-                    "trained in between); run it in a batcher of its own", field.path);
+                    "trained in between); run it in a batcher of its own",
+                    field.path);
     }
   }
 }
@@ -38,9 +39,11 @@ Batcher::~Batcher() = default;
 
 Batcher::Id Batcher::add(Session session) {
   base::require(session.model_ == model_, "batcher: the session belongs to another model");
-  base::require(session.engine_ == engine_, "batcher: expected a session {}", engine_ ? "of the batcher's engine" : "without an engine");
+  base::require(session.engine_ == engine_, "batcher: expected a session {}",
+                engine_ ? "of the batcher's engine" : "without an engine");
   base::require(session.position() > 0, "batcher: expected a session that has been fed at least one token");
-  base::require(!session.progress_.reset_segments, "batcher: expected a session that carries its memory from segment to segment; run this one alone");
+  base::require(!session.progress_.reset_segments,
+                "batcher: expected a session that carries its memory from segment to segment; run this one alone");
   const Id id = next_id_++;
   if (engine_) {
     members_.emplace(id, Member{std::move(session), nullptr, 0});

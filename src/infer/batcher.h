@@ -15,9 +15,9 @@ namespace mnemo::infer {
 
 /// Several sequences side by side in one tensor: what the batcher keeps between steps.
 ///
-/// Rows of the past (dimension M of a state) are right-aligned, so a shorter sequence has padding on its left. The block
-/// knows how much, and drops it when the sequence leaves: without that, sequences that take turns in being the shorter
-/// one would grow without end.
+/// Rows of the past (dimension M of a state) are right-aligned, so a shorter sequence has padding on its left. The
+/// block knows how much, and drops it when the sequence leaves: without that, sequences that take turns in being the
+/// shorter one would grow without end.
 class Block {
  public:
   /// One sequence of a block.
@@ -66,8 +66,8 @@ class Block {
 /// Runs several sessions of one model together. Each makes the same text as alone; sessions join and leave at any time.
 ///
 /// Sequences at different places of their segments run in one call as long as none of them starts or ends a segment;
-/// those that do run in calls of their own. Sums over padded rows may round differently from sums over a sequence alone,
-/// so logits agree to rounding, bit for bit only where no padding was needed.
+/// those that do run in calls of their own. Sums over padded rows may round differently from sums over a sequence
+/// alone, so logits agree to rounding, bit for bit only where no padding was needed.
 class Batcher {
  public:
   using Id = int64_t;
@@ -77,8 +77,8 @@ class Batcher {
   };
 
   explicit Batcher(std::shared_ptr<const core::Model> model);
-  /// Sessions of a decoding engine: all of them run in one pass, wherever they are in their segments, and each makes the same
-  /// numbers as alone, bit for bit.
+  /// Sessions of a decoding engine: all of them run in one pass, wherever they are in their segments, and each makes
+  /// the same numbers as alone, bit for bit.
   explicit Batcher(std::shared_ptr<const Engine> engine);
   ~Batcher();
 
@@ -95,7 +95,7 @@ class Batcher {
 
  private:
   struct Member {
-    Session session;  ///< its state is empty while the sequence sits in a block
+    Session session;               ///< its state is empty while the sequence sits in a block
     std::shared_ptr<Block> block;  ///< null with an engine
     int64_t row;
   };

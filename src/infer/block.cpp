@@ -68,13 +68,15 @@ std::vector<Block::Ragged> Block::ragged() const {
     const auto before = std::find_if(made_.begin(), made_.end(), [&](const Ragged& r) { return r.path == field.path; });
     if (before != made_.end()) {
       const bool same = before->tensor.lock().get() == tensor.unsafeGetTensorImpl();
-      // Within a segment rows come in on the right, and as many as do not fit leave on the left. What a segment's border
-      // does is the mechanism's own affair: padding stays then, marked as not real, until the mechanism drops it.
+      // Within a segment rows come in on the right, and as many as do not fit leave on the left. What a segment's
+      // border does is the mechanism's own affair: padding stays then, marked as not real, until the mechanism drops
+      // it.
       const int64_t left = before->width + tokens_ - width;
       if (same) {
         padding = before->padding;
       } else if (!crossed_segment_ && left >= 0) {
-        for (size_t row = 0; row < padding.size(); ++row) padding[row] = std::max<int64_t>(0, before->padding[row] - left);
+        for (size_t row = 0; row < padding.size(); ++row)
+          padding[row] = std::max<int64_t>(0, before->padding[row] - left);
       }
     }
     now.push_back({field.path, width, std::move(padding), WeakTensor(tensor.getIntrusivePtr())});

@@ -74,7 +74,8 @@ Engine::Engine(std::shared_ptr<const models::Model> model, const EngineOptions& 
     if (plan_.grc) {
       layer.grc.emplace(plan_, parameters, attn, options.precision);
       for (const auto& [field, tensor] : initial_.fields()) {
-        if (field.path == "layers." + attn + ".grc.cache") caches_.push_back({numbers(tensor.to(at::kFloat)), {}, {}, {}});
+        if (field.path == "layers." + attn + ".grc.cache")
+          caches_.push_back({numbers(tensor.to(at::kFloat)), {}, {}, {}});
       }
       layer.grc->project(caches_.back());
     }
@@ -100,23 +101,27 @@ EngineSequence Engine::import(const core::State& state) const {
   const c10::InferenceMode inference;
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const auto& [field, tensor] : state.fields()) {
-    base::require(!field.per_sequence() || tensor.size(field.dim("B")) == 1, "engine: expected the state of one sequence, found '{}' for {}",
-                  field.path, field.per_sequence() ? tensor.size(field.dim("B")) : 0);
+    base::require(!field.per_sequence() || tensor.size(field.dim("B")) == 1,
+                  "engine: expected the state of one sequence, found '{}' for {}", field.path,
+                  field.per_sequence() ? tensor.size(field.dim("B")) : 0);
     tensors.emplace_back(field.path, tensor);
   }
   const auto find = [&](const std::string& path) {
-    const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const auto& entry) { return entry.first == path; });
+    const auto found =
+        std::find_if(tensors.begin(), tensors.end(), [&](const auto& entry) { return entry.first == path; });
     return found == tensors.end() ? at::Tensor() : found->second;
   };
   // Rows that are not real stand on the left.
   const auto padding_of = [](const at::Tensor& valid) {
     const int64_t real = valid.sum().item<int64_t>(), first = valid.size(1) - real;
-    base::require(valid.narrow(1, first, real).all().item<bool>(), "engine: expected padding on the left of the state's rows alone");
+    base::require(valid.narrow(1, first, real).all().item<bool>(),
+                  "engine: expected padding on the left of the state's rows alone");
     return first;
   };
   EngineSequence sequence = begin();
   for (const char* name : {"memory_tokens.tokens", "recurrent_tokens.tokens"}) {
-    if (const at::Tensor tokens = find(name); tokens.defined()) sequence.memory = numbers(tokens.to(at::kCPU, at::kFloat));
+    if (const at::Tensor tokens = find(name); tokens.defined())
+      sequence.memory = numbers(tokens.to(at::kCPU, at::kFloat));
   }
   const std::string core_name = plan_.grc ? ".attn.core." : ".attn.";
   for (int64_t n = 0; plan_.grc && n < plan_.layers; ++n) {
@@ -157,7 +162,8 @@ EngineSequence Engine::import(const core::State& state) const {
   const int64_t padding = padding_of(valid), rows = valid.size(1) - padding;
   sequence.reserve(0, rows);
   for (int64_t n = 0; n < plan_.layers && rows > 0; ++n) {
-    const std::vector<float> cached = numbers(find("segment_cache.layers." + std::to_string(n)).to(at::kCPU, at::kFloat));
+    const std::vector<float> cached =
+        numbers(find("segment_cache.layers." + std::to_string(n)).to(at::kCPU, at::kFloat));
     std::copy(cached.begin() + padding * plan_.dim, cached.end(), sequence.cached_rows(n));
   }
   sequence.kept = rows;
@@ -171,9 +177,11 @@ EngineSequence Engine::import(const core::State& state) const {
     for (int64_t from = 0; from < rows; from += kRows) {
       const int64_t count = std::min(kRows, rows - from);
       const float* x = sequence.cached_rows(n) + from * plan_.dim;
-      if (plan_.pre_norm) x = workspace.normalised(x, count, plan_.dim, layer.norm1.weight, layer.norm1.bias, plan_.norm_eps);
+      if (plan_.pre_norm)
+        x = workspace.normalised(x, count, plan_.dim, layer.norm1.weight, layer.norm1.bias, plan_.norm_eps);
       layer.maps(x, count, plan_.dim, workspace.maps.data(), layer.maps.out());
-      for (int64_t row = 0; row < count; ++row) workspace.store_keys(*this, sequence, n, from + row, workspace.maps.data() + row * layer.maps.out());
+      for (int64_t row = 0; row < count; ++row)
+        workspace.store_keys(*this, sequence, n, from + row, workspace.maps.data() + row * layer.maps.out());
     }
   }
   sequence.keys = sequence.cached = rows;
@@ -185,8 +193,10 @@ int64_t Engine::bytes_per_token(int64_t keys) const {
   int64_t bytes = head_.num_bytes();
   for (const Layer& layer : layers_) {
     bytes += layer.maps.num_bytes() + layer.o.num_bytes() + layer.in.num_bytes() + layer.out.num_bytes();
-    if (layer.grc) bytes += layer.grc->num_bytes() + static_cast<int64_t>(caches_[0].k.size() + caches_[0].v.size()) * 4;
-    bytes += plan_.abc ? plan_.heads * plan_.slots * (2 * plan_.head_dim + 1) * 4 : keys * row * number * (plan_.relative ? 3 : 2);
+    if (layer.grc)
+      bytes += layer.grc->num_bytes() + static_cast<int64_t>(caches_[0].k.size() + caches_[0].v.size()) * 4;
+    bytes += plan_.abc ? plan_.heads * plan_.slots * (2 * plan_.head_dim + 1) * 4
+                       : keys * row * number * (plan_.relative ? 3 : 2);
   }
   return bytes;
 }
@@ -204,8 +214,11 @@ std::shared_ptr<const Engine::Distances> Engine::distances(int64_t longest) cons
   if (plan_.clamp > 0) numbers_of = numbers_of.clamp(-plan_.clamp, plan_.clamp);
   const at::Tensor rows = ops::sinusoids(numbers_of, plan_.dim, at::TensorOptions().dtype(at::kFloat));
   for (const Layer& layer : layers_) {
-    const at::Tensor r = at::constant_pad_nd(at::linear(rows, layer.r).view({grown->count, plan_.heads, plan_.head_dim}), {0, plan_.width - plan_.head_dim})
-                             .transpose(0, 1).contiguous();
+    const at::Tensor r =
+        at::constant_pad_nd(at::linear(rows, layer.r).view({grown->count, plan_.heads, plan_.head_dim}),
+                            {0, plan_.width - plan_.head_dim})
+            .transpose(0, 1)
+            .contiguous();
     ops::AlignedBytes& memory = grown->layers.emplace_back(r.numel() * (wide_keys() ? 4 : 2));
     if (wide_keys()) {
       ops::copy_row(r.const_data_ptr<float>(), r.numel(), memory.as<float>());

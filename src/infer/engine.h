@@ -20,10 +20,10 @@ struct EngineOptions {
   ops::Precision precision = ops::Precision::float32;
 };
 
-/// A model with its weights packed for decoding: softmax, relative and ABC attention, segment cache, Memory Transformer, RMT
-/// and GRC. Rows of up to kRows tokens of any number of sequences run together; the loop over tokens calls no LibTorch
-/// operation and, once its memory has grown, allocates nothing. It computes what models::Model computes in evaluation, to
-/// rounding; a row's numbers do not depend on the rows beside it.
+/// A model with its weights packed for decoding: softmax, relative and ABC attention, segment cache, Memory
+/// Transformer, RMT and GRC. Rows of up to kRows tokens of any number of sequences run together; the loop over tokens
+/// calls no LibTorch operation and, once its memory has grown, allocates nothing. It computes what models::Model
+/// computes in evaluation, to rounding; a row's numbers do not depend on the rows beside it.
 ///
 /// Constant after it was made; any number of threads may run sequences of their own.
 class Engine {
@@ -42,8 +42,10 @@ class Engine {
     float* logits;  ///< [V] of the last token; null: not wanted
   };
   void run(std::span<const Step> steps) const;
-  /// The same for one sequence; `each` gets the logits [V] after every token, in order. It must not run an engine itself.
-  void run(EngineSequence& sequence, std::span<const int64_t> tokens, const std::function<void(const float*)>& each) const;
+  /// The same for one sequence; `each` gets the logits [V] after every token, in order. It must not run an engine
+  /// itself.
+  void run(EngineSequence& sequence, std::span<const int64_t> tokens,
+           const std::function<void(const float*)>& each) const;
 
   /// A sequence without tokens.
   EngineSequence begin() const;

@@ -19,7 +19,8 @@ float* room(std::vector<float>& memory, int64_t size) {
 float logistic(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
 /// Two maps of the same input, one below the other.
-ops::PackedLinear stacked(const layers::ParameterSet& parameters, const std::string& first, const std::string& second, ops::Precision precision) {
+ops::PackedLinear stacked(const layers::ParameterSet& parameters, const std::string& first, const std::string& second,
+                          ops::Precision precision) {
   const at::Tensor bias = parameters.find(first + ".bias");
   return {at::cat({parameters.find(first + ".weight"), parameters.find(second + ".weight")}),
           bias.defined() ? at::cat({bias, parameters.find(second + ".bias")}) : at::Tensor(), precision};
@@ -27,7 +28,8 @@ ops::PackedLinear stacked(const layers::ParameterSet& parameters, const std::str
 
 }  // namespace
 
-EngineGrc::EngineGrc(const EnginePlan& plan, const layers::ParameterSet& parameters, const std::string& attention, ops::Precision precision)
+EngineGrc::EngineGrc(const EnginePlan& plan, const layers::ParameterSet& parameters, const std::string& attention,
+                     ops::Precision precision)
     : heads_(plan.heads),
       head_dim_(plan.head_dim),
       length_(plan.grc_len),

@@ -23,14 +23,15 @@ struct GrcMemory {
 /// H `num_heads`, N `cache_len`, C cached channels, width that of a head of C / H, padded.
 class EngineGrc {
  public:
-  EngineGrc(const EnginePlan& plan, const layers::ParameterSet& parameters, const std::string& attention, ops::Precision precision);
+  EngineGrc(const EnginePlan& plan, const layers::ParameterSet& parameters, const std::string& attention,
+            ops::Precision precision);
 
   /// Keys and values of a cache that was put in from outside.
   void project(GrcMemory& memory) const;
   /// q of rows x [count, x_stride] -> [count,C], scaled.
   void queries(const float* x, int64_t count, int64_t x_stride, float* q) const;
-  /// Puts what one row reads from the cache beside its own heads: o_h <- sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h)) o_h.
-  /// q [C]; heads [H*d].
+  /// Puts what one row reads from the cache beside its own heads: o_h <- sigma(lambda_h) [m_h, 0] + (1 -
+  /// sigma(lambda_h)) o_h. q [C]; heads [H*d].
   void mix(const GrcMemory& memory, const float* q, float* heads) const;
   /// The cache that the next segment reads, made from memory.rows, which go.
   void update(GrcMemory& memory) const;

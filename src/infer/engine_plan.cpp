@@ -148,8 +148,8 @@ std::string engine_objection(const core::Model& model) {
     EnginePlan plan(*built);
     for (const layers::Parameter& parameter : built->parameters().all()) {
       base::require(parameter.tensor.scalar_type() == at::kFloat && parameter.tensor.is_cpu(),
-                    "expected parameters of float32 on the CPU, found {} on {} ('{}')", c10::toString(parameter.tensor.scalar_type()),
-                    parameter.tensor.device().str(), parameter.name);
+                    "expected parameters of float32 on the CPU, found {} on {} ('{}')",
+                    c10::toString(parameter.tensor.scalar_type()), parameter.tensor.device().str(), parameter.name);
     }
   } catch (const base::InputError& error) {
     return error.what();

@@ -35,25 +35,27 @@ struct EnginePlan {
   int64_t band = 0;  ///< keys a query sees, itself included; 0 = all
   bool keeps_memory_rows = true;
 
-  bool grc = false;       ///< a gated recurrent cache around the attention
-  bool grc_moves = false; ///< one cache for each sequence
+  bool grc = false;        ///< a gated recurrent cache around the attention
+  bool grc_moves = false;  ///< one cache for each sequence
   int64_t grc_len = 0, grc_channels = 0;
 
   enum class Sequence { none, memory_tokens, carried_tokens, recurrent } sequence = Sequence::none;
-  int64_t memory_rows = 0;          ///< read in front of a segment; 0 just where sequence is none
+  int64_t memory_rows = 0;     ///< read in front of a segment; 0 just where sequence is none
   bool hands_rows_on = false;  ///< the state has memory rows
-  bool memory_causal = false;       ///< rows of a memory block see those on their left alone
+  bool memory_causal = false;  ///< rows of a memory block see those on their left alone
   bool memory_sees_cache = false;
 
   /// The parameter that is a layer's control of ABC.
   std::string control_weight(int64_t layer) const {
-    return abc_tied_control ? "backbone.attn_control.weight" : "backbone.layers." + std::to_string(layer) + ".attn.control.weight";
+    return abc_tied_control ? "backbone.attn_control.weight"
+                            : "backbone.layers." + std::to_string(layer) + ".attn.control.weight";
   }
   /// Whether the rows of memories enter the segment cache.
   bool caches_all_rows() const { return keeps_memory_rows || sequence == Sequence::none; }
 };
 
-/// The maps q, k, v of a layer, and the control of ABC, one below another: weight [out,D], bias [out], undefined where none has one.
+/// The maps q, k, v of a layer, and the control of ABC, one below another: weight [out,D], bias [out], undefined where
+/// none has one.
 struct JoinedMaps {
   at::Tensor weight, bias;
 };

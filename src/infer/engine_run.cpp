@@ -23,7 +23,8 @@ float* at_least(std::vector<float>& memory, int64_t size) {
 
 void Engine::run(std::span<const Step> steps) const { run_pieces(steps, nullptr); }
 
-void Engine::run(EngineSequence& sequence, std::span<const int64_t> tokens, const std::function<void(const float*)>& each) const {
+void Engine::run(EngineSequence& sequence, std::span<const int64_t> tokens,
+                 const std::function<void(const float*)>& each) const {
   const Step step{&sequence, tokens, nullptr};
   run_pieces({&step, 1}, &each);
 }
@@ -74,8 +75,11 @@ void Engine::require_positions(const EngineSequence& sequence, int64_t tokens) c
   bool starts = !sequence.open();
   for (int segment = 0; segment < 2 && tokens > 0; ++segment) {  // later segments are as long as the second at most
     const int64_t count = std::min(tokens, plan_.segment - used);
-    const int64_t rows = (starts ? plan_.memory_rows : length) + count + (writes && used + count == plan_.segment ? plan_.memory_rows : 0);
-    base::require(rows <= plan_.position_rows, "[decoder] a segment with its memory rows has {} rows, but position.max_len is {}", rows, plan_.position_rows);
+    const int64_t rows = (starts ? plan_.memory_rows : length) + count +
+                         (writes && used + count == plan_.segment ? plan_.memory_rows : 0);
+    base::require(rows <= plan_.position_rows,
+                  "[decoder] a segment with its memory rows has {} rows, but position.max_len is {}", rows,
+                  plan_.position_rows);
     tokens -= count;
     used = length = 0;
     starts = true;
@@ -96,7 +100,13 @@ bool Engine::cut(std::span<const Step> steps, Workspace& workspace) const {
     const auto left = static_cast<int64_t>(steps[i].tokens.size() - workspace.next[i]);
     if (left == 0) continue;
     const int64_t used = sequence.used(), count = std::min({left, quota, plan_.segment - used});
-    Piece piece{&sequence, steps[i].tokens.subspan(workspace.next[i], static_cast<size_t>(count)), i, !sequence.open(), used + count == plan_.segment, 0, 0};
+    Piece piece{&sequence,
+                steps[i].tokens.subspan(workspace.next[i], static_cast<size_t>(count)),
+                i,
+                !sequence.open(),
+                used + count == plan_.segment,
+                0,
+                0};
     if (piece.starts) piece.read = memory_rows;
     if (writes && piece.ends) piece.write = memory_rows;
     piece.first_row = first_row;
@@ -120,7 +130,8 @@ void Engine::forward(Workspace& workspace) const {
       sequence.cached = sequence.keys;
     }
     sequence.reserve(piece.rows(), piece.kept);
-    const int64_t past = sequence.cached, before = sequence.keys, tokens = piece.read + static_cast<int64_t>(piece.tokens.size());
+    const int64_t past = sequence.cached, before = sequence.keys,
+                  tokens = piece.read + static_cast<int64_t>(piece.tokens.size());
     for (int64_t i = 0; i < piece.rows(); ++i) {
       Row row{&sequence, before + i, 0, before + i + 1};
       if (i < piece.read || i >= tokens) {
@@ -142,7 +153,8 @@ void Engine::forward(Workspace& workspace) const {
     // Pre-norm adds the branch, post-norm norms the sum.
     for (int64_t row = 0; row < count; ++row) {
       ops::accumulate(h + row * dim, y + row * dim, dim);
-      if (!plan_.pre_norm) ops::normalise_row(h + row * dim, norm.weight.data(), norm.bias.data(), plan_.norm_eps, dim, h + row * dim);
+      if (!plan_.pre_norm)
+        ops::normalise_row(h + row * dim, norm.weight.data(), norm.bias.data(), plan_.norm_eps, dim, h + row * dim);
     }
   };
   const auto entering = [&](const Norm& norm) {
@@ -152,7 +164,8 @@ void Engine::forward(Workspace& workspace) const {
     const Layer& layer = layers_[static_cast<size_t>(n)];
     for (const Piece& piece : workspace.pieces) {
       if (piece.kept == 0) continue;
-      std::copy_n(h + (piece.first_row + piece.first_kept) * dim, piece.kept * dim, piece.sequence->cached_rows(n) + piece.sequence->kept * dim);
+      std::copy_n(h + (piece.first_row + piece.first_kept) * dim, piece.kept * dim,
+                  piece.sequence->cached_rows(n) + piece.sequence->kept * dim);
     }
     const float* x = entering(layer.norm1);
     layer.maps(x, count, dim, workspace.maps.data(), layer.maps.out());
@@ -169,7 +182,8 @@ void Engine::forward(Workspace& workspace) const {
   }
   if (has_final_norm_) {
     for (int64_t row = 0; row < count; ++row) {
-      ops::normalise_row(h + row * dim, final_norm_.weight.data(), final_norm_.bias.data(), plan_.norm_eps, dim, h + row * dim);
+      ops::normalise_row(h + row * dim, final_norm_.weight.data(), final_norm_.bias.data(), plan_.norm_eps, dim,
+                         h + row * dim);
     }
   }
   for (const Piece& piece : workspace.pieces) {
@@ -225,14 +239,18 @@ void Engine::attend(int64_t layer, const Distances* distances, Workspace& worksp
       const int64_t at = (static_cast<int64_t>(i) * plan_.heads + head) * plan_.width;
       for (int64_t c = 0; c < plan_.head_dim; ++c) {
         const float q = maps[head * plan_.head_dim + c] * plan_.scale;
-        workspace.q[static_cast<size_t>(at + c)] = plan_.relative ? q + of.u[static_cast<size_t>(head * plan_.width + c)] : q;
-        if (plan_.relative) workspace.qr[static_cast<size_t>(at + c)] = q + of.v[static_cast<size_t>(head * plan_.width + c)];
+        workspace.q[static_cast<size_t>(at + c)] =
+            plan_.relative ? q + of.u[static_cast<size_t>(head * plan_.width + c)] : q;
+        if (plan_.relative)
+          workspace.qr[static_cast<size_t>(at + c)] = q + of.v[static_cast<size_t>(head * plan_.width + c)];
       }
-      for (int64_t c = plan_.head_dim; c < plan_.width; ++c) workspace.q[static_cast<size_t>(at + c)] = workspace.qr[static_cast<size_t>(at + c)] = 0.0f;
+      for (int64_t c = plan_.head_dim; c < plan_.width; ++c)
+        workspace.q[static_cast<size_t>(at + c)] = workspace.qr[static_cast<size_t>(at + c)] = 0.0f;
     }
     if (!plan_.abc) Workspace::store_keys(*this, *row.sequence, layer, row.key, maps);
   }
-  base::ensure(static_cast<int64_t>(workspace.heads.size()) >= static_cast<int64_t>(workspace.rows.size()) * all, "workspace");
+  base::ensure(static_cast<int64_t>(workspace.heads.size()) >= static_cast<int64_t>(workspace.rows.size()) * all,
+               "workspace");
   if (plan_.abc) {
     attend_slots(layer, workspace);
   } else if (wide_keys()) {
@@ -248,39 +266,44 @@ void Engine::attend_keys(int64_t layer, const Distances* distances, Workspace& w
   int64_t keys = 1;
   for (const Row& row : workspace.rows) keys = std::max(keys, row.hi - row.lo);
   // Head by head, so that its keys stay near while all rows pass.
-  at::parallel_for(0, count * plan_.heads, std::max<int64_t>(1, kWorthAThread / (keys * width)), [&](int64_t begin, int64_t end) {
-    thread_local std::vector<float> memory;
-    float* scores = at_least(memory, keys + width);
-    float* o = scores + keys;
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t head = item / count, i = item % count;
-      const Row& row = workspace.rows[static_cast<size_t>(i)];
-      const int64_t at = (i * plan_.heads + head) * width, seen = row.hi - row.lo;
-      const T* r = nullptr;
-      if (distances != nullptr) {
-        r = distances->layers[static_cast<size_t>(layer)].template as<T>() + (head * distances->count + row.key - row.lo + distances->right) * width;
-      }
-      ops::key_scores<T>(workspace.q.data() + at, workspace.qr.data() + at, row.sequence->template keys_of<T>(layer, head) + row.lo * width, r, seen,
-                         width, scores);
-      const float most = ops::add_then_max<float>(scores, nullptr, seen);
-      const float sum = ops::exp_then_sum<float>(scores, seen, most);
-      ops::weigh_values<T>(scores, row.sequence->template values_of<T>(layer, head) + row.lo * width, seen, width, o);
-      float* to = workspace.heads.data() + (i * plan_.heads + head) * plan_.head_dim;
-      for (int64_t c = 0; c < plan_.head_dim; ++c) to[c] = o[c] / sum;
-    }
-  });
+  at::parallel_for(
+      0, count * plan_.heads, std::max<int64_t>(1, kWorthAThread / (keys * width)), [&](int64_t begin, int64_t end) {
+        thread_local std::vector<float> memory;
+        float* scores = at_least(memory, keys + width);
+        float* o = scores + keys;
+        for (int64_t item = begin; item < end; ++item) {
+          const int64_t head = item / count, i = item % count;
+          const Row& row = workspace.rows[static_cast<size_t>(i)];
+          const int64_t at = (i * plan_.heads + head) * width, seen = row.hi - row.lo;
+          const T* r = nullptr;
+          if (distances != nullptr) {
+            r = distances->layers[static_cast<size_t>(layer)].template as<T>() +
+                (head * distances->count + row.key - row.lo + distances->right) * width;
+          }
+          ops::key_scores<T>(workspace.q.data() + at, workspace.qr.data() + at,
+                             row.sequence->template keys_of<T>(layer, head) + row.lo * width, r, seen, width, scores);
+          const float most = ops::add_then_max<float>(scores, nullptr, seen);
+          const float sum = ops::exp_then_sum<float>(scores, seen, most);
+          ops::weigh_values<T>(scores, row.sequence->template values_of<T>(layer, head) + row.lo * width, seen, width,
+                               o);
+          float* to = workspace.heads.data() + (i * plan_.heads + head) * plan_.head_dim;
+          for (int64_t c = 0; c < plan_.head_dim; ++c) to[c] = o[c] / sum;
+        }
+      });
 }
 
 void Engine::read_caches(int64_t layer, const float* x, Workspace& workspace) const {
   const EngineGrc& grc = *layers_[static_cast<size_t>(layer)].grc;
-  const int64_t count = static_cast<int64_t>(workspace.rows.size()), channels = plan_.grc_channels, all = plan_.heads * plan_.head_dim;
+  const int64_t count = static_cast<int64_t>(workspace.rows.size()), channels = plan_.grc_channels,
+                all = plan_.heads * plan_.head_dim;
   grc.queries(x, count, plan_.dim, workspace.cache_q.data());
-  at::parallel_for(0, count, std::max<int64_t>(1, kWorthAThread / (2 * plan_.grc_len * channels)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      grc.mix(workspace.rows[static_cast<size_t>(i)].sequence->grc[static_cast<size_t>(layer)], workspace.cache_q.data() + i * channels,
-              workspace.heads.data() + i * all);
-    }
-  });
+  at::parallel_for(0, count, std::max<int64_t>(1, kWorthAThread / (2 * plan_.grc_len * channels)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       grc.mix(workspace.rows[static_cast<size_t>(i)].sequence->grc[static_cast<size_t>(layer)],
+                               workspace.cache_q.data() + i * channels, workspace.heads.data() + i * all);
+                     }
+                   });
   if (!plan_.grc_moves) return;
   for (const Piece& piece : workspace.pieces) {
     GrcMemory& memory = piece.sequence->grc[static_cast<size_t>(layer)];
@@ -293,26 +316,29 @@ void Engine::read_caches(int64_t layer, const float* x, Workspace& workspace) co
 
 void Engine::attend_slots(int64_t layer, Workspace& workspace) const {
   const int64_t width = plan_.width, d = plan_.head_dim, all = plan_.heads * d, slots = plan_.slots;
-  const int64_t stride = layers_[static_cast<size_t>(layer)].maps.out(), pieces = static_cast<int64_t>(workspace.pieces.size());
-  at::parallel_for(0, pieces * plan_.heads, std::max<int64_t>(1, kWorthAThread / (4 * slots * width)), [&](int64_t begin, int64_t end) {
-    thread_local std::vector<float> memory;
-    float* k = at_least(memory, 3 * width + 3 * slots);
-    float *v = k + width, *o = v + width, *scratch = o + width;
-    std::fill_n(k, 2 * width, 0.0f);
-    for (int64_t item = begin; item < end; ++item) {
-      const Piece& piece = workspace.pieces[static_cast<size_t>(item / plan_.heads)];
-      const int64_t head = item % plan_.heads;
-      const ops::AbcSlots memory_of = piece.sequence->slots_of(layer, head);
-      for (int64_t row = piece.first_row; row < piece.first_row + piece.rows(); ++row) {
-        const float* maps = workspace.maps.data() + row * stride;
-        std::copy_n(maps + all + head * d, d, k);
-        std::copy_n(maps + 2 * all + head * d, d, v);
-        const float* control = maps + 3 * all + (plan_.abc_shared_control ? 0 : head * slots);
-        ops::abc_step(memory_of, workspace.q.data() + (row * plan_.heads + head) * width, k, v, control, plan_.abc_activation, plan_.abc_eps, scratch, o);
-        std::copy_n(o, d, workspace.heads.data() + (row * plan_.heads + head) * d);
-      }
-    }
-  });
+  const int64_t stride = layers_[static_cast<size_t>(layer)].maps.out(),
+                pieces = static_cast<int64_t>(workspace.pieces.size());
+  at::parallel_for(0, pieces * plan_.heads, std::max<int64_t>(1, kWorthAThread / (4 * slots * width)),
+                   [&](int64_t begin, int64_t end) {
+                     thread_local std::vector<float> memory;
+                     float* k = at_least(memory, 3 * width + 3 * slots);
+                     float *v = k + width, *o = v + width, *scratch = o + width;
+                     std::fill_n(k, 2 * width, 0.0f);
+                     for (int64_t item = begin; item < end; ++item) {
+                       const Piece& piece = workspace.pieces[static_cast<size_t>(item / plan_.heads)];
+                       const int64_t head = item % plan_.heads;
+                       const ops::AbcSlots memory_of = piece.sequence->slots_of(layer, head);
+                       for (int64_t row = piece.first_row; row < piece.first_row + piece.rows(); ++row) {
+                         const float* maps = workspace.maps.data() + row * stride;
+                         std::copy_n(maps + all + head * d, d, k);
+                         std::copy_n(maps + 2 * all + head * d, d, v);
+                         const float* control = maps + 3 * all + (plan_.abc_shared_control ? 0 : head * slots);
+                         ops::abc_step(memory_of, workspace.q.data() + (row * plan_.heads + head) * width, k, v,
+                                       control, plan_.abc_activation, plan_.abc_eps, scratch, o);
+                         std::copy_n(o, d, workspace.heads.data() + (row * plan_.heads + head) * d);
+                       }
+                     }
+                   });
 }
 
 }  // namespace mnemo::infer

@@ -16,7 +16,8 @@ constexpr int64_t kFirstRoom = 128;
 
 }  // namespace
 
-EngineSequence::EngineSequence(const EnginePlan& plan, bool wide_keys) : plan_(plan), wide_keys_(wide_keys), layers_(static_cast<size_t>(plan.layers)) {
+EngineSequence::EngineSequence(const EnginePlan& plan, bool wide_keys)
+    : plan_(plan), wide_keys_(wide_keys), layers_(static_cast<size_t>(plan.layers)) {
   if (!plan.abc) return;
   const int64_t numbers = plan.heads * plan.slots;
   for (Layer& layer : layers_) {
@@ -25,7 +26,8 @@ EngineSequence::EngineSequence(const EnginePlan& plan, bool wide_keys) : plan_(p
     layer.z = ops::AlignedBytes(numbers * 4);
     std::fill_n(layer.k.as<float>(), numbers * plan.width, 0.0f);
     std::fill_n(layer.v.as<float>(), numbers * plan.width, 0.0f);
-    std::fill_n(layer.z.as<float>(), numbers, plan.abc_activation == ops::AbcActivation::exp ? -std::numeric_limits<float>::infinity() : 0.0f);
+    std::fill_n(layer.z.as<float>(), numbers,
+                plan.abc_activation == ops::AbcActivation::exp ? -std::numeric_limits<float>::infinity() : 0.0f);
   }
 }
 
@@ -73,7 +75,8 @@ void EngineSequence::reserve(int64_t more, int64_t more_kept) {
     kept = plan_.mem_len;
   }
   if (kept_first_ + kept + more_kept <= kept_capacity_) return;
-  const int64_t capacity = kept + more_kept <= kept_capacity_ / 2 ? kept_capacity_ : std::max(kFirstRoom, 2 * (kept + more_kept));
+  const int64_t capacity =
+      kept + more_kept <= kept_capacity_ / 2 ? kept_capacity_ : std::max(kFirstRoom, 2 * (kept + more_kept));
   for (Layer& layer : layers_) {
     const auto size = static_cast<size_t>(kept * plan_.dim * 4);
     ops::AlignedBytes fresh;
@@ -105,14 +108,19 @@ void EngineSequence::close_segment() {
   kept = std::min(kept, plan_.mem_len);
 }
 
-at::Tensor EngineSequence::export_heads(const ops::AlignedBytes& memory, int64_t stride, int64_t first, int64_t count, bool wide) const {
+at::Tensor EngineSequence::export_heads(const ops::AlignedBytes& memory, int64_t stride, int64_t first, int64_t count,
+                                        bool wide) const {
   const auto type = wide ? at::kFloat : at::kBFloat16;
   if (count == 0) return at::empty({1, plan_.heads, 0, plan_.head_dim}, at::kFloat);
   auto* data = memory.as<std::byte>() + first * plan_.width * (wide ? 4 : 2);
-  return at::from_blob(data, {1, plan_.heads, count, plan_.head_dim}, {0, stride * plan_.width, plan_.width, 1}, type).to(at::kFloat).contiguous().clone();
+  return at::from_blob(data, {1, plan_.heads, count, plan_.head_dim}, {0, stride * plan_.width, plan_.width, 1}, type)
+      .to(at::kFloat)
+      .contiguous()
+      .clone();
 }
 
-void EngineSequence::import_heads(const at::Tensor& tensor, int64_t from, ops::AlignedBytes& memory, int64_t stride, int64_t first, bool wide) {
+void EngineSequence::import_heads(const at::Tensor& tensor, int64_t from, ops::AlignedBytes& memory, int64_t stride,
+                                  int64_t first, bool wide) {
   const at::Tensor plain = tensor.to(at::kCPU, at::kFloat).contiguous();  // [1,H,M,d]
   const int64_t rows = plain.size(2);
   for (int64_t head = 0; head < plan_.heads; ++head) {
@@ -130,15 +138,19 @@ void EngineSequence::import_heads(const at::Tensor& tensor, int64_t from, ops::A
 
 int64_t EngineSequence::num_bytes() const {
   const int64_t rows = plan_.abc ? plan_.slots : keys;
-  int64_t numbers = plan_.abc ? plan_.heads * plan_.slots * (2 * plan_.head_dim + 1) * 4 : 2 * rows * plan_.heads * plan_.head_dim * (wide_keys_ ? 4 : 2);
+  int64_t numbers = plan_.abc ? plan_.heads * plan_.slots * (2 * plan_.head_dim + 1) * 4
+                              : 2 * rows * plan_.heads * plan_.head_dim * (wide_keys_ ? 4 : 2);
   numbers += std::min(kept, plan_.mem_len) * plan_.dim * 4;
-  if (plan_.grc) numbers += static_cast<int64_t>(grc[0].cache.size() + grc[0].k.size() + grc[0].v.size() + grc[0].rows.size()) * 4;
+  if (plan_.grc)
+    numbers += static_cast<int64_t>(grc[0].cache.size() + grc[0].k.size() + grc[0].v.size() + grc[0].rows.size()) * 4;
   return numbers * plan_.layers + (plan_.hands_rows_on ? static_cast<int64_t>(memory.size()) * 4 : 0);
 }
 
 core::State EngineSequence::state(const core::State& initial) const {
   const at::Tensor none;
-  const auto row_of = [&](const float* data, at::IntArrayRef shape) { return at::from_blob(const_cast<float*>(data), shape, at::kFloat).clone(); };
+  const auto row_of = [&](const float* data, at::IntArrayRef shape) {
+    return at::from_blob(const_cast<float*>(data), shape, at::kFloat).clone();
+  };
   const auto find = [&](const std::string& path) -> at::Tensor {
     const auto ends = [&](std::string_view end) { return path.ends_with(end); };
     if (path == "open.length") return open_ ? at::full({1}, length, at::kLong) : none;
@@ -147,7 +159,8 @@ core::State EngineSequence::state(const core::State& initial) const {
     if (path == "segment_cache.valid") return at::ones({1, std::min(kept, plan_.mem_len)}, at::kBool);
     if (ends(".tokens")) {
       if (!plan_.hands_rows_on) return none;
-      return memory.empty() ? at::empty({1, 0, plan_.dim}, at::kFloat) : row_of(memory.data(), {1, plan_.memory_rows, plan_.dim});
+      return memory.empty() ? at::empty({1, 0, plan_.dim}, at::kFloat)
+                            : row_of(memory.data(), {1, plan_.memory_rows, plan_.dim});
     }
     // "segment_cache.layers.3", "layers.backbone.layers.3.attn.k"
     constexpr std::string_view kCached = "segment_cache.layers.", kLayer = "layers.backbone.layers.";
@@ -163,7 +176,8 @@ core::State EngineSequence::state(const core::State& initial) const {
     if (ends(".grc.cache")) return row_of(grc[layer].cache.data(), {1, plan_.grc_len, plan_.grc_channels});
     if (ends(".grc.rows") || ends(".grc.valid")) {
       if (!open_ || !plan_.grc_moves) return none;
-      return ends(".valid") ? at::ones({1, length}, at::kBool) : row_of(grc[layer].rows.data(), {1, length, plan_.grc_channels});
+      return ends(".valid") ? at::ones({1, length}, at::kBool)
+                            : row_of(grc[layer].rows.data(), {1, length, plan_.grc_channels});
     }
     if (plan_.abc && ends(".z")) return row_of(of.z.as<float>(), {1, plan_.heads, plan_.slots});
     if (plan_.abc) return export_heads(ends(".k") ? of.k : of.v, plan_.slots, 0, plan_.slots, true);

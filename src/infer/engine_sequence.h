@@ -13,10 +13,11 @@
 
 namespace mnemo::infer {
 
-/// One sequence in the decoding engine: its state in place, in memory that grows by doubling. A value; a copy goes on alone.
+/// One sequence in the decoding engine: its state in place, in memory that grows by doubling. A value; a copy goes on
+/// alone.
 ///
-/// Keys and values of the segment cache are kept beside its rows: W_k of a row is what it was when the row ran, so a segment
-/// starts without projecting the cache anew.
+/// Keys and values of the segment cache are kept beside its rows: W_k of a row is what it was when the row ran, so a
+/// segment starts without projecting the cache anew.
 class EngineSequence {
  public:
   /// An empty sequence. wide_keys: keys and values in float32, else in bf16.
@@ -38,18 +39,20 @@ class EngineSequence {
   }
   ops::AbcSlots slots_of(int64_t layer, int64_t head) const;
   /// Rows that entered a layer, as the cache keeps them.
-  float* cached_rows(int64_t layer) const { return layers_[static_cast<size_t>(layer)].rows.as<float>() + kept_first_ * plan_.dim; }
+  float* cached_rows(int64_t layer) const {
+    return layers_[static_cast<size_t>(layer)].rows.as<float>() + kept_first_ * plan_.dim;
+  }
 
   /// Tokens of the open segment that have run.
   int64_t used() const { return open_ ? length - plan_.memory_rows : 0; }
   bool open() const { return open_; }
   void open_segment() { open_ = true; }
 
-  int64_t keys = 0;    ///< of the cache, then of the open segment
-  int64_t cached = 0;  ///< keys of the cache, as the open segment sees it
-  int64_t length = 0;  ///< rows of the open segment
-  int64_t kept = 0;    ///< rows that the cache has so far, those of the open segment included
-  std::vector<float> memory;  ///< rows handed to the next segment, [m,D]
+  int64_t keys = 0;            ///< of the cache, then of the open segment
+  int64_t cached = 0;          ///< keys of the cache, as the open segment sees it
+  int64_t length = 0;          ///< rows of the open segment
+  int64_t kept = 0;            ///< rows that the cache has so far, those of the open segment included
+  std::vector<float> memory;   ///< rows handed to the next segment, [m,D]
   std::vector<GrcMemory> grc;  ///< of each layer, where the model has a gated recurrent cache
 
   /// The state as the model has it, and the sequence's bytes.
@@ -64,8 +67,10 @@ class EngineSequence {
     ops::AlignedBytes rows;  ///< [kept_capacity, D]
   };
   void move_keys(int64_t capacity, int64_t skip_from, int64_t skip);
-  at::Tensor export_heads(const ops::AlignedBytes& memory, int64_t stride, int64_t first, int64_t count, bool wide) const;
-  void import_heads(const at::Tensor& tensor, int64_t from, ops::AlignedBytes& memory, int64_t stride, int64_t first, bool wide);
+  at::Tensor export_heads(const ops::AlignedBytes& memory, int64_t stride, int64_t first, int64_t count,
+                          bool wide) const;
+  void import_heads(const at::Tensor& tensor, int64_t from, ops::AlignedBytes& memory, int64_t stride, int64_t first,
+                    bool wide);
 
   EnginePlan plan_;
   bool wide_keys_;

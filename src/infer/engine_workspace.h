@@ -52,14 +52,16 @@ struct Engine::Workspace {
   }
 
   /// Rows through a layer norm, in x.
-  const float* normalised(const float* from, int64_t count, int64_t dim, const std::vector<float>& weight, const std::vector<float>& bias,
-                          float eps) {
-    for (int64_t row = 0; row < count; ++row) ops::normalise_row(from + row * dim, weight.data(), bias.data(), eps, dim, x.data() + row * dim);
+  const float* normalised(const float* from, int64_t count, int64_t dim, const std::vector<float>& weight,
+                          const std::vector<float>& bias, float eps) {
+    for (int64_t row = 0; row < count; ++row)
+      ops::normalise_row(from + row * dim, weight.data(), bias.data(), eps, dim, x.data() + row * dim);
     return x.data();
   }
 
   /// Puts a row's key and value in their place. maps: the row of Layer::maps.
-  static void store_keys(const Engine& engine, const EngineSequence& sequence, int64_t layer, int64_t key, const float* maps) {
+  static void store_keys(const Engine& engine, const EngineSequence& sequence, int64_t layer, int64_t key,
+                         const float* maps) {
     const EnginePlan& plan = engine.plan_;
     const int64_t all = plan.heads * plan.head_dim;
     for (int64_t head = 0; head < plan.heads; ++head) {

@@ -46,8 +46,8 @@ Progress begin(const core::Model& model) {
 void require_tokens(const core::Model& model, std::span<const int64_t> tokens) {
   const int64_t vocab = model.vocab_size();
   for (size_t i = 0; i < tokens.size(); ++i) {
-    base::require(tokens[i] >= 0 && tokens[i] < vocab, "session: expected tokens from 0 to {}, found {} at {}", vocab - 1,
-                  tokens[i], i);
+    base::require(tokens[i] >= 0 && tokens[i] < vocab, "session: expected tokens from 0 to {}, found {} at {}",
+                  vocab - 1, tokens[i], i);
   }
 }
 

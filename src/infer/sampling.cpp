@@ -88,8 +88,9 @@ int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, 
     weights.resize(static_cast<size_t>(size));
     double total = 0.0;
     for (int64_t i = 0; i < size; ++i) total += weights[i] = weight_of(static_cast<double>(logits[i]));
-    return invert(weights.size(), uniform * total, [&](size_t i) { return weights[i]; },
-                  [](size_t i) { return static_cast<int64_t>(i); });
+    return invert(
+        weights.size(), uniform * total, [&](size_t i) { return weights[i]; },
+        [](size_t i) { return static_cast<int64_t>(i); });
   }
 
   thread_local std::vector<Candidate> candidates;
@@ -109,8 +110,9 @@ int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, 
   }
   // By id, not by likelihood: two tokens whose logits differ by rounding only must not change places.
   std::sort(candidates.begin(), candidates.begin() + kept, [](const auto& a, const auto& b) { return a.id < b.id; });
-  return invert(kept, uniform * total, [&](size_t i) { return candidates[i].weight; },
-                [&](size_t i) { return candidates[i].id; });
+  return invert(
+      kept, uniform * total, [&](size_t i) { return candidates[i].weight; },
+      [&](size_t i) { return candidates[i].id; });
 }
 
 int64_t pick_readable(const at::Tensor& logits, const SamplingOptions& options, uint64_t draw) {
@@ -129,10 +131,14 @@ void require_shape(const at::Tensor& logits, int64_t dims, const char* shape) {
 }  // namespace
 
 void SamplingOptions::validate(const base::Where& where) const {
-  where.require(temperature > 0.0 || top_k == 0, "top_k", "temperature 0 always takes the likeliest token, so top_k = {} "
-                "would do nothing; set a temperature above 0 or leave it out", top_k);
-  where.require(temperature > 0.0 || top_p == 1.0, "top_p", "temperature 0 always takes the likeliest token, so top_p = {} "
-                "would do nothing; set a temperature above 0 or leave it out", top_p);
+  where.require(temperature > 0.0 || top_k == 0, "top_k",
+                "temperature 0 always takes the likeliest token, so top_k = {} "
+                "would do nothing; set a temperature above 0 or leave it out",
+                top_k);
+  where.require(temperature > 0.0 || top_p == 1.0, "top_p",
+                "temperature 0 always takes the likeliest token, so top_p = {} "
+                "would do nothing; set a temperature above 0 or leave it out",
+                top_p);
 }
 
 Sampler::Sampler(const SamplingOptions& options) : options_(options) { base::check_options(options); }
@@ -146,12 +152,13 @@ int64_t Sampler::pick(std::span<const float> logits, uint64_t draw) const {
   return pick_one(logits.data(), static_cast<int64_t>(logits.size()), options_, draw);
 }
 
-std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers, std::span<const uint64_t> draws) {
+std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers,
+                               std::span<const uint64_t> draws) {
   require_shape(logits, 2, "[B,V]");
   const auto rows = static_cast<size_t>(logits.size(0));
   if (samplers.size() != rows || draws.size() != rows) {
-    throw base::ShapeError(fmt::format("[sampling] expected a sampler and a draw for each of {} rows, found {} and {}", rows,
-                                       samplers.size(), draws.size()));
+    throw base::ShapeError(fmt::format("[sampling] expected a sampler and a draw for each of {} rows, found {} and {}",
+                                       rows, samplers.size(), draws.size()));
   }
   const at::Tensor readable = readable_logits(logits);
   std::vector<int64_t> tokens;

@@ -11,7 +11,8 @@
 namespace mnemo::infer {
 
 /// How a token is picked from logits x [V]:
-///   p = softmax(x / temperature), then only the top_k likeliest, then the fewest of these that hold top_p of their mass.
+///   p = softmax(x / temperature), then only the top_k likeliest, then the fewest of these that hold top_p of their
+///   mass.
 struct SamplingOptions {
   double temperature = 1.0;
   int64_t top_k = 0;
@@ -51,7 +52,8 @@ class Sampler {
 };
 
 /// One token for each row of logits [B,V], row b with samplers[b] and draws[b].
-std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers, std::span<const uint64_t> draws);
+std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers,
+                               std::span<const uint64_t> draws);
 
 /// Floating logits as contiguous float32 or float64 on the CPU: what pick() reads without another copy.
 at::Tensor readable_logits(const at::Tensor& logits);

@@ -24,7 +24,8 @@ Session::Session(std::shared_ptr<const core::Model> model, const SamplingOptions
   progress_ = begin(*model_);
 }
 
-Session::Session(std::shared_ptr<const Engine> engine, const SamplingOptions& sampling) : engine_(std::move(engine)), sampler_(sampling) {
+Session::Session(std::shared_ptr<const Engine> engine, const SamplingOptions& sampling)
+    : engine_(std::move(engine)), sampler_(sampling) {
   base::ensure(engine_ != nullptr, "a session needs an engine");
   model_ = engine_->model();
   decoding_ = Decoding{engine_->begin(), {}};
@@ -53,7 +54,9 @@ void Session::run(std::span<const int64_t> tokens) {
     all.insert(all.end(), tokens.begin(), tokens.end());
   }
   decoding_->logits.resize(static_cast<size_t>(model_->vocab_size()));
-  std::span<const int64_t> left = !all.empty() ? std::span<const int64_t>(all) : pending >= 0 ? std::span<const int64_t>(&pending, 1) : tokens;
+  std::span<const int64_t> left = !all.empty()   ? std::span<const int64_t>(all)
+                                  : pending >= 0 ? std::span<const int64_t>(&pending, 1)
+                                                 : tokens;
   while (!left.empty()) {
     const size_t room = static_cast<size_t>(model_->segment_size() - progress_.used);
     const size_t size = progress_.reset_segments ? std::min(left.size(), room) : left.size();
@@ -98,7 +101,8 @@ void Session::feed(const at::Tensor& tokens) {
 
 int64_t Session::pick() const {
   const auto draw = static_cast<uint64_t>(progress_.position);
-  return engine_ ? sampler_.pick(std::span<const float>(decoding_->logits), draw) : sampler_.pick(progress_.logits, draw);
+  return engine_ ? sampler_.pick(std::span<const float>(decoding_->logits), draw)
+                 : sampler_.pick(progress_.logits, draw);
 }
 
 int64_t Session::next() {
@@ -128,7 +132,8 @@ int64_t Session::num_bytes() const {
   return engine_ ? decoding_->sequence.num_bytes() : core::num_bytes(progress().state, core::Lifetime::sequence);
 }
 
-int64_t Session::generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token, std::span<const int64_t> stop) {
+int64_t Session::generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token,
+                          std::span<const int64_t> stop) {
   int64_t count = 0;
   while (count < max_tokens) {
     const int64_t token = next();

@@ -22,11 +22,12 @@ struct Decoding {
   std::vector<float> logits;  ///< [V] of the next token; empty before the first
 };
 
-/// One sequence that a model reads and continues, token by token. A value: a copy is a fork that shares tensors with the
-/// original and continues on its own. Several sessions of one model may run in several threads.
+/// One sequence that a model reads and continues, token by token. A value: a copy is a fork that shares tensors with
+/// the original and continues on its own. Several sessions of one model may run in several threads.
 ///
 /// A picked token runs through the model when the next one is asked for, so the last token of a text costs nothing.
-/// Segments end after every model.segment_size() tokens, counted from the beginning of the sequence; memories move there.
+/// Segments end after every model.segment_size() tokens, counted from the beginning of the sequence; memories move
+/// there.
 class Session {
  public:
   explicit Session(std::shared_ptr<const core::Model> model, const SamplingOptions& sampling = {});
@@ -47,8 +48,10 @@ class Session {
   at::Tensor logits();
 
   /// next() up to max_tokens times. on_token gets each token as it comes and stops the generation by returning false. A
-  /// token of `stop` ends it too and is not handed on, though it is part of the sequence. Returns how many were handed on.
-  int64_t generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token, std::span<const int64_t> stop = {});
+  /// token of `stop` ends it too and is not handed on, though it is part of the sequence. Returns how many were handed
+  /// on.
+  int64_t generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token,
+                   std::span<const int64_t> stop = {});
 
   /// A second session that has read the same and continues on its own.
   Session fork() const { return *this; }
@@ -76,11 +79,13 @@ class Session {
   const SamplingOptions& sampling() const { return sampler_.options(); }
   /// For the tokens still to come.
   void set_sampling(const SamplingOptions& sampling) { sampler_ = Sampler(sampling); }
-  /// Whether memory starts again at every segment from now on: of models trained so (data.reset = "segments"). A saved session does not keep it.
+  /// Whether memory starts again at every segment from now on: of models trained so (data.reset = "segments"). A saved
+  /// session does not keep it.
   void set_reset_segments(bool reset) { progress_.reset_segments = reset; }
   /// Tokens of the sequence so far.
   int64_t position() const { return progress_.position; }
-  /// The last tokens of the sequence, three at most, the latest behind; fewer after loading a file that does not hold them.
+  /// The last tokens of the sequence, three at most, the latest behind; fewer after loading a file that does not hold
+  /// them.
   std::vector<int64_t> recent() const;
   /// The state after the tokens that have run (all but one that was just picked). Its tensors were made in inference
   /// mode: to train from it, clone it outside of that first.
@@ -102,15 +107,15 @@ class Session {
   std::shared_ptr<const Engine> engine_;
   Sampler sampler_;
   Progress progress_;
-  std::optional<Decoding> decoding_;  ///< with an engine: in place of progress_.state and progress_.logits
+  std::optional<Decoding> decoding_;       ///< with an engine: in place of progress_.state and progress_.logits
   std::optional<StaticDecoder> recorded_;  ///< on a device, inside a segment: in place of progress_.state
 };
 
 /// A session in the fastest form that can run the model: a decoding engine with float32 weights, else the model itself.
 Session fastest_session(std::shared_ptr<const models::Model> model, const SamplingOptions& sampling = {});
 
-/// SHA-256 over names, shapes, types and values of a model's parameters and over its segment size: the same for the same
-/// model, wherever it is loaded.
+/// SHA-256 over names, shapes, types and values of a model's parameters and over its segment size: the same for the
+/// same model, wherever it is loaded.
 std::string fingerprint(const core::Model& model);
 
 }  // namespace mnemo::infer

@@ -30,7 +30,8 @@ class Header {
 
   const std::string& text(const std::string& key) const {
     const auto found = metadata_.find(key);
-    base::require(found != metadata_.end(), "{}: expected the metadata '{}', found none; is this a session?", path_, key);
+    base::require(found != metadata_.end(), "{}: expected the metadata '{}', found none; is this a session?", path_,
+                  key);
     return found->second;
   }
 
@@ -46,8 +47,8 @@ class Header {
   T number(const std::string& key, const std::string& value) const {
     T number{};
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    base::require(error == std::errc() && end == value.data() + value.size(), "{}: expected a number as '{}', found '{}'",
-                  path_, key, base::printable(value, 40));
+    base::require(error == std::errc() && end == value.data() + value.size(),
+                  "{}: expected a number as '{}', found '{}'", path_, key, base::printable(value, 40));
     return number;
   }
 
@@ -65,13 +66,14 @@ decltype(Progress::recent) read_recent(const Header& header, const Progress& pro
   std::istringstream words(header.text(kRecent));
   for (std::string word; words >> word;) {
     const auto token = header.number<int64_t>(kRecent, word);
-    base::require(token >= 0 && token < vocab_size, "{}: expected '{}' from 0 to {}, found {}", header.path(), kRecent, vocab_size - 1, token);
+    base::require(token >= 0 && token < vocab_size, "{}: expected '{}' from 0 to {}, found {}", header.path(), kRecent,
+                  vocab_size - 1, token);
     read.append(token);
   }
   base::require(read.position <= std::min<int64_t>(progress.position, static_cast<int64_t>(read.recent.size())) &&
                     (progress.pending < 0 || read.recent.back() == progress.pending),
-                "{}: '{}' [{}] contradicts 'position' {} and 'pending' {}", header.path(), kRecent, base::printable(header.text(kRecent), 80),
-                progress.position, progress.pending);
+                "{}: '{}' [{}] contradicts 'position' {} and 'pending' {}", header.path(), kRecent,
+                base::printable(header.text(kRecent), 80), progress.position, progress.pending);
   return read.recent;
 }
 
@@ -107,7 +109,8 @@ core::State read_state(const weights::TensorFile& file, const core::State& like,
   return state;
 }
 
-/// Throws InputError unless the open segment has as many rows as the tokens that have run in it, and the rows of memories.
+/// Throws InputError unless the open segment has as many rows as the tokens that have run in it, and the rows of
+/// memories.
 void require_open_rows(const core::State& state, const core::State& like, int64_t used, const std::string& path) {
   const auto found = state.fields();
   for (const auto& [field, tensor] : like.fields()) {
@@ -117,14 +120,16 @@ void require_open_rows(const core::State& state, const core::State& like, int64_
     for (const auto& [other, value] : found) {
       if (other.path != field.path) continue;
       const int64_t rows = value.item<int64_t>();
-      base::require(rows == expected, "{}: the state's tensors contradict one another: expected '{}' {} after {} tokens of the segment, found {}",
-                    path, field.path, expected, used, rows);
+      base::require(
+          rows == expected,
+          "{}: the state's tensors contradict one another: expected '{}' {} after {} tokens of the segment, found {}",
+          path, field.path, expected, used, rows);
     }
   }
 }
 
-/// Runs a copy a few tokens on, over the end of a segment that comes early: what each tensor's check cannot see (lengths
-/// that contradict one another) comes to light here and not in the middle of a text.
+/// Runs a copy a few tokens on, over the end of a segment that comes early: what each tensor's check cannot see
+/// (lengths that contradict one another) comes to light here and not in the middle of a text.
 void rehearse(const core::Model& model, Progress progress, const std::string& path) {
   std::string problem;
   try {
@@ -171,7 +176,8 @@ void Session::save(const std::string& path) const {
   for (auto& [name, tensor] : core::save(state())) tensors.emplace_back(kStatePrefix + name, tensor);
   if (progress_.logits.defined()) tensors.emplace_back(kLogits, progress_.logits);
   if (engine_ && !decoding_->logits.empty()) {
-    tensors.emplace_back(kLogits, at::from_blob(const_cast<float*>(decoding_->logits.data()), {model_->vocab_size()}, at::kFloat));
+    tensors.emplace_back(
+        kLogits, at::from_blob(const_cast<float*>(decoding_->logits.data()), {model_->vocab_size()}, at::kFloat));
   }
   const SamplingOptions& options = sampling();
   weights::write_safetensors(path, tensors,
@@ -193,9 +199,10 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
   base::require(header.text("format") == kFormat, "{}: expected the format '{}', found '{}'", path, kFormat,
                 base::printable(header.text("format"), 40));
   Session session(std::move(model));
-  base::require(header.text("model") == fingerprint(*session.model_),
-                "{}: this session belongs to a model with other options or weights; load it with the model it was saved with",
-                path);
+  base::require(
+      header.text("model") == fingerprint(*session.model_),
+      "{}: this session belongs to a model with other options or weights; load it with the model it was saved with",
+      path);
   try {
     session.set_sampling({header.number<double>("temperature"), header.number<int64_t>("top_k"),
                           header.number<double>("top_p"), header.number<int64_t>("seed")});
@@ -212,8 +219,8 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
   const int64_t ran = progress.position - (progress.pending >= 0 ? 1 : 0);
   base::require(progress.pending >= -1 && progress.pending < like.vocab_size() && ran >= 0 &&
                     progress.used == ran % like.segment_size() && (ran > 0 || progress.pending < 0),
-                "{}: 'position' {}, 'used' {} and 'pending' {} contradict one another (segments of {}, {} tokens)", path,
-                progress.position, progress.used, progress.pending, like.segment_size(), like.vocab_size());
+                "{}: 'position' {}, 'used' {} and 'pending' {} contradict one another (segments of {}, {} tokens)",
+                path, progress.position, progress.used, progress.pending, like.segment_size(), like.vocab_size());
   progress.recent = read_recent(header, progress, like.vocab_size());
   const core::State expected = pattern(like, progress.used);
   progress.state = read_state(file, expected, path);

@@ -36,7 +36,9 @@ at::Tensor in_room(const at::Tensor& tensor, int64_t dim, int64_t room) {
   return larger;
 }
 
-std::optional<at::Tensor> optional(const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; }
+std::optional<at::Tensor> optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
 
 }  // namespace
 
@@ -79,8 +81,15 @@ StaticDecoder::StaticDecoder(std::shared_ptr<const models::Model> model, const c
 }
 
 StaticDecoder::StaticDecoder(const StaticDecoder& other)
-    : model_(other.model_), plan_(other.plan_), taken_(other.taken_), steps_(other.steps_), first_keys_(other.first_keys_),
-      room_(other.room_), positions_(other.positions_), places_(other.places_), layers_(other.layers_) {
+    : model_(other.model_),
+      plan_(other.plan_),
+      taken_(other.taken_),
+      steps_(other.steps_),
+      first_keys_(other.first_keys_),
+      room_(other.room_),
+      positions_(other.positions_),
+      places_(other.places_),
+      layers_(other.layers_) {
   const c10::InferenceMode inference;
   token_ = other.token_.clone();
   row_ = other.row_.clone();
@@ -141,7 +150,8 @@ void StaticDecoder::grow(int64_t room) {
     }
     if (plan_.cache) layer.rows = in_room(layer.rows, 0, room);
     if (plan_.relative) {
-      layer.distances = at::linear(sinusoids, layer.r).view({room, plan_.heads, plan_.head_dim}).permute({1, 2, 0}).contiguous();
+      layer.distances =
+          at::linear(sinusoids, layer.r).view({room, plan_.heads, plan_.head_dim}).permute({1, 2, 0}).contiguous();
     }
   }
   room_ = room;
@@ -180,11 +190,14 @@ void StaticDecoder::run() {
   for (Layer& layer : layers_) {
     if (plan_.cache) layer.rows.index_copy_(0, step_, h);
     const at::Tensor x = plan_.pre_norm ? norm(h, layer.norm1, layer.norm1_bias) : h;
-    const at::Tensor y = at::linear(attend(layer, at::linear(x, layer.maps, optional(layer.maps_bias))), layer.o, optional(layer.o_bias));
+    const at::Tensor y = at::linear(attend(layer, at::linear(x, layer.maps, optional(layer.maps_bias))), layer.o,
+                                    optional(layer.o_bias));
     h = plan_.pre_norm ? h + y : norm(h + y, layer.norm1, layer.norm1_bias);
-    at::Tensor inner = at::linear(plan_.pre_norm ? norm(h, layer.norm2, layer.norm2_bias) : h, layer.in, optional(layer.in_bias));
-    inner = plan_.activation == ops::RowActivation::relu ? at::relu(inner)
-                                                         : at::gelu(inner, plan_.activation == ops::RowActivation::gelu ? "none" : "tanh");
+    at::Tensor inner =
+        at::linear(plan_.pre_norm ? norm(h, layer.norm2, layer.norm2_bias) : h, layer.in, optional(layer.in_bias));
+    inner = plan_.activation == ops::RowActivation::relu
+                ? at::relu(inner)
+                : at::gelu(inner, plan_.activation == ops::RowActivation::gelu ? "none" : "tanh");
     const at::Tensor z = at::linear(inner, layer.out, optional(layer.out_bias));
     h = plan_.pre_norm ? h + z : norm(h + z, layer.norm2, layer.norm2_bias);
   }
@@ -192,7 +205,8 @@ void StaticDecoder::run() {
     h = norm(h, weight.detach(), find("backbone.final_norm.bias").detach());
   }
   const at::Tensor head = find("head.weight"), bias = find("head.bias");
-  const at::Tensor logits = at::linear(h, head.defined() ? head.detach() : table, bias.defined() ? std::optional(bias.detach()) : std::nullopt);
+  const at::Tensor logits = at::linear(h, head.defined() ? head.detach() : table,
+                                       bias.defined() ? std::optional(bias.detach()) : std::nullopt);
   if (!logits_.defined()) logits_ = at::empty_like(logits);
   logits_.copy_(logits);
   row_.add_(1);
@@ -203,12 +217,16 @@ void StaticDecoder::run() {
 /// maps [1, 3*H*d (+ control)] -> joined heads [1,H*d].
 at::Tensor StaticDecoder::attend(Layer& layer, const at::Tensor& maps) {
   const int64_t all = plan_.heads * plan_.head_dim;
-  const auto heads = [&](int64_t part) { return maps.narrow(1, part * all, all).view({1, plan_.heads, 1, plan_.head_dim}); };
+  const auto heads = [&](int64_t part) {
+    return maps.narrow(1, part * all, all).view({1, plan_.heads, 1, plan_.head_dim});
+  };
   const at::Tensor q = heads(0), k = heads(1), v = heads(2);
   if (plan_.abc) {
     const int64_t own = plan_.abc_shared_control ? 1 : plan_.heads;
-    const at::Tensor control = maps.narrow(1, 3 * all, own * plan_.slots).view({1, own, 1, plan_.slots}).expand({-1, plan_.heads, -1, -1});
-    const auto [o, memory] = ops::abc_causal(q, k, v, control, {layer.keys, layer.values, layer.z}, {}, plan_.abc_activation, plan_.abc_eps, plan_.scale);
+    const at::Tensor control =
+        maps.narrow(1, 3 * all, own * plan_.slots).view({1, own, 1, plan_.slots}).expand({-1, plan_.heads, -1, -1});
+    const auto [o, memory] = ops::abc_causal(q, k, v, control, {layer.keys, layer.values, layer.z}, {},
+                                             plan_.abc_activation, plan_.abc_eps, plan_.scale);
     layer.keys.copy_(memory.k);
     layer.values.copy_(memory.v);
     layer.z.copy_(memory.z);
@@ -218,7 +236,7 @@ at::Tensor StaticDecoder::attend(Layer& layer, const at::Tensor& maps) {
   layer.values.index_copy_(2, key_, v);
   const at::Tensor content = plan_.relative ? q + layer.u : q;
   at::Tensor scores = at::matmul(content, layer.keys.transpose(2, 3));  // [1,H,1,room]
-  const at::Tensor distance = key_ - places_;                          // of every place, negative on the right
+  const at::Tensor distance = key_ - places_;                           // of every place, negative on the right
   if (plan_.relative) {
     const at::Tensor by_distance = at::matmul(q + layer.v, layer.distances);
     scores = scores + by_distance.index_select(3, distance.clamp_min(0));

@@ -13,12 +13,12 @@
 
 namespace mnemo::infer {
 
-/// Tokens inside one open segment by operations whose shapes and places never change, so that a CUDA device records them
-/// once, as one graph, and plays the graph for every token. It takes the segment's state from the model and gives it back;
-/// tokens that begin or end a segment run through the model.
+/// Tokens inside one open segment by operations whose shapes and places never change, so that a CUDA device records
+/// them once, as one graph, and plays the graph for every token. It takes the segment's state from the model and gives
+/// it back; tokens that begin or end a segment run through the model.
 ///
-/// Keys and values stand in rooms that double; the positions of a token are numbers on the device, moved on by the graph
-/// itself. On the CPU the same operations run one by one: that is how they are tested.
+/// Keys and values stand in rooms that double; the positions of a token are numbers on the device, moved on by the
+/// graph itself. On the CPU the same operations run one by one: that is how they are tested.
 class StaticDecoder {
  public:
   /// Why a model or the state of its open segment has no static form; empty if it has.

@@ -17,8 +17,9 @@ at::Tensor normalised(const layers::LayerNorm& norm, const at::Tensor& x) {
   at::Tensor y = at::empty_like(x);
   const int64_t size = x.size(-1);
   for (int64_t row = 0; row < x.numel() / size; ++row) {
-    ops::normalise_row(x.const_data_ptr<float>() + row * size, norm.weight.const_data_ptr<float>(), norm.bias.const_data_ptr<float>(),
-                       static_cast<float>(norm.eps), size, y.mutable_data_ptr<float>() + row * size);
+    ops::normalise_row(x.const_data_ptr<float>() + row * size, norm.weight.const_data_ptr<float>(),
+                       norm.bias.const_data_ptr<float>(), static_cast<float>(norm.eps), size,
+                       y.mutable_data_ptr<float>() + row * size);
   }
   return y;
 }
@@ -30,7 +31,9 @@ void activate(at::Tensor& x) {
   }
 }
 
-at::Tensor scaled(const at::Tensor& branch, const at::Tensor& scale) { return scale.defined() ? branch * scale : branch; }
+at::Tensor scaled(const at::Tensor& branch, const at::Tensor& scale) {
+  return scale.defined() ? branch * scale : branch;
+}
 
 }  // namespace
 
@@ -48,7 +51,8 @@ struct TaskClassifier::Packed {
   std::vector<Layer> layers;
 };
 
-TaskClassifier::Packed::Packed(const models::VisionModel& model, const backbones::Vit& backbone) : vit(backbone), tasks(model.tasks()->tasks()) {
+TaskClassifier::Packed::Packed(const models::VisionModel& model, const backbones::Vit& backbone)
+    : vit(backbone), tasks(model.tasks()->tasks()) {
   for (size_t n = 0; n < vit.layers().size(); ++n) {
     const backbones::VitLayer& layer = vit.layers()[n];
     const layers::AttentionProjections& maps = *layer.attention->projections();
@@ -57,8 +61,11 @@ TaskClassifier::Packed::Packed(const models::VisionModel& model, const backbones
     std::vector<at::Tensor> k, v;
     for (const core::TaskTokens& task : tasks.tasks) {
       if (!task.memory[n].defined()) continue;
-      const at::Tensor memory = task.memory[n].contiguous(), rows = task.norm_memory ? normalised(layer.norm1, memory) : memory;
-      const auto heads_of = [&](const layers::Linear& map) { return map(rows).view({rows.size(0), maps.num_heads, maps.head_dim}).transpose(0, 1); };
+      const at::Tensor memory = task.memory[n].contiguous(),
+                       rows = task.norm_memory ? normalised(layer.norm1, memory) : memory;
+      const auto heads_of = [&](const layers::Linear& map) {
+        return map(rows).view({rows.size(0), maps.num_heads, maps.head_dim}).transpose(0, 1);
+      };
       k.push_back(heads_of(maps.k));
       v.push_back(heads_of(maps.v));
     }
@@ -93,8 +100,8 @@ TaskClassifier::TaskClassifier(std::shared_ptr<const models::VisionModel> model)
   const auto* vit = dynamic_cast<const backbones::Vit*>(&model_->backbone());
   const memory::LearnableTokens* tasks = model_->tasks();
   const at::Tensor& first = model_->parameters().all().front().tensor;
-  if (vit == nullptr || tasks == nullptr || tasks->class_rows().empty() || tasks->options().attention != "masked" || vit->has_adapters() ||
-      !first.is_cpu() || first.scalar_type() != at::kFloat) {
+  if (vit == nullptr || tasks == nullptr || tasks->class_rows().empty() || tasks->options().attention != "masked" ||
+      vit->has_adapters() || !first.is_cpu() || first.scalar_type() != at::kFloat) {
     return;
   }
   packed_ = std::make_unique<const Packed>(*model_, *vit);

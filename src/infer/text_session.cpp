@@ -8,8 +8,8 @@ TextSession::TextSession(Session session, std::shared_ptr<const data::Tokenizer>
     : session_(std::move(session)), tokenizer_(std::move(tokenizer)), decoder_(tokenizer_) {
   base::ensure(tokenizer_ != nullptr, "a text session needs a tokenizer");
   base::require(tokenizer_->size() <= session_.model().vocab_size(),
-                "text session: expected a tokenizer of at most the model's {} tokens, found {}", session_.model().vocab_size(),
-                tokenizer_->size());
+                "text session: expected a tokenizer of at most the model's {} tokens, found {}",
+                session_.model().vocab_size(), tokenizer_->size());
   for (const int64_t token : session_.recent()) {
     if (token < tokenizer_->size()) decoder_.put(token);
   }
@@ -27,8 +27,9 @@ int64_t TextSession::generate(const TextLimits& limits, const std::function<bool
   return session_.generate(
       limits.max_tokens,
       [&](int64_t token) {
-        base::require(token < tokenizer_->size(), "text session: the model picked token {}, but the tokenizer has only {}",
-                      token, tokenizer_->size());
+        base::require(token < tokenizer_->size(),
+                      "text session: the model picked token {}, but the tokenizer has only {}", token,
+                      tokenizer_->size());
         const std::string piece = decoder_.put(token);
         return piece.empty() || on_text(piece);
       },

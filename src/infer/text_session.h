@@ -27,9 +27,9 @@ class TextSession {
   /// Reads text. Throws InputError for what the tokenizer does not take (invalid UTF-8).
   void feed(std::string_view text);
 
-  /// Continues the text. on_text gets each piece as it comes, whole characters of valid UTF-8 only, and stops the text by
-  /// returning false. A character that is incomplete at the end waits for the next call, or finish(). Returns the number
-  /// of tokens made.
+  /// Continues the text. on_text gets each piece as it comes, whole characters of valid UTF-8 only, and stops the text
+  /// by returning false. A character that is incomplete at the end waits for the next call, or finish(). Returns the
+  /// number of tokens made.
   int64_t generate(const TextLimits& limits, const std::function<bool(std::string_view)>& on_text);
   /// The same in one piece.
   std::string generate(const TextLimits& limits);

@@ -10,7 +10,8 @@
 namespace mnemo::inspect {
 namespace {
 
-/// Rows of a compressive memory that are not plain, of the first sequence; those that are no rows at all stand before them.
+/// Rows of a compressive memory that are not plain, of the first sequence; those that are no rows at all stand before
+/// them.
 int64_t compressed_rows(const core::State& state) {
   const core::State memory = state.child("compressive");
   if (memory.empty()) return 0;
@@ -21,10 +22,15 @@ int64_t compressed_rows(const core::State& state) {
 }  // namespace
 
 AttentionRecorder::AttentionRecorder(const models::Model& model, int64_t batch)
-    : model_(model), initial_(model.initial_state(batch)), state_(initial_), histories_(static_cast<size_t>(model.backbone().num_layers())) {}
+    : model_(model),
+      initial_(model.initial_state(batch)),
+      state_(initial_),
+      histories_(static_cast<size_t>(model.backbone().num_layers())) {}
 
-core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::Tensor& reset, const OnLayer& on_layer) {
-  base::require(segment.part.starts && segment.part.ends, "attention record: expected whole segments, found a part of one");
+core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::Tensor& reset,
+                                        const OnLayer& on_layer) {
+  base::require(segment.part.starts && segment.part.ends,
+                "attention record: expected whole segments, found a part of one");
   const at::NoGradGuard no_grad;
   if (reset.defined() && reset.any().item<bool>()) {
     base::require(reset.all().item<bool>(), "attention record: expected sequences that start together, found {} of {}",
@@ -32,26 +38,32 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
     state_ = core::reset_rows(state_, reset, initial_);
     std::fill(histories_.begin(), histories_.end(), core::State());
   }
-  core::StepResult result = model_.forward(
-      segment, state_, [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
-        const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
-        core::State& history = histories_[static_cast<size_t>(layer)];
-        if (on_layer) on_layer(layer, inspectable, input, state, history);
-        if (inspectable != nullptr) history = inspectable->remember(input, state, history);
-      });
+  core::StepResult result = model_.forward(segment, state_,
+                                           [&](int64_t layer, const core::Attention& attention,
+                                               const core::AttentionInput& input, const core::State& state) {
+                                             const auto* inspectable =
+                                                 dynamic_cast<const core::Inspectable*>(&attention);
+                                             core::State& history = histories_[static_cast<size_t>(layer)];
+                                             if (on_layer) on_layer(layer, inspectable, input, state, history);
+                                             if (inspectable != nullptr)
+                                               history = inspectable->remember(input, state, history);
+                                           });
   state_ = result.state;
   return result;
 }
 
-SegmentRecord AttentionRecorder::record(const core::Segment& segment, const std::vector<int64_t>& layers, const at::Tensor& reset) {
+SegmentRecord AttentionRecorder::record(const core::Segment& segment, const std::vector<int64_t>& layers,
+                                        const at::Tensor& reset) {
   SegmentRecord record{core::AttendTable({core::SpanKind::tokens, 0}), {}};
-  infer::run(segment, reset, [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input, const core::State& state,
-                          const core::State& history) {
-    record.table = input.table;
-    if (layer == 0) record.compressed = compressed_rows(state_);
-    if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
-    record.layers.push_back({layer, inspectable == nullptr ? core::AttentionView{} : inspectable->look(input, state, history)});
-  });
+  infer::run(segment, reset,
+             [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input,
+                 const core::State& state, const core::State& history) {
+               record.table = input.table;
+               if (layer == 0) record.compressed = compressed_rows(state_);
+               if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
+               record.layers.push_back(
+                   {layer, inspectable == nullptr ? core::AttentionView{} : inspectable->look(input, state, history)});
+             });
   return record;
 }
 

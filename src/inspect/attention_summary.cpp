@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "page/table.h"
-#include "cli/output.h"
+#include "base/json_value.h"
 #include "inspect/attention_record.h"
+#include "page/table.h"
 #include "tasks/task.h"
 
 namespace mnemo::inspect {
@@ -64,9 +64,12 @@ std::vector<HeadShare> shares_of(const HeadMap& map, const AttentionFacts& facts
     if (past.defined()) past = past / total;
     HeadShare share{map.layer, map.head, std::string(core::name(rows.kind)), {}};
     const auto add = [&](const std::string& kind, double value) {
-      const auto found = std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
-      if (found == share.to.end()) share.to.emplace_back(kind, value);
-      else found->second += value;
+      const auto found =
+          std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
+      if (found == share.to.end())
+        share.to.emplace_back(kind, value);
+      else
+        found->second += value;
     };
     if (past.defined()) add("past", past.mean().item<double>());
     int64_t key = 0;
@@ -81,10 +84,14 @@ std::vector<HeadShare> shares_of(const HeadMap& map, const AttentionFacts& facts
 
 const char* axis_name(MapAxis axis) {
   switch (axis) {
-    case MapAxis::queries: return "queries";
-    case MapAxis::keys: return "keys";
-    case MapAxis::slots: return "slots";
-    case MapAxis::cache: return "cache";
+    case MapAxis::queries:
+      return "queries";
+    case MapAxis::keys:
+      return "keys";
+    case MapAxis::slots:
+      return "slots";
+    case MapAxis::cache:
+      return "cache";
   }
   return "";
 }
@@ -107,7 +114,8 @@ page::Cells share_cells(const AttentionFacts& facts) {
   for (const HeadShare& share : facts.shares) {
     std::vector<std::string> row = {std::to_string(share.layer), std::to_string(share.head), share.from};
     for (const std::string& kind : kinds) {
-      const auto found = std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
+      const auto found =
+          std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
       row.push_back(found == share.to.end() ? "" : page::share_text(found->second));
     }
     cells.rows.push_back(std::move(row));
@@ -123,7 +131,8 @@ std::string where_text(const AttentionFacts& facts) {
 
 std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, const std::string& what) {
   const auto fail = [&] {
-    base::input_error("{}: expected numbers from 0 to {}, such as 0 or 0,2 or 0-{}, found '{}'", what, count - 1, count - 1, text);
+    base::input_error("{}: expected numbers from 0 to {}, such as 0 or 0,2 or 0-{}, found '{}'", what, count - 1,
+                      count - 1, text);
   };
   std::vector<int64_t> numbers;
   for (size_t begin = 0; begin <= text.size();) {
@@ -147,25 +156,29 @@ AttentionFacts look_at_attention(const models::Model& model, const std::vector<d
                                  const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice) {
   const auto num_segments = static_cast<int64_t>(input.size());
   const models::BackboneOptions& backbone = model.options().backbone;
-  const auto number = [](int64_t count) {
-    return count == 1 ? std::string("0") : fmt::format("0-{}", count - 1);
-  };
-  const std::vector<int64_t> layers = chosen_numbers(choice.layers.value_or(number(backbone.num_layers)), backbone.num_layers, "inspect: --layers");
-  const std::vector<int64_t> heads = chosen_numbers(choice.heads.value_or(number(backbone.num_heads)), backbone.num_heads, "inspect: --heads");
+  const auto number = [](int64_t count) { return count == 1 ? std::string("0") : fmt::format("0-{}", count - 1); };
+  const std::vector<int64_t> layers =
+      chosen_numbers(choice.layers.value_or(number(backbone.num_layers)), backbone.num_layers, "inspect: --layers");
+  const std::vector<int64_t> heads =
+      chosen_numbers(choice.heads.value_or(number(backbone.num_heads)), backbone.num_heads, "inspect: --heads");
   const int64_t segment = choice.segment.value_or(num_segments);
   base::require(num_segments > 0, "inspect: the input has no tokens");
-  base::require(segment >= 1 && segment <= num_segments, "inspect: --segment: the input has {} segments; expected 1 to {}, found {}", num_segments,
-                num_segments, segment);
+  base::require(segment >= 1 && segment <= num_segments,
+                "inspect: --segment: the input has {} segments; expected 1 to {}, found {}", num_segments, num_segments,
+                segment);
 
   inspect::AttentionRecorder recorder(model);
   std::optional<inspect::SegmentRecord> record;
   for (int64_t i = 0; i < segment; ++i) {
     const data::TokenSegment& tokens = input[static_cast<size_t>(i)];
     const core::Segment rows = tasks::model_input(tokens, core::Mode::evaluate);
-    if (i + 1 == segment) record = recorder.record(rows, layers, tokens.reset);
-    else recorder.run(rows, tokens.reset);
+    if (i + 1 == segment)
+      record = recorder.record(rows, layers, tokens.reset);
+    else
+      recorder.run(rows, tokens.reset);
   }
-  AttentionFacts facts{segment, num_segments, words[static_cast<size_t>(segment - 1)], record->table, record->compressed};
+  AttentionFacts facts{segment, num_segments, words[static_cast<size_t>(segment - 1)], record->table,
+                       record->compressed};
   for (const inspect::LayerRecord& layer : record->layers) {
     for (const core::WeightMap& map : layer.view.maps) {
       const int64_t map_heads = map.weights.size(1);
@@ -174,19 +187,23 @@ AttentionFacts look_at_attention(const models::Model& model, const std::vector<d
         const auto of_head = [&](const at::Tensor& tensor) {
           return tensor.defined() ? tensor[0][head].to(at::kCPU, at::kDouble).contiguous() : at::Tensor();
         };
-        facts.maps.push_back({layer.layer, head, map.name, map.rows, map.columns, of_head(map.weights), of_head(map.past)});
+        facts.maps.push_back(
+            {layer.layer, head, map.name, map.rows, map.columns, of_head(map.weights), of_head(map.past)});
         for (HeadShare& share : shares_of(facts.maps.back(), facts)) facts.shares.push_back(std::move(share));
       }
     }
     for (const core::GateValues& gate : layer.view.gates) facts.gates.push_back(spread_of(layer.layer, gate));
   }
-  base::require(!facts.maps.empty(), "inspect: attention '{}' gives no map of its weights; parameters, state and cost are shown without an input",
-                models::type_of(backbone.attention));
+  base::require(
+      !facts.maps.empty(),
+      "inspect: attention '{}' gives no map of its weights; parameters, state and cost are shown without an input",
+      models::type_of(backbone.attention));
   return facts;
 }
 
 std::string kind_of(const core::Span& span) {
-  return span.kind == core::SpanKind::cache && span.tag == kCompressed ? "compressed" : std::string(core::name(span.kind));
+  return span.kind == core::SpanKind::cache && span.tag == kCompressed ? "compressed"
+                                                                       : std::string(core::name(span.kind));
 }
 
 std::vector<core::Span> spans_of(const AttentionFacts& facts, MapAxis axis, int64_t count) {
@@ -198,13 +215,15 @@ std::vector<core::Span> spans_of(const AttentionFacts& facts, MapAxis axis, int6
 std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, int64_t count) {
   std::vector<std::string> labels;
   if (axis == MapAxis::slots || axis == MapAxis::cache) {
-    for (int64_t i = 0; i < count; ++i) labels.push_back(fmt::format("{} {}", axis == MapAxis::slots ? "slot" : "row", i));
+    for (int64_t i = 0; i < count; ++i)
+      labels.push_back(fmt::format("{} {}", axis == MapAxis::slots ? "slot" : "row", i));
     return labels;
   }
   const std::vector<core::Span> spans = spans_of(facts, axis, count);
   int64_t before = axis == MapAxis::keys ? facts.table.num_context() : 0;  // rows that are left of the contexts
   for (const core::Span& span : spans) {
-    const bool own = before <= 0 && span.kind == core::SpanKind::tokens && span.length == static_cast<int64_t>(facts.words.size());
+    const bool own =
+        before <= 0 && span.kind == core::SpanKind::tokens && span.length == static_cast<int64_t>(facts.words.size());
     before -= span.length;
     for (int64_t i = 0; i < span.length; ++i) {
       labels.push_back(own ? facts.words[static_cast<size_t>(i)] : fmt::format("{} {}", kind_of(span), i));
@@ -214,15 +233,16 @@ std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, in
 }
 
 std::string to_text(const AttentionFacts& facts) {
-  std::string text = fmt::format("Attention of {}: the share of each kind of rows, a mean over the queries of a kind\n{}", where_text(facts),
-                                 page::text_of(share_cells(facts)));
+  std::string text =
+      fmt::format("Attention of {}: the share of each kind of rows, a mean over the queries of a kind\n{}",
+                  where_text(facts), page::text_of(share_cells(facts)));
   return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 
 base::Node to_node(const AttentionFacts& facts) {
   const auto numbers = [](const at::Tensor& row) {
     base::Node node = base::Node::array();
-    for (int64_t i = 0; i < row.numel(); ++i) node.push_back(cli::rounded(row.const_data_ptr<double>()[i]));
+    for (int64_t i = 0; i < row.numel(); ++i) node.push_back(base::rounded(row.const_data_ptr<double>()[i]));
     return node;
   };
   const auto words = [](const std::vector<std::string>& list) {
@@ -234,15 +254,20 @@ base::Node to_node(const AttentionFacts& facts) {
   for (const HeadMap& map : facts.maps) {
     base::Node weights = base::Node::array();
     for (int64_t row = 0; row < map.weights.size(0); ++row) weights.push_back(numbers(map.weights[row]));
-    base::Node node = base::Node::table({{"layer", map.layer}, {"head", map.head}, {"name", map.name}, {"rows", axis_name(map.rows)},
-                                         {"columns", axis_name(map.columns)}, {"weights", weights}});
+    base::Node node = base::Node::table({{"layer", map.layer},
+                                         {"head", map.head},
+                                         {"name", map.name},
+                                         {"rows", axis_name(map.rows)},
+                                         {"columns", axis_name(map.columns)},
+                                         {"weights", weights}});
     if (map.past.defined()) node.set("past", numbers(map.past));
     maps.push_back(std::move(node));
   }
   for (const HeadShare& share : facts.shares) {
     base::Node to = base::Node::table();
-    for (const auto& [kind, value] : share.to) to.set(kind, cli::rounded(value));
-    shares.push_back(base::Node::table({{"layer", share.layer}, {"head", share.head}, {"from", share.from}, {"to", to}}));
+    for (const auto& [kind, value] : share.to) to.set(kind, base::rounded(value));
+    shares.push_back(
+        base::Node::table({{"layer", share.layer}, {"head", share.head}, {"from", share.from}, {"to", to}}));
   }
   for (const core::Span& span : key_spans(facts)) {
     spans.push_back(base::Node::table({{"kind", kind_of(span)}, {"length", span.length}}));
@@ -258,8 +283,8 @@ base::Node to_node(const AttentionFacts& facts) {
 }
 
 std::string to_html(const AttentionFacts& facts) {
-  std::string html = fmt::format("<p>Of {}: the share of each kind of rows, a mean over the queries of a kind.</p>\n{}", where_text(facts),
-                                 page::html_of(share_cells(facts)));
+  std::string html = fmt::format("<p>Of {}: the share of each kind of rows, a mean over the queries of a kind.</p>\n{}",
+                                 where_text(facts), page::html_of(share_cells(facts)));
   return html + to_html(facts.gates);
 }
 
@@ -316,7 +341,7 @@ base::Node to_node(const std::vector<GaugePoint>& points) {
     base::Node gauges = base::Node::table();
     for (const core::Gauge& gauge : point.gauges) {
       base::Node values = base::Node::array();
-      for (const double value : gauge.values) values.push_back(cli::json_number(value));
+      for (const double value : gauge.values) values.push_back(base::json_number(value));
       gauges.set(gauge.name, values);
     }
     node.push_back(base::Node::table({{"step", point.step}, {"gauges", gauges}}));

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/node.h"
-#include "inspect/gate_summary.h"
 #include "core/inspection.h"
 #include "data/segment.h"
+#include "inspect/gate_summary.h"
 #include "models/model.h"
 
 namespace mnemo::inspect {
@@ -25,8 +25,8 @@ struct HeadMap {
   at::Tensor past = {};  ///< [R]: from rows that are no column any more; undefined = none
 };
 
-/// Where the queries of one kind of rows look on average: shares of the kinds of keys, which sum to 1. Weights that are no softmax may be
-/// of any sign and sum; there a share is of the sum of their absolute values.
+/// Where the queries of one kind of rows look on average: shares of the kinds of keys, which sum to 1. Weights that are
+/// no softmax may be of any sign and sum; there a share is of the sum of their absolute values.
 struct HeadShare {
   int64_t layer = 0, head = 0;
   std::string from;
@@ -44,7 +44,8 @@ struct AttentionFacts {
   std::vector<GateSpread> gates = {};
 };
 
-/// Which layers, heads and segment of an input are looked at; unset: all layers and heads, the last segment. Segments count from 1.
+/// Which layers, heads and segment of an input are looked at; unset: all layers and heads, the last segment. Segments
+/// count from 1.
 struct AttentionChoice {
   std::optional<std::string> layers, heads;
   std::optional<int64_t> segment;

@@ -15,7 +15,8 @@ namespace {
 
 /// A memory that has not stopped growing after this many segments is taken to be without bounds.
 constexpr int kMostSegments = 4096;
-/// One that grows and shrinks in turns (rows that wait to be compressed) is full when no segment of so many brings a new maximum.
+/// One that grows and shrinks in turns (rows that wait to be compressed) is full when no segment of so many brings a
+/// new maximum.
 constexpr int kSegmentsWithoutGrowth = 16;
 
 core::Segment segment_of(int64_t batch, int64_t tokens) {
@@ -49,7 +50,8 @@ std::string part_of_state(std::string_view path) {
 class Parts {
  public:
   PartCost& at(const std::string& name) {
-    const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const PartCost& part) { return part.part == name; });
+    const auto found =
+        std::find_if(parts_.begin(), parts_.end(), [&](const PartCost& part) { return part.part == name; });
     return found != parts_.end() ? *found : parts_.emplace_back(PartCost{name});
   }
   std::vector<PartCost> take() { return std::move(parts_); }
@@ -66,7 +68,8 @@ void add(PartCost& to, const PartCost& cost, int64_t sign = 1) {
 }
 
 /// Fills in the parts of the cost of one segment, which `run` puts through the model.
-void count_parts(const core::Model& model, const core::State& state, const std::function<void()>& run, ModelCost& cost) {
+void count_parts(const core::Model& model, const core::State& state, const std::function<void()>& run,
+                 ModelCost& cost) {
   Parts parts;
   for (const layers::Parameter& parameter : model.parameters().all()) {
     parts.at(part_of_parameter(parameter.name)).parameters += parameter.tensor.numel();
@@ -74,13 +77,16 @@ void count_parts(const core::Model& model, const core::State& state, const std::
   {
     const ops::ProductCounter counter;
     run();
-    for (const auto& [scope, multiply_adds] : counter.by_scope()) parts.at(scope.empty() ? "other" : scope).flops += 2 * multiply_adds;
+    for (const auto& [scope, multiply_adds] : counter.by_scope())
+      parts.at(scope.empty() ? "other" : scope).flops += 2 * multiply_adds;
   }
   for (const auto& [field, tensor] : state.fields()) {
     PartCost& part = parts.at(part_of_state(field.path));
     const auto bytes = static_cast<int64_t>(tensor.nbytes());
-    if (field.per_sequence()) part.state_bytes += bytes / cost.batch;
-    else part.model_state_bytes += bytes;
+    if (field.per_sequence())
+      part.state_bytes += bytes / cost.batch;
+    else
+      part.model_state_bytes += bytes;
   }
   cost.parts = parts.take();
   for (const PartCost& part : cost.parts) add(cost.total, part);
@@ -91,7 +97,8 @@ ModelCost count(const models::Model& model, int64_t batch, int64_t segment_size,
   const FilledState filled = fill_memories(model, batch, segment_size, position);
   ModelCost cost{batch, segment_size, filled.position, {}, {}};
   const core::Segment segment = segment_of(batch, segment_size);
-  count_parts(model, filled.state, [&] { model.logits(model.forward(segment, filled.state).hidden); }, cost);
+  count_parts(
+      model, filled.state, [&] { model.logits(model.forward(segment, filled.state).hidden); }, cost);
   return cost;
 }
 
@@ -101,15 +108,19 @@ ModelCost count_images(const models::VisionModel& model, int64_t batch, const st
   core::Segment segment;
   segment.pixels = at::zeros({batch, model.options().backbone.image_channels(), image_size[0], image_size[1]},
                              model.parameters().all().front().tensor.options().requires_grad(false));
-  count_parts(model, model.initial_state(batch), [&] { model.task_logits(segment); }, cost);
+  count_parts(
+      model, model.initial_state(batch), [&] { model.task_logits(segment); }, cost);
   return cost;
 }
 
-void require_cost_batch(int64_t batch) { base::require(batch >= 1 && batch <= 1 << 16, "cost: batch: expected 1 to {}, found {}", 1 << 16, batch); }
+void require_cost_batch(int64_t batch) {
+  base::require(batch >= 1 && batch <= 1 << 16, "cost: batch: expected 1 to {}, found {}", 1 << 16, batch);
+}
 
 }  // namespace
 
-FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size, std::optional<int64_t> position) {
+FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
+                          std::optional<int64_t> position) {
   const at::NoGradGuard no_grad;
   FilledState now{model.initial_state(batch)}, largest = now;
   const core::Segment segment = segment_of(batch, segment_size);
@@ -119,7 +130,8 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
     return now;
   }
   // A sequence has no more tokens than its attention has places for, and the segment after this state is one of them.
-  const auto limit = model.options().backbone.causal() ? models::row_limit(model.options().backbone.attention) : std::nullopt;
+  const auto limit =
+      model.options().backbone.causal() ? models::row_limit(model.options().backbone.attention) : std::nullopt;
   int64_t before = -1, most = -1;
   int since = 0;
   for (int i = 0; i < kMostSegments; ++i, advance()) {
@@ -137,9 +149,11 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
 ModelCost count_cost(const models::Model& model, const CostOptions& options) {
   const int64_t segment_size = options.segment_size.value_or(model.segment_size());
   require_cost_batch(options.batch);
-  base::require(segment_size >= 1 && segment_size <= 1 << 20, "cost: segment_size: expected 1 to {}, found {}", 1 << 20, segment_size);
+  base::require(segment_size >= 1 && segment_size <= 1 << 20, "cost: segment_size: expected 1 to {}, found {}", 1 << 20,
+                segment_size);
   base::require(!options.position || (*options.position >= 0 && *options.position % segment_size == 0),
-                "cost: position: expected a multiple of the segment's {} tokens, found {}", segment_size, options.position.value_or(0));
+                "cost: position: expected a multiple of the segment's {} tokens, found {}", segment_size,
+                options.position.value_or(0));
   ModelCost cost = count(model, options.batch, segment_size, options.position);
   const at::ScalarType dtype = model.parameters().all().front().tensor.scalar_type();
   for (size_t i = 0; i < model.options().memory.size(); ++i) {
@@ -156,7 +170,8 @@ ModelCost count_cost(const models::Model& model, const CostOptions& options) {
 ModelCost count_cost(const models::VisionModel& model, const ImageCostOptions& options) {
   base::require(model.head() != nullptr, "cost: a layer_stack has no images");
   require_cost_batch(options.batch);
-  const std::vector<int64_t> size = options.image_size.empty() ? model.options().backbone.image_size() : options.image_size;
+  const std::vector<int64_t> size =
+      options.image_size.empty() ? model.options().backbone.image_size() : options.image_size;
   base::require(size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= 1 << 14 && size[1] <= 1 << 14,
                 "cost: image_size: expected [height, width] of 1 to {}, found {}", 1 << 14, c10::str(size));
   ModelCost cost = count_images(model, options.batch, size);

@@ -10,17 +10,20 @@
 
 namespace mnemo::inspect {
 
-/// The state of sequences of token 0 after `position` tokens in whole segments, or, unset, after so many that no memory grows any more.
+/// The state of sequences of token 0 after `position` tokens in whole segments, or, unset, after so many that no memory
+/// grows any more.
 struct FilledState {
   core::State state;
   int64_t position = 0;
 };
-FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size, std::optional<int64_t> position = {});
+FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
+                          std::optional<int64_t> position = {});
 
 struct CostOptions {  // of a language model
   int64_t batch = 1;
   std::optional<int64_t> segment_size = {};  ///< unset: the model's
-  std::optional<int64_t> position = {};      ///< tokens before the segment, a multiple of its size; unset: until memories are full
+  std::optional<int64_t> position =
+      {};  ///< tokens before the segment, a multiple of its size; unset: until memories are full
 };
 
 /// What one part of a model costs, all layers together.
@@ -38,12 +41,13 @@ struct ModelCost {
   std::vector<int64_t> image_size = {};  ///< height and width, of a model of images; it has no segment and no position
   std::vector<PartCost> parts;
   PartCost total{"all"};
-  /// What each memory adds: the model less the same model without it, rows that it puts beside the tokens in every part included.
+  /// What each memory adds: the model less the same model without it, rows that it puts beside the tokens in every part
+  /// included.
   std::vector<PartCost> added = {};
 };
 
-/// Counts a model's cost while it runs: products as they are seen or declared (ops/products.h), parameters and state as they are declared.
-/// The head gives the logits of every token. Throws InputError for options that do not fit.
+/// Counts a model's cost while it runs: products as they are seen or declared (ops/products.h), parameters and state as
+/// they are declared. The head gives the logits of every token. Throws InputError for options that do not fit.
 ModelCost count_cost(const models::Model& model, const CostOptions& options = {});
 
 struct ImageCostOptions {

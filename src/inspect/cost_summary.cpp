@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/html.h"
+#include "base/text_format.h"
 #include "base/text_table.h"
-#include "study/summary.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -16,29 +16,33 @@ using inspect::PartCost;
 
 std::string headline(const ModelCost& cost) {
   if (!cost.image_size.empty()) {
-    return fmt::format("{} image{} of {} x {}; forward pass, products of matrices alone (a multiply-add is two FLOPs):", cost.batch,
-                       cost.batch == 1 ? "" : "s", cost.image_size[0], cost.image_size[1]);
+    return fmt::format("{} image{} of {} x {}; forward pass, products of matrices alone (a multiply-add is two FLOPs):",
+                       cost.batch, cost.batch == 1 ? "" : "s", cost.image_size[0], cost.image_size[1]);
   }
-  return fmt::format("One segment of {} tokens in each of {} sequence{}, after {} tokens; forward pass, products of matrices alone:", cost.segment_size,
-                     cost.batch, cost.batch == 1 ? "" : "s", cost.position);
+  return fmt::format(
+      "One segment of {} tokens in each of {} sequence{}, after {} tokens; forward pass, products of matrices alone:",
+      cost.segment_size, cost.batch, cost.batch == 1 ? "" : "s", cost.position);
 }
 
 using Rows = std::vector<std::vector<std::string>>;
 
 std::vector<std::string> header_of(const ModelCost& cost) {
   const bool images = !cost.image_size.empty();
-  return {"part", "FLOPs", "share", images ? "FLOPs/image" : "FLOPs/token", "parameters", images ? "state B/image" : "state B/seq", "state B/model"};
+  return {"part",         "FLOPs",
+          "share",        images ? "FLOPs/image" : "FLOPs/token",
+          "parameters",   images ? "state B/image" : "state B/seq",
+          "state B/model"};
 }
 
 std::vector<std::string> row_of(const PartCost& part, const ModelCost& cost) {
   const double all = static_cast<double>(std::max<int64_t>(1, cost.total.flops));
   return {part.part,
-          study::grouped(part.flops),
+          base::grouped(part.flops),
           fmt::format("{:.1f} %", 100 * static_cast<double>(part.flops) / all),
-          study::grouped(part.flops / (cost.batch * (cost.image_size.empty() ? cost.segment_size : 1))),
-          study::grouped(part.parameters),
-          study::grouped(part.state_bytes),
-          study::grouped(part.model_state_bytes)};
+          base::grouped(part.flops / (cost.batch * (cost.image_size.empty() ? cost.segment_size : 1))),
+          base::grouped(part.parameters),
+          base::grouped(part.state_bytes),
+          base::grouped(part.model_state_bytes)};
 }
 
 Rows rows_of(const ModelCost& cost) {
@@ -70,7 +74,8 @@ base::Node list_of(const std::vector<PartCost>& parts) {
 
 std::string to_text(const ModelCost& cost) {
   using Align = base::TextTable::Align;
-  base::TextTable table(header_of(cost), {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  base::TextTable table(header_of(cost), {Align::left, Align::right, Align::right, Align::right, Align::right,
+                                          Align::right, Align::right});
   for (const auto& row : rows_of(cost)) table.add_row(row);
   return headline(cost) + "\n" + table.text();
 }
@@ -90,13 +95,16 @@ base::Node to_node(const ModelCost& cost) {
 }
 
 std::string to_html(const ModelCost& cost) {
-  std::string html = fmt::format("<p>{}</p>\n<div class=\"scroll\"><table><thead><tr>", base::html_escape(headline(cost)));
+  std::string html =
+      fmt::format("<p>{}</p>\n<div class=\"scroll\"><table><thead><tr>", base::html_escape(headline(cost)));
   const std::vector<std::string> header = header_of(cost);
-  for (size_t i = 0; i < header.size(); ++i) html += fmt::format("<th{}>{}</th>", i == 0 ? " class=\"left\"" : "", header[i]);
+  for (size_t i = 0; i < header.size(); ++i)
+    html += fmt::format("<th{}>{}</th>", i == 0 ? " class=\"left\"" : "", header[i]);
   html += "</tr></thead><tbody>\n";
   for (const auto& row : rows_of(cost)) {
     html += "<tr>";
-    for (size_t i = 0; i < row.size(); ++i) html += fmt::format("<td{}>{}</td>", i == 0 ? " class=\"left\"" : "", base::html_escape(row[i]));
+    for (size_t i = 0; i < row.size(); ++i)
+      html += fmt::format("<td{}>{}</td>", i == 0 ? " class=\"left\"" : "", base::html_escape(row[i]));
     html += "</tr>\n";
   }
   return html + "</tbody></table></div>\n";

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
+#include "base/json_value.h"
 #include "page/table.h"
-#include "cli/output.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -35,19 +35,25 @@ GateSpread spread_of(int64_t layer, const core::GateValues& gate) {
 }
 
 std::string to_text(const std::vector<GateSpread>& gates) {
-  return gates.empty() ? std::string() : "Gates of the GRC update: mean, and quantiles of all values\n" + page::text_of(gate_cells(gates));
+  return gates.empty()
+             ? std::string()
+             : "Gates of the GRC update: mean, and quantiles of all values\n" + page::text_of(gate_cells(gates));
 }
 
 std::string to_html(const std::vector<GateSpread>& gates) {
-  return gates.empty() ? std::string() : "<h3>Gates of the GRC update</h3>\n<p>Mean, and quantiles of all values.</p>\n" + page::html_of(gate_cells(gates));
+  return gates.empty() ? std::string()
+                       : "<h3>Gates of the GRC update</h3>\n<p>Mean, and quantiles of all values.</p>\n" +
+                             page::html_of(gate_cells(gates));
 }
 
 base::Node to_node(const std::vector<GateSpread>& gates) {
   base::Node nodes = base::Node::array();
   for (const GateSpread& gate : gates) {
     base::Node quantiles = base::Node::table();
-    for (size_t i = 0; i < gate.quantiles.size(); ++i) quantiles.set(fmt::format("{:.2f}", kGateQuantiles[i]), cli::rounded(gate.quantiles[i]));
-    nodes.push_back(base::Node::table({{"layer", gate.layer}, {"gate", gate.gate}, {"mean", cli::rounded(gate.mean)}, {"quantiles", quantiles}}));
+    for (size_t i = 0; i < gate.quantiles.size(); ++i)
+      quantiles.set(fmt::format("{:.2f}", kGateQuantiles[i]), base::rounded(gate.quantiles[i]));
+    nodes.push_back(base::Node::table(
+        {{"layer", gate.layer}, {"gate", gate.gate}, {"mean", base::rounded(gate.mean)}, {"quantiles", quantiles}}));
   }
   return nodes;
 }

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/html.h"
-#include "page/table.h"
-#include "cli/output.h"
+#include "base/json_value.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_transform.h"
+#include "page/table.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -51,24 +51,29 @@ page::Cells look_cells(const ImageAttention& facts) {
   for_each_look(facts, [&](const inspect::ImageLayer& layer, const inspect::ImageLook& look, int64_t head) {
     const at::Tensor weights = of_head(look.weights, head);
     const int64_t most = weights.argmax().item<int64_t>(), width = weights.size(1);
-    std::vector<std::string> row = {std::to_string(layer.layer), head < 0 ? "mean" : std::to_string(head), look.from, page::share_text(weights.sum().item<double>())};
+    std::vector<std::string> row = {std::to_string(layer.layer), head < 0 ? "mean" : std::to_string(head), look.from,
+                                    page::share_text(weights.sum().item<double>())};
     for (const std::string& kind : kinds) {
-      const auto found = std::find_if(look.beside.begin(), look.beside.end(), [&](const auto& one) { return one.first == kind; });
+      const auto found =
+          std::find_if(look.beside.begin(), look.beside.end(), [&](const auto& one) { return one.first == kind; });
       row.push_back(found == look.beside.end() ? "" : page::share_text(of_head(found->second, head).item<double>()));
     }
-    row.insert(row.end(), {page::share_text(weights.max().item<double>()), fmt::format("{}, {}", most / width, most % width)});
+    row.insert(row.end(),
+               {page::share_text(weights.max().item<double>()), fmt::format("{}, {}", most / width, most % width)});
     cells.rows.push_back(std::move(row));
   });
   return cells;
 }
 
-std::string seen_as(const ImageAttention& facts) { return fmt::format("{}, {} x {} as the model sees it", facts.name, facts.picture.height, facts.picture.width); }
+std::string seen_as(const ImageAttention& facts) {
+  return fmt::format("{}, {} x {} as the model sees it", facts.name, facts.picture.height, facts.picture.width);
+}
 
 base::Node grid_node(const at::Tensor& values) {
   base::Node rows = base::Node::array();
   for (int64_t y = 0; y < values.size(0); ++y) {
     base::Node row = base::Node::array();
-    for (int64_t x = 0; x < values.size(1); ++x) row.push_back(cli::rounded(values[y][x].item<double>()));
+    for (int64_t x = 0; x < values.size(1); ++x) row.push_back(base::rounded(values[y][x].item<double>()));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -76,11 +81,15 @@ base::Node grid_node(const at::Tensor& values) {
 
 }  // namespace
 
-at::Tensor of_head(const at::Tensor& heads, int64_t head) { return (head < 0 ? heads.mean(0) : heads[head]).contiguous(); }
+at::Tensor of_head(const at::Tensor& heads, int64_t head) {
+  return (head < 0 ? heads.mean(0) : heads[head]).contiguous();
+}
 
-ImageAttention look_at_image(const models::VisionModel& model, const bundle::ImageFacts& facts, const std::string& path, const AttentionChoice& choice) {
+ImageAttention look_at_image(const models::VisionModel& model, const bundle::ImageFacts& facts, const std::string& path,
+                             const AttentionChoice& choice) {
   base::require(!choice.segment, "inspect: --segment goes with a text; an image is one segment");
-  data::Image picture = data::TestCrop::of(facts.test_crop, facts.image_size[0], facts.image_size[1])(data::read_image(path));
+  data::Image picture =
+      data::TestCrop::of(facts.test_crop, facts.image_size[0], facts.image_size[1])(data::read_image(path));
   at::Tensor pixels = at::empty({1, 3, picture.height, picture.width});
   data::Normaliser(facts.mean, facts.std)(picture, pixels.mutable_data_ptr<float>());
   const at::Tensor& like = model.parameters().all().front().tensor;
@@ -88,7 +97,8 @@ ImageAttention look_at_image(const models::VisionModel& model, const bundle::Ima
   std::vector<int64_t> layers(static_cast<size_t>(num_layers));
   std::iota(layers.begin(), layers.end(), 0);
   if (choice.layers) layers = chosen_numbers(*choice.layers, num_layers, "inspect: --layers");
-  ImageAttention found{path, std::move(picture), inspect::look_at_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
+  ImageAttention found{path, std::move(picture),
+                       inspect::look_at_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
   if (choice.heads) found.heads = chosen_numbers(*choice.heads, bundle::heads_of(found.layers), "inspect: --heads");
   bool any = false;
   for (inspect::ImageLayer& layer : found.layers) {
@@ -101,19 +111,22 @@ ImageAttention look_at_image(const models::VisionModel& model, const bundle::Ima
     for (inspect::ImageBranch& branch : layer.branches) branch.means = branch.means.cpu();
     for (const core::GateValues& gate : layer.gates) found.gates.push_back(spread_of(layer.layer, gate));
   }
-  base::require(any, "inspect: no attention of these layers says where it looks; parameters, state and cost are shown without an image");
+  base::require(any,
+                "inspect: no attention of these layers says where it looks; parameters, state and cost are shown "
+                "without an image");
   return found;
 }
 
 std::string to_text(const ImageAttention& facts) {
-  std::string text = fmt::format("Attention over {}: shares of what a query looks at, and the place that it looks at most\n{}", seen_as(facts),
-                                 page::text_of(look_cells(facts)));
+  std::string text =
+      fmt::format("Attention over {}: shares of what a query looks at, and the place that it looks at most\n{}",
+                  seen_as(facts), page::text_of(look_cells(facts)));
   return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 
 std::string to_html(const ImageAttention& facts) {
-  return fmt::format("<p>Over {}: shares of what a query looks at, and the place that it looks at most.</p>\n{}", base::html_escape(seen_as(facts)),
-                     page::html_of(look_cells(facts))) +
+  return fmt::format("<p>Over {}: shares of what a query looks at, and the place that it looks at most.</p>\n{}",
+                     base::html_escape(seen_as(facts)), page::html_of(look_cells(facts))) +
          to_html(facts.gates);
 }
 
@@ -121,9 +134,10 @@ base::Node to_node(const ImageAttention& facts) {
   base::Node looks = base::Node::array(), branches = base::Node::array();
   for_each_look(facts, [&](const inspect::ImageLayer& layer, const inspect::ImageLook& look, int64_t head) {
     base::Node beside = base::Node::table();
-    for (const auto& [kind, share] : look.beside) beside.set(kind, cli::rounded(of_head(share, head).item<double>()));
+    for (const auto& [kind, share] : look.beside) beside.set(kind, base::rounded(of_head(share, head).item<double>()));
     base::Node memory = base::Node::table();
-    for (const auto& [task, tokens] : look.memory) memory.set(task, grid_node(of_head(tokens, head).unsqueeze(0)).items().front());
+    for (const auto& [task, tokens] : look.memory)
+      memory.set(task, grid_node(of_head(tokens, head).unsqueeze(0)).items().front());
     looks.push_back(base::Node::table({{"layer", layer.layer},
                                        {"head", head < 0 ? base::Node("mean") : base::Node(head)},
                                        {"from", look.from},
@@ -133,7 +147,8 @@ base::Node to_node(const ImageAttention& facts) {
   });
   for (const inspect::ImageLayer& layer : facts.layers) {
     for (const inspect::ImageBranch& branch : layer.branches) {
-      branches.push_back(base::Node::table({{"layer", layer.layer}, {"name", branch.name}, {"means", grid_node(branch.means)}}));
+      branches.push_back(
+          base::Node::table({{"layer", layer.layer}, {"name", branch.name}, {"means", grid_node(branch.means)}}));
     }
   }
   return base::Node::table({{"image", facts.name},

@@ -18,7 +18,8 @@ struct ImageRows {
   int64_t before = 0, behind = 0;
   const core::WindowCut* windows = nullptr;
   std::vector<std::string> tasks = {};  ///< of the first rows behind the image
-  std::vector<std::pair<std::string, int64_t>> memories = {};  ///< memory tokens of each task, as they stand one behind the other
+  std::vector<std::pair<std::string, int64_t>> memories =
+      {};  ///< memory tokens of each task, as they stand one behind the other
 };
 
 using Shares = std::vector<std::pair<std::string, at::Tensor>>;
@@ -33,7 +34,8 @@ void add_share(Shares& shares, const std::string& kind, const at::Tensor& share)
 }
 
 /// Splits the weights of one query [H,K]: the image's columns as a picture, the others as shares.
-ImageLook split(std::string from, const at::Tensor& weights, const core::WeightMap& map, const core::AttentionInput& input, const ImageRows& rows) {
+ImageLook split(std::string from, const at::Tensor& weights, const core::WeightMap& map,
+                const core::AttentionInput& input, const ImageRows& rows) {
   ImageLook look{std::move(from), {}, {}};
   const int64_t keys = weights.size(1);
   const auto share = [&](const std::string& kind, int64_t first, int64_t length) {
@@ -67,7 +69,8 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
     share("cache", 0, context);  // which the attention puts there by itself
   }
   share("class token", context, rows.before);
-  look.weights = weights.narrow(1, context + rows.before, rows.grid.size()).unflatten(1, {rows.grid.height, rows.grid.width});
+  look.weights =
+      weights.narrow(1, context + rows.before, rows.grid.size()).unflatten(1, {rows.grid.height, rows.grid.width});
   const auto tasks = static_cast<int64_t>(rows.tasks.size());
   share("task rows", context + rows.before + rows.grid.size(), tasks);
   share_memory(context + rows.before + rows.grid.size() + tasks, rows.behind - tasks);
@@ -77,18 +80,22 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
 /// What each place gets on average from all queries of the image, of which only those of its window see it, [H,h,w].
 at::Tensor of_windows(const at::Tensor& weights, const core::WindowCut& windows) {
   // What fills the image up looks, too: it is left out of the mean.
-  const at::Tensor real = windows.cut(at::ones({1, windows.image.size(), 1}, weights.options())).unsqueeze(1);  // [n,1,A,1]
-  const at::Tensor mean = (weights * real).sum(2) / static_cast<double>(windows.image.size());                   // [n,H,A]
+  const at::Tensor real =
+      windows.cut(at::ones({1, windows.image.size(), 1}, weights.options())).unsqueeze(1);      // [n,1,A,1]
+  const at::Tensor mean = (weights * real).sum(2) / static_cast<double>(windows.image.size());  // [n,H,A]
   return windows.join(mean.transpose(1, 2)).squeeze(0).t().unflatten(1, {windows.image.height, windows.image.width});
 }
 
-
-/// Memory tokens of each task in a layer. What goes on through the layers belongs to the only task, `passing` rows of it.
-std::vector<std::pair<std::string, int64_t>> memories_of(const core::TaskMemory& memory, size_t layer, int64_t passing) {
+/// Memory tokens of each task in a layer. What goes on through the layers belongs to the only task, `passing` rows of
+/// it.
+std::vector<std::pair<std::string, int64_t>> memories_of(const core::TaskMemory& memory, size_t layer,
+                                                         int64_t passing) {
   std::vector<std::pair<std::string, int64_t>> counts;
   for (const core::TaskTokens& task : memory.tasks) {
     const at::Tensor& rows = task.memory[layer];
-    counts.emplace_back(task.name, memory.propagation != core::Propagation::none ? passing : rows.defined() ? rows.size(0) : 0);
+    counts.emplace_back(task.name, memory.propagation != core::Propagation::none ? passing
+                                   : rows.defined()                              ? rows.size(0)
+                                                                                 : 0);
   }
   return counts;
 }
@@ -97,7 +104,9 @@ std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::Attentio
   const at::Tensor weights = map.weights.to(at::kDouble);
   if (rows.windows != nullptr) return {{"all rows", of_windows(weights, *rows.windows), {}}};
   std::vector<ImageLook> looks;
-  const auto look = [&](std::string from, const at::Tensor& of) { looks.push_back(split(std::move(from), of, map, input, rows)); };
+  const auto look = [&](std::string from, const at::Tensor& of) {
+    looks.push_back(split(std::move(from), of, map, input, rows));
+  };
   for (int64_t row = 0; row < rows.before; ++row) look("class token", weights[0].select(1, row));
   for (size_t task = 0; task < rows.tasks.size(); ++task) {
     look("task " + rows.tasks[task], weights[0].select(1, rows.before + rows.grid.size() + static_cast<int64_t>(task)));
@@ -107,21 +116,25 @@ std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::Attentio
 }
 
 at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
-  const at::Tensor image = rows.windows != nullptr ? rows.windows->join(values) : values.narrow(1, rows.before, rows.grid.size());
+  const at::Tensor image =
+      rows.windows != nullptr ? rows.windows->join(values) : values.narrow(1, rows.before, rows.grid.size());
   return image[0].squeeze(1).unflatten(0, {rows.grid.height, rows.grid.width});
 }
 
 }  // namespace
 
-std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at::Tensor& pixels, const std::vector<int64_t>& layers) {
+std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at::Tensor& pixels,
+                                      const std::vector<int64_t>& layers) {
   base::require(model.head() != nullptr, "image record: expected a whole model, found a layer_stack");
-  base::require(pixels.dim() == 4 && pixels.size(0) == 1, "image record: expected pixels [1,C,H,W], found {}", c10::str(pixels.sizes()));
+  base::require(pixels.dim() == 4 && pixels.size(0) == 1, "image record: expected pixels [1,C,H,W], found {}",
+                c10::str(pixels.sizes()));
   const at::NoGradGuard no_grad;
   std::vector<ImageLayer> found;
   std::vector<std::string> tasks;
   core::TaskMemory memory;
   const auto* vit = dynamic_cast<const backbones::Vit*>(&model.backbone());
-  const auto observe = [&](int64_t number, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
+  const auto observe = [&](int64_t number, const core::Attention& attention, const core::AttentionInput& input,
+                           const core::State& state) {
     if (std::find(layers.begin(), layers.end(), number) == layers.end()) return;
     ImageRows rows{input.grid, 0, 0, input.windows, tasks};
     if (input.windows != nullptr) {
@@ -130,7 +143,8 @@ std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at
       rows.grid = vit->grid_of(pixels);
       rows.before = vit->num_class_tokens();
       rows.behind = input.x.size(1) - rows.before - rows.grid.size();
-      rows.memories = memories_of(memory, static_cast<size_t>(number), rows.behind - static_cast<int64_t>(tasks.size()));
+      rows.memories =
+          memories_of(memory, static_cast<size_t>(number), rows.behind - static_cast<int64_t>(tasks.size()));
     } else {
       rows.before = input.x.size(1) - rows.grid.size();
     }

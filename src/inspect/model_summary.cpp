@@ -7,12 +7,11 @@
 #include <algorithm>
 
 #include "base/html.h"
+#include "base/text_format.h"
 #include "base/text_table.h"
-#include "page/embedded.h"
-#include "cli/output.h"
-#include "study/report/parts.h"
-#include "study/summary.h"
 #include "inspect/cost.h"
+#include "inspect/draw/span_picture.h"
+#include "page/embedded.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -30,7 +29,7 @@ core::StepResult run(const models::Model& model, int64_t tokens, core::Part part
 int64_t bytes_inside(const models::Model& model, const core::State& full) {
   const int64_t tokens = model.segment_size() - 1;
   if (tokens == 0 || !model.options().backbone.causal()) return core::num_bytes(full, core::Lifetime::sequence);
-  return core::num_bytes(cli::run(model, tokens, {true, false}, full).state, core::Lifetime::sequence);
+  return core::num_bytes(run(model, tokens, {true, false}, full).state, core::Lifetime::sequence);
 }
 
 std::vector<ModuleFacts> modules_of(const layers::ParameterSet& parameters) {
@@ -49,19 +48,20 @@ std::vector<ModuleFacts> modules_of(const layers::ParameterSet& parameters) {
 std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
 std::string bytes_text(int64_t bytes) {
-  if (bytes < 10'000) return study::grouped(bytes) + " bytes";
-  return fmt::format("{} bytes ({:.1f} {})", study::grouped(bytes), static_cast<double>(bytes) / (bytes < 10'000'000 ? 1e3 : 1e6),
-                     bytes < 10'000'000 ? "kB" : "MB");
+  if (bytes < 10'000) return base::grouped(bytes) + " bytes";
+  return fmt::format("{} bytes ({:.1f} {})", base::grouped(bytes),
+                     static_cast<double>(bytes) / (bytes < 10'000'000 ? 1e3 : 1e6), bytes < 10'000'000 ? "kB" : "MB");
 }
 
 base::TextTable module_table(const ModelFacts& facts) {
   base::TextTable table({"module", "parameters", "tensors"}, {Align::left, Align::right, Align::left});
   for (const ModuleFacts& module : facts.modules) {
     std::string tensors;
-    for (const auto& [name, shape] : module.tensors) tensors += (tensors.empty() ? "" : "  ") + name + " " + shape_text(shape);
-    table.add_row({module.name, study::grouped(module.parameters), tensors});
+    for (const auto& [name, shape] : module.tensors)
+      tensors += (tensors.empty() ? "" : "  ") + name + " " + shape_text(shape);
+    table.add_row({module.name, base::grouped(module.parameters), tensors});
   }
-  table.add_row({"all", study::grouped(facts.parameters), ""});
+  table.add_row({"all", base::grouped(facts.parameters), ""});
   return table;
 }
 
@@ -69,30 +69,21 @@ base::TextTable state_table(const ModelFacts& facts) {
   base::TextTable table({"state", "bytes", "shape", "dimensions", "type", "belongs to"},
                         {Align::left, Align::right, Align::left, Align::left, Align::left});
   for (const StateFacts& field : facts.state) {
-    table.add_row({field.path, study::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
+    table.add_row({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
                    field.per_sequence ? "a sequence" : "the model"});
   }
-  table.add_row({"all of a sequence", study::grouped(facts.state_bytes)});
-  table.add_row({"all of the model", study::grouped(facts.model_state_bytes)});
+  table.add_row({"all of a sequence", base::grouped(facts.state_bytes)});
+  table.add_row({"all of the model", base::grouped(facts.model_state_bytes)});
   return table;
 }
 
 }  // namespace
 
-std::vector<study::CacheShare> cache_shares(const std::vector<core::Gauge>& gauges) {
-  constexpr std::string_view kStart = "layers.", kEnd = ".sigma_lambda";
-  std::vector<study::CacheShare> shares;
-  for (const core::Gauge& gauge : gauges) {
-    if (!gauge.name.ends_with(kEnd)) continue;
-    shares.push_back({"layer " + gauge.name.substr(kStart.size(), gauge.name.size() - kStart.size() - kEnd.size()), gauge.values});
-  }
-  return shares;
-}
-
 ModelFacts look_into(const core::Model& model) {
   const at::NoGradGuard no_grad;
   const auto* language = dynamic_cast<const models::Model*>(&model);
-  const core::State full = language == nullptr ? model.initial_state(1) : inspect::fill_memories(*language, 1, model.segment_size()).state;
+  const core::State full =
+      language == nullptr ? model.initial_state(1) : inspect::fill_memories(*language, 1, model.segment_size()).state;
   ModelFacts facts;
   if (language != nullptr) {
     facts.table = language->attend_table(model.segment_size(), full, core::Mode::evaluate);
@@ -101,8 +92,9 @@ ModelFacts look_into(const core::Model& model) {
   facts.modules = modules_of(model.parameters());
   facts.parameters = model.parameters().count();
   for (const auto& [field, tensor] : full.fields()) {
-    facts.state.push_back({field.path, std::string(field.dims), tensor.sizes().vec(), c10::toString(tensor.scalar_type()),
-                           static_cast<int64_t>(tensor.nbytes()), field.per_sequence()});
+    facts.state.push_back({field.path, std::string(field.dims), tensor.sizes().vec(),
+                           c10::toString(tensor.scalar_type()), static_cast<int64_t>(tensor.nbytes()),
+                           field.per_sequence()});
   }
   facts.state_bytes = core::num_bytes(full, core::Lifetime::sequence);
   facts.model_state_bytes = core::num_bytes(full, core::Lifetime::model);
@@ -115,16 +107,19 @@ std::string to_text(const ModelFacts& facts) {
   if (facts.state.empty()) {
     text += facts.table ? "The model carries no state from segment to segment.\n" : "The model carries no state.\n";
   } else {
-    text += facts.table ? "State between segments, once every memory is full:\n" : "State from one training step to the next:\n";
+    text += facts.table ? "State between segments, once every memory is full:\n"
+                        : "State from one training step to the next:\n";
     text += state_table(facts).text();
   }
   if (facts.table) {
-    text += fmt::format("Inside a segment, token by token, a sequence holds at most {}.\n\n", bytes_text(facts.open_bytes));
+    text +=
+        fmt::format("Inside a segment, token by token, a sequence holds at most {}.\n\n", bytes_text(facts.open_bytes));
     text += "Who attends to whom (rows: queries, columns: keys):\n" + facts.table->draw();
   }
   if (!facts.cache_share.empty()) {
     text += "\nsigma(lambda), each head's share of output from the GRC cache:\n";
-    for (const study::CacheShare& layer : facts.cache_share) text += fmt::format("  {}  {:.3f}\n", layer.layer, fmt::join(layer.heads, "  "));
+    for (const CacheShare& layer : facts.cache_share)
+      text += fmt::format("  {}  {:.3f}\n", layer.layer, fmt::join(layer.heads, "  "));
   }
   return text;
 }
@@ -139,7 +134,8 @@ base::Node to_node(const ModelFacts& facts) {
   for (const ModuleFacts& module : facts.modules) {
     base::Node tensors = base::Node::table();
     for (const auto& [name, shape] : module.tensors) tensors.set(name, list(shape));
-    modules.push_back(base::Node::table({{"name", module.name}, {"parameters", module.parameters}, {"tensors", tensors}}));
+    modules.push_back(
+        base::Node::table({{"name", module.name}, {"parameters", module.parameters}, {"tensors", tensors}}));
   }
   base::Node state = base::Node::array();
   for (const StateFacts& field : facts.state) {
@@ -152,14 +148,15 @@ base::Node to_node(const ModelFacts& facts) {
   }
   base::Node spans = base::Node::array();
   const auto add_spans = [&](const std::vector<core::Span>& list, const char* place) {
-    for (const core::Span& span : list) spans.push_back(base::Node::table({{"kind", core::name(span.kind)}, {"length", span.length}, {"place", place}}));
+    for (const core::Span& span : list)
+      spans.push_back(base::Node::table({{"kind", core::name(span.kind)}, {"length", span.length}, {"place", place}}));
   };
   if (facts.table) {
     add_spans(facts.table->contexts(), "context");
     add_spans(facts.table->rows(), "rows");
   }
   base::Node shares = base::Node::array();
-  for (const study::CacheShare& layer : facts.cache_share) shares.push_back(base::write_options(layer));
+  for (const CacheShare& layer : facts.cache_share) shares.push_back(base::write_options(layer));
   return base::Node::table({{"parameters", facts.parameters},
                             {"modules", modules},
                             {"state", state},
@@ -170,7 +167,8 @@ base::Node to_node(const ModelFacts& facts) {
                             {"sigma_lambda", shares}});
 }
 
-std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options, const std::string& sections) {
+std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options,
+                    const std::string& sections) {
   using base::html_escape;
   auto table = [](const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
     std::string html = "<div class=\"scroll\"><table><thead><tr>";
@@ -186,30 +184,35 @@ std::string to_html(const ModelFacts& facts, const std::string& title, const std
   std::vector<std::vector<std::string>> modules, state;
   for (const ModuleFacts& module : facts.modules) {
     std::string tensors;
-    for (const auto& [name, shape] : module.tensors) tensors += (tensors.empty() ? "" : ", ") + name + " " + shape_text(shape);
-    modules.push_back({module.name, study::grouped(module.parameters), tensors});
+    for (const auto& [name, shape] : module.tensors)
+      tensors += (tensors.empty() ? "" : ", ") + name + " " + shape_text(shape);
+    modules.push_back({module.name, base::grouped(module.parameters), tensors});
   }
   for (const StateFacts& field : facts.state) {
-    state.push_back({field.path, study::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
+    state.push_back({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
                      field.per_sequence ? "a sequence" : "the model"});
   }
-  study::RunResult run;
-  run.cache_share = facts.cache_share;
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>\n{1}\n</style>\n</head>\n"
-      "<body>\n<main>\n<h1>{0}</h1>\n<p class=\"lead\">{2} parameters; {3} carried by a sequence, {4} by the model.</p>\n",
-      html_escape(title), page::embedded_file("report.css"), study::grouped(facts.parameters), bytes_text(facts.state_bytes),
-      bytes_text(facts.model_state_bytes));
+      "<meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\">\n<title>{0}</title>\n<style>\n{1}\n</style>\n</head>\n"
+      "<body>\n<main>\n<h1>{0}</h1>\n<p class=\"lead\">{2} parameters; {3} carried by a sequence, {4} by the "
+      "model.</p>\n",
+      html_escape(title), page::embedded_file("report.css"), base::grouped(facts.parameters),
+      bytes_text(facts.state_bytes), bytes_text(facts.model_state_bytes));
   if (facts.table) {
-    html += "<h2>Who attends to whom</h2>\n<p>Row: query, column: key; one segment after full memories.</p>\n" + facts.table->draw_svg();
+    html += "<h2>Who attends to whom</h2>\n<p>Row: query, column: key; one segment after full memories.</p>\n" +
+            svg_of(*facts.table);
   }
-  if (!run.cache_share.empty()) html += "<h2>σ(λ)</h2>\n<p>Each head's share of output from the GRC cache.</p>\n" + report::cache_share(run);
+  if (!facts.cache_share.empty())
+    html += "<h2>σ(λ)</h2>\n<p>Each head's share of output from the GRC cache.</p>\n" + svg_of(facts.cache_share);
   html += sections;
   html += std::string(facts.table ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
           (state.empty() ? std::string("<p>None.</p>\n")
                          : table({"field", "bytes", "shape", "dimensions", "type", "belongs to"}, state));
-  if (facts.table) html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n", bytes_text(facts.open_bytes));
+  if (facts.table)
+    html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n",
+                        bytes_text(facts.open_bytes));
   html += "<h2>Parameters</h2>\n" + table({"module", "parameters", "tensors"}, modules);
   html += fmt::format("<h2>Options</h2>\n<pre>{}</pre>\n</main>\n</body>\n</html>\n", html_escape(options));
   return html;

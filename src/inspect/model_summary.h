@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/node.h"
-#include "study/results.h"
 #include "core/spans.h"
+#include "inspect/cache_share.h"
 #include "models/model.h"
 
 namespace mnemo::inspect {
@@ -22,7 +22,7 @@ struct ModuleFacts {
 /// One tensor of the state of one sequence.
 struct StateFacts {
   std::string path;
-  std::string dims;            ///< "B M D"
+  std::string dims;  ///< "B M D"
   std::vector<int64_t> shape;
   std::string dtype;
   int64_t bytes = 0;
@@ -33,23 +33,23 @@ struct StateFacts {
 struct ModelFacts {
   std::vector<ModuleFacts> modules = {};
   int64_t parameters = 0;
-  std::vector<StateFacts> state = {};     ///< between segments, once every memory is full
-  int64_t state_bytes = 0;            ///< of one sequence
-  int64_t model_state_bytes = 0;      ///< of the model, shared by all sequences
-  int64_t open_bytes = 0;             ///< of one sequence at its largest, inside a segment decoded token by token
-  std::optional<core::AttendTable> table = {};  ///< a whole segment after full memories, as in evaluation; none of a model of images
-  std::vector<study::CacheShare> cache_share = {};
+  std::vector<StateFacts> state = {};  ///< between segments, once every memory is full
+  int64_t state_bytes = 0;             ///< of one sequence
+  int64_t model_state_bytes = 0;       ///< of the model, shared by all sequences
+  int64_t open_bytes = 0;              ///< of one sequence at its largest, inside a segment decoded token by token
+  std::optional<core::AttendTable> table =
+      {};  ///< a whole segment after full memories, as in evaluation; none of a model of images
+  std::vector<CacheShare> cache_share = {};
 };
 
-/// Of a language model: runs segments of token 0 until no memory grows any more. Of a model of images: its state as it starts.
+/// Of a language model: runs segments of token 0 until no memory grows any more. Of a model of images: its state as it
+/// starts.
 ModelFacts look_into(const core::Model& model);
-
-/// Numbers of every head's share of the cache, layer by layer, out of a model's gauges; empty for a model without GRC.
-std::vector<study::CacheShare> cache_shares(const std::vector<core::Gauge>& gauges);
 
 std::string to_text(const ModelFacts& facts);
 base::Node to_node(const ModelFacts& facts);
 /// One HTML page; `sections` are more of its body.
-std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options, const std::string& sections = "");
+std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options,
+                    const std::string& sections = "");
 
 }  // namespace mnemo::inspect

@@ -13,8 +13,8 @@ namespace mnemo::layers {
 WordClusters::WordClusters(int64_t vocab_size, const std::vector<int64_t>& cutoffs) : bounds_{0} {
   for (const int64_t cutoff : cutoffs) {
     base::require(cutoff > bounds_.back() && cutoff < vocab_size,
-                  "cutoffs: expected rising numbers above 0 and below vocab_size = {}, found {} after {}", vocab_size, cutoff,
-                  bounds_.back());
+                  "cutoffs: expected rising numbers above 0 and below vocab_size = {}, found {} after {}", vocab_size,
+                  cutoff, bounds_.back());
     bounds_.push_back(cutoff);
   }
   bounds_.push_back(vocab_size);
@@ -23,14 +23,19 @@ WordClusters::WordClusters(int64_t vocab_size, const std::vector<int64_t>& cutof
 int64_t cluster_width(int64_t width, int64_t div_val, int64_t cluster) {
   int64_t divided = width;
   for (int64_t i = 0; i < cluster; ++i) divided /= div_val;
-  base::require(divided > 0, "div_val: width {} divided {} times by {} leaves nothing for cluster {}; use fewer cutoffs or a smaller div_val",
-                width, cluster, div_val, cluster);
+  base::require(
+      divided > 0,
+      "div_val: width {} divided {} times by {} leaves nothing for cluster {}; use fewer cutoffs or a smaller div_val",
+      width, cluster, div_val, cluster);
   return divided;
 }
 
-AdaptiveEmbedding::AdaptiveEmbedding(const Scope& scope, const WordClusters& clusters, int64_t width, int64_t div_val, int64_t dim,
-                                     bool scale, double std)
-    : clusters_(clusters), width_(width), div_val_(div_val), factor_(scale ? std::sqrt(static_cast<double>(dim)) : 1.0) {
+AdaptiveEmbedding::AdaptiveEmbedding(const Scope& scope, const WordClusters& clusters, int64_t width, int64_t div_val,
+                                     int64_t dim, bool scale, double std)
+    : clusters_(clusters),
+      width_(width),
+      div_val_(div_val),
+      factor_(scale ? std::sqrt(static_cast<double>(dim)) : 1.0) {
   if (div_val == 1) {
     tables_.push_back(scope.add("weight", {clusters.vocab_size(), width}, normal(std)));
     if (width != dim) projections_.push_back((scope / "projection").add("weight", {dim, width}, normal(std)));
@@ -60,7 +65,8 @@ at::Tensor AdaptiveEmbedding::operator()(const at::Tensor& tokens) const {
     rows = at::embedding(tables_[0], tokens);
     if (!projections_.empty()) rows = ops::linear(rows, projections_[0], {});
   } else {
-    // Each cluster for all tokens, then a choice: which words stand elsewhere must not change the shape of a product, and with it its last bits.
+    // Each cluster for all tokens, then a choice: which words stand elsewhere must not change the shape of a product,
+    // and with it its last bits.
     for (int64_t i = 0; i < clusters_.count(); ++i) {
       const at::Tensor inside = at::logical_and(tokens >= clusters_.first(i), tokens < clusters_.end(i)).unsqueeze(-1);
       const at::Tensor number = (tokens - clusters_.first(i)).clamp(0, clusters_.size(i) - 1);

@@ -9,8 +9,8 @@
 
 namespace mnemo::layers {
 
-/// Words by falling frequency, cut into clusters: cluster 0, the shortlist, is [0,c_1), cluster i is [c_i,c_{i+1}), the last one ends
-/// with the vocabulary.
+/// Words by falling frequency, cut into clusters: cluster 0, the shortlist, is [0,c_1), cluster i is [c_i,c_{i+1}), the
+/// last one ends with the vocabulary.
 class WordClusters {
  public:
   WordClusters() = default;
@@ -32,9 +32,10 @@ class WordClusters {
 /// With div_val 1: one table [V,E] for all, and one P, none where E = D. D is the width of the model.
 class AdaptiveEmbedding {
  public:
-  /// Names "weight" and "projection.weight", or "tables.I.weight" and "projections.I.weight". Throws InputError for cutoffs that do not
-  /// rise, and where a cluster would be without width.
-  AdaptiveEmbedding(const Scope& scope, const WordClusters& clusters, int64_t width, int64_t div_val, int64_t dim, bool scale, double std);
+  /// Names "weight" and "projection.weight", or "tables.I.weight" and "projections.I.weight". Throws InputError for
+  /// cutoffs that do not rise, and where a cluster would be without width.
+  AdaptiveEmbedding(const Scope& scope, const WordClusters& clusters, int64_t width, int64_t div_val, int64_t dim,
+                    bool scale, double std);
   /// [B,T] int64 -> [B,T,D]. Throws InputError if a token is outside the vocabulary.
   at::Tensor operator()(const at::Tensor& tokens) const;
 

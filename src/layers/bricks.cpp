@@ -30,7 +30,8 @@ FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const 
     : in(scope / "0", dim, hidden, true, std), out(scope / "1", hidden, dim, true, std), activation(act) {}
 
 at::Tensor FeedForward::operator()(const at::Tensor& x, double p, bool training) const {
-  if (activation == "gelu" && (p == 0.0 || !training)) return ops::feed_forward(x, {in.weight, in.bias}, {out.weight, out.bias});
+  if (activation == "gelu" && (p == 0.0 || !training))
+    return ops::feed_forward(x, {in.weight, in.bias}, {out.weight, out.bias});
   at::Tensor hidden = in(x);
   hidden = activation == "relu" ? at::relu_(hidden) : at::gelu(hidden, activation == "gelu_tanh" ? "tanh" : "none");
   return out(layers::dropout(hidden, p, training));
@@ -44,7 +45,8 @@ void require_tokens(const at::Tensor& tokens, int64_t vocab_size) {
   if (tokens.numel() == 0) return;
   const auto [least, greatest] = at::aminmax(tokens);
   const int64_t low = least.item<int64_t>(), high = greatest.item<int64_t>();
-  base::require(low >= 0 && high < vocab_size, "[embedding] expected tokens 0 to {}, found {}", vocab_size - 1, low < 0 ? low : high);
+  base::require(low >= 0 && high < vocab_size, "[embedding] expected tokens 0 to {}, found {}", vocab_size - 1,
+                low < 0 ? low : high);
 }
 
 at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {

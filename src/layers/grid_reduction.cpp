@@ -21,8 +21,10 @@ at::Tensor GridReduction::operator()(const at::Tensor& rows, int64_t height, int
     const at::Tensor pooled = at::adaptive_avg_pool2d(ops::rows_to_image(rows, height, width), {pool, pool});
     return at::gelu(norm(ops::strided_conv(ops::image_to_rows(pooled), pool, pool, weight, bias)));
   }
-  base::require(height >= ratio && width >= ratio, "[spatial reduction] an image of {}x{} rows cannot be reduced by sr_ratio = {}: expected at least {}x{}",
-                height, width, ratio, ratio, ratio);
+  base::require(
+      height >= ratio && width >= ratio,
+      "[spatial reduction] an image of {}x{} rows cannot be reduced by sr_ratio = {}: expected at least {}x{}", height,
+      width, ratio, ratio, ratio);
   return norm(ops::strided_conv(rows, height, width, weight, bias));
 }
 

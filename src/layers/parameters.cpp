@@ -1,8 +1,8 @@
 #include "layers/parameters.h"
 
-#include <torch/types.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/ranges.h>
+#include <torch/types.h>
 
 #include <set>
 
@@ -86,8 +86,9 @@ void Scope::spend(int64_t& left, const char* what, const std::string& name, at::
   int64_t numbers = 1;
   bool fits = true;
   for (const int64_t size : shape) fits = !__builtin_mul_overflow(numbers, size, &numbers) && fits;
-  base::require(fits && numbers <= left, "{} '{}' of [{}] is {} numbers, expected at most {} more: {}", what, full(name),
-                fmt::join(shape, ","), fits ? fmt::format("{}", numbers) : "over 2^63", left, set_->left_.reason);
+  base::require(fits && numbers <= left, "{} '{}' of [{}] is {} numbers, expected at most {} more: {}", what,
+                full(name), fmt::join(shape, ","), fits ? fmt::format("{}", numbers) : "over 2^63", left,
+                set_->left_.reason);
   left -= numbers;
 }
 

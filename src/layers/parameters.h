@@ -33,20 +33,22 @@ Initialiser constant(double value);
 
 class Scope;
 
-/// How many numbers a model may ask for: a configuration from elsewhere is not to make more than its weights file stands for.
+/// How many numbers a model may ask for: a configuration from elsewhere is not to make more than its weights file
+/// stands for.
 struct Budget {
   int64_t parameters = std::numeric_limits<int64_t>::max();  ///< in all parameters
   int64_t state = std::numeric_limits<int64_t>::max();       ///< in what one sequence starts with
   std::string reason = {};                                   ///< for messages: "m/model.safetensors holds 1024 numbers"
 };
 
-/// The parameters of one model, in the order of their creation. Modules hold handles of the same tensors, so that moving
-/// or loading the set moves or loads the modules. Copies of a set share their tensors.
+/// The parameters of one model, in the order of their creation. Modules hold handles of the same tensors, so that
+/// moving or loading the set moves or loads the modules. Copies of a set share their tensors.
 class ParameterSet {
  public:
-  /// seed: of the generator that fills fresh parameters. Parameters are made in float64 or float32, on the CPU, or on the meta device:
-  /// declared, with names and shapes but without numbers.
-  explicit ParameterSet(uint64_t seed = 0, at::ScalarType dtype = at::kFloat, const Budget& budget = {}, at::Device device = at::kCPU);
+  /// seed: of the generator that fills fresh parameters. Parameters are made in float64 or float32, on the CPU, or on
+  /// the meta device: declared, with names and shapes but without numbers.
+  explicit ParameterSet(uint64_t seed = 0, at::ScalarType dtype = at::kFloat, const Budget& budget = {},
+                        at::Device device = at::kCPU);
 
   /// The scope with the empty prefix.
   Scope root();
@@ -85,7 +87,8 @@ class Scope {
   /// The parameter prefix.name if some module made it already, else a new one (shared parameters).
   at::Tensor share(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
                    ParameterKind kind = ParameterKind::weight) const;
-  /// Counts a tensor that every fresh state will hold, of one sequence. Throws InputError if it exceeds the set's budget.
+  /// Counts a tensor that every fresh state will hold, of one sequence. Throws InputError if it exceeds the set's
+  /// budget.
   void reserve_state(const std::string& name, at::IntArrayRef shape) const;
   const std::string& prefix() const { return prefix_; }
 

@@ -12,7 +12,8 @@ namespace mnemo::layers {
 struct PatchEmbedding {
   PatchEmbedding() = default;
   /// W ~ N(0, std), b = 0. Names weight [D,C,size,size] and bias [D] under the scope.
-  PatchEmbedding(const Scope& scope, int64_t channels, int64_t dim, int64_t size, int64_t stride, int64_t padding, double std);
+  PatchEmbedding(const Scope& scope, int64_t channels, int64_t dim, int64_t size, int64_t stride, int64_t padding,
+                 double std);
   at::Tensor operator()(const at::Tensor& pixels) const;
   /// The same by LibTorch's convolution: the naive twin, and what overlapping patches take.
   at::Tensor by_convolution(const at::Tensor& pixels) const;

@@ -19,7 +19,8 @@ at::Tensor key_validity(const core::AttendTable& table, bool causal) {
   return valid.narrow(1, table.num_context(), table.num_rows());
 }
 
-/// What the controls of all layers share: "attn_control" beside the layers, so that a second attention of a layer ("cross") has one too.
+/// What the controls of all layers share: "attn_control" beside the layers, so that a second attention of a layer
+/// ("cross") has one too.
 layers::Scope shared_control(const core::AttentionBuild& build) {
   const std::string& prefix = build.attn.prefix();
   const std::string name = prefix.substr(prefix.rfind('.') + 1);
@@ -41,20 +42,21 @@ void AbcOptions::validate(const base::Where& where) const {
 Abc::Abc(const Options& options, const core::AttentionBuild& build)
     : options_(options),
       causal_(build.causal),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias), options.bias,
-            build.init_std) {
+      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
+            options.bias, build.init_std) {
   const double scale = options.scale == "sqrt_d" ? 1.0 / std::sqrt(static_cast<double>(build.head_dim)) : 1.0;
   const layers::Scope shared = shared_control(build), own = build.attn / "control";
-  control_ = make_abc_control(options.complete_control(), {build, options.tied_across_layers ? shared : own, shared, options.num_slots, scale,
-                                                           options.mask_empty_slots, maps_.q.weight});
+  control_ = make_abc_control(options.complete_control(),
+                              {build, options.tied_across_layers ? shared : own, shared, options.num_slots, scale,
+                               options.mask_empty_slots, maps_.q.weight});
 }
 
 AbcCall Abc::call_of(const core::AttentionInput& input) const {
   const bool cross = input.table.is_cross();
   base::ensure(cross || !input.context.defined(), "ABC has no use for the rows of a layer context");
   base::ensure(!(cross && causal_), "a causal ABC cannot attend to another sequence");
-  base::require(!input.slot_index.defined() || control_->takes_slot_index(), "[abc] control '{}' has no use for a slot_index",
-                options_.control.at("type").as_string());
+  base::require(!input.slot_index.defined() || control_->takes_slot_index(),
+                "[abc] control '{}' has no use for a slot_index", options_.control.at("type").as_string());
   const at::Tensor& rows = cross ? input.context : input.x;
   const auto [q, k, v] = maps_.heads(input.x, rows);
   return {q, k, v, rows, key_validity(input.table, causal_), input.slot_index, input.slots};
@@ -65,7 +67,8 @@ core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const c
   return {maps_.join(answer.o), std::move(answer.state), std::move(answer.slots)};
 }
 
-core::AttentionView Abc::look(const core::AttentionInput& input, const core::State& state, const core::State& history) const {
+core::AttentionView Abc::look(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const {
   AbcCall call = call_of(input);
   const at::Tensor own = call.v;
   const core::State nothing = state.map([](const core::Field& field, const at::Tensor& tensor) {
@@ -88,7 +91,9 @@ core::AttentionView Abc::look(const core::AttentionInput& input, const core::Sta
     call.v = at::ones_like(own);
     view.maps[0].past = control_->attend(call, history).o.select(3, 0) - weights.sum(3);
   }
-  if (!held.empty()) view.maps.push_back({"held", core::MapAxis::keys, core::MapAxis::slots, at::cat(held, 2).narrow(2, 0, own.size(2))});
+  if (!held.empty())
+    view.maps.push_back(
+        {"held", core::MapAxis::keys, core::MapAxis::slots, at::cat(held, 2).narrow(2, 0, own.size(2))});
   return view;
 }
 

@@ -27,11 +27,13 @@ struct AbcOptions {
     v("control", control, "the control strategy", base::poly(abc_control_types()));
     v("scale", scale, "of q.K: sqrt_d divides by the root of the head width, none is the formula as printed",
       base::one_of("sqrt_d", "none"));
-    v("mask_empty_slots", mask_empty_slots, "slots without a token take no part in the softmax; else they are zeros in it, as the formula prints");
+    v("mask_empty_slots", mask_empty_slots,
+      "slots without a token take no part in the softmax; else they are zeros in it, as the formula prints");
     v("tied_across_layers", tied_across_layers, "one control for all layers (mlp, linformer, luna)");
     v("bias", bias, "the four maps q, k, v, o have a bias");
     v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
-    v("bptt_depth", bptt_depth, "segment boundaries a loss's gradient goes back through the slots: 0, 1, ... or \"full\"");
+    v("bptt_depth", bptt_depth,
+      "segment boundaries a loss's gradient goes back through the slots: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
   AbcOptions();
@@ -41,7 +43,8 @@ struct AbcOptions {
 
 /// Attention with bounded memory (Peng et al. 2022, eq. 3 and 4): a control keeps the past in n slots.
 ///   K, V from the control (abc_control/);  o = W_o concat_h( V^T softmax(K q * scale) )
-/// Causal models carry the control's state from segment to segment, exactly. A query that reads an empty memory gives the bias of o.
+/// Causal models carry the control's state from segment to segment, exactly. A query that reads an empty memory gives
+/// the bias of o.
 class Abc final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = AbcOptions;
@@ -51,10 +54,12 @@ class Abc final : public core::CoreAttention, public core::Inspectable {
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
   core::AttentionSupport support() const override { return {false, false, causal_}; }
   int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
-  /// "attention": what of each token reaches a query through the slots, and in all of earlier segments; "held": what of each token the slots
-  /// hold at the segment's end, as the control weighs it (causal models).
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
-  core::State remember(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  /// "attention": what of each token reaches a query through the slots, and in all of earlier segments; "held": what of
+  /// each token the slots hold at the segment's end, as the control weighs it (causal models).
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
+  core::State remember(const core::AttentionInput& input, const core::State& state,
+                       const core::State& history) const override;
 
  private:
   AbcCall call_of(const core::AttentionInput& input) const;

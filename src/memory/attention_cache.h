@@ -8,15 +8,17 @@ struct AttentionCacheOptions {
   std::optional<int64_t> mem_len;
   template <class V>
   void visit(V&& v) {
-    v("mem_len", mem_len, "rows of earlier inputs that every attention keeps; 0: none; unset: 64, in an image backbone those of one image",
+    v("mem_len", mem_len,
+      "rows of earlier inputs that every attention keeps; 0: none; unset: 64, in an image backbone those of one image",
       base::range(0, 1 << 24));
   }
 };
 
-/// The attention-based cache that Cached Transformers are compared with (Zhang et al. 2024, table 2): keys and values come from the last
-/// mem_len inputs of the attention beside its own.
+/// The attention-based cache that Cached Transformers are compared with (Zhang et al. 2024, table 2): keys and values
+/// come from the last mem_len inputs of the attention beside its own.
 ///   k, v of [cache; x], q of x;   cache' = the last mem_len rows of [cache; x], detached
-/// A segment cache without its other options: every query sees the whole cache, of one length in training and evaluation.
+/// A segment cache without its other options: every query sees the whole cache, of one length in training and
+/// evaluation.
 class AttentionCache final : public SegmentCache {
  public:
   using Options = AttentionCacheOptions;

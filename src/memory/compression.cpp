@@ -30,11 +30,14 @@ Compression::Compression(const std::string& function, int64_t rate, const core::
     : function_(function), rate_(rate), backbone_(build.backbone) {
   const bool convolves = function == "conv" || function == "dilated_conv";
   if (!convolves && function != "most_used") return;
-  base::require(backbone_ != nullptr, "compressive: compression \"{}\" needs a whole model, not one attention", function);
+  base::require(backbone_ != nullptr, "compressive: compression \"{}\" needs a whole model, not one attention",
+                function);
   for (int64_t layer = 0; layer < build.num_layers; ++layer) {
     base::require(backbone_->attention(layer).projections() != nullptr,
-                  "compressive: compression \"{}\" asks how rows are read by their content, which the attention of layer {} does not say; use "
-                  "\"mean_pooling\" or \"max_pooling\", or the attention softmax or relative", function, layer);
+                  "compressive: compression \"{}\" asks how rows are read by their content, which the attention of "
+                  "layer {} does not say; use "
+                  "\"mean_pooling\" or \"max_pooling\", or the attention softmax or relative",
+                  function, layer);
     if (!convolves) continue;
     const layers::Scope own = build.scope / "compression" / "layers" / layer;
     const double std = 1.0 / std::sqrt(static_cast<double>(rate * build.dim));
@@ -59,7 +62,8 @@ at::Tensor Compression::convolve(int64_t layer, const Forgotten& rows) const {
   const at::Tensor wanted = (at::arange(0, count, rate_, options).unsqueeze(1) + taps).flatten();  // [E]
   const at::Tensor inside = at::logical_and(wanted >= 0, wanted < count), index = wanted.clamp(0, count - 1);
   const at::Tensor real = at::logical_and(rows.valid.index_select(1, index), inside).unsqueeze(-1);
-  const at::Tensor taken = at::where(real, rows.old.index_select(1, index), at::zeros({}, rows.old.options().requires_grad(false)));
+  const at::Tensor taken =
+      at::where(real, rows.old.index_select(1, index), at::zeros({}, rows.old.options().requires_grad(false)));
   return ops::linear(taken.reshape({rows.old.size(0), count / rate_, -1}), weights_[static_cast<size_t>(layer)],
                      biases_[static_cast<size_t>(layer)]);
 }
@@ -67,7 +71,8 @@ at::Tensor Compression::convolve(int64_t layer, const Forgotten& rows) const {
 Compression::Heads Compression::heads(int64_t layer, const at::Tensor& queries, const at::Tensor& rows) const {
   const layers::AttentionProjections& maps = *backbone_->attention(layer).projections();
   const auto constant = [&](const layers::Linear& map, const at::Tensor& x) {
-    return maps.split(at::linear(x, map.weight.detach(), map.bias.defined() ? std::optional(map.bias.detach()) : std::nullopt));
+    return maps.split(
+        at::linear(x, map.weight.detach(), map.bias.defined() ? std::optional(map.bias.detach()) : std::nullopt));
   };
   const at::Tensor read = backbone_->attention_rows(layer, rows);
   return {constant(maps.q, backbone_->attention_rows(layer, queries)), constant(maps.k, read), constant(maps.v, read)};
@@ -78,13 +83,16 @@ at::Tensor Compression::most_used(int64_t layer, const Forgotten& rows) const {
   const auto [q, k, v] = heads(layer, rows.queries, rows.old);
   const double lowest = -std::numeric_limits<double>::infinity();
   const at::Tensor scores = at::matmul(q, k.transpose(-1, -2)) / std::sqrt(static_cast<double>(q.size(3)));
-  const at::Tensor weights = at::softmax(scores.masked_fill(rows.valid.logical_not().view({q.size(0), 1, 1, -1}), lowest), -1);  // [B,H,Q,E]
-  const at::Tensor asked = at::where(rows.asking.unsqueeze(-1), weights.mean(1), 0.0).sum(1);  // [B,E]
+  const at::Tensor weights =
+      at::softmax(scores.masked_fill(rows.valid.logical_not().view({q.size(0), 1, 1, -1}), lowest), -1);  // [B,H,Q,E]
+  const at::Tensor asked = at::where(rows.asking.unsqueeze(-1), weights.mean(1), 0.0).sum(1);             // [B,E]
   const at::Tensor usage = asked.masked_fill(rows.valid.logical_not(), lowest);
-  // The first rank / rate rows of each sequence, in their order and right-aligned: ranks by usage, then a stable sort of kept or not.
+  // The first rank / rate rows of each sequence, in their order and right-aligned: ranks by usage, then a stable sort
+  // of kept or not.
   const at::Tensor rank = std::get<1>(std::get<1>(usage.sort(/*stable=*/true, 1, /*descending=*/true)).sort(1));
   const at::Tensor kept = at::logical_and(rank < rows.valid.sum(1, true).floor_divide(rate_), rows.valid);
-  const at::Tensor order = std::get<1>(kept.to(at::kInt).sort(/*stable=*/true, 1, false)).narrow(1, rows.old.size(1) - rows.old.size(1) / rate_, rows.old.size(1) / rate_);
+  const at::Tensor order = std::get<1>(kept.to(at::kInt).sort(/*stable=*/true, 1, false))
+                               .narrow(1, rows.old.size(1) - rows.old.size(1) / rate_, rows.old.size(1) / rate_);
   const at::Tensor picked = rows.old.gather(1, order.unsqueeze(-1).expand({-1, -1, rows.old.size(2)}));
   return at::where(kept.gather(1, order).unsqueeze(-1), picked, 0.0);
 }
@@ -95,7 +103,8 @@ at::Tensor Compression::reconstruction_loss(int64_t layer, const Forgotten& rows
   const at::Tensor real = real_blocks(rows.valid, rate_).squeeze(-1);
   const at::Tensor wanted = attend(q, k.narrow(2, 0, old), v.narrow(2, 0, old), rows.valid).detach();
   const at::Tensor found = attend(q, k.narrow(2, old, made), v.narrow(2, old, made), real);
-  const at::Tensor counted = at::logical_and(rows.asking, rows.valid.any(1, true)).view({q.size(0), 1, -1, 1}).to(q.scalar_type());
+  const at::Tensor counted =
+      at::logical_and(rows.asking, rows.valid.any(1, true)).view({q.size(0), 1, -1, 1}).to(q.scalar_type());
   const at::Tensor numbers = counted.sum({1, 2, 3}).clamp_min(1.0) * static_cast<double>(q.size(1) * q.size(3));
   return ((wanted - found).square() * counted).sum({1, 2, 3}) / numbers;
 }

@@ -10,8 +10,8 @@
 
 namespace mnemo::memory {
 
-/// Rows of one layer that are to be compressed: old [B,E,D], E a multiple of the rate, right-aligned; valid [B,E] bool. How they are
-/// read: by the rows `queries` [B,Q,D] that last entered the layer, of which asking [B,Q] bool are real.
+/// Rows of one layer that are to be compressed: old [B,E,D], E a multiple of the rate, right-aligned; valid [B,E] bool.
+/// How they are read: by the rows `queries` [B,Q,D] that last entered the layer, of which asking [B,Q] bool are real.
 struct Forgotten {
   at::Tensor old, valid;
   at::Tensor queries, asking;
@@ -20,8 +20,8 @@ struct Forgotten {
 /// How the Compressive Transformer makes one row of `rate` rows (Rae et al. 2020, section 3.1), one function a layer.
 ///   mean_pooling, max_pooling   of the rows of a block, number by number
 ///   conv                        a convolution over time, kernel and stride `rate`: [x_1 .. x_rate] W^T + b
-///   dilated_conv                the same with taps two rows apart, centred on the block; rows outside those that are compressed are 0
-///   most_used                   the E / rate rows of the most attention by `queries`, in their order
+///   dilated_conv                the same with taps two rows apart, centred on the block; rows outside those that are
+///   compressed are 0 most_used                   the E / rate rows of the most attention by `queries`, in their order
 class Compression {
  public:
   /// Throws InputError where the function needs to know how rows are read and the layers' attention does not say.
@@ -32,7 +32,8 @@ class Compression {
   bool trains() const { return !weights_.empty(); }
   /// Attention reconstruction (Rae et al. 2020, section 3.2, algorithm 2), [B], 0 for a sequence that forgets nothing:
   ///   mean over heads, channels and real queries of ( attn(h, old) - attn(h, compressed) )^2
-  /// attn by content alone, without position terms. Rows and the attention's maps are constants: the gradient reaches `compressed`.
+  /// attn by content alone, without position terms. Rows and the attention's maps are constants: the gradient reaches
+  /// `compressed`.
   at::Tensor reconstruction_loss(int64_t layer, const Forgotten& rows, const at::Tensor& compressed) const;
 
  private:

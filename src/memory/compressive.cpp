@@ -19,7 +19,8 @@ struct Picked {
   }
 };
 
-/// The `count` [B] rows of each sequence that end before column `end` [B], right-aligned in as many columns as the longest has.
+/// The `count` [B] rows of each sequence that end before column `end` [B], right-aligned in as many columns as the
+/// longest has.
 Picked before_column(const at::Tensor& end, const at::Tensor& count) {
   const int64_t most = count.max().item<int64_t>();
   const at::Tensor from_right = at::arange(most - 1, -1, -1, count.options()).unsqueeze(0);
@@ -29,7 +30,8 @@ Picked before_column(const at::Tensor& end, const at::Tensor& count) {
 }  // namespace
 
 void CompressiveOptions::validate(const base::Where& where) const {
-  where.require(mem_len > 0 || compressed_len > 0, "mem_len", "a memory of no rows, compressed or not; expected at least 1 of either kind");
+  where.require(mem_len > 0 || compressed_len > 0, "mem_len",
+                "a memory of no rows, compressed or not; expected at least 1 of either kind");
 }
 
 Compressive::Compressive(const Options& options, const core::MemoryBuild& build)
@@ -38,7 +40,8 @@ Compressive::Compressive(const Options& options, const core::MemoryBuild& build)
 core::State Compressive::initial_state(int64_t batch) const {
   const auto options = build_.like.options().requires_grad(false);
   CompressiveState state;
-  for (int64_t layer = 0; layer < build_.num_layers; ++layer) state.rows.push_back(at::empty({batch, 0, build_.dim}, options));
+  for (int64_t layer = 0; layer < build_.num_layers; ++layer)
+    state.rows.push_back(at::empty({batch, 0, build_.dim}, options));
   state.valid = at::empty({batch, 0}, options.dtype(at::kBool));
   state.plain = state.valid;
   return state;
@@ -51,14 +54,15 @@ void Compressive::add_spans(core::AttendTable& table, const core::State& state, 
 core::ContextRows Compressive::before(int64_t layer, const core::State& state) const {
   const auto& memory = state.as<CompressiveState>();
   base::require(static_cast<int64_t>(memory.rows.size()) == build_.num_layers,
-                "[compressive] expected a state of {} layers, found {}; is it of another model?", build_.num_layers, memory.rows.size());
+                "[compressive] expected a state of {} layers, found {}; is it of another model?", build_.num_layers,
+                memory.rows.size());
   const at::Tensor& rows = memory.rows[static_cast<size_t>(layer)];
   require_state("compressive", rows, {memory.valid.size(0), memory.valid.size(1), build_.dim});
   return {rows.detach(), memory.valid};
 }
 
-core::State Compressive::after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const core::AttendTable& table,
-                               const core::State& state, core::Mode) const {
+core::State Compressive::after(const std::vector<at::Tensor>& entering, const at::Tensor& valid,
+                               const core::AttendTable& table, const core::State& state, core::Mode) const {
   const at::NoGradGuard no_grad;
   const auto& old = state.as<CompressiveState>();
   const int64_t batch = entering[0].size(0);
@@ -87,7 +91,8 @@ core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode m
   // How many rows each sequence forgets, in whole blocks, and how many it then keeps of each kind.
   const at::Tensor blocks = (plain - options_.mem_len).clamp_min(0).floor_divide(rate);
   const at::Tensor made = blocks.clamp_max(options_.compressed_len);
-  const at::Tensor kept = (old.valid.sum(1) - plain).minimum(options_.compressed_len - made), rest = plain - blocks * rate;
+  const at::Tensor kept = (old.valid.sum(1) - plain).minimum(options_.compressed_len - made),
+                   rest = plain - blocks * rate;
   const Picked forgotten = before_column(middle + blocks * rate, blocks * rate);
   const bool compresses = forgotten.index.size(1) > 0 && options_.compressed_len > 0;
   const Picked asked = before_column(end, old.open_rows);
@@ -95,7 +100,8 @@ core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode m
   // The new context, [kept; made; rest] of each sequence, right-aligned, as columns of [rows; compressed].
   const at::Tensor length = kept + made + rest;
   const Picked all = before_column(length, length);  // the place of each column within its sequence's context
-  const at::Tensor place = all.index, of_rest = place >= (kept + made).unsqueeze(1), of_kept = place < kept.unsqueeze(1);
+  const at::Tensor place = all.index, of_rest = place >= (kept + made).unsqueeze(1),
+                   of_kept = place < kept.unsqueeze(1);
   const int64_t new_columns = forgotten.index.size(1) / rate;
   const at::Tensor from_rest = place + (end - length).unsqueeze(1), from_kept = place + (middle - kept).unsqueeze(1);
   const at::Tensor from_made = place + (columns + new_columns - made - kept).unsqueeze(1);

@@ -18,19 +18,24 @@ struct CompressiveOptions {
   double loss_weight = 1.0;
   template <class V>
   void visit(V&& v) {
-    v("mem_len", mem_len, "rows of earlier segments that every layer keeps as they are; up to compression_rate - 1 more wait for a block",
+    v("mem_len", mem_len,
+      "rows of earlier segments that every layer keeps as they are; up to compression_rate - 1 more wait for a block",
       base::range(0, 1 << 24));
-    v("compressed_len", compressed_len, "compressed rows that every layer keeps beyond them; 0: none", base::range(0, 1 << 24));
+    v("compressed_len", compressed_len, "compressed rows that every layer keeps beyond them; 0: none",
+      base::range(0, 1 << 24));
     v("compression_rate", compression_rate, "rows that become one", base::range(1, 1 << 10));
     v("compression", compression, "how",
       base::one_of("mean_pooling", "max_pooling", "conv", "dilated_conv", "most_used"));
-    v("loss_weight", loss_weight, "factor of the attention-reconstruction loss, which trains conv and dilated_conv and nothing else", base::at_least(0));
+    v("loss_weight", loss_weight,
+      "factor of the attention-reconstruction loss, which trains conv and dilated_conv and nothing else",
+      base::at_least(0));
   }
   void validate(const base::Where& where) const;
 };
 
-/// What every layer keeps: rows[l] [B,M,D], right-aligned; valid [B,M]: real rows; plain [B,M]: those among them that are not compressed,
-/// which are the last ones. open_rows [B]: rows of a segment that goes on in the next call; absent between segments.
+/// What every layer keeps: rows[l] [B,M,D], right-aligned; valid [B,M]: real rows; plain [B,M]: those among them that
+/// are not compressed, which are the last ones. open_rows [B]: rows of a segment that goes on in the next call; absent
+/// between segments.
 struct CompressiveState {
   std::vector<at::Tensor> rows;
   at::Tensor valid, plain, open_rows;
@@ -43,13 +48,13 @@ struct CompressiveState {
   }
 };
 
-/// Compressive Transformer (Rae et al. 2020, section 3, algorithm 1): rows that leave a layer's memory are compressed, c into one, and the
-/// compressed rows stand on the left of the memory.
-///   layer l sees [compressed; memory] on the left of the segment, as Transformer-XL sees its cache, each row at the distance of its place
-///   memory' = [memory; rows] without its oldest blocks of c rows, as long as more than mem_len remain
-///   compressed' = the last compressed_len rows of [compressed; f_l(those blocks)]
-/// No gradient goes into either, and none of the task's loss into f; f learns from the attention-reconstruction loss of the segment that
-/// pushed its rows out (Compression). Padding does not enter.
+/// Compressive Transformer (Rae et al. 2020, section 3, algorithm 1): rows that leave a layer's memory are compressed,
+/// c into one, and the compressed rows stand on the left of the memory.
+///   layer l sees [compressed; memory] on the left of the segment, as Transformer-XL sees its cache, each row at the
+///   distance of its place memory' = [memory; rows] without its oldest blocks of c rows, as long as more than mem_len
+///   remain compressed' = the last compressed_len rows of [compressed; f_l(those blocks)]
+/// No gradient goes into either, and none of the task's loss into f; f learns from the attention-reconstruction loss of
+/// the segment that pushed its rows out (Compression). Padding does not enter.
 class Compressive final : public core::LayerContext {
  public:
   using Options = CompressiveOptions;

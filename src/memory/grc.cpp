@@ -15,7 +15,8 @@ namespace mnemo::memory {
 void GrcOptions::validate(const base::Where& where) const {
   where.require(cache_ratio > 0.0, "cache_ratio", "expected more than 0, found {}", cache_ratio);
   where.require(grid.empty() || grid.size() == 2, "grid", "expected [height, width], found {} numbers", grid.size());
-  where.require(cache_grid.empty() || cache_grid.size() == 2, "cache_grid", "expected [height, width], found {} numbers", cache_grid.size());
+  where.require(cache_grid.empty() || cache_grid.size() == 2, "cache_grid",
+                "expected [height, width], found {} numbers", cache_grid.size());
   where.require(lifetime == "model" || variant == "paper", "lifetime",
                 "the authors' variant has one cache for the model; expected \"model\"");
   where.require(lifetime == "model" || (attend == "sample" && eval_read == "updated"), "lifetime",
@@ -29,33 +30,43 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
                 "included, so it cannot stand in a causal model; use variant = \"paper\", whose causal form reads the "
                 "cache as it was before the segment");
   base::require(causal_ || options.bptt_depth.value_or(0) == 0,
-                "grc: in a model that is not causal every query reads its own segment's update, made of a cache without gradient: "
-                "expected bptt_depth = 0, found {}", options.bptt_depth.value_or(0));
+                "grc: in a model that is not causal every query reads its own segment's update, made of a cache "
+                "without gradient: "
+                "expected bptt_depth = 0, found {}",
+                options.bptt_depth.value_or(0));
   base::require(!causal_ || (options.attend == "sample" && options.eval_read == "updated"),
-                "grc: in a causal model every query reads the cache as it was before the segment, so attend and eval_read have nothing to choose; "
-                "expected neither, found attend = \"{}\", eval_read = \"{}\"", options.attend, options.eval_read);
+                "grc: in a causal model every query reads the cache as it was before the segment, so attend and "
+                "eval_read have nothing to choose; "
+                "expected neither, found attend = \"{}\", eval_read = \"{}\"",
+                options.attend, options.eval_read);
   base::require(!image.given() || options.lifetime == "model",
-                "grc: images do not follow one another, so a cache for each sequence has nothing to carry; expected lifetime = \"model\", found \"{}\"",
+                "grc: images do not follow one another, so a cache for each sequence has nothing to carry; expected "
+                "lifetime = \"model\", found \"{}\"",
                 options.lifetime);
   base::require(options.position == "none" || image.given() || options.grid.size() == 2,
                 "grc: position \"cpe\" needs grid = [height, width]");
-  base::require(!image.given() || options.grid.empty() || (options.grid[0] == image.grid.height && options.grid[1] == image.grid.width),
-                "grc: the backbone says how a layer's rows lie: expected grid = [{}, {}] or none, found [{}, {}]", image.grid.height, image.grid.width,
-                options.grid.empty() ? 0 : options.grid[0], options.grid.empty() ? 0 : options.grid[1]);
+  base::require(!image.given() || options.grid.empty() ||
+                    (options.grid[0] == image.grid.height && options.grid[1] == image.grid.width),
+                "grc: the backbone says how a layer's rows lie: expected grid = [{}, {}] or none, found [{}, {}]",
+                image.grid.height, image.grid.width, options.grid.empty() ? 0 : options.grid[0],
+                options.grid.empty() ? 0 : options.grid[1]);
   base::require(!image.given() || options.cls_tokens == 0 || options.cls_tokens == image.class_tokens,
-                "grc: the backbone says how many class tokens there are: expected cls_tokens = {} or none, found {}", image.class_tokens, options.cls_tokens);
+                "grc: the backbone says how many class tokens there are: expected cls_tokens = {} or none, found {}",
+                image.class_tokens, options.cls_tokens);
   base::require(channels_ >= build.num_heads && channels_ % build.num_heads == 0,
                 "grc: expected int(dim * cache_ratio) to be a multiple of num_heads = {}, found {}", build.num_heads,
                 channels_);
-  base::require(build.num_heads * build.head_dim == build.dim || !authors_,
-                "grc: variant \"authors\" mixes channels of the output: expected num_heads * head_dim = dim = {}, found {}",
-                build.dim, build.num_heads * build.head_dim);
+  base::require(
+      build.num_heads * build.head_dim == build.dim || !authors_,
+      "grc: variant \"authors\" mixes channels of the output: expected num_heads * head_dim = dim = {}, found {}",
+      build.dim, build.num_heads * build.head_dim);
   base::require(channels_ / build.num_heads <= build.head_dim,
                 "grc: expected cached channels a head ({}) to be at most head_dim = {}", channels_ / build.num_heads,
                 build.head_dim);
 }
 
-Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner, const core::ImageLayout& image)
+Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner,
+         const core::ImageLayout& image)
     : options_(options),
       authors_(options.variant == "authors"),
       causal_(build.causal),
@@ -68,7 +79,8 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
   if (options.mem_attention == "same") {
     same = dynamic_cast<const core::ReadsHeads*>(inner_.get());
     base::require(same != nullptr,
-                  "grc: mem_attention = \"same\" needs an attention that can read rows without places and projections of its own (softmax, linear, "
+                  "grc: mem_attention = \"same\" needs an attention that can read rows without places and projections "
+                  "of its own (softmax, linear, "
                   "linformer); use mem_attention = \"softmax\"");
     same->require_readable(channels_ / build.num_heads, cache_len_);
   }
@@ -160,11 +172,14 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   const GrcState& old = grc.as<GrcState>();
   const bool per_sequence = options_.lifetime == "sequence";
   require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, cache_len_, channels_});
-  base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other", options_.lifetime);
+  base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other",
+                options_.lifetime);
   const at::Tensor frozen = old.cache.detach();
   const core::CoreAttention::Heads self = this->self(input, state.child("core"));
-  // The cached channels, which queries and, in the paper's variant, the update are made of: cut out once where both are.
-  const at::Tensor cached = input.x.narrow(-1, 0, channels_), x = updates(old, input.mode) ? cached.contiguous() : cached;
+  // The cached channels, which queries and, in the paper's variant, the update are made of: cut out once where both
+  // are.
+  const at::Tensor cached = input.x.narrow(-1, 0, channels_),
+                   x = updates(old, input.mode) ? cached.contiguous() : cached;
 
   // What the update is made of: this call's rows, behind those of the segment's earlier parts.
   Source source = this->source(authors_ ? self.heads : x, input.table);
@@ -185,7 +200,10 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   if (input.ends && needs_rows) {
     const at::Tensor updated = update(frozen, source);
     if (!causal_) read = attended(updated, source, frozen);
-    if (moves) next.cache = per_sequence ? updated : !causal_ && options_.attend == "batch_mean" ? read : mean(updated, source, old.cache);
+    if (moves)
+      next.cache = per_sequence                                  ? updated
+                   : !causal_ && options_.attend == "batch_mean" ? read
+                                                                 : mean(updated, source, old.cache);
     if (moves && !cache_keeps_graph()) next.cache = next.cache.detach();
   } else if (!input.ends) {
     next = old;
@@ -201,18 +219,23 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   return {y, core::State::list({{"grc", next}, {"core", self.state}}), self.slots};
 }
 
-core::AttentionView Grc::look(const core::AttentionInput& input, const core::State& state, const core::State& history) const {
+core::AttentionView Grc::look(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const {
   const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  core::AttentionView view = inner == nullptr ? core::AttentionView{} : inner->look(input, state.child("core"), history);
+  core::AttentionView view =
+      inner == nullptr ? core::AttentionView{} : inner->look(input, state.child("core"), history);
   const core::State grc = state.child("grc");
   const GrcState& old = grc.as<GrcState>();
   const Source made_of = source(authors_ ? inner_->forward(input, state.child("core")).y : input.x, input.table);
   const at::Tensor rows = ops::resample_nearest(made_of.rows, cache_len_, made_of.valid);
-  const ops::GrcGateValues gates = ops::grc_gate_values(old.cache.expand({rows.size(0), -1, -1}), rows, gates_, authors_);
+  const ops::GrcGateValues gates =
+      ops::grc_gate_values(old.cache.expand({rows.size(0), -1, -1}), rows, gates_, authors_);
   view.gates.push_back({"reset", gates.reset});
   view.gates.push_back({"update", gates.update});
-  const at::Tensor kept = causal_ || !updates(old, input.mode) ? old.cache : attended(update(old.cache, made_of), made_of, old.cache);
-  view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache, ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
+  const at::Tensor kept =
+      causal_ || !updates(old, input.mode) ? old.cache : attended(update(old.cache, made_of), made_of, old.cache);
+  view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache,
+                       ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
                          return reader_.heads(input.x.narrow(-1, 0, channels_), kept, input.grid, replace);
                        })});
   return view;
@@ -230,7 +253,8 @@ std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, c
   return {{"o_self", self}, {"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid)}};
 }
 
-core::State Grc::remember(const core::AttentionInput& input, const core::State& state, const core::State& history) const {
+core::State Grc::remember(const core::AttentionInput& input, const core::State& state,
+                          const core::State& history) const {
   const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
   return inner == nullptr ? core::State() : inner->remember(input, state.child("core"), history);
 }

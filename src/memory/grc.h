@@ -15,8 +15,8 @@
 
 namespace mnemo::memory {
 
-/// The cache of one attention. lifetime model: [1,N,C]; sequence: [B,N,C]. rows [B,M,C], valid [B,M]: the source rows of an
-/// open segment, kept until it ends.
+/// The cache of one attention. lifetime model: [1,N,C]; sequence: [B,N,C]. rows [B,M,C], valid [B,M]: the source rows
+/// of an open segment, kept until it ends.
 struct GrcState {
   at::Tensor cache, rows, valid;
   bool per_sequence = false;
@@ -31,16 +31,17 @@ struct GrcState {
 /// Attention with a gated recurrent cache around an inner core (Zhang et al. 2024, eq. 1-5; algorithm 1).
 ///   C' = gates(C, X), X = the segment's rows resampled to cache_len, first C = int(D * cache_ratio) channels
 ///   m  = what GrcReader reads of C',  y_h = sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h)) o_h
-/// Not causal: every sequence reads its own C' (attend "batch_mean": their mean; eval_read "stored": in evaluation C itself). Causal: every
-/// query reads C, the cache as it was before the segment. After the segment the cache is the mean of C' over the sequences (lifetime model,
-/// in training only), or C' itself. Padding is left out of X and of the mean. Inside windows (layout) every window is a sequence.
-/// State: grc.cache, beside the inner core's state.
+/// Not causal: every sequence reads its own C' (attend "batch_mean": their mean; eval_read "stored": in evaluation C
+/// itself). Causal: every query reads C, the cache as it was before the segment. After the segment the cache is the
+/// mean of C' over the sequences (lifetime model, in training only), or C' itself. Padding is left out of X and of the
+/// mean. Inside windows (layout) every window is a sequence. State: grc.cache, beside the inner core's state.
 class Grc final : public core::Attention, public core::Inspectable, public core::MixesBranches {
  public:
   using Options = GrcOptions;
-  /// Throws InputError for variant "authors" in a causal model (it reads the segment's later tokens), for shapes that do not divide, and for
-  /// options that the layout, or a model without one, has no reading of.
-  Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner, const core::ImageLayout& image = {});
+  /// Throws InputError for variant "authors" in a causal model (it reads the segment's later tokens), for shapes that
+  /// do not divide, and for options that the layout, or a model without one, has no reading of.
+  Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner,
+      const core::ImageLayout& image = {});
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
@@ -50,8 +51,10 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   int64_t cache_bptt_depth() const { return options_.bptt_depth.value_or(causal_ ? 1 : 0); }
   int64_t core_bptt_depth() const { return inner_->bptt_depth(); }
   /// The inner attention's maps; "grc_cache": what of the cache each query reads; the gates of this segment's update.
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
-  core::State remember(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
+  core::State remember(const core::AttentionInput& input, const core::State& state,
+                       const core::State& history) const override;
   /// sigma(lambda) of every head: how much of the output comes from the cache.
   std::vector<core::Gauge> gauges() const override;
   /// o_self and o_mem as they are mixed (the paper's figure of them), by default in the way of evaluation.
@@ -61,7 +64,8 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   struct Source {
     at::Tensor rows, valid;
   };
-  /// Whether gradients go through the cache from one segment to the next; not where every sequence reads its own update.
+  /// Whether gradients go through the cache from one segment to the next; not where every sequence reads its own
+  /// update.
   bool cache_keeps_graph() const { return causal_ && cache_bptt_depth() > 0; }
   /// Whether the rows of this call are needed for an update: it is read, or the cache moves.
   bool updates(const GrcState& old, core::Mode mode) const;

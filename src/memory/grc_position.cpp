@@ -10,7 +10,8 @@
 namespace mnemo::memory {
 
 GrcPosition::GrcPosition(const layers::Scope& scope, int64_t dim, int64_t channels, double std) {
-  base::require(dim % channels == 0, "grc: position \"cpe\" needs dim = {} to be a multiple of the {} cached channels", dim, channels);
+  base::require(dim % channels == 0, "grc: position \"cpe\" needs dim = {} to be a multiple of the {} cached channels",
+                dim, channels);
   weight_ = scope.add("weight", {dim, dim / channels, 3, 3}, layers::normal(std));
   bias_ = scope.add("bias", {dim}, layers::constant(0.0), layers::ParameterKind::bias);
 }
@@ -18,8 +19,8 @@ GrcPosition::GrcPosition(const layers::Scope& scope, int64_t dim, int64_t channe
 at::Tensor GrcPosition::operator()(const at::Tensor& x, core::Grid grid, int64_t class_tokens) const {
   const int64_t in_front = x.size(1) - grid.size();
   if (in_front < 0 || (class_tokens >= 0 && in_front != class_tokens)) {
-    throw base::ShapeError(fmt::format("[grc] expected {} + {}x{} rows for the position convolution, found {}", std::max<int64_t>(class_tokens, 0),
-                                       grid.height, grid.width, x.size(1)));
+    throw base::ShapeError(fmt::format("[grc] expected {} + {}x{} rows for the position convolution, found {}",
+                                       std::max<int64_t>(class_tokens, 0), grid.height, grid.width, x.size(1)));
   }
   const at::Tensor out = ops::group_conv(x.narrow(1, in_front, grid.size()), grid.height, grid.width, weight_, bias_);
   return in_front == 0 ? out : at::constant_pad_nd(out, {0, 0, in_front, 0});

@@ -15,8 +15,8 @@ class GrcPosition {
   /// D `dim`, C `channels` groups. Throws InputError unless C divides D.
   GrcPosition(const layers::Scope& scope, int64_t dim, int64_t channels, double std);
   bool defined() const { return weight_.defined(); }
-  /// x [B,T,D], its last grid.size() rows the image; fewer is a ShapeError, and so are not `class_tokens` rows in front where that is not
-  /// negative.
+  /// x [B,T,D], its last grid.size() rows the image; fewer is a ShapeError, and so are not `class_tokens` rows in front
+  /// where that is not negative.
   at::Tensor operator()(const at::Tensor& x, core::Grid grid, int64_t class_tokens) const;
 
  private:

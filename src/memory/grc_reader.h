@@ -16,18 +16,19 @@ namespace mnemo::memory {
 
 /// The branch that reads the gated recurrent cache (Zhang et al. 2024, eq. 3).
 ///   m_h = softmax(q_h k_h^T / sqrt(C/H) + bias_h) v_h,  q of the first C channels of the rows, k and v of the cache
-/// Where the attention reduces its keys, k and v are of the cache on its grid, reduced in the same way; in windows bias is a table of its
-/// own, by the places of query and cache row in the window; elsewhere there is none.
-/// B sequences, H heads, T rows, N rows of the cache, C its channels.
+/// Where the attention reduces its keys, k and v are of the cache on its grid, reduced in the same way; in windows bias
+/// is a table of its own, by the places of query and cache row in the window; elsewhere there is none. B sequences, H
+/// heads, T rows, N rows of the cache, C its channels.
 class GrcReader {
  public:
   GrcReader() = default;
-  /// `same`: the core that reads in place of softmax, or null. Parameters q, k, v, o (authors), sr, sr_norm, relative_position_bias_table
-  /// under the scope. Throws InputError for a cache that the layout has no reading of.
-  GrcReader(const GrcOptions& options, const core::AttentionBuild& build, const core::ImageLayout& image, int64_t channels,
-            const layers::Scope& scope, const core::ReadsHeads* same);
+  /// `same`: the core that reads in place of softmax, or null. Parameters q, k, v, o (authors), sr, sr_norm,
+  /// relative_position_bias_table under the scope. Throws InputError for a cache that the layout has no reading of.
+  GrcReader(const GrcOptions& options, const core::AttentionBuild& build, const core::ImageLayout& image,
+            int64_t channels, const layers::Scope& scope, const core::ReadsHeads* same);
   /// x [B,T,C], cache [B,N,C] or [1,N,C]: one for all. Returns [B,H,T,C/H].
-  at::Tensor heads(const at::Tensor& x, const at::Tensor& cache, core::Grid grid, const ops::ReplaceValues& replace = {}) const;
+  at::Tensor heads(const at::Tensor& x, const at::Tensor& cache, core::Grid grid,
+                   const ops::ReplaceValues& replace = {}) const;
   /// Heads joined, and through `o` where the variant has one: [B,T,C].
   at::Tensor project(const at::Tensor& heads) const;
 

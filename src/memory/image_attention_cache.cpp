@@ -9,22 +9,28 @@
 
 namespace mnemo::memory {
 
-ImageAttentionCache::ImageAttentionCache(const Options& options, const core::AttentionBuild& build, const core::ImageLayout& image,
-                                         std::unique_ptr<core::CoreAttention> inner)
+ImageAttentionCache::ImageAttentionCache(const Options& options, const core::AttentionBuild& build,
+                                         const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner)
     : mem_len_(options.mem_len.value_or(image.rows())), dim_(build.dim), image_(image), inner_(std::move(inner)) {
-  base::require(!image.windows, "attention_cache: rows of earlier images have no place in a window; use it with backbone.type = \"vit\", \"pvt\" or \"pvt_v2\"");
+  base::require(!image.windows,
+                "attention_cache: rows of earlier images have no place in a window; use it with backbone.type = "
+                "\"vit\", \"pvt\" or \"pvt_v2\"");
   base::require(inner_->support().contexts, "attention_cache: this attention takes no rows beside its own");
   if (image.reduces()) reduces_ = dynamic_cast<const core::ReducesRows*>(inner_.get());
-  base::ensure(!image.reduces() || reduces_ != nullptr, "an attention of fewer keys than rows does not say how it reduces them");
+  base::ensure(!image.reduces() || reduces_ != nullptr,
+               "an attention of fewer keys than rows does not say how it reduces them");
   base::require(!image.reduces() || mem_len_ % image.grid.size() == 0,
-                "attention_cache: keys are reduced image by image: expected a mem_len of whole images, a multiple of {}, found {}", image.grid.size(), mem_len_);
+                "attention_cache: keys are reduced image by image: expected a mem_len of whole images, a multiple of "
+                "{}, found {}",
+                image.grid.size(), mem_len_);
   (build.attn / "attention_cache").reserve_state("rows", {mem_len_, dim_});
   like_ = build.attn.share("o.weight", {build.dim, build.num_heads * build.head_dim}, layers::normal(build.init_std));
 }
 
 core::State ImageAttentionCache::initial_state(int64_t batch) const {
   const auto options = like_.options().requires_grad(false);
-  const ImageAttentionCacheState state{at::zeros({1, mem_len_, dim_}, options), at::zeros({1}, options.dtype(at::kLong))};
+  const ImageAttentionCacheState state{at::zeros({1, mem_len_, dim_}, options),
+                                       at::zeros({1}, options.dtype(at::kLong))};
   return core::State::list({{"attention_cache", state}, {"core", inner_->initial_state(batch)}});
 }
 
@@ -35,16 +41,19 @@ core::AttentionSupport ImageAttentionCache::support() const {
   return support;
 }
 
-at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const ImageAttentionCacheState& cache, core::AttendTable& table) const {
+at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const ImageAttentionCacheState& cache,
+                                        core::AttendTable& table) const {
   require_state("attention_cache", cache.rows, {1, mem_len_, dim_});
   const bool same_grid = input.grid.height == image_.grid.height && input.grid.width == image_.grid.width;
   base::require(!image_.reduces() || same_grid,
-                "[attention_cache] its images are {}x{} rows and are reduced like the image at hand: expected one of that size, found {}x{}",
+                "[attention_cache] its images are {}x{} rows and are reduced like the image at hand: expected one of "
+                "that size, found {}x{}",
                 image_.grid.height, image_.grid.width, input.grid.height, input.grid.width);
   const int64_t filled = std::min(cache.filled.item<int64_t>(), mem_len_);
   if (filled == 0) return {};
   at::Tensor rows = cache.rows.detach().narrow(1, mem_len_ - filled, filled);
-  if (reduces_ != nullptr) rows = reduces_->reduced(rows.view({-1, image_.grid.size(), dim_}), image_.grid).reshape({1, -1, dim_});
+  if (reduces_ != nullptr)
+    rows = reduces_->reduced(rows.view({-1, image_.grid.size(), dim_}), image_.grid).reshape({1, -1, dim_});
   table.append_context({core::SpanKind::cache, rows.size(1)}, core::Rule::all());
   return rows.expand({input.x.size(0), -1, -1});
 }
@@ -54,7 +63,8 @@ core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& i
   const auto& cache = own.as<ImageAttentionCacheState>();
   core::AttendTable table = input.table;
   const at::Tensor earlier = context(input, cache, table);
-  core::AttentionResult result = inner_->forward({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid}, state.child("core"));
+  core::AttentionResult result =
+      inner_->forward({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid}, state.child("core"));
   ImageAttentionCacheState next = cache;
   if (input.mode == core::Mode::train && mem_len_ > 0) {
     const at::NoGradGuard no_grad;
@@ -66,13 +76,15 @@ core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& i
   return {result.y, core::State::list({{"attention_cache", next}, {"core", std::move(result.state)}})};
 }
 
-core::AttentionView ImageAttentionCache::look(const core::AttentionInput& input, const core::State& state, const core::State& history) const {
+core::AttentionView ImageAttentionCache::look(const core::AttentionInput& input, const core::State& state,
+                                              const core::State& history) const {
   const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
   if (inner == nullptr) return {};
   const core::State own = state.child("attention_cache");
   core::AttendTable table = input.table;
   const at::Tensor earlier = context(input, own.as<ImageAttentionCacheState>(), table);
-  return inner->look({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid}, state.child("core"), history);
+  return inner->look({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid}, state.child("core"),
+                     history);
 }
 
 }  // namespace mnemo::memory

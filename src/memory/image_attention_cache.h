@@ -21,27 +21,30 @@ struct ImageAttentionCacheState {
   }
 };
 
-/// The attention-based cache in an image backbone (Zhang et al. 2024, table 2): keys and values come from the last mem_len rows that this
-/// attention was given in training, beside its own.
-///   k, v of [cache; x], q of x;   cache' = the last mem_len rows of [cache; x of all images], detached, after a training step
-/// Images do not follow one another, so the cache is the model's, as GRC's is: it moves in training only and is saved with the weights.
-/// Where the attention reduces its keys, the images of the cache are reduced like the image at hand.
+/// The attention-based cache in an image backbone (Zhang et al. 2024, table 2): keys and values come from the last
+/// mem_len rows that this attention was given in training, beside its own.
+///   k, v of [cache; x], q of x;   cache' = the last mem_len rows of [cache; x of all images], detached, after a
+///   training step
+/// Images do not follow one another, so the cache is the model's, as GRC's is: it moves in training only and is saved
+/// with the weights. Where the attention reduces its keys, the images of the cache are reduced like the image at hand.
 class ImageAttentionCache final : public core::Attention, public core::Inspectable {
  public:
   using Options = AttentionCacheOptions;
-  /// Throws InputError where the attention takes no rows beside its own, inside windows, and for a mem_len of no whole images where keys
-  /// are reduced.
+  /// Throws InputError where the attention takes no rows beside its own, inside windows, and for a mem_len of no whole
+  /// images where keys are reduced.
   ImageAttentionCache(const Options& options, const core::AttentionBuild& build, const core::ImageLayout& image,
                       std::unique_ptr<core::CoreAttention> inner);
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
   /// The inner attention's maps over [cache; x].
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state, const core::State& history) const override;
+  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
+                           const core::State& history) const override;
 
  private:
   /// The rows [B,M,D] in front of the input's keys, undefined while there are none; `table` gets their span.
-  at::Tensor context(const core::AttentionInput& input, const ImageAttentionCacheState& cache, core::AttendTable& table) const;
+  at::Tensor context(const core::AttentionInput& input, const ImageAttentionCacheState& cache,
+                     core::AttendTable& table) const;
 
   int64_t mem_len_, dim_;
   core::ImageLayout image_;

@@ -28,51 +28,66 @@ void TaskOptions::validate(const base::Where& where) const {
   where.require(plain, "name", "expected 1 to 64 letters, digits, - and _, found {}", base::in_quotes(name));
   where.require(name != "base", "name", "\"base\" is the name of the backbone's own head");
   if (layers) {
-    where.require(std::is_sorted(layers->begin(), layers->end()) && std::adjacent_find(layers->begin(), layers->end()) == layers->end(), "layers",
-                  "expected ascending numbers");
-    where.require(num_mem_tokens == 0 || !layers->empty(), "layers", "{} memory tokens, but no layer that has them", num_mem_tokens);
+    where.require(std::is_sorted(layers->begin(), layers->end()) &&
+                      std::adjacent_find(layers->begin(), layers->end()) == layers->end(),
+                  "layers", "expected ascending numbers");
+    where.require(num_mem_tokens == 0 || !layers->empty(), "layers", "{} memory tokens, but no layer that has them",
+                  num_mem_tokens);
   }
-  where.require(!(new_class_token && own_class_token), "own_class_token", "new_class_token = true gives the task a class row already");
-  where.require(labels.empty() || num_classes == static_cast<int64_t>(labels.size()), "labels", "expected {}, one for each class, found {}", num_classes,
-                labels.size());
+  where.require(!(new_class_token && own_class_token), "own_class_token",
+                "new_class_token = true gives the task a class row already");
+  where.require(labels.empty() || num_classes == static_cast<int64_t>(labels.size()), "labels",
+                "expected {}, one for each class, found {}", num_classes, labels.size());
 }
 
 void LearnableTokensOptions::validate(const base::Where& where) const {
   const bool masked = attention == "masked";
   std::set<std::string> names, with_class_row;
   for (const TaskOptions& task : tasks) {
-    const auto require = [&](bool good, const char* key, const std::string& what) { where.require(good, "tasks", "'{}': {}: {}", task.name, key, what); };
+    const auto require = [&](bool good, const char* key, const std::string& what) {
+      where.require(good, "tasks", "'{}': {}: {}", task.name, key, what);
+    };
     require(names.insert(task.name).second, "name", "it stands twice");
     require(!masked || task.new_class_token || task.num_mem_tokens == 0, "num_mem_tokens",
-            "attention = \"masked\" shows memory to the task's new class token alone; expected new_class_token = true, or 0 tokens");
-    require(!masked || !task.own_class_token, "own_class_token", "it moves the old rows, which attention = \"masked\" leaves as they are");
-    require(!masked || !task.own_adapters, "own_adapters", "they move the old rows, which attention = \"masked\" leaves as they are");
+            "attention = \"masked\" shows memory to the task's new class token alone; expected new_class_token = true, "
+            "or 0 tokens");
+    require(!masked || !task.own_class_token, "own_class_token",
+            "it moves the old rows, which attention = \"masked\" leaves as they are");
+    require(!masked || !task.own_adapters, "own_adapters",
+            "they move the old rows, which attention = \"masked\" leaves as they are");
     require(masked || task.sees.empty(), "sees", "with attention = \"full\" everything sees everything; expected []");
     std::set<std::string> seen;
     for (const std::string& other : task.sees) {
       require(task.new_class_token, "sees", "a task without a class row of its own sees nothing");
-      require(with_class_row.contains(other), "sees", fmt::format("'{}' is no earlier task with a class row of its own", other));
+      require(with_class_row.contains(other), "sees",
+              fmt::format("'{}' is no earlier task with a class row of its own", other));
       require(seen.insert(other).second, "sees", fmt::format("'{}' stands twice", other));
     }
     if (task.new_class_token) with_class_row.insert(task.name);
     if (propagation == "none") continue;
-    require(task.memory_norm.value_or(memory_norm) == "before", "memory_norm", "rows that go on pass every norm; expected \"before\"");
+    require(task.memory_norm.value_or(memory_norm) == "before", "memory_norm",
+            "rows that go on pass every norm; expected \"before\"");
     require(task.num_mem_tokens > 0, "num_mem_tokens", "expected memory to propagate, found 0");
   }
   where.require(propagation == "none" || (!masked && tasks.size() <= 1), "propagation",
-                "'{}' is for attention = \"full\" and one task; found \"{}\" and {}", propagation, attention, tasks.size());
-  const auto own = std::count_if(tasks.begin(), tasks.end(), [](const TaskOptions& task) { return task.own_class_token; });
+                "'{}' is for attention = \"full\" and one task; found \"{}\" and {}", propagation, attention,
+                tasks.size());
+  const auto own =
+      std::count_if(tasks.begin(), tasks.end(), [](const TaskOptions& task) { return task.own_class_token; });
   where.require(own <= 1, "tasks", "{} tasks bring a class token in place of the backbone's; only one can", own);
-  const auto adapted = std::count_if(tasks.begin(), tasks.end(), [](const TaskOptions& task) { return task.own_adapters; });
+  const auto adapted =
+      std::count_if(tasks.begin(), tasks.end(), [](const TaskOptions& task) { return task.own_adapters; });
   where.require(adapted <= 1, "tasks", "{} tasks bring adapters; only one can", adapted);
 }
 
-LearnableTokens::LearnableTokens(const Options& options, const layers::Scope& root, int64_t num_layers, int64_t dim, double init_std)
+LearnableTokens::LearnableTokens(const Options& options, const layers::Scope& root, int64_t num_layers, int64_t dim,
+                                 double init_std)
     : options_(options) {
   using layers::ParameterKind;
   const bool first_only = options.propagation == "first";
   for (TaskOptions& task : options_.tasks) {
-    base::require(task.num_classes >= 2, "learnable_tokens: task '{}': expected num_classes of at least 2, found {}", task.name, task.num_classes);
+    base::require(task.num_classes >= 2, "learnable_tokens: task '{}': expected num_classes of at least 2, found {}",
+                  task.name, task.num_classes);
     if (!task.layers) {
       task.layers.emplace(static_cast<size_t>(num_layers));
       std::iota(task.layers->begin(), task.layers->end(), 0);
@@ -80,13 +95,17 @@ LearnableTokens::LearnableTokens(const Options& options, const layers::Scope& ro
     const layers::Scope scope = root / "task" / task.name;
     Part part;
     part.memory.resize(static_cast<size_t>(num_layers));
-    if (task.new_class_token) part.class_token = scope.add("class_token", {1, 1, dim}, layers::normal(init_std), ParameterKind::memory);
-    if (task.own_class_token) part.cls_token = scope.add("cls_token", {1, 1, dim}, layers::normal(init_std), ParameterKind::memory);
+    if (task.new_class_token)
+      part.class_token = scope.add("class_token", {1, 1, dim}, layers::normal(init_std), ParameterKind::memory);
+    if (task.own_class_token)
+      part.cls_token = scope.add("cls_token", {1, 1, dim}, layers::normal(init_std), ParameterKind::memory);
     for (const int64_t layer : *task.layers) {
-      base::require(layer < num_layers, "learnable_tokens: task '{}': expected layers 0 to {}, found {}", task.name, num_layers - 1, layer);
+      base::require(layer < num_layers, "learnable_tokens: task '{}': expected layers 0 to {}, found {}", task.name,
+                    num_layers - 1, layer);
       if (task.num_mem_tokens == 0 || (first_only && layer != task.layers->front())) continue;
       part.memory[static_cast<size_t>(layer)] =
-          (scope / "memory").add(std::to_string(layer), {task.num_mem_tokens, dim}, layers::normal(init_std), ParameterKind::memory);
+          (scope / "memory")
+              .add(std::to_string(layer), {task.num_mem_tokens, dim}, layers::normal(init_std), ParameterKind::memory);
     }
     part.head = layers::Linear(scope / "head", dim, task.num_classes, true, init_std);
     parts_.push_back(std::move(part));
@@ -116,7 +135,8 @@ size_t LearnableTokens::find(const std::string& name) const {
     if (options_.tasks[k].name == name) return k;
     names.push_back(options_.tasks[k].name);
   }
-  base::input_error("no task {} is attached{}{}", base::in_quotes(name), names.empty() ? "; none is" : "", base::suggestion(name, names));
+  base::input_error("no task {} is attached{}{}", base::in_quotes(name), names.empty() ? "; none is" : "",
+                    base::suggestion(name, names));
 }
 
 std::vector<size_t> LearnableTokens::class_rows() const {

@@ -13,7 +13,8 @@ class LearnedTokens {
  public:
   /// They start as N(0, init_std), each by itself (init "independent") or as one row of it count times ("repeated").
   LearnedTokens(const core::MemoryBuild& build, int64_t count, const std::string& init, double init_std)
-      : rows_(build.scope.add("tokens", {count, build.dim}, init == "repeated" ? one_row(init_std) : layers::normal(init_std),
+      : rows_(build.scope.add("tokens", {count, build.dim},
+                              init == "repeated" ? one_row(init_std) : layers::normal(init_std),
                               layers::ParameterKind::memory)) {}
   /// The same rows for every sequence, [B,m,D], a view.
   at::Tensor for_batch(int64_t batch) const { return rows_.unsqueeze(0).expand({batch, -1, -1}); }

@@ -23,7 +23,9 @@ void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core
   if (options_.variant == "authors") {
     require_state("memory_tokens", carried, {rows.rows.size(0), options_.num_mem_tokens, rows.rows.size(2)});
   } else {
-    base::require(!carried.defined(), "[memory_tokens] variant \"paper\" carries nothing, but the state holds tokens; is it of another model?");
+    base::require(
+        !carried.defined(),
+        "[memory_tokens] variant \"paper\" carries nothing, but the state holds tokens; is it of another model?");
   }
   if (!part.starts || options_.num_mem_tokens == 0) return;
   const at::Tensor tokens = carried.defined() ? carried : tokens_.for_batch(rows.rows.size(0));

@@ -20,11 +20,13 @@ struct MemoryTokensOptions {
   void visit(V&& v) {
     v("num_mem_tokens", num_mem_tokens, "learned rows in front of every segment", base::range(0, 1 << 16));
     v("variant", variant,
-      "paper: the learned tokens stand in front of every segment; authors: the last layer's rows are carried to the next",
+      "paper: the learned tokens stand in front of every segment; authors: the last layer's rows are carried to the "
+      "next",
       base::one_of("paper", "authors"));
     v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
     v("bptt_depth", bptt_depth, "authors: segments a gradient goes back through the carried rows, or \"full\"");
-    v("init", init, "the learned tokens start as rows drawn each by itself, or as one row repeated, as in the authors' code",
+    v("init", init,
+      "the learned tokens start as rows drawn each by itself, or as one row repeated, as in the authors' code",
       base::one_of("independent", "repeated"));
     v("init_std", init_std, "the learned tokens start as N(0, init_std)", base::at_least(0));
   }
@@ -39,8 +41,8 @@ struct MemoryTokensState {
   }
 };
 
-/// Memory Transformer (Burtsev et al. 2020), segment by segment: rows [mem; x]; memory rows see memory only (and the cache
-/// if told so), token rows see memory, cache and earlier tokens.
+/// Memory Transformer (Burtsev et al. 2020), segment by segment: rows [mem; x]; memory rows see memory only (and the
+/// cache if told so), token rows see memory, cache and earlier tokens.
 class MemoryTokens final : public core::SequenceMemory {
  public:
   using Options = MemoryTokensOptions;

@@ -12,11 +12,14 @@ using core::SpanKind;
 
 RecurrentBlock::RecurrentBlock(const RecurrentTokensOptions& options, const core::MemoryBuild& build)
     : options_(options), tokens_(build, options.num_mem_tokens, options.init, options.init_std), embed_(build.embed) {
-  base::require(embed_ != nullptr, "recurrent_tokens: layout = \"encoder\" needs an embedding for its special tokens, which a "
+  base::require(embed_ != nullptr,
+                "recurrent_tokens: layout = \"encoder\" needs an embedding for its special tokens, which a "
                 "layer_stack has not");
 }
 
-core::State RecurrentBlock::initial_state(int64_t batch) const { return RecurrentTokensState{tokens_.for_batch(batch)}; }
+core::State RecurrentBlock::initial_state(int64_t batch) const {
+  return RecurrentTokensState{tokens_.for_batch(batch)};
+}
 
 void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {
   base::ensure(part.starts && part.ends, "an encoder's segment is whole");
@@ -24,9 +27,10 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   const at::Tensor& memory = state.as<RecurrentTokensState>().tokens;
   require_state("recurrent_tokens", memory, {batch, count, rows.rows.size(2)});
   const auto integers = at::TensorOptions().dtype(at::kLong).device(rows.rows.device());
-  const at::Tensor special = embed_(at::tensor({*options_.cls_token, *options_.sep_token, *options_.pad_token}, at::kLong).to(integers))
-                                 .unsqueeze(0)
-                                 .expand({batch, -1, -1});  // [B,3,D]
+  const at::Tensor special =
+      embed_(at::tensor({*options_.cls_token, *options_.sep_token, *options_.pad_token}, at::kLong).to(integers))
+          .unsqueeze(0)
+          .expand({batch, -1, -1});  // [B,3,D]
   const auto token = [&](int64_t which) { return special.narrow(1, which, 1); };
   const at::Tensor cls = token(0), sep = token(1), pad = token(2);
 
@@ -41,15 +45,19 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   } else {
     rows.rows = at::cat({cls, memory, sep, rows.rows, sep}, 1);
   }
-  // Special tokens have tags, so that the segment's own are found again; [SEP] and padding behind them are of their span.
+  // Special tokens have tags, so that the segment's own are found again; [SEP] and padding behind them are of their
+  // span.
   rows.table = core::AttendTable({SpanKind::tokens, length + 1}, Rule::all());
-  rows.table.prepend_rows({SpanKind::tokens, 1, 2}).prepend_rows({SpanKind::read, count}).prepend_rows({SpanKind::tokens, 1, 1});
+  rows.table.prepend_rows({SpanKind::tokens, 1, 2})
+      .prepend_rows({SpanKind::read, count})
+      .prepend_rows({SpanKind::tokens, 1, 1});
   for (const SpanKind query : {SpanKind::read, SpanKind::tokens}) {
     for (const SpanKind key : {SpanKind::read, SpanKind::tokens}) rows.table.let(query, key, Rule::all());
   }
 }
 
-core::State RecurrentBlock::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state, core::Part) const {
+core::State RecurrentBlock::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
+                                  core::Part) const {
   const at::Tensor& old = state.as<RecurrentTokensState>().tokens;
   const at::Tensor next = hidden.narrow(1, options_.memory_position == "same" ? 1 : 0, options_.num_mem_tokens);
   if (!table.valid().defined()) return RecurrentTokensState{next};

@@ -19,8 +19,10 @@ void RecurrentTokensOptions::validate(const base::Where& where) const {
     where.require(encoder || !token.has_value(), key, "goes with layout = \"encoder\"");
   }
   where.require(encoder || memory_position == "same", "memory_position", "goes with layout = \"encoder\"");
-  where.require(!encoder || block_mask == "open", "block_mask", "the block of layout = \"encoder\" is open: expected \"open\"");
-  where.require(!encoder || !read_mem_from_cache, "read_mem_from_cache", "layout = \"encoder\" has no segment cache: expected false");
+  where.require(!encoder || block_mask == "open", "block_mask",
+                "the block of layout = \"encoder\" is open: expected \"open\"");
+  where.require(!encoder || !read_mem_from_cache, "read_mem_from_cache",
+                "layout = \"encoder\" has no segment cache: expected false");
   where.require(!encoder || !aux_loss.has_value(), "aux_loss", "layout = \"encoder\" has no write rows");
 }
 

@@ -36,18 +36,22 @@ struct RecurrentTokensOptions {
   void visit(V&& v) {
     v("num_mem_tokens", num_mem_tokens, "memory vectors, read in front of a segment and written behind it",
       base::range(0, 1 << 16));
-    v("layout", layout, "read_write: rows [read; tokens; write] of a decoder; encoder: one block [CLS] mem [SEP] tokens [SEP]",
+    v("layout", layout,
+      "read_write: rows [read; tokens; write] of a decoder; encoder: one block [CLS] mem [SEP] tokens [SEP]",
       base::one_of("read_write", "encoder"));
     v("block_mask", block_mask, "open: both ways inside the read and the write block; causal: over all rows",
       base::one_of("open", "causal"));
     v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
-    v("bptt_depth", bptt_depth, "segment boundaries a loss's gradient goes back through the memory: 0, 1, ... or \"full\"");
-    v("init", init, "the learned memory starts as rows drawn each by itself, or as one row repeated, as in the authors' code",
+    v("bptt_depth", bptt_depth,
+      "segment boundaries a loss's gradient goes back through the memory: 0, 1, ... or \"full\"");
+    v("init", init,
+      "the learned memory starts as rows drawn each by itself, or as one row repeated, as in the authors' code",
       base::one_of("independent", "repeated"));
     v("init_std", init_std, "the learned memory starts as N(0, init_std)", base::at_least(0));
     v("aux_loss", aux_loss, "a special token predicted from each write row; unset: none");
     v("memory_position", memory_position,
-      "encoder: the next memory is read where the memory stood (same), or one row too early, as in the authors' early code",
+      "encoder: the next memory is read where the memory stood (same), or one row too early, as in the authors' early "
+      "code",
       base::one_of("same", "authors"));
     v("cls_token", cls_token, "encoder: the token in front", base::at_least(0));
     v("sep_token", sep_token, "encoder: the token before and after the segment's own", base::at_least(0));
@@ -65,8 +69,8 @@ struct RecurrentTokensState {
   }
 };
 
-/// Recurrent Memory Transformer (Bulatov et al. 2022, section 3.2), layout read_write: rows [mem; x; mem], the same vectors at both ends; the
-/// last m rows of the output are the next segment's memory.
+/// Recurrent Memory Transformer (Bulatov et al. 2022, section 3.2), layout read_write: rows [mem; x; mem], the same
+/// vectors at both ends; the last m rows of the output are the next segment's memory.
 class RecurrentTokens final : public core::SequenceMemory {
  public:
   using Options = RecurrentTokensOptions;

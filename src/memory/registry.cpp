@@ -31,9 +31,10 @@ void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* n
                               std::unique_ptr<core::CoreAttention> inner) {
       return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build, std::move(inner));
     };
-    entry.wrap_image_attention = [](const base::Node& options, const core::AttentionBuild& build, const core::ImageLayout& image,
-                                    std::unique_ptr<core::CoreAttention> inner) {
-      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build, std::move(inner), image);
+    entry.wrap_image_attention = [](const base::Node& options, const core::AttentionBuild& build,
+                                    const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner) {
+      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build, std::move(inner),
+                                 image);
     };
   }
   entries.add(name, std::move(entry));
@@ -45,9 +46,10 @@ Entry attention_cache() {
   entry.layer_context = [](const base::Node& node, const core::MemoryBuild& build) {
     return std::make_unique<AttentionCache>(base::read_typed_options<AttentionCacheOptions>(node), build);
   };
-  entry.wrap_image_attention = [](const base::Node& node, const core::AttentionBuild& build, const core::ImageLayout& image,
-                                  std::unique_ptr<core::CoreAttention> inner) {
-    return std::make_unique<ImageAttentionCache>(base::read_typed_options<AttentionCacheOptions>(node), build, image, std::move(inner));
+  entry.wrap_image_attention = [](const base::Node& node, const core::AttentionBuild& build,
+                                  const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner) {
+    return std::make_unique<ImageAttentionCache>(base::read_typed_options<AttentionCacheOptions>(node), build, image,
+                                                 std::move(inner));
   };
   return entry;
 }
@@ -67,7 +69,8 @@ Entry recurrent_tokens() {
 
 void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
   add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: every layer keeps rows of earlier segments");
-  types.add<AttentionCacheOptions>("attention_cache", "the attention-based cache of the GRC paper: rows of earlier inputs");
+  types.add<AttentionCacheOptions>("attention_cache",
+                                   "the attention-based cache of the GRC paper: rows of earlier inputs");
   entries.add("attention_cache", attention_cache());
   add<Compressive>(types, entries, "compressive", "Compressive Transformer: rows that leave the cache are compressed");
   add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of every segment");

@@ -18,8 +18,8 @@ struct Entry {
                                                  std::unique_ptr<core::CoreAttention> inner)>
       wrap_attention;
   /// The same in an image backbone, whatever the seam elsewhere.
-  std::function<std::unique_ptr<core::Attention>(const base::Node&, const core::AttentionBuild&, const core::ImageLayout&,
-                                                 std::unique_ptr<core::CoreAttention> inner)>
+  std::function<std::unique_ptr<core::Attention>(const base::Node&, const core::AttentionBuild&,
+                                                 const core::ImageLayout&, std::unique_ptr<core::CoreAttention> inner)>
       wrap_image_attention;
   std::function<std::unique_ptr<core::LayerContext>(const base::Node&, const core::MemoryBuild&)> layer_context;
   std::function<std::unique_ptr<core::SequenceMemory>(const base::Node&, const core::MemoryBuild&)> sequence;

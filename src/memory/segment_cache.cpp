@@ -48,7 +48,8 @@ void SegmentCache::add_spans(core::AttendTable& table, const core::State& state,
 core::ContextRows SegmentCache::before(int64_t layer, const core::State& state) const {
   const auto& cache = state.as<SegmentCacheState>();
   base::require(static_cast<int64_t>(cache.rows.size()) == build_.num_layers,
-                "[{}] expected a state of {} layers, found {}; is it of another model?", name_, build_.num_layers, cache.rows.size());
+                "[{}] expected a state of {} layers, found {}; is it of another model?", name_, build_.num_layers,
+                cache.rows.size());
   const at::Tensor& rows = cache.rows[static_cast<size_t>(layer)];
   require_state(name_.c_str(), rows, {cache.valid.size(0), cache.valid.size(1), build_.dim});
   return {rows.detach(), cache.valid};

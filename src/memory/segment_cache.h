@@ -38,8 +38,8 @@ struct SegmentCacheState {
   }
 };
 
-/// Segment-level recurrence (Dai et al. 2019, section 3.2): layer l sees, on the left of the segment, the last mem_len rows
-/// that entered it in earlier segments. No gradient goes into the cache.
+/// Segment-level recurrence (Dai et al. 2019, section 3.2): layer l sees, on the left of the segment, the last mem_len
+/// rows that entered it in earlier segments. No gradient goes into the cache.
 ///   cache' = the last mem_len rows of [cache; rows], detached
 class SegmentCache : public core::LayerContext {
  public:

@@ -27,8 +27,8 @@ void Accuracy::add(const at::Tensor& predictions, const at::Tensor& targets) {
 
 void Accuracy::add_logits(const at::Tensor& logits, const at::Tensor& targets) {
   if (logits.dim() != targets.dim() + 1) {
-    throw base::ShapeError(fmt::format("[accuracy] expected logits of {} dimensions, found {}", targets.dim() + 1,
-                                       logits.dim()));
+    throw base::ShapeError(
+        fmt::format("[accuracy] expected logits of {} dimensions, found {}", targets.dim() + 1, logits.dim()));
   }
   // argmax takes a NaN for the largest; a model that has diverged must not score by luck.
   add(logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1), targets);
@@ -36,8 +36,8 @@ void Accuracy::add_logits(const at::Tensor& logits, const at::Tensor& targets) {
 
 void Accuracy::add_top(const at::Tensor& logits, const at::Tensor& targets, int64_t count) {
   if (logits.dim() != targets.dim() + 1) {
-    throw base::ShapeError(fmt::format("[accuracy] expected logits of {} dimensions, found {}", targets.dim() + 1,
-                                       logits.dim()));
+    throw base::ShapeError(
+        fmt::format("[accuracy] expected logits of {} dimensions, found {}", targets.dim() + 1, logits.dim()));
   }
   const at::Tensor counted = targets.ne(data::kIgnoreTarget);
   const at::Tensor own = logits.gather(-1, targets.clamp_min(0).unsqueeze(-1));

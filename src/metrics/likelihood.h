@@ -29,8 +29,8 @@ class Likelihood {
   double bits() const { return bits_per(1.0); }
   /// exp(nll): perplexity a token, of a model over words the usual perplexity.
   double perplexity() const;
-  /// Bits a unit of text when a token stands for `units_per_token` of them: bits / units_per_token. With the characters for
-  /// each token of the text, words separators included, models over bytes, characters and words can be compared.
+  /// Bits a unit of text when a token stands for `units_per_token` of them: bits / units_per_token. With the characters
+  /// for each token of the text, words separators included, models over bytes, characters and words can be compared.
   double bits_per(double units_per_token) const;
   /// Perplexity a unit of text: exp(nll / units_per_token).
   double perplexity_per(double units_per_token) const;

@@ -35,9 +35,11 @@ double beta_fraction(double a, double b, double x) {
 }  // namespace
 
 double incomplete_beta(double a, double b, double x) {
-  base::require(a > 0 && b > 0 && x >= 0 && x <= 1, "the incomplete beta function of a = {}, b = {}, x = {}: expected a, b > 0 and 0 <= x <= 1", a, b, x);
+  base::require(a > 0 && b > 0 && x >= 0 && x <= 1,
+                "the incomplete beta function of a = {}, b = {}, x = {}: expected a, b > 0 and 0 <= x <= 1", a, b, x);
   if (x == 0 || x == 1) return x;
-  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
+  const double front =
+      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
   if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(a, b, x) / a;
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
@@ -50,12 +52,15 @@ double student_t_two_sided(double t, double df) {
 }
 
 WelchTest welch(const Spread& a, const Spread& b) {
-  base::require(a.count >= 2 && b.count >= 2, "Welch's test: expected two values or more on each side, found {} and {}", a.count, b.count);
+  base::require(a.count >= 2 && b.count >= 2, "Welch's test: expected two values or more on each side, found {} and {}",
+                a.count, b.count);
   const auto n = static_cast<double>(a.count), m = static_cast<double>(b.count);
   const double u = a.deviation * a.deviation / n, v = b.deviation * b.deviation / m;
   const double difference = a.mean - b.mean;
   if (u + v == 0) {
-    return difference == 0 ? WelchTest{0, n + m - 2, 1} : WelchTest{std::copysign(std::numeric_limits<double>::infinity(), difference), n + m - 2, 0};
+    return difference == 0
+               ? WelchTest{0, n + m - 2, 1}
+               : WelchTest{std::copysign(std::numeric_limits<double>::infinity(), difference), n + m - 2, 0};
   }
   WelchTest test{difference / std::sqrt(u + v), (u + v) * (u + v) / (u * u / (n - 1) + v * v / (m - 1)), 1};
   test.p = student_t_two_sided(test.t, test.df);

@@ -10,7 +10,8 @@ namespace mnemo::metrics {
 /// I_x(a, b), the regularised incomplete beta function, by Lentz's continued fraction; a, b > 0, 0 <= x <= 1.
 double incomplete_beta(double a, double b, double x);
 
-/// P(|T| >= |t|) of Student's t distribution:  I_{df / (df + t^2)}(df / 2, 1 / 2).  df > 0; 0 for an infinite t, NaN for a NaN.
+/// P(|T| >= |t|) of Student's t distribution:  I_{df / (df + t^2)}(df / 2, 1 / 2).  df > 0; 0 for an infinite t, NaN
+/// for a NaN.
 double student_t_two_sided(double t, double df);
 
 /// Whether two means differ, with spreads of their own (Welch 1947).

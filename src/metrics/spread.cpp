@@ -10,7 +10,8 @@
 namespace mnemo::metrics {
 
 std::string Spread::text(int digits) const {
-  return count > 1 ? fmt::format("{:.{}f} ± {:.{}f}", mean, digits, deviation, digits) : fmt::format("{:.{}f}", mean, digits);
+  return count > 1 ? fmt::format("{:.{}f} ± {:.{}f}", mean, digits, deviation, digits)
+                   : fmt::format("{:.{}f}", mean, digits);
 }
 
 Spread spread(std::span<const double> values) {

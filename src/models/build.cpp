@@ -8,7 +8,8 @@
 
 namespace mnemo::models {
 
-std::unique_ptr<core::Model> build_any(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget) {
+std::unique_ptr<core::Model> build_any(const ModelOptions& options, uint64_t seed, at::ScalarType dtype,
+                                       const layers::Budget& budget) {
   base::check_options(options);
   if (options.backbone.is_vision()) return std::make_unique<VisionModel>(options, seed, dtype, budget);
   return std::make_unique<Model>(options, seed, dtype, budget);

@@ -8,10 +8,10 @@
 
 namespace mnemo::models {
 
-/// Builds a model of any backbone, a language model or one of images; its fresh parameters depend on the seed alone. Throws InputError for
-/// options that make no sense or ask for more than the budget.
-std::unique_ptr<core::Model> build_any(const ModelOptions& options, uint64_t seed = 0, at::ScalarType dtype = at::kFloat,
-                                       const layers::Budget& budget = {});
+/// Builds a model of any backbone, a language model or one of images; its fresh parameters depend on the seed alone.
+/// Throws InputError for options that make no sense or ask for more than the budget.
+std::unique_ptr<core::Model> build_any(const ModelOptions& options, uint64_t seed = 0,
+                                       at::ScalarType dtype = at::kFloat, const layers::Budget& budget = {});
 
 /// Parameters of a model of those options, counted from their declarations alone.
 int64_t count_parameters(const ModelOptions& options);

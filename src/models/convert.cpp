@@ -11,7 +11,9 @@ namespace mnemo::models {
 std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_features, uint64_t seed) {
   ModelOptions options = model.options();
   const std::string type = type_of(options.backbone.attention);
-  base::require(type == "softmax", "t2r: only a softmax model has the maps q, k, v and o that it starts from; found backbone.attention.type = \"{}\"",
+  base::require(type == "softmax",
+                "t2r: only a softmax model has the maps q, k, v and o that it starts from; found "
+                "backbone.attention.type = \"{}\"",
                 type);
   const auto softmax = base::read_typed_options<attention::SoftmaxOptions>(options.backbone.attention);
   base::Node attention = base::Node::table({{"type", "linear"}, {"feature_map", "t2r"}, {"bias", softmax.bias}});

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kListOpsWords = 16;
 
-// Tay et al. 2021 with the settings of their code: maps start as Xavier's there, whose deviation is 0.036 to 0.044 at these widths.
+// Tay et al. 2021 with the settings of their code: maps start as Xavier's there, whose deviation is 0.036 to 0.044 at
+// these widths.
 std::string arena_encoder(int64_t layers, const char* attention) {
   return fmt::format(R"(
 segment_size = 2000
@@ -36,7 +37,8 @@ attention = {}
 type = "classification"
 num_classes = 10
 hidden_dim = 1024
-)", layers, attention);
+)",
+                     layers, attention);
 }
 
 constexpr const char* kSoftmax = R"({ type = "softmax", bias = false, dropout = 0.1 })";
@@ -46,8 +48,9 @@ constexpr const char* kReformer = R"({ type = "lsh", variant = "lra", bias = fal
 }  // namespace
 
 void add_encoder_presets(std::vector<Preset>& presets) {
-  static const std::array<std::string, 6> texts = {arena_encoder(4, kSoftmax), arena_encoder(4, kBigBird), arena_encoder(4, kReformer),
-                                                   arena_encoder(6, kSoftmax), arena_encoder(6, kBigBird), arena_encoder(6, kReformer)};
+  static const std::array<std::string, 6> texts = {arena_encoder(4, kSoftmax),  arena_encoder(4, kBigBird),
+                                                   arena_encoder(4, kReformer), arena_encoder(6, kSoftmax),
+                                                   arena_encoder(6, kBigBird),  arena_encoder(6, kReformer)};
   constexpr std::string_view counted = "no figure is published; docs/encoder.md counts";
   const auto add = [&](std::string_view name, std::string_view about, size_t text) {
     presets.push_back({name, about, texts[text], kListOpsWords, 0, counted});

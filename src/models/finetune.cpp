@@ -11,8 +11,10 @@
 namespace mnemo::models {
 void FinetuneOptions::validate(const base::Where& where) const {
   const bool memory = regime == "memory", masked = regime == "masked_memory";
-  where.require(!layers || memory || masked, "layers", "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
-  where.require(propagation == "none" || memory, "propagation", "belongs to regime = \"memory\", found regime = \"{}\"", regime);
+  where.require(!layers || memory || masked, "layers",
+                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
+  where.require(propagation == "none" || memory, "propagation", "belongs to regime = \"memory\", found regime = \"{}\"",
+                regime);
   where.require(sees.empty() || masked, "sees", "belongs to regime = \"masked_memory\", found regime = \"{}\"", regime);
   // A run's recipe.toml holds every key, so those at their defaults are nobody's wish.
   const FinetuneOptions left_out;
@@ -22,35 +24,43 @@ void FinetuneOptions::validate(const base::Where& where) const {
                 "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
   where.require(class_token_position == left_out.class_token_position || masked, "class_token_position",
                 "belongs to regime = \"masked_memory\", found regime = \"{}\"", regime);
-  where.require(bottleneck == left_out.bottleneck || regime == "adapters", "bottleneck", "belongs to regime = \"adapters\", found regime = \"{}\"", regime);
+  where.require(bottleneck == left_out.bottleneck || regime == "adapters", "bottleneck",
+                "belongs to regime = \"adapters\", found regime = \"{}\"", regime);
 }
 
-FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options, const std::vector<std::string>& labels) {
+FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options,
+                             const std::vector<std::string>& labels) {
   const std::string who = fmt::format("finetune: regime = \"{}\"", options.regime);
   const auto classes = static_cast<int64_t>(labels.size());
-  base::require(model.backbone.is_vision() && model.kind == "model", "{}: expected a model of images, found backbone.type = \"{}\"", who, model.backbone.type);
+  base::require(model.backbone.is_vision() && model.kind == "model",
+                "{}: expected a model of images, found backbone.type = \"{}\"", who, model.backbone.type);
   FinetunePlan plan{model, {}, options.name, {}};
   if (options.regime == "full") {
-    base::require(model.memory.empty() || type_of(model.memory.front()) != memory::LearnableTokens::kType, "{}: moves the backbone, which the attached tasks were made for; detach them first",
-                  who);
+    base::require(model.memory.empty() || type_of(model.memory.front()) != memory::LearnableTokens::kType,
+                  "{}: moves the backbone, which the attached tasks were made for; detach them first", who);
     plan.options.head.set("num_classes", classes);
     plan.trained = {"*"};
     plan.answers = "base";
     plan.has_task_memory = false;
     return plan;
   }
-  base::require(model.backbone.type == "vit", "{}: expected backbone.type = \"vit\", found \"{}\"", who, model.backbone.type);
-  const bool masked = options.regime == "head" || options.regime == "masked_memory", moves = options.regime == "memory" || options.regime == "head_and_class_token";
+  base::require(model.backbone.type == "vit", "{}: expected backbone.type = \"vit\", found \"{}\"", who,
+                model.backbone.type);
+  const bool masked = options.regime == "head" || options.regime == "masked_memory",
+             moves = options.regime == "memory" || options.regime == "head_and_class_token";
   memory::LearnableTokensOptions memory;
   const base::Node* attached = nullptr;
   for (const base::Node& one : model.memory) {
-    base::require(type_of(one) == memory::LearnableTokens::kType, "{}: learnable tokens cannot stand beside '{}'", who, type_of(one));
+    base::require(type_of(one) == memory::LearnableTokens::kType, "{}: learnable tokens cannot stand beside '{}'", who,
+                  type_of(one));
     attached = &one;
   }
   if (attached != nullptr) {
     memory = base::read_typed_options<memory::LearnableTokensOptions>(*attached);
     base::require(masked && memory.attention == "masked",
-                  "{}: the model has tasks attached, beside which only masked ones can be trained; detach them first, or choose masked_memory or head", who);
+                  "{}: the model has tasks attached, beside which only masked ones can be trained; detach them first, "
+                  "or choose masked_memory or head",
+                  who);
   } else {
     memory.attention = masked ? "masked" : "full";
     memory.memory_norm = options.memory_norm;
@@ -78,7 +88,10 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   plan.options.memory = {ModelOptions::memory_types().complete(node)};
   plan.trained = {"task." + options.name + ".*"};
   if (options.regime == "adapters") {
-    base::require(!model.adapters, "{}: the model has adapters of its own, beside which there is no place for a task's; choose another regime", who);
+    base::require(
+        !model.adapters,
+        "{}: the model has adapters of its own, beside which there is no place for a task's; choose another regime",
+        who);
     plan.options.adapters = layers::AdapterOptions{};
     plan.options.adapters->bottleneck = options.bottleneck;
     plan.trained.emplace_back("backbone.*.adapter?.*");
@@ -90,11 +103,14 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
 
 void train_only(const layers::ParameterSet& parameters, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
-    const bool used = std::any_of(parameters.all().begin(), parameters.all().end(), [&](const layers::Parameter& one) { return base::matches(pattern, one.name); });
+    const bool used = std::any_of(parameters.all().begin(), parameters.all().end(),
+                                  [&](const layers::Parameter& one) { return base::matches(pattern, one.name); });
     base::require(used, "training: no parameter is of the pattern {}", base::in_quotes(pattern));
   }
   for (const layers::Parameter& parameter : parameters.all()) {
-    const bool trained = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return base::matches(pattern, parameter.name); });
+    const bool trained = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+      return base::matches(pattern, parameter.name);
+    });
     at::Tensor(parameter.tensor).set_requires_grad(trained);
   }
 }

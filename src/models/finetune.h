@@ -26,15 +26,22 @@ struct FinetuneOptions {
   void visit(V&& v) {
     v("model", model, "folder of the trained model, or of its run", base::not_empty());
     v("regime", regime,
-      "head: a new head alone; head_and_class_token: and the class token; memory: and memory tokens that everything sees; masked_memory: memory "
-      "and a new class token that nothing old sees, so that tasks can be joined; full: the whole model; adapters: Houlsby's, and the head",
+      "head: a new head alone; head_and_class_token: and the class token; memory: and memory tokens that everything "
+      "sees; masked_memory: memory "
+      "and a new class token that nothing old sees, so that tasks can be joined; full: the whole model; adapters: "
+      "Houlsby's, and the head",
       base::one_of("head", "head_and_class_token", "memory", "masked_memory", "full", "adapters"));
     v("name", name, "what the task is called");
     v("num_mem_tokens", num_mem_tokens, "memory, masked_memory: tokens of a layer", base::range(0, 1 << 16));
-    v("layers", layers, "memory, masked_memory: numbers of the layers that have memory, from 0; unset: all", base::at_least(0));
-    v("memory_norm", memory_norm, "memory, masked_memory: memory enters a layer's attention after its first norm as it is, or before it", base::one_of("after", "before"));
-    v("class_token_position", class_token_position, "masked_memory: added to the new class token", base::one_of("class", "none"));
-    v("propagation", propagation, "memory: what becomes of it above its layer", base::one_of("none", "first", "added", "appended"));
+    v("layers", layers, "memory, masked_memory: numbers of the layers that have memory, from 0; unset: all",
+      base::at_least(0));
+    v("memory_norm", memory_norm,
+      "memory, masked_memory: memory enters a layer's attention after its first norm as it is, or before it",
+      base::one_of("after", "before"));
+    v("class_token_position", class_token_position, "masked_memory: added to the new class token",
+      base::one_of("class", "none"));
+    v("propagation", propagation, "memory: what becomes of it above its layer",
+      base::one_of("none", "first", "added", "appended"));
     v("bottleneck", bottleneck, "adapters: width between their two maps", base::range(1, 1 << 16));
     v("sees", sees, "masked_memory: tasks of the model that this one extends");
   }
@@ -45,16 +52,19 @@ struct FinetuneOptions {
 struct FinetunePlan {
   ModelOptions options;              ///< of the new model, the task last
   std::vector<std::string> trained;  ///< patterns of the names of the parameters that are trained
-  std::string answers;               ///< the task whose head is trained: a name, or "base" where the model's own head is a new one
+  std::string answers;  ///< the task whose head is trained: a name, or "base" where the model's own head is a new one
   /// (new parameter, the one it starts as): class tokens start as the backbone's.
   std::vector<std::pair<std::string, std::string>> starts;
   bool has_task_memory = true;  ///< false: everything has moved, and only a whole model folder can hold it
 };
 
-/// Throws InputError for a model that cannot have the regime: none of images, without a class token, tasks of another kind attached.
-FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options, const std::vector<std::string>& labels);
+/// Throws InputError for a model that cannot have the regime: none of images, without a class token, tasks of another
+/// kind attached.
+FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options,
+                             const std::vector<std::string>& labels);
 
-/// Parameters that are of no pattern take no gradient from now on. Throws InputError for a pattern that is of no parameter.
+/// Parameters that are of no pattern take no gradient from now on. Throws InputError for a pattern that is of no
+/// parameter.
 void train_only(const layers::ParameterSet& parameters, const std::vector<std::string>& patterns);
 
 }  // namespace mnemo::models

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kWikiText103Words = 267'735, kEnwik8Bytes = 204;
 
-// Dai et al. 2019 with the settings of their scripts. In evaluation they use segments of 64 (base), 128 (large) and 80 (enwik8).
+// Dai et al. 2019 with the settings of their scripts. In evaluation they use segments of 64 (base), 128 (large) and 80
+// (enwik8).
 constexpr const char* kBaseLayers = R"(
 segment_size = 150
 [embedding]
@@ -83,7 +84,8 @@ init = "repeated"
 bptt_depth = 3
 )";
 
-// fairseq's transformer_lm_wiki103: pre-norm without a norm at the end, no biases in the softmax, no projection for the shortlist.
+// fairseq's transformer_lm_wiki103: pre-norm without a norm at the end, no biases in the softmax, no projection for the
+// shortlist.
 constexpr const char* kAdaptiveLayers = R"(
 segment_size = 512
 [embedding]
@@ -109,26 +111,36 @@ adaptive = {{ cutoffs = [20000, 60000], div_val = 4, shortlist_projection = fals
 }  // namespace
 
 void add_language_presets(std::vector<Preset>& presets) {
-  static const std::string transformer_xl_base = fmt::format(kBaseLayers, ", eval_clamp_len = 400", fmt::format(kSegmentCache, 150, 640)),
+  static const std::string transformer_xl_base =
+                               fmt::format(kBaseLayers, ", eval_clamp_len = 400", fmt::format(kSegmentCache, 150, 640)),
                            rmt = fmt::format(kBaseLayers, "", kRmtMemory), enwik8 = fmt::format(kEnwik8Layers, "", ""),
-                           transformer_xl_enwik8 = fmt::format(kEnwik8Layers, ", eval_clamp_len = 820", fmt::format(kSegmentCache, 512, 2100)),
-                           baevski_auli = fmt::format(kAdaptiveLayers, 16, 0.0), kasai = fmt::format(kAdaptiveLayers, 32, 0.2);
-  presets.push_back({"transformer_xl_wt103_base", "Transformer-XL base for WikiText-103, 16 layers (Dai et al. 2019)", transformer_xl_base,
-                     kWikiText103Words, 151, "Dai et al. 2019, table 1"});
-  presets.push_back({"transformer_xl_wt103_large", "Transformer-XL large for WikiText-103, 18 layers (Dai et al. 2019)", kTransformerXlLarge,
-                     kWikiText103Words, 257,
-                     "Dai et al. 2019, table 1; with the 18 layers of its released settings it is 285 M; 16 such layers would be 257.9 M"});
-  presets.push_back({"enwik8_12_layers", "the 12-layer decoder for enwik8 without a memory, 512 wide (baseline of Dai et al. 2019, Bulatov et al. 2022)",
-                     enwik8, kEnwik8Bytes, 41, "Dai et al. 2019, table 2, of the same size with a cache"});
-  presets.push_back({"transformer_xl_enwik8", "the same with Transformer-XL's cache (Dai et al. 2019)", transformer_xl_enwik8, kEnwik8Bytes, 41,
-                     "Dai et al. 2019, table 2"});
-  presets.push_back({"rmt_wt103", "RMT for WikiText-103: the 16 layers of Transformer-XL base, memory 10 (Bulatov et al. 2022)", rmt,
+                           transformer_xl_enwik8 = fmt::format(kEnwik8Layers, ", eval_clamp_len = 820",
+                                                               fmt::format(kSegmentCache, 512, 2100)),
+                           baevski_auli = fmt::format(kAdaptiveLayers, 16, 0.0),
+                           kasai = fmt::format(kAdaptiveLayers, 32, 0.2);
+  presets.push_back({"transformer_xl_wt103_base", "Transformer-XL base for WikiText-103, 16 layers (Dai et al. 2019)",
+                     transformer_xl_base, kWikiText103Words, 151, "Dai et al. 2019, table 1"});
+  presets.push_back({"transformer_xl_wt103_large", "Transformer-XL large for WikiText-103, 18 layers (Dai et al. 2019)",
+                     kTransformerXlLarge, kWikiText103Words, 257,
+                     "Dai et al. 2019, table 1; with the 18 layers of its released settings it is 285 M; 16 such "
+                     "layers would be 257.9 M"});
+  presets.push_back(
+      {"enwik8_12_layers",
+       "the 12-layer decoder for enwik8 without a memory, 512 wide (baseline of Dai et al. 2019, Bulatov et al. 2022)",
+       enwik8, kEnwik8Bytes, 41, "Dai et al. 2019, table 2, of the same size with a cache"});
+  presets.push_back({"transformer_xl_enwik8", "the same with Transformer-XL's cache (Dai et al. 2019)",
+                     transformer_xl_enwik8, kEnwik8Bytes, 41, "Dai et al. 2019, table 2"});
+  presets.push_back({"rmt_wt103",
+                     "RMT for WikiText-103: the 16 layers of Transformer-XL base, memory 10 (Bulatov et al. 2022)", rmt,
                      kWikiText103Words});
-  presets.push_back({"baevski_auli", "adaptive input and softmax for WikiText-103, 16 layers (Baevski and Auli 2019; ABC's table 3a)", baevski_auli,
-                     kWikiText103Words, 247,
-                     "Baevski and Auli 2019; ABC's paper says about 242 M. Their vocabulary has 9 entries more, of 64 numbers each"});
-  presets.push_back({"kasai_32_layers", "the same with 32 layers and layer drop (Kasai et al. 2021b; ABC's table 3b)", kasai, kWikiText103Words, 484,
-                     "ABC's paper, about; twice its figure for 16 layers, though embedding and softmax (45 M) are there once"});
+  presets.push_back(
+      {"baevski_auli", "adaptive input and softmax for WikiText-103, 16 layers (Baevski and Auli 2019; ABC's table 3a)",
+       baevski_auli, kWikiText103Words, 247,
+       "Baevski and Auli 2019; ABC's paper says about 242 M. Their vocabulary has 9 entries more, of 64 numbers each"});
+  presets.push_back(
+      {"kasai_32_layers", "the same with 32 layers and layer drop (Kasai et al. 2021b; ABC's table 3b)", kasai,
+       kWikiText103Words, 484,
+       "ABC's paper, about; twice its figure for 16 layers, though embedding and softmax (45 M) are there once"});
 }
 
 }  // namespace mnemo::models

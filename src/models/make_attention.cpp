@@ -7,7 +7,8 @@
 namespace mnemo::models {
 
 void RowLimit::require(int64_t wanted, const std::string& what) const {
-  base::Where(&table, table.path()).require(wanted <= rows, key, "has places for {} rows, expected {} at least: {}", rows, wanted, what);
+  base::Where(&table, table.path())
+      .require(wanted <= rows, key, "has places for {} rows, expected {} at least: {}", rows, wanted, what);
 }
 
 std::optional<RowLimit> row_limit(const base::Node& attention) {
@@ -24,23 +25,27 @@ std::optional<RowLimit> row_limit(const base::Node& attention) {
   return std::nullopt;
 }
 
-std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories, const core::AttentionBuild& build) {
+std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories,
+                                                const core::AttentionBuild& build) {
   const Mechanisms& mechanisms = Mechanisms::all();
   auto made = at_its_place(core, [&] { return mechanisms.attentions.find(type_of(core))(core, build); });
   for (const base::Node& memory : memories) {
     const auto& entry = mechanisms.memories.find(type_of(memory));
-    if (entry.wrap_attention) return at_its_place(memory, [&] { return entry.wrap_attention(memory, build, std::move(made)); });
+    if (entry.wrap_attention)
+      return at_its_place(memory, [&] { return entry.wrap_attention(memory, build, std::move(made)); });
   }
   return made;
 }
 
-std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, const std::vector<base::Node>& memories, const core::AttentionBuild& build,
+std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, const std::vector<base::Node>& memories,
+                                                      const core::AttentionBuild& build,
                                                       const core::ImageLayout& image) {
   const Mechanisms& mechanisms = Mechanisms::all();
   const std::string type = type_of(core);
   // Backbones of images ask for cores that no other model can name.
-  auto made = mechanisms.image_attentions.contains(type) ? mechanisms.image_attentions.find(type)(mechanisms.image_attention_types.complete(core), build)
-                                                         : mechanisms.attentions.find(type)(core, build);
+  auto made = mechanisms.image_attentions.contains(type)
+                  ? mechanisms.image_attentions.find(type)(mechanisms.image_attention_types.complete(core), build)
+                  : mechanisms.attentions.find(type)(core, build);
   for (const base::Node& memory : memories) {
     if (type_of(memory) == memory::LearnableTokens::kType) continue;  // rows of the backbone, not of one attention
     const auto& entry = mechanisms.memories.find(type_of(memory));

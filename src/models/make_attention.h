@@ -23,7 +23,8 @@ auto at_its_place(const base::Node& options, Make make) {
   }
 }
 
-/// How many rows an attention has places for, and the key that says so: Linformer's tables, and the controls of ABC that go by a row's number.
+/// How many rows an attention has places for, and the key that says so: Linformer's tables, and the controls of ABC
+/// that go by a row's number.
 struct RowLimit {
   int64_t rows;
   base::Node table;  ///< that the key stands in
@@ -34,10 +35,13 @@ struct RowLimit {
 /// Nothing for an attention that takes any number.
 std::optional<RowLimit> row_limit(const base::Node& attention);
 
-/// The attention of one layer: the core of those options, and the memory of the list that wraps attention, if any, around it.
-std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories, const core::AttentionBuild& build);
+/// The attention of one layer: the core of those options, and the memory of the list that wraps attention, if any,
+/// around it.
+std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories,
+                                                const core::AttentionBuild& build);
 /// The same in an image backbone.
-std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, const std::vector<base::Node>& memories, const core::AttentionBuild& build,
+std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, const std::vector<base::Node>& memories,
+                                                      const core::AttentionBuild& build,
                                                       const core::ImageLayout& image);
 
 }  // namespace mnemo::models

@@ -26,36 +26,47 @@ using core::SpanKind;
 /// All rows have the same number; the caller's batch is wrong otherwise.
 int64_t uniform(const at::Tensor& numbers, const char* what) {
   const auto [least, greatest] = at::aminmax(numbers);
-  base::require(least.item<int64_t>() == greatest.item<int64_t>(),
-                "[model] sequences of one batch may start or end a segment only together: expected the same {} for all, "
-                "found {} to {}", what, least.item<int64_t>(), greatest.item<int64_t>());
+  base::require(
+      least.item<int64_t>() == greatest.item<int64_t>(),
+      "[model] sequences of one batch may start or end a segment only together: expected the same {} for all, "
+      "found {} to {}",
+      what, least.item<int64_t>(), greatest.item<int64_t>());
   return least.item<int64_t>();
 }
 
 /// The state was made for as many sequences as the segment has.
 void require_batch(const at::Tensor& of_state, const at::Tensor& rows) {
-  base::require(of_state.size(0) == rows.size(0), "[model] expected a segment of {} sequences, as many as the state has, found {}",
-                of_state.size(0), rows.size(0));
+  base::require(of_state.size(0) == rows.size(0),
+                "[model] expected a segment of {} sequences, as many as the state has, found {}", of_state.size(0),
+                rows.size(0));
 }
 
 }  // namespace
 
-Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget, at::Device device)
+Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget,
+             at::Device device)
     : options_(options), parameters_(seed, dtype, budget, device) {
-  base::require(!options.backbone.is_vision(), "model: backbone.type = \"{}\" is of images; a language model was expected here", options.backbone.type);
+  base::require(!options.backbone.is_vision(),
+                "model: backbone.type = \"{}\" is of images; a language model was expected here",
+                options.backbone.type);
   const layers::Scope root = parameters_.root();
   const bool whole = options.kind == "model";
   if (whole) make_embedding(root / "embed");
-  const auto attention = [&](const core::AttentionBuild& build) { return make_attention(options.backbone.attention, options.memory, build); };
+  const auto attention = [&](const core::AttentionBuild& build) {
+    return make_attention(options.backbone.attention, options.memory, build);
+  };
   if (options.backbone.causal()) {
     backbone_ = std::make_unique<backbones::Decoder>(options.backbone, root / "backbone", attention);
   } else {
     backbone_ = std::make_unique<backbones::Encoder>(options.backbone, root / "backbone", attention);
   }
-  core::MemoryBuild memory_build{root / "memory", backbone_->num_layers(), backbone_->dim(), parameters_.all().front().tensor};
+  core::MemoryBuild memory_build{root / "memory", backbone_->num_layers(), backbone_->dim(),
+                                 parameters_.all().front().tensor};
   memory_build.backbone = backbone_.get();
-  if (embedding_) memory_build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
-  if (adaptive_embedding_) memory_build.embed = [embedding = *adaptive_embedding_](const at::Tensor& tokens) { return embedding(tokens); };
+  if (embedding_)
+    memory_build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
+  if (adaptive_embedding_)
+    memory_build.embed = [embedding = *adaptive_embedding_](const at::Tensor& tokens) { return embedding(tokens); };
   for (const base::Node& memory : options.memory) {
     const std::string type = type_of(memory);
     const auto& entry = Mechanisms::all().memories.find(type);
@@ -70,8 +81,8 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
     for (const char* key : {"cls_token", "sep_token", "pad_token"}) {
       const base::Node* token = memory.find(key);
       base::require(token == nullptr || !token->is_int() || token->as_int() < options.embedding.vocab_size,
-                    "model: {}.{} expected to be below vocab_size = {}, found {}", type, key, options.embedding.vocab_size,
-                    token == nullptr || !token->is_int() ? 0 : token->as_int());
+                    "model: {}.{} expected to be below vocab_size = {}, found {}", type, key,
+                    options.embedding.vocab_size, token == nullptr || !token->is_int() ? 0 : token->as_int());
     }
   }
   at_its_place(options.backbone.attention, [&] { require_support(options); });
@@ -80,8 +91,8 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
   if (const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get())) {
     if (const auto& aux = recurrent->options().aux_loss) {
       base::require(aux->token < options.embedding.vocab_size,
-                    "model: aux_loss.token expected to be below vocab_size = {}, found {}", options.embedding.vocab_size,
-                    aux->token);
+                    "model: aux_loss.token expected to be below vocab_size = {}, found {}",
+                    options.embedding.vocab_size, aux->token);
       auxiliary_weight_ = aux->weight;
       auxiliary_token_ = aux->token;
     }
@@ -98,8 +109,8 @@ void Model::make_embedding(const layers::Scope& scope) {
     return;
   }
   try {
-    adaptive_embedding_.emplace(scope, layers::WordClusters(embedding.vocab_size, embedding.cutoffs), embedding.dim.value_or(dim),
-                                embedding.div_val, dim, embedding.scale, std);
+    adaptive_embedding_.emplace(scope, layers::WordClusters(embedding.vocab_size, embedding.cutoffs),
+                                embedding.dim.value_or(dim), embedding.div_val, dim, embedding.scale, std);
   } catch (const base::InputError& error) {
     base::input_error("model.embedding: {}", error.what());
   }
@@ -112,7 +123,8 @@ void Model::make_head(const layers::Scope& scope) {
     make_language_model(base::read_typed_options<heads::LanguageModelOptions>(options_.head), scope);
     return;
   }
-  auto head = std::make_unique<heads::Classification>(base::read_typed_options<heads::ClassificationOptions>(options_.head), scope, dim, std);
+  auto head = std::make_unique<heads::Classification>(
+      base::read_typed_options<heads::ClassificationOptions>(options_.head), scope, dim, std);
   classification_ = head.get();
   base::require(head->has_classes(), "{}", "model: expected head.num_classes of at least 2, found 0");
   head_ = std::move(head);
@@ -126,14 +138,15 @@ void Model::make_language_model(const heads::LanguageModelOptions& head, const l
   if (!head.adaptive) {
     at::Tensor table;
     if (head.tied) table = embedding_ ? embedding_->weight : adaptive_embedding_->table(0);
-    head_ = std::make_unique<heads::LanguageModel>(head, scope, table, vocab, backbone_->dim(), options_.backbone.init_std);
+    head_ =
+        std::make_unique<heads::LanguageModel>(head, scope, table, vocab, backbone_->dim(), options_.backbone.init_std);
     return;
   }
   head_dropout_ = head.adaptive->dropout;
   try {
     head_ = std::make_unique<heads::AdaptiveSoftmax>(*head.adaptive, head.tied, head.bias, scope,
-                                                     adaptive_embedding_ ? &*adaptive_embedding_ : nullptr, vocab, backbone_->dim(),
-                                                     options_.backbone.init_std);
+                                                     adaptive_embedding_ ? &*adaptive_embedding_ : nullptr, vocab,
+                                                     backbone_->dim(), options_.backbone.init_std);
   } catch (const base::InputError& error) {
     base::input_error("model.head.adaptive: {}", error.what());
   }
@@ -148,15 +161,19 @@ at::Tensor Model::embed(const at::Tensor& tokens) const {
 void Model::require_support(const ModelOptions& options) const {
   const core::AttentionSupport support = backbone_->attention(0).support();
   const std::string attention = type_of(options.backbone.attention);
-  base::require(support.contexts || !context_,
-                "model: attention '{}' keeps the past in a state of its own and sees no rows of '{}'; drop that memory or use "
-                "another attention", attention, context_name_);
+  base::require(
+      support.contexts || !context_,
+      "model: attention '{}' keeps the past in a state of its own and sees no rows of '{}'; drop that memory or use "
+      "another attention",
+      attention, context_name_);
   // The rows of an encoder are all open, whatever stands among them.
   if (support.tables || !sequence_ || !options.backbone.causal()) return;
   const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get());
-  base::require(recurrent != nullptr && recurrent->options().block_mask == "causal",
-                "model: attention '{}' cannot honour the table of '{}'; use recurrent_tokens with block_mask = \"causal\", or "
-                "another attention", attention, sequence_name_);
+  base::require(
+      recurrent != nullptr && recurrent->options().block_mask == "causal",
+      "model: attention '{}' cannot honour the table of '{}'; use recurrent_tokens with block_mask = \"causal\", or "
+      "another attention",
+      attention, sequence_name_);
 }
 
 const core::Head& Model::head() const {
@@ -205,11 +222,13 @@ std::vector<core::AuxiliaryLoss> Model::auxiliary_losses(const core::StepResult&
   return losses;
 }
 
-core::SegmentRows Model::start_rows(const core::Segment& segment, const core::State& state, const OpenSegment& open) const {
+core::SegmentRows Model::start_rows(const core::Segment& segment, const core::State& state,
+                                    const OpenSegment& open) const {
   at::Tensor rows = segment.rows;
   if (!rows.defined()) rows = embed(segment.tokens);
-  core::SegmentRows result{rows, segment.valid,
-                           core::AttendTable({SpanKind::tokens, rows.size(1)}, options_.backbone.causal() ? Rule::causal() : Rule::all())};
+  core::SegmentRows result{
+      rows, segment.valid,
+      core::AttendTable({SpanKind::tokens, rows.size(1)}, options_.backbone.causal() ? Rule::causal() : Rule::all())};
   core::AttendTable& table = result.table;
   if (cls_.defined()) {
     result.rows = at::cat({cls_.expand({rows.size(0), 1, -1}), rows}, 1);
@@ -219,7 +238,8 @@ core::SegmentRows Model::start_rows(const core::Segment& segment, const core::St
   if (context_) context_->add_spans(table, state.child(context_name_), segment.mode);
   if (segment.part.starts) return result;
 
-  base::require(open.valid.defined(), "[model] expected the state of an open segment (part.starts is false), found none");
+  base::require(open.valid.defined(),
+                "[model] expected the state of an open segment (part.starts is false), found none");
   require_batch(open.valid, rows);
   const Rule tokens_rule = table.rule(0, table.contexts().size());
   int64_t before = open.valid.size(1);
@@ -260,7 +280,8 @@ OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& 
                               bool starts) const {
   const auto options = rows.rows.options().requires_grad(false);
   const int64_t batch = rows.rows.size(0);
-  const at::Tensor real = rows.valid.defined() ? rows.valid : at::ones({batch, rows.rows.size(1)}, options.dtype(at::kBool));
+  const at::Tensor real =
+      rows.valid.defined() ? rows.valid : at::ones({batch, rows.rows.size(1)}, options.dtype(at::kBool));
   if (!starts) {
     return {open.length + rows.rows.size(1), open.read_rows, core::append_rows(open.valid, real, 1)};
   }
@@ -271,13 +292,16 @@ OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& 
           at::full({batch}, rows.table.row_length(SpanKind::read), options.dtype(at::kLong)), at::cat(valid, 1)};
 }
 
-core::StepResult Model::forward(const core::Segment& segment, const core::State& state, const core::AttentionObserver& observe) const {
+core::StepResult Model::forward(const core::Segment& segment, const core::State& state,
+                                const core::AttentionObserver& observe) const {
   for (const std::string& name : Mechanisms::all().memories.names()) {
     const bool own = name == sequence_name_ || name == context_name_;
-    base::require(state.child(name).empty() != own, "[model] the state {} a '{}'; is it of another model?", own ? "lacks" : "has", name);
+    base::require(state.child(name).empty() != own, "[model] the state {} a '{}'; is it of another model?",
+                  own ? "lacks" : "has", name);
   }
   base::require(options_.backbone.causal() || (segment.part.starts && segment.part.ends),
-                "[model] an encoder looks both ways, so its segments have no parts: expected part.starts and part.ends to be true");
+                "[model] an encoder looks both ways, so its segments have no parts: expected part.starts and part.ends "
+                "to be true");
   const core::State open_state = state.child("open");
   const OpenSegment& open = open_state.as<OpenSegment>();
   base::require(!segment.part.starts || !open.length.defined(),
@@ -286,8 +310,8 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   if (sequence_) sequence_->enter(rows, state.child(sequence_name_), segment.part);
   set_valid(rows, state, open, segment.part.starts);
 
-  core::BackboneInput input{rows.rows, rows.table, {}, segment.part.starts ? at::Tensor() : open.length, segment.mode,
-                            segment.part.ends, observe};
+  core::BackboneInput input{rows.rows,    rows.table,        {},     segment.part.starts ? at::Tensor() : open.length,
+                            segment.mode, segment.part.ends, observe};
   if (segment.part.starts && context_) {
     input.context = [&](int64_t layer) { return context_->before(layer, state.child(context_name_)).rows; };
   }
@@ -297,7 +321,8 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   core::StepResult step;
   if (context_) {
     RECORD_USER_SCOPE(context_name_);
-    core::ContextEnd after{context_->after(result.entering, rows.valid, rows.table, state.child(context_name_), segment.mode)};
+    core::ContextEnd after{
+        context_->after(result.entering, rows.valid, rows.table, state.child(context_name_), segment.mode)};
     if (segment.part.ends) after = context_->end_segment(after.state, segment.mode);
     children.emplace_back(context_name_, std::move(after.state));
     step.context_loss = std::move(after.loss);
@@ -309,7 +334,8 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   children.emplace_back("layers", result.state);
   children.emplace_back("open", segment.part.ends ? OpenSegment{} : still_open(rows, open, state, segment.part.starts));
 
-  step.hidden = layers::dropout(hidden_of(result.hidden, rows, segment), head_dropout_, segment.mode == core::Mode::train);
+  step.hidden =
+      layers::dropout(hidden_of(result.hidden, rows, segment), head_dropout_, segment.mode == core::Mode::train);
   if (const int64_t write = rows.table.row_offset(SpanKind::write); write >= 0) {
     step.write_hidden = result.hidden.narrow(1, write, rows.table.row_length(SpanKind::write));
   }
@@ -317,7 +343,8 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   return step;
 }
 
-at::Tensor Model::hidden_of(const at::Tensor& hidden, const core::SegmentRows& rows, const core::Segment& segment) const {
+at::Tensor Model::hidden_of(const at::Tensor& hidden, const core::SegmentRows& rows,
+                            const core::Segment& segment) const {
   if (classification_ != nullptr && classification_->reads_first_row()) return hidden.narrow(1, 0, 1);
   int64_t first = 0;
   for (const core::Span& span : rows.table.rows()) {
@@ -351,17 +378,21 @@ std::shared_ptr<Model> language_model(const std::shared_ptr<core::Model>& model,
 }
 
 void require_next_token_model(const core::Model& model, std::string_view who) {
-  base::require(dynamic_cast<const VisionModel*>(&model) == nullptr, "{}: expected a model that predicts the next token, found one of images", who);
+  base::require(dynamic_cast<const VisionModel*>(&model) == nullptr,
+                "{}: expected a model that predicts the next token, found one of images", who);
   const auto* built = dynamic_cast<const Model*>(&model);
   if (built == nullptr) return;
   const ModelOptions& options = built->options();
-  base::require(type_of(options.head) == "language_model", "{}: expected a model that predicts the next token, found head.type = \"{}\"", who,
+  base::require(type_of(options.head) == "language_model",
+                "{}: expected a model that predicts the next token, found head.type = \"{}\"", who,
                 type_of(options.head));
-  base::require(options.backbone.causal(), "{}: expected a model that predicts the next token, found backbone.type = \"{}\", which sees it", who,
+  base::require(options.backbone.causal(),
+                "{}: expected a model that predicts the next token, found backbone.type = \"{}\", which sees it", who,
                 options.backbone.type);
 }
 
-std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget) {
+std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype,
+                             const layers::Budget& budget) {
   base::check_options(options);
   return std::make_unique<Model>(options, seed, dtype, budget);
 }

@@ -30,16 +30,21 @@ struct OpenSegment {
   }
 };
 
-/// The model of texts (vision_model.h: of images): embedding, memories on three seams, backbone, head, put together from options.
-/// State: one child for each memory of the list, "layers" with the attentions' states, "open" with the open segment.
+/// The model of texts (vision_model.h: of images): embedding, memories on three seams, backbone, head, put together
+/// from options. State: one child for each memory of the list, "layers" with the attentions' states, "open" with the
+/// open segment.
 class Model final : public core::Model {
  public:
   /// On the meta device the model is declared, without numbers: for counting.
-  Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {}, at::Device device = at::kCPU);
+  Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {},
+        at::Device device = at::kCPU);
 
-  core::StepResult forward(const core::Segment& segment, const core::State& state) const override { return forward(segment, state, {}); }
+  core::StepResult forward(const core::Segment& segment, const core::State& state) const override {
+    return forward(segment, state, {});
+  }
   /// The same, with somebody who is told of each attention before it runs.
-  core::StepResult forward(const core::Segment& segment, const core::State& state, const core::AttentionObserver& observe) const;
+  core::StepResult forward(const core::Segment& segment, const core::State& state,
+                           const core::AttentionObserver& observe) const;
   core::State initial_state(int64_t batch) const override;
   void commit(const core::State& state) override { committed_.commit(state); }
   int64_t bptt_depth(const std::string& path) const override;
@@ -93,11 +98,12 @@ class Model final : public core::Model {
 const Model& require_language_model(const core::Model& model, std::string_view who);
 std::shared_ptr<Model> language_model(const std::shared_ptr<core::Model>& model, std::string_view who);
 
-/// Throws InputError naming `who` unless the model predicts the next token from those before: what writes or measures texts needs it.
+/// Throws InputError naming `who` unless the model predicts the next token from those before: what writes or measures
+/// texts needs it.
 void require_next_token_model(const core::Model& model, std::string_view who);
 
-/// Builds a language model (build.h: any); its fresh parameters depend on the seed alone. Throws InputError for options that make no sense or ask
-/// for more than the budget.
+/// Builds a language model (build.h: any); its fresh parameters depend on the seed alone. Throws InputError for options
+/// that make no sense or ask for more than the budget.
 std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed = 0, at::ScalarType dtype = at::kFloat,
                              const layers::Budget& budget = {});
 

@@ -17,7 +17,8 @@ const std::vector<std::pair<std::string, VisionOptions (*)()>>& vision_types() {
   static const auto types = []<size_t... I>(std::index_sequence<I...>) {
     return std::vector<std::pair<std::string, VisionOptions (*)()>>{
         {std::variant_alternative_t<I, VisionOptions>::kType, [] { return VisionOptions(std::in_place_index<I>); }}...};
-  }(std::make_index_sequence<std::variant_size_v<VisionOptions>>());
+  }
+  (std::make_index_sequence<std::variant_size_v<VisionOptions>>());
   return types;
 }
 
@@ -112,19 +113,23 @@ int64_t rows_of(const base::Node& memory) {
 
 /// An encoder reads a segment at once: each of its rows needs its place.
 void check_places(const ModelOptions& options) {
-  const auto limit = options.kind == "model" && !options.backbone.causal() ? row_limit(options.backbone.attention) : std::nullopt;
+  const auto limit =
+      options.kind == "model" && !options.backbone.causal() ? row_limit(options.backbone.attention) : std::nullopt;
   if (!limit) return;
   int64_t beside = 0;
   for (const base::Node& memory : options.memory) beside += rows_of(memory);
   if (beside == 0 && word(options.head, "pool") == "cls") beside = 1;
-  limit->require(options.segment_size + beside, fmt::format("a segment has segment_size = {} tokens and {} rows beside them", options.segment_size, beside));
+  limit->require(
+      options.segment_size + beside,
+      fmt::format("a segment has segment_size = {} tokens and {} rows beside them", options.segment_size, beside));
 }
 
 void check_embedding(const ModelOptions& options, const base::Where& where) {
   const EmbeddingOptions& embedding = options.embedding;
   const int64_t dim = options.backbone.dim, width = embedding.dim.value_or(dim);
   const bool adaptive = embedding.type == "adaptive";
-  where.require(adaptive || width == dim, "embedding", "expected embedding.dim = backbone.dim = {}, found {}", dim, width);
+  where.require(adaptive || width == dim, "embedding", "expected embedding.dim = backbone.dim = {}, found {}", dim,
+                width);
   where.require(adaptive || (embedding.cutoffs.empty() && embedding.div_val == 1), "embedding",
                 "cutoffs and div_val belong to type = \"adaptive\", found type \"{}\"", embedding.type);
   where.require(!adaptive || embedding.div_val == 1 || !embedding.cutoffs.empty(), "embedding",
@@ -133,37 +138,49 @@ void check_embedding(const ModelOptions& options, const base::Where& where) {
   const auto head = base::read_typed_options<heads::LanguageModelOptions>(options.head);
   if (!head.adaptive) {
     where.require(!head.tied || (embedding.div_val == 1 && width == dim), "head",
-                  "a head without `adaptive` reads one table as wide as the model, but the embedding's is not; set head.adaptive or head.tied = false");
+                  "a head without `adaptive` reads one table as wide as the model, but the embedding's is not; set "
+                  "head.adaptive or head.tied = false");
     return;
   }
-  const bool alike = adaptive && head.adaptive->cutoffs == embedding.cutoffs && head.adaptive->div_val == embedding.div_val;
+  const bool alike =
+      adaptive && head.adaptive->cutoffs == embedding.cutoffs && head.adaptive->div_val == embedding.div_val;
   where.require(alike || !head.tied, "head",
-                "a tied adaptive softmax reads the embedding's tables: expected embedding.type = \"adaptive\" with the same cutoffs and div_val");
+                "a tied adaptive softmax reads the embedding's tables: expected embedding.type = \"adaptive\" with the "
+                "same cutoffs and div_val");
 }
 
 /// Models of images: memories around the attention, and a head that gives one class.
 void check_vision(const ModelOptions& options, const base::Where& where) {
   const std::string& type = options.backbone.type;
-  where.require(!where.given("embedding"), "embedding", "backbone.type = \"{}\" embeds the patches of an image; drop the key", type);
-  where.require(options.memory.size() <= 1, "memory", "backbone.type = \"{}\" takes one memory, found {}", type, options.memory.size());
+  where.require(!where.given("embedding"), "embedding",
+                "backbone.type = \"{}\" embeds the patches of an image; drop the key", type);
+  where.require(options.memory.size() <= 1, "memory", "backbone.type = \"{}\" takes one memory, found {}", type,
+                options.memory.size());
   for (const base::Node& memory : options.memory) {
     const std::string name = type_of(memory);
     if (name == memory::LearnableTokens::kType) {
-      where.require(type == "vit" && options.kind == "model", "memory", "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"", name,
+      where.require(type == "vit" && options.kind == "model", "memory",
+                    "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"", name,
                     type, options.kind);
       for (const base::Node& task : memory.at("tasks").items()) {
-        where.require(options.adapters || !flag(task, "own_adapters"), "adapters", "they are those of task '{}' (own_adapters); found none", word(task, "name"));
+        where.require(options.adapters || !flag(task, "own_adapters"), "adapters",
+                      "they are those of task '{}' (own_adapters); found none", word(task, "name"));
       }
       continue;
     }
     where.require(Mechanisms::all().memories.find(name).wrap_image_attention != nullptr, "memory",
-                  "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes grc or attention_cache", name, type);
-    where.require(word(memory, "lifetime") != "sequence", "memory", "images are no sequence; '{}' expected lifetime = \"model\"", name);
+                  "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes grc or attention_cache", name,
+                  type);
+    where.require(word(memory, "lifetime") != "sequence", "memory",
+                  "images are no sequence; '{}' expected lifetime = \"model\"", name);
   }
-  where.require(!options.adapters || type == "vit", "adapters", "they are made for backbone.type = \"vit\", found \"{}\"", type);
+  where.require(!options.adapters || type == "vit", "adapters",
+                "they are made for backbone.type = \"vit\", found \"{}\"", type);
   if (options.kind == "model") {
-    where.require(type_of(options.head) == "classification", "head", "backbone.type = \"{}\" gives an image one class: expected type = "
-                  "\"classification\", found \"{}\"", type, type_of(options.head));
+    where.require(type_of(options.head) == "classification", "head",
+                  "backbone.type = \"{}\" gives an image one class: expected type = "
+                  "\"classification\", found \"{}\"",
+                  type, type_of(options.head));
   }
 }
 
@@ -180,7 +197,8 @@ void BackboneOptions::validate(const base::Where& where) const {
 }
 
 void ModelOptions::validate(const base::Where& where) const {
-  where.require(!preset, "preset", "'{}' has not been carried out; options with a preset are read by models::read_model_options",
+  where.require(!preset, "preset",
+                "'{}' has not been carried out; options with a preset are read by models::read_model_options",
                 preset.value_or(""));
   if (backbone.is_vision()) return check_vision(*this, where);
   const Mechanisms& mechanisms = Mechanisms::all();
@@ -188,39 +206,54 @@ void ModelOptions::validate(const base::Where& where) const {
   bool same_length = false;
   for (const base::Node& options : memory) {
     const std::string type = type_of(options);
-    where.require(type != memory::LearnableTokens::kType, "memory", "'{}' is made for models of images (backbone.type = \"vit\")", type);
+    where.require(type != memory::LearnableTokens::kType, "memory",
+                  "'{}' is made for models of images (backbone.type = \"vit\")", type);
     const memory::Entry& entry = mechanisms.memories.find(type);
     std::string& taken = entry.sequence ? sequence_memory : entry.layer_context ? cache : wrapper;
     where.require(taken.empty(), "memory",
-                  "'{}' and '{}' attach to the same place and cannot stand in one model; keep one of them", taken, type);
+                  "'{}' and '{}' attach to the same place and cannot stand in one model; keep one of them", taken,
+                  type);
     taken = type;
     if (type == "segment_cache") same_length = flag(options, "same_length") || flag(options, "eval_same_length");
     const bool block = word(options, "layout") == "encoder";
     if (backbone.causal()) {
-      where.require(!block, "memory", "{} with layout = \"encoder\" needs backbone.type = \"encoder\"; expected layout = \"read_write\"", type);
+      where.require(!block, "memory",
+                    "{} with layout = \"encoder\" needs backbone.type = \"encoder\"; expected layout = \"read_write\"",
+                    type);
     } else {
-      where.require(!entry.layer_context, "memory", "'{}' keeps rows for causal layers; an encoder takes grc, and recurrent_tokens with "
-                    "layout = \"encoder\"", type);
-      where.require(!entry.sequence || block, "memory", "'{}' adds rows with the rules of causal layers; an encoder takes "
-                    "recurrent_tokens with layout = \"encoder\"", type);
+      where.require(!entry.layer_context, "memory",
+                    "'{}' keeps rows for causal layers; an encoder takes grc, and recurrent_tokens with "
+                    "layout = \"encoder\"",
+                    type);
+      where.require(!entry.sequence || block, "memory",
+                    "'{}' adds rows with the rules of causal layers; an encoder takes "
+                    "recurrent_tokens with layout = \"encoder\"",
+                    type);
     }
     if (entry.sequence) {
       const int64_t rows = segment_size + rows_of(options);
-      where.require(backbone.position.type != "learned" || number(options, "num_mem_tokens") == 0 || rows <= backbone.position.max_len,
-                    "memory", "more memory tokens than a segment has room for: num_mem_tokens = {} and segment_size = {} make {} rows, but "
-                    "backbone.position.max_len is {}", number(options, "num_mem_tokens"), segment_size, rows, backbone.position.max_len);
+      where.require(
+          backbone.position.type != "learned" || number(options, "num_mem_tokens") == 0 ||
+              rows <= backbone.position.max_len,
+          "memory",
+          "more memory tokens than a segment has room for: num_mem_tokens = {} and segment_size = {} make {} rows, but "
+          "backbone.position.max_len is {}",
+          number(options, "num_mem_tokens"), segment_size, rows, backbone.position.max_len);
     }
     if (type == "grc" && backbone.causal()) {
-      where.require(word(options, "variant") != "authors", "memory",
-                    "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
-                    "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
-                    "the segment");
+      where.require(
+          word(options, "variant") != "authors", "memory",
+          "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
+          "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
+          "the segment");
     }
   }
   where.require(!same_length || sequence_memory.empty(), "memory",
-                "segment_cache with same_length gives memory rows no rule ('{}'); use same_length = false", sequence_memory);
+                "segment_cache with same_length gives memory rows no rule ('{}'); use same_length = false",
+                sequence_memory);
   if (type_of(head) == "classification") {
-    where.require(!backbone.causal(), "head", "'classification' reads a row that has seen the whole segment; it needs backbone.type = \"encoder\"");
+    where.require(!backbone.causal(), "head",
+                  "'classification' reads a row that has seen the whole segment; it needs backbone.type = \"encoder\"");
     where.require(kind == "model", "head", "a layer_stack has no head; expected kind = \"model\"");
     where.require(sequence_memory.empty() || word(head, "pool") != "mean", "head",
                   "pool = \"mean\" leaves out the [CLS] row of '{}'; expected \"cls\"", sequence_memory);

@@ -29,27 +29,35 @@ struct EmbeddingOptions {
   int64_t div_val = 1;
   template <class V>
   void visit(V&& v) {
-    v("type", type, "token: a row of a table for each token; adaptive: rare words have narrower rows, widened by a projection",
+    v("type", type,
+      "token: a row of a table for each token; adaptive: rare words have narrower rows, widened by a projection",
       base::one_of("token", "adaptive"));
     v("vocab_size", vocab_size, "tokens; 0: as many as the data has", base::range(0, 1 << 24));
-    v("dim", dim, "width of a row, of the widest if adaptive; unset: the backbone's, the only one that type = \"token\" has",
+    v("dim", dim,
+      "width of a row, of the widest if adaptive; unset: the backbone's, the only one that type = \"token\" has",
       base::range(1, 1 << 16));
     v("scale", scale, "rows times the root of the backbone's width");
     v("init_std", init_std, "the table starts as N(0, init_std); unset: the backbone's init_std", base::positive());
     v("cutoffs", cutoffs, "adaptive: first word of each cluster after the most frequent words", base::at_least(1));
-    v("div_val", div_val, "adaptive: cluster i is div_val^i times narrower; 1: all are as wide", base::range(1, 1 << 10));
+    v("div_val", div_val, "adaptive: cluster i is div_val^i times narrower; 1: all are as wide",
+      base::range(1, 1 << 10));
   }
 };
 
-/// The options of every backbone of images; `kType` is its name, `Backbone` what they build. A new backbone is one more entry.
-using VisionOptions = std::variant<backbones::VitOptions, backbones::PvtOptions, backbones::PvtV2Options, backbones::SwinOptions>;
+/// The options of every backbone of images; `kType` is its name, `Backbone` what they build. A new backbone is one more
+/// entry.
+using VisionOptions =
+    std::variant<backbones::VitOptions, backbones::PvtOptions, backbones::PvtV2Options, backbones::SwinOptions>;
 
 struct BackboneOptions : backbones::EncoderOptions {
   std::string type = "decoder";
   VisionOptions vision;  ///< of that type, where it is one of images; the other keys mean nothing then
   template <class V>
   void visit(V&& v) {
-    v("type", type, "decoder: causal layers; encoder: layers that look both ways; vit, pvt, pvt_v2, swin: of images, with keys of their own", base::one_of_names(type_names()));
+    v("type", type,
+      "decoder: causal layers; encoder: layers that look both ways; vit, pvt, pvt_v2, swin: of images, with keys of "
+      "their own",
+      base::one_of_names(type_names()));
     // The keys depend on the type, which comes first.
     if (select_vision()) {
       std::visit([&](auto& chosen) { chosen.visit(v); }, vision);
@@ -87,7 +95,8 @@ struct ModelOptions {
   int64_t segment_size = 32;
   template <class V>
   void visit(V&& v) {
-    v("preset", preset, "stands for a whole set of the keys below, those beside it win (mnemo help presets)", base::one_of_names(preset_names()));
+    v("preset", preset, "stands for a whole set of the keys below, those beside it win (mnemo help presets)",
+      base::one_of_names(preset_names()));
     v("kind", kind, "model: tokens to logits; layer_stack: rows to rows, no embedding and no head",
       base::one_of("model", "layer_stack"));
     if (!backbone.is_vision()) v("embedding", embedding, "tokens to rows");
@@ -95,7 +104,9 @@ struct ModelOptions {
     v("memory", memory, "the memories, a list; several compose where their seams differ", base::poly(memory_types()));
     if (backbone.is_vision()) v("adapters", adapters, "small maps behind each branch, trained in place of the layers");
     v("head", head, "rows to predictions", base::poly(head_types()));
-    if (!backbone.is_vision()) v("segment_size", segment_size, "tokens of a segment in training and generation (tgt_len)", base::range(1, 1 << 20));
+    if (!backbone.is_vision())
+      v("segment_size", segment_size, "tokens of a segment in training and generation (tgt_len)",
+        base::range(1, 1 << 20));
   }
   void validate(const base::Where& where) const;
   static const base::PolyType& memory_types();

@@ -22,18 +22,23 @@ struct TaskLogits {
 };
 
 /// A model of images: patches, backbone, memories around its attentions, one class an image.
-///   Segment.pixels [B,C,H,W] -> hidden [B,1,D], the row that the head reads: the class token, or the mean of the grid's rows, after the
-///   final norm; logits [B,1,K], targets [B,1]
-/// Of kind layer_stack it takes Segment.rows [B,T,D], gives hidden [B,T,D], and has no head. State: "layers" with the attentions' states.
+///   Segment.pixels [B,C,H,W] -> hidden [B,1,D], the row that the head reads: the class token, or the mean of the
+///   grid's rows, after the final norm; logits [B,1,K], targets [B,1]
+/// Of kind layer_stack it takes Segment.rows [B,T,D], gives hidden [B,T,D], and has no head. State: "layers" with the
+/// attentions' states.
 class VisionModel final : public core::Model {
  public:
   /// On the meta device the model is declared, without numbers: for counting.
-  VisionModel(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {}, at::Device device = at::kCPU);
+  VisionModel(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {},
+              at::Device device = at::kCPU);
 
-  core::StepResult forward(const core::Segment& segment, const core::State& state) const override { return forward(segment, state, {}, {}); }
-  /// The same, with somebody who is told of each attention before it runs, and somebody who is told of the rows on their way.
-  core::StepResult forward(const core::Segment& segment, const core::State& state, const core::AttentionObserver& observe,
-                           const backbones::HiddenObserver& hidden) const;
+  core::StepResult forward(const core::Segment& segment, const core::State& state) const override {
+    return forward(segment, state, {}, {});
+  }
+  /// The same, with somebody who is told of each attention before it runs, and somebody who is told of the rows on
+  /// their way.
+  core::StepResult forward(const core::Segment& segment, const core::State& state,
+                           const core::AttentionObserver& observe, const backbones::HiddenObserver& hidden) const;
   core::State initial_state(int64_t batch) const override;
   void commit(const core::State& state) override { committed_.commit(state); }
   /// Images are no sequence: nothing goes from one step to the next with a gradient.
@@ -52,11 +57,12 @@ class VisionModel final : public core::Model {
   const heads::Classification* head() const { return head_.get(); }
   /// The tasks of learnable memory; null without any.
   const memory::LearnableTokens* tasks() const { return tasks_ ? &*tasks_ : nullptr; }
-  /// Says whose row hidden is, and whose logits() and nll() are: a task's, or "base" (the model's own, from the start). With tasks in full
-  /// attention "base" is what the old head makes of rows that the tasks have changed. Throws InputError for a task that is not attached.
+  /// Says whose row hidden is, and whose logits() and nll() are: a task's, or "base" (the model's own, from the start).
+  /// With tasks in full attention "base" is what the old head makes of rows that the tasks have changed. Throws
+  /// InputError for a task that is not attached.
   void answer_for(const std::string& task);
-  /// Everybody's logits in one pass: "base", unless tasks have changed its rows (full attention) or it has no classes, then each task's in their
-  /// order.
+  /// Everybody's logits in one pass: "base", unless tasks have changed its rows (full attention) or it has no classes,
+  /// then each task's in their order.
   std::vector<TaskLogits> task_logits(const core::Segment& segment, const core::AttentionObserver& observe = {},
                                       const backbones::HiddenObserver& hidden = {}) const;
   /// Of who answers.

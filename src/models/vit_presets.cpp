@@ -21,7 +21,8 @@ num_heads = {}
 [head]
 type = "classification"
 num_classes = 1000
-)", patch, dim, layers, heads);
+)",
+                     patch, dim, layers, heads);
 }
 
 }  // namespace
@@ -29,12 +30,16 @@ num_classes = 1000
 void add_vit_presets(std::vector<Preset>& presets) {
   static const std::array<std::string, 6> texts = {vit(16, 384, 12, 6),  vit(32, 384, 12, 6),   vit(16, 768, 12, 12),
                                                    vit(32, 768, 12, 12), vit(16, 1024, 24, 16), vit(32, 1024, 24, 16)};
-  constexpr std::string_view timm = "timm's vit_small, with its head of 1000 classes", torchvision = "torchvision's table, with its head of 1000 classes";
-  presets.push_back({"vit_small_patch16", "Vision Transformer, small, patches of 16 (Touvron et al. 2021)", texts[0], 0, 22.05, timm});
+  constexpr std::string_view timm = "timm's vit_small, with its head of 1000 classes",
+                             torchvision = "torchvision's table, with its head of 1000 classes";
+  presets.push_back({"vit_small_patch16", "Vision Transformer, small, patches of 16 (Touvron et al. 2021)", texts[0], 0,
+                     22.05, timm});
   presets.push_back({"vit_small_patch32", "the same with patches of 32", texts[1], 0, 22.88, timm});
-  presets.push_back({"vit_base_patch16", "Vision Transformer, base, patches of 16 (Dosovitskiy et al. 2021)", texts[2], 0, 86.57, torchvision});
+  presets.push_back({"vit_base_patch16", "Vision Transformer, base, patches of 16 (Dosovitskiy et al. 2021)", texts[2],
+                     0, 86.57, torchvision});
   presets.push_back({"vit_base_patch32", "the same with patches of 32", texts[3], 0, 88.22, torchvision});
-  presets.push_back({"vit_large_patch16", "Vision Transformer, large, patches of 16 (Dosovitskiy et al. 2021)", texts[4], 0, 304.33, torchvision});
+  presets.push_back({"vit_large_patch16", "Vision Transformer, large, patches of 16 (Dosovitskiy et al. 2021)",
+                     texts[4], 0, 304.33, torchvision});
   presets.push_back({"vit_large_patch32", "the same with patches of 32", texts[5], 0, 306.54, torchvision});
 }
 

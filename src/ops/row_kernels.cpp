@@ -28,13 +28,15 @@ HWY_INLINE void each(int64_t size, F&& f) {
   for (; i < size; ++i) f(one, i);
 }
 
-// e^x; NaN stays NaN. In float: 2^n e^r with n = x / ln 2 to the nearest and |r| <= ln 2 / 2, which is less work than Highway's own by
-// more than half; relative error below 2e-7. Below e^-87.33, where float has no normal numbers left, it is 0, and beyond e^88.37 +inf.
+// e^x; NaN stays NaN. In float: 2^n e^r with n = x / ln 2 to the nearest and |r| <= ln 2 / 2, which is less work than
+// Highway's own by more than half; relative error below 2e-7. Below e^-87.33, where float has no normal numbers left,
+// it is 0, and beyond e^88.37 +inf.
 template <class D, class V>
 HWY_INLINE V exp_or_nan(D d, V x) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
     const hn::RebindToUnsigned<D> bits;
-    // A number so large that its last bit is worth 1 rounds by being added; the lowest bits of the sum are then n + 127.
+    // A number so large that its last bit is worth 1 rounds by being added; the lowest bits of the sum are then n +
+    // 127.
     const auto large = hn::Set(d, 12582912.0f + 127.0f);
     const auto sum = hn::MulAdd(x, hn::Set(d, 1.44269504f), large);
     const auto n = hn::Sub(sum, large);
@@ -186,7 +188,8 @@ void SumRows(const T* x, const T* y, T* out, int64_t size) {
   if (y == nullptr) {
     each<T>(size, [&](auto d, int64_t i) { hn::StoreU(hn::LoadU(d, x + i), d, out + i); });
   } else {
-    each<T>(size, [&](auto d, int64_t i) { hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, out + i); });
+    each<T>(size,
+            [&](auto d, int64_t i) { hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, out + i); });
   }
 }
 
@@ -251,8 +254,8 @@ void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, in
       s2 = hn::MulAdd(hn::LoadU(wide, w2 + c), v, s2);
       s3 = hn::MulAdd(hn::LoadU(wide, w3 + c), v, s3);
     }
-    T sums[4] = {hn::GetLane(hn::SumOfLanes(wide, s0)), hn::GetLane(hn::SumOfLanes(wide, s1)), hn::GetLane(hn::SumOfLanes(wide, s2)),
-                 hn::GetLane(hn::SumOfLanes(wide, s3))};
+    T sums[4] = {hn::GetLane(hn::SumOfLanes(wide, s0)), hn::GetLane(hn::SumOfLanes(wide, s1)),
+                 hn::GetLane(hn::SumOfLanes(wide, s2)), hn::GetLane(hn::SumOfLanes(wide, s3))};
     for (; c < columns; ++c) {
       sums[0] += w0[c] * x[c], sums[1] += w1[c] * x[c], sums[2] += w2[c] * x[c], sums[3] += w3[c] * x[c];
     }
@@ -266,18 +269,20 @@ void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, in
   T AddThenMax##suffix(T* s, const T* g, int64_t size) { return AddThenMax(s, g, size); }                              \
   T ExpThenSum##suffix(T* s, int64_t size, T shift) { return ExpThenSum(s, size, shift); }                             \
   void SoftmaxRows##suffix(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {                          \
-    SoftmaxRows(s, rows, columns, stride, log_sum);                                                                     \
-  }                                                                                                                     \
+    SoftmaxRows(s, rows, columns, stride, log_sum);                                                                    \
+  }                                                                                                                    \
   void AddThenExp##suffix(T* s, const T* g, int64_t size, T shift) { AddThenExp(s, g, size, shift); }                  \
-  void SoftmaxGrad##suffix(const T* p, T* grad, int64_t size, T mean, T scale) { SoftmaxGrad(p, grad, size, mean, scale); } \
+  void SoftmaxGrad##suffix(const T* p, T* grad, int64_t size, T mean, T scale) {                                       \
+    SoftmaxGrad(p, grad, size, mean, scale);                                                                           \
+  }                                                                                                                    \
   void Multiply##suffix(T* x, int64_t size, T factor) { Multiply(x, size, factor); }                                   \
   void SumRows##suffix(const T* x, const T* y, T* out, int64_t size) { SumRows(x, y, out, size); }                     \
-  T ExpOfDifference##suffix(const T* x, const T* y, T* out, int64_t size) { return ExpOfDifference(x, y, out, size); }     \
+  T ExpOfDifference##suffix(const T* x, const T* y, T* out, int64_t size) { return ExpOfDifference(x, y, out, size); } \
   void Product##suffix(const T* x, const T* y, T* out, int64_t size) { Product(x, y, out, size); }                     \
   void AddProduct##suffix(const T* x, const T* y, T* out, int64_t size) { AddProduct(x, y, out, size); }               \
   void MatrixVector##suffix(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {             \
-    MatrixVector(w, x, start, y, rows, columns);                                                                        \
-  }                                                                                                                     \
+    MatrixVector(w, x, start, y, rows, columns);                                                                       \
+  }                                                                                                                    \
   T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }
 
 MNEMO_ROW_KERNELS(float, F)
@@ -292,49 +297,71 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mnemo::ops {
 
-#define MNEMO_DISPATCH(T, suffix)                                                                                       \
-  HWY_EXPORT(AddThenMax##suffix);                                                                                       \
-  HWY_EXPORT(ExpThenSum##suffix);                                                                                       \
-  HWY_EXPORT(SoftmaxRows##suffix);                                                                                      \
-  HWY_EXPORT(AddThenExp##suffix);                                                                                       \
-  HWY_EXPORT(SoftmaxGrad##suffix);                                                                                      \
-  HWY_EXPORT(Multiply##suffix);                                                                                         \
-  HWY_EXPORT(SumRows##suffix);                                                                                          \
-  HWY_EXPORT(ExpOfDifference##suffix);                                                                                    \
-  HWY_EXPORT(Product##suffix);                                                                                          \
-  HWY_EXPORT(AddProduct##suffix);                                                                                       \
-  HWY_EXPORT(MatrixVector##suffix);                                                                                     \
-  HWY_EXPORT(InnerProduct##suffix);                                                                                     \
-  template <>                                                                                                           \
-  T add_then_max(T* s, const T* g, int64_t size) { return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size); }       \
-  template <>                                                                                                           \
-  T exp_then_sum(T* s, int64_t size, T shift) { return HWY_DYNAMIC_DISPATCH(ExpThenSum##suffix)(s, size, shift); }      \
-  template <>                                                                                                           \
-  void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {                                  \
-    HWY_DYNAMIC_DISPATCH(SoftmaxRows##suffix)(s, rows, columns, stride, log_sum);                                       \
-  }                                                                                                                     \
-  template <>                                                                                                           \
-  void add_then_exp(T* s, const T* g, int64_t size, T shift) { HWY_DYNAMIC_DISPATCH(AddThenExp##suffix)(s, g, size, shift); } \
-  template <>                                                                                                           \
-  void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale) { HWY_DYNAMIC_DISPATCH(SoftmaxGrad##suffix)(p, grad, size, mean, scale); } \
-  template <>                                                                                                           \
-  void multiply(T* x, int64_t size, T factor) { HWY_DYNAMIC_DISPATCH(Multiply##suffix)(x, size, factor); }              \
-  template <>                                                                                                           \
-  void sum_rows(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, out, size); } \
-  template <>                                                                                                           \
-  void accumulate(T* x, const T* y, int64_t size) { HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, x, size); }             \
-  template <>                                                                                                           \
-  T exp_of_difference(const T* x, const T* y, T* out, int64_t size) { return HWY_DYNAMIC_DISPATCH(ExpOfDifference##suffix)(x, y, out, size); } \
-  template <>                                                                                                           \
-  void product(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(Product##suffix)(x, y, out, size); } \
-  template <>                                                                                                           \
-  void add_product(const T* x, const T* y, T* out, int64_t size) { HWY_DYNAMIC_DISPATCH(AddProduct##suffix)(x, y, out, size); } \
-  template <>                                                                                                           \
-  void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {                     \
-    HWY_DYNAMIC_DISPATCH(MatrixVector##suffix)(w, x, start, y, rows, columns);                                          \
-  }                                                                                                                     \
-  template <>                                                                                                           \
-  T inner_product(const T* x, const T* y, int64_t size) { return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size); }
+#define MNEMO_DISPATCH(T, suffix)                                                                   \
+  HWY_EXPORT(AddThenMax##suffix);                                                                   \
+  HWY_EXPORT(ExpThenSum##suffix);                                                                   \
+  HWY_EXPORT(SoftmaxRows##suffix);                                                                  \
+  HWY_EXPORT(AddThenExp##suffix);                                                                   \
+  HWY_EXPORT(SoftmaxGrad##suffix);                                                                  \
+  HWY_EXPORT(Multiply##suffix);                                                                     \
+  HWY_EXPORT(SumRows##suffix);                                                                      \
+  HWY_EXPORT(ExpOfDifference##suffix);                                                              \
+  HWY_EXPORT(Product##suffix);                                                                      \
+  HWY_EXPORT(AddProduct##suffix);                                                                   \
+  HWY_EXPORT(MatrixVector##suffix);                                                                 \
+  HWY_EXPORT(InnerProduct##suffix);                                                                 \
+  template <>                                                                                       \
+  T add_then_max(T* s, const T* g, int64_t size) {                                                  \
+    return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size);                                    \
+  }                                                                                                 \
+  template <>                                                                                       \
+  T exp_then_sum(T* s, int64_t size, T shift) {                                                     \
+    return HWY_DYNAMIC_DISPATCH(ExpThenSum##suffix)(s, size, shift);                                \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {              \
+    HWY_DYNAMIC_DISPATCH(SoftmaxRows##suffix)(s, rows, columns, stride, log_sum);                   \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void add_then_exp(T* s, const T* g, int64_t size, T shift) {                                      \
+    HWY_DYNAMIC_DISPATCH(AddThenExp##suffix)(s, g, size, shift);                                    \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale) {                           \
+    HWY_DYNAMIC_DISPATCH(SoftmaxGrad##suffix)(p, grad, size, mean, scale);                          \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void multiply(T* x, int64_t size, T factor) {                                                     \
+    HWY_DYNAMIC_DISPATCH(Multiply##suffix)(x, size, factor);                                        \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void sum_rows(const T* x, const T* y, T* out, int64_t size) {                                     \
+    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, out, size);                                         \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void accumulate(T* x, const T* y, int64_t size) {                                                 \
+    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, x, size);                                           \
+  }                                                                                                 \
+  template <>                                                                                       \
+  T exp_of_difference(const T* x, const T* y, T* out, int64_t size) {                               \
+    return HWY_DYNAMIC_DISPATCH(ExpOfDifference##suffix)(x, y, out, size);                          \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void product(const T* x, const T* y, T* out, int64_t size) {                                      \
+    HWY_DYNAMIC_DISPATCH(Product##suffix)(x, y, out, size);                                         \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void add_product(const T* x, const T* y, T* out, int64_t size) {                                  \
+    HWY_DYNAMIC_DISPATCH(AddProduct##suffix)(x, y, out, size);                                      \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) { \
+    HWY_DYNAMIC_DISPATCH(MatrixVector##suffix)(w, x, start, y, rows, columns);                      \
+  }                                                                                                 \
+  template <>                                                                                       \
+  T inner_product(const T* x, const T* y, int64_t size) {                                           \
+    return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size);                                  \
+  }
 
 MNEMO_DISPATCH(float, F)
 MNEMO_DISPATCH(double, D)

@@ -20,8 +20,8 @@ T exp_then_sum(T* s, int64_t size, T shift);
 
 /// Numbers behind the last row that softmax_rows() may read.
 inline constexpr int64_t kSoftmaxBeyond = 16;
-/// Each of the rows of `columns` numbers, `stride` apart, becomes its softmax; a row of -inf becomes zeros, NaN stays NaN. log_sum (may be
-/// null): for each row the logarithm of the sum of e^s, +inf for a row of -inf.
+/// Each of the rows of `columns` numbers, `stride` apart, becomes its softmax; a row of -inf becomes zeros, NaN stays
+/// NaN. log_sum (may be null): for each row the logarithm of the sum of e^s, +inf for a row of -inf.
 template <class T>
 void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum);
 

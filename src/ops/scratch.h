@@ -8,7 +8,8 @@
 
 namespace mnemo::ops {
 
-/// Memory of one thread for the blocks of a kernel; it is kept between calls, because most calls are short. One at a time.
+/// Memory of one thread for the blocks of a kernel; it is kept between calls, because most calls are short. One at a
+/// time.
 template <class T>
 class Scratch {
  public:

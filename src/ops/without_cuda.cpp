@@ -13,9 +13,15 @@ bool compiled() { return false; }
 
 int64_t devices() { return 0; }
 
-AbcOutput abc_exp_scan(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const AbcMemory&, double) { refuse(); }
+AbcOutput abc_exp_scan(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const AbcMemory&,
+                       double) {
+  refuse();
+}
 
-at::Tensor attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Positions&, const KeyRanges&, double) { refuse(); }
+at::Tensor attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Positions&, const KeyRanges&,
+                     double) {
+  refuse();
+}
 
 std::unique_ptr<Graph> Graph::record(const std::function<void()>&) { refuse(); }
 

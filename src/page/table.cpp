@@ -8,7 +8,8 @@
 namespace mnemo::page {
 
 std::string text_of(const Cells& cells) {
-  base::TextTable table(cells.header, std::vector<base::TextTable::Align>(cells.header.size(), base::TextTable::Align::right));
+  base::TextTable table(cells.header,
+                        std::vector<base::TextTable::Align>(cells.header.size(), base::TextTable::Align::right));
   for (const auto& row : cells.rows) table.add_row(row);
   return table.text();
 }

@@ -41,7 +41,7 @@ class SignalGuard {
  public:
   SignalGuard() {
     signals_seen = 0;
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_handler = note_signal;
     sigaction(SIGINT, &action, &old_int_);
     sigaction(SIGTERM, &action, &old_term_);
@@ -54,7 +54,8 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
-  struct sigaction old_int_{}, old_term_{};
+  struct sigaction old_int_ {
+  }, old_term_{};
 };
 
 std::string own_program() {
@@ -84,7 +85,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 class Child {
  public:
-  Child(size_t job, const ChildJob& spec, const std::string& program, std::vector<std::string>& environment) : job_(job) {
+  Child(size_t job, const ChildJob& spec, const std::string& program, std::vector<std::string>& environment)
+      : job_(job) {
     std::vector<std::string> words = {"mnemo"};
     words.insert(words.end(), spec.arguments.begin(), spec.arguments.end());
     const std::vector<char*> argv = pointers(words), envp = pointers(environment);
@@ -144,7 +146,8 @@ class Child {
 
  private:
   /// Between fork and exec only calls that are safe there.
-  [[noreturn]] static void start(const char* program, char* const* argv, char* const* envp, int output, int log, pid_t parent) {
+  [[noreturn]] static void start(const char* program, char* const* argv, char* const* envp, int output, int log,
+                                 pid_t parent) {
 #ifdef __linux__
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
@@ -154,7 +157,7 @@ class Child {
     ::dup2(log, STDERR_FILENO);
     const int nothing = ::open("/dev/null", O_RDONLY);
     if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
-    struct sigaction standard{};
+    struct sigaction standard {};
     standard.sa_handler = SIG_DFL;
     ::sigaction(SIGINT, &standard, nullptr);
     ::sigaction(SIGTERM, &standard, nullptr);

@@ -16,9 +16,9 @@ struct ChildJob {
 
 /// How a child ended.
 struct ChildEnd {
-  int status = 0;  ///< exit status; meaningless where a signal ended it
-  int signal = 0;  ///< signal that ended it, or 0
-  int64_t peak_memory = 0;  ///< bytes, as the kernel counted (at least this program's own when it was started)
+  int status = 0;             ///< exit status; meaningless where a signal ended it
+  int signal = 0;             ///< signal that ended it, or 0
+  int64_t peak_memory = 0;    ///< bytes, as the kernel counted (at least this program's own when it was started)
   bool told_to_stop = false;  ///< before it ended
 
   bool done() const { return status == 0 && signal == 0; }
@@ -32,9 +32,10 @@ struct ChildrenOptions {
   std::function<void(size_t job, const ChildEnd&)> on_end;
 };
 
-/// Runs the jobs in order, some at a time, and waits for all. SIGINT and SIGTERM stop the children with SIGTERM, then, after
-/// 20 seconds or at a second signal a second later or more, with SIGKILL; no new ones start. Children die with this process, however it ends.
-/// Returns the signal that stopped it, or 0. Throws InputError when a child cannot be started.
+/// Runs the jobs in order, some at a time, and waits for all. SIGINT and SIGTERM stop the children with SIGTERM, then,
+/// after 20 seconds or at a second signal a second later or more, with SIGKILL; no new ones start. Children die with
+/// this process, however it ends. Returns the signal that stopped it, or 0. Throws InputError when a child cannot be
+/// started.
 int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& options);
 
 }  // namespace mnemo::study

@@ -9,18 +9,17 @@
 #include <csignal>
 #include <functional>
 
+#include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
-#include "cli/commands.h"
-#include "experiment/device.h"
 #include "base/machine.h"
-#include "inspect/model_summary.h"
-#include "cli/output.h"
-#include "experiment/sample_task.h"
-#include "experiment/experiment.h"
 #include "data/tokenizers/utf8.h"
+#include "experiment/device.h"
+#include "experiment/experiment.h"
+#include "experiment/sample_task.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
+#include "inspect/model_summary.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 
@@ -31,16 +30,21 @@ constexpr const char* kJobFile = "job.json";
 constexpr int kOutOfTime = -1;  // no signal's number
 
 /// Nothing where the number is not finite: JSON has no such numbers, and a table says "–".
-std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional<double>(value) : std::nullopt; }
+std::optional<double> finite(double value) {
+  return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
+}
 
 std::vector<CurvePoint> curve_of(const train::History& history, const tasks::Task& task) {
   std::vector<CurvePoint> curve;
   for (const train::LossPoint& point : history.losses) {
-    curve.push_back({point.step, point.tokens, point.seconds, finite(task.metric_of_loss(point.loss).value_or(point.loss)), {}});
+    curve.push_back(
+        {point.step, point.tokens, point.seconds, finite(task.metric_of_loss(point.loss).value_or(point.loss)), {}});
   }
   for (const train::EvaluationPoint& point : history.evaluations) {
-    auto at = std::find_if(curve.begin(), curve.end(), [&](const CurvePoint& other) { return other.step >= point.step; });
-    if (at == curve.end() || at->step != point.step) at = curve.insert(at, {point.step, point.tokens, point.seconds, {}, {}});
+    auto at =
+        std::find_if(curve.begin(), curve.end(), [&](const CurvePoint& other) { return other.step >= point.step; });
+    if (at == curve.end() || at->step != point.step)
+      at = curve.insert(at, {point.step, point.tokens, point.seconds, {}, {}});
     at->held_out = finite(point.evaluation.at(task.metric()));
   }
   return curve;
@@ -59,7 +63,8 @@ double generation_speed(const infer::Session& start, int64_t position, const std
     infer::Session fork = session.fork();
     const auto begin = std::chrono::steady_clock::now();
     fork.generate(kTokens, [](int64_t) { return true; });
-    speeds.push_back(static_cast<double>(kTokens) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    speeds.push_back(static_cast<double>(kTokens) /
+                     std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::sort(speeds.begin(), speeds.end());
   return speeds[kRounds / 2];
@@ -78,7 +83,8 @@ std::vector<int64_t> reading_text(const experiment::Workbench& bench) {
   return {ids.begin(), ids.end()};
 }
 
-/// A trained model is not lost for what it refuses to show: a table of places that is shorter than what would be read, for instance.
+/// A trained model is not lost for what it refuses to show: a table of places that is shorter than what would be read,
+/// for instance.
 void unless_refused(const char* what, const std::function<void()>& look) {
   try {
     look();
@@ -98,8 +104,10 @@ void measure_generation(const experiment::Workbench& bench, RunResult& result) {
     result.prompt = options.prompt;
     result.sample = writer.generate({.max_tokens = options.tokens}) + writer.finish();
   });
-  unless_refused("the speed of generation at 64", [&] { result.tokens_per_second_64 = finite(generation_speed(start, 64, text)); });
-  unless_refused("the speed of generation at 4096", [&] { result.tokens_per_second_4096 = finite(generation_speed(start, 4096, text)); });
+  unless_refused("the speed of generation at 64",
+                 [&] { result.tokens_per_second_64 = finite(generation_speed(start, 64, text)); });
+  unless_refused("the speed of generation at 4096",
+                 [&] { result.tokens_per_second_4096 = finite(generation_speed(start, 4096, text)); });
 }
 
 void show_model(const core::Model& model, RunResult& result) {
@@ -108,7 +116,7 @@ void show_model(const core::Model& model, RunResult& result) {
   result.model_state_bytes = facts.model_state_bytes;
   if (facts.table) {
     result.span_text = facts.table->draw();
-    result.span_svg = facts.table->draw_svg();
+    result.span_svg = inspect::svg_of(*facts.table);
   }
   result.cache_share = facts.cache_share;
 }
@@ -117,8 +125,16 @@ void show_model(const core::Model& model, RunResult& result) {
 
 StudyMetric metric_of(const experiment::Recipe& recipe) {
   if (!recipe.is_text()) {
-    return {.name = "accuracy", .short_name = "accuracy", .loss_name = recipe.is_images() ? "nats an image" : recipe.data_type() == "listops" ? "nats an expression" : "nats a symbol",
-            .counted = recipe.is_images() ? "images" : "tokens", .higher_is_better = true, .percent = true, .generates = false, .chance = experiment::chance_of(recipe)};
+    return {.name = "accuracy",
+            .short_name = "accuracy",
+            .loss_name = recipe.is_images()                ? "nats an image"
+                         : recipe.data_type() == "listops" ? "nats an expression"
+                                                           : "nats a symbol",
+            .counted = recipe.is_images() ? "images" : "tokens",
+            .higher_is_better = true,
+            .percent = true,
+            .generates = false,
+            .chance = experiment::chance_of(recipe)};
   }
   const std::string& unit = recipe.data.at("unit").as_string();
   if (unit == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};
@@ -141,8 +157,13 @@ CompareJob read_job(const std::string& folder) {
   const std::string path = base::join_path(folder, kJobFile);
   const base::Node node = base::parse_json(base::read_file(path, 1 << 20), path);
   const base::Node* point = node.find("point");
-  return {node.at("study").as_string(), node.at("variant").as_string(), point == nullptr ? "" : point->as_string(), folder,
-          node.at("seed").as_int(), node.at("max_seconds").as_double(), experiment::read_recipe(node.at("recipe"))};
+  return {node.at("study").as_string(),
+          node.at("variant").as_string(),
+          point == nullptr ? "" : point->as_string(),
+          folder,
+          node.at("seed").as_int(),
+          node.at("max_seconds").as_double(),
+          experiment::read_recipe(node.at("recipe"))};
 }
 
 std::string training_text(const CompareJob& job) {
@@ -174,11 +195,15 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   const double before = trainer.history().losses.empty() ? 0 : trainer.history().losses.back().seconds;
   train::RunHooks hooks;
   hooks.show_progress = false;
-  hooks.on_loss = [](const train::LossPoint& point) { cli::print(fmt::format("progress {} {:.5g}\n", point.step, point.loss)); };
+  hooks.on_loss = [](const train::LossPoint& point) {
+    cli::print(fmt::format("progress {} {:.5g}\n", point.step, point.loss));
+  };
   const auto begin = std::chrono::steady_clock::now();
   hooks.stop = [&] {
     const double seconds = before + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    return train::pending_signal() != 0 ? train::pending_signal() : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime : 0;
+    return train::pending_signal() != 0                       ? train::pending_signal()
+           : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime
+                                                              : 0;
   };
   train::TrainReport report = trainer.run(hooks);
   if (report.signal == 0 || report.signal == kOutOfTime) trainer.take_average();
@@ -187,17 +212,19 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
       report.history.evaluations.push_back({report.steps, report.tokens, report.seconds, std::move(*found)});
     }
   } else if (report.signal != 0) {
-    return report.signal == SIGINT ? cli::kInterrupted : cli::kTerminated;
+    return report.signal == SIGINT ? base::kInterrupted : base::kTerminated;
   }
   experiment::move_to(*bench.model, at::kCPU);
 
   RunResult result{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
   result.peak_memory = base::peak_memory();
-  base::require(!report.history.evaluations.empty(), "compare: the data have no held-out part; set data.valid_fraction above 0 or data.valid");
+  base::require(!report.history.evaluations.empty(),
+                "compare: the data have no held-out part; set data.valid_fraction above 0 or data.valid");
   const tasks::Evaluation& measured = report.history.evaluations.back().evaluation;
   result.value = finite(measured.at(bench.task->metric()));
   result.loss = finite(measured.at("nll"));
-  base::require(result.value.has_value(), "the held-out {} is not finite after {} steps", bench.task->metric(), report.steps);
+  base::require(result.value.has_value(), "the held-out {} is not finite after {} steps", bench.task->metric(),
+                report.steps);
   result.steps = report.steps;
   result.tokens = report.tokens;
   result.seconds = report.seconds;
@@ -211,11 +238,15 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   }
   if (bench.tokenizer) measure_generation(bench, result);
   experiment::write_model(base::join_path(job.folder, "model"), bench,
-              {.title = job.variant, .command = "mnemo compare (study \"" + job.study + "\")", .metrics = measured.metrics,
-               .steps = report.steps, .tokens = report.tokens, .seconds = report.seconds});
+                          {.title = job.variant,
+                           .command = "mnemo compare (study \"" + job.study + "\")",
+                           .metrics = measured.metrics,
+                           .steps = report.steps,
+                           .tokens = report.tokens,
+                           .seconds = report.seconds});
   write_result(base::join_path(job.folder, "result.json"), result);
   remove_checkpoints(job.folder);
-  return cli::kDone;
+  return base::kDone;
 }
 
 }  // namespace mnemo::study

@@ -9,12 +9,12 @@
 
 namespace mnemo::study {
 
-/// One training of a comparison, done by a process of its own. Its folder holds job.json and recipe.toml, then a run's log.jsonl and
-/// checkpoints, and at the end model/ and result.json.
+/// One training of a comparison, done by a process of its own. Its folder holds job.json and recipe.toml, then a run's
+/// log.jsonl and checkpoints, and at the end model/ and result.json.
 struct CompareJob {
   std::string study, variant, point, folder;
   int64_t seed = 0;
-  double max_seconds = 0;  ///< of training; 0: no limit
+  double max_seconds = 0;     ///< of training; 0: no limit
   experiment::Recipe recipe;  ///< with that seed
 };
 
@@ -29,8 +29,9 @@ std::string training_text(const CompareJob& job);
 
 void remove_checkpoints(const std::string& folder);
 
-/// Trains and measures; the child's side. Goes on from the newest checkpoint in its folder. Prints "progress STEP LOSS" lines, writes
-/// result.json and removes the checkpoints. Returns the exit status: 130 or 143 when a signal stopped it, after a checkpoint.
+/// Trains and measures; the child's side. Goes on from the newest checkpoint in its folder. Prints "progress STEP LOSS"
+/// lines, writes result.json and removes the checkpoints. Returns the exit status: 130 or 143 when a signal stopped it,
+/// after a checkpoint.
 int run_job(const CompareJob& job, const std::optional<std::string>& device);
 
 }  // namespace mnemo::study

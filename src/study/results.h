@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "inspect/cache_share.h"
 
 namespace mnemo::study {
 
@@ -26,21 +27,10 @@ struct CurvePoint {
   }
 };
 
-/// sigma(lambda) of the heads of one layer: how much of each head's output comes from the cache (GRC).
-struct CacheShare {
-  std::string layer = {};
-  std::vector<double> heads = {};
-  template <class V>
-  void visit(V&& v) {
-    v("layer", layer, "name of the attention");
-    v("heads", heads, "sigma(lambda) of each head");
-  }
-};
-
 /// The same at one step of a training.
 struct CacheSharePoint {
   int64_t step = 0;
-  std::vector<CacheShare> layers = {};
+  std::vector<inspect::CacheShare> layers = {};
   template <class V>
   void visit(V&& v) {
     v("step", step, "optimiser steps so far");
@@ -67,7 +57,7 @@ struct RunResult {
   int64_t peak_memory = 0;
   std::vector<CurvePoint> curve = {};
   std::string span_text = {}, span_svg = {};
-  std::vector<CacheShare> cache_share = {};
+  std::vector<inspect::CacheShare> cache_share = {};
   std::vector<CacheSharePoint> cache_share_curve = {};
   std::string prompt = {}, sample = {};
 

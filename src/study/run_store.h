@@ -13,9 +13,10 @@ namespace mnemo::study {
 /// "RMT + Transformer-XL cache" as part of a file name: "rmt-transformer-xl-cache"; at most 60 characters.
 std::string slug(std::string_view text);
 
-/// The trainings in a comparison's folder, done and half done. A training is known again by its recipe, not by its name: one whose
-/// recipe has changed is another training, and names, order and number of variants may change without any being repeated. What the
-/// recipe leaves to defaults is compared with today's defaults, so keys that a later version adds do no harm.
+/// The trainings in a comparison's folder, done and half done. A training is known again by its recipe, not by its
+/// name: one whose recipe has changed is another training, and names, order and number of variants may change without
+/// any being repeated. What the recipe leaves to defaults is compared with today's defaults, so keys that a later
+/// version adds do no harm.
 class RunStore {
  public:
   /// Takes the folder for this process. Throws InputError where another comparison is at work in it.

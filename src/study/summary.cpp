@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "base/error.h"
-#include "cli/output.h"
+#include "base/text_format.h"
 #include "metrics/significance.h"
 
 namespace mnemo::study {
@@ -24,10 +24,12 @@ std::string with_sign(double value, int digits) {
 }
 
 std::string speed(std::optional<double> value) {
-  return value ? grouped(static_cast<int64_t>(std::llround(*value))) : kMissing;
+  return value ? base::grouped(static_cast<int64_t>(std::llround(*value))) : kMissing;
 }
 
-std::string megabytes(int64_t bytes) { return bytes > 0 ? fmt::format("{:.0f}", static_cast<double>(bytes) / 1e6) : kMissing; }
+std::string megabytes(int64_t bytes) {
+  return bytes > 0 ? fmt::format("{:.0f}", static_cast<double>(bytes) / 1e6) : kMissing;
+}
 
 /// "a", "a and b", "a, b and c"
 std::string listed(const std::vector<std::string>& names) {
@@ -45,11 +47,16 @@ Verdict judge(double difference, std::optional<double> corrected_p, bool higher_
 
 std::string verdict_text(Verdict verdict) {
   switch (verdict) {
-    case Verdict::baseline: return "baseline";
-    case Verdict::better: return "yes";
-    case Verdict::no_gain: return "no gain";
-    case Verdict::worse: return "worse";
-    case Verdict::failed: return "failed";
+    case Verdict::baseline:
+      return "baseline";
+    case Verdict::better:
+      return "yes";
+    case Verdict::no_gain:
+      return "no gain";
+    case Verdict::worse:
+      return "worse";
+    case Verdict::failed:
+      return "failed";
   }
   return {};
 }
@@ -108,12 +115,15 @@ void summarise(StudySummary& study) {
   for (VariantSummary& variant : study.variants) {
     // One value left of several trainings is no ground for a verdict; one of one is, by size.
     const bool judged = variant.corrected_p || (variant.runs.size() < 2 && study.variants.front().runs.size() < 2);
-    if (variant.difference && judged) variant.verdict = judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better, study.least_gain);
+    if (variant.difference && judged)
+      variant.verdict =
+          judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better, study.least_gain);
   }
 }
 
 std::string StudySummary::conclusion() const {
-  if (variants.empty() || variants.front().failed()) return "The first variant failed, so there is nothing to compare with.";
+  if (variants.empty() || variants.front().failed())
+    return "The first variant failed, so there is nothing to compare with.";
   std::vector<std::string> better, no_gain, worse, broken;
   for (size_t i = 1; i < variants.size(); ++i) {
     const VariantSummary& variant = variants[i];
@@ -125,15 +135,18 @@ std::string StudySummary::conclusion() const {
   }
   const std::string& baseline = variants.front().name;
   const int64_t seeds = variants.front().value.count;
-  const std::string rule = seeds > 1 ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)", seeds, kSignificant)
-                                     : fmt::format("by more than {} on one seed", metric.percent ? fmt::format("{:g} points", least_gain * 100)
-                                                                                            : fmt::format("{:g}", least_gain));
+  const std::string rule =
+      seeds > 1
+          ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)", seeds, kSignificant)
+          : fmt::format("by more than {} on one seed", metric.percent ? fmt::format("{:g} points", least_gain * 100)
+                                                                      : fmt::format("{:g}", least_gain));
   std::string text = better.empty() ? fmt::format("Nothing beats '{}' {}.", baseline, rule)
                                     : fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better));
   if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));
   if (!worse.empty()) text += fmt::format(" Worse: {}.", listed(worse));
   if (!broken.empty()) text += fmt::format(" Failed: {}.", listed(broken));
-  if (metric.chance) text += fmt::format(" Guessing gives {}.", value_text(metric, {.count = 1, .mean = *metric.chance}));
+  if (metric.chance)
+    text += fmt::format(" Guessing gives {}.", value_text(metric, {.count = 1, .mean = *metric.chance}));
   return text;
 }
 
@@ -147,7 +160,8 @@ std::vector<bool> best_of(const StudySummary& study) {
   for (const VariantSummary& variant : study.variants) {
     if (variant.failed()) continue;
     ++good;
-    if (!top || (study.metric.higher_is_better ? variant.value.mean > *top : variant.value.mean < *top)) top = variant.value.mean;
+    if (!top || (study.metric.higher_is_better ? variant.value.mean > *top : variant.value.mean < *top))
+      top = variant.value.mean;
   }
   for (size_t i = 0; i < best.size(); ++i) {
     best[i] = good > 1 && !study.variants[i].failed() && study.variants[i].value.mean == *top;
@@ -170,37 +184,44 @@ StudyCells study_cells(const StudySummary& study) {
     return [number](const VariantSummary& variant) { return speed(variant.mean(number)); };
   };
   const auto number_of = [](int64_t RunResult::*number) {
-    return [number](const VariantSummary& variant) { return variant.failed() ? kMissing : grouped(variant.shown().*number); };
+    return [number](const VariantSummary& variant) {
+      return variant.failed() ? kMissing : base::grouped(variant.shown().*number);
+    };
   };
   const std::string first = study.variants.empty() ? "" : study.variants.front().name;
 
   std::vector<Column> columns = {
       {"variant", "variant", [](const VariantSummary& variant) { return variant.name; }},
       {study.metric.short_name, study.metric.name,
-       [&](const VariantSummary& variant) { return variant.failed() ? kMissing : value_text(study.metric, variant.value); }},
+       [&](const VariantSummary& variant) {
+         return variant.failed() ? kMissing : value_text(study.metric, variant.value);
+       }},
       {"change", "vs " + first, [&](const VariantSummary& variant) { return difference_text(study.metric, variant); }},
       {"helps?", "helps?", [](const VariantSummary& variant) { return verdict_text(variant.verdict); }}};
   if (any([](const VariantSummary& variant) { return variant.corrected_p.has_value(); })) {
-    columns.push_back({"p", "p (Welch, Holm)", [](const VariantSummary& variant) { return p_text(variant.corrected_p); }});
+    columns.push_back(
+        {"p", "p (Welch, Holm)", [](const VariantSummary& variant) { return p_text(variant.corrected_p); }});
   }
-  columns.insert(columns.end(), {
-      {"params", "parameters", number_of(&RunResult::parameters)},
-      {"state B", "state, bytes a sequence", number_of(&RunResult::state_bytes)}});
+  columns.insert(columns.end(), {{"params", "parameters", number_of(&RunResult::parameters)},
+                                 {"state B", "state, bytes a sequence", number_of(&RunResult::state_bytes)}});
   if (any([](const VariantSummary& variant) { return variant.shown().model_state_bytes > 0; })) {
     columns.push_back({"model B", "state, bytes of the model", number_of(&RunResult::model_state_bytes)});
   }
-  if (any([&](const VariantSummary& variant) { return !variant.failed() && variant.shown().steps != study.variants.front().shown().steps; })) {
+  if (any([&](const VariantSummary& variant) {
+        return !variant.failed() && variant.shown().steps != study.variants.front().shown().steps;
+      })) {
     columns.push_back({"steps", "steps", number_of(&RunResult::steps)});
   }
-  columns.push_back({study.metric.counted == "tokens" ? "train tok/s" : "train " + study.metric.counted + "/s", "training " + study.metric.counted + "/s",
-                     speed_of(&RunResult::train_tokens_per_second)});
+  columns.push_back({study.metric.counted == "tokens" ? "train tok/s" : "train " + study.metric.counted + "/s",
+                     "training " + study.metric.counted + "/s", speed_of(&RunResult::train_tokens_per_second)});
   if (has(&RunResult::tokens_per_second_64)) {
     columns.push_back({"gen @64", "generated tokens/s at 64", speed_of(&RunResult::tokens_per_second_64)});
   }
   if (has(&RunResult::tokens_per_second_4096)) {
     columns.push_back({"gen @4096", "generated tokens/s at 4096", speed_of(&RunResult::tokens_per_second_4096)});
   }
-  columns.push_back({"peak MB", "peak memory, MB", [](const VariantSummary& variant) { return megabytes(variant.peak_memory()); }});
+  columns.push_back(
+      {"peak MB", "peak memory, MB", [](const VariantSummary& variant) { return megabytes(variant.peak_memory()); }});
 
   StudyCells cells;
   for (const Column& column : columns) {
@@ -246,13 +267,6 @@ std::string difference_text(const StudyMetric& metric, const VariantSummary& var
 std::string p_text(std::optional<double> p) {
   if (!p) return {};
   return *p < 0.001 ? "<0.001" : fmt::format("{:.3f}", *p);
-}
-
-std::string grouped(int64_t value) {
-  std::string digits = std::to_string(value);
-  const size_t first = value < 0 ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
 }
 
 }  // namespace mnemo::study

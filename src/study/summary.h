@@ -7,21 +7,21 @@
 
 #include "base/node.h"
 #include "base/text_table.h"
-#include "study/results.h"
 #include "metrics/spread.h"
+#include "study/results.h"
 
 namespace mnemo::study {
 
 /// What a study measures.
 struct StudyMetric {
   std::string name = "bits per character";
-  std::string short_name = "bits/char";  ///< for a terminal's table
+  std::string short_name = "bits/char";          ///< for a terminal's table
   std::string loss_name = "bits per character";  ///< unit of the training loss
-  std::string counted = "tokens";            ///< what a training is counted in
+  std::string counted = "tokens";                ///< what a training is counted in
   bool higher_is_better = false;
-  bool percent = false;            ///< shown as a percentage
-  bool generates = true;           ///< the models write text, so generation speed is measured
-  std::optional<double> chance = {};    ///< what guessing gives
+  bool percent = false;               ///< shown as a percentage
+  bool generates = true;              ///< the models write text, so generation speed is measured
+  std::optional<double> chance = {};  ///< what guessing gives
 };
 
 /// Whether a memory helps, against the study's first variant.
@@ -30,8 +30,8 @@ enum class Verdict { baseline, better, no_gain, worse, failed };
 /// Corrected p-values below this are taken for a difference.
 inline constexpr double kSignificant = 0.05;
 
-/// Several seeds: better or worse only where Welch's t-test against the baseline, corrected by Holm for all variants of the table, says
-/// so: p < kSignificant. One seed has no spread, so `least_gain` decides: smaller differences are none.
+/// Several seeds: better or worse only where Welch's t-test against the baseline, corrected by Holm for all variants of
+/// the table, says so: p < kSignificant. One seed has no spread, so `least_gain` decides: smaller differences are none.
 Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better, double least_gain);
 /// "yes", "no gain", "worse" …, for a table.
 std::string verdict_text(Verdict verdict);
@@ -39,14 +39,14 @@ std::string verdict_text(Verdict verdict);
 /// One variant over its seeds.
 struct VariantSummary {
   std::string name = {}, about = {};
-  size_t index = 0;                ///< among all variants of the study
-  std::string options = {};        ///< its memory as TOML
-  metrics::Spread value = {};         ///< of the runs that did not fail
+  size_t index = 0;                       ///< among all variants of the study
+  std::string options = {};               ///< its memory as TOML
+  metrics::Spread value = {};             ///< of the runs that did not fail
   std::optional<double> difference = {};  ///< to the first variant's mean
-  std::optional<double> p = {};            ///< of Welch's two-sided t-test against the first variant; nothing for one seed
+  std::optional<double> p = {};  ///< of Welch's two-sided t-test against the first variant; nothing for one seed
   std::optional<double> corrected_p = {};  ///< by Holm, over the variants of the table
   Verdict verdict = Verdict::failed;
-  std::vector<RunResult> runs = {};     ///< by seed
+  std::vector<RunResult> runs = {};  ///< by seed
 
   bool failed() const { return value.count == 0; }
   /// The first run that did not fail, or the first.
@@ -59,7 +59,7 @@ struct VariantSummary {
 /// One table: the variants of a study at one point of its sweep.
 struct StudySummary {
   std::string name = {}, about = {};
-  std::string point = {};          ///< "num_segments 9"; empty without a sweep
+  std::string point = {};  ///< "num_segments 9"; empty without a sweep
   StudyMetric metric = {};
   double least_gain = 0;
   std::vector<VariantSummary> variants = {};
@@ -90,10 +90,10 @@ struct StudyGrid {
   std::string name = {}, about = {};
   std::vector<std::string> variants = {};  ///< names, the baseline first
   std::vector<AxisSummary> axes = {};
-  size_t x = 0;                            ///< the axis of the figure
+  size_t x = 0;  ///< the axis of the figure
   std::string x_label = {};
   bool log_x = false;
-  std::vector<StudySummary> points = {};   ///< one at least
+  std::vector<StudySummary> points = {};     ///< one at least
   std::vector<std::vector<size_t>> at = {};  ///< the place of each point on each axis
   std::vector<PaperPoint> paper = {};
 
@@ -103,11 +103,11 @@ struct StudyGrid {
 
 struct Comparison {
   std::string name, about, command, date;
-  std::string trainings;           ///< "24 trainings, seeds 0, 1, 2"
+  std::string trainings;  ///< "24 trainings, seeds 0, 1, 2"
   int64_t jobs = 1, threads = 1;
-  double seconds = 0;              ///< of all trainings together
+  double seconds = 0;  ///< of all trainings together
   base::Node machine;
-  std::string recipe;              ///< TOML, as used
+  std::string recipe;  ///< TOML, as used
   std::vector<StudyGrid> studies;
 };
 
@@ -156,7 +156,5 @@ std::string value_text(const StudyMetric& metric, const metrics::Spread& value);
 std::string difference_text(const StudyMetric& metric, const VariantSummary& variant);
 /// "0.012", "<0.001"; empty for none.
 std::string p_text(std::optional<double> p);
-/// "12,345"
-std::string grouped(int64_t value);
 
 }  // namespace mnemo::study

@@ -15,9 +15,11 @@ std::string paper_at(const StudyGrid& study, size_t point, const std::string& va
   for (const PaperPoint& value : study.paper) {
     if (value.variant != variant || !value.metric.empty()) continue;
     bool here = true;
-    for (size_t a = 0; a < study.axes.size(); ++a) here = here && value.labels[a] == study.axes[a].labels[study.at[point][a]];
+    for (size_t a = 0; a < study.axes.size(); ++a)
+      here = here && value.labels[a] == study.axes[a].labels[study.at[point][a]];
     if (!here) continue;
-    const metrics::Spread spread{.count = value.deviation ? 2 : 1, .mean = value.value, .deviation = value.deviation.value_or(0)};
+    const metrics::Spread spread{
+        .count = value.deviation ? 2 : 1, .mean = value.value, .deviation = value.deviation.value_or(0)};
     return value_text(study.metric(), spread);
   }
   return {};
@@ -25,7 +27,8 @@ std::string paper_at(const StudyGrid& study, size_t point, const std::string& va
 
 bool tested(const StudyGrid& study) {
   return std::any_of(study.points.begin(), study.points.end(), [](const StudySummary& point) {
-    return std::any_of(point.variants.begin(), point.variants.end(), [](const VariantSummary& variant) { return variant.corrected_p.has_value(); });
+    return std::any_of(point.variants.begin(), point.variants.end(),
+                       [](const VariantSummary& variant) { return variant.corrected_p.has_value(); });
   });
 }
 
@@ -48,7 +51,8 @@ GridCells grid_cells(const StudyGrid& study) {
     std::vector<GridCell> row(study.variants.size());
     for (size_t i = 0; i < point.variants.size(); ++i) {
       const VariantSummary& variant = point.variants[i];
-      row[variant.index] = {variant.failed() ? "failed" : value_text(point.metric, variant.value), best[i], variant.verdict, {}};
+      row[variant.index] = {
+          variant.failed() ? "failed" : value_text(point.metric, variant.value), best[i], variant.verdict, {}};
     }
     for (size_t v = 0; v < row.size(); ++v) row[v].paper = paper_at(study, p, study.variants[v]);
     cells.labels.push_back(std::move(labels));
@@ -59,7 +63,8 @@ GridCells grid_cells(const StudyGrid& study) {
 
 base::TextTable grid_table(const StudyGrid& study, bool markdown) {
   const GridCells cells = grid_cells(study);
-  base::TextTable table(cells.header, std::vector<base::TextTable::Align>(cells.header.size(), base::TextTable::Align::right));
+  base::TextTable table(cells.header,
+                        std::vector<base::TextTable::Align>(cells.header.size(), base::TextTable::Align::right));
   for (size_t row = 0; row < cells.rows.size(); ++row) {
     std::vector<std::string> texts = cells.labels[row];
     for (const GridCell& cell : cells.rows[row]) {
@@ -78,15 +83,20 @@ std::string grid_legend(const StudyGrid& study) {
   if (study.variants.size() < 2) return {};
   std::string text;
   if (tested(study)) {
-    text = fmt::format("▲ better, ▼ worse than {}: Welch's t-test over the seeds, p < {:g} after Holm's correction for the variants of a row.",
-                       study.variants.front(), kSignificant);
+    text = fmt::format(
+        "▲ better, ▼ worse than {}: Welch's t-test over the seeds, p < {:g} after Holm's correction for the variants "
+        "of a row.",
+        study.variants.front(), kSignificant);
   } else {
     text = fmt::format("▲ better, ▼ worse than {} by more than {} on one seed.", study.variants.front(),
                        value_text(study.metric(), {.count = 1, .mean = study.points.front().least_gain}));
   }
-  const bool has_paper = std::any_of(study.paper.begin(), study.paper.end(), [](const PaperPoint& value) { return value.metric.empty(); });
+  const bool has_paper =
+      std::any_of(study.paper.begin(), study.paper.end(), [](const PaperPoint& value) { return value.metric.empty(); });
   if (has_paper) text += " In brackets: the paper's.";
-  if (study.metric().chance) text += fmt::format(" Guessing gives {}.", value_text(study.metric(), {.count = 1, .mean = *study.metric().chance}));
+  if (study.metric().chance)
+    text +=
+        fmt::format(" Guessing gives {}.", value_text(study.metric(), {.count = 1, .mean = *study.metric().chance}));
   return text;
 }
 

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/json_value.h"
 #include "base/progress.h"
-#include "cli/output.h"
 #include "study/summary.h"
 
 namespace mnemo::study {
@@ -15,7 +15,7 @@ std::string first_error(const VariantSummary& variant) {
   return {};
 }
 
-base::Node optional_number(std::optional<double> value) { return value ? cli::json_number(*value) : base::Node(); }
+base::Node optional_number(std::optional<double> value) { return value ? base::json_number(*value) : base::Node(); }
 
 base::Node texts(const std::vector<std::string>& list) {
   base::Node node = base::Node::array();
@@ -28,11 +28,12 @@ base::Node variants_node(const StudySummary& study) {
   for (const VariantSummary& variant : study.variants) {
     base::Node runs = base::Node::array();
     for (const RunResult& run : variant.runs) runs.push_back(base::write_options(run));
-    base::Node node = base::Node::table({{"name", variant.name}, {"about", variant.about}, {"options", variant.options}});
+    base::Node node =
+        base::Node::table({{"name", variant.name}, {"about", variant.about}, {"options", variant.options}});
     node.set("verdict", verdict_text(variant.verdict));
-    node.set("value", variant.failed() ? base::Node() : cli::json_number(variant.value.mean));
-    node.set("deviation", cli::json_number(variant.value.deviation));
-    node.set("range", cli::json_number(variant.value.range()));
+    node.set("value", variant.failed() ? base::Node() : base::json_number(variant.value.mean));
+    node.set("deviation", base::json_number(variant.value.deviation));
+    node.set("range", base::json_number(variant.value.range()));
     node.set("difference", optional_number(variant.difference));
     node.set("p", optional_number(variant.p));
     node.set("corrected_p", optional_number(variant.corrected_p));
@@ -47,7 +48,7 @@ base::Node point_node(const StudyGrid& study, size_t p) {
   for (size_t a = 0; a < study.axes.size(); ++a) {
     const AxisSummary& axis = study.axes[a];
     const size_t place = study.at[p][a];
-    at.set(axis.name, axis.numbers.empty() ? base::Node(axis.labels[place]) : cli::json_number(axis.numbers[place]));
+    at.set(axis.name, axis.numbers.empty() ? base::Node(axis.labels[place]) : base::json_number(axis.numbers[place]));
   }
   base::Node node = base::Node::table({{"label", study.points[p].point}});
   node.set("point", std::move(at));
@@ -68,7 +69,8 @@ base::Node study_node(const StudyGrid& study) {
     node.set("variants", variants_node(study.points.front()));
   } else {
     base::Node axes = base::Node::array(), points = base::Node::array();
-    for (const AxisSummary& axis : study.axes) axes.push_back(base::Node::table({{"key", axis.name}, {"values", texts(axis.labels)}}));
+    for (const AxisSummary& axis : study.axes)
+      axes.push_back(base::Node::table({{"key", axis.name}, {"values", texts(axis.labels)}}));
     for (size_t p = 0; p < study.points.size(); ++p) points.push_back(point_node(study, p));
     node.set("axes", std::move(axes));
     node.set("points", std::move(points));
@@ -78,7 +80,7 @@ base::Node study_node(const StudyGrid& study) {
     for (const PaperPoint& value : study.paper) {
       paper.push_back(base::Node::table({{"variant", value.variant},
                                          {"point", texts(value.labels)},
-                                         {"value", cli::json_number(value.value)},
+                                         {"value", base::json_number(value.value)},
                                          {"deviation", optional_number(value.deviation)},
                                          {"metric", value.metric.empty() ? metric.name : value.metric},
                                          {"source", value.source}}));
@@ -96,7 +98,8 @@ std::string study_markdown(const StudyGrid& study) {
     if (study.swept()) text += fmt::format("### {}\n\n", point.point);
     text += study_table(point, true).markdown() + "\n" + point.conclusion() + "\n\n";
     for (const VariantSummary& variant : point.variants) {
-      if (const std::string error = first_error(variant); !error.empty()) text += fmt::format("{}: {}\n\n", variant.name, error);
+      if (const std::string error = first_error(variant); !error.empty())
+        text += fmt::format("{}: {}\n\n", variant.name, error);
     }
   }
   return text;
@@ -113,11 +116,12 @@ std::string to_markdown(const Comparison& comparison) {
     const base::Node* value = machine.find(key);
     return value != nullptr && value->is_string() ? value->as_string() : std::string("unknown");
   };
-  text += fmt::format("`{}`\n\n{}; {} at a time, {} each; {} of training in all. {} (LibTorch {} for {}), Mnemo {}. {}.\n",
-                      comparison.command, comparison.trainings, comparison.jobs,
-                      comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads),
-                      base::duration_text(comparison.seconds), word("cpu"), word("libtorch"), word("capability"),
-                      word("mnemo"), comparison.date);
+  text +=
+      fmt::format("`{}`\n\n{}; {} at a time, {} each; {} of training in all. {} (LibTorch {} for {}), Mnemo {}. {}.\n",
+                  comparison.command, comparison.trainings, comparison.jobs,
+                  comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads),
+                  base::duration_text(comparison.seconds), word("cpu"), word("libtorch"), word("capability"),
+                  word("mnemo"), comparison.date);
   return text;
 }
 

@@ -8,9 +8,9 @@
 #include <csignal>
 #include <cstdio>
 
+#include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
-#include "cli/commands.h"
 #include "study/summary.h"
 
 namespace mnemo::study {
@@ -43,7 +43,8 @@ Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool
       total_steps_ += jobs_[i].recipe.train.steps;
     }
   }
-  if (finished_ > 0) base::log_info("{} of {} trainings were done before; --again repeats them", finished_, jobs_.size());
+  if (finished_ > 0)
+    base::log_info("{} of {} trainings were done before; --again repeats them", finished_, jobs_.size());
 }
 
 int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments) {
@@ -88,14 +89,15 @@ void Supervisor::show() {
 
 void Supervisor::ended(size_t job, const ChildEnd& end) {
   running_.erase(std::find(running_.begin(), running_.end(), job));
-  const bool stopped = end.status == cli::kInterrupted || end.status == cli::kTerminated || end.signal == SIGTERM;
+  const bool stopped = end.status == base::kInterrupted || end.status == base::kTerminated || end.signal == SIGTERM;
   if (stopped || (end.told_to_stop && end.signal == SIGKILL)) return;
-  RunResult result{.study = jobs_[job].study, .variant = jobs_[job].variant, .point = jobs_[job].point, .seed = jobs_[job].seed};
+  RunResult result{
+      .study = jobs_[job].study, .variant = jobs_[job].variant, .point = jobs_[job].point, .seed = jobs_[job].seed};
   if (end.done() && base::path_exists(result_file(jobs_[job]))) {
     result = read_result(result_file(jobs_[job]));
   } else {
     result.error = last_error(jobs_[job], end);
-    status_ = std::max(status_, end.status == cli::kWrongInput ? cli::kWrongInput : cli::kOwnFault);
+    status_ = std::max(status_, end.status == base::kWrongInput ? base::kWrongInput : base::kOwnFault);
   }
   if (result.peak_memory == 0) result.peak_memory = end.peak_memory;
   done_steps_[job] = jobs_[job].recipe.train.steps;  // or as many as its time or its goal asked for
@@ -103,7 +105,8 @@ void Supervisor::ended(size_t job, const ChildEnd& end) {
   const StudyMetric metric = metric_of(jobs_[job].recipe);
   if (result.error.empty()) {
     base::log_info("[{}/{}] {}: {} {}, {} steps, {}", finished_, jobs_.size(), title(jobs_[job]), metric.name,
-                   value_text(metric, {.count = 1, .mean = result.value.value_or(NAN)}), result.steps, base::duration_text(result.seconds));
+                   value_text(metric, {.count = 1, .mean = result.value.value_or(NAN)}), result.steps,
+                   base::duration_text(result.seconds));
   } else {
     base::log_warning("[{}/{}] {}: failed: {}", finished_, jobs_.size(), title(jobs_[job]), result.error);
   }

@@ -39,7 +39,9 @@ std::optional<int64_t> Algorithmic::segment_size() const {
 
 void Algorithmic::require_segment_size(int64_t size) const {
   const int64_t wanted = segment_size().value_or(size);
-  base::require(size == wanted, "{}: data.num_segments = {} of a sample of {} tokens are segments of {}; expected model.segment_size = {}, found {}",
+  base::require(size == wanted,
+                "{}: data.num_segments = {} of a sample of {} tokens are segments of {}; expected model.segment_size = "
+                "{}, found {}",
                 source_->name(), answer_.num_segments, source_->length(), wanted, wanted, size);
 }
 
@@ -56,7 +58,8 @@ double Algorithmic::epoch() const {
   return size ? static_cast<double>(next_batch_ * options_.batch_size) / static_cast<double>(*size) : 0;
 }
 
-at::Tensor Algorithmic::teacher_forced(const core::Model& model, const data::SampleBatch& batch, metrics::Likelihood& likelihood) const {
+at::Tensor Algorithmic::teacher_forced(const core::Model& model, const data::SampleBatch& batch,
+                                       metrics::Likelihood& likelihood) const {
   const at::Device device = device_of(model);
   core::State state = model.initial_state(batch.inputs.size(0));
   std::vector<at::Tensor> predictions;
@@ -86,8 +89,9 @@ void Algorithmic::count(const at::Tensor& predictions, const data::SampleBatch& 
 }
 
 std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::Part part) const {
-  base::require(source_->vocabulary_size() <= model.vocab_size(), "evaluation: the task has {} different tokens, the model knows {}",
-                source_->vocabulary_size(), model.vocab_size());
+  base::require(source_->vocabulary_size() <= model.vocab_size(),
+                "evaluation: the task has {} different tokens, the model knows {}", source_->vocabulary_size(),
+                model.vocab_size());
   require_segment_size(model.segment_size());
   const int64_t samples = std::min(source_->size(part).value_or(options_.eval_samples), options_.eval_samples);
   if (samples == 0) return std::nullopt;
@@ -110,6 +114,8 @@ std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::
 
 weights::NamedTensors Algorithmic::save() const { return {{"next_batch", at::full({1}, next_batch_, at::kLong)}}; }
 
-void Algorithmic::load(const std::function<at::Tensor(const std::string&)>& find) { next_batch_ = saved_next_batch(find); }
+void Algorithmic::load(const std::function<at::Tensor(const std::string&)>& find) {
+  next_batch_ = saved_next_batch(find);
+}
 
 }  // namespace mnemo::tasks

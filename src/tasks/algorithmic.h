@@ -20,17 +20,19 @@ struct AlgorithmicTrainOptions {
   int64_t eval_samples = 512;  ///< measured, at most
 };
 
-/// Samples that ask for an answer, made ones (copy, reverse, retrieval, quadratic) or those of a file: a sample is one sequence, cut
-/// into segments of the model's size, or into `num_segments`; only the answer counts, teacher forced in training.
+/// Samples that ask for an answer, made ones (copy, reverse, retrieval, quadratic) or those of a file: a sample is one
+/// sequence, cut into segments of the model's size, or into `num_segments`; only the answer counts, teacher forced in
+/// training.
 ///
 /// Measured on samples that training never sees:
 ///   accuracy                  symbols of the answer that are right, as the option `decoding` says
 ///   teacher_forced_accuracy   the same with the right symbols as input; equal where an answer is one symbol
-///   result_accuracy           samples whose whole result is right (all of the answer, or its last field), as `decoding` says
-///   nll                       nats a symbol, teacher forced, padding that is asked for included
+///   result_accuracy           samples whose whole result is right (all of the answer, or its last field), as
+///   `decoding` says nll                       nats a symbol, teacher forced, padding that is asked for included
 class Algorithmic final : public Task {
  public:
-  Algorithmic(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer, const AlgorithmicTrainOptions& options);
+  Algorithmic(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer,
+              const AlgorithmicTrainOptions& options);
   /// Made samples, from options.seed.
   Algorithmic(const data::AlgorithmicOptions& task, const AlgorithmicTrainOptions& options);
 
@@ -56,7 +58,8 @@ class Algorithmic final : public Task {
   };
   void require_segment_size(int64_t segment_size) const;
   void count(const at::Tensor& predictions, const data::SampleBatch& batch, Counts& counts) const;
-  at::Tensor teacher_forced(const core::Model& model, const data::SampleBatch& batch, metrics::Likelihood& likelihood) const;
+  at::Tensor teacher_forced(const core::Model& model, const data::SampleBatch& batch,
+                            metrics::Likelihood& likelihood) const;
 
   std::shared_ptr<const data::SampleSource> source_;
   data::AnswerOptions answer_;

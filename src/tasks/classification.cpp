@@ -12,8 +12,9 @@
 
 namespace mnemo::tasks {
 
-std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents, const std::vector<int64_t>& rows,
-                                                  int64_t segment_size, const ClassificationOptions& options) {
+std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents,
+                                                  const std::vector<int64_t>& rows, int64_t segment_size,
+                                                  const ClassificationOptions& options) {
   base::ensure(!rows.empty() && segment_size > 0, "{} documents in segments of {}", rows.size(), segment_size);
   const auto batch = static_cast<int64_t>(rows.size());
   std::vector<int64_t> lengths;
@@ -74,8 +75,9 @@ double Classification::epoch() const {
 std::optional<Evaluation> Classification::evaluate(const core::Model& model, data::Part part) const {
   const auto& documents = sets_.part(part);
   if (!documents) return std::nullopt;
-  base::require(documents->vocabulary_size() <= model.vocab_size(), "evaluation: the documents have {} different tokens, the model knows {}",
-                documents->vocabulary_size(), model.vocab_size());
+  base::require(documents->vocabulary_size() <= model.vocab_size(),
+                "evaluation: the documents have {} different tokens, the model knows {}", documents->vocabulary_size(),
+                model.vocab_size());
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   metrics::Accuracy accuracy;

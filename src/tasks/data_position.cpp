@@ -8,7 +8,8 @@ namespace mnemo::tasks {
 
 int64_t saved_number(const std::function<at::Tensor(const std::string&)>& find, const char* name) {
   const at::Tensor saved = find(name);
-  base::require(saved.defined() && saved.scalar_type() == at::kLong && saved.numel() == 1, "data position: expected \"{}\" int64 [1]", name);
+  base::require(saved.defined() && saved.scalar_type() == at::kLong && saved.numel() == 1,
+                "data position: expected \"{}\" int64 [1]", name);
   return saved.item<int64_t>();
 }
 

@@ -15,12 +15,14 @@ at::Tensor greedy_predictions(const core::Model& model, const data::SampleBatch&
   // Whether any sample asks at a place: the next one cannot run together with it.
   const at::Tensor asked_anywhere = batch.answer.any(0).contiguous();
   const auto* asked = asked_anywhere.const_data_ptr<bool>();
-  const at::Tensor answer = batch.answer.to(device), valid = batch.valid.defined() ? batch.valid.to(device) : at::Tensor();
+  const at::Tensor answer = batch.answer.to(device),
+                   valid = batch.valid.defined() ? batch.valid.to(device) : at::Tensor();
   at::Tensor inputs = batch.inputs.to(device, at::kLong, /*non_blocking=*/false, /*copy=*/true);
   at::Tensor predictions = at::full({rows, length}, -1, inputs.options());
   core::State state = model.initial_state(rows);
   for (int64_t at = 0; at < length;) {
-    const int64_t segment_begin = at / segment_size * segment_size, segment_end = std::min(segment_begin + segment_size, length);
+    const int64_t segment_begin = at / segment_size * segment_size,
+                  segment_end = std::min(segment_begin + segment_size, length);
     int64_t end = at + 1;
     while (end < segment_end && !asked[end - 1]) ++end;
     core::Segment segment;

@@ -51,18 +51,21 @@ std::optional<Evaluation> Images::evaluate(const core::Model& model, data::Part 
     top5.add_top(logits, targets, 5);
     likelihood.add(model.nll(step.hidden, targets), targets);
   }
-  Evaluation found{{{"accuracy", accuracy.value()}, {"top5_accuracy", top5.value()}, {"nll", likelihood.nll()}}, accuracy.total()};
+  Evaluation found{{{"accuracy", accuracy.value()}, {"top5_accuracy", top5.value()}, {"nll", likelihood.nll()}},
+                   accuracy.total()};
   if (data_.broken == "skip") found.metrics.emplace_back("skipped", static_cast<double>(images.num_broken()));
   return found;
 }
 
 weights::NamedTensors Images::save() const {
-  return {{"next_batch", at::full({1}, training_.position(), at::kLong)}, {"fingerprint", at::full({1}, fingerprint_, at::kLong)}};
+  return {{"next_batch", at::full({1}, training_.position(), at::kLong)},
+          {"fingerprint", at::full({1}, fingerprint_, at::kLong)}};
 }
 
 void Images::load(const std::function<at::Tensor(const std::string&)>& find) {
   const int64_t next_batch = saved_next_batch(find);
-  base::require(saved_number(find, "fingerprint") == fingerprint_, "data position: it belongs to other images than those of data.train");
+  base::require(saved_number(find, "fingerprint") == fingerprint_,
+                "data position: it belongs to other images than those of data.train");
   training_.seek(next_batch);
 }
 

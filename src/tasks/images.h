@@ -18,7 +18,8 @@ struct ImageTrainOptions {
   int64_t eval_samples = 512;  ///< measured, at most
 };
 
-/// Which class an image has. A model that reads pixels and predicts once an image; labels may be mixed and smoothed in training.
+/// Which class an image has. A model that reads pixels and predicts once an image; labels may be mixed and smoothed in
+/// training.
 ///
 /// Measured on images as the test crop shows them:
 ///   accuracy        images whose class has the largest logit (top-1)

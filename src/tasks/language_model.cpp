@@ -20,7 +20,8 @@ void reset_all(data::TokenSegment& segment) { segment.reset = at::ones({segment.
 metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
                                   const TextEvaluationOptions& options) {
   base::require(text->vocabulary_size() <= model.vocab_size(),
-                "evaluation: the text has {} different tokens, the model knows {}", text->vocabulary_size(), model.vocab_size());
+                "evaluation: the text has {} different tokens, the model knows {}", text->vocabulary_size(),
+                model.vocab_size());
   models::require_next_token_model(model, "evaluation of a text");
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
@@ -39,7 +40,8 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
   return likelihood;
 }
 
-Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit, double characters_per_token) {
+Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit,
+                               double characters_per_token) {
   const std::string per_token = "bits_per_" + unit.substr(0, unit.size() - 1);
   Evaluation found{{}, likelihood.count()};
   found.metrics.emplace_back("nll", likelihood.nll());
@@ -73,11 +75,14 @@ std::vector<data::TokenSegment> LanguageModel::next(int64_t segment_size) {
 }
 
 std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data::Part part) const {
-  const auto& text = part == data::Part::train ? corpus_.train : part == data::Part::valid ? corpus_.valid : corpus_.test;
+  const auto& text = part == data::Part::train   ? corpus_.train
+                     : part == data::Part::valid ? corpus_.valid
+                                                 : corpus_.test;
   if (!text) return std::nullopt;
   // A short text has no more streams than tokens to predict.
   const int64_t streams = std::clamp<int64_t>(text->size() - 1, 1, options_.eval_batch_size);
-  return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments}), corpus_.tokenizer->type(), text->characters_per_token());
+  return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments}),
+                             corpus_.tokenizer->type(), text->characters_per_token());
 }
 
 }  // namespace mnemo::tasks

@@ -15,19 +15,20 @@ namespace mnemo::tasks {
 
 /// How held-out text is read.
 struct TextEvaluationOptions {
-  int64_t batch_size = 1;    ///< parts of the text side by side; 1: every token sees all that came before it
-  int64_t segment_size = 0;  ///< tokens a call; 0: the model's
+  int64_t batch_size = 1;       ///< parts of the text side by side; 1: every token sees all that came before it
+  int64_t segment_size = 0;     ///< tokens a call; 0: the model's
   bool reset_segments = false;  ///< memory starts again with every segment
 };
 
-/// The likelihood of a text in one pass with the state carried from segment to segment and reset at documents, or at every segment. The model
-/// runs in evaluation mode without gradient.
+/// The likelihood of a text in one pass with the state carried from segment to segment and reset at documents, or at
+/// every segment. The model runs in evaluation mode without gradient.
 metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
                                   const TextEvaluationOptions& options = {});
 
 /// Likelihood as numbers with names: nll (nats a token), bits_per_byte, bits_per_character or bits_per_word (a token of
 /// that unit), perplexity (a token), and bits_per_character where a token is something else.
-Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit, double characters_per_token);
+Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit,
+                               double characters_per_token);
 
 struct LanguageModelOptions {
   int64_t batch_size = 16;
@@ -38,8 +39,8 @@ struct LanguageModelOptions {
   bool reset_segments = false;  ///< memory starts again with every segment, in evaluation too
 };
 
-/// Next-token prediction on a text: parallel contiguous streams whose state is carried from step to step. The metric is bits
-/// a character, over words perplexity.
+/// Next-token prediction on a text: parallel contiguous streams whose state is carried from step to step. The metric is
+/// bits a character, over words perplexity.
 class LanguageModel final : public Task {
  public:
   /// Throws InputError if the text is too short for the batch.

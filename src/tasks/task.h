@@ -50,8 +50,8 @@ class Task {
   /// Measures the model on a part of the data, without gradient; nothing where there is no such part.
   virtual std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const = 0;
 
-  /// Where next() goes on, as small tensors; load() of it brings it back. `find(name)` gives the tensor saved under that
-  /// name, or an undefined one. Throws InputError for a position in other data.
+  /// Where next() goes on, as small tensors; load() of it brings it back. `find(name)` gives the tensor saved under
+  /// that name, or an undefined one. Throws InputError for a position in other data.
   virtual weights::NamedTensors save() const = 0;
   virtual void load(const std::function<at::Tensor(const std::string&)>& find) = 0;
 };
@@ -66,12 +66,13 @@ data::TokenSegment rows(const data::TokenSegment& segment, int64_t first, int64_
 /// The model's input for a segment of tokens.
 core::Segment model_input(const data::TokenSegment& segment, core::Mode mode);
 
-/// A segment's share of the training loss, mean nll over the real targets of the whole step + weight * mean of each auxiliary loss:
+/// A segment's share of the training loss, mean nll over the real targets of the whole step + weight * mean of each
+/// auxiliary loss:
 ///   sum_bt nll(b,t) / targets  +  auxiliary_share * sum_a weight_a * mean(values_a)
-/// targets: real targets of the step, all segments and parts together; auxiliary_share: the segment's part of the means over the step,
-/// as 1 / (segments * parts). nll [] is the first term, total [] the sum; both undefined where the segment has no target
-/// (total then is the second term, if there is one). With soft targets t [B,1,K] nll(b) = -sum_k t(b,k) log p(k), for a model whose head
-/// predicts once a segment.
+/// targets: real targets of the step, all segments and parts together; auxiliary_share: the segment's part of the means
+/// over the step, as 1 / (segments * parts). nll [] is the first term, total [] the sum; both undefined where the
+/// segment has no target (total then is the second term, if there is one). With soft targets t [B,1,K] nll(b) = -sum_k
+/// t(b,k) log p(k), for a model whose head predicts once a segment.
 struct TokenLoss {
   at::Tensor nll, total;
 };

@@ -22,11 +22,12 @@ at::Tensor table(const std::vector<double>& values, int64_t columns) {
 }
 
 /// The values of a float64 tensor [n,columns], row after row.
-std::vector<double> values_of(const weights::TensorFile& file, const std::string& name, int64_t columns, const std::string& where) {
+std::vector<double> values_of(const weights::TensorFile& file, const std::string& name, int64_t columns,
+                              const std::string& where) {
   const at::Tensor& tensor = file.at(name, where);
   base::require(tensor.scalar_type() == at::kDouble && tensor.dim() == 2 && tensor.size(1) == columns,
-                "{}: \"{}\": expected float64 [n,{}], found {} {}", where, name, columns, at::toString(tensor.scalar_type()),
-                c10::str(tensor.sizes()));
+                "{}: \"{}\": expected float64 [n,{}], found {} {}", where, name, columns,
+                at::toString(tensor.scalar_type()), c10::str(tensor.sizes()));
   const double* data = tensor.const_data_ptr<double>();
   return {data, data + tensor.numel()};
 }
@@ -96,7 +97,8 @@ weights::NamedTensors History::save(weights::Metadata& metadata) const {
     }
     std::vector<double> values;
     for (const LossPoint& point : losses) {
-      for (const core::Gauge& gauge : point.gauges) values.insert(values.end(), gauge.values.begin(), gauge.values.end());
+      for (const core::Gauge& gauge : point.gauges)
+        values.insert(values.end(), gauge.values.begin(), gauge.values.end());
     }
     metadata["gauges"] = gauges;
     tensors.emplace_back("gauges", table(values, width));
@@ -113,7 +115,8 @@ weights::NamedTensors History::save_seconds() const {
 
 History History::load(const weights::TensorFile& file, const weights::TensorFile& seconds, const std::string& where) {
   const auto metadata = file.metadata.find("metrics");
-  base::require(metadata != file.metadata.end(), "{}: expected the names of the metrics in its metadata, found none", where);
+  base::require(metadata != file.metadata.end(), "{}: expected the names of the metrics in its metadata, found none",
+                where);
   const auto names = split(metadata->second);
   const auto columns = kEvaluationColumns + static_cast<int64_t>(names.size());
   const auto losses = values_of(file, "losses", kLossColumns, where);
@@ -126,12 +129,15 @@ History History::load(const weights::TensorFile& file, const weights::TensorFile
                 losses.size() / kLossColumns + measured.size() / static_cast<size_t>(columns),
                 of_losses.size() + of_evaluations.size());
   const auto gauges = file.metadata.find("gauges");
-  const std::vector<std::string> gauge_names = gauges == file.metadata.end() ? std::vector<std::string>{} : split(gauges->second);
+  const std::vector<std::string> gauge_names =
+      gauges == file.metadata.end() ? std::vector<std::string>{} : split(gauges->second);
   int64_t width = 0;
   for (const std::string& name : gauge_names) width += gauge_width(name, where);
-  const std::vector<double> gauged = gauge_names.empty() ? std::vector<double>{} : values_of(file, "gauges", width, where);
-  base::require(gauged.size() == of_losses.size() * static_cast<size_t>(width), "{}: expected gauges for {} points, found {}", where,
-                of_losses.size(), width == 0 ? 0 : gauged.size() / static_cast<size_t>(width));
+  const std::vector<double> gauged =
+      gauge_names.empty() ? std::vector<double>{} : values_of(file, "gauges", width, where);
+  base::require(gauged.size() == of_losses.size() * static_cast<size_t>(width),
+                "{}: expected gauges for {} points, found {}", where, of_losses.size(),
+                width == 0 ? 0 : gauged.size() / static_cast<size_t>(width));
   History history;
   for (size_t i = 0; i < of_losses.size(); ++i) {
     const double* row = losses.data() + i * kLossColumns;
@@ -141,7 +147,8 @@ History History::load(const weights::TensorFile& file, const weights::TensorFile
   for (size_t i = 0; i < of_evaluations.size(); ++i) {
     const double* row = measured.data() + i * static_cast<size_t>(columns);
     EvaluationPoint point{count_of(row[0], where), count_of(row[1], where), of_evaluations[i], {}};
-    for (size_t m = 0; m < names.size(); ++m) point.evaluation.metrics.emplace_back(names[m], row[kEvaluationColumns + m]);
+    for (size_t m = 0; m < names.size(); ++m)
+      point.evaluation.metrics.emplace_back(names[m], row[kEvaluationColumns + m]);
     history.evaluations.push_back(std::move(point));
   }
   return history;

@@ -40,13 +40,13 @@ class Adam final : public Optimiser {
     const std::vector<at::Tensor> numbers(group.indices.size(), number);
     auto parameters = group.parameters, gradients = group.gradients;
     const auto kernel = decoupled_ ? static_cast<Kernel>(at::_fused_adamw_) : static_cast<Kernel>(at::_fused_adam_);
-    kernel(parameters, gradients, means, squares, {}, numbers, lr, options_.betas[0], options_.betas[1], group.weight_decay,
-           options_.eps, false, false, {}, {});
+    kernel(parameters, gradients, means, squares, {}, numbers, lr, options_.betas[0], options_.betas[1],
+           group.weight_decay, options_.eps, false, false, {}, {});
   }
 
-  using Kernel = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, double,
-                          double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
-                          const std::optional<at::Tensor>&);
+  using Kernel = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                          at::TensorList, double, double, double, double, double, bool, bool,
+                          const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
 
   AdamOptions options_;
   bool decoupled_;
@@ -65,8 +65,8 @@ class Sgd final : public Optimiser {
     std::vector<at::Tensor> buffers;
     if (!momentum_.empty()) buffers = pick(momentum_, group.indices);
     auto parameters = group.parameters, gradients = group.gradients;
-    at::_fused_sgd_(parameters, gradients, buffers, group.weight_decay, options_.momentum, lr, 0.0, options_.nesterov, false,
-                    group.steps_done == 0);
+    at::_fused_sgd_(parameters, gradients, buffers, group.weight_decay, options_.momentum, lr, 0.0, options_.nesterov,
+                    false, group.steps_done == 0);
   }
 
   SgdOptions options_;
@@ -131,12 +131,14 @@ void Optimiser::step(double lr) {
 }
 
 std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters) {
-  const base::Node complete = optimiser_types().complete(options.is_string() ? base::Node::table({{"type", options}}) : options);
+  const base::Node complete =
+      optimiser_types().complete(options.is_string() ? base::Node::table({{"type", options}}) : options);
   const std::string& type = complete.at("type").as_string();
   if (type == "sgd") return std::make_unique<Sgd>(base::read_typed_options<SgdOptions>(complete), parameters);
   const bool decoupled = type == "adamw";
   base::ensure(decoupled || type == "adam", "optimiser '{}' is registered but cannot be made", type);
-  const AdamOptions adam = decoupled ? base::read_typed_options<AdamWOptions>(complete) : base::read_typed_options<AdamOptions>(complete);
+  const AdamOptions adam =
+      decoupled ? base::read_typed_options<AdamWOptions>(complete) : base::read_typed_options<AdamOptions>(complete);
   return std::make_unique<Adam>(adam, decoupled, parameters);
 }
 

@@ -34,12 +34,14 @@ struct AdamOptions {
   }
 };
 
-/// AdamW (Loshchilov and Hutter 2019): p <- p (1 - lr weight_decay) beside Adam's step, in place of decay in the gradient.
+/// AdamW (Loshchilov and Hutter 2019): p <- p (1 - lr weight_decay) beside Adam's step, in place of decay in the
+/// gradient.
 struct AdamWOptions : AdamOptions {
   AdamWOptions() { weight_decay = 0.01; }
 };
 
-/// Stochastic gradient descent: g <- g + weight_decay p;  b <- momentum b + g;  p <- p - lr b, with nesterov p - lr (g + momentum b).
+/// Stochastic gradient descent: g <- g + weight_decay p;  b <- momentum b + g;  p <- p - lr b, with nesterov p - lr (g
+/// + momentum b).
 struct SgdOptions {
   double lr = 0.1;
   double momentum = 0.0;
@@ -60,8 +62,8 @@ struct SgdOptions {
 /// The optimisers a recipe may name: adam, adamw, sgd.
 const base::OptionTypes& optimiser_types();
 
-/// Moves the parameters of a set along their gradients; LibTorch's fused kernels, a few calls a step. A parameter without a
-/// gradient is left alone and its step count stands still.
+/// Moves the parameters of a set along their gradients; LibTorch's fused kernels, a few calls a step. A parameter
+/// without a gradient is left alone and its step count stands still.
 class Optimiser {
  public:
   virtual ~Optimiser() = default;
@@ -98,7 +100,8 @@ class Optimiser {
 /// From a table with the key `type`. Throws InputError for an unknown type or key.
 std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters);
 
-/// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. One wait for the device.
+/// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. One wait for the
+/// device.
 double gradient_norm(const layers::ParameterSet& parameters);
 /// g <- g min(1, max_norm / (norm + 1e-6)), with norm = gradient_norm(parameters).
 void clip_gradients(const layers::ParameterSet& parameters, double norm, double max_norm);

@@ -23,14 +23,17 @@ void RandomState::restore() const {
 
 void RandomState::share(const RandomState& other) {
   for (size_t i = 0; i < generators_.size(); ++i) {
-    if (at::equal(generators_[i].second, other.generators_[i].second)) generators_[i].second = other.generators_[i].second;
+    if (at::equal(generators_[i].second, other.generators_[i].second))
+      generators_[i].second = other.generators_[i].second;
   }
 }
 
-/// LibTorch's allocators report to this slot of the thread what they hand out and take back; a profiler uses it too, and is told on.
+/// LibTorch's allocators report to this slot of the thread what they hand out and take back; a profiler uses it too,
+/// and is told on.
 struct TensorMeter::Counter final : c10::MemoryReportingInfoBase {
   void reportMemoryUsage(void* memory, int64_t size, size_t allocated, size_t reserved, at::Device device) override {
-    if (outer != nullptr && outer->memoryProfilingEnabled()) outer->reportMemoryUsage(memory, size, allocated, reserved, device);
+    if (outer != nullptr && outer->memoryProfilingEnabled())
+      outer->reportMemoryUsage(memory, size, allocated, reserved, device);
     if (size > 0) {
       sizes[memory] = size;
       bytes += size;
@@ -48,7 +51,8 @@ struct TensorMeter::Counter final : c10::MemoryReportingInfoBase {
   int64_t bytes = 0, peak = 0;
 };
 
-TensorMeter::TensorMeter() : counter_(std::make_shared<Counter>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
+TensorMeter::TensorMeter()
+    : counter_(std::make_shared<Counter>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
 
 int64_t TensorMeter::bytes() const { return counter_->bytes; }
 int64_t TensorMeter::peak() const { return counter_->peak; }

@@ -41,8 +41,8 @@ class RandomReplay {
   RandomState now_;
 };
 
-/// Counts bytes of the tensors that this thread allocates while the meter lives, until they are freed. Meters may be nested; memory
-/// that others allocated is not counted when it is freed here.
+/// Counts bytes of the tensors that this thread allocates while the meter lives, until they are freed. Meters may be
+/// nested; memory that others allocated is not counted when it is freed here.
 class TensorMeter {
  public:
   TensorMeter();

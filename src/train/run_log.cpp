@@ -37,7 +37,8 @@ std::string lines_up_to(const std::string& log, int64_t step) {
 
 }  // namespace
 
-RunLog::RunLog(const std::string& folder, int64_t step, bool tensorboard) : path_(base::join_path(folder, "log.jsonl")) {
+RunLog::RunLog(const std::string& folder, int64_t step, bool tensorboard)
+    : path_(base::join_path(folder, "log.jsonl")) {
   base::make_folders(folder);
   const bool goes_on = step > 0 && base::path_exists(path_);
   base::write_file_atomic(path_, goes_on ? lines_up_to(base::read_file(path_), step) : "");
@@ -57,8 +58,10 @@ void RunLog::add(const LossPoint& point, double epoch) {
   object.set("lr", number(point.lr));
   object.set("gradient_norm", number(point.gradient_norm));
   object.set("epoch", number(epoch));
-  std::vector<std::pair<std::string, double>> scalars = {
-      {"train/loss", point.loss}, {"train/lr", point.lr}, {"train/gradient_norm", point.gradient_norm}, {"train/epoch", epoch}};
+  std::vector<std::pair<std::string, double>> scalars = {{"train/loss", point.loss},
+                                                         {"train/lr", point.lr},
+                                                         {"train/gradient_norm", point.gradient_norm},
+                                                         {"train/epoch", epoch}};
   base::Node gauges = base::Node::table();
   for (const core::Gauge& gauge : point.gauges) {
     base::Node values = base::Node::array();

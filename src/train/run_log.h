@@ -17,8 +17,8 @@ namespace mnemo::train {
 ///   {"step": 20, "tokens": 4096, "seconds": 1.2, "valid": {"nll": 1.9, "bits_per_character": 2.74, ...}}
 class RunLog {
  public:
-  /// Goes on after `step`: lines of later steps (of a run that was killed after its last checkpoint) and a torn last line
-  /// are taken out. Step 0 starts the log anew. Throws InputError naming the path.
+  /// Goes on after `step`: lines of later steps (of a run that was killed after its last checkpoint) and a torn last
+  /// line are taken out. Step 0 starts the log anew. Throws InputError naming the path.
   RunLog(const std::string& folder, int64_t step, bool tensorboard);
   ~RunLog();
   RunLog(const RunLog&) = delete;

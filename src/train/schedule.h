@@ -10,12 +10,14 @@
 
 namespace mnemo::train {
 
-/// What all schedules have: in the first `warmup_steps` steps the learning rate rises in a line, (step + 1) / warmup_steps.
+/// What all schedules have: in the first `warmup_steps` steps the learning rate rises in a line, (step + 1) /
+/// warmup_steps.
 struct WarmUpOptions {
   int64_t warmup_steps = 0;
   template <class V>
   void visit(V&& v) {
-    v("warmup_steps", warmup_steps, "steps in which the learning rate rises from 0 to its full value", base::at_least(0));
+    v("warmup_steps", warmup_steps, "steps in which the learning rate rises from 0 to its full value",
+      base::at_least(0));
   }
 };
 

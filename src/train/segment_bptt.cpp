@@ -22,8 +22,8 @@ at::Tensor cut_out(const at::Tensor& tensor) {
   return cut.storage().nbytes() > cut.nbytes() ? cut.clone() : cut;
 }
 
-/// A list of segments on its way forward and back. Every segment has a graph of its own, whose incoming fields are leaves; what comes
-/// back to them is handed to the outgoing fields of the segment before.
+/// A list of segments on its way forward and back. Every segment has a graph of its own, whose incoming fields are
+/// leaves; what comes back to them is handed to the outgoing fields of the segment before.
 class Segments {
  public:
   Segments(const core::Model& model, const std::vector<BpttSegment>& segments, const SegmentLoss& loss, BpttForm form,
@@ -70,8 +70,8 @@ class Segments {
     at::Tensor leaf;      ///< as the later segment reads it
     at::Tensor outgoing;  ///< as the earlier one made it, with its graph
   };
-  /// One segment: its graph, from its loss and the fields that it hands on; and the gradients that have come back through those after
-  /// `hop` boundaries.
+  /// One segment: its graph, from its loss and the fields that it hands on; and the gradients that have come back
+  /// through those after `hop` boundaries.
   struct Node {
     bool graph = false;   ///< there is one
     bool stored = false;  ///< and it stays until the segment is differentiated
@@ -79,7 +79,7 @@ class Segments {
     at::Tensor loss;
     std::vector<Edge> out;
     std::vector<std::vector<at::Tensor>> gradients;  ///< [hop][edge], undefined = zero
-    core::State state;  ///< where it began, for a second run
+    core::State state;                               ///< where it began, for a second run
     std::optional<RandomState> random;
   };
 
@@ -102,13 +102,16 @@ class Segments {
     return depth < 0 || (form_ == BpttForm::sliding ? depth > 0 : boundary % (depth + 1) != 0);
   }
   bool crossed(int64_t boundary) const {
-    return std::any_of(depths_.begin(), depths_.end(), [&](const auto& entry) { return keeps(entry.second, boundary); });
+    return std::any_of(depths_.begin(), depths_.end(),
+                       [&](const auto& entry) { return keeps(entry.second, boundary); });
   }
 
-  /// `sliding` with finite depths only: a segment's gradient is complete `hops_` segments later, so no more graphs need to be alive.
+  /// `sliding` with finite depths only: a segment's gradient is complete `hops_` segments later, so no more graphs need
+  /// to be alive.
   bool slides() const { return hops_ > 0 && !any_full_ && !sweeps_; }
-  /// The same where that many graphs are not stored. A segment is needed again in each of `hops_` later steps, so that from 2 on it is
-  /// cheaper to run all segments twice more: from the last for the gradients of states, from the first for those of parameters.
+  /// The same where that many graphs are not stored. A segment is needed again in each of `hops_` later steps, so that
+  /// from 2 on it is cheaper to run all segments twice more: from the last for the gradients of states, from the first
+  /// for those of parameters.
   bool sweeps(int64_t bytes) const {
     return hops_ > 1 && !any_full_ && !stores_all() && (stored_bytes_ == 0 || bytes > stored_bytes_ / (hops_ + 1));
   }
@@ -129,8 +132,8 @@ class Segments {
     return model_.forward(segment.input, start_documents(model_, state, segment.reset));
   }
 
-  /// Runs segment s for the first time and returns the state the next one reads. The first segment always has a graph, from which
-  /// the rest is learned; the others where it is stored or used at once.
+  /// Runs segment s for the first time and returns the state the next one reads. The first segment always has a graph,
+  /// from which the rest is learned; the others where it is stored or used at once.
   core::State forward(int64_t s, core::State state) {
     Node& own = node(s);
     if (!stores_all()) {
@@ -229,8 +232,10 @@ class Segments {
     for (int64_t s = first; sweeps_ && s <= last; ++s) differentiate(s);
   }
 
-  /// The scalar of a segment as seen after `hop` boundaries: its own loss, or its outgoing fields weighted with what came back.
-  static void add_roots(const Node& own, size_t hop, torch::autograd::variable_list& roots, torch::autograd::variable_list& weights) {
+  /// The scalar of a segment as seen after `hop` boundaries: its own loss, or its outgoing fields weighted with what
+  /// came back.
+  static void add_roots(const Node& own, size_t hop, torch::autograd::variable_list& roots,
+                        torch::autograd::variable_list& weights) {
     if (hop == 0 && own.loss.defined()) {
       roots.push_back(own.loss);
       weights.emplace_back(at::ones_like(own.loss));
@@ -283,8 +288,8 @@ class Segments {
     if (own.stored) kept_bytes_ -= own.bytes;
     own = {};
     if (s == 0) return;
-    // The leaves of this segment have served. With one hop to tell apart they hold what the segment before waits for; otherwise cross()
-    // has handed that on, and the gradients they took along belong to nobody.
+    // The leaves of this segment have served. With one hop to tell apart they hold what the segment before waits for;
+    // otherwise cross() has handed that on, and the gradients they took along belong to nobody.
     Node& before = node(s - 1);
     for (size_t i = 0; i < before.out.size(); ++i) {
       if (hops_ == 0) before.gradients[0][i] = before.out[i].leaf.grad();
@@ -315,8 +320,8 @@ BpttForm bptt_form(std::string_view name) {
   return BpttForm::chunked;
 }
 
-BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments, const core::State& state,
-                             const SegmentLoss& loss, BpttForm form, int64_t stored_bytes) {
+BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments,
+                             const core::State& state, const SegmentLoss& loss, BpttForm form, int64_t stored_bytes) {
   if (segments.empty()) return {{}, core::detach(state)};
   const c10::AutoGradMode with_gradients(true);
   return Segments(model, segments, loss, form, stored_bytes).run(state);

@@ -15,7 +15,8 @@
 namespace mnemo::train {
 namespace {
 
-// Protocol buffers, as far as they are needed: a key is number << 3 | type; varints, 64 bits, bytes and 32 bits have types 0, 1, 2, 5.
+// Protocol buffers, as far as they are needed: a key is number << 3 | type; varints, 64 bits, bytes and 32 bits have
+// types 0, 1, 2, 5.
 
 void put_varint(std::string& out, uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
@@ -48,8 +49,8 @@ void put_bytes(std::string& out, int number, std::string_view bytes) {
   out += bytes;
 }
 
-// Fields of tensorflow.Event: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7; of Summary: value = 1; of
-// Summary.Value: tag = 1, simple_value = 2; of SessionLog: status = 1, START = 1.
+// Fields of tensorflow.Event: wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7; of Summary:
+// value = 1; of Summary.Value: tag = 1, simple_value = 2; of SessionLog: status = 1, START = 1.
 std::string new_event(int64_t step) {
   std::string event;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -92,8 +93,10 @@ uint32_t crc32c(std::string_view data) {
 TensorBoard::TensorBoard(const std::string& folder, int64_t start_step) {
   static std::atomic<int> files = 0;
   base::make_folders(folder);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-  path_ = base::join_path(folder, fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds.count(), host_name(), ::getpid(), files++));
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  path_ = base::join_path(
+      folder, fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds.count(), host_name(), ::getpid(), files++));
   file_ = std::fopen(path_.c_str(), "wbx");
   base::require(file_ != nullptr, "{}: cannot be made: {}", path_, std::strerror(errno));
   std::string event = new_event(0);

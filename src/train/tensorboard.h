@@ -11,11 +11,13 @@ namespace mnemo::train {
 
 /// Writes a TensorBoard event file: a TFRecord of Event messages with scalar summaries.
 ///   record = length u64, masked crc32c(length), data, masked crc32c(data), little-endian
-/// Every event is flushed, so that a killed run leaves at most one torn record at the end, which TensorBoard passes over.
+/// Every event is flushed, so that a killed run leaves at most one torn record at the end, which TensorBoard passes
+/// over.
 class TensorBoard {
  public:
-  /// Makes a file of its own in `folder`, events.out.tfevents.SECONDS.HOST.PID.N. `start_step` above 0 tells TensorBoard to forget
-  /// what earlier files of the folder hold of later steps (a resumed run). Throws InputError naming the path.
+  /// Makes a file of its own in `folder`, events.out.tfevents.SECONDS.HOST.PID.N. `start_step` above 0 tells
+  /// TensorBoard to forget what earlier files of the folder hold of later steps (a resumed run). Throws InputError
+  /// naming the path.
   explicit TensorBoard(const std::string& folder, int64_t start_step = 0);
   ~TensorBoard();
   TensorBoard(const TensorBoard&) = delete;

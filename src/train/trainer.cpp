@@ -45,8 +45,10 @@ ops::ProductPrecision product_precision(const TrainOptions& options) {
 
 void require_float32(const core::Model& model) {
   for (const auto& [name, tensor] : model.parameters().named()) {
-    base::require(tensor.scalar_type() == at::kFloat, "training: precision = \"bf16\" rounds the factors of float32 products; expected "
-                  "float32 parameters, found {} in '{}'", at::toString(tensor.scalar_type()), name);
+    base::require(tensor.scalar_type() == at::kFloat,
+                  "training: precision = \"bf16\" rounds the factors of float32 products; expected "
+                  "float32 parameters, found {} in '{}'",
+                  at::toString(tensor.scalar_type()), name);
   }
 }
 
@@ -112,9 +114,11 @@ StepOutcome Trainer::step() {
   const auto segments = task_.next(model_.segment_size());
   StepOutcome outcome;
   for (const data::TokenSegment& segment : segments) outcome.targets += segment.num_targets;
-  base::require(options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
-                "training: accumulate = {}: a memory that belongs to the model moves from segment to segment with the whole "
-                "batch; expected one segment a step, found {}", options_.accumulate, segments.size());
+  base::require(
+      options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
+      "training: accumulate = {}: a memory that belongs to the model moves from segment to segment with the whole "
+      "batch; expected one segment a step, found {}",
+      options_.accumulate, segments.size());
   model_.parameters().zero_grad();
   std::vector<core::State> next;
   for (int64_t part = 0; part < options_.accumulate; ++part) {
@@ -156,7 +160,8 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<data::To
           const size_t i = index++;
           if (field.per_sequence() || total == 0) return tensor;
           at::Tensor sum = fields[0][i].second * (weights[0] / total);
-          for (size_t part = 1; part < fields.size(); ++part) sum = sum + fields[part][i].second * (weights[part] / total);
+          for (size_t part = 1; part < fields.size(); ++part)
+            sum = sum + fields[part][i].second * (weights[part] / total);
           return sum;
         });
       }
@@ -169,10 +174,11 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<data::To
 void Trainer::require_finite(const StepOutcome& outcome) const {
   if (std::isfinite(outcome.total) && std::isfinite(outcome.gradient_norm)) return;
   const bool loss = !std::isfinite(outcome.total);
-  base::input_error("training: step {}: the {} is {} at learning rate {:g}; the weights are as before this step; {}; try a lower "
-                    "train.optimiser.lr, a longer warm-up or a lower train.clip_norm",
-                    steps_ + 1, loss ? "loss" : "norm of the gradient", loss ? outcome.total : outcome.gradient_norm, outcome.lr,
-                    checkpoint_.empty() ? "no checkpoint has been written" : "the last good checkpoint is " + checkpoint_);
+  base::input_error(
+      "training: step {}: the {} is {} at learning rate {:g}; the weights are as before this step; {}; try a lower "
+      "train.optimiser.lr, a longer warm-up or a lower train.clip_norm",
+      steps_ + 1, loss ? "loss" : "norm of the gradient", loss ? outcome.total : outcome.gradient_norm, outcome.lr,
+      checkpoint_.empty() ? "no checkpoint has been written" : "the last good checkpoint is " + checkpoint_);
 }
 
 void Trainer::take_average() {
@@ -183,7 +189,8 @@ void Trainer::take_average() {
 
 LossPoint Trainer::loss_point(double lr) {
   const auto count = static_cast<double>(running_.steps);
-  const LossPoint point{steps_, tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count, model_.gauges()};
+  const LossPoint point{steps_,         tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count,
+                        model_.gauges()};
   running_ = {};
   return point;
 }
@@ -216,7 +223,8 @@ TrainReport Trainer::run(const RunHooks& hooks) {
                   other ? other->step : 0);
   }
   if (steps_ >= options_.steps || reached()) return report(0);
-  const std::unique_ptr<RunLog> log = writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard) : nullptr;
+  const std::unique_ptr<RunLog> log =
+      writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard) : nullptr;
   std::optional<base::Progress> progress;
   if (hooks.show_progress) {
     base::ProgressOptions shown;

@@ -23,8 +23,8 @@ class RunLog;
 
 /// One optimiser step.
 struct StepOutcome {
-  double loss = 0;   ///< mean nll over the step's targets, before the step
-  double total = 0;  ///< with the auxiliary loss: what was differentiated
+  double loss = 0;           ///< mean nll over the step's targets, before the step
+  double total = 0;          ///< with the auxiliary loss: what was differentiated
   double gradient_norm = 0;  ///< before clipping
   double lr = 0;
   int64_t targets = 0;
@@ -49,15 +49,17 @@ struct RunHooks {
 
 /// Trains a model on a task, both through their interfaces only.
 ///
-/// A step takes the task's next segments, differentiates the mean nll over all their targets (and the auxiliary loss) through
-/// backward_segments, clips, and moves the weights; then per-model state (the GRC cache) is committed and per-sequence
-/// state carried on, detached, where the task's sequences go on. With accumulate = A the rows are run in A parts one after the
-/// other; losses are divided by the targets of all parts together, so the gradient is the whole batch's.
+/// A step takes the task's next segments, differentiates the mean nll over all their targets (and the auxiliary loss)
+/// through backward_segments, clips, and moves the weights; then per-model state (the GRC cache) is committed and
+/// per-sequence state carried on, detached, where the task's sequences go on. With accumulate = A the rows are run in A
+/// parts one after the other; losses are divided by the targets of all parts together, so the gradient is the whole
+/// batch's.
 ///
-/// With ema_decay the trainer keeps a moving average of the weights, measures that on held-out data and saves it beside them.
+/// With ema_decay the trainer keeps a moving average of the weights, measures that on held-out data and saves it beside
+/// them.
 ///
-/// Everything the next step depends on is in a checkpoint: a resumed run is bitwise the uninterrupted one (same machine,
-/// same number of threads).
+/// Everything the next step depends on is in a checkpoint: a resumed run is bitwise the uninterrupted one (same
+/// machine, same number of threads).
 class Trainer {
  public:
   /// run_folder: where checkpoints and logs go; empty: nowhere. Seeds LibTorch's generators from options.seed.
@@ -69,12 +71,13 @@ class Trainer {
   /// Goes on from the newest good checkpoint of the run folder; false if there is none.
   bool resume_latest();
 
-  /// One optimiser step, without logging or saving. Throws InputError naming step, learning rate and last checkpoint if the
-  /// loss or a gradient is not finite; the weights are then as they were.
+  /// One optimiser step, without logging or saving. Throws InputError naming step, learning rate and last checkpoint if
+  /// the loss or a gradient is not finite; the weights are then as they were.
   StepOutcome step();
 
-  /// Steps until options.steps are done, the metric has reached options.stop_at or a signal comes, with evaluations, logs and
-  /// checkpoints as the options say. A run that is done already returns at once. Throws InputError when the run folder holds checkpoints that were not resumed from.
+  /// Steps until options.steps are done, the metric has reached options.stop_at or a signal comes, with evaluations,
+  /// logs and checkpoints as the options say. A run that is done already returns at once. Throws InputError when the
+  /// run folder holds checkpoints that were not resumed from.
   TrainReport run(const RunHooks& hooks = {});
 
   /// Writes a checkpoint of this moment; returns its path.
@@ -93,7 +96,8 @@ class Trainer {
     int64_t steps = 0;
   };
 
-  BpttResult differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets, StepOutcome& outcome);
+  BpttResult differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
+                           StepOutcome& outcome);
   void commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments);
   void require_finite(const StepOutcome& outcome) const;
   LossPoint loss_point(double lr);

@@ -52,7 +52,8 @@ const at::Tensor& checked(const weights::TensorFile& file, const std::string& na
   return tensor;
 }
 
-void restore_generator(at::Generator generator, const weights::TensorFile& file, const std::string& name, const std::string& where) {
+void restore_generator(at::Generator generator, const weights::TensorFile& file, const std::string& name,
+                       const std::string& where) {
   generator.set_state(checked(file, name, at::kByte, generator.get_state().numel(), where));
 }
 
@@ -63,8 +64,8 @@ weights::NamedTensors optimiser_state(const Optimiser& optimiser, const Schedule
 }
 
 /// The state of one part. Throws InputError if it is not one of `rows` sequences.
-core::State load_state(const core::Model& model, const std::map<std::string, at::Tensor>& tensors, size_t part, int64_t rows,
-                       const std::string& where) {
+core::State load_state(const core::Model& model, const std::map<std::string, at::Tensor>& tensors, size_t part,
+                       int64_t rows, const std::string& where) {
   const std::string prefix = part_prefix(part);
   core::State state = core::load(model.initial_state(rows), [&](const std::string& path) {
     const auto found = tensors.find(prefix + path);
@@ -72,8 +73,8 @@ core::State load_state(const core::Model& model, const std::map<std::string, at:
   });
   for (const auto& [field, tensor] : state.fields()) {
     base::require(!field.per_sequence() || tensor.size(field.dim("B")) == rows,
-                  "{}: '{}' is the state of {} sequences, expected {}: batch_size and accumulate must stay the same", where,
-                  prefix + field.path, tensor.size(field.dim("B")), rows);
+                  "{}: '{}' is the state of {} sequences, expected {}: batch_size and accumulate must stay the same",
+                  where, prefix + field.path, tensor.size(field.dim("B")), rows);
   }
   return core::detach(state);
 }
@@ -134,19 +135,23 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   const weights::TensorFile own = reader.tensors(kTrainer), timing = reader.tensors(kTiming);
   const auto* counters = checked(own, "counters", at::kLong, 5, where(kTrainer)).const_data_ptr<int64_t>();
   const auto* sums = checked(own, "sums", at::kDouble, 3, where(kTrainer)).const_data_ptr<double>();
-  base::require(counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0, "{}: \"counters\": expected counts, found {}, {}, {}",
-                where(kTrainer), counters[0], counters[1], counters[2]);
+  base::require(counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0,
+                "{}: \"counters\": expected counts, found {}, {}, {}", where(kTrainer), counters[0], counters[1],
+                counters[2]);
   const int64_t expected_parts = task_.carries_state() && counters[0] > 0 ? options_.accumulate : 0;
   base::require(counters[4] == expected_parts,
-                "{}: state of {} parts of the batch, expected {}: accumulate must stay the same", where(kTrainer), counters[4],
-                expected_parts);
+                "{}: state of {} parts of the batch, expected {}: accumulate must stay the same", where(kTrainer),
+                counters[4], expected_parts);
 
   weights::load_model_tensors(reader.tensors(kModel), model_, where(kModel));
   weights::load_into(reader.tensors(kOptimiser), optimiser_state(*optimiser_, *schedule_), where(kOptimiser),
                      {.strict = true, .convert_floating = false});
-  base::require(reader.has(kAverage) == (average_ != nullptr), "{}: {} moving average of the weights, and train.ema_decay is {}", path,
+  base::require(reader.has(kAverage) == (average_ != nullptr),
+                "{}: {} moving average of the weights, and train.ema_decay is {}", path,
                 average_ ? "it holds no" : "it holds a", average_ ? "set" : "unset");
-  if (average_) weights::load_into(reader.tensors(kAverage), average_->state(), where(kAverage), {.strict = true, .convert_floating = false});
+  if (average_)
+    weights::load_into(reader.tensors(kAverage), average_->state(), where(kAverage),
+                       {.strict = true, .convert_floating = false});
   const weights::TensorFile carried = reader.tensors(kState), position = reader.tensors(kData);
   const std::map<std::string, at::Tensor> tensors(carried.tensors.begin(), carried.tensors.end());
   states_.clear();

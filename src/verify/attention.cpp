@@ -9,9 +9,9 @@
 #include "attention/lsh.h"
 #include "base/error.h"
 #include "base/option_poly.h"
-#include "verify/golden_file.h"
 #include "memory/segment_cache.h"
 #include "models/registry.h"
+#include "verify/golden_file.h"
 
 namespace mnemo::verify {
 namespace {
@@ -47,12 +47,15 @@ void move(base::Node& from, base::Node& to, const char* key) {
   }
 }
 
-/// Hands an attention the fixed numbers that the file gives in place of its own: random projections, rotations, a pattern of blocks.
+/// Hands an attention the fixed numbers that the file gives in place of its own: random projections, rotations, a
+/// pattern of blocks.
 void give_fixed_numbers(const GoldenFile& file, core::CoreAttention& core) {
   const at::Tensor random = file.find("buffer.feature.random"), rotations = file.find("buffer.rotations");
   const at::Tensor blocks = file.step(0, "input.block_mask"), pattern = file.step(0, "input.pattern_mask");
-  if (auto* linear = dynamic_cast<attention::Linear*>(&core); linear != nullptr && random.defined()) linear->set_random(random);
-  if (auto* lsh = dynamic_cast<attention::Lsh*>(&core); lsh != nullptr && rotations.defined()) lsh->set_rotations(rotations);
+  if (auto* linear = dynamic_cast<attention::Linear*>(&core); linear != nullptr && random.defined())
+    linear->set_random(random);
+  if (auto* lsh = dynamic_cast<attention::Lsh*>(&core); lsh != nullptr && rotations.defined())
+    lsh->set_rotations(rotations);
   if (auto* bigbird = dynamic_cast<attention::BigBird*>(&core); bigbird != nullptr && blocks.defined()) {
     base::require(!pattern.defined() || at::equal(pattern, bigbird->mask(blocks, pattern.size(0))),
                   "{}: step.0.input.pattern_mask is not that of block_mask", file.path());
@@ -68,8 +71,8 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   base::Node options = *given, shape_node = base::Node::table();
   for (const char* key : {"dim", "num_heads", "head_dim", "causal"}) move(options, shape_node, key);
   const Shape shape = base::read_options<Shape>(shape_node);
-  base::require(shape.dim % shape.num_heads == 0 || shape.head_dim, "{}: dim {} is no multiple of num_heads {}", file.path(),
-                shape.dim, shape.num_heads);
+  base::require(shape.dim % shape.num_heads == 0 || shape.head_dim, "{}: dim {} is no multiple of num_heads {}",
+                file.path(), shape.dim, shape.num_heads);
   const std::string type = options.find("type")->as_string();
   causal = shape.causal.value_or(type == "relative");
   const layers::Scope root = parameters.root();
@@ -78,8 +81,15 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   // Slots are those of a layer below (LUNA); what the lowest layer starts from is then not in the file, and not read.
   const bool above = file.step(0, "input.slots").defined();
   layers::ParameterSet lowest(0, at::kDouble, file.budget());
-  const core::AttentionBuild build{scope, root, above ? lowest.root() : root, shape.dim, shape.num_heads,
-                                   shape.head_dim.value_or(shape.dim / shape.num_heads), causal, 0.02, above ? 1 : 0};
+  const core::AttentionBuild build{scope,
+                                   root,
+                                   above ? lowest.root() : root,
+                                   shape.dim,
+                                   shape.num_heads,
+                                   shape.head_dim.value_or(shape.dim / shape.num_heads),
+                                   causal,
+                                   0.02,
+                                   above ? 1 : 0};
   auto core = mechanisms.attentions.find(type)(mechanisms.attention_types.complete(options), build);
   give_fixed_numbers(file, *core);
   const base::Node* memories = file.config().find("memory");
@@ -105,7 +115,8 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   if (entry.wrap_attention) {
     attention = entry.wrap_attention(complete, build, std::move(core));
   } else {
-    base::require(entry.layer_context != nullptr, "{}: '{}' needs a whole model, not one attention", file.path(), memory_type);
+    base::require(entry.layer_context != nullptr, "{}: '{}' needs a whole model, not one attention", file.path(),
+                  memory_type);
     attention = std::move(core);
     context = entry.layer_context(complete, {root, 1, shape.dim, parameters.all().front().tensor});
   }
@@ -125,7 +136,8 @@ core::AttendTable table_of(const GoldenFile& file, int64_t k, const Subject& sub
   }
   core::AttendTable table({SpanKind::tokens, x.size(1)}, subject.causal ? Rule::causal() : Rule::all());
   if (subject.context) subject.context->add_spans(table, context_state, mode);
-  const bool pattern = mask.defined() && mask.size(0) == x.size(1) && mask.size(1) == table.num_keys() && subject.context;
+  const bool pattern =
+      mask.defined() && mask.size(0) == x.size(1) && mask.size(1) == table.num_keys() && subject.context;
   if (pattern) {
     const int64_t cached = table.num_context();
     table.let(SpanKind::tokens, SpanKind::cache, Rule::pattern(mask.narrow(1, 0, cached)));
@@ -196,14 +208,16 @@ GoldenReport verify_attention(const GoldenFile& file) {
     const core::AttendTable table = table_of(file, k, subject, context_state, mode);
     at::Tensor context = encoder;
     if (subject.context) context = subject.context->before(0, context_state).rows;
-    auto [y, next, slots] = subject.attention->forward({x, context, table, mode, true, file.step(k, "input.slot_index"), slots_below}, state);
+    auto [y, next, slots] = subject.attention->forward(
+        {x, context, table, mode, true, file.step(k, "input.slot_index"), slots_below}, state);
     state = next;
     if (subject.context) context_state = subject.context->after({x}, {}, table, context_state, mode);
 
     for (const auto& [name, found] : {std::pair("x", y), std::pair("y", y), std::pair("slots", slots)}) {
       const at::Tensor expected = file.step(k, std::string("output.") + name);
       if (!expected.defined()) continue;
-      base::require(found.defined(), "{}: step.{}.output.{} is there, but this attention gives none", file.path(), k, name);
+      base::require(found.defined(), "{}: step.{}.output.{} is there, but this attention gives none", file.path(), k,
+                    name);
       comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found);
       const at::Tensor cotangent = file.step(k, std::string("cotangent.") + name);
       if (cotangent.defined()) scalar = scalar + (cotangent * found).sum();
@@ -217,8 +231,8 @@ GoldenReport verify_attention(const GoldenFile& file) {
       }
     }
     for (const auto& [field, tensor] : context_state.fields()) {
-      const std::string name = fmt::format("step.{}.state.segment_cache{}", k,
-                                           subject.whole_memory_name ? "" : "." + field.path);
+      const std::string name =
+          fmt::format("step.{}.state.segment_cache{}", k, subject.whole_memory_name ? "" : "." + field.path);
       if (field.path == "valid") continue;
       if (const at::Tensor expected = file.find(name); expected.defined()) {
         comparison.compare("states", name, expected, tensor);

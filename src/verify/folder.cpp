@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "verify/vision.h"
 #include "bundle/load.h"
+#include "verify/vision.h"
 
 namespace mnemo::verify {
 namespace {
@@ -14,38 +14,47 @@ constexpr const char* kExpectations = "expect.safetensors";
 constexpr double kSingleTolerance = 1e-5;
 
 /// What the folder's model makes of the file's pixels, by the names of the file.
-std::map<std::string, at::Tensor> outcomes(const std::string& folder, const weights::TensorFile& file, at::ScalarType dtype, at::Device device,
-                                           const std::string& path) {
+std::map<std::string, at::Tensor> outcomes(const std::string& folder, const weights::TensorFile& file,
+                                           at::ScalarType dtype, at::Device device, const std::string& path) {
   const bundle::AnyModel loaded = bundle::load_any(folder, {.dtype = dtype, .device = device});
   const models::VisionModel& model = models::require_vision_model(*loaded.model, path);
   core::Segment segment;
   segment.pixels = file.at("pixels", path).to(device, dtype).clone().set_requires_grad(true);
   HiddenRows hidden(loaded.format);
   const core::StepResult step = model.forward(segment, model.initial_state(1), {}, hidden.observer());
-  const at::Tensor logits = model.logits(step.hidden).squeeze(1), cotangent = file.at("cotangent.logits", path).to(device, dtype);
-  base::require(cotangent.sizes() == logits.sizes(), "{}: cotangent.logits: expected {}, found {}", path, c10::str(logits.sizes()),
-                c10::str(cotangent.sizes()));
+  const at::Tensor logits = model.logits(step.hidden).squeeze(1),
+                   cotangent = file.at("cotangent.logits", path).to(device, dtype);
+  base::require(cotangent.sizes() == logits.sizes(), "{}: cotangent.logits: expected {}, found {}", path,
+                c10::str(logits.sizes()), c10::str(cotangent.sizes()));
   (cotangent * logits).sum().backward();
   std::map<std::string, at::Tensor> found = {{"logits", logits}, {"grad.pixels", segment.pixels.grad()}};
   for (const auto& [name, rows] : hidden.rows) found["hidden." + name] = rows;
   weights::NamedTensors gradients;
-  for (const auto& [name, tensor] : model.parameters().named()) gradients.emplace_back(name, tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
-  for (const auto& [name, gradient] : loaded.format == nullptr ? gradients : weights::to_theirs(*loaded.format, gradients)) found["grad." + name] = gradient;
+  for (const auto& [name, tensor] : model.parameters().named())
+    gradients.emplace_back(name, tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
+  for (const auto& [name, gradient] :
+       loaded.format == nullptr ? gradients : weights::to_theirs(*loaded.format, gradients))
+    found["grad." + name] = gradient;
   return found;
 }
 
 std::string group_of(const std::string& name) {
-  return name == "logits" ? "outputs" : name.starts_with("hidden.") ? "hidden rows" : name == "grad.pixels" ? "gradients of inputs" : "gradients of parameters";
+  return name == "logits"              ? "outputs"
+         : name.starts_with("hidden.") ? "hidden rows"
+         : name == "grad.pixels"       ? "gradients of inputs"
+                                       : "gradients of parameters";
 }
 
 }  // namespace
 
 GoldenReport verify_folder(const std::string& folder, at::Device device) {
   const std::string path = base::join_path(folder, kExpectations);
-  base::require(base::path_exists(path), "{}: expected a golden file, or a model folder that holds an {}", folder, kExpectations);
+  base::require(base::path_exists(path), "{}: expected a golden file, or a model folder that holds an {}", folder,
+                kExpectations);
   const weights::TensorFile file = weights::read_safetensors(path);
   GoldenComparison comparison(path, file.metadata, "mnemo-expect/1");
-  const auto exact = outcomes(folder, file, at::kDouble, device, path), single = outcomes(folder, file, at::kFloat, device, path);
+  const auto exact = outcomes(folder, file, at::kDouble, device, path),
+             single = outcomes(folder, file, at::kFloat, device, path);
   for (const auto& [name, expected] : file.tensors) {
     if (name == "pixels" || name.starts_with("cotangent.")) continue;
     const auto found = exact.find(name);
@@ -54,7 +63,8 @@ GoldenReport verify_folder(const std::string& folder, at::Device device) {
     const double largest = expected.numel() == 0 ? 0.0 : expected.abs().max().item<double>();
     const double scale = largest > 0.0 ? largest : 1.0;
     comparison.compare("float32: " + group_of(name), name, expected / scale,
-                       shaped_like(expected, single.at(name)).detach().to(at::kCPU, at::kDouble) / scale, kSingleTolerance);
+                       shaped_like(expected, single.at(name)).detach().to(at::kCPU, at::kDouble) / scale,
+                       kSingleTolerance);
   }
   return comparison.take();
 }

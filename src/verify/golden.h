@@ -25,8 +25,10 @@ struct GoldenReport {
   bool passed() const;
 };
 
-/// A folder that is a model with an expect.safetensors beside it: runs it and compares logits, hidden rows and gradients. A file: builds what a golden file's config describes, loads its parameters, runs its steps in float64 on the device and compares everything
-/// the file holds. Throws InputError for a file that cannot be read or a mechanism this build does not have.
+/// A folder that is a model with an expect.safetensors beside it: runs it and compares logits, hidden rows and
+/// gradients. A file: builds what a golden file's config describes, loads its parameters, runs its steps in float64 on
+/// the device and compares everything the file holds. Throws InputError for a file that cannot be read or a mechanism
+/// this build does not have.
 GoldenReport verify_golden(const std::string& path, at::Device device = at::kCPU);
 
 }  // namespace mnemo::verify

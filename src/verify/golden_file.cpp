@@ -37,10 +37,12 @@ double tolerance_of(const std::string& path, const weights::Metadata& metadata) 
 }  // namespace
 
 bool GoldenReport::passed() const {
-  return std::all_of(groups.begin(), groups.end(), [&](const GoldenGroup& group) { return group.error <= group.tolerance; });
+  return std::all_of(groups.begin(), groups.end(),
+                     [&](const GoldenGroup& group) { return group.error <= group.tolerance; });
 }
 
-GoldenFile::GoldenFile(const std::string& path, at::Device device) : path_(path), file_(weights::read_safetensors(path)), device_(device) {
+GoldenFile::GoldenFile(const std::string& path, at::Device device)
+    : path_(path), file_(weights::read_safetensors(path)), device_(device) {
   for (auto& [name, tensor] : file_.tensors) tensor = tensor.to(device);
   require_format(path, file_.metadata, "mnemo-golden/1");
   config_ = base::parse_json(metadata_text(path, file_.metadata, "config"), path + " (config)");
@@ -92,7 +94,8 @@ GoldenComparison::GoldenComparison(const GoldenFile& file) {
   report_.tolerance = file.tolerance();
 }
 
-GoldenComparison::GoldenComparison(const std::string& path, const weights::Metadata& metadata, const std::string& format) {
+GoldenComparison::GoldenComparison(const std::string& path, const weights::Metadata& metadata,
+                                   const std::string& format) {
   require_format(path, metadata, format);
   report_.file = path;
   report_.what = metadata_text(path, metadata, "case");
@@ -112,8 +115,11 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
     error = difference.max().item<double>();
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
   }
-  auto at = std::find_if(report_.groups.begin(), report_.groups.end(), [&](const GoldenGroup& g) { return g.name == group; });
-  if (at == report_.groups.end()) at = report_.groups.insert(report_.groups.end(), GoldenGroup{group, 0, 0.0, tolerance.value_or(report_.tolerance), ""});
+  auto at =
+      std::find_if(report_.groups.begin(), report_.groups.end(), [&](const GoldenGroup& g) { return g.name == group; });
+  if (at == report_.groups.end())
+    at = report_.groups.insert(report_.groups.end(),
+                               GoldenGroup{group, 0, 0.0, tolerance.value_or(report_.tolerance), ""});
   ++at->tensors;
   if (error >= at->error) {
     at->error = error;
@@ -134,13 +140,15 @@ bool is_vision(const base::Node& config) {
 
 GoldenReport verify_golden(const std::string& path, at::Device device) {
   if (base::is_folder(path)) return verify_folder(path, device);
-  if (const weights::TensorFile content = weights::read_safetensors(path); is_image_list(content)) return verify_image_list(path, content);
+  if (const weights::TensorFile content = weights::read_safetensors(path); is_image_list(content))
+    return verify_image_list(path, content);
   const GoldenFile file(path, device);
   const base::Node* kind = file.config().find("kind");
   base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
   try {
     if (kind->as_string() == "attention") return verify_attention(file);
-    if (kind->as_string() == "model" && is_vision(file.config()) && file.config().contains("train")) return verify_tasks(file);
+    if (kind->as_string() == "model" && is_vision(file.config()) && file.config().contains("train"))
+      return verify_tasks(file);
     if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
     if (kind->as_string() == "layer_stack" && is_vision(file.config())) return verify_vision_stack(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
@@ -149,7 +157,8 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
     // Tensors of the file that do not fit one another.
     base::input_error("{}: its tensors do not fit its config: {}", path, error.what_without_backtrace());
   }
-  base::input_error("{}: expected kind attention, layer_stack, model or image_transform, found \"{}\"", path, kind->as_string());
+  base::input_error("{}: expected kind attention, layer_stack, model or image_transform, found \"{}\"", path,
+                    kind->as_string());
 }
 
 }  // namespace mnemo::verify

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/node.h"
-#include "verify/golden.h"
 #include "layers/parameters.h"
+#include "verify/golden.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::verify {
@@ -52,7 +52,8 @@ class GoldenComparison {
   explicit GoldenComparison(const GoldenFile& file);
   /// Of a file whose metadata hold `case` and `tolerance`, and that format. Throws InputError where they do not.
   GoldenComparison(const std::string& path, const weights::Metadata& metadata, const std::string& format);
-  /// `found` undefined counts as zeros (a gradient that no one asked for). tolerance: of the group, where it is not the file's.
+  /// `found` undefined counts as zeros (a gradient that no one asked for). tolerance: of the group, where it is not the
+  /// file's.
   void compare(const std::string& group, const std::string& name, const at::Tensor& expected, const at::Tensor& found,
                std::optional<double> tolerance = {});
   GoldenReport take() { return std::move(report_); }
@@ -71,7 +72,8 @@ GoldenReport verify_image_transform(const GoldenFile& file);
 
 /// Whether it is a list of image files with what reading each must give ("mnemo-expect/1" with the metadata `files`).
 bool is_image_list(const weights::TensorFile& file);
-/// STEM.safetensors lists the files of the folder STEM beside it; STEM.json, where there is one, those that must be refused.
+/// STEM.safetensors lists the files of the folder STEM beside it; STEM.json, where there is one, those that must be
+/// refused.
 GoldenReport verify_image_list(const std::string& path, const weights::TensorFile& list);
 
 }  // namespace mnemo::verify

@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "verify/golden_file.h"
 #include "data/images/image_augment.h"
 #include "data/images/image_mix.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_transform.h"
+#include "verify/golden_file.h"
 
 namespace mnemo::verify {
 namespace {
@@ -23,7 +23,9 @@ at::Tensor tensor_of(const data::Image& image) {
   return tensor;
 }
 
-at::Tensor integers(std::initializer_list<int64_t> values) { return at::tensor(std::vector<int64_t>(values), at::kLong); }
+at::Tensor integers(std::initializer_list<int64_t> values) {
+  return at::tensor(std::vector<int64_t>(values), at::kLong);
+}
 at::Tensor number(double value) { return at::full({}, value, at::kDouble); }
 
 /// One step of a file: its keys, inputs, and the comparison of outputs.
@@ -43,18 +45,22 @@ class Step {
     return values;
   }
   /// Height and width.
-  std::pair<int64_t, int64_t> size() const { return {config.at("size").items().at(0).as_int(), config.at("size").items().at(1).as_int()}; }
+  std::pair<int64_t, int64_t> size() const {
+    return {config.at("size").items().at(0).as_int(), config.at("size").items().at(1).as_int()};
+  }
   data::Interpolation interpolation() const { return data::interpolation_of(text("interpolation")); }
 
   at::Tensor input(const std::string& name, at::ScalarType dtype, int64_t rank) const {
     const at::Tensor found = file_.step(index_, "input." + name);
-    base::require(found.defined() && found.scalar_type() == dtype && found.dim() == rank, "{}: step.{}.input.{}: expected {} of {} dimensions", file_.path(),
-                  index_, name, at::toString(dtype), rank);
+    base::require(found.defined() && found.scalar_type() == dtype && found.dim() == rank,
+                  "{}: step.{}.input.{}: expected {} of {} dimensions", file_.path(), index_, name, at::toString(dtype),
+                  rank);
     return found.contiguous();
   }
   data::Image image() const {
     const at::Tensor tensor = input("image", at::kByte, 3);
-    base::require(tensor.size(2) == 3 && tensor.numel() > 0, "{}: step.{}.input.image: expected [H,W,3]", file_.path(), index_);
+    base::require(tensor.size(2) == 3 && tensor.numel() > 0, "{}: step.{}.input.image: expected [H,W,3]", file_.path(),
+                  index_);
     data::Image image(tensor.size(0), tensor.size(1));
     std::copy_n(tensor.const_data_ptr<uint8_t>(), tensor.numel(), image.bytes.data());
     return image;
@@ -63,7 +69,8 @@ class Step {
   void output(const std::string& name, const at::Tensor& found) const {
     const at::Tensor expected = file_.step(index_, "output." + name);
     base::require(expected.defined(), "{}: step.{}.output.{}: not there", file_.path(), index_, name);
-    comparison_.compare(name == "image" ? "images" : name, fmt::format("step.{}.output.{}", index_, name), expected, found);
+    comparison_.compare(name == "image" ? "images" : name, fmt::format("step.{}.output.{}", index_, name), expected,
+                        found);
   }
   void image_output(const data::Image& image) const { output("image", tensor_of(image)); }
   /// A number that the config gives beside what it follows from.
@@ -91,7 +98,7 @@ void run_eval(const Step& step) {
   }
   const data::Image crop = data::TestCrop::of(options, side, side)(step.image());
   at::Tensor pixels = at::empty({3, side, side}, at::kDouble);
-  data::Normaliser (step.reals("mean"), step.reals("std"))(crop, pixels.mutable_data_ptr<double>());
+  data::Normaliser(step.reals("mean"), step.reals("std"))(crop, pixels.mutable_data_ptr<double>());
   step.output("crop", tensor_of(crop));
   step.output("pixels", pixels);
 }
@@ -107,11 +114,13 @@ void run_random_resized_crop(const Step& step) {
 data::Image augmented(const Step& step, const base::Node& op, const data::Image& image) {
   const data::AugmentType type = data::augment_type_of(op.at("type").as_string(), "config");
   data::AugmentGeometry geometry;
-  if (const base::Node* interpolation = op.find("interpolation")) geometry.interpolation = data::interpolation_of(interpolation->as_string());
+  if (const base::Node* interpolation = op.find("interpolation"))
+    geometry.interpolation = data::interpolation_of(interpolation->as_string());
   if (const base::Node* fill = op.find("fill")) {
     for (size_t c = 0; c < 3; ++c) geometry.fill[c] = static_cast<uint8_t>(fill->items().at(c).as_int());
   }
-  const double argument = data::augment_argument(type, op.at("level").as_double(), static_cast<int>(op.at("sign").as_int()));
+  const double argument =
+      data::augment_argument(type, op.at("level").as_double(), static_cast<int>(op.at("sign").as_int()));
   if (!op.at("arg").is_null()) step.config_value(op.at("type").as_string(), op.at("arg").as_double(), argument);
   return data::augment(image, type, argument, geometry);
 }
@@ -125,13 +134,17 @@ void run_sequence(const Step& step) {
 void run_mix(const Step& step, bool cut) {
   at::Tensor pixels = step.input("pixels", at::kDouble, 4).clone();
   const at::Tensor labels = step.input("labels", at::kLong, 1);
-  const int64_t batch = pixels.size(0), height = pixels.size(2), width = pixels.size(3), classes = step.integer("num_classes");
-  base::require(labels.size(0) == batch && pixels.size(1) == 3, "{}", "config: pixels [B,3,H,W] and labels [B] do not fit");
-  const data::ImageMix mix = cut ? data::cutmix_of(step.real("lam"), step.integer("center_y"), step.integer("center_x"), height, width)
-                                 : data::ImageMix{step.real("lam"), {}};
+  const int64_t batch = pixels.size(0), height = pixels.size(2), width = pixels.size(3),
+                classes = step.integer("num_classes");
+  base::require(labels.size(0) == batch && pixels.size(1) == 3, "{}",
+                "config: pixels [B,3,H,W] and labels [B] do not fit");
+  const data::ImageMix mix =
+      cut ? data::cutmix_of(step.real("lam"), step.integer("center_y"), step.integer("center_x"), height, width)
+          : data::ImageMix{step.real("lam"), {}};
   at::Tensor targets = at::empty({batch, classes}, at::kDouble);
   data::mix_pixels(pixels.mutable_data_ptr<double>(), batch, height, width, mix);
-  data::mix_targets(labels.const_data_ptr<int64_t>(), batch, classes, step.real("label_smoothing"), mix.lambda, targets.mutable_data_ptr<double>());
+  data::mix_targets(labels.const_data_ptr<int64_t>(), batch, classes, step.real("label_smoothing"), mix.lambda,
+                    targets.mutable_data_ptr<double>());
   step.output("pixels", pixels);
   step.output("targets", targets);
   if (!cut) return;
@@ -145,7 +158,8 @@ void run_erasing(const Step& step) {
   int64_t erased = 0;
   for (const base::Node& draw : step.config.at("draws").items()) {
     if (erased == count) break;
-    data::ImageBox box = data::erase_box({draw.at("area").as_double(), draw.at("aspect").as_double()}, count, height, width);
+    data::ImageBox box =
+        data::erase_box({draw.at("area").as_double(), draw.at("aspect").as_double()}, count, height, width);
     if (box.height == 0) continue;
     box.top = draw.at("top").as_int();
     box.left = draw.at("left").as_int();
@@ -191,8 +205,10 @@ double image_error(const at::Tensor& expected, const data::Image& image) {
 }
 
 void count(GoldenReport& report, const std::string& group, double tolerance, const std::string& name, double error) {
-  auto at = std::find_if(report.groups.begin(), report.groups.end(), [&](const GoldenGroup& g) { return g.name == group && g.tolerance == tolerance; });
-  if (at == report.groups.end()) at = report.groups.insert(report.groups.end(), GoldenGroup{group, 0, 0.0, tolerance, ""});
+  auto at = std::find_if(report.groups.begin(), report.groups.end(),
+                         [&](const GoldenGroup& g) { return g.name == group && g.tolerance == tolerance; });
+  if (at == report.groups.end())
+    at = report.groups.insert(report.groups.end(), GoldenGroup{group, 0, 0.0, tolerance, ""});
   ++at->tensors;
   if (error >= at->error) {
     at->error = error;
@@ -217,7 +233,10 @@ bool is_image_list(const weights::TensorFile& file) {
 
 GoldenReport verify_image_list(const std::string& path, const weights::TensorFile& list) {
   const std::filesystem::path stem = std::filesystem::path(path).replace_extension();
-  GoldenReport report{.file = path, .what = list.metadata.contains("case") ? list.metadata.at("case") : "", .tolerance = 1.0, .groups = {}};
+  GoldenReport report{.file = path,
+                      .what = list.metadata.contains("case") ? list.metadata.at("case") : "",
+                      .tolerance = 1.0,
+                      .groups = {}};
   const auto file_path = [&](const std::string& name) {
     base::require(base::is_plain_name(name), "{}: \"{}\" is no name of a file", path, name);
     return (stem / name).string();
@@ -227,7 +246,8 @@ GoldenReport verify_image_list(const std::string& path, const weights::TensorFil
     for (const base::Node::Member& member : files.members()) facts[member.key] = member.value;
   };
   add(base::parse_json(list.metadata.at("files"), path + " (files)"));
-  if (const std::string all = stem.string() + ".json"; base::path_exists(all)) add(base::read_config_file(all).at("files"));
+  if (const std::string all = stem.string() + ".json"; base::path_exists(all))
+    add(base::read_config_file(all).at("files"));
   constexpr double kWrong = std::numeric_limits<double>::infinity();
   for (const auto& [name, fact] : facts) {
     const base::Node* answer = fact.find("answer");
@@ -238,7 +258,8 @@ GoldenReport verify_image_list(const std::string& path, const weights::TensorFil
       if (answer != nullptr && answer->as_string() == "error") {
         count(report, "broken files refused", 0.0, name, kWrong);
       } else {
-        count(report, answer == nullptr ? "images" : "images of broken files", tolerance, name, expected == nullptr ? 0.0 : image_error(*expected, image));
+        count(report, answer == nullptr ? "images" : "images of broken files", tolerance, name,
+              expected == nullptr ? 0.0 : image_error(*expected, image));
       }
     } catch (const base::InputError& error) {
       const bool named = std::string_view(error.what()).find(name) != std::string_view::npos;

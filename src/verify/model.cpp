@@ -1,10 +1,10 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "verify/golden_file.h"
 #include "models/model.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"
+#include "verify/golden_file.h"
 
 namespace mnemo::verify {
 namespace {
@@ -15,7 +15,8 @@ at::Tensor valid_tokens(const GoldenFile& file, int64_t step, int64_t tokens) {
   return lengths.defined() ? at::arange(tokens, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1) : at::Tensor();
 }
 
-/// The targets of the model's head: next tokens [B,T], or a class a sequence [B,1], ignored where the segment has no token of it.
+/// The targets of the model's head: next tokens [B,T], or a class a sequence [B,1], ignored where the segment has no
+/// token of it.
 at::Tensor targets_of(const GoldenFile& file, int64_t step) {
   const at::Tensor labels = file.step(step, "input.labels");
   if (!labels.defined()) return file.step(step, "input.targets");
@@ -106,13 +107,15 @@ void compare_steps(const GoldenFile& file, const models::Model& model, const Pas
     const core::StepResult& step = pass.steps[k];
     auto compare = [&](std::string_view name, auto&& found) {
       const at::Tensor expected = file.step(static_cast<int64_t>(k), fmt::format("output.{}", name));
-      if (expected.defined()) comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found());
+      if (expected.defined())
+        comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found());
     };
     compare("hidden", [&] { return step.hidden; });
     compare("logits", [&] { return logits_of(file, model, step, static_cast<int64_t>(k)); });
     compare("nll", [&] { return nll_of(file, model, step, static_cast<int64_t>(k)); });
     compare("log_probs", [&] { return at::log_softmax(model.logits(step.hidden), -1); });
-    for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step)) compare(auxiliary.name, [&] { return auxiliary.values; });
+    for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step))
+      compare(auxiliary.name, [&] { return auxiliary.values; });
     for (const auto& [field, tensor] : step.state.fields()) {
       const std::string name = fmt::format("step.{}.state.{}", k, field.path);
       if (const at::Tensor expected = file.find(name); expected.defined()) {
@@ -122,9 +125,11 @@ void compare_steps(const GoldenFile& file, const models::Model& model, const Pas
   }
 }
 
-void compare_gradients(const GoldenFile& file, const models::Model& model, const Pass& pass, GoldenComparison& comparison) {
+void compare_gradients(const GoldenFile& file, const models::Model& model, const Pass& pass,
+                       GoldenComparison& comparison) {
   auto compare = [&](const std::string& group, const std::string& name, const at::Tensor& found) {
-    if (const at::Tensor expected = file.find(name); expected.defined()) comparison.compare(group, name, expected, found);
+    if (const at::Tensor expected = file.find(name); expected.defined())
+      comparison.compare(group, name, expected, found);
   };
   for (const auto& parameter : model.parameters().all()) {
     compare("gradients of parameters", "grad.param." + parameter.name, parameter.tensor.grad());
@@ -140,7 +145,8 @@ void compare_gradients(const GoldenFile& file, const models::Model& model, const
 }
 
 /// Optimiser steps of the file (`optim`): the first pass has left its gradients.
-void compare_optimiser(const GoldenFile& file, const models::Model& model, double first_loss, GoldenComparison& comparison) {
+void compare_optimiser(const GoldenFile& file, const models::Model& model, double first_loss,
+                       GoldenComparison& comparison) {
   base::Node optim = file.metadata("optim");
   if (optim.is_null()) return;
   const int64_t steps = optim.at("steps").as_int();
@@ -154,7 +160,7 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
   for (int64_t step = 0; step < steps; ++step) {
     if (step > 0) {
       model.parameters().zero_grad();
-      loss = cli::run(file, model).loss;
+      loss = run(file, model).loss;
     }
     losses.push_back(loss);
     norms.push_back(train::gradient_norm(model.parameters()));
@@ -162,7 +168,8 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
     optimiser->step(optimiser->base_lr());
   }
   comparison.compare("optimiser steps", "optim.loss", file.find("optim.loss"), at::tensor(losses, at::kDouble));
-  comparison.compare("optimiser steps", "optim.grad_norm", file.find("optim.grad_norm"), at::tensor(norms, at::kDouble));
+  comparison.compare("optimiser steps", "optim.grad_norm", file.find("optim.grad_norm"),
+                     at::tensor(norms, at::kDouble));
   for (const auto& [name, expected] : file.under("optim.after.param.")) {
     comparison.compare("optimiser steps", "optim.after.param." + name, expected, model.parameters().find(name));
   }
@@ -172,7 +179,8 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
 
 GoldenReport verify_model(const GoldenFile& file) {
   base::Node config = file.config();
-  if (const at::Tensor tokens = file.step(0, "input.tokens"); tokens.defined() && tokens.dim() == 2 && !config.contains("segment_size")) {
+  if (const at::Tensor tokens = file.step(0, "input.tokens");
+      tokens.defined() && tokens.dim() == 2 && !config.contains("segment_size")) {
     config.set("segment_size", tokens.size(1));
   }
   const models::ModelOptions options = base::read_options<models::ModelOptions>(config);
@@ -180,7 +188,7 @@ GoldenReport verify_model(const GoldenFile& file) {
   model->parameters().to(at::kDouble, file.device());
   file.load_parameters(model->parameters());
   GoldenComparison comparison(file);
-  const Pass pass = cli::run(file, *model);
+  const Pass pass = run(file, *model);
   compare_steps(file, *model, pass, comparison);
   compare_gradients(file, *model, pass, comparison);
   compare_optimiser(file, *model, pass.loss, comparison);

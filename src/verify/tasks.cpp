@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/glob.h"
-#include "verify/golden_file.h"
 #include "core/task_tokens.h"
 #include "models/vision_model.h"
 #include "train/optimiser.h"
+#include "verify/golden_file.h"
 #include "weights/foreign.h"
 
 namespace mnemo::verify {
@@ -22,14 +22,16 @@ namespace {
 constexpr double kWrong = std::numeric_limits<double>::infinity();
 
 /// Our tensors under the names of the files.
-std::map<std::string, at::Tensor> by_their_names(const models::VisionModel& model, const std::function<at::Tensor(const layers::Parameter&)>& of) {
+std::map<std::string, at::Tensor> by_their_names(const models::VisionModel& model,
+                                                 const std::function<at::Tensor(const layers::Parameter&)>& of) {
   weights::NamedTensors ours;
   for (const layers::Parameter& one : model.parameters().all()) {
     const at::Tensor tensor = of(one);
     ours.emplace_back(one.name, tensor.defined() ? tensor : at::zeros_like(one.tensor));
   }
   std::map<std::string, at::Tensor> theirs;
-  for (auto& [name, tensor] : weights::to_theirs(*weights::foreign_format_of_backbone("vit"), ours)) theirs[name] = tensor;
+  for (auto& [name, tensor] : weights::to_theirs(*weights::foreign_format_of_backbone("vit"), ours))
+    theirs[name] = tensor;
   return theirs;
 }
 
@@ -46,8 +48,12 @@ at::Tensor gradient_of(const layers::Parameter& parameter) { return parameter.te
 /// A model of tasks with the file's parameters.
 struct TaskSubject {
   explicit TaskSubject(const GoldenFile& golden);
-  std::vector<models::TaskLogits> cli::run(const at::Tensor& pixels, const backbones::HiddenObserver& hidden = {}) const {
-    return model->task_logits({.tokens = {}, .rows = {}, .mode = file.training() ? core::Mode::train : core::Mode::evaluate, .pixels = pixels}, {}, hidden);
+  std::vector<models::TaskLogits> run(const at::Tensor& pixels, const backbones::HiddenObserver& hidden = {}) const {
+    return model->task_logits({.tokens = {},
+                               .rows = {},
+                               .mode = file.training() ? core::Mode::train : core::Mode::evaluate,
+                               .pixels = pixels},
+                              {}, hidden);
   }
 
   const GoldenFile& file;
@@ -66,19 +72,22 @@ TaskSubject::TaskSubject(const GoldenFile& golden) : file(golden) {
     optimiser = *options;
     config.erase("optimizer");
   }
-  model = std::make_unique<models::VisionModel>(base::read_options<models::ModelOptions>(config), 0, at::kDouble, file.budget());
+  model = std::make_unique<models::VisionModel>(base::read_options<models::ModelOptions>(config), 0, at::kDouble,
+                                                file.budget());
   model->parameters().to(at::kDouble, file.device());
   weights::TensorFile given;
   given.tensors = file.under("param.");
   weights::load_theirs(*weights::foreign_format_of_backbone("vit"), given, model->parameters().named(), file.path());
   for (const layers::Parameter& one : model->parameters().all()) {
     const std::string name = their_name(one.name);
-    const bool trained = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return base::matches(pattern, name); });
+    const bool trained = std::any_of(patterns.begin(), patterns.end(),
+                                     [&](const std::string& pattern) { return base::matches(pattern, name); });
     at::Tensor(one.tensor).set_requires_grad(trained);
   }
 }
 
-void compare_logits(const TaskSubject& subject, int64_t step, const std::vector<models::TaskLogits>& logits, GoldenComparison& comparison) {
+void compare_logits(const TaskSubject& subject, int64_t step, const std::vector<models::TaskLogits>& logits,
+                    GoldenComparison& comparison) {
   std::set<std::string> given;
   for (const auto& [name, tensor] : subject.file.under(fmt::format("step.{}.output.logits.", step))) given.insert(name);
   for (const auto& [task, found] : logits) {
@@ -103,7 +112,8 @@ backbones::HiddenObserver compare_hidden(const TaskSubject& subject, GoldenCompa
     if (name != "embed" && !name.starts_with("layers.")) return;
     const std::string theirs = name == "embed" ? "embed" : "blocks." + std::string(name.substr(7));
     const std::string full = "step.0.output.hidden." + theirs;
-    if (const at::Tensor expected = file.find(full); expected.defined()) comparison.compare("outputs", full, expected, rows);
+    if (const at::Tensor expected = file.find(full); expected.defined())
+      comparison.compare("outputs", full, expected, rows);
     if (name == "embed") return;
     const int64_t layer = std::stoll(std::string(name.substr(7)));
     const std::string mask_name = fmt::format("step.0.output.attend_mask.{}", layer);
@@ -113,13 +123,14 @@ backbones::HiddenObserver compare_hidden(const TaskSubject& subject, GoldenCompa
     // Ours has memory on the left of the rows, the file's on the right.
     const at::Tensor mask = table.expand();
     const int64_t context = table.num_context();
-    comparison.compare("masks", mask_name, expected, at::cat({mask.narrow(1, context, mask.size(1) - context), mask.narrow(1, 0, context)}, 1));
+    comparison.compare("masks", mask_name, expected,
+                       at::cat({mask.narrow(1, context, mask.size(1) - context), mask.narrow(1, 0, context)}, 1));
   };
 }
 
 /// What the file has under a prefix, for each parameter, with ours.
-void compare_named(const TaskSubject& subject, const char* group, const std::string& prefix, const std::function<at::Tensor(const layers::Parameter&)>& of,
-                   GoldenComparison& comparison) {
+void compare_named(const TaskSubject& subject, const char* group, const std::string& prefix,
+                   const std::function<at::Tensor(const layers::Parameter&)>& of, GoldenComparison& comparison) {
   const std::map<std::string, at::Tensor> found = by_their_names(*subject.model, of);
   for (const auto& [name, expected] : subject.file.under(prefix)) {
     const auto one = found.find(name);
@@ -147,19 +158,25 @@ void compare_frozen(const TaskSubject& subject, GoldenComparison& comparison) {
     const std::string name = their_name(one.name);
     met.insert(name);
     const at::Tensor gradient = one.tensor.grad();
-    if (!frozen.is_null()) say("frozen", name, one.tensor.requires_grad() != still.contains(name) && !(still.contains(name) && gradient.defined()));
-    if (zeros.contains(name)) say("zero gradients", name, !gradient.defined() || gradient.count_nonzero().item<int64_t>() == 0);
+    if (!frozen.is_null())
+      say("frozen", name,
+          one.tensor.requires_grad() != still.contains(name) && !(still.contains(name) && gradient.defined()));
+    if (zeros.contains(name))
+      say("zero gradients", name, !gradient.defined() || gradient.count_nonzero().item<int64_t>() == 0);
   }
-  for (const std::string& name : zeros) base::require(met.contains(name), "{}: zero_gradient: no parameter '{}'", subject.file.path(), name);
+  for (const std::string& name : zeros)
+    base::require(met.contains(name), "{}: zero_gradient: no parameter '{}'", subject.file.path(), name);
 }
 
 /// Our own numbers here and in other files, bit for bit.
-void compare_bits(const TaskSubject& subject, const std::vector<models::TaskLogits>& logits, GoldenComparison& comparison) {
+void compare_bits(const TaskSubject& subject, const std::vector<models::TaskLogits>& logits,
+                  GoldenComparison& comparison) {
   const base::Node promises = subject.file.metadata("bitwise");
   if (!promises.is_table()) return;
   constexpr std::string_view kLogits = "step.0.output.logits.";
   const auto find = [&](const std::vector<models::TaskLogits>& all, const std::string& name, const std::string& path) {
-    const auto one = std::find_if(all.begin(), all.end(), [&](const auto& task) { return std::string(kLogits) + task.name == name; });
+    const auto one = std::find_if(all.begin(), all.end(),
+                                  [&](const auto& task) { return std::string(kLogits) + task.name == name; });
     base::require(one != all.end(), "{}: bitwise: no output '{}'", path, name);
     return one->logits;
   };
@@ -168,22 +185,25 @@ void compare_bits(const TaskSubject& subject, const std::vector<models::TaskLogi
     const std::string& other = promise.value.as_string();
     const size_t colon = other.find(':');
     const std::string name = other.substr(0, colon);
-    base::require(colon != std::string::npos && std::filesystem::path(name).filename() == name, "{}: bitwise: expected \"FILE:NAME\", found {}",
-                  subject.file.path(), base::in_quotes(other));
+    base::require(colon != std::string::npos && std::filesystem::path(name).filename() == name,
+                  "{}: bitwise: expected \"FILE:NAME\", found {}", subject.file.path(), base::in_quotes(other));
     const std::string path = (std::filesystem::path(subject.file.path()).parent_path() / name).string();
     if (!others.contains(path)) {
       const at::NoGradGuard no_grad;
       const GoldenFile file(path, subject.file.device());
       others[path] = TaskSubject(file).run(file.step(0, "input.pixels"));
     }
-    const bool same = at::equal(find(logits, promise.key, subject.file.path()), find(others[path], other.substr(colon + 1), path));
-    comparison.compare("bitwise", promise.key, at::zeros({}, at::kDouble), at::full({}, same ? 0.0 : kWrong, at::kDouble));
+    const bool same =
+        at::equal(find(logits, promise.key, subject.file.path()), find(others[path], other.substr(colon + 1), path));
+    comparison.compare("bitwise", promise.key, at::zeros({}, at::kDouble),
+                       at::full({}, same ? 0.0 : kWrong, at::kDouble));
   }
 }
 
 void verify_forward(const TaskSubject& subject, GoldenComparison& comparison) {
   const GoldenFile& file = subject.file;
-  const at::Tensor pixels = file.step(0, "input.pixels").clone().set_requires_grad(file.find("grad.step.0.input.pixels").defined());
+  const at::Tensor pixels =
+      file.step(0, "input.pixels").clone().set_requires_grad(file.find("grad.step.0.input.pixels").defined());
   const std::vector<models::TaskLogits> logits = subject.run(pixels, compare_hidden(subject, comparison));
   compare_logits(subject, 0, logits, comparison);
   at::Tensor scalar = at::zeros({}, pixels.options().requires_grad(false));
@@ -209,7 +229,8 @@ void verify_training(const TaskSubject& subject, GoldenComparison& comparison) {
     subject.model->parameters().zero_grad();
     const std::vector<models::TaskLogits> logits = subject.run(file.step(k, "input.pixels"));
     compare_logits(subject, k, logits, comparison);
-    const auto asked = std::find_if(logits.begin(), logits.end(), [&](const auto& one) { return one.name == loss_task; });
+    const auto asked =
+        std::find_if(logits.begin(), logits.end(), [&](const auto& one) { return one.name == loss_task; });
     base::require(asked != logits.end(), "{}: loss_task: no task '{}'", file.path(), loss_task);
     const at::Tensor loss = at::cross_entropy_loss(asked->logits, file.step(k, "input.labels"));
     comparison.compare("outputs", fmt::format("step.{}.output.loss", k), file.step(k, "output.loss"), loss);
@@ -217,13 +238,18 @@ void verify_training(const TaskSubject& subject, GoldenComparison& comparison) {
     compare_named(subject, "gradients of parameters", fmt::format("step.{}.grad.", k), gradient_of, comparison);
     compare_frozen(subject, comparison);
     optimiser->step(optimiser->base_lr());
-    compare_named(subject, "optimiser steps", fmt::format("step.{}.param.", k), [](const layers::Parameter& one) { return one.tensor; }, comparison);
-    compare_named(subject, "optimiser steps", fmt::format("step.{}.momentum.", k), [&](const layers::Parameter& one) {
-      for (const auto& [name, tensor] : optimiser->state()) {
-        if (name == "momentum." + one.name) return tensor;
-      }
-      return at::Tensor();
-    }, comparison);
+    compare_named(
+        subject, "optimiser steps", fmt::format("step.{}.param.", k),
+        [](const layers::Parameter& one) { return one.tensor; }, comparison);
+    compare_named(
+        subject, "optimiser steps", fmt::format("step.{}.momentum.", k),
+        [&](const layers::Parameter& one) {
+          for (const auto& [name, tensor] : optimiser->state()) {
+            if (name == "momentum." + one.name) return tensor;
+          }
+          return at::Tensor();
+        },
+        comparison);
   }
 }
 

@@ -20,7 +20,9 @@ backbones::HiddenObserver HiddenRows::observer() {
 }
 
 at::Tensor shaped_like(const at::Tensor& expected, const at::Tensor& found) {
-  return found.defined() && found.numel() == expected.numel() && found.size(0) == expected.size(0) ? found.reshape(expected.sizes()) : found;
+  return found.defined() && found.numel() == expected.numel() && found.size(0) == expected.size(0)
+             ? found.reshape(expected.sizes())
+             : found;
 }
 
 namespace {
@@ -38,7 +40,8 @@ GoldenReport verify_vision_model(const GoldenFile& file) {
   for (const char* key : {"train", "optimizer"}) config.erase(key);
   const auto options = base::read_options<models::ModelOptions>(config);
   const weights::ForeignFormat* format = weights::foreign_format_of_backbone(options.backbone.type);
-  base::require(format != nullptr, "{}: no names are known for backbone.type = \"{}\"", file.path(), options.backbone.type);
+  base::require(format != nullptr, "{}: no names are known for backbone.type = \"{}\"", file.path(),
+                options.backbone.type);
   const auto built = models::build_any(options, 0, at::kDouble, file.budget());
   const models::VisionModel& model = models::require_vision_model(*built, file.path());
   model.parameters().to(at::kDouble, file.device());
@@ -53,25 +56,29 @@ GoldenReport verify_vision_model(const GoldenFile& file) {
   for (int64_t k = 0; k < file.num_steps(); ++k) {
     core::Segment segment;
     segment.pixels = file.step(k, "input.pixels");
-    base::require(segment.pixels.defined() && segment.pixels.dim() == 4, "{}: expected step.{}.input.pixels [B,C,H,W]", file.path(), k);
+    base::require(segment.pixels.defined() && segment.pixels.dim() == 4, "{}: expected step.{}.input.pixels [B,C,H,W]",
+                  file.path(), k);
     segment.pixels = segment.pixels.clone().set_requires_grad(true);
     segment.mode = file.training() ? core::Mode::train : core::Mode::evaluate;
     inputs.push_back(segment.pixels);
     HiddenRows hidden(format);
     const core::StepResult step = model.forward(segment, state, {}, hidden.observer());
-    const at::Tensor logits = model.logits(step.hidden).squeeze(1), expected = find_logits(file, k, "output"), cotangent = find_logits(file, k, "cotangent");
-    base::require(expected.defined() && cotangent.defined() && cotangent.sizes() == logits.sizes(), "{}: expected logits and their cotangent of step {}",
-                  file.path(), k);
+    const at::Tensor logits = model.logits(step.hidden).squeeze(1), expected = find_logits(file, k, "output"),
+                     cotangent = find_logits(file, k, "cotangent");
+    base::require(expected.defined() && cotangent.defined() && cotangent.sizes() == logits.sizes(),
+                  "{}: expected logits and their cotangent of step {}", file.path(), k);
     comparison.compare("outputs", fmt::format("step.{}.output.logits", k), expected, logits);
     for (const auto& [name, rows] : file.under(fmt::format("step.{}.output.hidden.", k))) {
-      comparison.compare("hidden rows", fmt::format("step.{}.output.hidden.{}", k, name), rows, shaped_like(rows, hidden.rows[name]));
+      comparison.compare("hidden rows", fmt::format("step.{}.output.hidden.{}", k, name), rows,
+                         shaped_like(rows, hidden.rows[name]));
     }
     const at::Tensor part = (cotangent * logits).sum();
     loss = loss.defined() ? loss + part : part;
   }
   loss.backward();
   weights::NamedTensors gradients;
-  for (const auto& [name, tensor] : model.parameters().named()) gradients.emplace_back(name, tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
+  for (const auto& [name, tensor] : model.parameters().named())
+    gradients.emplace_back(name, tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor));
   for (const auto& [name, found] : weights::to_theirs(*format, gradients)) {
     if (const at::Tensor expected = file.find("grad.param." + name); expected.defined()) {
       comparison.compare("gradients of parameters", "grad.param." + name, expected, found);
@@ -79,7 +86,8 @@ GoldenReport verify_vision_model(const GoldenFile& file) {
   }
   for (size_t k = 0; k < inputs.size(); ++k) {
     const std::string name = fmt::format("grad.step.{}.input.pixels", k);
-    if (const at::Tensor expected = file.find(name); expected.defined()) comparison.compare("gradients of inputs", name, expected, inputs[k].grad());
+    if (const at::Tensor expected = file.find(name); expected.defined())
+      comparison.compare("gradients of inputs", name, expected, inputs[k].grad());
   }
   return comparison.take();
 }

@@ -10,7 +10,8 @@
 namespace mnemo::verify {
 namespace {
 
-/// The options of our backbone for a stack of blocks: a model of one stage whose patches are pixels, without what comes before and behind.
+/// The options of our backbone for a stack of blocks: a model of one stage whose patches are pixels, without what comes
+/// before and behind.
 base::Node stack_config(const GoldenFile& file) {
   base::Node config = file.config();
   base::Node& backbone = *config.find("backbone");
@@ -54,7 +55,8 @@ base::Node stack_config(const GoldenFile& file) {
   return config;
 }
 
-/// The names of golden files for the parameters of blocks, which lie under `layers` ("backbone.layers.#"). Its rules are views of `kept`.
+/// The names of golden files for the parameters of blocks, which lie under `layers` ("backbone.layers.#"). Its rules
+/// are views of `kept`.
 weights::ForeignFormat block_names(const std::string& layers, bool joint, std::deque<std::string>& kept) {
   const auto keep = [&](std::string name) -> std::string_view { return kept.emplace_back(std::move(name)); };
   weights::ForeignFormat format;
@@ -99,7 +101,8 @@ struct Stack {
   std::string buffer_name(const std::string& path) const {
     for (int64_t layer = 0; layer < model.backbone().num_layers(); ++layer) {
       const std::string mine = model.backbone().layer_name(layer) + ".grc.";
-      if (const size_t at = path.find(mine); at != std::string::npos) return fmt::format("blocks.{}.grc.{}", layer, path.substr(at + mine.size()));
+      if (const size_t at = path.find(mine); at != std::string::npos)
+        return fmt::format("blocks.{}.grc.{}", layer, path.substr(at + mine.size()));
     }
     return "";
   }
@@ -116,14 +119,15 @@ GoldenReport verify_vision_stack(const GoldenFile& file) {
   GoldenComparison comparison(file);
   const base::Node modes = file.metadata("steps");
   const int64_t steps = file.num_steps();
-  base::require(modes.is_array() && static_cast<int64_t>(modes.size()) == steps, "{}: expected the mode of each of its {} steps in 'steps'", file.path(),
-                steps);
+  base::require(modes.is_array() && static_cast<int64_t>(modes.size()) == steps,
+                "{}: expected the mode of each of its {} steps in 'steps'", file.path(), steps);
   const at::Tensor first = file.step(0, "input.x");
   base::require(first.defined() && first.dim() >= 3, "{}: expected step.0.input.x", file.path());
-  core::State state = stack.model.initial_state(first.size(0)).map([&](const core::Field& field, const at::Tensor& tensor) {
-    const at::Tensor given = file.find("buffer." + stack.buffer_name(field.path));
-    return given.defined() ? given.clone() : tensor;
-  });
+  core::State state =
+      stack.model.initial_state(first.size(0)).map([&](const core::Field& field, const at::Tensor& tensor) {
+        const at::Tensor given = file.find("buffer." + stack.buffer_name(field.path));
+        return given.defined() ? given.clone() : tensor;
+      });
   std::vector<at::Tensor> inputs;
   at::Tensor scalar = at::zeros({}, first.options());
   for (int64_t k = 0; k < steps; ++k) {
@@ -133,21 +137,25 @@ GoldenReport verify_vision_stack(const GoldenFile& file) {
     const at::Tensor& x = inputs.back();
     const auto compare = [&](const std::string& name, const at::Tensor& rows) {
       const at::Tensor expected = file.step(k, "output." + name);
-      if (expected.defined()) comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, shaped_like(expected, rows));
+      if (expected.defined())
+        comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, shaped_like(expected, rows));
     };
     core::Segment segment;
     segment.rows = x.dim() == 4 ? x.flatten(1, 2) : x;
-    segment.mode = modes.items()[static_cast<size_t>(k)].as_string() == "train" ? core::Mode::train : core::Mode::evaluate;
-    const core::StepResult step = stack.model.forward(segment, state, {}, [&](std::string_view name, const at::Tensor& rows) {
-      for (int64_t layer = 0; layer < stack.model.backbone().num_layers(); ++layer) {
-        if (name.ends_with(fmt::format("layers.{}", layer))) compare(fmt::format("hidden.blocks.{}", layer), rows);
-      }
-    });
+    segment.mode =
+        modes.items()[static_cast<size_t>(k)].as_string() == "train" ? core::Mode::train : core::Mode::evaluate;
+    const core::StepResult step =
+        stack.model.forward(segment, state, {}, [&](std::string_view name, const at::Tensor& rows) {
+          for (int64_t layer = 0; layer < stack.model.backbone().num_layers(); ++layer) {
+            if (name.ends_with(fmt::format("layers.{}", layer))) compare(fmt::format("hidden.blocks.{}", layer), rows);
+          }
+        });
     compare("x", step.hidden);
     state = step.state;
     for (const auto& [field, tensor] : state.fields()) {
       const std::string name = fmt::format("step.{}.buffer.{}", k, stack.buffer_name(field.path));
-      if (const at::Tensor expected = file.find(name); expected.defined()) comparison.compare("buffers", name, expected, tensor);
+      if (const at::Tensor expected = file.find(name); expected.defined())
+        comparison.compare("buffers", name, expected, tensor);
     }
     const at::Tensor cotangent = file.step(k, "cotangent.x");
     if (cotangent.defined()) scalar = scalar + (cotangent * step.hidden.reshape(x.sizes())).sum();
@@ -164,7 +172,8 @@ GoldenReport verify_vision_stack(const GoldenFile& file) {
   }
   for (int64_t k = 0; k < steps; ++k) {
     const std::string name = fmt::format("grad.step.{}.input.x", k);
-    if (const at::Tensor expected = file.find(name); expected.defined()) comparison.compare("gradients of inputs", name, expected, inputs[static_cast<size_t>(k)].grad());
+    if (const at::Tensor expected = file.find(name); expected.defined())
+      comparison.compare("gradients of inputs", name, expected, inputs[static_cast<size_t>(k)].grad());
   }
   return comparison.take();
 }

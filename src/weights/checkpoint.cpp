@@ -43,8 +43,8 @@ void remove_checkpoint(const std::string& path) {
   if (::rename(path.c_str(), aside.c_str()) == 0) base::remove_tree(aside);
 }
 
-// Keeps the newest `keep_last` complete checkpoints, the newest one marked best, and the one just written. A folder without a
-// readable manifest counts for nothing and stays: it is not ours to judge.
+// Keeps the newest `keep_last` complete checkpoints, the newest one marked best, and the one just written. A folder
+// without a readable manifest counts for nothing and stays: it is not ours to judge.
 void prune(const std::string& run_folder, int64_t just_written, int64_t keep_last) {
   if (keep_last <= 0) return;
   int64_t kept = 0;
@@ -117,8 +117,10 @@ void CheckpointWriter::add_file(const std::string& name, std::string_view conten
 }
 
 void CheckpointWriter::check_new(const std::string& name) const {
-  const bool taken = std::any_of(info_.files.begin(), info_.files.end(), [&](const CheckpointFile& file) { return file.name == name; });
-  base::require(!taken && name != kManifestName, "{}: the file name '{}' is taken", base::printable(info_.path, 400), base::printable(name));
+  const bool taken = std::any_of(info_.files.begin(), info_.files.end(),
+                                 [&](const CheckpointFile& file) { return file.name == name; });
+  base::require(!taken && name != kManifestName, "{}: the file name '{}' is taken", base::printable(info_.path, 400),
+                base::printable(name));
 }
 
 std::string CheckpointWriter::commit(const std::map<std::string, double>& metrics, const KeepOptions& keep) {
@@ -130,7 +132,8 @@ std::string CheckpointWriter::commit(const std::map<std::string, double>& metric
   return info_.path;
 }
 
-std::string save_checkpoint(const std::string& run_folder, int64_t step, const CheckpointContent& content, const KeepOptions& keep) {
+std::string save_checkpoint(const std::string& run_folder, int64_t step, const CheckpointContent& content,
+                            const KeepOptions& keep) {
   CheckpointWriter writer(run_folder, step);
   for (const auto& [name, file] : content.tensors) writer.add_tensors(name, file.tensors, file.metadata);
   for (const auto& [name, text] : content.files) writer.add_file(name, text);
@@ -139,7 +142,8 @@ std::string save_checkpoint(const std::string& run_folder, int64_t step, const C
 
 CheckpointInfo read_manifest(const std::string& path) {
   const std::string manifest = base::join_path(path, kManifestName);
-  base::require(base::path_exists(manifest), "{}: not there; the checkpoint is incomplete", base::printable(manifest, 400));
+  base::require(base::path_exists(manifest), "{}: not there; the checkpoint is incomplete",
+                base::printable(manifest, 400));
   return parse_manifest(base::read_file(manifest, kManifestLimits.max_bytes), path);
 }
 
@@ -149,9 +153,11 @@ CheckpointInfo verify_checkpoint(const std::string& path) {
     const std::string name = base::join_path(path, file.name);
     base::require(base::path_exists(name), "{}: listed in the manifest, not there", base::printable(name, 400));
     const uint64_t size = base::file_size(name);
-    base::require(size == file.size, "{}: expected {} bytes by the manifest, found {}", base::printable(name, 400), file.size, size);
+    base::require(size == file.size, "{}: expected {} bytes by the manifest, found {}", base::printable(name, 400),
+                  file.size, size);
     const std::string sum = base::sha256_file(name);
-    base::require(sum == file.sha256, "{}: damaged: expected SHA-256 {} by the manifest, found {}", base::printable(name, 400), base::printable(file.sha256), sum);
+    base::require(sum == file.sha256, "{}: damaged: expected SHA-256 {} by the manifest, found {}",
+                  base::printable(name, 400), base::printable(file.sha256), sum);
   }
   return info;
 }
@@ -167,7 +173,8 @@ std::optional<CheckpointInfo> best_checkpoint(const std::string& run_folder, con
 CheckpointReader::CheckpointReader(const std::string& path) : info_(verify_checkpoint(path)) {}
 
 bool CheckpointReader::has(const std::string& name) const {
-  return std::any_of(info_.files.begin(), info_.files.end(), [&](const CheckpointFile& file) { return file.name == name; });
+  return std::any_of(info_.files.begin(), info_.files.end(),
+                     [&](const CheckpointFile& file) { return file.name == name; });
 }
 
 std::string CheckpointReader::checked(const std::string& name) const {

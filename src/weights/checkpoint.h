@@ -17,9 +17,10 @@ class AtomicFolder;
 
 namespace mnemo::weights {
 
-/// A training checkpoint is a folder `step-00000042` inside a run's folder: safetensors and text files of any plain name, and
-/// `manifest.json`, written last: format "mnemo-checkpoint/1", step, best, metrics, and name, size and SHA-256 of every file. The
-/// folder appears under its name whole and durable or not at all, so a process may be killed at any moment.
+/// A training checkpoint is a folder `step-00000042` inside a run's folder: safetensors and text files of any plain
+/// name, and `manifest.json`, written last: format "mnemo-checkpoint/1", step, best, metrics, and name, size and
+/// SHA-256 of every file. The folder appears under its name whole and durable or not at all, so a process may be killed
+/// at any moment.
 struct CheckpointFile {
   std::string name;
   uint64_t size = 0;
@@ -41,7 +42,8 @@ struct KeepOptions {
   bool is_best = false;
 };
 
-/// Called with one line a problem that was survived (a damaged checkpoint skipped). The default prints it to standard error.
+/// Called with one line a problem that was survived (a damaged checkpoint skipped). The default prints it to standard
+/// error.
 using WarnFunction = std::function<void(const std::string&)>;
 void warn_on_stderr(const std::string& message);
 
@@ -102,8 +104,10 @@ CheckpointInfo read_manifest(const std::string& path);
 /// Checks presence, size and SHA-256 of every file. Throws InputError naming the file and what differs.
 CheckpointInfo verify_checkpoint(const std::string& path);
 
-/// The checkpoint of the highest step that verifies; damaged ones are skipped with a warning. Nothing when there is none.
-std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder, const WarnFunction& warn = warn_on_stderr);
+/// The checkpoint of the highest step that verifies; damaged ones are skipped with a warning. Nothing when there is
+/// none.
+std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder,
+                                                const WarnFunction& warn = warn_on_stderr);
 
 /// The newest checkpoint marked best that verifies.
 std::optional<CheckpointInfo> best_checkpoint(const std::string& run_folder, const WarnFunction& warn = warn_on_stderr);

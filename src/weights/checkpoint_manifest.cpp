@@ -29,7 +29,8 @@ double number(const std::string& name, const Node& value) {
   if (!value.is_string()) return value.as_double();
   const std::string& text = value.as_string();
   if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  base::require(text == "inf" || text == "-inf", "{}: the metric '{}' is '{}', expected a number, \"nan\", \"inf\" or \"-inf\"", value.where(),
+  base::require(text == "inf" || text == "-inf",
+                "{}: the metric '{}' is '{}', expected a number, \"nan\", \"inf\" or \"-inf\"", value.where(),
                 base::printable(name), base::printable(text));
   return text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
 }
@@ -42,17 +43,22 @@ std::string format_manifest(const CheckpointInfo& info) {
   for (const CheckpointFile& file : info.files) {
     files.push_back(Node::table({{"name", file.name}, {"size", file.size}, {"sha256", file.sha256}}));
   }
-  const Node manifest = Node::table({{"format", kFormat}, {"step", info.step}, {"best", info.best}, {"metrics", metrics}, {"files", files}});
+  const Node manifest = Node::table(
+      {{"format", kFormat}, {"step", info.step}, {"best", info.best}, {"metrics", metrics}, {"files", files}});
   const std::string text = base::to_json(manifest) + "\n";
-  base::require(text.size() <= kManifestLimits.max_bytes, "{}/{}: would be {} bytes for {} files and {} metrics, expected at most {}",
-                base::printable(info.path, 400), kManifestName, text.size(), info.files.size(), info.metrics.size(), kManifestLimits.max_bytes);
+  base::require(text.size() <= kManifestLimits.max_bytes,
+                "{}/{}: would be {} bytes for {} files and {} metrics, expected at most {}",
+                base::printable(info.path, 400), kManifestName, text.size(), info.files.size(), info.metrics.size(),
+                kManifestLimits.max_bytes);
   return text;
 }
 
 CheckpointInfo parse_manifest(std::string_view text, const std::string& path) {
-  const Node manifest = base::parse_json(text, base::printable(base::join_path(path, kManifestName), 400), kManifestLimits);
+  const Node manifest =
+      base::parse_json(text, base::printable(base::join_path(path, kManifestName), 400), kManifestLimits);
   const std::string& format = manifest.at("format").as_string();
-  base::require(format == kFormat, "{}: format is '{}', expected '{}'", manifest.at("format").where(), base::printable(format), kFormat);
+  base::require(format == kFormat, "{}: format is '{}', expected '{}'", manifest.at("format").where(),
+                base::printable(format), kFormat);
   CheckpointInfo info;
   info.path = path;
   info.step = manifest.at("step").as_int();
@@ -60,9 +66,11 @@ CheckpointInfo parse_manifest(std::string_view text, const std::string& path) {
   for (const auto& [name, value] : manifest.at("metrics").members()) info.metrics[name] = number(name, value);
   for (const Node& entry : manifest.at("files").items()) {
     const std::string& name = entry.at("name").as_string();
-    base::require(base::is_plain_name(name) && name != kManifestName, "{}: '{}' is no plain file name", entry.where(), base::printable(name));
+    base::require(base::is_plain_name(name) && name != kManifestName, "{}: '{}' is no plain file name", entry.where(),
+                  base::printable(name));
     const int64_t size = entry.at("size").as_int();
-    base::require(size >= 0, "{}: the size of '{}' is {}, expected 0 or more", entry.where(), base::printable(name), size);
+    base::require(size >= 0, "{}: the size of '{}' is {}, expected 0 or more", entry.where(), base::printable(name),
+                  size);
     info.files.push_back({name, static_cast<uint64_t>(size), entry.at("sha256").as_string()});
   }
   return info;
@@ -73,7 +81,8 @@ std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kStepP
 int64_t checkpoint_step(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return -1;
   const std::string_view digits = name.substr(kStepPrefix.size());
-  const bool all_digits = digits.size() >= 8 && std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool all_digits =
+      digits.size() >= 8 && std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   int64_t step = -1;
   if (!all_digits || std::from_chars(digits.data(), digits.data() + digits.size(), step).ec != std::errc()) return -1;
   return step;

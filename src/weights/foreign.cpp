@@ -37,7 +37,8 @@ std::vector<Joined> join(const ForeignFormat& format, const NamedTensors& ours) 
     base::require(rule != nullptr, "{}: has no name for '{}'", format.name, base::printable(name));
     auto at = std::find_if(all.begin(), all.end(), [&](const Joined& other) { return other.theirs == theirs; });
     if (at == all.end()) {
-      at = all.insert(all.end(), Joined{theirs, std::vector<at::Tensor>(static_cast<size_t>(rule->parts)), rule->leading_ones});
+      at = all.insert(all.end(),
+                      Joined{theirs, std::vector<at::Tensor>(static_cast<size_t>(rule->parts)), rule->leading_ones});
     }
     at->ours[static_cast<size_t>(rule->part)] = tensor;
   }
@@ -72,17 +73,21 @@ std::string theirs_by(const NameRule& rule, std::string_view ours) {
   std::string theirs;
   size_t next = 0;
   for (const char c : rule.theirs) {
-    if (c == '*') theirs += rest;
-    else if (c == '#') theirs += numbers[next++];
-    else if (c == '@') theirs += std::to_string(std::stoll(std::string(numbers[next++])) + 1);
-    else theirs += c;
+    if (c == '*')
+      theirs += rest;
+    else if (c == '#')
+      theirs += numbers[next++];
+    else if (c == '@')
+      theirs += std::to_string(std::stoll(std::string(numbers[next++])) + 1);
+    else
+      theirs += c;
   }
   return theirs;
 }
 
 const std::vector<ForeignFormat>& foreign_formats() {
-  static const std::vector<ForeignFormat> all = {timm_vit_format(), huggingface_vit_format(), pvt_format(), timm_pvt_v2_format(),
-                                                 timm_swin_format()};
+  static const std::vector<ForeignFormat> all = {timm_vit_format(), huggingface_vit_format(), pvt_format(),
+                                                 timm_pvt_v2_format(), timm_swin_format()};
   return all;
 }
 
@@ -107,12 +112,14 @@ const ForeignFormat* foreign_format_of(const base::Node& config) {
     if (format.claims(config)) return &format;
   }
   std::string known;
-  for (const ForeignFormat& format : foreign_formats()) known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", format.name, format.about);
+  for (const ForeignFormat& format : foreign_formats())
+    known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", format.name, format.about);
   for (const char* key : {"architecture", "architectures", "model_type"}) {
     const base::Node* found = config.find(key);
     if (found == nullptr) continue;
     const base::Node& shown = found->is_array() && found->size() > 0 ? found->items()[0] : *found;
-    base::input_error("{}: '{}': unknown architecture {}; files of these can be read: {}", config.place().text(), key, shown.found(), known);
+    base::input_error("{}: '{}': unknown architecture {}; files of these can be read: {}", config.place().text(), key,
+                      shown.found(), known);
   }
   return nullptr;
 }
@@ -128,12 +135,14 @@ NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours) {
   const at::NoGradGuard no_grad;
   NamedTensors theirs;
   for (const Joined& joined : join(format, ours)) {
-    theirs.emplace_back(joined.theirs, joined.shaped(joined.ours.size() == 1 ? joined.ours[0] : at::cat(joined.ours, 0)));
+    theirs.emplace_back(joined.theirs,
+                        joined.shaped(joined.ours.size() == 1 ? joined.ours[0] : at::cat(joined.ours, 0)));
   }
   return theirs;
 }
 
-void load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours, const std::string& where) {
+void load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours,
+                 const std::string& where) {
   const at::NoGradGuard no_grad;
   const std::vector<Joined> all = join(format, ours);
   NamedTensors targets;

@@ -8,7 +8,8 @@
 
 namespace mnemo::weights {
 
-/// A size that may be written as one number or as [height, width]: always the latter. Throws InputError for anything else.
+/// A size that may be written as one number or as [height, width]: always the latter. Throws InputError for anything
+/// else.
 inline base::Node size_pair(const base::Node& size) {
   base::Node pair = size;
   if (size.is_int()) {
@@ -23,8 +24,8 @@ inline base::Node size_pair(const base::Node& size) {
 /// A size of one number, written so or as a pair of equal ones.
 inline base::Node size_square(const base::Node& size) {
   const base::Node pair = size_pair(size);
-  base::require(pair.items()[0] == pair.items()[1], "{}: expected equal sides, found {} x {}", size.where(), pair.items()[0].as_int(),
-                pair.items()[1].as_int());
+  base::require(pair.items()[0] == pair.items()[1], "{}: expected equal sides, found {} x {}", size.where(),
+                pair.items()[0].as_int(), pair.items()[1].as_int());
   return pair.items()[0];
 }
 

@@ -12,18 +12,24 @@ bool claims_huggingface_vit(const base::Node& config) {
 }
 
 base::Node options_of_huggingface_vit(const base::Node& config) {
-  const auto or_default = [&](std::string_view key, const base::Node& otherwise) { return member_or(config, key, otherwise); };
+  const auto or_default = [&](std::string_view key, const base::Node& otherwise) {
+    return member_or(config, key, otherwise);
+  };
   const auto expect = [&](const char* key, const base::Node& otherwise, const base::Node& expected) {
     const base::Node found = or_default(key, otherwise);
-    base::require(found == expected, "{}: '{}': expected {}, found {}", config.place().text(), key, expected.found(), found.found());
+    base::require(found == expected, "{}: '{}': expected {}, found {}", config.place().text(), key, expected.found(),
+                  found.found());
   };
   expect("hidden_act", "gelu", "gelu");
   const double attention_dropout = or_default("attention_probs_dropout_prob", 0.0).as_double();
-  base::require(attention_dropout == 0.0, "{}: 'attention_probs_dropout_prob': expected 0, found {}", config.place().text(), attention_dropout);
+  base::require(attention_dropout == 0.0, "{}: 'attention_probs_dropout_prob': expected 0, found {}",
+                config.place().text(), attention_dropout);
   const int64_t dim = or_default("hidden_size", 768).as_int(), hidden = or_default("intermediate_size", 3072).as_int();
-  base::require(dim > 0 && hidden > 0, "{}: expected hidden_size and intermediate_size above 0, found {} and {}", config.place().text(), dim, hidden);
+  base::require(dim > 0 && hidden > 0, "{}: expected hidden_size and intermediate_size above 0, found {} and {}",
+                config.place().text(), dim, hidden);
   const base::Node* labels = config.find("id2label");
-  const int64_t classes = labels != nullptr && labels->is_table() ? static_cast<int64_t>(labels->size()) : or_default("num_labels", 2).as_int();
+  const int64_t classes = labels != nullptr && labels->is_table() ? static_cast<int64_t>(labels->size())
+                                                                  : or_default("num_labels", 2).as_int();
   return base::Node::table(
       {{"backbone", base::Node::table({{"type", "vit"},
                                        {"image_size", size_pair(or_default("image_size", 224))},
@@ -42,9 +48,10 @@ base::Node options_of_huggingface_vit(const base::Node& config) {
 
 base::Node huggingface_vit_config(const models::ModelOptions& options) {
   const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
-  base::require(vit.image_size[0] == vit.image_size[1], "huggingface_vit: expected a square image_size, found {} x {}", vit.image_size[0],
-                vit.image_size[1]);
-  base::require(vit.cls_tokens == 1 && options.head.at("pool").as_string() == "cls", "huggingface_vit: its head reads a class token; expected "
+  base::require(vit.image_size[0] == vit.image_size[1], "huggingface_vit: expected a square image_size, found {} x {}",
+                vit.image_size[0], vit.image_size[1]);
+  base::require(vit.cls_tokens == 1 && options.head.at("pool").as_string() == "cls",
+                "huggingface_vit: its head reads a class token; expected "
                 "backbone.cls_tokens = 1 and head.pool = \"cls\"");
   base::Node names = base::Node::table(), numbers = base::Node::table();
   for (int64_t i = 0; i < options.head.at("num_classes").as_int(); ++i) {

@@ -9,12 +9,13 @@
 namespace mnemo::weights {
 namespace {
 
-/// The arguments of the authors' PyramidVisionTransformer that this program knows. Their checkpoints have no config.json: here it names
-/// the factory, and what differs from it, as timm's do.
+/// The arguments of the authors' PyramidVisionTransformer that this program knows. Their checkpoints have no
+/// config.json: here it names the factory, and what differs from it, as timm's do.
 struct PvtArguments {
   std::vector<int64_t> img_size = {224, 224};
   int64_t patch_size = 4, in_chans = 3, num_classes = 1000;
-  std::vector<int64_t> embed_dims = {64, 128, 320, 512}, num_heads = {1, 2, 5, 8}, depths = {3, 4, 6, 3}, sr_ratios = {8, 4, 2, 1};
+  std::vector<int64_t> embed_dims = {64, 128, 320, 512}, num_heads = {1, 2, 5, 8}, depths = {3, 4, 6, 3},
+                       sr_ratios = {8, 4, 2, 1};
   std::vector<double> mlp_ratios = {8, 8, 4, 4};
   bool qkv_bias = true;
   double drop_path_rate = 0.0;
@@ -38,7 +39,9 @@ struct PvtSize {
   std::string_view name;
   std::array<int64_t, 4> depths;
 };
-constexpr std::array<PvtSize, 4> kPvtSizes = {{{"pvt_tiny", {2, 2, 2, 2}}, {"pvt_small", {3, 4, 6, 3}}, {"pvt_medium", {3, 4, 18, 3}},
+constexpr std::array<PvtSize, 4> kPvtSizes = {{{"pvt_tiny", {2, 2, 2, 2}},
+                                               {"pvt_small", {3, 4, 6, 3}},
+                                               {"pvt_medium", {3, 4, 18, 3}},
                                                {"pvt_large", {3, 8, 27, 3}}}};
 
 std::optional<PvtArguments> pvt_factory(const std::string& name) {
@@ -58,12 +61,15 @@ base::Node options_of_pvt(const base::Node& config) {
 
 base::Node pvt_config(const models::ModelOptions& options) {
   const auto& pvt = std::get<backbones::PvtOptions>(options.backbone.vision);
-  base::require(pvt.norm_eps == 1e-6, "pvt: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}", pvt.norm_eps);
+  base::require(pvt.norm_eps == 1e-6, "pvt: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}",
+                pvt.norm_eps);
   base::require(pvt.depths.size() == 4, "pvt: expected four stages, found {}", pvt.depths.size());
-  base::require(options.head.at("pool").as_string() == "cls", "pvt: its head reads the class token; expected head.pool = \"cls\"");
+  base::require(options.head.at("pool").as_string() == "cls",
+                "pvt: its head reads the class token; expected head.pool = \"cls\"");
   std::string architecture = "pvt_tiny";
   for (const PvtSize& size : kPvtSizes) {
-    if (std::equal(size.depths.begin(), size.depths.end(), pvt.depths.begin(), pvt.depths.end())) architecture = size.name;
+    if (std::equal(size.depths.begin(), size.depths.end(), pvt.depths.begin(), pvt.depths.end()))
+      architecture = size.name;
   }
   return timm_config(architecture, pvt.dims.back(), timm_arguments_of(options, base::write_options(PvtArguments())));
 }
@@ -90,7 +96,10 @@ ForeignFormat pvt_format() {
                       {"backbone.stages.#.layers.#.ffn.1.*", "block@.#.mlp.fc2.*"},
                       {"backbone.final_norm.*", "norm.*"},
                       {"head.classifier.*", "head.*"}},
-          .hidden = {{"embed", "embed1"}, {"stages.#.embed", "embed@"}, {"stages.#.layers.#", "block@.#"}, {"final_norm", "norm"}},
+          .hidden = {{"embed", "embed1"},
+                     {"stages.#.embed", "embed@"},
+                     {"stages.#.layers.#", "block@.#"},
+                     {"final_norm", "norm"}},
           .claims = [](const base::Node& config) { return pvt_factory(timm_architecture(config)).has_value(); },
           .options = options_of_pvt,
           .config = pvt_config};

@@ -13,14 +13,28 @@ namespace {
 
 /// What timm, and PVT's authors, call the options of our backbones.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kTimmNames = {
-    {{"img_size", "image_size"}, {"patch_size", "patch_size"}, {"in_chans", "in_channels"}, {"embed_dim", "dim"}, {"embed_dims", "dims"},
-     {"depth", "num_layers"}, {"depths", "depths"}, {"num_heads", "num_heads"}, {"window_size", "window_size"}, {"mlp_ratio", "mlp_ratio"},
-     {"mlp_ratios", "mlp_ratios"}, {"sr_ratios", "sr_ratios"}, {"linear", "linear"}, {"qkv_bias", "qkv_bias"}, {"init_values", "layer_scale"},
-     {"proj_drop_rate", "dropout"}, {"drop_path_rate", "drop_path"}}};
+    {{"img_size", "image_size"},
+     {"patch_size", "patch_size"},
+     {"in_chans", "in_channels"},
+     {"embed_dim", "dim"},
+     {"embed_dims", "dims"},
+     {"depth", "num_layers"},
+     {"depths", "depths"},
+     {"num_heads", "num_heads"},
+     {"window_size", "window_size"},
+     {"mlp_ratio", "mlp_ratio"},
+     {"mlp_ratios", "mlp_ratios"},
+     {"sr_ratios", "sr_ratios"},
+     {"linear", "linear"},
+     {"qkv_bias", "qkv_bias"},
+     {"init_values", "layer_scale"},
+     {"proj_drop_rate", "dropout"},
+     {"drop_path_rate", "drop_path"}}};
 
 /// Our name of an argument; empty where it is no option of ours.
 std::string_view ours_by_timm(std::string_view argument) {
-  const auto at = std::find_if(kTimmNames.begin(), kTimmNames.end(), [&](const auto& names) { return names.first == argument; });
+  const auto at =
+      std::find_if(kTimmNames.begin(), kTimmNames.end(), [&](const auto& names) { return names.first == argument; });
   return at == kTimmNames.end() ? std::string_view() : at->second;
 }
 
@@ -35,16 +49,19 @@ base::Node timm_input_size(const base::Node& config) {
   const base::Node* about = config.find("pretrained_cfg");
   const base::Node* size = about == nullptr || !about->is_table() ? nullptr : about->find("input_size");
   if (size == nullptr || size->is_null()) return base::Node::array({224, 224});
-  base::require(size->is_array() && size->size() == 3, "{}: 'pretrained_cfg.input_size': expected [channels, height, width], found {}",
-                config.place().text(), size->found());
+  base::require(size->is_array() && size->size() == 3,
+                "{}: 'pretrained_cfg.input_size': expected [channels, height, width], found {}", config.place().text(),
+                size->found());
   return size_pair(base::Node::array({size->items()[1], size->items()[2]}));
 }
 
 base::Node timm_changes(const base::Node& config, const base::Node& factory) {
   base::Node changes = member_or(config, "model_args", base::Node::table());
-  base::require(changes.is_table(), "{}: 'model_args': expected a table, found {}", config.place().text(), changes.found());
+  base::require(changes.is_table(), "{}: 'model_args': expected a table, found {}", config.place().text(),
+                changes.found());
   for (const char* key : {"num_classes", "global_pool"}) {
-    if (const base::Node* beside = config.find(key); beside != nullptr && !changes.contains(key)) changes.set(key, *beside);
+    if (const base::Node* beside = config.find(key); beside != nullptr && !changes.contains(key))
+      changes.set(key, *beside);
   }
   changes.set_path("model_args");
   // A factory without a choice of pool (PVT) has it in its config all the same.
@@ -65,11 +82,13 @@ base::Node timm_model(std::string_view type, const base::Node& arguments, double
   }
   return base::Node::table(
       {{"backbone", backbone},
-       {"head", base::Node::table({{"type", "classification"}, {"num_classes", arguments.at("num_classes")}, {"pool", pool}})}});
+       {"head", base::Node::table(
+                    {{"type", "classification"}, {"num_classes", arguments.at("num_classes")}, {"pool", pool}})}});
 }
 
 base::Node timm_arguments_of(const models::ModelOptions& options, base::Node factory) {
-  const base::Node backbone = std::visit([](const auto& chosen) { return base::write_options(chosen); }, options.backbone.vision);
+  const base::Node backbone =
+      std::visit([](const auto& chosen) { return base::write_options(chosen); }, options.backbone.vision);
   base::Node arguments = base::Node::table();
   for (const auto& [argument, value] : factory.members()) {
     const std::string_view ours = ours_by_timm(argument);
@@ -81,8 +100,8 @@ base::Node timm_arguments_of(const models::ModelOptions& options, base::Node fac
 }
 
 base::Node timm_config(std::string_view architecture, int64_t num_features, const base::Node& arguments) {
-  base::Node config = base::Node::table({{"architecture", architecture}, {"num_classes", arguments.at("num_classes")},
-                                         {"num_features", num_features}});
+  base::Node config = base::Node::table(
+      {{"architecture", architecture}, {"num_classes", arguments.at("num_classes")}, {"num_features", num_features}});
   if (const base::Node* pool = arguments.find("global_pool")) config.set("global_pool", *pool);
   config.set("model_args", arguments);
   return config;

@@ -13,7 +13,8 @@ namespace {
 struct TimmPvtV2Arguments {
   int64_t in_chans = 3, num_classes = 1000;
   std::string global_pool = "avg";
-  std::vector<int64_t> depths = {3, 4, 6, 3}, embed_dims = {64, 128, 320, 512}, num_heads = {1, 2, 5, 8}, sr_ratios = {8, 4, 2, 1};
+  std::vector<int64_t> depths = {3, 4, 6, 3}, embed_dims = {64, 128, 320, 512}, num_heads = {1, 2, 5, 8},
+                       sr_ratios = {8, 4, 2, 1};
   std::vector<double> mlp_ratios = {8, 8, 4, 4};
   bool qkv_bias = true, linear = false;
   double drop_path_rate = 0.0;
@@ -70,15 +71,18 @@ base::Node options_of_timm_pvt_v2(const base::Node& config) {
 
 base::Node timm_pvt_v2_config(const models::ModelOptions& options) {
   const auto& pvt = std::get<backbones::PvtV2Options>(options.backbone.vision);
-  base::require(pvt.norm_eps == 1e-6, "timm_pvt_v2: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}", pvt.norm_eps);
+  base::require(pvt.norm_eps == 1e-6, "timm_pvt_v2: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}",
+                pvt.norm_eps);
   std::string architecture = "pvt_v2_b2";
   for (const TimmPvtV2Size& size : kTimmPvtV2Sizes) {
     if (std::equal(size.dims.begin(), size.dims.end(), pvt.dims.begin(), pvt.dims.end()) &&
-        std::equal(size.depths.begin(), size.depths.end(), pvt.depths.begin(), pvt.depths.end()) && size.linear == pvt.linear) {
+        std::equal(size.depths.begin(), size.depths.end(), pvt.depths.begin(), pvt.depths.end()) &&
+        size.linear == pvt.linear) {
       architecture = size.name;
     }
   }
-  base::Node config = timm_config(architecture, pvt.dims.back(), timm_arguments_of(options, base::write_options(TimmPvtV2Arguments())));
+  base::Node config =
+      timm_config(architecture, pvt.dims.back(), timm_arguments_of(options, base::write_options(TimmPvtV2Arguments())));
   const base::Node input_size = base::Node::array({pvt.in_channels, pvt.image_size[0], pvt.image_size[1]});
   config.set("pretrained_cfg", base::Node::table({{"input_size", input_size}}));
   return config;

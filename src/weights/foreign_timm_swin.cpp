@@ -44,8 +44,10 @@ struct TimmSwinSize {
   int64_t dim, third_depth;
   std::array<int64_t, 4> heads;
 };
-constexpr std::array<TimmSwinSize, 4> kTimmSwinSizes = {{{"tiny", 96, 6, {3, 6, 12, 24}}, {"small", 96, 18, {3, 6, 12, 24}},
-                                                         {"base", 128, 18, {4, 8, 16, 32}}, {"large", 192, 18, {6, 12, 24, 48}}}};
+constexpr std::array<TimmSwinSize, 4> kTimmSwinSizes = {{{"tiny", 96, 6, {3, 6, 12, 24}},
+                                                         {"small", 96, 18, {3, 6, 12, 24}},
+                                                         {"base", 128, 18, {4, 8, 16, 32}},
+                                                         {"large", 192, 18, {6, 12, 24, 48}}}};
 constexpr std::array<std::pair<int64_t, int64_t>, 2> kTimmSwinImages = {{{7, 224}, {12, 384}}};
 
 std::string swin_name(const TimmSwinSize& size, int64_t window, int64_t image) {
@@ -75,24 +77,28 @@ base::Node options_of_timm_swin(const base::Node& config) {
 
 base::Node timm_swin_config(const models::ModelOptions& options) {
   const auto& swin = std::get<backbones::SwinOptions>(options.backbone.vision);
-  base::require(swin.norm_eps == 1e-5, "timm_swin: its norms have an epsilon of 1e-5, found backbone.norm_eps = {}", swin.norm_eps);
+  base::require(swin.norm_eps == 1e-5, "timm_swin: its norms have an epsilon of 1e-5, found backbone.norm_eps = {}",
+                swin.norm_eps);
   const std::vector<int64_t>& depths = swin.depths;
   std::string architecture = "swin_tiny_patch4_window7_224";
   for (const TimmSwinSize& size : kTimmSwinSizes) {
     for (const auto& [window, image] : kTimmSwinImages) {
-      if (size.dim == swin.dim && depths == std::vector<int64_t>{2, 2, size.third_depth, 2} && swin.window_size[0] == window && swin.image_size[0] == image) {
+      if (size.dim == swin.dim && depths == std::vector<int64_t>{2, 2, size.third_depth, 2} &&
+          swin.window_size[0] == window && swin.image_size[0] == image) {
         architecture = swin_name(size, window, image);
       }
     }
   }
-  return timm_config(architecture, swin.dim_of(depths.size() - 1), timm_arguments_of(options, base::write_options(TimmSwinArguments())));
+  return timm_config(architecture, swin.dim_of(depths.size() - 1),
+                     timm_arguments_of(options, base::write_options(TimmSwinArguments())));
 }
 
-/// Microsoft's files: merging at the end of the stage before, `head.*`, and two tensors that follow from the sizes: attn_mask, which is
-/// computed here, and relative_position_index, which must be the one that is.
+/// Microsoft's files: merging at the end of the stage before, `head.*`, and two tensors that follow from the sizes:
+/// attn_mask, which is computed here, and relative_position_index, which must be the one that is.
 TensorFile tidy_swin(const TensorFile& file, const std::string& where) {
   const auto has = [&](std::string_view name) {
-    return std::any_of(file.tensors.begin(), file.tensors.end(), [&](const auto& tensor) { return tensor.first == name; });
+    return std::any_of(file.tensors.begin(), file.tensors.end(),
+                       [&](const auto& tensor) { return tensor.first == name; });
   };
   const bool microsoft = has("layers.0.downsample.reduction.weight") || has("head.weight");
   TensorFile tidy = file;
@@ -104,7 +110,8 @@ TensorFile tidy_swin(const TensorFile& file, const std::string& where) {
       const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(area))));
       const bool known = area > 0 && side * side == area && tensor.size(1) == area &&
                          at::equal(tensor.to(at::kLong), ops::window_position_index(side, side, side, side));
-      base::require(known, "{}: '{}' is not the index of a square window's places that this program computes", where, name);
+      base::require(known, "{}: '{}' is not the index of a square window's places that this program computes", where,
+                    name);
       continue;
     }
     std::string theirs = name;
@@ -135,7 +142,8 @@ ForeignFormat timm_swin_format() {
                       {"backbone.stages.#.layers.#.attn.k.*", "layers.#.blocks.#.attn.qkv.*", 1, 3},
                       {"backbone.stages.#.layers.#.attn.v.*", "layers.#.blocks.#.attn.qkv.*", 2, 3},
                       {"backbone.stages.#.layers.#.attn.o.*", "layers.#.blocks.#.attn.proj.*"},
-                      {"backbone.stages.#.layers.#.attn.relative_position_bias_table", "layers.#.blocks.#.attn.relative_position_bias_table"},
+                      {"backbone.stages.#.layers.#.attn.relative_position_bias_table",
+                       "layers.#.blocks.#.attn.relative_position_bias_table"},
                       {"backbone.stages.#.layers.#.ffn.0.*", "layers.#.blocks.#.mlp.fc1.*"},
                       {"backbone.stages.#.layers.#.ffn.1.*", "layers.#.blocks.#.mlp.fc2.*"},
                       {"backbone.final_norm.*", "norm.*"},

@@ -13,7 +13,8 @@ struct TimmVitSize {
   std::string_view name;
   int64_t dim, depth, heads;
 };
-constexpr std::array<TimmVitSize, 4> kTimmVitSizes = {{{"tiny", 192, 12, 3}, {"small", 384, 12, 6}, {"base", 768, 12, 12}, {"large", 1024, 24, 16}}};
+constexpr std::array<TimmVitSize, 4> kTimmVitSizes = {
+    {{"tiny", 192, 12, 3}, {"small", 384, 12, 6}, {"base", 768, 12, 12}, {"large", 1024, 24, 16}}};
 
 /// The arguments of timm's VisionTransformer that this program knows.
 struct TimmVitArguments {
@@ -47,19 +48,24 @@ struct TimmVitArguments {
   }
   void validate(const base::Where& where) const {
     where.require(global_pool == "token" || (fc_norm && !*fc_norm), "global_pool",
-                  "\"avg\" puts the norm behind the mean (fc_norm), which this program has in front of it; expected \"token\", or fc_norm = false");
-    where.require(global_pool == "avg" || !fc_norm.value_or(false), "fc_norm", "expected false or null with global_pool = \"token\"");
+                  "\"avg\" puts the norm behind the mean (fc_norm), which this program has in front of it; expected "
+                  "\"token\", or fc_norm = false");
+    where.require(global_pool == "avg" || !fc_norm.value_or(false), "fc_norm",
+                  "expected false or null with global_pool = \"token\"");
   }
 };
 
 /// The factory's own arguments: vit_SIZE_patchP_IMAGE, or deit_ in its place.
 std::optional<TimmVitArguments> factory_arguments(const std::string& name) {
   const size_t first = name.find('_');
-  if (first == std::string::npos || (name.substr(0, first) != "vit" && name.substr(0, first) != "deit")) return std::nullopt;
+  if (first == std::string::npos || (name.substr(0, first) != "vit" && name.substr(0, first) != "deit"))
+    return std::nullopt;
   for (const TimmVitSize& size : kTimmVitSizes) {
     int patch = 0, image = 0, read = 0;
     const std::string pattern = name.substr(0, first) + "_" + std::string(size.name) + "_patch%2d_%3d%n";
-    if (std::sscanf(name.c_str(), pattern.c_str(), &patch, &image, &read) != 2 || static_cast<size_t>(read) != name.size()) continue;
+    if (std::sscanf(name.c_str(), pattern.c_str(), &patch, &image, &read) != 2 ||
+        static_cast<size_t>(read) != name.size())
+      continue;
     TimmVitArguments arguments;
     arguments.img_size = {image, image};
     arguments.patch_size = patch;
@@ -73,7 +79,8 @@ std::optional<TimmVitArguments> factory_arguments(const std::string& name) {
 
 base::Node options_of_timm_vit(const base::Node& config) {
   const TimmVitArguments arguments = timm_arguments(config, *factory_arguments(timm_architecture(config)));
-  base::Node model = timm_model("vit", base::write_options(arguments), 1e-6, arguments.global_pool == "avg" ? "mean" : "cls");
+  base::Node model =
+      timm_model("vit", base::write_options(arguments), 1e-6, arguments.global_pool == "avg" ? "mean" : "cls");
   model.find("backbone")->set("cls_tokens", arguments.class_token ? 1 : 0);
   model.find("backbone")->set("position_resampling", "bicubic_antialias");
   return model;
@@ -81,20 +88,29 @@ base::Node options_of_timm_vit(const base::Node& config) {
 
 base::Node timm_vit_config(const models::ModelOptions& options) {
   const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
-  base::require(options.memory.empty() && !options.adapters, "timm_vit: has no memory and no adapters; detach the tasks first");
-  base::require(vit.norm_eps == 1e-6, "timm_vit: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}", vit.norm_eps);
+  base::require(options.memory.empty() && !options.adapters,
+                "timm_vit: has no memory and no adapters; detach the tasks first");
+  base::require(vit.norm_eps == 1e-6, "timm_vit: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}",
+                vit.norm_eps);
   std::string architecture = "vit_tiny_patch16_224";
   for (const TimmVitSize& size : kTimmVitSizes) {
-    if (size.dim == vit.dim && size.depth == vit.num_layers && size.heads == vit.num_heads && vit.image_size[0] == vit.image_size[1]) {
+    if (size.dim == vit.dim && size.depth == vit.num_layers && size.heads == vit.num_heads &&
+        vit.image_size[0] == vit.image_size[1]) {
       architecture = fmt::format("vit_{}_patch{}_{}", size.name, vit.patch_size, vit.image_size[0]);
     }
   }
   const bool mean = options.head.at("pool").as_string() == "mean";
   base::Node arguments = base::Node::table({{"img_size", base::Node::array({vit.image_size[0], vit.image_size[1]})},
-                                            {"patch_size", vit.patch_size}, {"in_chans", vit.in_channels},
-                                            {"num_classes", options.head.at("num_classes").as_int()}, {"embed_dim", vit.dim},
-                                            {"depth", vit.num_layers}, {"num_heads", vit.num_heads}, {"mlp_ratio", vit.mlp_ratio}, {"qkv_bias", vit.qkv_bias},
-                                            {"class_token", vit.cls_tokens > 0}, {"global_pool", mean ? "avg" : "token"}});
+                                            {"patch_size", vit.patch_size},
+                                            {"in_chans", vit.in_channels},
+                                            {"num_classes", options.head.at("num_classes").as_int()},
+                                            {"embed_dim", vit.dim},
+                                            {"depth", vit.num_layers},
+                                            {"num_heads", vit.num_heads},
+                                            {"mlp_ratio", vit.mlp_ratio},
+                                            {"qkv_bias", vit.qkv_bias},
+                                            {"class_token", vit.cls_tokens > 0},
+                                            {"global_pool", mean ? "avg" : "token"}});
   if (mean) arguments.set("fc_norm", false);
   if (vit.layer_scale) arguments.set("init_values", *vit.layer_scale);
   if (vit.dropout > 0.0) arguments.set("proj_drop_rate", vit.dropout);

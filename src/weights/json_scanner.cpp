@@ -53,7 +53,8 @@ void JsonScanner::unexpected(int rule, std::string_view what) {
   broken_rule(file_, rule, "expected {} at byte {} of the header, found {}", what, offset(), next);
 }
 
-// Decoded length of the string whose opening quote has been taken, an upper bound where there are escapes; leaves the position alone.
+// Decoded length of the string whose opening quote has been taken, an upper bound where there are escapes; leaves the
+// position alone.
 uint64_t JsonScanner::measure() {
   const uint64_t here = at_;
   uint64_t length = 0;
@@ -61,7 +62,8 @@ uint64_t JsonScanner::measure() {
     const int c = byte();
     if (c < 0) broken_rule(file_, 6, "a string that starts at byte {} of the header does not end", here - begin_);
     if (c == '"') break;
-    if (c < 0x20) broken_rule(file_, 6, "control character \\x{:02x} in a string at byte {} of the header", c, offset());
+    if (c < 0x20)
+      broken_rule(file_, 6, "control character \\x{:02x} in a string at byte {} of the header", c, offset());
     if (c == '\\') {
       ++at_;
       const int kind = byte();
@@ -95,16 +97,35 @@ void JsonScanner::append_escape(std::string& out) {
   const int kind = byte();
   ++at_;
   switch (kind) {
-    case '"': out += '"'; return;
-    case '\\': out += '\\'; return;
-    case '/': out += '/'; return;
-    case 'b': out += '\b'; return;
-    case 'f': out += '\f'; return;
-    case 'n': out += '\n'; return;
-    case 'r': out += '\r'; return;
-    case 't': out += '\t'; return;
-    case 'u': break;
-    default: --at_; unexpected(6, "one of \"\\/bfnrtu after a backslash");
+    case '"':
+      out += '"';
+      return;
+    case '\\':
+      out += '\\';
+      return;
+    case '/':
+      out += '/';
+      return;
+    case 'b':
+      out += '\b';
+      return;
+    case 'f':
+      out += '\f';
+      return;
+    case 'n':
+      out += '\n';
+      return;
+    case 'r':
+      out += '\r';
+      return;
+    case 't':
+      out += '\t';
+      return;
+    case 'u':
+      break;
+    default:
+      --at_;
+      unexpected(6, "one of \"\\/bfnrtu after a backslash");
   }
   uint32_t code = hex4();
   if (code >= 0xD800 && code < 0xE000) {
@@ -117,7 +138,8 @@ void JsonScanner::append_escape(std::string& out) {
         low = hex4();
       }
     }
-    if (low < 0xDC00 || low >= 0xE000) broken_rule(file_, 6, "\\u{:04x} is half of a surrogate pair, before byte {} of the header", high, offset());
+    if (low < 0xDC00 || low >= 0xE000)
+      broken_rule(file_, 6, "\\u{:04x} is half of a surrogate pair, before byte {} of the header", high, offset());
     code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
   }
   const auto put = [&out](uint32_t value) { out += static_cast<char>(value); };
@@ -141,13 +163,16 @@ void JsonScanner::append_escape(std::string& out) {
 std::string JsonScanner::string(uint64_t max_bytes, int rule, std::string_view what) {
   expect('"', rule, what);
   const uint64_t length = measure();
-  if (length > max_bytes) over_cap(file_, "length", "{} of {} bytes at byte {} of the header, expected at most {}", what, length, offset(), max_bytes);
+  if (length > max_bytes)
+    over_cap(file_, "length", "{} of {} bytes at byte {} of the header, expected at most {}", what, length, offset(),
+             max_bytes);
   std::string out;
   out.reserve(static_cast<size_t>(length));
   for (;;) {
     const int c = byte();
     // The file may change between measuring and reading; then the bound, not the first reading, is what holds.
-    if (c < 0 || out.size() > length) broken_rule(file_, 6, "a string ending at byte {} of the header changed while being read", offset());
+    if (c < 0 || out.size() > length)
+      broken_rule(file_, 6, "a string ending at byte {} of the header changed while being read", offset());
     ++at_;
     if (c == '"') return out;
     if (c == '\\') {
@@ -165,7 +190,8 @@ uint64_t JsonScanner::integer(std::string_view what) {
   uint64_t value = 0;
   int digits = 0;
   for (int c = byte(); c >= '0' && c <= '9'; c = byte(), ++digits) {
-    if (__builtin_mul_overflow(value, uint64_t{10}, &value) || __builtin_add_overflow(value, static_cast<uint64_t>(c - '0'), &value)) {
+    if (__builtin_mul_overflow(value, uint64_t{10}, &value) ||
+        __builtin_add_overflow(value, static_cast<uint64_t>(c - '0'), &value)) {
       broken_rule(file_, 7, "{} at byte {} of the header does not fit 64 bits", what, start);
     }
     ++at_;

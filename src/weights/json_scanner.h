@@ -8,8 +8,9 @@
 
 namespace mnemo::weights {
 
-/// Walks the JSON of a safetensors header token by token, straight from the source. There is no tree and no recursion, so depth costs nothing, and a
-/// string is measured before it is allocated. Anything the caller does not ask for is an error of rule 6, or of rule 7 or 13 as the caller says.
+/// Walks the JSON of a safetensors header token by token, straight from the source. There is no tree and no recursion,
+/// so depth costs nothing, and a string is measured before it is allocated. Anything the caller does not ask for is an
+/// error of rule 6, or of rule 7 or 13 as the caller says.
 class JsonScanner {
  public:
   /// Bytes [begin, end) of the source.

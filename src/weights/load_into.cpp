@@ -17,7 +17,8 @@ namespace {
 std::string list_names(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   std::string out;
-  for (size_t i = 0; i < names.size() && i < kShown; ++i) out += (i == 0 ? "'" : ", '") + base::printable(names[i]) + "'";
+  for (size_t i = 0; i < names.size() && i < kShown; ++i)
+    out += (i == 0 ? "'" : ", '") + base::printable(names[i]) + "'";
   if (names.size() > kShown) out += fmt::format(" and {} more", names.size() - kShown);
   return out;
 }
@@ -26,7 +27,8 @@ bool floating(const at::Tensor& tensor) { return tensor.is_floating_point(); }
 
 }  // namespace
 
-LoadReport load_into(const TensorFile& file, const NamedTensors& targets, const std::string& where, const LoadOptions& options) {
+LoadReport load_into(const TensorFile& file, const NamedTensors& targets, const std::string& where,
+                     const LoadOptions& options) {
   std::map<std::string_view, const at::Tensor*> sources;
   for (const auto& [name, tensor] : file.tensors) sources.emplace(name, &tensor);
 
@@ -43,12 +45,12 @@ LoadReport load_into(const TensorFile& file, const NamedTensors& targets, const 
     }
     const at::Tensor& found = *source->second;
     if (found.sizes() != target.sizes()) {
-      wrong.push_back(fmt::format("'{}' expected shape [{}], found [{}]", base::printable(name), fmt::join(target.sizes(), ","),
-                                  fmt::join(found.sizes(), ",")));
+      wrong.push_back(fmt::format("'{}' expected shape [{}], found [{}]", base::printable(name),
+                                  fmt::join(target.sizes(), ","), fmt::join(found.sizes(), ",")));
     } else if (found.scalar_type() != target.scalar_type() &&
                !(options.convert_floating && floating(found) && floating(target))) {
-      wrong.push_back(fmt::format("'{}' expected {}, found {}", base::printable(name), c10::toString(target.scalar_type()),
-                                  c10::toString(found.scalar_type())));
+      wrong.push_back(fmt::format("'{}' expected {}, found {}", base::printable(name),
+                                  c10::toString(target.scalar_type()), c10::toString(found.scalar_type())));
     } else {
       copies.emplace_back(&found, target);
     }
@@ -58,11 +60,14 @@ LoadReport load_into(const TensorFile& file, const NamedTensors& targets, const 
   }
 
   std::string problems;
-  if (options.strict && !report.missing.empty()) problems += fmt::format("; missing {}: {}", report.missing.size(), list_names(report.missing));
-  if (options.strict && !report.unexpected.empty()) problems += fmt::format("; unexpected {}: {}", report.unexpected.size(), list_names(report.unexpected));
+  if (options.strict && !report.missing.empty())
+    problems += fmt::format("; missing {}: {}", report.missing.size(), list_names(report.missing));
+  if (options.strict && !report.unexpected.empty())
+    problems += fmt::format("; unexpected {}: {}", report.unexpected.size(), list_names(report.unexpected));
   for (size_t i = 0; i < wrong.size() && i < 5; ++i) problems += "; " + wrong[i];
   if (wrong.size() > 5) problems += fmt::format("; {} more of the wrong shape or type", wrong.size() - 5);
-  if (!problems.empty()) throw base::ShapeError(fmt::format("{}: does not fit the model{}", base::printable(where, 400), problems));
+  if (!problems.empty())
+    throw base::ShapeError(fmt::format("{}: does not fit the model{}", base::printable(where, 400), problems));
 
   const at::NoGradGuard no_grad;
   for (auto& [source, target] : copies) target.copy_(*source);

@@ -9,12 +9,13 @@
 
 namespace mnemo::weights {
 
-/// What a model's file holds: its parameters by name, then what its state keeps per model (the GRC cache) by path in the
-/// state. The tensors are the model's own, not copies.
+/// What a model's file holds: its parameters by name, then what its state keeps per model (the GRC cache) by path in
+/// the state. The tensors are the model's own, not copies.
 NamedTensors model_tensors(const core::Model& model);
 
-/// What a configuration beside that file may ask for: twice the numbers that the file holds and a million more, so that an
-/// ordinary misfit is still named tensor by tensor; sixteen times that for a sequence's state, which the file need not hold.
+/// What a configuration beside that file may ask for: twice the numbers that the file holds and a million more, so that
+/// an ordinary misfit is still named tensor by tensor; sixteen times that for a sequence's state, which the file need
+/// not hold.
 layers::Budget budget_of(const TensorFile& file, const std::string& where);
 
 /// Fills a model from such a file, in place: parameters, and the committed per-model state. Throws InputError listing

@@ -38,13 +38,14 @@ std::string_view rule_words(int rule);
 /// Throws InputError "FILE: safetensors rule N (words): detail".
 template <class... Args>
 [[noreturn]] void broken_rule(std::string_view file, int rule, fmt::format_string<Args...> format, Args&&... args) {
-  throw base::InputError(fmt::format("{}: safetensors rule {} ({}): {}", base::printable(file, 400), rule, rule_words(rule),
-                                     fmt::format(format, std::forward<Args>(args)...)));
+  throw base::InputError(fmt::format("{}: safetensors rule {} ({}): {}", base::printable(file, 400), rule,
+                                     rule_words(rule), fmt::format(format, std::forward<Args>(args)...)));
 }
 
 /// Throws InputError "FILE: safetensors cap (what): detail".
 template <class... Args>
-[[noreturn]] void over_cap(std::string_view file, std::string_view what, fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] void over_cap(std::string_view file, std::string_view what, fmt::format_string<Args...> format,
+                           Args&&... args) {
   throw base::InputError(fmt::format("{}: safetensors cap ({}): {}", base::printable(file, 400), what,
                                      fmt::format(format, std::forward<Args>(args)...)));
 }

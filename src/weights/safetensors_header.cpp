@@ -43,7 +43,8 @@ class HeaderParser {
     for (size_t i = 0; i < raw.size(); ++i) length |= uint64_t{raw[i]} << (8 * i);
     // The file's end comes first where both are broken: a cut file or a foreign format is the likelier cause.
     if (length > size - kLengthBytes && length <= kMaxHeaderBytes) {
-      broken_rule(file_, 3, "the header claims {} bytes, the file has {} after the length", length, size - kLengthBytes);
+      broken_rule(file_, 3, "the header claims {} bytes, the file has {} after the length", length,
+                  size - kLengthBytes);
     }
     if (length > kMaxHeaderBytes) broken_rule(file_, 2, "the header claims {} bytes", length);
     return length;
@@ -53,7 +54,8 @@ class HeaderParser {
   void check_utf8() {
     base::Utf8Checker checker;
     for (uint64_t at = kLengthBytes; at < header_.data_start;) {
-      const std::string_view piece = source_.window(at).substr(0, static_cast<size_t>(std::min<uint64_t>(header_.data_start - at, size_t(-1))));
+      const std::string_view piece =
+          source_.window(at).substr(0, static_cast<size_t>(std::min<uint64_t>(header_.data_start - at, size_t(-1))));
       if (const auto bad = checker.feed(piece)) broken_rule(file_, 4, "ill-formed at byte {} of the header", *bad);
       at += piece.size();
     }
@@ -88,8 +90,8 @@ class HeaderParser {
     if (next > limits_.max_tensors) over_cap(file_, "tensor count", "more than {} tensors", limits_.max_tensors);
     const uint64_t affordable = affordable_tensors(source_.size());
     if (next > affordable) {
-      over_cap(file_, "tensor count", "more than {} tensors in a file of {} bytes; beyond {} each needs {} bytes", affordable,
-               source_.size(), kFreeTensors, kBytesPerFurtherTensor);
+      over_cap(file_, "tensor count", "more than {} tensors in a file of {} bytes; beyond {} each needs {} bytes",
+               affordable, source_.size(), kFreeTensors, kBytesPerFurtherTensor);
     }
   }
 
@@ -104,7 +106,8 @@ class HeaderParser {
       if (header_.metadata.size() >= limits_.max_metadata_entries) {
         over_cap(file_, "metadata count", "more than {} metadata entries", limits_.max_metadata_entries);
       }
-      if (header_.metadata.contains(key)) broken_rule(file_, 6, "the metadata key '{}' stands twice", base::printable(key));
+      if (header_.metadata.contains(key))
+        broken_rule(file_, 6, "the metadata key '{}' stands twice", base::printable(key));
       header_.metadata.emplace(std::move(key), std::move(value));
     } while (json.accept(','));
     json.expect('}', 6, "',' or '}'");
@@ -166,7 +169,8 @@ class HeaderParser {
         broken_rule(file_, 9, "tensor '{}' has a dimension of {}", base::printable(entry.name), size);
       }
       if (entry.shape.size() >= limits_.max_rank) {
-        over_cap(file_, "rank", "tensor '{}' has more than {} dimensions", base::printable(entry.name), limits_.max_rank);
+        over_cap(file_, "rank", "tensor '{}' has more than {} dimensions", base::printable(entry.name),
+                 limits_.max_rank);
       }
       entry.shape.push_back(static_cast<int64_t>(size));
     } while (json.accept(','));
@@ -193,25 +197,29 @@ class HeaderParser {
   void check_size(const HeaderEntry& entry) const {
     const auto bytes = tensor_bytes(entry.shape, entry.dtype->bits);
     if (!bytes) {
-      broken_rule(file_, 9, "tensor '{}' of {} has shape [{}]", base::printable(entry.name), entry.dtype->name, fmt::join(entry.shape, ", "));
+      broken_rule(file_, 9, "tensor '{}' of {} has shape [{}]", base::printable(entry.name), entry.dtype->name,
+                  fmt::join(entry.shape, ", "));
     }
     if (entry.end < entry.begin || entry.end - entry.begin != *bytes) {
-      broken_rule(file_, 10, "tensor '{}' of {} and shape [{}] needs {} bytes, data_offsets are [{}, {}]", base::printable(entry.name),
-                  entry.dtype->name, fmt::join(entry.shape, ", "), *bytes, entry.begin, entry.end);
+      broken_rule(file_, 10, "tensor '{}' of {} and shape [{}] needs {} bytes, data_offsets are [{}, {}]",
+                  base::printable(entry.name), entry.dtype->name, fmt::join(entry.shape, ", "), *bytes, entry.begin,
+                  entry.end);
     }
     if (!entry.dtype->type) {
-      throw base::InputError(fmt::format("{}: tensor '{}' has dtype {}, which LibTorch has no type for", base::printable(file_, 400),
-                                         base::printable(entry.name), entry.dtype->name));
+      throw base::InputError(fmt::format("{}: tensor '{}' has dtype {}, which LibTorch has no type for",
+                                         base::printable(file_, 400), base::printable(entry.name), entry.dtype->name));
     }
   }
 
   // Rule 5: spaces only, no other white space.
   void check_tail(uint64_t offset) {
     for (uint64_t at = kLengthBytes + offset; at < header_.data_start;) {
-      const std::string_view piece = source_.window(at).substr(0, static_cast<size_t>(std::min<uint64_t>(header_.data_start - at, size_t(-1))));
+      const std::string_view piece =
+          source_.window(at).substr(0, static_cast<size_t>(std::min<uint64_t>(header_.data_start - at, size_t(-1))));
       const size_t other = piece.find_first_not_of(' ');
       if (other != std::string_view::npos) {
-        broken_rule(file_, 5, "'{}' at byte {} of the header, after its end", base::printable(piece.substr(other, 1)), at + other - kLengthBytes);
+        broken_rule(file_, 5, "'{}' at byte {} of the header, after its end", base::printable(piece.substr(other, 1)),
+                    at + other - kLengthBytes);
       }
       at += piece.size();
     }
@@ -220,7 +228,8 @@ class HeaderParser {
   std::vector<uint32_t> sorted_entries(auto less) const {
     std::vector<uint32_t> order(header_.entries.size());
     std::iota(order.begin(), order.end(), 0U);
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return less(header_.entries[a], header_.entries[b]); });
+    std::sort(order.begin(), order.end(),
+              [&](uint32_t a, uint32_t b) { return less(header_.entries[a], header_.entries[b]); });
     return order;
   }
 
@@ -229,7 +238,8 @@ class HeaderParser {
     const auto order = sorted_entries([](const HeaderEntry& a, const HeaderEntry& b) { return a.name < b.name; });
     for (size_t i = 1; i < order.size(); ++i) {
       const std::string& name = header_.entries[order[i]].name;
-      if (header_.entries[order[i - 1]].name == name) broken_rule(file_, 6, "the tensor '{}' stands twice", base::printable(name));
+      if (header_.entries[order[i - 1]].name == name)
+        broken_rule(file_, 6, "the tensor '{}' stands twice", base::printable(name));
     }
   }
 
@@ -242,12 +252,14 @@ class HeaderParser {
     for (const uint32_t i : order) {
       const HeaderEntry& entry = header_.entries[i];
       if (entry.begin != at) {
-        broken_rule(file_, 11, "tensor '{}' begins at byte {} of the data, expected {}", base::printable(entry.name), entry.begin, at);
+        broken_rule(file_, 11, "tensor '{}' begins at byte {} of the data, expected {}", base::printable(entry.name),
+                    entry.begin, at);
       }
       at = entry.end;
     }
     const uint64_t available = source_.size() - header_.data_start;
-    if (at != available) broken_rule(file_, 12, "the tensors take {} bytes, the file has {} after the header", at, available);
+    if (at != available)
+      broken_rule(file_, 12, "the tensors take {} bytes, the file has {} after the header", at, available);
   }
 
   ByteSource& source_;

@@ -43,12 +43,13 @@ struct Header {
 /// Reads and checks the header: every rule and cap but 15. `file` stands for it in messages.
 Header parse_header(ByteSource& source, std::string_view file, const SafetensorsLimits& limits);
 
-/// Most tensors that a file of `file_bytes` may hold: 1,536, and one more for each 8 KiB. A tensor costs about 600 bytes beyond its
-/// data (name, sizes, storage), so the first ones stay below 1 MB and the others below 1/13 of the file.
+/// Most tensors that a file of `file_bytes` may hold: 1,536, and one more for each 8 KiB. A tensor costs about 600
+/// bytes beyond its data (name, sizes, storage), so the first ones stay below 1 MB and the others below 1/13 of the
+/// file.
 uint64_t affordable_tensors(uint64_t file_bytes);
 
-/// Bytes of a tensor of `bits` an element, or nothing when a product overflows int64 (zeros counted as ones, so that strides
-/// fit too) or the last byte is not whole.
+/// Bytes of a tensor of `bits` an element, or nothing when a product overflows int64 (zeros counted as ones, so that
+/// strides fit too) or the last byte is not whole.
 std::optional<uint64_t> tensor_bytes(c10::ArrayRef<int64_t> shape, uint32_t bits);
 
 }  // namespace mnemo::weights

@@ -55,7 +55,8 @@ void check_finite(const at::Tensor& tensor, std::string_view file, std::string_v
     const at::Tensor finite = at::isfinite(slice);
     if (finite.all().item<bool>()) continue;
     const int64_t first = at + finite.logical_not().nonzero()[0].item<int64_t>();
-    broken_rule(file, 15, "tensor '{}' holds {} at element {}", base::printable(name), flat[first].to(at::kDouble).isnan().item<bool>() ? "NaN" : "infinity", first);
+    broken_rule(file, 15, "tensor '{}' holds {} at element {}", base::printable(name),
+                flat[first].to(at::kDouble).isnan().item<bool>() ? "NaN" : "infinity", first);
   }
 }
 
@@ -72,7 +73,8 @@ TensorFile read(ByteSource& source, const std::string& file, const ReadOptions& 
   result.tensors.reserve(header.entries.size());
   for (HeaderEntry& entry : header.entries) {
     at::Tensor tensor = at::empty(entry.shape, at::TensorOptions().dtype(*entry.dtype->type).device(at::kCPU));
-    if (entry.end > entry.begin) source.read(header.data_start + entry.begin, tensor.data_ptr(), static_cast<size_t>(entry.end - entry.begin));
+    if (entry.end > entry.begin)
+      source.read(header.data_start + entry.begin, tensor.data_ptr(), static_cast<size_t>(entry.end - entry.begin));
     if (tensor.scalar_type() == at::kBool) normalise_bools(tensor);
     if (options.check_finite) check_finite(tensor, file, entry.name);
     result.tensors.emplace_back(std::move(entry.name), std::move(tensor));
@@ -91,7 +93,8 @@ const at::Tensor* TensorFile::find(std::string_view name) const {
 
 const at::Tensor& TensorFile::at(std::string_view name, std::string_view where) const {
   const at::Tensor* tensor = find(name);
-  base::require(tensor != nullptr, "{}: has no tensor '{}' among its {}", base::printable(where, 400), base::printable(name), tensors.size());
+  base::require(tensor != nullptr, "{}: has no tensor '{}' among its {}", base::printable(where, 400),
+                base::printable(name), tensors.size());
   return *tensor;
 }
 

@@ -29,7 +29,9 @@ struct Config {
 };
 
 std::string prefix_of(const std::string& name) { return "task." + name + "."; }
-bool is_adapter(const std::string& name) { return name.starts_with("backbone.") && name.find(".adapter") != std::string::npos; }
+bool is_adapter(const std::string& name) {
+  return name.starts_with("backbone.") && name.find(".adapter") != std::string::npos;
+}
 
 void add(base::Sha256& sum, const std::string& name, const at::Tensor& tensor) {
   const at::Tensor plain = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
@@ -53,18 +55,21 @@ std::string checksum(const std::string& options, const NamedTensors& tensors, F&
 
 memory::LearnableTokensOptions memory_of(const models::ModelOptions& options) {
   for (const base::Node& memory : options.memory) {
-    if (models::type_of(memory) == memory::LearnableTokens::kType) return base::read_typed_options<memory::LearnableTokensOptions>(memory);
+    if (models::type_of(memory) == memory::LearnableTokens::kType)
+      return base::read_typed_options<memory::LearnableTokensOptions>(memory);
   }
   return {};
 }
 
 /// Whether the model's adapters came with a task; those of the model's own are part of the backbone.
 bool adapters_of_task(const memory::LearnableTokensOptions& memory) {
-  return std::any_of(memory.tasks.begin(), memory.tasks.end(), [](const memory::TaskOptions& task) { return task.own_adapters; });
+  return std::any_of(memory.tasks.begin(), memory.tasks.end(),
+                     [](const memory::TaskOptions& task) { return task.own_adapters; });
 }
 
 void set_memory(models::ModelOptions& options, const memory::LearnableTokensOptions& memory) {
-  std::erase_if(options.memory, [](const base::Node& one) { return models::type_of(one) == memory::LearnableTokens::kType; });
+  std::erase_if(options.memory,
+                [](const base::Node& one) { return models::type_of(one) == memory::LearnableTokens::kType; });
   if (memory.tasks.empty()) return;
   base::Node node = base::write_options(memory);
   node.set("type", memory::LearnableTokens::kType);
@@ -73,24 +78,29 @@ void set_memory(models::ModelOptions& options, const memory::LearnableTokensOpti
 
 std::string text(const TensorFile& file, const char* key, const std::string& path) {
   const auto found = file.metadata.find(key);
-  base::require(found != file.metadata.end(), "{}: expected '{}' in __metadata__ of a task memory, found none", base::printable(path, 400), key);
+  base::require(found != file.metadata.end(), "{}: expected '{}' in __metadata__ of a task memory, found none",
+                base::printable(path, 400), key);
   return found->second;
 }
 
 void check_tensors(const TaskMemoryFile& file, const std::string& path) {
   const memory::TaskOptions& task = file.task();
   const std::string prefix = prefix_of(task.name);
-  base::require(task.own_adapters == file.adapters.has_value(), "{}: config: expected adapters exactly where the task has own_adapters = true", base::printable(path, 400));
+  base::require(task.own_adapters == file.adapters.has_value(),
+                "{}: config: expected adapters exactly where the task has own_adapters = true",
+                base::printable(path, 400));
   int64_t dim = -1;
   for (const auto& [name, tensor] : file.tensors) {
     const bool own = name.starts_with(prefix), adapter = is_adapter(name);
-    base::require(own || (adapter && file.adapters), "{}: tensor '{}' belongs neither to task '{}' nor to its adapters", base::printable(path, 400),
-                  base::printable(name), task.name);
-    base::require(tensor.is_floating_point() && tensor.dim() >= 1 && tensor.numel() > 0, "{}: tensor '{}': expected numbers, found {} of {}",
-                  base::printable(path, 400), base::printable(name), at::toString(tensor.scalar_type()), c10::str(tensor.sizes()));
+    base::require(own || (adapter && file.adapters), "{}: tensor '{}' belongs neither to task '{}' nor to its adapters",
+                  base::printable(path, 400), base::printable(name), task.name);
+    base::require(tensor.is_floating_point() && tensor.dim() >= 1 && tensor.numel() > 0,
+                  "{}: tensor '{}': expected numbers, found {} of {}", base::printable(path, 400),
+                  base::printable(name), at::toString(tensor.scalar_type()), c10::str(tensor.sizes()));
     if (name == prefix + "head.weight") {
-      base::require(tensor.dim() == 2 && tensor.size(0) == task.num_classes, "{}: tensor '{}': expected [{},D], found {}", base::printable(path, 400),
-                    base::printable(name), task.num_classes, c10::str(tensor.sizes()));
+      base::require(tensor.dim() == 2 && tensor.size(0) == task.num_classes,
+                    "{}: tensor '{}': expected [{},D], found {}", base::printable(path, 400), base::printable(name),
+                    task.num_classes, c10::str(tensor.sizes()));
       dim = tensor.size(1);
     }
   }
@@ -98,7 +108,8 @@ void check_tensors(const TaskMemoryFile& file, const std::string& path) {
 }
 
 /// Says, by the names in the file, what of the task that now stands last has no place in the model or is missing.
-void check_fit(const StoredParts& model, const memory::TaskOptions& task, const std::string& own_prefix, const std::string& shown) {
+void check_fit(const StoredParts& model, const memory::TaskOptions& task, const std::string& own_prefix,
+               const std::string& shown) {
   std::optional<models::VisionModel> declared;
   try {
     base::check_options(model.options);
@@ -107,17 +118,24 @@ void check_fit(const StoredParts& model, const memory::TaskOptions& task, const 
     base::input_error("{}: does not fit the model: {}", shown, error.what());
   }
   const std::string prefix = prefix_of(task.name);
-  const auto belongs = [&](const std::string& name) { return name.starts_with(prefix) || (task.own_adapters && is_adapter(name)); };
-  const auto in_file = [&](const std::string& name) { return name.starts_with(prefix) ? own_prefix + name.substr(prefix.size()) : name; };
+  const auto belongs = [&](const std::string& name) {
+    return name.starts_with(prefix) || (task.own_adapters && is_adapter(name));
+  };
+  const auto in_file = [&](const std::string& name) {
+    return name.starts_with(prefix) ? own_prefix + name.substr(prefix.size()) : name;
+  };
   for (const auto& [name, tensor] : model.tensors) {
     if (!belongs(name)) continue;
     const at::Tensor place = declared->parameters().find(name);
     base::require(place.defined(), "{}: tensor '{}' has no place in the model", shown, base::printable(in_file(name)));
-    base::require(place.sizes() == tensor.sizes(), "{}: tensor '{}': expected {}, found {}", shown, in_file(name), c10::str(place.sizes()), c10::str(tensor.sizes()));
+    base::require(place.sizes() == tensor.sizes(), "{}: tensor '{}': expected {}, found {}", shown, in_file(name),
+                  c10::str(place.sizes()), c10::str(tensor.sizes()));
   }
   for (const layers::Parameter& parameter : declared->parameters().all()) {
-    const bool there = std::any_of(model.tensors.begin(), model.tensors.end(), [&](const auto& one) { return one.first == parameter.name; });
-    base::require(there || !belongs(parameter.name), "{}: expected tensor '{}', found none", shown, in_file(parameter.name));
+    const bool there = std::any_of(model.tensors.begin(), model.tensors.end(),
+                                   [&](const auto& one) { return one.first == parameter.name; });
+    base::require(there || !belongs(parameter.name), "{}: expected tensor '{}', found none", shown,
+                  in_file(parameter.name));
   }
 }
 
@@ -129,10 +147,11 @@ std::string backbone_checksum(const StoredParts& model) {
   for (const char* key : {"dropout", "drop_path", "init_std"}) options.erase(key);
   if (model.options.adapters && !leaves_adapters) options.set("adapters", base::write_options(*model.options.adapters));
   options.set("pool", model.options.head.at("pool").as_string());
-  return checksum(base::to_json(options, -1) + "\n", model.tensors, [&](const std::string& name) -> std::optional<std::string> {
-    if (!name.starts_with("backbone.") || (leaves_adapters && is_adapter(name))) return std::nullopt;
-    return name;
-  });
+  return checksum(base::to_json(options, -1) + "\n", model.tensors,
+                  [&](const std::string& name) -> std::optional<std::string> {
+                    if (!name.starts_with("backbone.") || (leaves_adapters && is_adapter(name))) return std::nullopt;
+                    return name;
+                  });
 }
 
 std::string task_checksum(const NamedTensors& tensors, const std::string& task) {
@@ -159,12 +178,17 @@ TaskMemoryFile read_task_memory(const std::string& path) {
   const std::string shown = base::printable(path, 400);
   const auto format = file.metadata.find("format");
   base::require(format == file.metadata.end() || format->second != kOldFormat,
-                "{}: expected a task memory of format \"{}\", found \"{}\", whose checksum knows the backbone's numbers alone and not its options; "
-                "mnemo finetune --resume RUN writes the run's task anew", shown, kFormat, kOldFormat);
-  base::require(format != file.metadata.end() && format->second == kFormat, "{}: expected a task memory of format \"{}\", found {}", shown, kFormat,
+                "{}: expected a task memory of format \"{}\", found \"{}\", whose checksum knows the backbone's "
+                "numbers alone and not its options; "
+                "mnemo finetune --resume RUN writes the run's task anew",
+                shown, kFormat, kOldFormat);
+  base::require(format != file.metadata.end() && format->second == kFormat,
+                "{}: expected a task memory of format \"{}\", found {}", shown, kFormat,
                 format == file.metadata.end() ? "a file without format" : base::in_quotes(format->second));
-  const auto config = base::read_options<Config>(base::parse_json(text(file, "config", path), path + " (config)", kLimits));
-  TaskMemoryFile task{config.memory, config.adapters, file.tensors, text(file, "backbone", path), {}, text(file, "about", path)};
+  const auto config =
+      base::read_options<Config>(base::parse_json(text(file, "config", path), path + " (config)", kLimits));
+  TaskMemoryFile task{
+      config.memory, config.adapters, file.tensors, text(file, "backbone", path), {}, text(file, "about", path)};
   base::require(task.memory.tasks.size() == 1, "{}: expected one task, found {}", shown, task.memory.tasks.size());
   const base::Node sees = base::parse_json(text(file, "sees", path), path + " (sees)");
   base::require(sees.is_table(), "{}: sees: expected a table, found {}", shown, sees.found());
@@ -175,7 +199,8 @@ TaskMemoryFile read_task_memory(const std::string& path) {
 
 TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
   memory::LearnableTokensOptions memory = memory_of(model.options);
-  const auto found = std::find_if(memory.tasks.begin(), memory.tasks.end(), [&](const auto& task) { return task.name == name; });
+  const auto found =
+      std::find_if(memory.tasks.begin(), memory.tasks.end(), [&](const auto& task) { return task.name == name; });
   base::ensure(found != memory.tasks.end(), "no task '{}'", name);
   TaskMemoryFile file;
   const memory::TaskOptions task = *found;
@@ -185,7 +210,8 @@ TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
   file.memory = memory;
   if (task.own_adapters) file.adapters = model.options.adapters;
   for (const auto& [tensor_name, tensor] : model.tensors) {
-    if (tensor_name.starts_with(prefix_of(name)) || (task.own_adapters && is_adapter(tensor_name))) file.tensors.emplace_back(tensor_name, tensor);
+    if (tensor_name.starts_with(prefix_of(name)) || (task.own_adapters && is_adapter(tensor_name)))
+      file.tensors.emplace_back(tensor_name, tensor);
   }
   file.backbone = backbone_checksum(model);
   return file;
@@ -193,31 +219,43 @@ TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
 
 void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& file, const AttachOptions& options) {
   const std::string shown = base::printable(file, 400), own = backbone_checksum(model);
-  base::require(task.backbone == own, "{}: made for another backbone: expected checksum {}..., found {}...", shown, own.substr(0, 12),
-                base::printable(task.backbone.substr(0, 12)));
+  base::require(task.backbone == own, "{}: made for another backbone: expected checksum {}..., found {}...", shown,
+                own.substr(0, 12), base::printable(task.backbone.substr(0, 12)));
   memory::LearnableTokensOptions memory = memory_of(model.options);
   memory::TaskOptions added = task.task();
   added.name = options.name.value_or(added.name);
   const bool first = memory.tasks.empty();
-  base::require(first || (memory.attention == task.memory.attention && memory.propagation == "none" && task.memory.propagation == "none"),
-                "{}: attention = \"{}\"{} cannot be joined with the tasks of this model, which have attention = \"{}\"; only masked tasks keep one another's results",
-                shown, task.memory.attention, task.memory.propagation == "none" ? "" : " with propagation", memory.attention);
-  base::require(!added.own_adapters || !model.options.adapters, "{}: brings adapters, and the model has some already, {}", shown,
+  base::require(first || (memory.attention == task.memory.attention && memory.propagation == "none" &&
+                          task.memory.propagation == "none"),
+                "{}: attention = \"{}\"{} cannot be joined with the tasks of this model, which have attention = "
+                "\"{}\"; only masked tasks keep one another's results",
+                shown, task.memory.attention, task.memory.propagation == "none" ? "" : " with propagation",
+                memory.attention);
+  base::require(!added.own_adapters || !model.options.adapters,
+                "{}: brings adapters, and the model has some already, {}", shown,
                 adapters_of_task(memory) ? "those of a task; detach that first" : "its own");
-  base::require(first || (!added.own_adapters && !added.own_class_token),
-                "{}: adapters and a class token in place of the backbone's change the old rows; such a task stands alone", shown);
+  base::require(
+      first || (!added.own_adapters && !added.own_class_token),
+      "{}: adapters and a class token in place of the backbone's change the old rows; such a task stands alone", shown);
   for (const memory::TaskOptions& other : memory.tasks) {
-    base::require(other.name != added.name, "{}: a task '{}' is attached already; give this one another name (--name)", shown, added.name);
-    base::require(!other.own_class_token && !other.own_adapters, "{}: task '{}' has changed the old rows and stands alone; detach it first", shown, other.name);
+    base::require(other.name != added.name, "{}: a task '{}' is attached already; give this one another name (--name)",
+                  shown, added.name);
+    base::require(!other.own_class_token && !other.own_adapters,
+                  "{}: task '{}' has changed the old rows and stands alone; detach it first", shown, other.name);
   }
   added.sees.clear();
   if (options.sees) {
     added.sees = *options.sees;
   } else {
     for (const auto& [name, sum] : task.sees) {
-      const bool there = std::any_of(memory.tasks.begin(), memory.tasks.end(), [&, &wanted = name](const auto& other) { return other.name == wanted; });
-      base::require(there, "{}: was trained as an extension of '{}', which is not attached; attach that first, or say what it sees (--sees)", shown, name);
-      base::require(task_checksum(model.tensors, name) == sum, "{}: was trained as an extension of another task '{}' than the one attached", shown, name);
+      const bool there = std::any_of(memory.tasks.begin(), memory.tasks.end(),
+                                     [&, &wanted = name](const auto& other) { return other.name == wanted; });
+      base::require(there,
+                    "{}: was trained as an extension of '{}', which is not attached; attach that first, or say what it "
+                    "sees (--sees)",
+                    shown, name);
+      base::require(task_checksum(model.tensors, name) == sum,
+                    "{}: was trained as an extension of another task '{}' than the one attached", shown, name);
       added.sees.push_back(name);
     }
   }
@@ -233,7 +271,8 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
   set_memory(model.options, memory);
   if (task.adapters) model.options.adapters = task.adapters;
   const std::string from = prefix_of(task.task().name), to = prefix_of(added.name);
-  for (const auto& [name, tensor] : task.tensors) model.tensors.emplace_back(name.starts_with(from) ? to + name.substr(from.size()) : name, tensor);
+  for (const auto& [name, tensor] : task.tensors)
+    model.tensors.emplace_back(name.starts_with(from) ? to + name.substr(from.size()) : name, tensor);
   check_fit(model, added, from, shown);
 }
 
@@ -245,15 +284,17 @@ void detach(StoredParts& model, const std::string& name, const std::string& fold
     names.push_back(task.name);
     there = there || task.name == name;
     adapters = adapters || (task.name == name && task.own_adapters);
-    base::require(std::find(task.sees.begin(), task.sees.end(), name) == task.sees.end(), "{}: task '{}' sees '{}'; detach it first",
-                  base::printable(folder, 400), task.name, name);
+    base::require(std::find(task.sees.begin(), task.sees.end(), name) == task.sees.end(),
+                  "{}: task '{}' sees '{}'; detach it first", base::printable(folder, 400), task.name, name);
   }
   base::require(there, "{}: no task {} is attached{}", base::printable(folder, 400), base::in_quotes(name),
                 names.empty() ? std::string("; none is") : base::suggestion(name, names));
   std::erase_if(memory.tasks, [&](const auto& task) { return task.name == name; });
   set_memory(model.options, memory);
   if (adapters) model.options.adapters.reset();
-  std::erase_if(model.tensors, [&](const auto& one) { return one.first.starts_with(prefix_of(name)) || (adapters && is_adapter(one.first)); });
+  std::erase_if(model.tensors, [&](const auto& one) {
+    return one.first.starts_with(prefix_of(name)) || (adapters && is_adapter(one.first));
+  });
 }
 
 }  // namespace mnemo::weights

@@ -14,16 +14,22 @@ namespace {
 const std::string kControl = "backbone.attention.control.";
 
 Configuration encoder(const std::string& control, std::vector<std::string> more = {}) {
-  more.insert(more.begin(), {"kind=layer_stack", "backbone.type=encoder", "backbone.attention.type=abc", "backbone.attention.num_slots=5",
-                             kControl + "type=" + control});
+  more.insert(more.begin(), {"kind=layer_stack", "backbone.type=encoder", "backbone.attention.type=abc",
+                             "backbone.attention.num_slots=5", kControl + "type=" + control});
   return configuration(control, more);
 }
 
 std::vector<Configuration> encoders() {
-  return {encoder("mlp"), encoder("mlp", {kControl + "activation=relu", "backbone.attention.tied_across_layers=true"}), encoder("random"),
-          encoder("linformer", {kControl + "max_len=9"}), encoder("clustering"), encoder("window"),
-          encoder("local_to_global", {kControl + "global_positions=[0,2,3,4,8]"}), encoder("compressive", {kControl + "compression=2"}),
-          encoder("luna"), encoder("luna", {"backbone.attention.tied_across_layers=true"}),
+  return {encoder("mlp"),
+          encoder("mlp", {kControl + "activation=relu", "backbone.attention.tied_across_layers=true"}),
+          encoder("random"),
+          encoder("linformer", {kControl + "max_len=9"}),
+          encoder("clustering"),
+          encoder("window"),
+          encoder("local_to_global", {kControl + "global_positions=[0,2,3,4,8]"}),
+          encoder("compressive", {kControl + "compression=2"}),
+          encoder("luna"),
+          encoder("luna", {"backbone.attention.tied_across_layers=true"}),
           encoder("identity", {"backbone.attention.num_slots=9", "backbone.attention.mask_empty_slots=true"})};
 }
 
@@ -33,17 +39,20 @@ TEST(AbcEncoder, PaddingIsAsGoodAsNoneAndEveryTokenSeesLaterOnes) {
     const auto model = make_model(one.options);
     const at::NoGradGuard no_grad;
     const at::Tensor rows = Numbers(3).normal({3, 9, 8});
-    const at::Tensor lengths = at::tensor(std::vector<int64_t>{9, 5, 1}, at::kLong), valid = at::arange(9).unsqueeze(0) < lengths.unsqueeze(1);
+    const at::Tensor lengths = at::tensor(std::vector<int64_t>{9, 5, 1}, at::kLong),
+                     valid = at::arange(9).unsqueeze(0) < lengths.unsqueeze(1);
     const Outcome found = run(*model, rows, whole(9), model->initial_state(3), core::Mode::evaluate, valid);
     for (int64_t row = 0; row < 3; ++row) {
       const int64_t real = lengths[row].item<int64_t>();
-      const Outcome alone = run(*model, rows.narrow(0, row, 1).narrow(1, 0, real), whole(real), model->initial_state(1));
+      const Outcome alone =
+          run(*model, rows.narrow(0, row, 1).narrow(1, 0, real), whole(real), model->initial_state(1));
       EXPECT_LE(difference(found.hidden.narrow(0, row, 1).narrow(1, 0, real), alone.hidden), 1e-12) << row;
     }
     at::Tensor other = rows.clone();
     other.select(1, 8) += 1.0;
     EXPECT_GT(difference(run(*model, other, whole(9), model->initial_state(3)).hidden.select(1, 4),
-                         run(*model, rows, whole(9), model->initial_state(3)).hidden.select(1, 4)), 1e-6);
+                         run(*model, rows, whole(9), model->initial_state(3)).hidden.select(1, 4)),
+              1e-6);
   }
 }
 
@@ -53,7 +62,8 @@ TEST(AbcEncoder, LunaStartsFromLearnedSlotsThatEveryLayerMoves) {
   ASSERT_EQ(parameters.find("backbone.attn_control.slots").sizes(), at::IntArrayRef({5, 8}));
   const at::Tensor rows = Numbers(3).normal({2, 9, 8});
   run(*model, rows, whole(9), model->initial_state(2)).hidden.square().sum().backward();
-  for (const char* name : {"attn_control.slots", "layers.0.attn.control.q.weight", "layers.1.attn.control.q.weight", "layers.1.attn.control.k.weight"}) {
+  for (const char* name : {"attn_control.slots", "layers.0.attn.control.q.weight", "layers.1.attn.control.q.weight",
+                           "layers.1.attn.control.k.weight"}) {
     EXPECT_GT(largest(parameters.find(std::string("backbone.") + name).grad()), 1e-6) << name;
   }
   const auto wide = encoder("luna", {"backbone.head_dim=3"});
@@ -78,7 +88,11 @@ TEST(AbcEncoder, LunaStartsFromTheLowestLayerThatIsNotPassedBy) {
 }
 
 TEST(AbcEncoder, ADecoderRefusesWhatSeesTheFutureAndAnEncoderWhatNeedsAPlace) {
-  expect_error<base::InputError>([] { make_model(configuration("luna", {"backbone.attention.type=abc", kControl + "type=luna"}).options); }, {"luna", "causal"});
+  expect_error<base::InputError>(
+      [] {
+        make_model(configuration("luna", {"backbone.attention.type=abc", kControl + "type=luna"}).options);
+      },
+      {"luna", "causal"});
   expect_error<base::InputError>([] { make_model(encoder("dilated").options); }, {"dilated", "causal"});
 }
 

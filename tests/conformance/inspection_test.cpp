@@ -30,10 +30,13 @@ TEST_P(Inspection, RecordingChangesNoBit) {
     core::StepResult watched;
     if (i == 1) {
       int64_t layer = 0;
-      watched = model->forward(segment, state, [&](int64_t at, const core::Attention& attention, const core::AttentionInput& input, const core::State& own) {
-        EXPECT_EQ(at, layer++);
-        if (const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention)) inspectable->look(input, own, {});
-      });
+      watched = model->forward(
+          segment, state,
+          [&](int64_t at, const core::Attention& attention, const core::AttentionInput& input, const core::State& own) {
+            EXPECT_EQ(at, layer++);
+            if (const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention))
+              inspectable->look(input, own, {});
+          });
       EXPECT_EQ(layer, model->backbone().num_layers());
       recorder.record(segment, {0, 1});
     } else {

@@ -25,7 +25,8 @@ size_t copy_parameters(const layers::ParameterSet& from, const layers::Parameter
 void expect_same_model(models::Model& left, models::Model& right) {
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(3).tokens({3, 11}, kVocab);
-  const Plan plan = left.options().backbone.causal() ? segments({4}) + parts({2, 2}) + segments({3}) : segments({4, 4, 3});
+  const Plan plan =
+      left.options().backbone.causal() ? segments({4}) + parts({2, 2}) + segments({3}) : segments({4, 4, 3});
   for (const core::Mode mode : {core::Mode::evaluate, core::Mode::train}) {
     EXPECT_TRUE(same_bits(run(left, tokens, plan, left.initial_state(3), mode).hidden,
                           run(right, tokens, plan, right.initial_state(3), mode).hidden));
@@ -61,12 +62,14 @@ TEST(Limits, GrcWithoutACacheShareIsItsInnerAttention) {
     }
   }
   for (const char* attention : {"backbone.attention.type=softmax", "backbone.attention.type=linear"}) {
-    expect_switched_off({attention, "memory[0].type=grc", "memory[0].cache_len=3", "memory[0].mem_attention=same"}, {attention}, -1e9);
+    expect_switched_off({attention, "memory[0].type=grc", "memory[0].cache_len=3", "memory[0].mem_attention=same"},
+                        {attention}, -1e9);
   }
 }
 
 TEST(Limits, GrcWithoutACacheShareIsItsInnerAttentionInAnEncoderToo) {
-  const std::string abc = "backbone.attention.type=abc", slots = "backbone.attention.num_slots=3", control = "backbone.attention.control.type=";
+  const std::string abc = "backbone.attention.type=abc", slots = "backbone.attention.num_slots=3",
+                    control = "backbone.attention.control.type=";
   const std::vector<std::vector<std::string>> inner = {
       {"backbone.attention.type=softmax"},
       {"backbone.attention.type=relative"},
@@ -82,8 +85,11 @@ TEST(Limits, GrcWithoutACacheShareIsItsInnerAttentionInAnEncoderToo) {
       {abc, slots, control + "clustering"},
       {abc, slots, control + "window"},
       {abc, slots, control + "luna"}};
-  const std::vector<std::vector<std::string>> readings = {
-      {"memory[0].variant=authors"}, {"memory[0].lifetime=sequence"}, {"memory[0].eval_read=stored"}, {"memory[0].attend=batch_mean"}, {}};
+  const std::vector<std::vector<std::string>> readings = {{"memory[0].variant=authors"},
+                                                          {"memory[0].lifetime=sequence"},
+                                                          {"memory[0].eval_read=stored"},
+                                                          {"memory[0].attend=batch_mean"},
+                                                          {}};
   for (auto attention : inner) {
     attention.emplace_back("backbone.type=encoder");
     for (const auto& reading : readings) {
@@ -115,7 +121,9 @@ TEST(Limits, ASegmentCacheOfNoRowsIsTheBaseline) {
     expect_switched_off({attention, "memory[0].type=segment_cache", "memory[0].mem_len=0"}, {attention});
   }
   // In evaluation alone: there it is the baseline, in training it is not.
-  auto off = make_model(configuration("with", {"memory[0].type=segment_cache", "memory[0].mem_len=5", "memory[0].eval_mem_len=0"}).options);
+  auto off = make_model(
+      configuration("with", {"memory[0].type=segment_cache", "memory[0].mem_len=5", "memory[0].eval_mem_len=0"})
+          .options);
   auto plain = make_model(configuration("without", {}).options);
   copy_parameters(off->parameters(), plain->parameters());
   const at::NoGradGuard no_grad;
@@ -130,9 +138,11 @@ TEST(Limits, ASegmentCacheOfNoRowsIsTheBaseline) {
 TEST(Limits, AContextThatCompressesNothingIsTheSegmentCache) {
   for (const std::string attention : {"backbone.attention.type=relative", "backbone.attention.type=softmax"}) {
     for (const std::string rows : {"memory[0].mem_len=6", "memory[0].mem_len=3"}) {
-      expect_switched_off({attention, "memory[0].type=compressive", rows, "memory[0].compressed_len=0", "memory[0].compression_rate=1",
-                           "memory[0].compression=mean_pooling"}, {attention, "memory[0].type=segment_cache", rows});
-      expect_switched_off({attention, "memory[0].type=attention_cache", rows}, {attention, "memory[0].type=segment_cache", rows});
+      expect_switched_off({attention, "memory[0].type=compressive", rows, "memory[0].compressed_len=0",
+                           "memory[0].compression_rate=1", "memory[0].compression=mean_pooling"},
+                          {attention, "memory[0].type=segment_cache", rows});
+      expect_switched_off({attention, "memory[0].type=attention_cache", rows},
+                          {attention, "memory[0].type=segment_cache", rows});
     }
   }
 }
@@ -171,9 +181,11 @@ TEST_P(FrozenCache, EvaluationNeverMovesItAndTrainingDoes) {
 INSTANTIATE_TEST_SUITE_P(All, FrozenCache, testing::ValuesIn(configurations_where(has_model_cache)), name_of);
 INSTANTIATE_TEST_SUITE_P(Encoders, FrozenCache, testing::ValuesIn([] {
                            std::vector<Configuration> chosen;
-                           std::copy_if(encoders().begin(), encoders().end(), std::back_inserter(chosen), has_model_cache);
+                           std::copy_if(encoders().begin(), encoders().end(), std::back_inserter(chosen),
+                                        has_model_cache);
                            return chosen;
-                         }()), name_of);
+                         }()),
+                         name_of);
 
 class BatchOrder : public Conformance {};
 
@@ -185,11 +197,13 @@ TEST_P(BatchOrder, OrderAndCompanyDoNotMatterInEvaluation) {
   const Plan plan = segments({4}) + in_parts(config(), {2, 3});
   const Outcome expected = run(*model, tokens, plan, warm);
   const Outcome permuted = run(*model, tokens.index_select(0, order), plan, core::select_batch(warm, order));
-  expect_near(permuted, {expected.hidden.index_select(0, order), core::select_batch(expected.state, order)}, 1e-12, "another order");
+  expect_near(permuted, {expected.hidden.index_select(0, order), core::select_batch(expected.state, order)}, 1e-12,
+              "another order");
   for (int64_t row = 0; row < 3; ++row) {
     const at::Tensor only = at::tensor({row}, at::kLong);
     const Outcome alone = run(*model, tokens.index_select(0, only), plan, core::select_batch(warm, only));
-    expect_near(alone, {expected.hidden.index_select(0, only), core::select_batch(expected.state, only)}, 1e-12, "alone");
+    expect_near(alone, {expected.hidden.index_select(0, only), core::select_batch(expected.state, only)}, 1e-12,
+                "alone");
   }
 }
 
@@ -203,11 +217,14 @@ TEST(Limits, GrcOfBothReadingsAroundOpenAttention) {
     const layers::Scope root = parameters.root();
     const core::AttentionBuild build{root, root, root, 8, 2, 4, false, 0.3};
     const base::Node softmax = mechanisms.attention_types.complete(base::Node::table({{"type", "softmax"}}));
-    const base::Node grc = mechanisms.memory_types.complete(base::Node::table({{"type", "grc"}, {"variant", variant}, {"cache_len", 3}}));
-    const auto attention = mechanisms.memories.find("grc").wrap_attention(grc, build, mechanisms.attentions.find("softmax")(softmax, build));
+    const base::Node grc =
+        mechanisms.memory_types.complete(base::Node::table({{"type", "grc"}, {"variant", variant}, {"cache_len", 3}}));
+    const auto attention = mechanisms.memories.find("grc").wrap_attention(
+        grc, build, mechanisms.attentions.find("softmax")(softmax, build));
     layers::ParameterSet plain_parameters(2, at::kDouble);
     const layers::Scope plain_root = plain_parameters.root();
-    const auto plain = mechanisms.attentions.find("softmax")(softmax, {plain_root, plain_root, plain_root, 8, 2, 4, false, 0.3});
+    const auto plain =
+        mechanisms.attentions.find("softmax")(softmax, {plain_root, plain_root, plain_root, 8, 2, 4, false, 0.3});
     copy_parameters(parameters, plain_parameters);
 
     const at::NoGradGuard no_grad;
@@ -217,7 +234,8 @@ TEST(Limits, GrcOfBothReadingsAroundOpenAttention) {
     core::State state = attention->forward({x, {}, table, core::Mode::train}, attention->initial_state(3)).state;
     const auto evaluated = attention->forward({x, {}, table}, state);
     EXPECT_EQ(state_difference(evaluated.state, state, 0.0), "") << variant;
-    expect_near(attention->forward({x.index_select(0, order), {}, table}, state).y, evaluated.y.index_select(0, order), 1e-14, variant);
+    expect_near(attention->forward({x.index_select(0, order), {}, table}, state).y, evaluated.y.index_select(0, order),
+                1e-14, variant);
 
     const at::Tensor expected = plain->forward({x, {}, table}, plain->initial_state(3)).y;
     EXPECT_GT(difference(evaluated.y, expected), 1e-6) << variant;
@@ -265,7 +283,8 @@ TEST(AbcIsSoftmax, ForTheQueryThatFillsTheLastSlot) {
   const Heads h = random_heads(tokens);
   const at::Tensor mask = at::ones({tokens, tokens}, at::kBool).tril();
   const at::Tensor expected = ops::attention_naive(h.q, h.k, h.v, {}, ops::RelShift::none, mask, 0.5);
-  for (const auto& [activation, on, off] : {std::tuple{ops::AbcActivation::exp, 1e4, -1e4}, std::tuple{ops::AbcActivation::relu, 1e8, -1.0}}) {
+  for (const auto& [activation, on, off] :
+       {std::tuple{ops::AbcActivation::exp, 1e4, -1e4}, std::tuple{ops::AbcActivation::relu, 1e8, -1.0}}) {
     for (int64_t t = 1; t <= tokens; ++t) {
       const auto first = [&](const at::Tensor& x) { return x.narrow(2, 0, t); };
       const at::Tensor s = one_slot_each(t, t, on, off);

@@ -1,7 +1,8 @@
-// The table of docs/mechanisms.md: every registered mechanism, every control of ABC, feature map of linear attention, variant of lsh and reading
-// of GRC, law by law, with the size of its state and what it combines with. It is made
-// from the conditions that choose the suite's tests, so it says what the suite runs.
-//   MNEMO_WRITE_MECHANISMS=1 build/release/tests/test_conformance --gtest_filter='Mechanisms.*'     writes the page anew
+// The table of docs/mechanisms.md: every registered mechanism, every control of ABC, feature map of linear attention,
+// variant of lsh and reading of GRC, law by law, with the size of its state and what it combines with. It is made from
+// the conditions that choose the suite's tests, so it says what the suite runs.
+//   MNEMO_WRITE_MECHANISMS=1 build/release/tests/test_conformance --gtest_filter='Mechanisms.*'     writes the page
+//   anew
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -9,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "memory/abc_control/control.h"
 #include "inspect/cost.h"
+#include "memory/abc_control/control.h"
 #include "models/registry.h"
 #include "tests/conformance/suite.h"
 #include "weights/safetensors.h"
@@ -27,7 +28,8 @@ struct Mechanism {
   std::string choice = {};  ///< "" of the mechanism itself, which stands for its defaults too
 };
 
-/// What one of ABC's controls, a feature map of linear attention and so on is called; of a table of options that may lack what is default.
+/// What one of ABC's controls, a feature map of linear attention and so on is called; of a table of options that may
+/// lack what is default.
 std::string choice_of(const base::Node& options) {
   const auto text = [&](const char* key, const char* otherwise) {
     const base::Node* value = options.find(key);
@@ -46,7 +48,8 @@ std::string choice_of(const base::Node& options) {
   if (type == "linear") {
     const base::Node* gate = options.find("gate");
     const std::string map = text("feature_map", "elu");
-    const std::string gated = gate != nullptr && gate->as_bool() ? ", gate" : "", authors = text("variant", "paper") == "authors" ? ", authors" : "";
+    const std::string gated = gate != nullptr && gate->as_bool() ? ", gate" : "",
+                      authors = text("variant", "paper") == "authors" ? ", authors" : "";
     return map == "elu" && gated.empty() ? "" : "feature map " + map + authors + gated;
   }
   if (type == "lsh") return text("variant", "paper") == "lra" ? "variant lra" : "";
@@ -115,12 +118,16 @@ const std::vector<Law>& laws() {
       {"1 a segment in any parts, token by token too",
        [](const Mechanism& m) -> std::string {
          if (!causal(m.plain)) return "looks both ways: a row depends on rows on its right, so a segment has no parts";
-         return parts_are_the_whole(m.plain) ? "" : "later rows move the borders of chunks: a token's output is that of the segment up to it";
+         return parts_are_the_whole(m.plain)
+                    ? ""
+                    : "later rows move the borders of chunks: a token's output is that of the segment up to it";
        }},
       {"1 a sequence in any segments",
        [](const Mechanism& m) -> std::string {
          if (!causal(m.plain)) return "looks both ways";
-         return any_segments(m.plain) ? "" : "something is written or forgotten at a segment's border, so other borders give other outputs";
+         return any_segments(m.plain)
+                    ? ""
+                    : "something is written or forgotten at a segment's border, so other borders give other outputs";
        }},
       {"2 causal, bit for bit",
        [](const Mechanism& m) -> std::string {
@@ -130,9 +137,15 @@ const std::vector<Law>& laws() {
       {"3 softmax attention where the maths says so",
        [](const Mechanism& m) -> std::string {
          if (m.name != "abc") return "speaks of abc";
-         static const std::set<std::string> alone = {"", "control mlp, relu", "control identity", "control window", "control dilated",
-                                                     "control local_to_global", "control compressive"};
-         return alone.contains(m.choice) ? "" : "no setting of its options gives every token that is seen a slot of its own";
+         static const std::set<std::string> alone = {"",
+                                                     "control mlp, relu",
+                                                     "control identity",
+                                                     "control window",
+                                                     "control dilated",
+                                                     "control local_to_global",
+                                                     "control compressive"};
+         return alone.contains(m.choice) ? ""
+                                         : "no setting of its options gives every token that is seen a slot of its own";
        }},
       {"4 without its share of the cache the inner attention; frozen in evaluation",
        [](const Mechanism& m) -> std::string { return m.name == "grc" ? "" : "speaks of grc"; }},
@@ -141,7 +154,9 @@ const std::vector<Law>& laws() {
       {"6 no gradient into rows that are kept; no rows, no difference",
        [](const Mechanism& m) -> std::string { return m.seam == "layer context" ? "" : "speaks of layer contexts"; }},
       {"8 the state is a value; padding is as good as none",
-       [](const Mechanism& m) -> std::string { return masks_padding(m.plain) ? "" : "masks no row, padding included, as the arena's code"; }},
+       [](const Mechanism& m) -> std::string {
+         return masks_padding(m.plain) ? "" : "masks no row, padding included, as the arena's code";
+       }},
       {"9 gradcheck; scratch memory full of NaN", [](const Mechanism&) -> std::string { return ""; }},
   };
   return all;
@@ -159,10 +174,12 @@ std::map<std::string, int64_t> golden_files() {
     std::set<std::string> used;
     const auto add = [&](const base::Node& options) {
       used.insert(options.at("type").as_string());
-      if (const std::string choice = choice_of(options); !choice.empty()) used.insert(options.at("type").as_string() + " " + choice);
+      if (const std::string choice = choice_of(options); !choice.empty())
+        used.insert(options.at("type").as_string() + " " + choice);
     };
     const base::Node* attention = config.find("attention");
-    if (const base::Node* backbone = config.find("backbone"); attention == nullptr && backbone != nullptr) attention = backbone->find("attention");
+    if (const base::Node* backbone = config.find("backbone"); attention == nullptr && backbone != nullptr)
+      attention = backbone->find("attention");
     if (attention != nullptr) add(*attention);
     if (const base::Node* memories = config.find("memory"); memories != nullptr) {
       for (const base::Node& memory : memories->items()) add(memory);
@@ -173,16 +190,18 @@ std::map<std::string, int64_t> golden_files() {
 }
 
 /// Options of a usual size, by the words the options use.
-const std::map<std::string, std::string> kUsual = {{"num_slots", "32"}, {"cache_len", "64"},   {"mem_len", "512"},     {"num_mem_tokens", "16"},
-                                                   {"max_len", "4096"}, {"window_size", "256"}, {"compressed_len", "256"}, {"compression_rate", "4"},
-                                                   {"chunk_len", "64"}, {"num_buckets", "16"}, {"num_features", "32"}};
+const std::map<std::string, std::string> kUsual = {
+    {"num_slots", "32"}, {"cache_len", "64"},    {"mem_len", "512"},        {"num_mem_tokens", "16"},
+    {"max_len", "4096"}, {"window_size", "256"}, {"compressed_len", "256"}, {"compression_rate", "4"},
+    {"chunk_len", "64"}, {"num_buckets", "16"},  {"num_features", "32"}};
 
 struct Sizes {
   std::string between, open, flops;
 };
 
-/// With one layer of the mechanism, 64 wide, 4 heads: bytes of the state that one sequence has after three segments of 512 tokens and before the
-/// last token of a fourth, and what a token of the fourth costs beside the feed-forward and the head.
+/// With one layer of the mechanism, 64 wide, 4 heads: bytes of the state that one sequence has after three segments of
+/// 512 tokens and before the last token of a fourth, and what a token of the fourth costs beside the feed-forward and
+/// the head.
 Sizes sizes(const Mechanism& mechanism) {
   Configuration plain = mechanism.plain;
   models::ModelOptions& options = plain.options;
@@ -191,11 +210,13 @@ Sizes sizes(const Mechanism& mechanism) {
   options.backbone.num_heads = 4;
   const auto enlarge = [](base::Node& node) {
     for (const auto& [key, value] : kUsual) {
-      if (const base::Node* own = node.find(key); own != nullptr && own->is_int()) node.set(key, static_cast<int64_t>(std::stoll(value)));
+      if (const base::Node* own = node.find(key); own != nullptr && own->is_int())
+        node.set(key, static_cast<int64_t>(std::stoll(value)));
     }
   };
   base::Node& attention = options.backbone.attention;
-  if (mechanism.name == "grc") attention = models::Mechanisms::all().attention_types.complete(base::Node::table({{"type", "softmax"}}));
+  if (mechanism.name == "grc")
+    attention = models::Mechanisms::all().attention_types.complete(base::Node::table({{"type", "softmax"}}));
   enlarge(attention);
   if (mechanism.name == "abc") {
     base::Node control = attention.at("control");
@@ -215,7 +236,8 @@ Sizes sizes(const Mechanism& mechanism) {
   const auto model = models::build(options);
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(3).tokens({1, 2048}, kVocab);
-  const core::State between = run(*model, tokens.narrow(1, 0, 1536), segments({512, 512, 512}), model->initial_state(1)).state;
+  const core::State between =
+      run(*model, tokens.narrow(1, 0, 1536), segments({512, 512, 512}), model->initial_state(1)).state;
   const auto bytes = [](const core::State& state) { return fmt::format("{}", core::num_bytes(state)); };
   const inspect::ModelCost cost = inspect::count_cost(*model, {1, 512, 1536});
   int64_t flops = cost.total.flops;
@@ -224,7 +246,8 @@ Sizes sizes(const Mechanism& mechanism) {
   }
   const std::string a_token = fmt::format("{}", flops / 512);
   if (!causal(plain)) return {bytes(between), "no parts", a_token};
-  return {bytes(between), bytes(run(*model, tokens.narrow(1, 1536, 511), Plan{{511, {true, false}}}, between).state), a_token};
+  return {bytes(between), bytes(run(*model, tokens.narrow(1, 1536, 511), Plan{{511, {true, false}}}, between).state),
+          a_token};
 }
 
 /// Where an attention and a memory may stand together: whether a model of both can be put together.
@@ -232,9 +255,11 @@ std::string together(const Mechanism& attention, const std::string& memory) {
   std::string where;
   for (const char* letter : {"D", "E"}) {
     const bool encoder = *letter == 'E';
-    std::vector<std::string> assignments = {encoder ? "backbone.type=encoder" : "backbone.type=decoder", "memory[0].type=" + memory};
+    std::vector<std::string> assignments = {encoder ? "backbone.type=encoder" : "backbone.type=decoder",
+                                            "memory[0].type=" + memory};
     if (encoder && memory == "recurrent_tokens") {
-      for (const char* one : {"layout=encoder", "cls_token=1", "sep_token=2", "pad_token=0"}) assignments.push_back(std::string("memory[0].") + one);
+      for (const char* one : {"layout=encoder", "cls_token=1", "sep_token=2", "pad_token=0"})
+        assignments.push_back(std::string("memory[0].") + one);
     }
     try {
       models::ModelOptions options = configuration("together", assignments).options;
@@ -249,15 +274,21 @@ std::string together(const Mechanism& attention, const std::string& memory) {
 }
 
 /// "`abc`", "`abc` control random".
-std::string title_of(const Mechanism& mechanism) { return fmt::format("`{}`{}{}", mechanism.name, mechanism.choice.empty() ? "" : " ", mechanism.choice); }
+std::string title_of(const Mechanism& mechanism) {
+  return fmt::format("`{}`{}{}", mechanism.name, mechanism.choice.empty() ? "" : " ", mechanism.choice);
+}
 
 std::string page() {
   std::string text =
       "# Mechanisms, law by law\n\n"
-      "Made by the conformance suite from the conditions that choose its tests (`tests/conformance/mechanisms_test.cpp`; it fails where this page is\n"
-      "not what it would write). ✓: the suite holds the mechanism to the law, in its plain model, in its variants and with other memories. A letter: the\n"
-      "law does not apply, for the reason below. A mechanism's own row is that of its defaults (`abc` control mlp with exp, `linear` feature map elu, `lsh` and `grc` as in\n"
-      "their papers); rows behind it are choices with rules of their own. [testing.md](testing.md) has the laws with their tests and tolerances.\n\n";
+      "Made by the conformance suite from the conditions that choose its tests "
+      "(`tests/conformance/mechanisms_test.cpp`; it fails where this page is\n"
+      "not what it would write). ✓: the suite holds the mechanism to the law, in its plain model, in its variants and "
+      "with other memories. A letter: the\n"
+      "law does not apply, for the reason below. A mechanism's own row is that of its defaults (`abc` control mlp with "
+      "exp, `linear` feature map elu, `lsh` and `grc` as in\n"
+      "their papers); rows behind it are choices with rules of their own. [testing.md](testing.md) has the laws with "
+      "their tests and tolerances.\n\n";
   const std::vector<Mechanism> all = mechanisms();
   const auto golden = golden_files();
   std::vector<std::string> reasons;
@@ -266,7 +297,8 @@ std::string page() {
     header += fmt::format(" {} |", laws()[i].title);
     line += "---|";
   }
-  text += header + " 10 golden files | state, bytes | in an open segment | FLOPs a token |\n" + line + "---:|---:|---:|---:|\n";
+  text += header + " 10 golden files | state, bytes | in an open segment | FLOPs a token |\n" + line +
+          "---:|---:|---:|---:|\n";
   for (const Mechanism& mechanism : all) {
     text += fmt::format("| {} | {} |", title_of(mechanism), mechanism.seam);
     for (const Law& law : laws()) {
@@ -285,17 +317,27 @@ std::string page() {
   }
   text += "\n";
   for (size_t i = 0; i < reasons.size(); ++i) text += fmt::format("- {}: {}\n", static_cast<char>('a' + i), reasons[i]);
-  text += "\nIn models of images an image is one segment that looks both ways, so laws 1, 2, 3, 5 and 6 do not apply. Law 4 and that every parameter learns are\n"
-          "held by `VisionGrc` and `VisionAttentionCache` (tests/unit/models) for every backbone, and law 7, a task's results depend on nothing but the image, the\n"
-          "backbone and the tasks it sees, bit for bit, by `LearnableMemory.EarlierLogitsKeepTheirBits` (tests/unit/infer) for `learnable_tokens`.\n\n"
-          "State: bytes of one sequence in float32 for one layer, 64 wide, 4 heads, after three segments of 512 tokens, and before the last token of the\n"
-          "fourth; what belongs to the model (a GRC cache) is counted too. FLOPs: twice the multiply-adds of matrix products in the forward pass of that fourth\n"
-          "segment, over its tokens, without feed-forward and head. Sizes of options:";
+  text +=
+      "\nIn models of images an image is one segment that looks both ways, so laws 1, 2, 3, 5 and 6 do not apply. Law "
+      "4 and that every parameter learns are\n"
+      "held by `VisionGrc` and `VisionAttentionCache` (tests/unit/models) for every backbone, and law 7, a task's "
+      "results depend on nothing but the image, the\n"
+      "backbone and the tasks it sees, bit for bit, by `LearnableMemory.EarlierLogitsKeepTheirBits` (tests/unit/infer) "
+      "for `learnable_tokens`.\n\n"
+      "State: bytes of one sequence in float32 for one layer, 64 wide, 4 heads, after three segments of 512 tokens, "
+      "and before the last token of the\n"
+      "fourth; what belongs to the model (a GRC cache) is counted too. FLOPs: twice the multiply-adds of matrix "
+      "products in the forward pass of that fourth\n"
+      "segment, over its tokens, without feed-forward and head. Sizes of options:";
   for (const auto& [key, value] : kUsual) text += fmt::format(" `{}` {},", key, value);
   text.back() = ';';
-  text += " `control identity` 2,048 slots, one a token, `control compressive` 64 tokens a slot, `control local_to_global` every 64th token.\nGRC is measured "
-          "around softmax attention. Golden files of a choice are among those of its mechanism.";
-  text += "\n\n## Together\n\nWhich memory may stand with which attention: D in a decoder, E in an encoder, – in neither (the error says why).\n\n| |";
+  text +=
+      " `control identity` 2,048 slots, one a token, `control compressive` 64 tokens a slot, `control local_to_global` "
+      "every 64th token.\nGRC is measured "
+      "around softmax attention. Golden files of a choice are among those of its mechanism.";
+  text +=
+      "\n\n## Together\n\nWhich memory may stand with which attention: D in a decoder, E in an encoder, – in neither "
+      "(the error says why).\n\n| |";
   const auto& registry = models::Mechanisms::all();
   line = "|---|";
   for (const std::string& memory : registry.memories.names()) {
@@ -306,11 +348,14 @@ std::string page() {
   for (const Mechanism& attention : all) {
     if (attention.seam != "attention") continue;
     text += fmt::format("| {} |", title_of(attention));
-    for (const std::string& memory : registry.memories.names()) text += fmt::format(" {} |", together(attention, memory));
+    for (const std::string& memory : registry.memories.names())
+      text += fmt::format(" {} |", together(attention, memory));
     text += "\n";
   }
-  text += "\nMemories on different seams stand in one model together; of one seam there is one. An attention that keeps the past in a state of its own sees\n"
-          "no rows of a layer context, and takes recurrent tokens with `block_mask = \"causal\"`.\n";
+  text +=
+      "\nMemories on different seams stand in one model together; of one seam there is one. An attention that keeps "
+      "the past in a state of its own sees\n"
+      "no rows of a layer context, and takes recurrent tokens with `block_mask = \"causal\"`.\n";
   return text;
 }
 
@@ -320,9 +365,11 @@ TEST(Mechanisms, EveryControlHasARow) {
   for (const std::string& control : memory::abc_control_types().types()) {
     EXPECT_TRUE(rows.contains(control == "mlp" ? "`abc`" : "`abc` control " + control)) << control;
   }
-  for (const char* row : {"`abc` control mlp, relu", "`abc` control mlp, sigmoid", "`linear` feature map t2r", "`linear` feature map rfa",
-                          "`linear` feature map rfa, authors", "`linear` feature map rfa, gate", "`lsh` variant lra", "`grc` variant authors",
-                          "`grc` lifetime sequence", "`grc` mem_attention same", "`grc` attend batch_mean", "`grc` eval_read stored"}) {
+  for (const char* row :
+       {"`abc` control mlp, relu", "`abc` control mlp, sigmoid", "`linear` feature map t2r", "`linear` feature map rfa",
+        "`linear` feature map rfa, authors", "`linear` feature map rfa, gate", "`lsh` variant lra",
+        "`grc` variant authors", "`grc` lifetime sequence", "`grc` mem_attention same", "`grc` attend batch_mean",
+        "`grc` eval_read stored"}) {
     EXPECT_TRUE(rows.contains(row)) << row;
   }
 }

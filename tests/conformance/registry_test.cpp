@@ -24,25 +24,33 @@ TEST(Registry, EveryMechanismHasAConfiguration) {
   const std::set<std::string> both_ways = {"bigbird", "linformer"};
   for (const std::string& attention : mechanisms.attentions.names()) {
     if (both_ways.contains(attention)) continue;
-    EXPECT_FALSE(configurations_where([&](const Configuration& c) { return c.attention() == attention; }).empty()) << attention;
+    EXPECT_FALSE(configurations_where([&](const Configuration& c) { return c.attention() == attention; }).empty())
+        << attention;
   }
   for (const std::string& memory : mechanisms.memories.names()) {
     EXPECT_FALSE(configurations_where([&](const Configuration& c) { return c.has(memory); }).empty()) << memory;
-    EXPECT_FALSE(configurations_where([&](const Configuration& c) { return c.has(memory) && c.options.memory.size() == 1; }).empty())
+    EXPECT_FALSE(configurations_where([&](const Configuration& c) {
+                   return c.has(memory) && c.options.memory.size() == 1;
+                 }).empty())
         << memory << " alone";
   }
   std::set<std::string> names;
-  for (const Configuration& one : configurations()) EXPECT_TRUE(names.insert(one.name).second) << one.name << " stands twice";
+  for (const Configuration& one : configurations())
+    EXPECT_TRUE(names.insert(one.name).second) << one.name << " stands twice";
 }
 
 TEST(Registry, OnlyCombinationsWithoutSenseAreRefused) {
   // Two memories on one seam; abc with rows of a context; abc with open blocks of memory rows.
-  const std::set<std::string> known = {"softmax", "relative", "abc", "segment_cache", "attention_cache", "compressive", "memory_tokens",
-                                       "recurrent_tokens", "grc"};
+  const std::set<std::string> known = {"softmax",       "relative",         "abc",
+                                       "segment_cache", "attention_cache",  "compressive",
+                                       "memory_tokens", "recurrent_tokens", "grc"};
   size_t counted = 0;
   for (const auto& names : refused_combinations()) {
-    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) { return !known.contains(name); })) continue;
-    const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) { return !known.contains(name); }))
+      continue;
+    const auto has = [&](const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
     const int contexts = has("segment_cache") + has("attention_cache") + has("compressive");
     const int sequences = has("memory_tokens") + has("recurrent_tokens");
     EXPECT_TRUE(contexts > 1 || sequences > 1 || (has("abc") && contexts + sequences > 0))
@@ -55,26 +63,37 @@ TEST(Registry, OnlyCombinationsWithoutSenseAreRefused) {
 TEST(Registry, CombinationsAreRefusedWithAWayOut) {
   refuse({"backbone.attention.type=relative", "memory[0].type=grc", "memory[0].variant=authors"},
          {"authors", "leaks the future", "variant = \"paper\""});
-  refuse({"backbone.attention.type=abc", "memory[0].type=segment_cache"}, {"abc", "segment_cache", "use another attention"});
-  refuse({"backbone.attention.type=abc", "memory[0].type=memory_tokens"}, {"abc", "memory_tokens", "another attention"});
-  refuse({"backbone.attention.type=abc", "memory[0].type=recurrent_tokens"}, {"abc", "recurrent_tokens", "block_mask = \"causal\""});
+  refuse({"backbone.attention.type=abc", "memory[0].type=segment_cache"},
+         {"abc", "segment_cache", "use another attention"});
+  refuse({"backbone.attention.type=abc", "memory[0].type=memory_tokens"},
+         {"abc", "memory_tokens", "another attention"});
+  refuse({"backbone.attention.type=abc", "memory[0].type=recurrent_tokens"},
+         {"abc", "recurrent_tokens", "block_mask = \"causal\""});
   for (const char* memory : {"memory_tokens", "recurrent_tokens"}) {
     refuse({"backbone.attention.type=relative", std::string("memory[0].type=") + memory, "memory[1].type=segment_cache",
-            "memory[1].same_length=true"}, {"same_length", memory});
+            "memory[1].same_length=true"},
+           {"same_length", memory});
     refuse({"backbone.attention.type=relative", std::string("memory[0].type=") + memory, "memory[1].type=segment_cache",
-            "memory[1].eval_same_length=true"}, {"same_length", memory});
+            "memory[1].eval_same_length=true"},
+           {"same_length", memory});
   }
-  refuse({"memory[0].type=memory_tokens", "memory[1].type=recurrent_tokens"}, {"memory_tokens", "recurrent_tokens", "same place"});
+  refuse({"memory[0].type=memory_tokens", "memory[1].type=recurrent_tokens"},
+         {"memory_tokens", "recurrent_tokens", "same place"});
   refuse({"memory[0].type=segment_cache", "memory[1].type=segment_cache"}, {"segment_cache", "same place"});
   refuse({"memory[0].type=grc", "memory[1].type=grc"}, {"grc", "same place"});
-  refuse({"memory[0].type=compressive", "memory[1].type=attention_cache"}, {"compressive", "attention_cache", "same place"});
+  refuse({"memory[0].type=compressive", "memory[1].type=attention_cache"},
+         {"compressive", "attention_cache", "same place"});
   for (const char* function : {"conv", "most_used"}) {
-    refuse({"backbone.attention.type=abc", "memory[0].type=compressive", std::string("memory[0].compression=") + function},
-           {"compressive", function, "mean_pooling"});
+    refuse(
+        {"backbone.attention.type=abc", "memory[0].type=compressive", std::string("memory[0].compression=") + function},
+        {"compressive", function, "mean_pooling"});
   }
-  refuse({"backbone.attention.type=abc", "memory[0].type=compressive", "memory[0].compression=mean_pooling"}, {"abc", "compressive", "another attention"});
-  refuse({"memory[0].type=segment_cache", "memory[0].mem_len=0", "memory[0].same_length=true"}, {"same_length", "mem_len"});
-  refuse({"memory[0].type=segment_cache", "memory[0].same_length=true", "memory[0].eval_mem_len=0"}, {"eval_same_length"});
+  refuse({"backbone.attention.type=abc", "memory[0].type=compressive", "memory[0].compression=mean_pooling"},
+         {"abc", "compressive", "another attention"});
+  refuse({"memory[0].type=segment_cache", "memory[0].mem_len=0", "memory[0].same_length=true"},
+         {"same_length", "mem_len"});
+  refuse({"memory[0].type=segment_cache", "memory[0].same_length=true", "memory[0].eval_mem_len=0"},
+         {"eval_same_length"});
 }
 
 TEST(Registry, AWrongMemoryListNamesWhatIsWrong) {

@@ -28,7 +28,8 @@ TEST_P(Split, ASegmentIsTheSameInAnyParts) {
     }
   }
   const at::Tensor tokens = numbers.tokens({2, 9}, kVocab);
-  expect_near(run(*model, tokens, parts({3, 1, 5}), warm), run(*model, tokens, whole(9), warm), kTolerance, "parts of 3, 1 and 5");
+  expect_near(run(*model, tokens, parts({3, 1, 5}), warm), run(*model, tokens, whole(9), warm), kTolerance,
+              "parts of 3, 1 and 5");
 }
 
 TEST_P(Split, InFloat32Too) {
@@ -75,7 +76,8 @@ TEST_P(Split, NoOutputDependsOnLaterTokens) {
   const core::State warm = warm_state(*model, 1), fresh = model->initial_state(1);
   const Plan plan = segments({4}) + parts({2, 1, 2}) + segments({3});
   const at::Tensor tokens = Numbers(6).tokens({1, 12}, kVocab);
-  for (const auto& [start, mode] : {std::pair(warm, core::Mode::evaluate), std::pair(warm, core::Mode::train), std::pair(fresh, core::Mode::evaluate)}) {
+  for (const auto& [start, mode] : {std::pair(warm, core::Mode::evaluate), std::pair(warm, core::Mode::train),
+                                    std::pair(fresh, core::Mode::evaluate)}) {
     const at::Tensor expected = run(*model, tokens, plan, start, mode).hidden;
     for (int64_t changed = 0; changed < 12; ++changed) {
       at::Tensor other = tokens.clone();
@@ -89,7 +91,8 @@ TEST_P(Split, NoOutputDependsOnLaterTokens) {
 
 INSTANTIATE_TEST_SUITE_P(All, Split, testing::ValuesIn(configurations_where(parts_are_the_whole)), name_of);
 
-// What holds where parts are not the whole: a token's output is that of the segment up to it, and later calls change no bit of it.
+// What holds where parts are not the whole: a token's output is that of the segment up to it, and later calls change no
+// bit of it.
 class PrefixSplit : public Conformance {};
 
 TEST_P(PrefixSplit, ATokensOutputIsThatOfItsPrefix) {
@@ -99,11 +102,14 @@ TEST_P(PrefixSplit, ATokensOutputIsThatOfItsPrefix) {
   const at::NoGradGuard no_grad;
   const core::State warm = warm_state(*model, 2);
   const at::Tensor tokens = Numbers(3).tokens({2, 16}, kVocab);
-  const auto prefix = [&](int64_t length) { return run(*model, tokens.narrow(1, 0, length), Plan{{length, {true, false}}}, warm).hidden; };
+  const auto prefix = [&](int64_t length) {
+    return run(*model, tokens.narrow(1, 0, length), Plan{{length, {true, false}}}, warm).hidden;
+  };
   Plan open = {{1, {true, false}}};
   for (int64_t t = 1; t < 16; ++t) open.push_back({1, {false, false}});
   const at::Tensor found = run(*model, tokens, open, warm).hidden;
-  for (int64_t t = 0; t < 16; ++t) expect_near(found.select(1, t), prefix(t + 1).select(1, t), kTolerance, fmt::format("token {}", t));
+  for (int64_t t = 0; t < 16; ++t)
+    expect_near(found.select(1, t), prefix(t + 1).select(1, t), kTolerance, fmt::format("token {}", t));
   EXPECT_GT(difference(prefix(16), found), 1e-6) << "parts are the whole after all";
 }
 
@@ -114,12 +120,15 @@ TEST_P(PrefixSplit, NoOutputDependsOnLaterCalls) {
   const at::Tensor tokens = Numbers(3).tokens({2, 7}, kVocab);
   at::Tensor other = tokens.clone();
   other.select(1, 5).add_(1).remainder_(kVocab);
-  const at::Tensor changed = run(*model, other, by_token(7), warm).hidden, expected = run(*model, tokens, by_token(7), warm).hidden;
+  const at::Tensor changed = run(*model, other, by_token(7), warm).hidden,
+                   expected = run(*model, tokens, by_token(7), warm).hidden;
   EXPECT_TRUE(same_bits(changed.narrow(1, 0, 5), expected.narrow(1, 0, 5)));
   EXPECT_GT(difference(changed.select(1, 5), expected.select(1, 5)), 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PrefixSplit, testing::ValuesIn(configurations_where([](const Configuration& c) { return !parts_are_the_whole(c); })),
+INSTANTIATE_TEST_SUITE_P(All, PrefixSplit, testing::ValuesIn(configurations_where([](const Configuration& c) {
+                           return !parts_are_the_whole(c);
+                         })),
                          name_of);
 
 class SplitIntoSegments : public Conformance {};
@@ -133,13 +142,14 @@ TEST_P(SplitIntoSegments, ASequenceIsTheSameInAnySegments) {
     for (const core::State& start : {fresh, warm}) {
       const Outcome expected = run(*model, tokens, whole(length), start);
       for (int64_t cut = 1; cut < length; ++cut) {
-        expect_near(run(*model, tokens, segments({cut, length - cut}), start), expected, kTolerance, fmt::format("cut at {}", cut));
+        expect_near(run(*model, tokens, segments({cut, length - cut}), start), expected, kTolerance,
+                    fmt::format("cut at {}", cut));
       }
-      expect_near(run(*model, tokens, segments(std::vector<int64_t>(static_cast<size_t>(length), 1)), start), expected, kTolerance,
-                  "segments of one token");
+      expect_near(run(*model, tokens, segments(std::vector<int64_t>(static_cast<size_t>(length), 1)), start), expected,
+                  kTolerance, "segments of one token");
       if (length == 9) {
-        expect_near(run(*model, tokens, segments({2}) + parts({1, 2}) + by_token(3) + segments({1}), start), expected, kTolerance,
-                    "segments and parts");
+        expect_near(run(*model, tokens, segments({2}) + parts({1, 2}) + by_token(3) + segments({1}), start), expected,
+                    kTolerance, "segments and parts");
       }
     }
   }
@@ -155,10 +165,14 @@ TEST_P(BordersCount, OtherSegmentsGiveOtherOutputs) {
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(8).tokens({1, 12}, kVocab);
   const core::State fresh = model->initial_state(1);
-  EXPECT_GT(difference(run(*model, tokens, segments({9, 3}), fresh).hidden, run(*model, tokens, whole(12), fresh).hidden), 1e-6);
+  EXPECT_GT(
+      difference(run(*model, tokens, segments({9, 3}), fresh).hidden, run(*model, tokens, whole(12), fresh).hidden),
+      1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BordersCount, testing::ValuesIn(configurations_where([](const Configuration& c) { return !any_segments(c); })),
+INSTANTIATE_TEST_SUITE_P(All, BordersCount, testing::ValuesIn(configurations_where([](const Configuration& c) {
+                           return !any_segments(c);
+                         })),
                          name_of);
 
 }  // namespace

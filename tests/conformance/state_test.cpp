@@ -28,8 +28,9 @@ class StateIsAValue : public Conformance {
   /// After a whole segment; and inside one, after two tokens and one more, where segments have an inside.
   std::vector<std::pair<Plan, Plan>> places() const {
     if (!config().options.backbone.causal()) return {{segments({4}), segments({4, 3})}};
-    return {{segments({4}), segments({4, 3})}, {segments({2}) + Plan{{2, {true, false}}, {1, {false, false}}},
-                                                Plan{{2, {false, false}}, {1, {false, true}}} + segments({3})}};
+    return {{segments({4}), segments({4, 3})},
+            {segments({2}) + Plan{{2, {true, false}}, {1, {false, false}}},
+             Plan{{2, {false, false}}, {1, {false, true}}} + segments({3})}};
   }
   static int64_t length(const Plan& plan) {
     int64_t total = 0;
@@ -46,7 +47,8 @@ class StateIsAValue : public Conformance {
 TEST_P(StateIsAValue, SelectedRowsContinueAsIfComputedAlone) {
   const at::Tensor rows = at::tensor({2, 0, 2}, at::kLong);
   for (const auto& [before, after] : places()) {
-    const at::Tensor first = tokens_.narrow(1, 0, length(before)), second = tokens_.narrow(1, length(before), length(after));
+    const at::Tensor first = tokens_.narrow(1, 0, length(before)),
+                     second = tokens_.narrow(1, length(before), length(after));
     const Outcome start = run(*model_, first, before, warm_);
     const Outcome found = run(*model_, second.index_select(0, rows), after, core::select_batch(start.state, rows));
     const Outcome alone = run(*model_, first.index_select(0, rows), before, core::select_batch(warm_, rows));
@@ -116,8 +118,10 @@ TEST_P(StateIsAValue, OneStateIsContinuedManyTimes) {
 class StateInsideASegment : public StateIsAValue {};
 
 TEST_P(StateInsideASegment, SequencesAtDifferentPlacesOfASegmentRunTogether) {
-  // Three sequences have 1, 4 and 2 tokens of their segment behind them, after 0, 2 and 1 segments; each gets 3 tokens more.
-  const std::vector<Plan> before = {Plan{{1, {true, false}}}, segments({2, 3}) + Plan{{3, {true, false}}, {1, {false, false}}},
+  // Three sequences have 1, 4 and 2 tokens of their segment behind them, after 0, 2 and 1 segments; each gets 3 tokens
+  // more.
+  const std::vector<Plan> before = {Plan{{1, {true, false}}},
+                                    segments({2, 3}) + Plan{{3, {true, false}}, {1, {false, false}}},
                                     segments({4}) + Plan{{2, {true, false}}}};
   const Plan after = {{1, {false, false}}, {2, {false, false}}};
   std::vector<core::State> states;
@@ -135,10 +139,12 @@ TEST_P(StateInsideASegment, SequencesAtDifferentPlacesOfASegmentRunTogether) {
   // And apart again: padding on the left changes nothing for the one that leaves.
   for (int64_t row = 0; row < 3; ++row) {
     const core::State mine = core::select_batch(together.state, at::tensor({row}, at::kLong));
-    const core::State own = run(*model_, tokens_.narrow(0, row, 1).narrow(1, 8, 3), after, states[static_cast<size_t>(row)]).state;
+    const core::State own =
+        run(*model_, tokens_.narrow(0, row, 1).narrow(1, 8, 3), after, states[static_cast<size_t>(row)]).state;
     const Plan last = Plan{{1, {false, true}}} + segments({2});
     const at::Tensor more = tokens_.narrow(0, row, 1).narrow(1, 0, 3);
-    expect_near(run(*model_, more, last, mine).hidden, run(*model_, more, last, own).hidden, kExact, fmt::format("row {} apart", row));
+    expect_near(run(*model_, more, last, mine).hidden, run(*model_, more, last, own).hidden, kExact,
+                fmt::format("row {} apart", row));
   }
 }
 
@@ -149,10 +155,12 @@ TEST_P(StateIsAValue, SequencesWithLongerAndShorterPastsRunTogether) {
   const Plan after = segments({2}) + in_parts(config(), {1, 2}) + segments({1});
   for (int64_t row = 0; row < 3; ++row) {
     const Plan& plan = before[static_cast<size_t>(row)];
-    states.push_back(run(*model_, tokens_.narrow(0, row, 1).narrow(1, 0, length(plan)), plan, model_->initial_state(1)).state);
+    states.push_back(
+        run(*model_, tokens_.narrow(0, row, 1).narrow(1, 0, length(plan)), plan, model_->initial_state(1)).state);
     alone.push_back(run(*model_, tokens_.narrow(0, row, 1).narrow(1, 5, 6), after, states.back()).hidden);
   }
-  expect_near(run(*model_, tokens_.narrow(1, 5, 6), after, core::concat_batch(states)).hidden, at::cat(alone), kExact, "together");
+  expect_near(run(*model_, tokens_.narrow(1, 5, 6), after, core::concat_batch(states)).hidden, at::cat(alone), kExact,
+              "together");
 }
 
 TEST_P(StateIsAValue, ResetRowsStartAgainAndOthersGoOn) {
@@ -160,7 +168,8 @@ TEST_P(StateIsAValue, ResetRowsStartAgainAndOthersGoOn) {
   const core::State state = run(*model_, tokens_.narrow(1, 0, 4), segments({4}), warm_).state;
   const Plan after = segments({3, 4});
   const Outcome found = run(*model_, second, after, core::reset_rows(state, reset, model_->initial_state(3)));
-  const at::Tensor on = run(*model_, second, after, state).hidden, again = run(*model_, second, after, model_->initial_state(3)).hidden;
+  const at::Tensor on = run(*model_, second, after, state).hidden,
+                   again = run(*model_, second, after, model_->initial_state(3)).hidden;
   expect_near(found.hidden, at::where(reset.view({3, 1, 1}), again, on), kExact, "reset");
 }
 
@@ -175,7 +184,7 @@ TEST_P(StateIsAValue, PaddedTokensAreAsGoodAsNone) {
     for (int64_t row = 0; row < 3; ++row) {
       const int64_t real = lengths[row].item<int64_t>();
       const Outcome alone = run(*model_, padded.narrow(0, row, 1).narrow(1, 0, real), whole(real),
-                            core::select_batch(warm_, at::tensor({row}, at::kLong)));
+                                core::select_batch(warm_, at::tensor({row}, at::kLong)));
       expect_near(found.hidden.narrow(0, row, 1).narrow(1, 0, real), alone.hidden, kExact, fmt::format("row {}", row));
     }
   }
@@ -204,8 +213,8 @@ TEST_P(StateIsAValue, WhatStandsInPaddingChangesNothingLater) {
 INSTANTIATE_TEST_SUITE_P(All, StateIsAValue, testing::ValuesIn(decoders_and_encoders()), name_of);
 INSTANTIATE_TEST_SUITE_P(All, StateInsideASegment, testing::ValuesIn(configurations()), name_of);
 
-/// Where a padded segment leaves behind what the unpadded one does: nothing counts rows that are padding. (Distances in a
-/// segment cache and to the write rows of RMT do: there padding is time that passes.)
+/// Where a padded segment leaves behind what the unpadded one does: nothing counts rows that are padding. (Distances in
+/// a segment cache and to the write rows of RMT do: there padding is time that passes.)
 class PaddedPast : public Conformance {};
 
 TEST_P(PaddedPast, IsThatOfRealTokens) {
@@ -219,14 +228,17 @@ TEST_P(PaddedPast, IsThatOfRealTokens) {
   for (int64_t row = 0; row < 3; ++row) {
     const int64_t real = lengths[row].item<int64_t>();
     const at::Tensor mine = tokens.narrow(0, row, 1);
-    const core::State alone = run(*model, mine.narrow(1, 0, real), whole(real), core::select_batch(warm, at::tensor({row}, at::kLong))).state;
-    expect_near(found.narrow(0, row, 1), run(*model, mine.narrow(1, 5, 4), segments({4}), alone).hidden, kExact, fmt::format("row {}", row));
+    const core::State alone =
+        run(*model, mine.narrow(1, 0, real), whole(real), core::select_batch(warm, at::tensor({row}, at::kLong))).state;
+    expect_near(found.narrow(0, row, 1), run(*model, mine.narrow(1, 5, 4), segments({4}), alone).hidden, kExact,
+                fmt::format("row {}", row));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PaddedPast, testing::ValuesIn(configurations_where([](const Configuration& c) {
                            return !c.has("segment_cache") && !c.has("attention_cache") && !c.has("recurrent_tokens");
-                         })), name_of);
+                         })),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Encoders, PaddedPast, testing::ValuesIn(encoders()), name_of);
 
 // A training segment with padding moves the model's cache as the real tokens alone would.
@@ -237,10 +249,15 @@ TEST(PaddedTraining, LeavesPaddingOutOfTheModelsCache) {
   const at::Tensor tokens = Numbers(3).tokens({3, 5}, kVocab), lengths = at::tensor({2, 0, 5}, at::kLong);
   const at::Tensor valid = at::arange(5).unsqueeze(0) < lengths.unsqueeze(1);
   const auto padded = run(*model, tokens, whole(5), warm, core::Mode::train, valid).state.fields();
-  const auto first = run(*model, tokens.narrow(0, 0, 1).narrow(1, 0, 2), whole(2), core::select_batch(warm, at::tensor({0}, at::kLong)), core::Mode::train).state.fields();
-  const auto third = run(*model, tokens.narrow(0, 2, 1), whole(5), core::select_batch(warm, at::tensor({2}, at::kLong)), core::Mode::train).state.fields();
+  const auto first = run(*model, tokens.narrow(0, 0, 1).narrow(1, 0, 2), whole(2),
+                         core::select_batch(warm, at::tensor({0}, at::kLong)), core::Mode::train)
+                         .state.fields();
+  const auto third = run(*model, tokens.narrow(0, 2, 1), whole(5), core::select_batch(warm, at::tensor({2}, at::kLong)),
+                         core::Mode::train)
+                         .state.fields();
   ASSERT_EQ(padded.size(), 2U);
-  for (size_t i = 0; i < 2; ++i) expect_near(padded[i].second, (first[i].second + third[i].second) / 2, 1e-13, padded[i].first.path);
+  for (size_t i = 0; i < 2; ++i)
+    expect_near(padded[i].second, (first[i].second + third[i].second) / 2, 1e-13, padded[i].first.path);
 }
 
 // What a state is refused for.
@@ -250,7 +267,8 @@ TEST(WrongState, OfAnotherModelIsRefused) {
   const at::NoGradGuard no_grad;
   const auto shapes = [](const core::State& state) {
     std::string text;
-    for (const auto& [field, tensor] : state.fields()) text += fmt::format("{} {}; ", field.path, c10::str(tensor.sizes()));
+    for (const auto& [field, tensor] : state.fields())
+      text += fmt::format("{} {}; ", field.path, c10::str(tensor.sizes()));
     return text;
   };
   const at::Tensor tokens = Numbers(3).tokens({2, 3}, kVocab);
@@ -265,7 +283,8 @@ TEST(WrongState, OfAnotherModelIsRefused) {
       } catch (const base::InputError& error) {
         EXPECT_NE(std::string(error.what()).find("state"), std::string::npos) << error.what();
       } catch (const std::exception& error) {
-        ADD_FAILURE() << configurations()[i].name << " with a state of " << configurations()[j].name << ": " << error.what();
+        ADD_FAILURE() << configurations()[i].name << " with a state of " << configurations()[j].name << ": "
+                      << error.what();
       }
     }
   }
@@ -281,14 +300,16 @@ TEST_P(WrongCall, IsRefused) {
   for (const int64_t wrong : {int64_t{-1}, kVocab, int64_t{1} << 40}) {
     at::Tensor bad = tokens.clone();
     bad[1][2] = wrong;
-    expect_error<base::InputError>([&] { run(*model, bad, whole(3), start); }, {"tokens 0 to 12", std::to_string(wrong)});
+    expect_error<base::InputError>([&] { run(*model, bad, whole(3), start); },
+                                   {"tokens 0 to 12", std::to_string(wrong)});
   }
   expect_error<base::InputError>([&] { run(*model, tokens, {{3, {false, true}}}, start); }, {"part.starts"});
   const core::State open = run(*model, tokens, {{3, {true, false}}}, start).state;
   expect_error<base::InputError>([&] { run(*model, tokens, whole(3), open); }, {"open", "part.starts"});
   expect_error<base::InputError>([&] { core::concat_batch({open, start}); }, {"concat_batch", "fields"});
   // A document cannot start inside a segment.
-  expect_error<base::InputError>([&] { core::reset_rows(open, at::ones({2}, at::kBool), start); }, {"reset_rows", "segment starts"});
+  expect_error<base::InputError>([&] { core::reset_rows(open, at::ones({2}, at::kBool), start); },
+                                 {"reset_rows", "segment starts"});
   // A batch of another size than the state's, where there is a state to know it.
   bool per_sequence = false;
   for (const auto& [field, tensor] : start.fields()) per_sequence |= field.per_sequence();
@@ -300,9 +321,13 @@ TEST_P(WrongCall, IsRefused) {
   // A file of another model, and one with a tensor of the wrong shape.
   const core::State like = model->initial_state(1);
   if (!like.fields().empty()) {
-    expect_error<base::InputError>([&] { core::load(like, [](const std::string&) { return at::Tensor(); }); }, {"expected a tensor", "found none"});
-    expect_error<base::InputError>([&] { core::load(like, [](const std::string&) { return at::zeros({1, 1, 1, 1, 1}, at::kDouble); }); },
-                                   {"should be", "[1, 1, 1, 1, 1]"});
+    expect_error<base::InputError>([&] { core::load(like, [](const std::string&) { return at::Tensor(); }); },
+                                   {"expected a tensor", "found none"});
+    expect_error<base::InputError>(
+        [&] { core::load(like, [](const std::string&) {
+                return at::zeros({1, 1, 1, 1, 1}, at::kDouble);
+              }); },
+        {"should be", "[1, 1, 1, 1, 1]"});
   }
 }
 

@@ -35,12 +35,14 @@ inline bool has_model_cache(const Configuration& configuration) {
   return configuration.has("grc") && configuration.memory_option("grc", "lifetime", "").as_string() == "model";
 }
 
-/// Hash buckets are cut into chunks by how many rows, later ones too, fall into each: a segment's outputs are not those of its parts.
+/// Hash buckets are cut into chunks by how many rows, later ones too, fall into each: a segment's outputs are not those
+/// of its parts.
 inline bool parts_are_the_whole(const Configuration& configuration) { return configuration.attention() != "lsh"; }
 
 /// The arena's hashing masks no row, padding included.
 inline bool masks_padding(const Configuration& configuration) {
-  return configuration.attention() != "lsh" || configuration.options.backbone.attention.at("variant").as_string() != "lra";
+  return configuration.attention() != "lsh" ||
+         configuration.options.backbone.attention.at("variant").as_string() != "lra";
 }
 
 /// configurations() and encoders(): all models that give every token a row.
@@ -59,8 +61,9 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
 }
 
 /// Where a sequence may be cut into segments at will: nothing marks a segment's borders, and what is carried is exact.
-/// ABC and linear attention carry all they ever read, and a window of one row reads nothing else. A layer context does while it holds everything
-/// as it was, or all that same_length lets see. A GRC cache moves at borders, but not in evaluation if it belongs to the model.
+/// ABC and linear attention carry all they ever read, and a window of one row reads nothing else. A layer context does
+/// while it holds everything as it was, or all that same_length lets see. A GRC cache moves at borders, but not in
+/// evaluation if it belongs to the model.
 inline bool any_segments(const Configuration& c) {
   if (c.has("memory_tokens") || c.has("recurrent_tokens") || c.options.backbone.position.type != "none") return false;
   if (c.has("grc") && !has_model_cache(c)) return false;
@@ -72,7 +75,8 @@ inline bool any_segments(const Configuration& c) {
                                     c.memory_option("segment_cache", "same_length", false).as_bool());
 }
 
-inline void expect_near(const at::Tensor& found, const at::Tensor& expected, double tolerance, const std::string& what) {
+inline void expect_near(const at::Tensor& found, const at::Tensor& expected, double tolerance,
+                        const std::string& what) {
   EXPECT_LE(difference(found, expected), tolerance) << what;
 }
 inline void expect_near(const Outcome& found, const Outcome& expected, double tolerance, const std::string& what) {

@@ -1,11 +1,11 @@
-// On a CUDA device: the kernels, every model of the conformance suite and every golden file. Without one all of it is skipped.
+// On a CUDA device: the kernels, every model of the conformance suite and every golden file. Without one all of it is
+// skipped.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <cstdio>
 #include <filesystem>
 
-#include "verify/golden.h"
 #include "infer/session.h"
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
@@ -13,6 +13,7 @@
 #include "tests/support/configurations.h"
 #include "tests/support/numbers.h"
 #include "tests/support/run.h"
+#include "verify/golden.h"
 
 namespace mnemo {
 namespace {
@@ -45,12 +46,15 @@ void expect_all_near(const std::vector<at::Tensor>& found, const std::vector<at:
 template <class F>
 std::vector<at::Tensor> with_gradients(const std::vector<at::Tensor>& inputs, at::Device device, F run) {
   std::vector<at::Tensor> leaves;
-  for (const at::Tensor& input : inputs) leaves.push_back(input.defined() ? input.to(device).detach().clone().requires_grad_() : input);
+  for (const at::Tensor& input : inputs)
+    leaves.push_back(input.defined() ? input.to(device).detach().clone().requires_grad_() : input);
   std::vector<at::Tensor> all = run(leaves);
   test::Numbers numbers(5);
   at::Tensor loss = at::zeros({}, at::TensorOptions().device(device));
   for (const at::Tensor& tensor : all) {
-    loss = loss + (at::where(at::isfinite(tensor), tensor, at::zeros_like(tensor)) * numbers.normal(tensor.sizes()).to(tensor.scalar_type()).to(device)).sum();
+    loss = loss + (at::where(at::isfinite(tensor), tensor, at::zeros_like(tensor)) *
+                   numbers.normal(tensor.sizes()).to(tensor.scalar_type()).to(device))
+                      .sum();
   }
   loss.backward();
   for (const at::Tensor& leaf : leaves) {
@@ -69,12 +73,14 @@ TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
         SCOPED_TRACE(fmt::format("{}, {} tokens, {} slots, width {}", c10::toString(dtype), time, slots, width));
         test::Numbers numbers(3);
         std::vector<at::Tensor> inputs;
-        for (const int64_t size : {width, width, width, slots}) inputs.push_back(numbers.normal({2, 3, time, size}).to(dtype));
+        for (const int64_t size : {width, width, width, slots})
+          inputs.push_back(numbers.normal({2, 3, time, size}).to(dtype));
         inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
         inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
         inputs.push_back(numbers.normal({2, 3, slots}).to(dtype));
         auto run = [](const std::vector<at::Tensor>& x) {
-          const ops::AbcOutput out = ops::abc_causal(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {}, ops::AbcActivation::exp, 0.0, 0.3);
+          const ops::AbcOutput out =
+              ops::abc_causal(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {}, ops::AbcActivation::exp, 0.0, 0.3);
           return std::vector<at::Tensor>{out.o, out.memory.k, out.memory.v, out.memory.z};
         };
         // The CPU's scan knows no bfloat16: the same numbers in float32, and the result rounded.
@@ -99,9 +105,11 @@ TEST(Cuda, AttentionIsThatOfTheCpu) {
       for (const int64_t width : {17, 64, 128}) {
         for (const bool relative : {false, true}) {
           for (const bool padded : {false, true}) {
-            SCOPED_TRACE(fmt::format("{}, {} queries, {} keys, width {}, relative {}, padded {}", c10::toString(dtype), queries, keys, width, relative, padded));
+            SCOPED_TRACE(fmt::format("{}, {} queries, {} keys, width {}, relative {}, padded {}", c10::toString(dtype),
+                                     queries, keys, width, relative, padded));
             test::Numbers numbers(4);
-            std::vector<at::Tensor> inputs = {numbers.normal({2, 3, queries, width}).to(dtype), numbers.normal({2, 3, keys, width}).to(dtype),
+            std::vector<at::Tensor> inputs = {numbers.normal({2, 3, queries, width}).to(dtype),
+                                              numbers.normal({2, 3, keys, width}).to(dtype),
                                               numbers.normal({2, 3, keys, width}).to(dtype)};
             inputs.resize(6);
             if (relative) {
@@ -142,7 +150,8 @@ TEST_P(CudaModel, ComputesWhatTheCpuComputes) {
     model->nll(out.hidden, tokens.to(device)).sum().backward();
     std::vector<at::Tensor> all = {on_cpu(out.hidden)};
     for (const auto& [field, tensor] : out.state.fields()) all.push_back(on_cpu(tensor));
-    for (const auto& [name, tensor] : model->parameters().named()) all.push_back(tensor.grad().defined() ? on_cpu(tensor.grad()) : at::zeros({}, at::kDouble));
+    for (const auto& [name, tensor] : model->parameters().named())
+      all.push_back(tensor.grad().defined() ? on_cpu(tensor.grad()) : at::zeros({}, at::kDouble));
     return all;
   };
   expect_all_near(outcome(at::kCUDA), outcome(at::kCPU), 1e-10);
@@ -165,7 +174,8 @@ TEST_P(CudaModel, GeneratesWhatTheCpuGenerates) {
   EXPECT_EQ(text(at::kCUDA), text(at::kCPU));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaModel, testing::ValuesIn(test::configurations()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, CudaModel, testing::ValuesIn(test::configurations()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(Cuda, GoldenFilesWithinTheirTolerance) {
   NEEDS_A_DEVICE;
@@ -174,7 +184,8 @@ TEST(Cuda, GoldenFilesWithinTheirTolerance) {
     if (entry.path().extension() != ".safetensors") continue;
     ++files;
     const verify::GoldenReport report = verify::verify_golden(entry.path().string(), at::kCUDA);
-    for (const auto& group : report.groups) EXPECT_LE(group.error, report.tolerance) << report.file << ": " << group.name << ", worst " << group.worst;
+    for (const auto& group : report.groups)
+      EXPECT_LE(group.error, report.tolerance) << report.file << ": " << group.name << ", worst " << group.worst;
   }
   EXPECT_GT(files, 0);
 }

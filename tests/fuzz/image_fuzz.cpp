@@ -7,15 +7,16 @@
 #include "data/images/image_transform.h"
 #include "options_check.h"
 
-/// Any bytes: an image of the size that its header tells, or an InputError that names the file; no more pixels than allowed. What a model reads of
-/// it has the model's size, whatever the image's form.
+/// Any bytes: an image of the size that its header tells, or an InputError that names the file; no more pixels than
+/// allowed. What a model reads of it has the model's size, whatever the image's form.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const data::ImageLimits limits{.max_pixels = 1 << 18};
   fuzz::only_input_errors([&] {
     const data::Image image = data::decode_image(bytes, "input", limits);
-    fuzz::demand(image.height > 0 && image.width > 0 && image.height * image.width <= limits.max_pixels, "an image's size");
+    fuzz::demand(image.height > 0 && image.width > 0 && image.height * image.width <= limits.max_pixels,
+                 "an image's size");
     fuzz::demand(static_cast<std::int64_t>(image.bytes.size()) == image.height * image.width * 3, "an image's bytes");
     data::ImageTestOptions options;
     for (const char* mode : {"center", "squash"}) {

@@ -17,10 +17,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const bool value_first : {false, true}) {
       fuzz::only_input_errors([&] {
         const auto expression = data::parse_listops_line(line, {"file.tsv", number}, value_first);
-        fuzz::demand(expression.value >= 0 && expression.value <= 9 && !expression.tokens.empty(), "an expression's value");
+        fuzz::demand(expression.value >= 0 && expression.value <= 9 && !expression.tokens.empty(),
+                     "an expression's value");
         const std::string text = data::listops_text(expression.tokens);
         const auto again = data::parse_listops(text, {"again", 1});
-        fuzz::demand(again.tokens == expression.tokens && again.value == expression.value, "written and read again: " + text);
+        fuzz::demand(again.tokens == expression.tokens && again.value == expression.value,
+                     "written and read again: " + text);
       });
     }
   }

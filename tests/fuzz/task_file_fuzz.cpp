@@ -23,10 +23,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     samples.finish("file.tsv");
     const int64_t last = samples.size() - 1;
     const data::SampleBatch batch = samples.batch({0, last});
-    fuzz::demand(batch.inputs.size(1) <= samples.length() && batch.inputs.max().item<int64_t>() < samples.vocabulary_size(), "a batch");
-    fuzz::demand(batch.answer.any(1).all().item<bool>() && batch.scored.logical_and(batch.answer).eq(batch.scored).all().item<bool>(), "answers");
+    fuzz::demand(
+        batch.inputs.size(1) <= samples.length() && batch.inputs.max().item<int64_t>() < samples.vocabulary_size(),
+        "a batch");
+    fuzz::demand(batch.answer.any(1).all().item<bool>() &&
+                     batch.scored.logical_and(batch.answer).eq(batch.scored).all().item<bool>(),
+                 "answers");
     for (const data::TokenSegment& segment : data::cut_segments(batch, 3)) {
-      fuzz::demand(segment.num_targets == segment.targets.ne(data::kIgnoreTarget).sum().item<int64_t>(), "targets of a segment");
+      fuzz::demand(segment.num_targets == segment.targets.ne(data::kIgnoreTarget).sum().item<int64_t>(),
+                   "targets of a segment");
     }
   });
   return 0;

@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const data::Files saved = tokenizer->save();
     const auto again = Tokenizer::load(saved, "again");
     fuzz::demand(again->save() == saved && again->type() == type && again->size() == tokenizer->size() &&
-                     again->unknown_id() == tokenizer->unknown_id(), "saved and read again: " + saved.at(name));
+                     again->unknown_id() == tokenizer->unknown_id(),
+                 "saved and read again: " + saved.at(name));
 
     // Both ends of the vocabulary, out to text and back. An unknown character comes out as U+FFFD, which may be known.
     const int32_t replacement = type == "characters" ? tokenizer->encode("\xEF\xBF\xBD").at(0) : -1;

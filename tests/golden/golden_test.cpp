@@ -1,12 +1,13 @@
-// Every golden file in tests/golden/data, and every model folder with an expect.safetensors: outputs, states, gradients and optimiser steps within the file's tolerance.
+// Every golden file in tests/golden/data, and every model folder with an expect.safetensors: outputs, states, gradients
+// and optimiser steps within the file's tolerance.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "base/error.h"
-#include "verify/golden.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
+#include "verify/golden.h"
 #include "weights/safetensors.h"
 
 namespace mnemo {
@@ -17,7 +18,8 @@ std::vector<std::string> golden_files() {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
     if (entry.path().filename() == "model.safetensors") continue;  // a model folder's, which is checked whole
     const bool expects = entry.path().filename() == "expect.safetensors";
-    if (entry.path().extension() == ".safetensors") files.push_back((expects ? entry.path().parent_path() : entry.path()).string());
+    if (entry.path().extension() == ".safetensors")
+      files.push_back((expects ? entry.path().parent_path() : entry.path()).string());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -36,16 +38,19 @@ TEST_P(Golden, WithinTolerance) {
 // A file's config asks for far more than its tensors: refused before anything is allocated.
 TEST(GoldenFile, AConfigBeyondItsTensorsIsRefused) {
   const test::TemporaryFolder folder;
-  const auto expect_refused = [&](const std::string& name, const std::string& from, const std::string& to, const std::string& what) {
+  const auto expect_refused = [&](const std::string& name, const std::string& from, const std::string& to,
+                                  const std::string& what) {
     weights::TensorFile file = weights::read_safetensors(MNEMO_SOURCE_DIR "/tests/golden/data/" + name);
     std::string& config = file.metadata["config"];
     ASSERT_NE(config.find(from), std::string::npos);
     config.replace(config.find(from), from.size(), to);
     const std::string path = folder / "large.safetensors";
     weights::write_safetensors(path, file.tensors, file.metadata);
-    test::expect_error<base::InputError>([&] { verify::verify_golden(path); }, {what, "numbers, expected at most", path + " holds"});
+    test::expect_error<base::InputError>([&] { verify::verify_golden(path); },
+                                         {what, "numbers, expected at most", path + " holds"});
   };
-  expect_refused("recurrent/mt.safetensors", "\"vocab_size\": 17", "\"vocab_size\": 16777216", "parameter 'embed.weight'");
+  expect_refused("recurrent/mt.safetensors", "\"vocab_size\": 17", "\"vocab_size\": 16777216",
+                 "parameter 'embed.weight'");
   expect_refused("recurrent/mt.safetensors", "\"ffn_dim\": 11", "\"ffn_dim\": 1048576", "ffn.0.weight'");
   expect_refused("abc/exp_one_token.safetensors", "\"dim\": 8", "\"dim\": 4096", "of [4096,4096]");
 }
@@ -53,7 +58,8 @@ TEST(GoldenFile, AConfigBeyondItsTensorsIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_files()), [](const auto& info) {
   const std::filesystem::path path(info.param);
   std::string name = path.parent_path().filename().string() + "_" + path.stem().string();
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
   return name;
 });
 

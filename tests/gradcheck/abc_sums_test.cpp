@@ -1,4 +1,5 @@
-// Gradients of attention to running sums and to queues, what was written before included: against differences, and fast against naive.
+// Gradients of attention to running sums and to queues, what was written before included: against differences, and fast
+// against naive.
 #include <numeric>
 
 #include "ops/abc/abc_sums.h"
@@ -53,7 +54,8 @@ TEST(AbcSumsGradient, IsThatOfDifferencesForLongSequences) {
   for (const int64_t tokens : {63, 64, 65, 130}) {
     SCOPED_TRACE(fmt::format("{} tokens", tokens));
     const Sums sums(tokens, true, true);
-    expect_gradients([&] { return sums.scalar(&ops::abc_sums); }, sums.inputs(), {.most_elements = 3, .step = 1e-4, .tolerance = 1e-7});
+    expect_gradients([&] { return sums.scalar(&ops::abc_sums); }, sums.inputs(),
+                     {.most_elements = 3, .step = 1e-4, .tolerance = 1e-7});
   }
 }
 
@@ -84,11 +86,14 @@ TEST(AbcSumsGradient, OfTheFastFormsIsThatOfTheNaiveTwin) {
 
 TEST(AbcSumsGradient, OfTheFormThatLooksBothWays) {
   Numbers numbers(5);
-  const at::Tensor q = leaf(numbers, {2, 2, 4, 3}), k = leaf(numbers, {2, 2, 6, 3}), v = leaf(numbers, {2, 2, 6, 3}), phi = leaf(numbers, {2, 1, 6, 3}),
-                   weights = numbers.normal({2, 2, 4, 3});
+  const at::Tensor q = leaf(numbers, {2, 2, 4, 3}), k = leaf(numbers, {2, 2, 6, 3}), v = leaf(numbers, {2, 2, 6, 3}),
+                   phi = leaf(numbers, {2, 1, 6, 3}), weights = numbers.normal({2, 2, 4, 3});
   const ops::AbcReading reading{numbers.normal({2, 1, 1, 3}).abs(), numbers.flags({2, 1, 1, 3}, 0.7)};
-  expect_gradients([&] { return (ops::abc_sums_full(q, k, v, phi.expand({2, 2, 6, 3}), reading, 0.5).o * weights).sum(); },
-                   {{"q", q}, {"k", k}, {"v", v}, {"phi", phi}}, {.step = 1e-4});
+  expect_gradients(
+      [&] {
+        return (ops::abc_sums_full(q, k, v, phi.expand({2, 2, 6, 3}), reading, 0.5).o * weights).sum();
+      },
+      {{"q", q}, {"k", k}, {"v", v}, {"phi", phi}}, {.step = 1e-4});
 }
 
 TEST(AbcWindowGradient, IsThatOfDifferencesAndOfTheNaiveTwin) {
@@ -96,10 +101,12 @@ TEST(AbcWindowGradient, IsThatOfDifferencesAndOfTheNaiveTwin) {
     for (const bool masked : {false, true}) {
       SCOPED_TRACE(fmt::format("{} tokens, masked {}", tokens, masked));
       Numbers numbers(5);
-      const at::Tensor q = leaf(numbers, {2, 2, tokens, 3}), k = leaf(numbers, {2, 2, tokens, 3}), v = leaf(numbers, {2, 2, tokens, 3}),
-                       old_k = leaf(numbers, {2, 2, 4, 3}), old_v = leaf(numbers, {2, 2, 4, 3}), weights = numbers.normal({2, 2, tokens, 3}),
+      const at::Tensor q = leaf(numbers, {2, 2, tokens, 3}), k = leaf(numbers, {2, 2, tokens, 3}),
+                       v = leaf(numbers, {2, 2, tokens, 3}), old_k = leaf(numbers, {2, 2, 4, 3}),
+                       old_v = leaf(numbers, {2, 2, 4, 3}), weights = numbers.normal({2, 2, tokens, 3}),
                        ends = numbers.normal({2, 2, 4, 3});
-      const at::Tensor open = masked ? at::arange(4).unsqueeze(0) >= at::tensor({4, 2}, at::kLong).unsqueeze(1) : at::Tensor();
+      const at::Tensor open =
+          masked ? at::arange(4).unsqueeze(0) >= at::tensor({4, 2}, at::kLong).unsqueeze(1) : at::Tensor();
       std::vector<int64_t> seen(static_cast<size_t>(tokens));
       std::iota(seen.begin(), seen.end(), 1);
       const Inputs inputs = {{"q", q}, {"k", k}, {"v", v}, {"K", old_k}, {"V", old_v}};
@@ -107,14 +114,16 @@ TEST(AbcWindowGradient, IsThatOfDifferencesAndOfTheNaiveTwin) {
         const auto out = form(q, k, v, {old_k, old_v}, open, seen, 0.5);
         return (out.o * weights).sum() + ((out.sums.k + 2 * out.sums.v) * ends).sum();
       };
-      expect_gradients([&] { return scalar(&ops::abc_window); }, inputs, {.most_elements = 8, .step = 1e-4, .tolerance = 1e-7});
+      expect_gradients([&] { return scalar(&ops::abc_window); }, inputs,
+                       {.most_elements = 8, .step = 1e-4, .tolerance = 1e-7});
       std::vector<at::Tensor> fast;
       for (const auto& [name, input] : inputs) {
         fast.push_back(input.grad().clone());
         at::Tensor(input).mutable_grad() = at::Tensor();
       }
       scalar(&ops::abc_window_naive).backward();
-      for (size_t i = 0; i < inputs.size(); ++i) EXPECT_LE(difference(fast[i], inputs[i].second.grad()), 1e-12) << inputs[i].first;
+      for (size_t i = 0; i < inputs.size(); ++i)
+        EXPECT_LE(difference(fast[i], inputs[i].second.grad()), 1e-12) << inputs[i].first;
     }
   }
 }

@@ -43,11 +43,14 @@ struct Abc {
   }
   /// Weighted outputs and final memory.
   at::Tensor scalar(bool fast) const {
-    const auto out = (fast ? ops::abc_causal : ops::abc_causal_naive)(q, k, v, s, start, valid, setting.activation, 1e-6, 0.5);
+    const auto out =
+        (fast ? ops::abc_causal : ops::abc_causal_naive)(q, k, v, s, start, valid, setting.activation, 1e-6, 0.5);
     const at::Tensor z = at::where(at::isfinite(out.memory.z), out.memory.z, 0.0);
     return (out.o * weights).sum() + (out.memory.k * end_k).sum() + (out.memory.v * end_v).sum() + (z * end_z).sum();
   }
-  Inputs inputs() const { return {{"q", q}, {"k", k}, {"v", v}, {"s", s}, {"K", start.k}, {"V", start.v}, {"z", start.z}}; }
+  Inputs inputs() const {
+    return {{"q", q}, {"k", k}, {"v", v}, {"s", s}, {"K", start.k}, {"V", start.v}, {"z", start.z}};
+  }
 
   Setting setting;
   at::Tensor q, k, v, s, valid, weights, end_k, end_v, end_z;
@@ -73,7 +76,8 @@ TEST(AbcGradient, IsThatOfDifferencesForLongSequences) {
     for (const int64_t tokens : {64, 130}) {
       SCOPED_TRACE(fmt::format("activation {}, {} tokens", static_cast<int>(activation), tokens));
       const Abc abc({tokens, activation, 1.0, false, false});
-      expect_gradients([&] { return abc.scalar(true); }, abc.inputs(), {.most_elements = 3, .step = 1e-4, .tolerance = 1e-7});
+      expect_gradients([&] { return abc.scalar(true); }, abc.inputs(),
+                       {.most_elements = 3, .step = 1e-4, .tolerance = 1e-7});
     }
   }
 }
@@ -84,10 +88,11 @@ TEST(AbcGradient, OfTheFastFormIsThatOfTheNaiveTwin) {
       for (const double logits : {1.0, 100.0, 1e4}) {
         for (const bool padded : {false, true}) {
           for (const bool empty : {false, true}) {
-            // A relu control may leave every slot unwritten for a while: 0 / (0 + eps) is well defined, and its gradient 1/eps.
+            // A relu control may leave every slot unwritten for a while: 0 / (0 + eps) is well defined, and its
+            // gradient 1/eps.
             const Abc abc({tokens, activation, logits, padded, empty});
-            SCOPED_TRACE(fmt::format("activation {}, {} tokens, logits {}, padded {}, empty {}", static_cast<int>(activation), tokens,
-                                     logits, padded, empty));
+            SCOPED_TRACE(fmt::format("activation {}, {} tokens, logits {}, padded {}, empty {}",
+                                     static_cast<int>(activation), tokens, logits, padded, empty));
             std::vector<at::Tensor> fast;
             const double value = abc.scalar(true).item<double>(), expected = abc.scalar(false).item<double>();
             EXPECT_LE(std::abs(value - expected), 1e-9 * (1 + std::abs(expected)));

@@ -20,7 +20,8 @@ std::vector<Case> cases() {
   for (const auto& [queries, keys] : sizes) {
     for (int terms = 0; terms < 4; ++terms) {
       if (terms > 0 && queries > keys) continue;  // relative attention has every query among its keys
-      for (int mask = 0; mask < 4; ++mask) list.push_back({fmt::format("terms{}_{}_{}_mask{}", terms, queries, keys, mask), queries, keys, terms, mask});
+      for (int mask = 0; mask < 4; ++mask)
+        list.push_back({fmt::format("terms{}_{}_{}_mask{}", terms, queries, keys, mask), queries, keys, terms, mask});
     }
   }
   return list;
@@ -46,15 +47,21 @@ TEST_P(AttentionGradient, IsThatOfDifferences) {
     positions.r = term("r", {columns, heads, width});
   }
   if (one.terms == 3) positions.scores = term("scores", {batch, heads, one.queries, columns});
-  ops::KeyRanges ranges = one.terms == 2 ? ops::KeyRanges::causal(one.queries, one.keys) : ops::KeyRanges::all(one.queries, one.keys);
-  if (one.mask == 1) ranges = ops::KeyRanges::from_mask(numbers.flags({one.queries, one.keys}, 0.6).index_fill(1, at::tensor({0}, at::kLong), 1));
+  ops::KeyRanges ranges =
+      one.terms == 2 ? ops::KeyRanges::causal(one.queries, one.keys) : ops::KeyRanges::all(one.queries, one.keys);
+  if (one.mask == 1)
+    ranges = ops::KeyRanges::from_mask(
+        numbers.flags({one.queries, one.keys}, 0.6).index_fill(1, at::tensor({0}, at::kLong), 1));
   if (one.mask == 2) ranges.valid = numbers.flags({batch, one.keys}, 0.6);
-  if (one.mask == 3) ranges = ops::KeyRanges::from_mask(numbers.flags({one.queries, one.keys}, 0.6).index_fill(0, at::tensor({one.queries - 1}, at::kLong), 0));
+  if (one.mask == 3)
+    ranges = ops::KeyRanges::from_mask(
+        numbers.flags({one.queries, one.keys}, 0.6).index_fill(0, at::tensor({one.queries - 1}, at::kLong), 0));
   const at::Tensor weights = numbers.normal({batch, heads, one.queries, width});
   expect_gradients([&] { return (ops::attention(q, k, v, positions, ranges, 0.7) * weights).sum(); }, inputs);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AttentionGradient, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, AttentionGradient, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace mnemo::test

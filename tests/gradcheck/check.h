@@ -21,9 +21,10 @@ struct GradcheckOptions {
   double tolerance = 1e-8;  ///< times (1 + the derivative)
 };
 
-/// Compares the gradient of the scalar f() with differences of f: (f(-2h) - 8 f(-h) + 8 f(h) - f(2h)) / 12h, whose error is
-/// h^4. Every input is a leaf that takes a gradient, is read by f each time, and is moved in place.
-inline void expect_gradients(const std::function<at::Tensor()>& f, const Inputs& inputs, const GradcheckOptions& options = {}) {
+/// Compares the gradient of the scalar f() with differences of f: (f(-2h) - 8 f(-h) + 8 f(h) - f(2h)) / 12h, whose
+/// error is h^4. Every input is a leaf that takes a gradient, is read by f each time, and is moved in place.
+inline void expect_gradients(const std::function<at::Tensor()>& f, const Inputs& inputs,
+                             const GradcheckOptions& options = {}) {
   for (const auto& [name, input] : inputs) at::Tensor(input).mutable_grad() = at::Tensor();
   f().backward();
   const at::NoGradGuard no_grad;
@@ -42,7 +43,8 @@ inline void expect_gradients(const std::function<at::Tensor()>& f, const Inputs&
       EXPECT_LE(std::abs(found - expected), options.tolerance * (1 + std::abs(found)))
           << name << where << ": difference " << found << ", gradient " << expected;
     };
-    const int64_t stride = std::max<int64_t>(1, (input.numel() + options.most_elements - 1) / std::max<int64_t>(1, options.most_elements));
+    const int64_t stride =
+        std::max<int64_t>(1, (input.numel() + options.most_elements - 1) / std::max<int64_t>(1, options.most_elements));
     for (int64_t i = 0; options.most_elements > 0 && i < input.numel(); i += stride) {
       at::Tensor direction = at::zeros_like(start).contiguous();
       direction.view({-1})[i] = 1.0;

@@ -12,10 +12,16 @@ TEST(GrcGradient, OfOneStepInBothReadings) {
     const auto weight = [&] { return leaf(numbers, {4, 8}, 0.5); };
     const auto bias = [&] { return leaf(numbers, {4}); };
     ops::GrcGates gates{weight(), bias(), weight(), bias(), weight(), bias(), {}, {}};
-    const at::Tensor cache = leaf(numbers, {2, 3, 4}), input = leaf(numbers, {2, 3, 4}), out = numbers.normal({2, 3, 4});
-    Inputs inputs = {{"cache", cache}, {"input", input}, {"reset weight", gates.reset_weight}, {"reset bias", gates.reset_bias},
-                     {"update weight", gates.update_weight}, {"update bias", gates.update_bias},
-                     {"candidate weight", gates.candidate_weight}, {"candidate bias", gates.candidate_bias}};
+    const at::Tensor cache = leaf(numbers, {2, 3, 4}), input = leaf(numbers, {2, 3, 4}),
+                     out = numbers.normal({2, 3, 4});
+    Inputs inputs = {{"cache", cache},
+                     {"input", input},
+                     {"reset weight", gates.reset_weight},
+                     {"reset bias", gates.reset_bias},
+                     {"update weight", gates.update_weight},
+                     {"update bias", gates.update_bias},
+                     {"candidate weight", gates.candidate_weight},
+                     {"candidate bias", gates.candidate_bias}};
     if (authors) {
       gates.norm_weight = bias();
       gates.norm_bias = bias();
@@ -28,7 +34,8 @@ TEST(GrcGradient, OfOneStepInBothReadings) {
 
 TEST(GrcGradient, OfMixingAndResampling) {
   Numbers numbers(6);
-  const at::Tensor m = leaf(numbers, {2, 3, 4}), o = leaf(numbers, {2, 3, 6}), lambda = leaf(numbers, {2}), out = numbers.normal({2, 3, 6});
+  const at::Tensor m = leaf(numbers, {2, 3, 4}), o = leaf(numbers, {2, 3, 6}), lambda = leaf(numbers, {2}),
+                   out = numbers.normal({2, 3, 6});
   expect_gradients([&] { return (ops::grc_mix(m, o, lambda) * out).sum(); }, {{"m", m}, {"o", o}, {"lambda", lambda}});
   const at::Tensor rows = leaf(numbers, {2, 5, 2}), resampled = numbers.normal({2, 7, 2});
   const at::Tensor valid = at::tensor({0, 1, 1, 0, 1, 1, 1, 1, 1, 1}).view({2, 5}).to(at::kBool);

@@ -1,4 +1,5 @@
-// Gradients of attention over an image's reduced rows and inside its windows, against differences: rows and every parameter.
+// Gradients of attention over an image's reduced rows and inside its windows, against differences: rows and every
+// parameter.
 #include "attention/shifted_window.h"
 #include "attention/spatial_reduction.h"
 #include "tests/gradcheck/check.h"
@@ -22,12 +23,14 @@ void check(const typename A::Options& options, int64_t batch, core::Grid grid, c
   }
   const at::Tensor weights = numbers.normal({batch, grid.size(), kDim});
   const core::AttendTable table({core::SpanKind::tokens, grid.size()}, core::Rule::all());
-  expect_gradients([&] {
-    core::AttentionInput input{inputs[0].second, {}, table};
-    input.grid = grid;
-    input.window_bias = window_bias;
-    return (attention.forward(input, {}).y * weights).sum();
-  }, inputs, {.most_elements = 12, .step = 1e-4});
+  expect_gradients(
+      [&] {
+        core::AttentionInput input{inputs[0].second, {}, table};
+        input.grid = grid;
+        input.window_bias = window_bias;
+        return (attention.forward(input, {}).y * weights).sum();
+      },
+      inputs, {.most_elements = 12, .step = 1e-4});
 }
 
 TEST(ImageAttentionGradient, OfSpatialReductionIsThatOfDifferences) {

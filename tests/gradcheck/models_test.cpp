@@ -14,13 +14,14 @@ std::unique_ptr<models::Model> stack_of(const Configuration& configuration) {
 
 bool is_relu(const Configuration& c) { return c.name.find("relu") != std::string::npos; }
 
-/// A hash jumps where a step crosses the border of two buckets, so differences say nothing there. (Its gradients are held to those of the naive
-/// twin in tests/unit/ops, and to differences where one output alone is asked for.)
+/// A hash jumps where a step crosses the border of two buckets, so differences say nothing there. (Its gradients are
+/// held to those of the naive twin in tests/unit/ops, and to differences where one output alone is asked for.)
 bool jumps(const Configuration& c) { return c.attention() == "lsh"; }
 
 /// A count of tokens, which the controls of ABC but mlp keep beside their slots: a constant, as in the golden files.
 bool is_count(const Configuration& c, const std::string& path) {
-  return c.attention() == "abc" && path.ends_with(".z") && c.options.backbone.attention.at("control").at("type").as_string() != "mlp";
+  return c.attention() == "abc" && path.ends_with(".z") &&
+         c.options.backbone.attention.at("control").at("type").as_string() != "mlp";
 }
 
 class ModelGradient : public Conformance {
@@ -33,7 +34,8 @@ class ModelGradient : public Conformance {
     weights_ = numbers.normal({2, 3, 8});
     // Fields that take a gradient by their options are leaves; the others are constants.
     state_ = warm.map([&](const core::Field& field, const at::Tensor& tensor) {
-      if (!tensor.is_floating_point() || model_->bptt_depth(field.path) == 0 || is_count(config(), field.path)) return tensor;
+      if (!tensor.is_floating_point() || model_->bptt_depth(field.path) == 0 || is_count(config(), field.path))
+        return tensor;
       at::Tensor mine = tensor.clone();
       // An unwritten slot of a relu control is read as 0 / (0 + eps), where differences say nothing of a gradient.
       if (is_relu(config()) && field.path.ends_with(".z")) mine.add_(1.0);
@@ -61,7 +63,8 @@ class ModelGradient : public Conformance {
 TEST_P(ModelGradient, OfTheOutputIsThatOfDifferences) {
   for (const Plan& plan : {whole(3), in_parts(config(), {2, 1})}) {
     expect_gradients([&] { return (run(*model_, rows_, plan, state_, core::Mode::train).hidden * weights_).sum(); },
-                     joined({{"rows", rows_}}, joined(fields_, parameters())), {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
+                     joined({{"rows", rows_}}, joined(fields_, parameters())),
+                     {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
   }
 }
 
@@ -76,7 +79,8 @@ TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
     Numbers numbers(6);
     at::Tensor sum = at::zeros({}, at::kDouble);
     for (const auto& [field, tensor] : run(*model_, rows_, whole(3), state_, core::Mode::train).state.fields()) {
-      if (!tensor.is_floating_point() || model_->bptt_depth(field.path) == 0 || is_count(config(), field.path)) continue;
+      if (!tensor.is_floating_point() || model_->bptt_depth(field.path) == 0 || is_count(config(), field.path))
+        continue;
       sum = sum + (tensor * numbers.normal(tensor.sizes())).sum();
     }
     // Memory that no token reaches (mt_authors) depends on the parameters alone.
@@ -90,9 +94,12 @@ INSTANTIATE_TEST_SUITE_P(All, ModelGradient, testing::ValuesIn(configurations())
 INSTANTIATE_TEST_SUITE_P(Encoders, ModelGradient, testing::ValuesIn([] {
                            std::vector<Configuration> chosen;
                            std::copy_if(encoders().begin(), encoders().end(), std::back_inserter(chosen),
-                                        [](const Configuration& c) { return !c.has("recurrent_tokens") && c.attention() != "lsh"; });
+                                        [](const Configuration& c) {
+                                          return !c.has("recurrent_tokens") && c.attention() != "lsh";
+                                        });
                            return chosen;
-                         }()), name_of);
+                         }()),
+                         name_of);
 
 /// From tokens to the loss of two segments, some of it padding, one sequence absent from the first.
 class ClassifierGradient : public Conformance {};
@@ -101,14 +108,16 @@ TEST_P(ClassifierGradient, OfTheParametersIsThatOfDifferences) {
   const auto model = make_model(config().options);
   Numbers numbers(5);
   const at::Tensor tokens = numbers.tokens({3, 7}, kVocab), weights = numbers.normal({3, 2});
-  const at::Tensor lengths = at::tensor({2, 0, 4}, at::kLong).unsqueeze(1), labels = at::tensor(std::vector<int64_t>{0, 1, core::kIgnoreTarget, 2, 1, 1}).view({3, 2});
+  const at::Tensor lengths = at::tensor({2, 0, 4}, at::kLong).unsqueeze(1),
+                   labels = at::tensor(std::vector<int64_t>{0, 1, core::kIgnoreTarget, 2, 1, 1}).view({3, 2});
   const at::Tensor valid = at::cat({at::arange(4).unsqueeze(0) < lengths, at::ones({3, 3}, at::kBool)}, 1);
   Inputs inputs;
   for (const auto& [name, tensor] : model->parameters().named()) inputs.emplace_back(name, tensor);
   expect_gradients(
       [&] {
         // In evaluation: a GRC cache that has moved is a constant for the second segment.
-        const Outcome found = run(*model, tokens, segments({4, 3}), model->initial_state(3), core::Mode::evaluate, valid);
+        const Outcome found =
+            run(*model, tokens, segments({4, 3}), model->initial_state(3), core::Mode::evaluate, valid);
         return (model->nll(found.hidden, labels) * weights).sum();
       },
       inputs, {.most_elements = 0, .directions = 1, .step = 2e-4, .tolerance = 5e-8});
@@ -126,14 +135,19 @@ TEST_P(TwoSegments, GradientIsThatOfDifferences) {
   Inputs inputs = {{"rows", rows}};
   for (const auto& [name, tensor] : model->parameters().named()) inputs.emplace_back(name, tensor);
   expect_gradients(
-      [&] { return (run(*model, rows, segments({3, 2}), model->initial_state(2), core::Mode::train).hidden * weights).sum(); },
+      [&] {
+        return (run(*model, rows, segments({3, 2}), model->initial_state(2), core::Mode::train).hidden * weights).sum();
+      },
       inputs, {.most_elements = 0, .directions = 1, .step = 2e-4, .tolerance = 5e-8});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TwoSegments, testing::ValuesIn(configurations_where([](const Configuration& c) {
-                           // A relu control jumps where an empty memory gets its first weight; T2R's features are relus too.
-                           return !c.has_layer_context() && c.name != "grc_bptt_0" && !is_relu(c) && c.name != "linear_t2r" && !jumps(c);
-                         })), name_of);
+                           // A relu control jumps where an empty memory gets its first weight; T2R's features are relus
+                           // too.
+                           return !c.has_layer_context() && c.name != "grc_bptt_0" && !is_relu(c) &&
+                                  c.name != "linear_t2r" && !jumps(c);
+                         })),
+                         name_of);
 
 }  // namespace
 }  // namespace mnemo::test

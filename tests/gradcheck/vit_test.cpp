@@ -34,7 +34,8 @@ TEST(VitGradient, IsThatOfDifferences) {
       {
         const at::NoGradGuard no_grad;
         for (const auto& [name, tensor] : model.parameters().named()) {
-          at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.3 + (name.find("norm") != std::string::npos && name.ends_with("weight") ? 1.0 : 0.0));
+          at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.3 +
+                                   (name.find("norm") != std::string::npos && name.ends_with("weight") ? 1.0 : 0.0));
         }
       }
       for (const auto& [height, width] : {std::pair<int64_t, int64_t>{4, 6}, {2, 4}, {6, 10}}) {

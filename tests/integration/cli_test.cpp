@@ -20,14 +20,16 @@ using namespace test;
 TEST_F(CommandLine, HelpNamesEverySubcommandAndVersionTheLibraries) {
   const Finished help = run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* name : {"train", "eval", "compare", "generate", "inspect", "convert", "verify", "data", "completion", "help"}) {
+  for (const char* name :
+       {"train", "eval", "compare", "generate", "inspect", "convert", "verify", "data", "completion", "help"}) {
     EXPECT_TRUE(holds(help.out, std::string("  ") + name)) << name;
     EXPECT_EQ(run({"help", name}).status, 0) << name;
   }
   EXPECT_FALSE(holds(run({"help", "compare"}).out, "--job "));
   const Finished version = run({"--version"});
   EXPECT_EQ(version.status, 0);
-  for (const char* word : {"mnemo ", "LibTorch ", "MKL override", "malloc tuning", "threads", "CUDA"}) EXPECT_TRUE(holds(version.out, word)) << version.out;
+  for (const char* word : {"mnemo ", "LibTorch ", "MKL override", "malloc tuning", "threads", "CUDA"})
+    EXPECT_TRUE(holds(version.out, word)) << version.out;
   EXPECT_TRUE(holds(run({"help", "recipe"}).out, "train.steps = 1000"));
   EXPECT_TRUE(holds(run({"help", "recipe", "--markdown"}).out, "| train.steps |"));
 }
@@ -56,17 +58,15 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"compare", recipe_, "--seeds", "0"}, "--seeds: expected 1 to 1000"},
       {{"help", "recpe"}, "did you mean 'recipe'?"},
       {{"completion", "fish"}, "expected bash"},
-      {{"bench", "kernel"}, "bench: unknown part 'kernel'; did you mean 'kernels'?"},
-      {{"bench", "kernels", "--case", "abc_23"}, "--case: unknown case 'abc_23'"},
-      {{"bench", "--precision", "int8"}, "--precision: of decoding alone; the part is 'models'"},
-      {{"bench", "decoding", "--precision", "int4"}, "--precision: unknown precision 'int4'"},
-      {{"eval", folder_ / "none", "--precision", "int8", "--batch", "4"}, "reads one stream in the model's own segments; leave --batch and --segment-size out"},
+      {{"eval", folder_ / "none", "--precision", "int8", "--batch", "4"},
+       "reads one stream in the model's own segments; leave --batch and --segment-size out"},
       {{"eval", folder_ / "none", "--device", "gpu"}, "--device: expected cpu, cuda or cuda:N, found 'gpu'"},
       {{"train", recipe_, "--device", "cuda:-1"}, "--device: expected cpu, cuda or cuda:N, found 'cuda:-1'"},
   };
   if (!ops::cuda::compiled()) {
     const std::string message = "--device cuda: this build has no CUDA: configure with -DMNEMO_CUDA=ON";
-    for (const char* command : {"train", "eval", "generate", "verify"}) cases.push_back({{command, folder_ / "none", "--device", "cuda"}, message});
+    for (const char* command : {"train", "eval", "generate", "verify"})
+      cases.push_back({{command, folder_ / "none", "--device", "cuda"}, message});
   }
   for (const auto& [arguments, message] : cases) {
     const Finished outcome = run(arguments);
@@ -88,14 +88,19 @@ TEST_F(CommandLine, CompletionIsBashWithTheKeysOfRecipes) {
   const Finished outcome = run({"completion", "bash"});
   EXPECT_EQ(outcome.status, 0);
   write(folder_ / "complete.sh", outcome.out);
-  const std::string script = "source '" + (folder_ / "complete.sh") +
-                             "'; COMP_WORDS=(mnemo train --set train.sched); COMP_CWORD=3; _mnemo; echo \"${COMPREPLY[*]}\" > '" +
-                             (folder_ / "reply.txt") + "'";
-  ASSERT_EQ(std::system(("bash -c \"" + [&] {
-              std::string quoted;
-              for (const char c : script) quoted += c == '"' || c == '$' ? std::string("\\") + c : std::string(1, c);
-              return quoted;
-            }() + "\" 2>/dev/null").c_str()),
+  const std::string script =
+      "source '" + (folder_ / "complete.sh") +
+      "'; COMP_WORDS=(mnemo train --set train.sched); COMP_CWORD=3; _mnemo; echo \"${COMPREPLY[*]}\" > '" +
+      (folder_ / "reply.txt") + "'";
+  ASSERT_EQ(std::system(("bash -c \"" +
+                         [&] {
+                           std::string quoted;
+                           for (const char c : script)
+                             quoted += c == '"' || c == '$' ? std::string("\\") + c : std::string(1, c);
+                           return quoted;
+                         }() +
+                         "\" 2>/dev/null")
+                            .c_str()),
             0);
   EXPECT_TRUE(holds(content(folder_ / "reply.txt"), "train.schedule.warmup_steps=")) << content(folder_ / "reply.txt");
 }
@@ -108,15 +113,18 @@ TEST_F(CommandLine, DataDescribesTextsAndMakesSamples) {
   const base::Node copy = json(run({"data", "copy", "--count", "3", "--set", "data.num_symbols=4", "--json"}).out);
   EXPECT_EQ(copy.at("samples").size(), 3u);
   EXPECT_EQ(copy.at("length").as_int(), 12);
-  EXPECT_EQ(json(run({"data", recipe_, "--set", "data.train=" + text_, "--json"}).out).at("unit").as_string(), "characters");
+  EXPECT_EQ(json(run({"data", recipe_, "--set", "data.train=" + text_, "--json"}).out).at("unit").as_string(),
+            "characters");
 }
 
 TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   const std::string run_folder = trained("run");
-  for (const char* name : {"recipe.toml", "log.jsonl", "model/config.json", "model/model.safetensors", "model/vocabulary.json", "model/README.md"}) {
+  for (const char* name : {"recipe.toml", "log.jsonl", "model/config.json", "model/model.safetensors",
+                           "model/vocabulary.json", "model/README.md"}) {
     EXPECT_TRUE(std::filesystem::exists(run_folder + "/" + name)) << name;
   }
-  EXPECT_FALSE(holds(content(run_folder + "/model/README.md"), folder_.path())) << "the model card tells a path of this machine";
+  EXPECT_FALSE(holds(content(run_folder + "/model/README.md"), folder_.path()))
+      << "the model card tells a path of this machine";
 
   const base::Node own = json(run({"eval", run_folder, "--json"}).out);
   const std::string log = content(run_folder + "/log.jsonl");
@@ -126,17 +134,22 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   EXPECT_TRUE(std::isfinite(other.at("nll").as_double()));
   EXPECT_NEAR(other.at("bits_per_character").as_double(), other.at("nll").as_double() / std::log(2.0), 1e-9);
 
-  const Finished stream = run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--quiet"});
+  const Finished stream =
+      run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--quiet"});
   EXPECT_EQ(stream.status, 0) << stream.err;
-  const base::Node whole = json(run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--json"}).out);
+  const base::Node whole =
+      json(run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--json"}).out);
   EXPECT_EQ(stream.out, "line " + whole.at("text").as_string());
-  const base::Node else_seed = json(run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "6", "--json"}).out);
+  const base::Node else_seed =
+      json(run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "6", "--json"}).out);
   EXPECT_NE(else_seed.at("text").as_string(), whole.at("text").as_string());
 
   // A session kept and gone on with is the text in one piece.
   const std::string session = folder_ / "session.safetensors";
-  const Finished first = run({"generate", run_folder, "--prompt", "line ", "--tokens", "11", "--seed", "5", "--save", session, "--quiet"});
-  const Finished second = run({"generate", run_folder, "--session", session, "--tokens", "9", "--seed", "5", "--quiet"});
+  const Finished first =
+      run({"generate", run_folder, "--prompt", "line ", "--tokens", "11", "--seed", "5", "--save", session, "--quiet"});
+  const Finished second =
+      run({"generate", run_folder, "--session", session, "--tokens", "9", "--seed", "5", "--quiet"});
   EXPECT_EQ(first.out + second.out, stream.out);
 
   const Finished nowhere = run({"generate", run_folder, "--tokens", "5", "--save", folder_ / "none/session"});
@@ -158,7 +171,8 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
 
 TEST_F(CommandLine, GenerateEndsQuietlyWhenItsReaderGoes) {
   const std::string run_folder = trained("run");
-  const std::string command = std::string("bash -c '") + kBinary + " generate " + run_folder + " --tokens 100000 --quiet 2>\"" + (folder_ / "err.txt") +
+  const std::string command = std::string("bash -c '") + kBinary + " generate " + run_folder +
+                              " --tokens 100000 --quiet 2>\"" + (folder_ / "err.txt") +
                               "\" | head -c 20 >/dev/null; exit ${PIPESTATUS[0]}'";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 0);
   EXPECT_EQ(content(folder_ / "err.txt"), "");
@@ -177,9 +191,11 @@ TEST_F(CommandLine, ResumedTrainingIsTheUninterruptedOne) {
 }
 
 TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
-  const std::vector<std::string> softmax = {"--set", "model.memory=[]", "--set", "model.backbone.attention={type=\"softmax\"}"};
-  const std::vector<std::string> t2r = {"--set", "model.memory=[]", "--set",
-                                        "model.backbone.attention={type=\"linear\",feature_map=\"t2r\",num_features=4}"};
+  const std::vector<std::string> softmax = {"--set", "model.memory=[]", "--set",
+                                            "model.backbone.attention={type=\"softmax\"}"};
+  const std::vector<std::string> t2r = {
+      "--set", "model.memory=[]", "--set",
+      "model.backbone.attention={type=\"linear\",feature_map=\"t2r\",num_features=4}"};
   const std::string run_folder = trained("softmax", softmax), made = folder_ / "t2r", relative = trained("relative");
   const Finished convert = run({"convert", run_folder, "--to", "t2r", "--features", "4", "--out", made});
   EXPECT_EQ(convert.status, 0) << convert.err;
@@ -194,7 +210,8 @@ TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
   };
   EXPECT_NEAR(evaluation(further), evaluation(made), 1e-4) << "training did not start from the converted weights";
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
-      {{"convert", run_folder, "--to", "rfa", "--out", made}, "convert: --to: unknown kind 'rfa'; known: 't2r', 'mnemo', 'timm_vit'"},
+      {{"convert", run_folder, "--to", "rfa", "--out", made},
+       "convert: --to: unknown kind 'rfa'; known: 't2r', 'mnemo', 'timm_vit'"},
       {{"convert", relative, "--to", "t2r", "--out", folder_ / "x"}, "found backbone.attention.type = \"relative\""},
       {{"convert", run_folder, "--to", "t2r", "--out", folder_ / "x", "--features", "0"}, "--features"},
       {{"train", recipe_, "--data", text_, "--out", folder_ / "y", "--init", made}, "attn.feature.weight"},
@@ -211,13 +228,17 @@ TEST_F(CommandLine, SignalsStopTrainingAfterSaving) {
   for (const auto& [number, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     const std::string folder = folder_ / ("run" + std::to_string(number));
     Process process(folder_, {"train", recipe_, "--data", text_, "--out", folder, "--set", "train.steps=1000000"});
-    ASSERT_TRUE(wait_for([&] { return holds(content(folder + "/log.jsonl"), "\"step\": 3") || holds(content(folder + "/log.jsonl"), "\"step\":3"); }));
+    ASSERT_TRUE(wait_for([&] {
+      return holds(content(folder + "/log.jsonl"), "\"step\": 3") ||
+             holds(content(folder + "/log.jsonl"), "\"step\":3");
+    }));
     process.signal(number);
     const Finished outcome = process.finish();
     EXPECT_EQ(outcome.status, status) << outcome.err;
     EXPECT_TRUE(holds(outcome.err, "mnemo train --resume " + folder)) << outcome.err;
     const int64_t done = std::stoll(outcome.err.substr(outcome.err.find("stopped after step ") + 19));
-    const Finished resumed = run({"train", "--resume", folder, "--set", "train.steps=" + std::to_string(done + 2), "--json"});
+    const Finished resumed =
+        run({"train", "--resume", folder, "--set", "train.steps=" + std::to_string(done + 2), "--json"});
     EXPECT_EQ(resumed.status, 0) << resumed.err;
     EXPECT_EQ(json(resumed.out).at("steps").as_int(), done + 2);
   }
@@ -227,7 +248,8 @@ TEST_F(CommandLine, InspectShowsModelsAndRecipes) {
   const std::string run_folder = trained("run");
   const Finished text = run({"inspect", run_folder, "--svg", folder_ / "spans.svg", "--html", folder_ / "model.html"});
   EXPECT_EQ(text.status, 0) << text.err;
-  for (const char* word : {"backbone.layers.0.attn", "segment_cache.layers.0", "cache 8", "tokens 8"}) EXPECT_TRUE(holds(text.out, word)) << word;
+  for (const char* word : {"backbone.layers.0.attn", "segment_cache.layers.0", "cache 8", "tokens 8"})
+    EXPECT_TRUE(holds(text.out, word)) << word;
   EXPECT_TRUE(content(folder_ / "spans.svg").starts_with("<svg"));
   EXPECT_TRUE(holds(content(folder_ / "model.html"), "Who attends to whom"));
   const base::Node model = json(run({"inspect", run_folder, "--json"}).out);
@@ -239,23 +261,30 @@ TEST_F(CommandLine, InspectShowsModelsAndRecipes) {
 
 TEST_F(CommandLine, InspectShowsWhereAnInputIsLookedAt) {
   const std::string folder = folder_ / "grc";
-  const Finished trained = run({"train", recipe_, "--data", text_, "--out", folder, "--set", "model.memory[1].type=grc", "--set", "model.memory[1].cache_len=4"});
+  const Finished trained = run({"train", recipe_, "--data", text_, "--out", folder, "--set", "model.memory[1].type=grc",
+                                "--set", "model.memory[1].cache_len=4"});
   ASSERT_EQ(trained.status, 0) << trained.err;
   const std::string png = folder_ / "maps.png", svg = folder_ / "maps.svg", page = folder_ / "page.html";
-  const Finished text = run({"inspect", folder, "--text", "line 16 of a small", "--heads", "1", "--png", png, "--svg", svg, "--html", page});
+  const Finished text = run(
+      {"inspect", folder, "--text", "line 16 of a small", "--heads", "1", "--png", png, "--svg", svg, "--html", page});
   ASSERT_EQ(text.status, 0) << text.err;
-  for (const char* part : {"segment 3 of 3, 2 tokens", "to cache", "Gates of the GRC update", "layers.0.sigma_lambda", "step 6"}) EXPECT_TRUE(holds(text.out, part)) << part << text.out;
+  for (const char* part :
+       {"segment 3 of 3, 2 tokens", "to cache", "Gates of the GRC update", "layers.0.sigma_lambda", "step 6"})
+    EXPECT_TRUE(holds(text.out, part)) << part << text.out;
   EXPECT_TRUE(content(png).starts_with("\x89PNG\r\n\x1a\n"));
   EXPECT_TRUE(content(svg).starts_with("<svg") && holds(content(svg), "layer 0 head 1"));
-  for (const char* part : {"<h2>Attention</h2>", "<h2>Over training</h2>", "data:image/png;base64,"}) EXPECT_TRUE(holds(content(page), part)) << part;
+  for (const char* part : {"<h2>Attention</h2>", "<h2>Over training</h2>", "data:image/png;base64,"})
+    EXPECT_TRUE(holds(content(page), part)) << part;
 
   const base::Node node = json(run({"inspect", folder, "--sample", "1", "--layers", "0", "--json"}).out);
   EXPECT_EQ(node.at("attention").at("maps").size(), 4u) << "attention and grc_cache of two heads";
   EXPECT_EQ(node.at("attention").at("num_segments").as_int(), 4);
   EXPECT_EQ(node.at("training").size(), 6u);
   EXPECT_EQ(node.at("training").items().at(5).at("gauges").at("layers.0.sigma_lambda").size(), 2u);
-  EXPECT_NE(node.at("training").items().at(5).at("gauges").at("layers.0.sigma_lambda").items().at(0).as_double(), 0.5) << "lambda has moved";
-  const base::Node of_recipe = json(run({"inspect", recipe_, "--set", "data.train=" + text_, "--tokens", "1 2 3", "--json"}).out);
+  EXPECT_NE(node.at("training").items().at(5).at("gauges").at("layers.0.sigma_lambda").items().at(0).as_double(), 0.5)
+      << "lambda has moved";
+  const base::Node of_recipe =
+      json(run({"inspect", recipe_, "--set", "data.train=" + text_, "--tokens", "1 2 3", "--json"}).out);
   EXPECT_EQ(of_recipe.at("attention").at("tokens").size(), 3u);
 
   const std::pair<std::vector<std::string>, std::string> wrong[] = {
@@ -283,20 +312,24 @@ TEST_F(CommandLine, InspectCountsWhatAModelCosts) {
   const std::string run_folder = trained("run");
   const Finished text = run({"inspect", run_folder, "--cost", "--batch", "2"});
   ASSERT_EQ(text.status, 0) << text.err;
-  for (const char* part : {"8 tokens in each of 2 sequences", "feed_forward", "added by segment_cache"}) EXPECT_TRUE(holds(text.out, part)) << part << text.out;
+  for (const char* part : {"8 tokens in each of 2 sequences", "feed_forward", "added by segment_cache"})
+    EXPECT_TRUE(holds(text.out, part)) << part << text.out;
   const base::Node node = json(run({"inspect", run_folder, "--cost", "--json"}).out);
   EXPECT_EQ(node.at("cost").at("all").at("parameters").as_int(), node.at("parameters").as_int());
   EXPECT_EQ(node.at("cost").at("all").at("state_bytes").as_int(), node.at("state_bytes").as_int());
   int64_t flops = 0;
-  for (const base::Node& part : node.at("cost").at("parts").items()) flops += part.at("part").as_string() == "feed_forward" ? part.at("flops").as_int() : 0;
+  for (const base::Node& part : node.at("cost").at("parts").items())
+    flops += part.at("part").as_string() == "feed_forward" ? part.at("flops").as_int() : 0;
   EXPECT_EQ(flops, 2 * 8 * 2 * 16 * 16) << "one layer, 16 to 16 to 16";
 }
 
 TEST_F(CommandLine, SegmentsThatStandAloneDoSoOutsideTrainingToo) {
   write(folder_ / "held_out.txt", content(text_).substr(0, 700));
   // A table with a place for each token of a segment: nothing runs past one.
-  const std::string folder = trained("alone", {"--set", "data.reset=segments", "--set", "data.valid=" + (folder_ / "held_out.txt"), "--set", "model.memory=[]", "--set",
-                                               "model.backbone.attention={type=\"abc\", num_slots=4, control={type=\"linformer\", max_len=8}}"});
+  const std::string folder = trained(
+      "alone",
+      {"--set", "data.reset=segments", "--set", "data.valid=" + (folder_ / "held_out.txt"), "--set", "model.memory=[]",
+       "--set", "model.backbone.attention={type=\"abc\", num_slots=4, control={type=\"linformer\", max_len=8}}"});
   const auto nll = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "eval");
     arguments.push_back("--json");
@@ -311,7 +344,8 @@ TEST_F(CommandLine, SegmentsThatStandAloneDoSoOutsideTrainingToo) {
   const Finished carried = run({"eval", folder, "--data", held_out, "--reset", "documents"});
   EXPECT_EQ(carried.status, 2);
   EXPECT_TRUE(holds(carried.err, "takes sequences of at most 8 tokens")) << carried.err;
-  EXPECT_TRUE(holds(run({"eval", folder, "--reset", "never"}).err, "--reset: expected documents or segments, found 'never'"));
+  EXPECT_TRUE(
+      holds(run({"eval", folder, "--reset", "never"}).err, "--reset: expected documents or segments, found 'never'"));
   const Finished text = run({"generate", folder, "--prompt", "line 16 of a small text", "--tokens", "40", "--quiet"});
   EXPECT_EQ(text.status, 0) << text.err;
   const base::Node seen = json(run({"inspect", folder, "--text", "line 16 of a small text", "--json"}).out);
@@ -320,18 +354,23 @@ TEST_F(CommandLine, SegmentsThatStandAloneDoSoOutsideTrainingToo) {
 
 TEST_F(CommandLine, TheDecodingEngineForgetsAtSegmentsToo) {
   const std::string folder = trained("alone", {"--set", "data.reset=segments"});
-  const base::Node model = json(run({"eval", folder, "--json"}).out), engine = json(run({"eval", folder, "--precision", "float32", "--json"}).out);
+  const base::Node model = json(run({"eval", folder, "--json"}).out),
+                   engine = json(run({"eval", folder, "--precision", "float32", "--json"}).out);
   EXPECT_NEAR(engine.at("nll").as_double(), model.at("nll").as_double(), 1e-4);
-  EXPECT_NE(json(run({"eval", folder, "--reset", "documents", "--json"}).out).at("nll").as_double(), model.at("nll").as_double());
+  EXPECT_NE(json(run({"eval", folder, "--reset", "documents", "--json"}).out).at("nll").as_double(),
+            model.at("nll").as_double());
 }
 
 TEST_F(CommandLine, InspectListsTheVariantsOfARecipe) {
-  write(folder_ / "two.toml", "base = \"tiny.toml\"\n[[study]]\nname = \"Text\"\ndata.train = \"text.txt\"\n[[study.variant]]\nname = \"none\"\nmodel.memory = []\n"
-                              "[[study.variant]]\nname = \"wide\"\nmodel.backbone.dim = 32\n");
+  write(folder_ / "two.toml",
+        "base = \"tiny.toml\"\n[[study]]\nname = \"Text\"\ndata.train = \"text.txt\"\n[[study.variant]]\nname = "
+        "\"none\"\nmodel.memory = []\n"
+        "[[study.variant]]\nname = \"wide\"\nmodel.backbone.dim = 32\n");
   const base::Node rows = json(run({"inspect", folder_ / "two.toml", "--json"}).out);
   ASSERT_EQ(rows.size(), 2u);
   for (const base::Node& row : rows.items()) {
-    const base::Node one = json(run({"inspect", folder_ / "two.toml", "--variant", row.at("variant").as_string(), "--json"}).out);
+    const base::Node one =
+        json(run({"inspect", folder_ / "two.toml", "--variant", row.at("variant").as_string(), "--json"}).out);
     EXPECT_EQ(row.at("parameters").as_int(), one.at("parameters").as_int());
   }
 }

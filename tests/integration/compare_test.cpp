@@ -41,7 +41,8 @@ model.memory = []
 TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";
-  const std::vector<std::string> command = {"compare", folder_ / "studies.toml", "--out", out, "--seeds", "2", "--jobs", "2", "--json"};
+  const std::vector<std::string> command = {
+      "compare", folder_ / "studies.toml", "--out", out, "--seeds", "2", "--jobs", "2", "--json"};
   const Finished outcome = run(command);
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, base::to_json(json(outcome.out)) + "\n");
@@ -65,7 +66,14 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   EXPECT_GT(grc.at("tokens_per_second_64").as_double(), 0);
   EXPECT_GT(grc.at("tokens_per_second_4096").as_double(), 0);
   EXPECT_EQ(grc.at("state_bytes").as_int(), 4 * 8 * 4);
-  EXPECT_TRUE(results.at("studies").items()[1].at("variants").items()[0].at("runs").items()[0].at("tokens_per_second_64").is_null());
+  EXPECT_TRUE(results.at("studies")
+                  .items()[1]
+                  .at("variants")
+                  .items()[0]
+                  .at("runs")
+                  .items()[0]
+                  .at("tokens_per_second_64")
+                  .is_null());
   const std::string page = content(out + "/report.html");
   EXPECT_TRUE(holds(page, "tiny &lt;comparison&gt;"));
   EXPECT_TRUE(holds(page, "GRC &amp; more"));
@@ -98,8 +106,8 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
 TEST_F(CommandLine, CompareMeasuresWhatTheTimeAllowed) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";
-  const Finished outcome = run({"compare", folder_ / "studies.toml", "--out", out, "--json", "--set", "study[0].max_seconds=0.5", "--set",
-                               "study[0].train.steps=1000000"});
+  const Finished outcome = run({"compare", folder_ / "studies.toml", "--out", out, "--json", "--set",
+                                "study[0].max_seconds=0.5", "--set", "study[0].train.steps=1000000"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const base::Node results = json(outcome.out);
   for (const base::Node& variant : results.at("studies").items()[0].at("variants").items()) {
@@ -114,8 +122,8 @@ TEST_F(CommandLine, CompareGoesOnWhenAVariantFails) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";
   const Finished outcome = run({"compare", folder_ / "studies.toml", "--out", out, "--set",
-                               "study[0].variant[1].train.optimiser={type=\"sgd\", lr=1e30}", "--set",
-                               "study[0].variant[1].train.clip_norm=\"unset\""});
+                                "study[0].variant[1].train.optimiser={type=\"sgd\", lr=1e30}", "--set",
+                                "study[0].variant[1].train.clip_norm=\"unset\""});
   EXPECT_EQ(outcome.status, 2) << outcome.err;
   EXPECT_TRUE(holds(outcome.err, "GRC & more, seed 0: failed: training: step")) << outcome.err;
   EXPECT_TRUE(holds(outcome.out, "Failed: GRC & more.")) << outcome.out;
@@ -125,9 +133,11 @@ TEST_F(CommandLine, CompareGoesOnWhenAVariantFails) {
 TEST_F(CommandLine, CompareStopsItsChildren) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";
-  Process process(folder_, {"compare", folder_ / "studies.toml", "--out", out, "--jobs", "2", "--set", "train.steps=1000000"});
+  Process process(folder_,
+                  {"compare", folder_ / "studies.toml", "--out", out, "--jobs", "2", "--set", "train.steps=1000000"});
   const auto children = [&] {
-    std::ifstream file("/proc/" + std::to_string(process.pid()) + "/task/" + std::to_string(process.pid()) + "/children");
+    std::ifstream file("/proc/" + std::to_string(process.pid()) + "/task/" + std::to_string(process.pid()) +
+                       "/children");
     std::vector<pid_t> found;
     for (pid_t pid; file >> pid;) found.push_back(pid);
     return found;
@@ -175,7 +185,9 @@ source = "nowhere"
 TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
   write(folder_ / "sweep.toml", kSweep);
   const std::string out = folder_ / "out", whole = folder_ / "whole";
-  const auto command = [&](const std::string& to) { return std::vector<std::string>{"compare", folder_ / "sweep.toml", "--out", to, "--jobs", "2", "--json"}; };
+  const auto command = [&](const std::string& to) {
+    return std::vector<std::string>{"compare", folder_ / "sweep.toml", "--out", to, "--jobs", "2", "--json"};
+  };
   const Finished uninterrupted = run(command(whole));
   ASSERT_EQ(uninterrupted.status, 0) << uninterrupted.err;
   const base::Node expected = json(uninterrupted.out);
@@ -199,20 +211,32 @@ TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
     process.signal(SIGKILL);
     process.finish();
     for (const auto& [file, time] : results()) EXPECT_NO_THROW(json(content(file))) << file;
-    for (const auto& [file, time] : seen) EXPECT_EQ(std::filesystem::last_write_time(file), time) << file << " was repeated";
+    for (const auto& [file, time] : seen)
+      EXPECT_EQ(std::filesystem::last_write_time(file), time) << file << " was repeated";
     seen = results();
   }
   const Finished last = run(command(out));
   ASSERT_EQ(last.status, 0) << last.err;
   EXPECT_EQ(results().size(), 8u);
-  for (const auto& [file, time] : seen) EXPECT_EQ(std::filesystem::last_write_time(file), time) << file << " was repeated";
+  for (const auto& [file, time] : seen)
+    EXPECT_EQ(std::filesystem::last_write_time(file), time) << file << " was repeated";
   const base::Node found = json(last.out);
   for (size_t p = 0; p < 2; ++p) {
     for (size_t v = 0; v < 2; ++v) {
       const auto value = [&](const base::Node& node, size_t run) {
-        return node.at("studies").items()[0].at("points").items()[p].at("variants").items()[v].at("runs").items()[run].at("loss").as_double();
+        return node.at("studies")
+            .items()[0]
+            .at("points")
+            .items()[p]
+            .at("variants")
+            .items()[v]
+            .at("runs")
+            .items()[run]
+            .at("loss")
+            .as_double();
       };
-      for (size_t run = 0; run < 2; ++run) EXPECT_EQ(value(found, run), value(expected, run)) << "a resumed training ends elsewhere";
+      for (size_t run = 0; run < 2; ++run)
+        EXPECT_EQ(value(found, run), value(expected, run)) << "a resumed training ends elsewhere";
     }
   }
 
@@ -221,7 +245,18 @@ TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
   longer.insert(longer.end(), {"--set", "train.steps=14"});
   const Finished changed = run(longer);
   ASSERT_EQ(changed.status, 0) << changed.err;
-  EXPECT_EQ(json(changed.out).at("studies").items()[0].at("points").items()[0].at("variants").items()[0].at("runs").items()[0].at("steps").as_int(), 14);
+  EXPECT_EQ(json(changed.out)
+                .at("studies")
+                .items()[0]
+                .at("points")
+                .items()[0]
+                .at("variants")
+                .items()[0]
+                .at("runs")
+                .items()[0]
+                .at("steps")
+                .as_int(),
+            14);
   EXPECT_TRUE(holds(run(command(out)).err, "8 of 8 trainings were done before"));
   EXPECT_EQ(results().size(), 16u);
 }
@@ -232,7 +267,8 @@ TEST_F(CommandLine, SweepMistakesAreNamed) {
   write(folder_ / "sweep.toml", text);
   const Finished outcome = run({"compare", folder_ / "sweep.toml", "--out", folder_ / "out"});
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_TRUE(holds(outcome.err, "sweep.toml:15: unknown key 'study[0].sweep.seedz'; did you mean 'seeds'?")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "sweep.toml:15: unknown key 'study[0].sweep.seedz'; did you mean 'seeds'?"))
+      << outcome.err;
 }
 
 }  // namespace

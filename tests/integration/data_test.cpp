@@ -26,8 +26,10 @@ class DataCommands : public testing::Test {
   Result run(const std::vector<std::string>& arguments) {
     std::string command = MNEMO_EXECUTABLE;
     for (const std::string& argument : arguments) command += " '" + argument + "'";
-    const int status = std::system((command + " >'" + (folder_ / "out.txt") + "' 2>'" + (folder_ / "err.txt") + "'").c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, base::read_file(folder_ / "out.txt"), base::read_file(folder_ / "err.txt")};
+    const int status =
+        std::system((command + " >'" + (folder_ / "out.txt") + "' 2>'" + (folder_ / "err.txt") + "'").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, base::read_file(folder_ / "out.txt"),
+            base::read_file(folder_ / "err.txt")};
   }
 
   base::Node json(const std::vector<std::string>& arguments) {
@@ -74,7 +76,8 @@ TEST_F(DataCommands, SamplesOfAMadeTaskAreATaskFileThatTrains) {
   EXPECT_EQ(run({"data", folder_ / "task.toml", "-n", "20"}).out, read("copy.tsv"));
   const base::Node trained = json({"train", folder_ / "task.toml", "--out", folder_ / "run", "--json", "--quiet"});
   const base::Node& held_out = trained.at("held_out");
-  for (const char* name : {"accuracy", "teacher_forced_accuracy", "result_accuracy", "nll"}) EXPECT_TRUE(held_out.contains(name)) << name;
+  for (const char* name : {"accuracy", "teacher_forced_accuracy", "result_accuracy", "nll"})
+    EXPECT_TRUE(held_out.contains(name)) << name;
   const base::Node measured = json({"eval", folder_ / "run", "--json"});
   EXPECT_EQ(measured.at("predictions").as_int(), 5 * 6);
   EXPECT_EQ(measured.at("accuracy").as_double(), held_out.at("accuracy").as_double());
@@ -82,8 +85,9 @@ TEST_F(DataCommands, SamplesOfAMadeTaskAreATaskFileThatTrains) {
   expect_mistake({"eval", folder_ / "run", "--part", "test"}, "has no test part");
 
   write("valid.tsv", "input\ttarget\tanswer\n2 3\t3 x\t0 1\n");
-  expect_mistake({"train", folder_ / "task.toml", "--out", folder_ / "other"},
-                 "valid.tsv:2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found 'x'");
+  expect_mistake(
+      {"train", folder_ / "task.toml", "--out", folder_ / "other"},
+      "valid.tsv:2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found 'x'");
 }
 
 TEST_F(DataCommands, QuadraticEquationsTrainInSegmentsByNumber) {
@@ -91,18 +95,22 @@ TEST_F(DataCommands, QuadraticEquationsTrainInSegmentsByNumber) {
   EXPECT_NE(shown.at("samples").items()[0].at("text").as_string().find("x^2"), std::string::npos);
   std::string recipe = kDecoder + "[data]\ntype = \"algorithmic\"\ntask = \"quadratic\"\nnum_segments = 6\n";
   write("wrong.toml", recipe);
-  expect_mistake({"train", folder_ / "wrong.toml", "--out", folder_ / "run"}, "data.num_segments makes segments of 30; expected that or nothing, found 6");
+  expect_mistake({"train", folder_ / "wrong.toml", "--out", folder_ / "run"},
+                 "data.num_segments makes segments of 30; expected that or nothing, found 6");
   recipe.erase(recipe.find("segment_size = 6\n"), 17);
   write("sqeq.toml", recipe);
-  const base::Node trained = json({"train", folder_ / "sqeq.toml", "--out", folder_ / "run", "--set", "train.steps=1", "--set", "train.eval_samples=2", "--json", "--quiet"});
+  const base::Node trained = json({"train", folder_ / "sqeq.toml", "--out", folder_ / "run", "--set", "train.steps=1",
+                                   "--set", "train.eval_samples=2", "--json", "--quiet"});
   EXPECT_TRUE(trained.at("held_out").contains("result_accuracy"));
   EXPECT_NE(read("run/model/config.json").find("\"segment_size\": 30"), std::string::npos);
 }
 
 TEST_F(DataCommands, AnAnswerIsNotAskedOfAnEncoder) {
   write("encoder.toml", kDecoder + "[data]\ntype = \"algorithmic\"\nnum_symbols = 4\n");
-  expect_mistake({"train", folder_ / "encoder.toml", "--out", folder_ / "run", "--set", "model.backbone.type=encoder", "--set", "model.memory=[]"},
-                 "an answer of 8 symbols in segments of 6 (model.segment_size) is given symbol by symbol, which an encoder cannot do");
+  expect_mistake({"train", folder_ / "encoder.toml", "--out", folder_ / "run", "--set", "model.backbone.type=encoder",
+                  "--set", "model.memory=[]"},
+                 "an answer of 8 symbols in segments of 6 (model.segment_size) is given symbol by symbol, which an "
+                 "encoder cannot do");
 }
 
 const std::string kEncoder = R"(
@@ -141,7 +149,8 @@ TEST_F(DataCommands, ListOpsIsClassifiedFromMadeExpressionsAndFromTheirFiles) {
 
   // The same expressions through files give the same model.
   std::vector<std::string> prepare = {"data", "prepare", "listops", "--out", folder_ / "files"};
-  for (const char* key : {"train_samples=40", "valid_samples=6", "test_samples=3", "min_length=4", "max_length=40", "max_depth=3", "max_args=4"}) {
+  for (const char* key : {"train_samples=40", "valid_samples=6", "test_samples=3", "min_length=4", "max_length=40",
+                          "max_depth=3", "max_args=4"}) {
     prepare.insert(prepare.end(), {"--set", std::string("data.") + key});
   }
   ASSERT_EQ(run(prepare).status, 0);
@@ -152,7 +161,8 @@ TEST_F(DataCommands, ListOpsIsClassifiedFromMadeExpressionsAndFromTheirFiles) {
   EXPECT_EQ(read("made/model/model.safetensors"), read("from_files/model/model.safetensors"));
 
   // Several segments a document, and a resumed training.
-  const std::vector<std::string> segments = {"--set", "model.segment_size=12", "--set", "data.loss=every", "--json", "--quiet"};
+  const std::vector<std::string> segments = {"--set",  "model.segment_size=12", "--set", "data.loss=every", "--json",
+                                             "--quiet"};
   const auto train = [&](std::vector<std::string> words) {
     words.insert(words.end(), segments.begin(), segments.end());
     return json(words);
@@ -171,25 +181,31 @@ TEST_F(DataCommands, ListOpsFilesAreCheckedLineByLine) {
   std::filesystem::copy(kListOps + "arena_500_2000.tsv", folder_ / "arena/basic_train.tsv");
   std::filesystem::copy(kListOps + "arena_2_200.tsv", folder_ / "arena/basic_val.tsv");
   std::filesystem::copy(kListOps + "nangia_bowman_test.tsv", folder_ / "arena/basic_test.tsv");
-  const base::Node prepared = json({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out", "--json"});
+  const base::Node prepared =
+      json({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out", "--json"});
   EXPECT_EQ(prepared.at("parts").items()[1].at("documents").as_int(), 200);
   EXPECT_EQ(read("out/basic_train.tsv"), read("arena/basic_train.tsv"));
   EXPECT_EQ(read("out/basic_val.tsv"), read("arena/basic_val.tsv"));
   write("arena/basic_val.tsv", "Source\tTarget\n( ( [MAX 3 ) ] )\t3\n( ( [MAX 3 4 ) ] )\t4\n");
-  expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out"}, "basic_val.tsv:3:12: expected ')', found '4'");
+  expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out"},
+                 "basic_val.tsv:3:12: expected ')', found '4'");
   std::filesystem::remove(folder_ / "arena/basic_val.tsv");
-  expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "half"}, "expected basic_val.tsv or valid.tsv of listops, found neither; get it from https://");
+  expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "half"},
+                 "expected basic_val.tsv or valid.tsv of listops, found neither; get it from https://");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "half"));
 }
 
 TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   write("enwik8", std::string(1000, 'x'));
-  expect_mistake({"data", "prepare", "enwik8", folder_ / "enwik8", "--out", folder_ / "out"},
-                 "enwik8: expected enwik8, 100000000 bytes, or its first 4000000, found 1000 bytes; get it from https://");
+  expect_mistake(
+      {"data", "prepare", "enwik8", folder_ / "enwik8", "--out", folder_ / "out"},
+      "enwik8: expected enwik8, 100000000 bytes, or its first 4000000, found 1000 bytes; get it from https://");
   write("enwik8", std::string(4'000'000, 'x'));
-  expect_mistake({"data", "prepare", "enwik8", folder_ / "enwik8", "--out", folder_ / "out"}, "expected enwik8 with SHA-256 9f9ca3a4");
+  expect_mistake({"data", "prepare", "enwik8", folder_ / "enwik8", "--out", folder_ / "out"},
+                 "expected enwik8 with SHA-256 9f9ca3a4");
   std::filesystem::create_directory(folder_ / "wiki");
-  expect_mistake({"data", "prepare", "wikitext-2", folder_ / "wiki", "--out", folder_ / "out"}, "wiki: expected wiki.train.tokens or train.txt of wikitext-2, found neither");
+  expect_mistake({"data", "prepare", "wikitext-2", folder_ / "wiki", "--out", folder_ / "out"},
+                 "wiki: expected wiki.train.tokens or train.txt of wikitext-2, found neither");
   write("wiki/wiki.train.tokens", " = A = \n one two \n");
   expect_mistake({"data", "prepare", "wikitext-2", folder_ / "wiki", "--out", folder_ / "out"},
                  "wiki.train.tokens: expected the 2088628 words and line ends of wikitext-2 (train), found 7");
@@ -199,17 +215,22 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   expect_mistake({"data", folder_ / "enwik8", "more"}, "expected one SOURCE, found 'more' behind it");
 
   std::filesystem::create_directories(folder_ / "texts/sub");
-  for (int i = 0; i < 10; ++i) write("texts/" + std::string(i < 5 ? "" : "sub/") + std::to_string(i) + ".txt", "text number " + std::to_string(i) + (i % 2 == 0 ? "" : "\n"));
+  for (int i = 0; i < 10; ++i)
+    write("texts/" + std::string(i < 5 ? "" : "sub/") + std::to_string(i) + ".txt",
+          "text number " + std::to_string(i) + (i % 2 == 0 ? "" : "\n"));
   write("texts/.hidden", "\xff");
   write("texts/empty", "");
-  const base::Node prepared = json({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out", "--set", "data.valid_fraction=0.2", "--set", "data.test_fraction=0.15", "--json"});
+  const base::Node prepared = json({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out", "--set",
+                                    "data.valid_fraction=0.2", "--set", "data.test_fraction=0.15", "--json"});
   ASSERT_EQ(prepared.at("parts").size(), 3U);
   EXPECT_EQ(read("out/test.txt"), "text number 9\n");
   write("own.toml", "base = \"out/data.toml\"\n");
   const base::Node described = json({"data", folder_ / "own.toml", "--json"});
   for (size_t part = 0; part < 3; ++part) {
-    EXPECT_EQ(described.at("parts").items()[part].at("documents").as_int(), prepared.at("parts").items()[part].at("documents").as_int());
-    EXPECT_EQ(described.at("parts").items()[part].at("characters").as_int(), prepared.at("parts").items()[part].at("tokens").as_int());
+    EXPECT_EQ(described.at("parts").items()[part].at("documents").as_int(),
+              prepared.at("parts").items()[part].at("documents").as_int());
+    EXPECT_EQ(described.at("parts").items()[part].at("characters").as_int(),
+              prepared.at("parts").items()[part].at("tokens").as_int());
   }
   write("texts/z.txt", "ends in \xff");
   expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out"}, "z.txt");
@@ -217,7 +238,8 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "half"}, "z.txt");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "half"));
   std::filesystem::remove(folder_ / "texts/z.txt");
-  expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "wiki"}, "wiki: will not be replaced by a data set: it holds 'wiki.train.tokens', which would be lost");
+  expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "wiki"},
+                 "wiki: will not be replaced by a data set: it holds 'wiki.train.tokens', which would be lost");
 }
 
 }  // namespace

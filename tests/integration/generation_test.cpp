@@ -37,7 +37,8 @@ const std::vector<Case>& cases() {
       {"segment_cache_same_length", R"("memory": [{"type": "segment_cache", "mem_len": 7, "same_length": true}])"},
       {"segment_cache_eval_length", R"("memory": [{"type": "segment_cache", "mem_len": 3, "eval_mem_len": 9}])"},
       {"attention_cache", R"("memory": [{"type": "attention_cache", "mem_len": 7}])"},
-      {"compressive", R"("memory": [{"type": "compressive", "mem_len": 4, "compressed_len": 3, "compression_rate": 2}])"},
+      {"compressive",
+       R"("memory": [{"type": "compressive", "mem_len": 4, "compressed_len": 3, "compression_rate": 2}])"},
       {"compressive_most_used_pre_norm",
        // Without positions, rows of one token are alike, and rounding would choose among them.
        R"("backbone": {"attention": "softmax", "norm": "pre", "position": {"type": "learned", "max_len": 32}},
@@ -63,13 +64,18 @@ const std::vector<Case>& cases() {
           "memory": [{"type": "grc", "cache_len": 8, "lifetime": "sequence"}, {"type": "segment_cache", "mem_len": 7}])"},
       {"abc_exp", R"("backbone": {"attention": {"type": "abc", "num_slots": 4}})"},
       {"abc_relu", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": {"activation": "relu"}}})"},
-      {"abc_sigmoid", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": {"activation": "sigmoid"}}})"},
-      {"abc_random", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "random", "mask_empty_slots": true}})"},
+      {"abc_sigmoid",
+       R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": {"activation": "sigmoid"}}})"},
+      {"abc_random",
+       R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "random", "mask_empty_slots": true}})"},
       {"abc_clustering", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "clustering"}})"},
-      {"abc_dilated", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "dilated", "mask_empty_slots": true}})"},
+      {"abc_dilated",
+       R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": "dilated", "mask_empty_slots": true}})"},
       {"linear", R"("backbone": {"attention": {"type": "linear", "feature_map": "elu"}})"},
-      {"linear_gate", R"("backbone": {"attention": {"type": "linear", "feature_map": "rfa", "num_features": 16, "gate": true}})"},
-      {"sliding_window", R"("backbone": {"attention": {"type": "sliding_window", "window_size": 3}}, "memory": [{"type": "segment_cache", "mem_len": 7}])"},
+      {"linear_gate",
+       R"("backbone": {"attention": {"type": "linear", "feature_map": "rfa", "num_features": 16, "gate": true}})"},
+      {"sliding_window",
+       R"("backbone": {"attention": {"type": "sliding_window", "window_size": 3}}, "memory": [{"type": "segment_cache", "mem_len": 7}])"},
       {"abc_in_grc",
        R"("backbone": {"attention": {"type": "abc", "num_slots": 4}}, "memory": [{"type": "grc", "cache_len": 4, "lifetime": "sequence"}])"},
   };
@@ -102,7 +108,8 @@ std::vector<int64_t> prompt(int64_t length, int64_t salt = 0) {
 }
 
 Session fed(const std::shared_ptr<models::Model>& model, int64_t length, int64_t salt = 0) {
-  Session session(model, salt % 2 == 0 ? SamplingOptions::greedy() : SamplingOptions{.temperature = 1.2, .top_k = 9, .seed = salt});
+  Session session(
+      model, salt % 2 == 0 ? SamplingOptions::greedy() : SamplingOptions{.temperature = 1.2, .top_k = 9, .seed = salt});
   session.feed(prompt(length, salt));
   return session;
 }
@@ -121,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Memories, Generation, testing::ValuesIn(cases()),
 TEST(GenerationCases, CoverEveryMechanism) {
   std::string all;
   for (const Case& c : cases()) all += c.config;
-  // These look both ways; and the borders of lsh's chunks move with later tokens, so its text is not that of whole segments.
+  // These look both ways; and the borders of lsh's chunks move with later tokens, so its text is not that of whole
+  // segments.
   all += R"("bigbird" "linformer" "lsh")";
   for (const auto& names : {models::Mechanisms::all().memories.names(), models::Mechanisms::all().attentions.names()}) {
     for (const std::string& name : names) EXPECT_NE(all.find("\"" + name + "\""), std::string::npos) << name;
@@ -136,12 +144,16 @@ TEST_P(Generation, TokenByTokenIsWholeSegments) {
     for (size_t i = 0; i < tokens.size(); ++i) {
       single.feed({&tokens[i], 1});
       if (i + 1 == 8 || i + 1 == 9 || i + 1 == tokens.size()) {
-        odd.feed(std::span(tokens).subspan(static_cast<size_t>(odd.position()), i + 1 - static_cast<size_t>(odd.position())));
-        EXPECT_TRUE(at::allclose(odd.logits(), single.logits(), tolerance, tolerance)) << i << "\n" << odd.logits() - single.logits();
+        odd.feed(std::span(tokens).subspan(static_cast<size_t>(odd.position()),
+                                           i + 1 - static_cast<size_t>(odd.position())));
+        EXPECT_TRUE(at::allclose(odd.logits(), single.logits(), tolerance, tolerance))
+            << i << "\n"
+            << odd.logits() - single.logits();
       }
     }
     whole.feed(tokens);
-    EXPECT_TRUE(at::allclose(whole.logits(), single.logits(), tolerance, tolerance)) << whole.logits() - single.logits();
+    EXPECT_TRUE(at::allclose(whole.logits(), single.logits(), tolerance, tolerance))
+        << whole.logits() - single.logits();
     EXPECT_EQ(whole.num_bytes(), single.num_bytes());
   }
 }
@@ -154,7 +166,9 @@ TEST_P(Generation, SessionsSeeTheSameAsTheModelRunOverSegments) {
   at::Tensor logits;
   for (int64_t s = 0; s < 3; ++s) {
     core::Segment segment;
-    segment.tokens = at::tensor(std::vector<int64_t>(tokens.begin() + s * kSegment, tokens.begin() + (s + 1) * kSegment)).unsqueeze(0);
+    segment.tokens =
+        at::tensor(std::vector<int64_t>(tokens.begin() + s * kSegment, tokens.begin() + (s + 1) * kSegment))
+            .unsqueeze(0);
     auto step = model->forward(segment, state);
     logits = model->logits(step.hidden.select(1, kSegment - 1)).select(0, 0);
     state = std::move(step.state);
@@ -267,7 +281,8 @@ TEST_P(Generation, AnOpenSegmentOfAnotherLengthIsRefused) {
       if (key == std::string("state.") + name) tensor = tensor + 1;
     }
     weights::write_safetensors(folder / "other.safetensors", file.tensors, file.metadata);
-    test::expect_error<base::InputError>([&] { Session::load(folder / "other.safetensors", model); }, {"contradict", name});
+    test::expect_error<base::InputError>([&] { Session::load(folder / "other.safetensors", model); },
+                                         {"contradict", name});
   }
 }
 
@@ -279,7 +294,8 @@ TEST_P(Generation, GeneratingNeverMovesTheModel) {
   take(session, 3 * kSegment);
   EXPECT_EQ(fingerprint(*model), before);
   const auto after = model->initial_state(1).fields();
-  for (size_t i = 0; i < shared.size(); ++i) EXPECT_TRUE(at::equal(shared[i].second, after[i].second)) << shared[i].first.path;
+  for (size_t i = 0; i < shared.size(); ++i)
+    EXPECT_TRUE(at::equal(shared[i].second, after[i].second)) << shared[i].first.path;
 }
 
 }  // namespace

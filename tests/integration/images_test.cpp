@@ -17,8 +17,10 @@ using namespace test;
 const std::string kImports = MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/";
 
 TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
-  for (const auto& [folder, format] : {std::pair<std::string, std::string>{"timm_vit", "timm_vit"}, {"hf_vit", "huggingface_vit"}}) {
-    const std::string ours = folder_ / (folder + "_ours"), back = folder_ / (folder + "_back"), anew = folder_ / (folder + "_anew");
+  for (const auto& [folder, format] :
+       {std::pair<std::string, std::string>{"timm_vit", "timm_vit"}, {"hf_vit", "huggingface_vit"}}) {
+    const std::string ours = folder_ / (folder + "_ours"), back = folder_ / (folder + "_back"),
+                      anew = folder_ / (folder + "_anew");
     const Finished in = run({"convert", kImports + folder, "--to", "mnemo", "--out", ours});
     ASSERT_EQ(in.status, 0) << in.err;
     // What the config says of images goes along: timm's mean and crop, Hugging Face's names of classes.
@@ -36,7 +38,8 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
     std::filesystem::remove(ours + "/source_config.json");
     ASSERT_EQ(run({"convert", ours, "--to", format, "--out", anew}).status, 0);
     for (const std::string& other : {back, anew}) {
-      const weights::TensorFile expected = weights::read_safetensors(kImports + folder + "/model.safetensors"), found = weights::read_safetensors(other + "/model.safetensors");
+      const weights::TensorFile expected = weights::read_safetensors(kImports + folder + "/model.safetensors"),
+                                found = weights::read_safetensors(other + "/model.safetensors");
       ASSERT_EQ(found.tensors.size(), expected.tensors.size());
       for (const auto& [name, tensor] : expected.tensors) EXPECT_TRUE(same_bits(found.at(name, other), tensor)) << name;
       std::filesystem::copy_file(kImports + folder + "/expect.safetensors", other + "/expect.safetensors");
@@ -47,7 +50,8 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
 }
 
 TEST_F(CommandLine, FoldersOfOtherLibrariesAreTakenAsTheyAre) {
-  const std::string timm = kImports + "timm_vit", picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
+  const std::string timm = kImports + "timm_vit",
+                    picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
   const Finished seen = run({"classify", timm, picture, "--json"});
   ASSERT_EQ(seen.status, 0) << seen.err;
   const std::string ours = folder_ / "ours";
@@ -55,30 +59,38 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesAreTakenAsTheyAre) {
   EXPECT_EQ(json(run({"classify", ours, picture, "--json"}).out), json(seen.out)) << "mean and crop are timm's";
   // A task is taught with the pixels that timm's model reads, and joined to its folder.
   data::make_class_folders(folder_ / "set", 4);
-  const Finished outcome = run({"finetune", "--model", timm, "--data", folder_ / "set", "--name", "set", "--out", folder_ / "run", "--set", "train.steps=2", "--quiet"});
+  const Finished outcome = run({"finetune", "--model", timm, "--data", folder_ / "set", "--name", "set", "--out",
+                                folder_ / "run", "--set", "train.steps=2", "--quiet"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const std::string joined = folder_ / "joined";
   ASSERT_EQ(run({"attach", timm, folder_ / "run/set.task.safetensors", "--out", joined}).status, 0);
-  for (const std::string& model : {joined, folder_ / "run/model"}) EXPECT_EQ(content(model + "/images.json"), content(ours + "/images.json"));
+  for (const std::string& model : {joined, folder_ / "run/model"})
+    EXPECT_EQ(content(model + "/images.json"), content(ours + "/images.json"));
   const base::Node tasks = json(run({"classify", joined, picture, "--json"}).out).items()[0].at("tasks");
   EXPECT_EQ(tasks.at("base"), json(seen.out).items()[0].at("tasks").at("base"));
   EXPECT_EQ(tasks.at("set").size(), 3U);
-  const Finished other = run({"finetune", "--model", timm, "--data", folder_ / "set", "--out", folder_ / "x", "--set", "data.mean=[0.4,0.4,0.4]"});
+  const Finished other = run({"finetune", "--model", timm, "--data", folder_ / "set", "--out", folder_ / "x", "--set",
+                              "data.mean=[0.4,0.4,0.4]"});
   EXPECT_EQ(other.status, 2);
   EXPECT_TRUE(holds(other.err, "image_size, mean and std as the model has them")) << other.err;
 }
 
 TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   const std::string ours = folder_ / "ours", hf = folder_ / "hf";
-  const auto convert = [&](const std::string& from, const std::string& to, const std::string& out) { return run({"convert", from, "--to", to, "--out", out}); };
+  const auto convert = [&](const std::string& from, const std::string& to, const std::string& out) {
+    return run({"convert", from, "--to", to, "--out", out});
+  };
   ASSERT_EQ(convert(kImports + "timm_vit", "mnemo", ours).status, 0);
   std::string names;
   for (int i = 0; i < 10; ++i) names += "kind " + std::to_string(i) + "\n";
   write(ours + "/classes.txt", names);
-  write(ours + "/images.json", R"({"image_size": [32, 32], "mean": [0.1, 0.2, 0.3], "test_crop": {"resize_size": 37, "interpolation": "bilinear"}})");
+  write(
+      ours + "/images.json",
+      R"({"image_size": [32, 32], "mean": [0.1, 0.2, 0.3], "test_crop": {"resize_size": 37, "interpolation": "bilinear"}})");
   const Finished again = convert(ours, "mnemo", folder_ / "again");
   ASSERT_EQ(again.status, 0) << again.err;
-  for (const char* file : {"/classes.txt", "/images.json", "/source_config.json"}) EXPECT_EQ(content((folder_ / "again") + file), content(ours + file)) << file;
+  for (const char* file : {"/classes.txt", "/images.json", "/source_config.json"})
+    EXPECT_EQ(content((folder_ / "again") + file), content(ours + file)) << file;
   const Finished out = convert(ours, "timm_vit", folder_ / "timm");
   ASSERT_EQ(out.status, 0) << out.err;
   ASSERT_EQ(convert(folder_ / "timm", "mnemo", folder_ / "back").status, 0);
@@ -89,14 +101,17 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   EXPECT_EQ(static_cast<int64_t>(32.0 / images.at("test_crop").at("crop_pct").as_double()), 37);
 
   ASSERT_EQ(convert(kImports + "hf_vit", "mnemo", hf).status, 0);
-  write(hf + "/images.json", R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "test_crop": {"crop_mode": "squash", "crop_pct": 1.0, "interpolation": "bilinear"}})");
+  write(
+      hf + "/images.json",
+      R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "test_crop": {"crop_mode": "squash", "crop_pct": 1.0, "interpolation": "bilinear"}})");
   names.clear();
   for (int i = 0; i < 9; ++i) names += "sort " + std::to_string(i) + "\n";
   write(hf + "/classes.txt", names);
   ASSERT_EQ(convert(hf, "huggingface_vit", folder_ / "hf_out").status, 0);
   ASSERT_EQ(convert(folder_ / "hf_out", "mnemo", folder_ / "hf_back").status, 0);
   EXPECT_EQ(content(folder_ / "hf_back/classes.txt"), names);
-  EXPECT_EQ(json(content(folder_ / "hf_back/images.json")), json(R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "std": [0.229, 0.224, 0.225],
+  EXPECT_EQ(json(content(folder_ / "hf_back/images.json")),
+            json(R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "std": [0.229, 0.224, 0.225],
       "test_crop": {"crop_pct": 1.0, "resize_size": 0, "crop_mode": "squash", "interpolation": "bilinear"}})"));
 
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& message) {
@@ -114,7 +129,8 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   write(ours + "/classes.txt", "one\ntwo\n");
   refused(ours, "timm_vit", "expected 10 lines");
   // As many names as there are classes, or none of them.
-  write(folder_ / "timm/config.json", content(kImports + "timm_vit/config.json").insert(1, "\"label_names\": [\"one\", \"two\"],"));
+  write(folder_ / "timm/config.json",
+        content(kImports + "timm_vit/config.json").insert(1, "\"label_names\": [\"one\", \"two\"],"));
   const Finished few = convert(folder_ / "timm", "mnemo", folder_ / "few");
   EXPECT_EQ(few.status, 0) << few.err;
   EXPECT_TRUE(holds(few.err, "expected 10 names")) << few.err;
@@ -125,12 +141,15 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
 }
 
 TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {
-  const std::string model = folder_ / "vit", picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
+  const std::string model = folder_ / "vit",
+                    picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
   ASSERT_EQ(run({"convert", kImports + "timm_vit", "--to", "mnemo", "--out", model}).status, 0);
   const std::string png = folder_ / "heat.png", svg = folder_ / "heat.svg", page = folder_ / "page.html";
-  const Finished text = run({"inspect", model, "--image", picture, "--heads", "1", "--png", png, "--svg", svg, "--html", page});
+  const Finished text =
+      run({"inspect", model, "--image", picture, "--heads", "1", "--png", png, "--svg", svg, "--html", page});
   ASSERT_EQ(text.status, 0) << text.err;
-  for (const char* part : {"class token", "mean", "to image", "32 x 32 as the model sees it"}) EXPECT_TRUE(holds(text.out, part)) << text.out;
+  for (const char* part : {"class token", "mean", "to image", "32 x 32 as the model sees it"})
+    EXPECT_TRUE(holds(text.out, part)) << text.out;
   EXPECT_TRUE(content(png).starts_with("\x89PNG"));
   EXPECT_TRUE(holds(content(svg), "layer 2 head 1"));
   EXPECT_TRUE(holds(content(page), "<h2>Attention</h2>"));
@@ -143,8 +162,10 @@ TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {
   }
   EXPECT_NEAR(sum, 1.0, 1e-4);
   write(folder_ / "grc.toml",
-        "[data]\ntype = \"images\"\ntrain = \"none\"\nimage_size = [32, 32]\n[model]\nbackbone = { type = \"vit\", image_size = [32, 32], patch_size = 8, dim = 16, "
-        "num_layers = 1, num_heads = 2 }\nhead = { type = \"classification\", num_classes = 3 }\nmemory = [{ type = \"grc\", cache_ratio = 0.5 }]\n[train]\nsteps = 1\n");
+        "[data]\ntype = \"images\"\ntrain = \"none\"\nimage_size = [32, 32]\n[model]\nbackbone = { type = \"vit\", "
+        "image_size = [32, 32], patch_size = 8, dim = 16, "
+        "num_layers = 1, num_heads = 2 }\nhead = { type = \"classification\", num_classes = 3 }\nmemory = [{ type = "
+        "\"grc\", cache_ratio = 0.5 }]\n[train]\nsteps = 1\n");
   const base::Node fresh = json(run({"inspect", folder_ / "grc.toml", "--image", picture, "--json"}).out);
   EXPECT_EQ(fresh.at("attention").at("branches").size(), 2U);
   EXPECT_EQ(fresh.at("attention").at("gates").size(), 2U);
@@ -184,7 +205,8 @@ TEST_F(CommandLine, ImageModelsAreInspectedAndRefusedWhereTextsAreMeant) {
       {{"inspect", model, "--cost", "--image-size", "30x33"}, "multiples of patch_size = 8, found 30 x 33"},
       {{"convert", model, "--to", "t2r", "--out", folder_ / "x"}, "expected a model of texts"},
       {{"convert", model, "--to", "timm_vitt", "--out", folder_ / "x"}, "did you mean 'timm_vit'?"},
-      {{"convert", trained("texts"), "--to", "timm_vit", "--out", folder_ / "x"}, "backbone.type = \"vit\", found \"decoder\""},
+      {{"convert", trained("texts"), "--to", "timm_vit", "--out", folder_ / "x"},
+       "backbone.type = \"vit\", found \"decoder\""},
       {{"train", folder_ / "vit.toml", "--data", text_}, "takes images"},
       {{"verify", folder_.path()}, "expect.safetensors"},
   };

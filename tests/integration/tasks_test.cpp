@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "base/file_io.h"
+#include "bundle/model_folder.h"
 #include "models/vision_model.h"
 #include "tests/support/command_line.h"
 #include "tests/unit/data/image_files.h"
-#include "bundle/model_folder.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
@@ -18,7 +18,9 @@ namespace {
 models::ModelOptions options_of(const std::string& memory = "[]") {
   return base::read_options<models::ModelOptions>(base::parse_json(
       R"({"backbone": {"type": "vit", "image_size": [8, 8], "patch_size": 4, "dim": 8, "num_layers": 2, "num_heads": 2, "mlp_ratio": 2.0},
-          "head": {"type": "classification", "num_classes": 3}, "memory": )" + memory + "}", "test"));
+          "head": {"type": "classification", "num_classes": 3}, "memory": )" +
+          memory + "}",
+      "test"));
 }
 
 class TaskCommands : public CommandLine {
@@ -29,8 +31,9 @@ class TaskCommands : public CommandLine {
     const models::VisionModel other(options_of(), 2, at::kFloat);
     write_model(other, other_);
     for (const char* name : {"one", "two"}) {
-      const models::VisionModel with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") + name +
-                                                R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"), 1, at::kFloat);
+      const models::VisionModel with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") +
+                                                name + R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"),
+                                     1, at::kFloat);
       weights::TaskMemoryFile file = weights::take_task({with.options(), weights::model_tensors(with)}, name);
       file.backbone = weights::backbone_checksum({model.options(), weights::model_tensors(model)});
       weights::write_task_memory(task(name), file);
@@ -47,7 +50,9 @@ class TaskCommands : public CommandLine {
     bundle::write_model_folder(folder, content);
   }
   std::string task(const std::string& name) const { return folder_ / (name + ".task.safetensors"); }
-  std::string bytes_of(const std::string& folder) const { return content(folder + "/model.safetensors") + content(folder + "/config.json"); }
+  std::string bytes_of(const std::string& folder) const {
+    return content(folder + "/model.safetensors") + content(folder + "/config.json");
+  }
   void expect_refused(const std::vector<std::string>& arguments, std::initializer_list<const char*> parts) {
     const Finished outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << outcome.out << outcome.err;
@@ -55,7 +60,9 @@ class TaskCommands : public CommandLine {
   }
 
   /// What the backbone says of a picture.
-  base::Node result_of(const std::string& picture) { return json(run({"classify", backbone_, picture, "--json"}).out).items()[0].at("tasks"); }
+  base::Node result_of(const std::string& picture) {
+    return json(run({"classify", backbone_, picture, "--json"}).out).items()[0].at("tasks");
+  }
 
   std::string backbone_ = folder_ / "backbone", other_ = folder_ / "other", joined_ = folder_ / "joined";
 };
@@ -111,7 +118,8 @@ TEST_F(TaskCommands, ClassifyAsksAllHeadsAtOnce) {
 }
 
 std::string recipe_of(const std::string& images) {
-  return "[data]\ntype = \"images\"\ntrain = \"" + images + "\"\nvalid_fraction = 0.2\nimage_size = [8, 8]\n[train]\nsteps = 2\nbatch_size = 4\n";
+  return "[data]\ntype = \"images\"\ntrain = \"" + images +
+         "\"\nvalid_fraction = 0.2\nimage_size = [8, 8]\n[train]\nsteps = 2\nbatch_size = 4\n";
 }
 
 // Keys that nothing would read are errors, not passed over.
@@ -120,11 +128,13 @@ TEST_F(TaskCommands, FinetuningRefusesWhatItDoesNotRead) {
   const std::string recipe = folder_ / "images.toml";
   write(recipe, recipe_of(folder_ / "set"));
   const auto refused = [&](const std::string& key, std::initializer_list<const char*> parts) {
-    expect_refused({"finetune", recipe, "--model", backbone_, "--regime", "head", "--out", folder_ / "run", "--set", key}, parts);
+    expect_refused(
+        {"finetune", recipe, "--model", backbone_, "--regime", "head", "--out", folder_ / "run", "--set", key}, parts);
   };
   refused("model.memory=[{type=\"grc\"}]", {"'model.memory'", "leave [model] out"});
   refused("model.backbone.dim=32", {"'model.backbone'", "leave [model] out"});
-  refused("model={backbone={type=\"vit\", dim=12, num_heads=2}, head=\"classification\"}", {"'model.backbone'", "leave [model] out"});
+  refused("model={backbone={type=\"vit\", dim=12, num_heads=2}, head=\"classification\"}",
+          {"'model.backbone'", "leave [model] out"});
   refused("finetune.num_mem_tokens=7", {"finetune.num_mem_tokens", "regime = \"head\""});
   refused("finetune.bottleneck=3", {"finetune.bottleneck", "regime = \"head\""});
   refused("train.segments_per_step=2", {"train.segments_per_step", "images"});
@@ -135,14 +145,16 @@ TEST_F(TaskCommands, FinetuningRefusesWhatItDoesNotRead) {
 TEST_F(TaskCommands, ABackboneWithoutAHeadLearnsTasks) {
   auto options = options_of();
   options.head.set("num_classes", 0);
-  const std::string bare = folder_ / "bare", picture = data::golden_image("rgb_444.jpg"), recipe = folder_ / "images.toml";
+  const std::string bare = folder_ / "bare", picture = data::golden_image("rgb_444.jpg"),
+                    recipe = folder_ / "images.toml";
   write_model(models::VisionModel(options, 1, at::kFloat), bare);
   std::filesystem::remove(bare + "/classes.txt");
   data::make_class_folders(folder_ / "set", 6);
   write(recipe, recipe_of(folder_ / "set"));
   expect_refused({"classify", bare, picture}, {"without a head", "mnemo finetune"});
   for (const char* regime : {"masked_memory", "full"}) {
-    const Finished outcome = run({"finetune", recipe, "--model", bare, "--regime", regime, "--name", "t", "--out", folder_ / regime, "--quiet"});
+    const Finished outcome = run(
+        {"finetune", recipe, "--model", bare, "--regime", regime, "--name", "t", "--out", folder_ / regime, "--quiet"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
   ASSERT_EQ(run({"attach", bare, folder_ / "masked_memory/t.task.safetensors", "--out", joined_}).status, 0);
@@ -163,7 +175,8 @@ TEST_F(TaskCommands, ClassifyReadsFilesFoldersAndStandardInput) {
   const base::Node results = json(outcome.out);
   ASSERT_EQ(results.size(), 2U);
   EXPECT_EQ(results.items()[0].at("image").as_string(), images + "/a/2.png");
-  const std::string command = std::string(kBinary) + " classify " + backbone_ + " - --json < " + images + "/a/2.png > " + (folder_ / "piped.json");
+  const std::string command = std::string(kBinary) + " classify " + backbone_ + " - --json < " + images +
+                              "/a/2.png > " + (folder_ / "piped.json");
   ASSERT_EQ(std::system(command.c_str()), 0);
   EXPECT_EQ(json(content(folder_ / "piped.json")).items()[0].at("tasks"), results.items()[0].at("tasks"));
   write(images + "/broken.png", "\x89PNG");
@@ -181,15 +194,19 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
   const std::string images = folder_ / "set";
   data::make_class_folders(images, 6);
   const std::string recipe = folder_ / "images.toml";
-  write(recipe, "[data]\ntype = \"images\"\ntrain = \"" + images + "\"\nvalid_fraction = 0.2\nimage_size = [8, 8]\n[train]\nsteps = 3\nbatch_size = 4\nlog_every = 1\n"
-                "optimiser = { type = \"sgd\", lr = 0.1, momentum = 0.9 }\n");
+  write(recipe, "[data]\ntype = \"images\"\ntrain = \"" + images +
+                    "\"\nvalid_fraction = 0.2\nimage_size = [8, 8]\n[train]\nsteps = 3\nbatch_size = 4\nlog_every = 1\n"
+                    "optimiser = { type = \"sgd\", lr = 0.1, momentum = 0.9 }\n");
   const std::string picture = data::golden_image("rgb_444.jpg");
-  const auto asked = [&](const std::string& model) { return json(run({"classify", model, picture, "--json"}).out).items()[0].at("tasks"); };
+  const auto asked = [&](const std::string& model) {
+    return json(run({"classify", model, picture, "--json"}).out).items()[0].at("tasks");
+  };
   const std::string untouched = bytes_of(backbone_);
   for (const char* regime : {"head", "masked_memory", "head_and_class_token", "memory", "adapters", "full"}) {
     SCOPED_TRACE(regime);
     const std::string out = folder_ / regime;
-    const Finished outcome = run({"finetune", recipe, "--model", backbone_, "--regime", regime, "--name", regime, "--out", out, "--quiet"});
+    const Finished outcome =
+        run({"finetune", recipe, "--model", backbone_, "--regime", regime, "--name", regime, "--out", out, "--quiet"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const std::string file = out + "/" + regime + ".task.safetensors";
     EXPECT_EQ(base::path_exists(file), std::string(regime) != "full");
@@ -201,19 +218,26 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
   }
   EXPECT_EQ(bytes_of(backbone_), untouched);
   const base::Node base = asked(backbone_).at("base"), masked = asked(folder_ / "masked_memory").at("masked_memory");
-  ASSERT_EQ(run({"attach", backbone_, folder_ / "masked_memory/masked_memory.task.safetensors", folder_ / "head/head.task.safetensors", "--out", joined_}).status, 0);
+  ASSERT_EQ(run({"attach", backbone_, folder_ / "masked_memory/masked_memory.task.safetensors",
+                 folder_ / "head/head.task.safetensors", "--out", joined_})
+                .status,
+            0);
   EXPECT_EQ(asked(joined_).at("base"), base);
   EXPECT_EQ(asked(joined_).at("masked_memory"), masked);
   expect_refused({"attach", joined_, folder_ / "memory/memory.task.safetensors"}, {"full", "masked"});
   // One that extends another.
-  ASSERT_EQ(run({"finetune", recipe, "--model", joined_, "--name", "more", "--set", "finetune.sees=[\"masked_memory\"]", "--out", folder_ / "more", "--quiet"}).status, 0);
+  ASSERT_EQ(run({"finetune", recipe, "--model", joined_, "--name", "more", "--set", "finetune.sees=[\"masked_memory\"]",
+                 "--out", folder_ / "more", "--quiet"})
+                .status,
+            0);
   expect_refused({"attach", backbone_, folder_ / "more/more.task.safetensors"}, {"extension of 'masked_memory'"});
   ASSERT_EQ(run({"attach", joined_, folder_ / "more/more.task.safetensors"}).status, 0);
   EXPECT_EQ(asked(joined_).at("masked_memory"), masked);
   EXPECT_EQ(asked(joined_).size(), 4U);
   expect_refused({"train", recipe, "--set", "finetune.model=\"" + backbone_ + "\""}, {"mnemo finetune"});
   expect_refused({"finetune", recipe}, {"[finetune]", "--model"});
-  expect_refused({"finetune", recipe, "--model", backbone_, "--set", "data.mean=[0.5,0.5,0.5]", "--out", folder_ / "x"}, {"mean", "images.json"});
+  expect_refused({"finetune", recipe, "--model", backbone_, "--set", "data.mean=[0.5,0.5,0.5]", "--out", folder_ / "x"},
+                 {"mean", "images.json"});
 }
 
 // Data, a recipe of images, and what it takes to compare answers with them.
@@ -222,8 +246,10 @@ class TaskRuns : public TaskCommands {
   TaskRuns() {
     data::make_class_folders(images_ + "/train", 4);
     data::make_class_folders(images_ + "/val", 2);
-    write(recipe_, "[data]\ntype = \"images\"\ntrain = \"set/train\"\nvalid = \"set/val\"\nimage_size = [8, 8]\n[train]\nsteps = 3\nbatch_size = 4\nlog_every = 1\n"
-                   "threads = 1\n[finetune]\nmodel = \"backbone\"\nname = \"insects\"\n");
+    write(recipe_,
+          "[data]\ntype = \"images\"\ntrain = \"set/train\"\nvalid = \"set/val\"\nimage_size = [8, 8]\n[train]\nsteps "
+          "= 3\nbatch_size = 4\nlog_every = 1\n"
+          "threads = 1\n[finetune]\nmodel = \"backbone\"\nname = \"insects\"\n");
   }
   base::Node result(const std::vector<std::string>& arguments) {
     const Finished outcome = run(arguments);
@@ -235,7 +261,8 @@ class TaskRuns : public TaskCommands {
     const base::Node all = result({"classify", model, folder, "--task", head, "--json"});
     int right = 0;
     for (const base::Node& image : all.items()) {
-      const std::string path = image.at("image").as_string(), label = image.at("tasks").at(head).items()[0].at("label").as_string();
+      const std::string path = image.at("image").as_string(),
+                        label = image.at("tasks").at(head).items()[0].at("label").as_string();
       right += holds(path, "/" + label + "/") ? 1 : 0;
     }
     return static_cast<double>(right) / static_cast<double>(all.size());
@@ -256,9 +283,11 @@ TEST_F(TaskRuns, EvalMeasuresTheHeadThatWasTrained) {
   EXPECT_GT(std::abs(own.at("nll").as_double() - trained.at("nll").as_double()), 1e-4);
   expect_refused({"eval", out, "--task", "insect"}, {"--task", "\"insect\"", "insects"});
   for (const char* name : {"set/train/dog/1.png", "set/val/dog/1.png"}) data::place_image(folder_ / name, "rgb8.png");
-  expect_refused({"eval", out}, {"class \"dog\" of the data is none of the head 'insects'", "3 classes", "the data's 4"});
+  expect_refused({"eval", out},
+                 {"class \"dog\" of the data is none of the head 'insects'", "3 classes", "the data's 4"});
   // Four classes beside the model's three.
-  const base::Node more = result({"finetune", recipe_, "--name", "more", "--out", folder_ / "more", "--json", "--quiet"}).at("held_out");
+  const base::Node more =
+      result({"finetune", recipe_, "--name", "more", "--out", folder_ / "more", "--json", "--quiet"}).at("held_out");
   EXPECT_NEAR(result({"eval", folder_ / "more", "--json"}).at("nll").as_double(), more.at("nll").as_double(), 1e-6);
 }
 
@@ -269,7 +298,8 @@ TEST_F(TaskRuns, EvalTakesTheFolderOfAnySet) {
   EXPECT_TRUE(holds(by_order.err, "by order")) << by_order.err;
   EXPECT_EQ(json(by_order.out).at("predictions").as_int(), 6) << "the part val";
   EXPECT_EQ(result({"eval", backbone_, "--data", images_, "--part", "train", "--json"}).at("predictions").as_int(), 12);
-  EXPECT_EQ(result({"eval", backbone_, "--data", images_ + "/train", "--json"}).at("predictions").as_int(), 12) << "no parts: all";
+  EXPECT_EQ(result({"eval", backbone_, "--data", images_ + "/train", "--json"}).at("predictions").as_int(), 12)
+      << "no parts: all";
   // The same names in another order.
   write(backbone_ + "/classes.txt", "cat\nant\nbee\n");
   const Finished by_name = run({"eval", backbone_, "--data", images_, "--json", "--part", "train"});
@@ -277,7 +307,8 @@ TEST_F(TaskRuns, EvalTakesTheFolderOfAnySet) {
   EXPECT_DOUBLE_EQ(json(by_name.out).at("accuracy").as_double(), accuracy(backbone_, "base", images_ + "/train"));
   std::filesystem::remove_all(images_ + "/val");
   std::filesystem::remove_all(images_ + "/train/bee");
-  EXPECT_EQ(result({"eval", backbone_, "--data", images_, "--json"}).at("predictions").as_int(), 8) << "some of the classes";
+  EXPECT_EQ(result({"eval", backbone_, "--data", images_, "--json"}).at("predictions").as_int(), 8)
+      << "some of the classes";
   write(backbone_ + "/classes.txt", "red\ngreen\nblue\n");
   expect_refused({"eval", backbone_, "--data", images_}, {"class \"ant\"", "3 classes", "the data's 2"});
   expect_refused({"eval", backbone_, "--data", text_}, {"folder of an image set", "found a file"});
@@ -288,8 +319,10 @@ TEST_F(TaskRuns, EvalTakesTheFolderOfAnySet) {
 
 TEST_F(TaskRuns, RegimesAreCompared) {
   const std::string out = folder_ / "compared";
-  write(recipe_, content(recipe_) + "[sweep]\nseeds = [0, 1]\n[[study]]\nname = \"Insects\"\n[[study.variant]]\nname = \"head\"\nfinetune = { regime = \"head\" }\n"
-                                    "[[study.variant]]\nname = \"memory\"\nfinetune = { regime = \"memory\", num_mem_tokens = 2 }\n");
+  write(recipe_, content(recipe_) +
+                     "[sweep]\nseeds = [0, 1]\n[[study]]\nname = \"Insects\"\n[[study.variant]]\nname = "
+                     "\"head\"\nfinetune = { regime = \"head\" }\n"
+                     "[[study.variant]]\nname = \"memory\"\nfinetune = { regime = \"memory\", num_mem_tokens = 2 }\n");
   const Finished outcome = run({"compare", recipe_, "--out", out, "--jobs", "1"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_TRUE(holds(outcome.out, "Insects")) << outcome.out;
@@ -300,19 +333,26 @@ TEST_F(TaskRuns, RegimesAreCompared) {
 
 TEST_F(TaskRuns, MemoriesOfImagesAreCompared) {
   const std::string out = folder_ / "compared", recipe = folder_ / "memories.toml";
-  write(recipe, "[data]\ntype = \"images\"\ntrain = \"set/train\"\nvalid = \"set/val\"\nimage_size = [8, 8]\n[model]\nbackbone = { type = \"vit\", image_size = [8, 8], "
-                "patch_size = 4, dim = 8, num_layers = 1, num_heads = 2 }\nhead = { type = \"classification\", num_classes = 3 }\n[train]\nsteps = 3\nbatch_size = 4\nthreads = 1\n"
-                "[[study]]\nname = \"Caches\"\n[[study.variant]]\nname = \"none\"\n[[study.variant]]\nname = \"GRC\"\nmodel.memory = [{ type = \"grc\", cache_ratio = 0.5 }]\n");
+  write(recipe,
+        "[data]\ntype = \"images\"\ntrain = \"set/train\"\nvalid = \"set/val\"\nimage_size = [8, 8]\n[model]\nbackbone "
+        "= { type = \"vit\", image_size = [8, 8], "
+        "patch_size = 4, dim = 8, num_layers = 1, num_heads = 2 }\nhead = { type = \"classification\", num_classes = 3 "
+        "}\n[train]\nsteps = 3\nbatch_size = 4\nthreads = 1\n"
+        "[[study]]\nname = \"Caches\"\n[[study.variant]]\nname = \"none\"\n[[study.variant]]\nname = "
+        "\"GRC\"\nmodel.memory = [{ type = \"grc\", cache_ratio = 0.5 }]\n");
   const Finished outcome = run({"compare", recipe, "--out", out, "--jobs", "1"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const std::string page = content(out + "/report.html");
-  for (const char* part : {"cache_ratio = 0.5", "Caches", "\u03c3(\u03bb)", "training images/s", "\"counted\":\"images\""}) EXPECT_TRUE(holds(page, part)) << part;
+  for (const char* part :
+       {"cache_ratio = 0.5", "Caches", "\u03c3(\u03bb)", "training images/s", "\"counted\":\"images\""})
+    EXPECT_TRUE(holds(page, part)) << part;
   for (const char* part : {"tokens/s", "a row is a query"}) EXPECT_FALSE(holds(page, part)) << part;
 }
 
 TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
   const std::string out = folder_ / "clothes";
-  const Finished outcome = run({"finetune", "--model", backbone_, "--data", images_, "--name", "clothes", "--out", out, "--set", "train.steps=2", "--quiet"});
+  const Finished outcome = run({"finetune", "--model", backbone_, "--data", images_, "--name", "clothes", "--out", out,
+                                "--set", "train.steps=2", "--quiet"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_TRUE(base::path_exists(out + "/clothes.task.safetensors"));
   EXPECT_TRUE(holds(content(out + "/model/README.md"), "mnemo finetune --model backbone --name clothes --data set"));
@@ -320,15 +360,19 @@ TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
   EXPECT_EQ(run({"finetune", "--resume", out, "--set", "train.steps=3", "--quiet"}).status, 0);
   EXPECT_EQ(result({"eval", out, "--json"}).at("predictions").as_int(), 6);
   expect_refused({"finetune", "--model", backbone_}, {"expected a RECIPE", "--data DIR", "--resume DIR"});
-  expect_refused({"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x", "--set", "data.image_size=[6, 6]"}, {"image_size", "images.json"});
+  expect_refused(
+      {"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x", "--set", "data.image_size=[6, 6]"},
+      {"image_size", "images.json"});
   std::filesystem::remove(backbone_ + "/images.json");
-  expect_refused({"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x"}, {"images.json", "not there"});
+  expect_refused({"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x"},
+                 {"images.json", "not there"});
 }
 
 TEST_F(TaskRuns, AStoppedFinetuningSaysHowToGoOn) {
   const std::string out = folder_ / "long";
   Process process(folder_, {"finetune", recipe_, "--out", out, "--set", "train.steps=1000000"});
-  ASSERT_TRUE(wait_for([&] { return base::path_exists(out + "/log.jsonl") && base::file_size(out + "/log.jsonl") > 0; }));
+  ASSERT_TRUE(
+      wait_for([&] { return base::path_exists(out + "/log.jsonl") && base::file_size(out + "/log.jsonl") > 0; }));
   process.signal(SIGINT);
   const Finished stopped = process.finish();
   EXPECT_EQ(stopped.status, 130) << stopped.err;
@@ -358,7 +402,8 @@ TEST_F(TaskRuns, InspectReadsTheModelThatFinetuningStartsFrom) {
 TEST_F(TaskRuns, ASizeThatDoesNotFitIsFoundBeforeTheRunBegins) {
   std::filesystem::remove(backbone_ + "/images.json");
   const std::string out = folder_ / "odd";
-  expect_refused({"finetune", recipe_, "--out", out, "--set", "data.image_size=[10, 8]"}, {"data.image_size", "10 x 8"});
+  expect_refused({"finetune", recipe_, "--out", out, "--set", "data.image_size=[10, 8]"},
+                 {"data.image_size", "10 x 8"});
   EXPECT_FALSE(base::path_exists(out));
 }
 
@@ -383,14 +428,16 @@ TEST_F(TaskCommands, ClassifySkipsAndCountsBrokenImages) {
     ASSERT_EQ(all.size(), 4U);
     EXPECT_TRUE(holds(all.items()[1].at("error").as_string(), "2.png"));
     EXPECT_TRUE(holds(all.items()[2].at("error").as_string(), "looks like GIF"));
-    const base::Node &found = all.items()[3].at("tasks").at("base").items()[0], alone = result_of(images + "/c/3.png").at("base").items()[0];
+    const base::Node &found = all.items()[3].at("tasks").at("base").items()[0],
+                     alone = result_of(images + "/c/3.png").at("base").items()[0];
     EXPECT_EQ(found.at("label"), alone.at("label"));
     EXPECT_NEAR(found.at("probability").as_double(), alone.at("probability").as_double(), 1e-6);
   }
   expect_refused({"classify", backbone_, images, "--broken", "stopp"}, {"--broken", "stopp"});
   std::filesystem::permissions(images + "/a", std::filesystem::perms::none);
   // Whoever may read everything reads this too.
-  if (::access((images + "/a").c_str(), R_OK) != 0) expect_refused({"classify", backbone_, images}, {"images", "cannot be looked through"});
+  if (::access((images + "/a").c_str(), R_OK) != 0)
+    expect_refused({"classify", backbone_, images}, {"images", "cannot be looked through"});
   std::filesystem::permissions(images + "/a", std::filesystem::perms::owner_all);
 }
 
@@ -401,7 +448,8 @@ TEST_F(TaskCommands, NamesFromOutsideAreShownAsTheyCanBe) {
   const Finished text = run({"classify", backbone_, picture, picture});
   ASSERT_EQ(text.status, 0) << text.err;
   EXPECT_FALSE(holds(text.out, "\x1b")) << text.out;
-  for (const char* part : {"r\\x1b[31med", "g\\xffreen", "w\\xffird.png"}) EXPECT_TRUE(holds(text.out, part)) << text.out;
+  for (const char* part : {"r\\x1b[31med", "g\\xffreen", "w\\xffird.png"})
+    EXPECT_TRUE(holds(text.out, part)) << text.out;
   const base::Node image = json(run({"classify", backbone_, picture, "--json"}).out).items()[0];
   EXPECT_TRUE(holds(image.at("image").as_string(), "w\\xffird.png"));
   EXPECT_EQ(image.at("tasks").at("base").size(), 3U);
@@ -435,9 +483,11 @@ TEST_F(TaskCommands, TheCostHasTheHeadsOfAllTasks) {
 }
 
 TEST_F(TaskCommands, MoreMemoryThanThereIsIsWrongInput) {
-  expect_refused({"inspect", backbone_, "--cost", "--batch", "65536", "--image-size", "16384x16384"}, {"out of memory", "image_size"});
+  expect_refused({"inspect", backbone_, "--cost", "--batch", "65536", "--image-size", "16384x16384"},
+                 {"out of memory", "image_size"});
   write(backbone_ + "/images.json", R"({"image_size": [16384, 16384]})");
-  expect_refused({"classify", backbone_, data::golden_image("rgb8.png")}, {"images.json", "image_size", "16777216 pixels"});
+  expect_refused({"classify", backbone_, data::golden_image("rgb8.png")},
+                 {"images.json", "image_size", "16777216 pixels"});
 }
 
 }  // namespace

@@ -25,7 +25,9 @@ struct Plain {
   std::vector<Span> contexts, rows;
   std::vector<std::vector<Rule>> rules;
 
-  int64_t key_span_length(size_t k) const { return k < contexts.size() ? contexts[k].length : rows[k - contexts.size()].length; }
+  int64_t key_span_length(size_t k) const {
+    return k < contexts.size() ? contexts[k].length : rows[k - contexts.size()].length;
+  }
   int64_t num_keys() const {
     int64_t total = 0;
     for (size_t k = 0; k < contexts.size() + rows.size(); ++k) total += key_span_length(k);
@@ -61,21 +63,30 @@ struct Plain {
 
 Rule any_rule(int64_t queries, int64_t keys) {
   switch (between(0, 5)) {
-    case 0: return Rule::none();
-    case 1: return Rule::all();
-    case 2: return Rule::causal();
-    case 3: return Rule::band(between<int64_t>(0, 6));
-    default: return Rule::pattern(Numbers(*rc::gen::arbitrary<uint64_t>()).flags({queries, keys}, 0.5));
+    case 0:
+      return Rule::none();
+    case 1:
+      return Rule::all();
+    case 2:
+      return Rule::causal();
+    case 3:
+      return Rule::band(between<int64_t>(0, 6));
+    default:
+      return Rule::pattern(Numbers(*rc::gen::arbitrary<uint64_t>()).flags({queries, keys}, 0.5));
   }
 }
 
 /// Rules that a table may have all at once: pattern matrices only where one pair of spans has both kinds.
 Rule shapeless_rule() {
   switch (between(0, 4)) {
-    case 0: return Rule::none();
-    case 1: return Rule::all();
-    case 2: return Rule::causal();
-    default: return Rule::band(between<int64_t>(0, 6));
+    case 0:
+      return Rule::none();
+    case 1:
+      return Rule::all();
+    case 2:
+      return Rule::causal();
+    default:
+      return Rule::band(between<int64_t>(0, 6));
   }
 }
 
@@ -125,7 +136,8 @@ Pair any_table() {
         made.table.let(query, key, rule);
         for (size_t q = 0; q < plain.rows.size(); ++q) {
           for (size_t k = 0; k < plain.contexts.size() + plain.rows.size(); ++k) {
-            const SpanKind kind = k < plain.contexts.size() ? plain.contexts[k].kind : plain.rows[k - plain.contexts.size()].kind;
+            const SpanKind kind =
+                k < plain.contexts.size() ? plain.contexts[k].kind : plain.rows[k - plain.contexts.size()].kind;
             if (plain.rows[q].kind == query && kind == key) plain.rules[q][k] = rule;
           }
         }
@@ -196,12 +208,14 @@ RC_GTEST_PROP(SpansProperty, AppendingLeavesWhatWasThereAlone, ()) {
   AttendTable between = made.table;
   between.append_context({SpanKind::cache, added}, Rule::all());
   const at::Tensor wider = between.expand();
-  // Rows and contexts move apart: distances to the contexts grow, so only "all" and "none" among them are kept as they were.
+  // Rows and contexts move apart: distances to the contexts grow, so only "all" and "none" among them are kept as they
+  // were.
   RC_ASSERT(at::equal(wider.narrow(1, context + added, rows), before.narrow(1, context, rows)));
   RC_ASSERT(added == 0 || rows == 0 || wider.narrow(1, context, added).all().item<bool>());
   AttendTable front = made.table;
   front.prepend_rows({SpanKind::read, added});
-  RC_ASSERT(at::equal(front.expand().narrow(0, added, rows).narrow(1, context + added, rows), before.narrow(1, context, rows)));
+  RC_ASSERT(at::equal(front.expand().narrow(0, added, rows).narrow(1, context + added, rows),
+                      before.narrow(1, context, rows)));
 }
 
 RC_GTEST_PROP(SpansProperty, DrawingsShowEveryPair, ()) {

@@ -57,10 +57,14 @@ Shape any_shape(int depth) {
 /// Numbers follow from the seed; rows of the past have the length `past`.
 State fill(const Shape& shape, int64_t batch, int64_t past, Numbers& numbers) {
   switch (shape.kind) {
-    case 0: return Rows{numbers.normal({batch, past, 2}), numbers.flags({batch, past}, 0.7)};
-    case 1: return Vector{numbers.normal({3, batch}, at::kFloat), {}};
-    case 2: return Shared{at::ones({1, 4}, at::kDouble)};
-    default: break;
+    case 0:
+      return Rows{numbers.normal({batch, past, 2}), numbers.flags({batch, past}, 0.7)};
+    case 1:
+      return Vector{numbers.normal({3, batch}, at::kFloat), {}};
+    case 2:
+      return Shared{at::ones({1, 4}, at::kDouble)};
+    default:
+      break;
   }
   State::Children children;
   for (const Shape& child : shape.children) {
@@ -114,7 +118,8 @@ RC_GTEST_PROP(StateProperty, SelectingIsIndexingAndComposes, ()) {
 RC_GTEST_PROP(StateProperty, RepeatingIsSelectingEveryRowSeveralTimes, ()) {
   const Any any = any_state();
   const int64_t times = between<int64_t>(1, 4);
-  RC_ASSERT(same(core::repeat_batch(any.state, times), core::select_batch(any.state, at::arange(any.batch).repeat_interleave(times))));
+  RC_ASSERT(same(core::repeat_batch(any.state, times),
+                 core::select_batch(any.state, at::arange(any.batch).repeat_interleave(times))));
 }
 
 RC_GTEST_PROP(StateProperty, JoiningAndSelectingApartGivesTheParts, ()) {

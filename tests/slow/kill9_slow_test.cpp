@@ -43,11 +43,11 @@ pid_t start(const std::string& text, const std::string& folder) {
   try {
     const train::TrainOptions options = options_of_the_run();
     const data::Corpus corpus = test::small_corpus(text);
-    const auto model = test::small_model(corpus.tokenizer->size(),
-                                         {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
-                                          Node::table({{"type", "segment_cache"}, {"mem_len", 6}}),
-                                          Node::table({{"type", "grc"}, {"cache_len", 4}})},
-                                         8, 0.1);
+    const auto model = test::small_model(
+        corpus.tokenizer->size(),
+        {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
+         Node::table({{"type", "segment_cache"}, {"mem_len", 6}}), Node::table({{"type", "grc"}, {"cache_len", 4}})},
+        8, 0.1);
     tasks::LanguageModel task(corpus, test::task_options(options));
     train::Trainer trainer(*model, task, options, folder);
     trainer.resume_latest();

@@ -41,7 +41,8 @@ int64_t resident() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-/// Runs `steps` times; after a tenth of them the program may not take more than a megabyte further: about one byte a token.
+/// Runs `steps` times; after a tenth of them the program may not take more than a megabyte further: about one byte a
+/// token.
 template <class Step>
 void expect_flat(int64_t steps, const Step& step) {
   const int64_t warm = steps / 10;

@@ -50,7 +50,8 @@ class Process {
     argv.push_back(nullptr);
     pid_ = fork();
     if (pid_ != 0) return;
-    const int out_file = open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), err_file = open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    const int out_file = open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644),
+              err_file = open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(out_file, STDOUT_FILENO);
     dup2(err_file, STDERR_FILENO);
     execv(kBinary, argv.data());
@@ -67,7 +68,8 @@ class Process {
     int status = 0;
     waitpid(pid_, &status, 0);
     pid_ = -1;
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), std::filesystem::is_regular_file(out_) ? content(out_) : "", content(err_)};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+            std::filesystem::is_regular_file(out_) ? content(out_) : "", content(err_)};
   }
 
  private:
@@ -116,7 +118,9 @@ class CommandLine : public testing::Test {
   }
 
   Finished run(const std::vector<std::string>& arguments) { return Process(folder_, arguments).finish(); }
-  Finished run_to(const char* out, const std::vector<std::string>& arguments) { return Process(folder_, arguments, out).finish(); }
+  Finished run_to(const char* out, const std::vector<std::string>& arguments) {
+    return Process(folder_, arguments, out).finish();
+  }
 
   /// Trains the tiny recipe; returns the run's folder.
   std::string trained(const std::string& name, const std::vector<std::string>& more = {}) {

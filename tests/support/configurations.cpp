@@ -15,10 +15,11 @@ namespace mnemo::test {
 namespace {
 
 /// Sizes for a quick test, by the words the options use.
-std::vector<std::string> small_sizes(const base::OptionTypes& types, const std::string& type, const std::string& where) {
-  const std::map<std::string, std::string> small = {
-      {"num_slots", "3"}, {"cache_len", "3"}, {"mem_len", "32"}, {"num_mem_tokens", "2"}, {"max_len", "64"},
-      {"window_size", "4"}, {"num_buckets", "4"}, {"chunk_len", "2"}};
+std::vector<std::string> small_sizes(const base::OptionTypes& types, const std::string& type,
+                                     const std::string& where) {
+  const std::map<std::string, std::string> small = {{"num_slots", "3"},      {"cache_len", "3"}, {"mem_len", "32"},
+                                                    {"num_mem_tokens", "2"}, {"max_len", "64"},  {"window_size", "4"},
+                                                    {"num_buckets", "4"},    {"chunk_len", "2"}};
   std::vector<std::string> assignments = {where + ".type=" + type};
   for (const base::OptionDoc& option : types.describe(type)) {
     if (const auto found = small.find(option.path); found != small.end()) {
@@ -43,7 +44,8 @@ Combinations combine() {
       std::vector<std::string> assignments = small_sizes(mechanisms.attention_types, attention, "backbone.attention");
       for (size_t i = 0; i < memories.size(); ++i) {
         if ((set >> i & 1) == 0) continue;
-        const auto more = small_sizes(mechanisms.memory_types, memories[i], fmt::format("memory[{}]", names.size() - 1));
+        const auto more =
+            small_sizes(mechanisms.memory_types, memories[i], fmt::format("memory[{}]", names.size() - 1));
         assignments.insert(assignments.end(), more.begin(), more.end());
         names.push_back(memories[i]);
       }
@@ -79,7 +81,8 @@ bool Configuration::has_layer_context() const {
   });
 }
 
-base::Node Configuration::memory_option(const std::string& memory, const std::string& key, const base::Node& otherwise) const {
+base::Node Configuration::memory_option(const std::string& memory, const std::string& key,
+                                        const base::Node& otherwise) const {
   for (const base::Node& node : options.memory) {
     if (node.at("type").as_string() == memory) return node.at(key);
   }
@@ -88,12 +91,16 @@ base::Node Configuration::memory_option(const std::string& memory, const std::st
 
 std::string Configuration::attention() const { return options.backbone.attention.at("type").as_string(); }
 
-std::ostream& operator<<(std::ostream& stream, const Configuration& configuration) { return stream << configuration.name; }
+std::ostream& operator<<(std::ostream& stream, const Configuration& configuration) {
+  return stream << configuration.name;
+}
 
 base::Node options_of(const std::vector<std::string>& assignments) {
   base::Node node = base::parse_toml(
-      "segment_size = 4\n[embedding]\nvocab_size = 13\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = 12\n"
-      "activation = \"gelu\"\n", "conformance");
+      "segment_size = 4\n[embedding]\nvocab_size = 13\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = "
+      "12\n"
+      "activation = \"gelu\"\n",
+      "conformance");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return node;
 }
@@ -108,17 +115,19 @@ const std::vector<std::vector<std::string>>& refused_combinations() { return com
 const std::vector<Configuration>& variants() {
   static const std::vector<Configuration> all = [] {
     std::vector<Configuration> list;
-    const auto add = [&](const std::string& name, const std::string& attention, const std::vector<std::string>& memories,
-                         const std::vector<std::string>& more = {}) {
+    const auto add = [&](const std::string& name, const std::string& attention,
+                         const std::vector<std::string>& memories, const std::vector<std::string>& more = {}) {
       std::vector<std::string> assignments = {"backbone.attention.type=" + attention};
-      for (size_t i = 0; i < memories.size(); ++i) assignments.push_back(fmt::format("memory[{}].type={}", i, memories[i]));
+      for (size_t i = 0; i < memories.size(); ++i)
+        assignments.push_back(fmt::format("memory[{}].type={}", i, memories[i]));
       assignments.insert(assignments.end(), more.begin(), more.end());
       list.push_back(configuration(name, assignments));
     };
     const std::string slots = "backbone.attention.num_slots=3", two = "memory[0].num_mem_tokens=2",
                       short_cache = "memory[1].mem_len=6", read = "memory[0].read_mem_from_cache=true",
                       no_rows = "memory[1].keep_memory_rows=false", grc_len = "memory[0].cache_len=3";
-    const std::vector<std::string> rmt_xl = {"recurrent_tokens", "segment_cache"}, mt_xl = {"memory_tokens", "segment_cache"};
+    const std::vector<std::string> rmt_xl = {"recurrent_tokens", "segment_cache"},
+                                   mt_xl = {"memory_tokens", "segment_cache"};
 
     add("rmt_one_token", "relative", {"recurrent_tokens"}, {"memory[0].num_mem_tokens=1"});
     add("rmt_no_tokens", "relative", {"recurrent_tokens"}, {"memory[0].num_mem_tokens=0"});
@@ -144,7 +153,8 @@ const std::vector<Configuration>& variants() {
     add("xl_short", "relative", {"segment_cache"}, {"memory[0].mem_len=3"});
     add("xl_same_length", "relative", {"segment_cache"}, {"memory[0].mem_len=4", "memory[0].same_length=true"});
     add("xl_eval_longer", "relative", {"segment_cache"}, {"memory[0].mem_len=2", "memory[0].eval_mem_len=7"});
-    add("xl_pre", "relative", {"segment_cache"}, {"memory[0].mem_len=32", "backbone.norm=pre", "backbone.final_norm=true"});
+    add("xl_pre", "relative", {"segment_cache"},
+        {"memory[0].mem_len=32", "backbone.norm=pre", "backbone.final_norm=true"});
     add("xl_clamp", "relative", {"segment_cache"}, {"memory[0].mem_len=32", "backbone.attention.clamp_len=3"});
     add("xl_learned", "softmax", {"segment_cache"},
         {"memory[0].mem_len=5", "backbone.position.type=learned", "backbone.position.max_len=64"});
@@ -152,7 +162,8 @@ const std::vector<Configuration>& variants() {
 
     const auto compresses = [](const std::string& function, int at = 0) {
       const std::string memory = fmt::format("memory[{}].", at);
-      return std::vector<std::string>{memory + "compression=" + function, memory + "mem_len=3", memory + "compressed_len=4", memory + "compression_rate=2"};
+      return std::vector<std::string>{memory + "compression=" + function, memory + "mem_len=3",
+                                      memory + "compressed_len=4", memory + "compression_rate=2"};
     };
     for (const char* function : {"mean_pooling", "max_pooling", "conv", "dilated_conv", "most_used"}) {
       add(std::string("compressive_") + function, "relative", {"compressive"}, compresses(function));
@@ -162,11 +173,12 @@ const std::vector<Configuration>& variants() {
     add("compressive_pre", "softmax", {"compressive"}, pre);
     rmt_compressive.push_back(two);
     add("compressive_rmt", "relative", {"recurrent_tokens", "compressive"}, rmt_compressive);
-    add("compressive_uncompressed", "relative", {"compressive"}, {"memory[0].mem_len=5", "memory[0].compressed_len=0", "memory[0].compression_rate=1"});
+    add("compressive_uncompressed", "relative", {"compressive"},
+        {"memory[0].mem_len=5", "memory[0].compressed_len=0", "memory[0].compression_rate=1"});
 
     add("adaptive", "relative", {"segment_cache"},
-        {"memory[0].mem_len=6", "embedding.type=adaptive", "embedding.cutoffs=[4,9]", "embedding.div_val=2", "head.adaptive.cutoffs=[4,9]",
-         "head.adaptive.div_val=2"});
+        {"memory[0].mem_len=6", "embedding.type=adaptive", "embedding.cutoffs=[4,9]", "embedding.div_val=2",
+         "head.adaptive.cutoffs=[4,9]", "head.adaptive.div_val=2"});
 
     add("relative_own_biases", "relative", {},
         {"backbone.attention.shared_uv=false", "backbone.attention.bias=true", "backbone.head_dim=3"});
@@ -184,7 +196,8 @@ const std::vector<Configuration>& variants() {
     add("abc_identity", "abc", {}, {"backbone.attention.num_slots=40", masked, control + "type=identity"});
     add("abc_linformer", "abc", {}, {slots, control + "type=linformer", control + "max_len=40"});
     add("abc_linformer_tied_masked", "abc", {},
-        {slots, masked, control + "type=linformer", control + "max_len=40", "backbone.attention.tied_across_layers=true"});
+        {slots, masked, control + "type=linformer", control + "max_len=40",
+         "backbone.attention.tied_across_layers=true"});
     add("abc_clustering", "abc", {}, {slots, control + "type=clustering"});
     add("abc_clustering_masked", "abc", {}, {slots, masked, control + "type=clustering"});
     add("abc_window", "abc", {}, {slots, control + "type=window"});
@@ -193,7 +206,8 @@ const std::vector<Configuration>& variants() {
     add("abc_dilated_masked", "abc", {}, {slots, masked, control + "type=dilated"});
     add("abc_local_to_global", "abc", {},
         {slots, masked, control + "type=local_to_global", control + "global_positions=[1,4,9]"});
-    add("abc_compressive", "abc", {}, {"backbone.attention.num_slots=14", control + "type=compressive", control + "compression=3"});
+    add("abc_compressive", "abc", {},
+        {"backbone.attention.num_slots=14", control + "type=compressive", control + "compression=3"});
     add("abc_window_rmt_grc", "abc", {"recurrent_tokens", "grc"},
         {slots, masked, control + "type=window", two, "memory[0].block_mask=causal", "memory[1].cache_len=4"});
     add("abc_rmt", "abc", {"recurrent_tokens"}, {slots, two, "memory[0].block_mask=causal"});
@@ -207,14 +221,18 @@ const std::vector<Configuration>& variants() {
                       hash = "backbone.attention.num_buckets=4", chunk = "backbone.attention.chunk_len=3";
     add("linear_t2r", "linear", {}, {linear + "t2r", few});
     add("linear_rfa", "linear", {}, {linear + "rfa", many});
-    add("linear_rfa_authors", "linear", {}, {linear + "rfa", many, "backbone.attention.variant=authors", "backbone.attention.tau=2.0"});
+    add("linear_rfa_authors", "linear", {},
+        {linear + "rfa", many, "backbone.attention.variant=authors", "backbone.attention.tau=2.0"});
     add("linear_rfa_gate", "linear", {}, {linear + "rfa", many, "backbone.attention.gate=true"});
-    add("linear_gate_grc_same", "linear", {"grc"}, {"backbone.attention.gate=true", grc_len, "memory[0].mem_attention=same"});
+    add("linear_gate_grc_same", "linear", {"grc"},
+        {"backbone.attention.gate=true", grc_len, "memory[0].mem_attention=same"});
     add("linear_rmt", "linear", {"recurrent_tokens"}, {two, "memory[0].block_mask=causal"});
     add("window_one", "sliding_window", {}, {"backbone.attention.window_size=1"});
     add("window_rmt_xl", "sliding_window", rmt_xl, {two, short_cache, window});
-    add("window_xl_covered", "sliding_window", {"segment_cache"}, {window, "memory[0].mem_len=32", "backbone.norm=pre"});
-    add("window_xl_short", "sliding_window", {"segment_cache"}, {"backbone.attention.window_size=9", "memory[0].mem_len=3"});
+    add("window_xl_covered", "sliding_window", {"segment_cache"},
+        {window, "memory[0].mem_len=32", "backbone.norm=pre"});
+    add("window_xl_short", "sliding_window", {"segment_cache"},
+        {"backbone.attention.window_size=9", "memory[0].mem_len=3"});
     add("window_grc_sequence", "sliding_window", {"grc"}, {window, grc_len, "memory[0].lifetime=sequence"});
     add("lsh_one_round", "lsh", {}, {hash, chunk, "backbone.attention.num_hashes=1"});
     add("lsh_across", "lsh", {}, {hash, chunk, "backbone.attention.attend_across_buckets=true"});
@@ -222,7 +240,8 @@ const std::vector<Configuration>& variants() {
 
     add("grc_same", "softmax", {"grc"}, {grc_len, "memory[0].mem_attention=same"});
     add("grc_sequence", "relative", {"grc"}, {grc_len, "memory[0].lifetime=sequence"});
-    add("grc_long", "softmax", {"grc"}, {"memory[0].cache_len=9", "memory[0].cache_ratio=1.0", "memory[0].qkv_bias=true"});
+    add("grc_long", "softmax", {"grc"},
+        {"memory[0].cache_len=9", "memory[0].cache_ratio=1.0", "memory[0].qkv_bias=true"});
     add("grc_bptt_0", "relative", {"grc"}, {grc_len, "memory[0].bptt_depth=0"});
     return list;
   }();
@@ -240,7 +259,8 @@ std::vector<std::string> encoder_with(const std::vector<std::string>& memories) 
     assignments.push_back(at + "type=" + memories[i]);
     if (memories[i] == "grc") add("cache_len=3");
     if (memories[i] != "recurrent_tokens") continue;
-    for (const char* one : {"num_mem_tokens=2", "layout=encoder", "cls_token=1", "sep_token=2", "pad_token=0"}) add(one);
+    for (const char* one : {"num_mem_tokens=2", "layout=encoder", "cls_token=1", "sep_token=2", "pad_token=0"})
+      add(one);
   }
   return assignments;
 }
@@ -250,18 +270,20 @@ std::vector<std::string> encoder_with(const std::vector<std::string>& memories) 
 const std::vector<Configuration>& encoders() {
   static const std::vector<Configuration> all = [] {
     std::vector<Configuration> list;
-    const auto add = [&](const std::string& name, std::vector<std::string> assignments, const std::vector<std::string>& more) {
+    const auto add = [&](const std::string& name, std::vector<std::string> assignments,
+                         const std::vector<std::string>& more) {
       assignments.insert(assignments.end(), more.begin(), more.end());
       list.push_back(configuration("encoder_" + name, assignments));
     };
     const auto& mechanisms = models::Mechanisms::all();
     for (const std::string& attention : mechanisms.attentions.names()) {
-      for (const std::vector<std::string>& memories : std::vector<std::vector<std::string>>{
-               {}, {"grc"}, {"recurrent_tokens"}, {"recurrent_tokens", "grc"}}) {
+      for (const std::vector<std::string>& memories :
+           std::vector<std::vector<std::string>>{{}, {"grc"}, {"recurrent_tokens"}, {"recurrent_tokens", "grc"}}) {
         std::string name = attention;
         for (const std::string& memory : memories) name += "_" + memory;
         try {
-          Configuration probe = configuration("probe", {"backbone.type=encoder", "backbone.attention.type=" + attention});
+          Configuration probe =
+              configuration("probe", {"backbone.type=encoder", "backbone.attention.type=" + attention});
           models::build(probe.options);
         } catch (const base::InputError&) {
           continue;  // it is causal by nature
@@ -274,18 +296,23 @@ const std::vector<Configuration>& encoders() {
                                            "backbone.token_types=2", "backbone.embed_norm=true"};
     add("bert", encoder_with({}), bert);
     add("bert_rmt", encoder_with({"recurrent_tokens"}), bert);
-    add("rmt_authors", encoder_with({"recurrent_tokens"}), {softmax, "memory[0].memory_position=authors", "backbone.position.type=sinusoidal"});
+    add("rmt_authors", encoder_with({"recurrent_tokens"}),
+        {softmax, "memory[0].memory_position=authors", "backbone.position.type=sinusoidal"});
     add("rmt_no_tokens", encoder_with({"recurrent_tokens"}), {softmax, "memory[0].num_mem_tokens=0"});
-    add("pre_norm", encoder_with({}), {softmax, "backbone.norm=pre", "backbone.final_norm=true", "backbone.position.type=sinusoidal",
-                                       "backbone.attention.bias=false"});
-    const std::vector<std::string> luna = {"backbone.attention.type=abc", "backbone.attention.num_slots=3", "backbone.attention.control.type=luna"};
+    add("pre_norm", encoder_with({}),
+        {softmax, "backbone.norm=pre", "backbone.final_norm=true", "backbone.position.type=sinusoidal",
+         "backbone.attention.bias=false"});
+    const std::vector<std::string> luna = {"backbone.attention.type=abc", "backbone.attention.num_slots=3",
+                                           "backbone.attention.control.type=luna"};
     add("luna", encoder_with({}), luna);
     add("luna_rmt_grc", encoder_with({"recurrent_tokens", "grc"}), luna);
-    add("lsh_lra", encoder_with({}), {"backbone.attention.type=lsh", "backbone.attention.variant=lra", "backbone.attention.num_buckets=4",
-                                      "backbone.attention.chunk_len=4"});
+    add("lsh_lra", encoder_with({}),
+        {"backbone.attention.type=lsh", "backbone.attention.variant=lra", "backbone.attention.num_buckets=4",
+         "backbone.attention.chunk_len=4"});
     add("grc_authors", encoder_with({"grc"}), {softmax, "memory[0].variant=authors"});
     add("grc_stored", encoder_with({"grc"}), {softmax, "memory[0].eval_read=stored"});
-    add("grc_batch_mean", encoder_with({"grc"}), {softmax, "memory[0].attend=batch_mean", "memory[0].eval_read=stored"});
+    add("grc_batch_mean", encoder_with({"grc"}),
+        {softmax, "memory[0].attend=batch_mean", "memory[0].eval_read=stored"});
     add("grc_sequence", encoder_with({"grc"}), {softmax, "memory[0].lifetime=sequence"});
     return list;
   }();
@@ -295,8 +322,10 @@ const std::vector<Configuration>& encoders() {
 const std::vector<Configuration>& classifiers() {
   static const std::vector<Configuration> all = [] {
     std::vector<Configuration> list;
-    const auto add = [&](const std::string& name, std::vector<std::string> assignments, const std::vector<std::string>& more) {
-      assignments.insert(assignments.end(), {"backbone.attention.type=softmax", "head.type=classification", "head.num_classes=3"});
+    const auto add = [&](const std::string& name, std::vector<std::string> assignments,
+                         const std::vector<std::string>& more) {
+      assignments.insert(assignments.end(),
+                         {"backbone.attention.type=softmax", "head.type=classification", "head.num_classes=3"});
       assignments.insert(assignments.end(), more.begin(), more.end());
       list.push_back(configuration("classifier_" + name, assignments));
     };

@@ -29,14 +29,15 @@ inline constexpr int64_t kVocab = 13;
 base::Node options_of(const std::vector<std::string>& assignments);
 Configuration configuration(const std::string& name, const std::vector<std::string>& assignments);
 
-/// What the registry gives: every attention with every set of memories that a model accepts, at small sizes, and the sets
-/// it refuses; and the variants of options that have a rule of their own.
+/// What the registry gives: every attention with every set of memories that a model accepts, at small sizes, and the
+/// sets it refuses; and the variants of options that have a rule of their own.
 const std::vector<Configuration>& combinations();
 const std::vector<std::vector<std::string>>& refused_combinations();  ///< attention first, then the memories
 const std::vector<Configuration>& variants();
 /// combinations() and variants().
 const std::vector<Configuration>& configurations();
-/// Encoders whose head predicts tokens: every attention that may look both ways with every memory that an encoder takes, and variants.
+/// Encoders whose head predicts tokens: every attention that may look both ways with every memory that an encoder
+/// takes, and variants.
 const std::vector<Configuration>& encoders();
 /// Encoders that give a segment one class.
 const std::vector<Configuration>& classifiers();

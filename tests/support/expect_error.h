@@ -14,7 +14,8 @@ std::string expect_error(auto&& action, std::initializer_list<std::string> parts
     action();
   } catch (const Error& error) {
     const std::string message = error.what();
-    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
+    for (const std::string& part : parts)
+      EXPECT_NE(message.find(part), std::string::npos) << "no '" << part << "' in: " << message;
     return message;
   } catch (const std::exception& error) {
     ADD_FAILURE() << "an error of another type: " << error.what();

@@ -4,7 +4,8 @@
 
 namespace mnemo::test {
 
-/// Counts what this program takes from the heap between construction and `stop`: operator new (of the libraries too) and ATen's CPU memory.
+/// Counts what this program takes from the heap between construction and `stop`: operator new (of the libraries too)
+/// and ATen's CPU memory.
 class MemoryMeter {
  public:
   MemoryMeter();

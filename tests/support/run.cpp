@@ -27,8 +27,8 @@ Plan operator+(Plan first, const Plan& second) {
   return first;
 }
 
-Outcome run(const core::Model& model, const at::Tensor& input, const Plan& plan, const core::State& state, core::Mode mode,
-        const at::Tensor& valid) {
+Outcome run(const core::Model& model, const at::Tensor& input, const Plan& plan, const core::State& state,
+            core::Mode mode, const at::Tensor& valid) {
   Outcome result{{}, state};
   std::vector<at::Tensor> hidden;
   int64_t done = 0;
@@ -57,8 +57,8 @@ std::string state_difference(const core::State& a, const core::State& b, double 
     if (first[i].first.path != second[i].first.path) return first[i].first.path + " against " + second[i].first.path;
     const double worst = difference(first[i].second, second[i].second);
     if (!(worst <= tolerance)) {
-      return fmt::format("{} differs by {} ({} against {})", first[i].first.path, worst, c10::str(first[i].second.sizes()),
-                         c10::str(second[i].second.sizes()));
+      return fmt::format("{} differs by {} ({} against {})", first[i].first.path, worst,
+                         c10::str(first[i].second.sizes()), c10::str(second[i].second.sizes()));
     }
   }
   return "";

@@ -35,7 +35,7 @@ struct Outcome {
 
 /// Runs a model over tokens [B,T] or rows [B,T,D], cut as the plan says; valid [B,T] or undefined.
 Outcome run(const core::Model& model, const at::Tensor& input, const Plan& plan, const core::State& state,
-        core::Mode mode = core::Mode::evaluate, const at::Tensor& valid = {});
+            core::Mode mode = core::Mode::evaluate, const at::Tensor& valid = {});
 
 /// Empty if the states have the same fields and no numbers differ by more than the tolerance; else what differs first.
 std::string state_difference(const core::State& a, const core::State& b, double tolerance);

@@ -30,8 +30,9 @@ inline std::string counting_text(int64_t lines) {
 }
 
 /// A one-layer decoder with the memories given, each as a table.
-inline std::unique_ptr<models::Model> small_model(int64_t vocabulary, std::vector<base::Node> memory, int64_t segment_size = 8,
-                                                  double dropout = 0.0, at::ScalarType dtype = at::kFloat) {
+inline std::unique_ptr<models::Model> small_model(int64_t vocabulary, std::vector<base::Node> memory,
+                                                  int64_t segment_size = 8, double dropout = 0.0,
+                                                  at::ScalarType dtype = at::kFloat) {
   models::ModelOptions options;
   base::Node node = base::Node::table({{"segment_size", segment_size}});
   node.set("embedding", base::Node::table({{"vocab_size", vocabulary}}));

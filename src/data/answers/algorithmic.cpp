@@ -19,9 +19,10 @@ constexpr int64_t kFirstSymbol = 2;  // after padding and start
 }  // namespace
 
 void AlgorithmicOptions::validate(const base::Where& where) const {
-  where.require(task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
-                "expected at most num_keys = {} and alphabet = {}, found {}: keys and values of a sample are all different",
-                num_keys, alphabet, num_pairs);
+  where.require(
+      task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
+      "expected at most num_keys = {} and alphabet = {}, found {}: keys and values of a sample are all different",
+      num_keys, alphabet, num_pairs);
   answer.require_cut(length(), where);
 }
 
@@ -92,8 +93,10 @@ std::vector<int64_t> AlgorithmicTask::sample(Part part, int64_t step, int64_t ro
 SampleBatch AlgorithmicTask::batch(Part part, int64_t number, int64_t batch_size) const {
   base::require(batch_size > 0 && number >= 0, "batch {} of {} samples", number, batch_size);
   const int64_t length = this->length();
-  SampleBatch out{at::empty({batch_size, length}, at::kLong), at::empty({batch_size, length}, at::kLong),
-                  at::zeros({batch_size, length}, at::kBool), {}};
+  SampleBatch out{at::empty({batch_size, length}, at::kLong),
+                  at::empty({batch_size, length}, at::kLong),
+                  at::zeros({batch_size, length}, at::kBool),
+                  {}};
   for (int64_t b = 0; b < batch_size; ++b) {
     const std::vector<int64_t> tokens = sample(part, number, b);
     base::ensure(static_cast<int64_t>(tokens.size()) == length + 1, "a sample of {} tokens, not {}", tokens.size(),

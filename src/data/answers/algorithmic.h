@@ -21,7 +21,9 @@ struct AlgorithmicOptions {
 
   template <class V>
   void visit(V&& v) {
-    v("task", task, "copy: X, then X twice; reverse: X, then X backwards; retrieval: key-value pairs, then one key; quadratic: an equation, "
+    v("task", task,
+      "copy: X, then X twice; reverse: X, then X backwards; retrieval: key-value pairs, then one key; quadratic: an "
+      "equation, "
       "then its solution step by step",
       base::one_of("copy", "reverse", "retrieval", "quadratic"));
     v("num_symbols", num_symbols, "copy, reverse: symbols in X", base::range(1, 1 << 20));
@@ -44,7 +46,8 @@ struct AlgorithmicOptions {
 ///   reverse    x1 … xn 1 xn … x1            L = 2n    the same
 ///   retrieval  k1 v1 … kK vK q ? v          L = 2K + 2    values 0 to alphabet - 1, ? = alphabet, keys above; keys and
 ///                                           values of a sample are all different, q is one of the keys
-///   quadratic  equation 1 fields            L = 180    characters, see data/quadratic.h; padding of the fields is learned, not scored
+///   quadratic  equation 1 fields            L = 180    characters, see data/quadratic.h; padding of the fields is
+///   learned, not scored
 /// The last token is a target only.
 class AlgorithmicTask final : public SampleSource {
  public:

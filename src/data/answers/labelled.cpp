@@ -5,8 +5,8 @@
 namespace mnemo::data {
 
 void LabelledDocuments::add(std::span<const int32_t> tokens, int64_t label) {
-  base::ensure(!tokens.empty() && label >= 0 && label < num_labels_, "a document of {} tokens with label {} of {}", tokens.size(), label,
-               num_labels_);
+  base::ensure(!tokens.empty() && label >= 0 && label < num_labels_, "a document of {} tokens with label {} of {}",
+               tokens.size(), label, num_labels_);
   tokens_.start_document();
   tokens_.append(tokens);
   labels_.push_back(static_cast<int32_t>(label));

@@ -13,7 +13,8 @@ namespace mnemo::data {
 /// Documents, each with a label: what is classified.
 class LabelledDocuments {
  public:
-  LabelledDocuments(int64_t vocabulary_size, int64_t num_labels) : tokens_(vocabulary_size, true), num_labels_(num_labels) {}
+  LabelledDocuments(int64_t vocabulary_size, int64_t num_labels)
+      : tokens_(vocabulary_size, true), num_labels_(num_labels) {}
 
   /// A document of at least one token. Throws InternalError for a token or a label out of range.
   void add(std::span<const int32_t> tokens, int64_t label);

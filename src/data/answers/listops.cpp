@@ -9,8 +9,8 @@
 namespace mnemo::data {
 namespace {
 
-constexpr std::array<std::string_view, kListOpsVocabulary> kWords = {"<pad>", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9",
-                                                                     "[MIN", "[MAX", "[MED", "[SM", "X", "<unk>"};
+constexpr std::array<std::string_view, kListOpsVocabulary> kWords = {
+    "<pad>", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "[MIN", "[MAX", "[MED", "[SM", "X", "<unk>"};
 
 bool is_operator(uint8_t token) { return token >= kMin && token <= kSum; }
 bool is_digit(uint8_t token) { return token >= kZero && token < kMin; }
@@ -53,7 +53,8 @@ class Parser {
   }
 
  private:
-  /// What stands on the stack: an open parenthesis, an operator with the arguments that it has (from `first` in values_), a value, "]".
+  /// What stands on the stack: an open parenthesis, an operator with the arguments that it has (from `first` in
+  /// values_), a value, "]".
   enum class Kind { open, function, value, close };
   struct Item {
     Kind kind;
@@ -77,11 +78,13 @@ class Parser {
       items_.push_back({Kind::open});
       return;
     }
-    const auto known = std::find(kWords.begin() + kZero, kWords.begin() + kClose, word);  // "]" is not spelt as the model's X
+    const auto known =
+        std::find(kWords.begin() + kZero, kWords.begin() + kClose, word);  // "]" is not spelt as the model's X
     const auto token = static_cast<uint8_t>(known - kWords.begin());
     if (token == kClose && word != "]") fail("'(', ')', a digit, '[MIN', '[MAX', '[MED', '[SM' or ']'", found);
     const bool first = open_.empty() || behind_open() == 0;
-    if (is_operator(token) && (open_.empty() || !first)) fail(open_.empty() ? "'(' or a digit" : "an argument or ']'", found);
+    if (is_operator(token) && (open_.empty() || !first))
+      fail(open_.empty() ? "'(' or a digit" : "an argument or ']'", found);
     if (token == kClose && first) fail("'(', an operator or a digit", found);
     result_.tokens.push_back(token);
     if (is_operator(token)) {
@@ -119,8 +122,8 @@ class Parser {
   int64_t column_, here_ = 0;
   ListOpsExpression result_;
   std::vector<Item> items_;
-  std::vector<size_t> open_;      // where the open parentheses stand in items_
-  std::vector<int64_t> values_;   // arguments of the operators on the stack, the innermost one's last
+  std::vector<size_t> open_;     // where the open parentheses stand in items_
+  std::vector<int64_t> values_;  // arguments of the operators on the stack, the innermost one's last
 };
 
 /// A tree drawn from the top, its tokens in order. It stops where they are too many.
@@ -157,7 +160,9 @@ class Drawing {
 
 }  // namespace
 
-ListOpsExpression parse_listops(std::string_view text, const LinePlace& place, int64_t column) { return Parser(place, column).read(text); }
+ListOpsExpression parse_listops(std::string_view text, const LinePlace& place, int64_t column) {
+  return Parser(place, column).read(text);
+}
 
 ListOpsExpression parse_listops_line(std::string_view line, const LinePlace& place, bool value_first) {
   const size_t tab = line.find('\t');
@@ -166,14 +171,16 @@ ListOpsExpression parse_listops_line(std::string_view line, const LinePlace& pla
                 place.at(static_cast<int64_t>(line.size()) + 1), columns);
   const std::string_view left = line.substr(0, tab), right = line.substr(tab + 1);
   const size_t third = right.find('\t');
-  base::require(third == std::string_view::npos, "{}: expected two columns, {}, found more", place.at(static_cast<int64_t>(tab + third) + 2), columns);
+  base::require(third == std::string_view::npos, "{}: expected two columns, {}, found more",
+                place.at(static_cast<int64_t>(tab + third) + 2), columns);
   const std::string_view value = value_first ? left : right;
   const int64_t value_column = value_first ? 1 : static_cast<int64_t>(tab) + 2;
   base::require(value.size() == 1 && value[0] >= '0' && value[0] <= '9', "{}: expected a value from 0 to 9, found '{}'",
                 place.at(value_column), base::printable(value, 40));
-  ListOpsExpression expression = value_first ? parse_listops(right, place, static_cast<int64_t>(tab) + 2) : parse_listops(left, place);
-  base::require(expression.value == value[0] - '0', "{}: expected the expression's value, {}, found {}", place.at(value_column), expression.value,
-                value);
+  ListOpsExpression expression =
+      value_first ? parse_listops(right, place, static_cast<int64_t>(tab) + 2) : parse_listops(left, place);
+  base::require(expression.value == value[0] - '0', "{}: expected the expression's value, {}, found {}",
+                place.at(value_column), expression.value, value);
   return expression;
 }
 

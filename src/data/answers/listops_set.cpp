@@ -37,16 +37,19 @@ std::shared_ptr<LabelledDocuments> load_file(const std::string& path) {
 void ListOpsOptions::validate(const base::Where& where) const {
   where.require(!train.empty() || (valid.empty() && test.empty()), "train",
                 "expected a file, because valid or test is one; without any, all three parts are made");
-  where.require(!train.empty() || min_length + 1 < max_length, "min_length", "expected at most max_length - 2 = {}, found {}: expressions have more tokens "
-                "than min_length and fewer than max_length", max_length - 2, min_length);
+  where.require(!train.empty() || min_length + 1 < max_length, "min_length",
+                "expected at most max_length - 2 = {}, found {}: expressions have more tokens "
+                "than min_length and fewer than max_length",
+                max_length - 2, min_length);
 }
 
 void make_listops(const ListOpsOptions& options, const std::function<bool(Part, const ListOpsExpression&)>& use) {
   Random random{static_cast<uint64_t>(options.seed)};
   const ListOpsShape shape = options.shape();
   std::unordered_set<uint64_t> seen;
-  for (const auto& [part, count] : {std::pair(Part::train, options.train_samples), std::pair(Part::valid, options.valid_samples),
-                                    std::pair(Part::test, options.test_samples)}) {
+  for (const auto& [part, count] :
+       {std::pair(Part::train, options.train_samples), std::pair(Part::valid, options.valid_samples),
+        std::pair(Part::test, options.test_samples)}) {
     int64_t refused = 0;
     for (int64_t made = 0; made < count;) {
       const auto expression = draw_listops(shape, random);
@@ -55,10 +58,13 @@ void make_listops(const ListOpsOptions& options, const std::function<bool(Part, 
         ++made;
         refused = 0;
       } else {
-        base::require(++refused < kMostRefused, "listops: of the {} different expressions wanted with data.min_length = {}, data.max_length = {}, "
-                      "data.max_depth = {}, data.max_args = {}, {} were found, and none in {} tries more; ask for fewer, or widen the limits",
-                      options.train_samples + options.valid_samples + options.test_samples, options.min_length, options.max_length,
-                      options.max_depth, options.max_args, seen.size(), kMostRefused);
+        base::require(
+            ++refused < kMostRefused,
+            "listops: of the {} different expressions wanted with data.min_length = {}, data.max_length = {}, "
+            "data.max_depth = {}, data.max_args = {}, {} were found, and none in {} tries more; ask for fewer, or "
+            "widen the limits",
+            options.train_samples + options.valid_samples + options.test_samples, options.min_length,
+            options.max_length, options.max_depth, options.max_args, seen.size(), kMostRefused);
       }
     }
   }
@@ -71,8 +77,11 @@ void read_listops(const std::string& path, const std::function<void(const ListOp
     if (place.line == 1) {
       if (line == kHeader) return;
       value_first = line.size() > 1 && line[0] >= '0' && line[0] <= '9' && line[1] == '\t';
-      base::require(value_first, "{}: expected a line \"Source<TAB>Target\" (Long Range Arena), or a value from 0 to 9, a tab and an "
-                    "expression (Nangia and Bowman)", place.at(1));
+      base::require(
+          value_first,
+          "{}: expected a line \"Source<TAB>Target\" (Long Range Arena), or a value from 0 to 9, a tab and an "
+          "expression (Nangia and Bowman)",
+          place.at(1));
     }
     use(parse_listops_line(line, place, value_first));
     ++count;

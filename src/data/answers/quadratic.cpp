@@ -79,7 +79,8 @@ std::vector<int64_t> make_quadratic(Random& random) {
 std::string quadratic_text(std::span<const int64_t> tokens) {
   std::string text;
   for (const int64_t token : tokens) {
-    base::ensure(token >= 0 && token < static_cast<int64_t>(kQuadraticAlphabet.size()), "no character for token {}", token);
+    base::ensure(token >= 0 && token < static_cast<int64_t>(kQuadraticAlphabet.size()), "no character for token {}",
+                 token);
     if (token > 0) text += kQuadraticAlphabet[static_cast<size_t>(token)];
   }
   return text;

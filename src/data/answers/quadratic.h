@@ -9,18 +9,22 @@
 
 namespace mnemo::data {
 
-/// Quadratic equations with integer coefficients, solved step by step (Bulatov, Kuratov and Burtsev 2022, appendix A.3).
+/// Quadratic equations with integer coefficients, solved step by step (Bulatov, Kuratov and Burtsev 2022, appendix
+/// A.3).
 ///
-///   -4*x^2+392*x-2208=0   the equation      g   x^2-98*x+552=0   D=98^2-4*1*552=7396=86^2   x=(98-86)/2=6   x=(98+86)/2=92   6,92
+///   -4*x^2+392*x-2208=0   the equation      g   x^2-98*x+552=0   D=98^2-4*1*552=7396=86^2   x=(98-86)/2=6
+///   x=(98+86)/2=92   6,92
 ///
-/// One equation and five fields of kFieldLength characters each, padded on the right; `g` starts what is asked. Roots are the integer
-/// parts of numbers uniform in (-100, 100), the smaller one first; every coefficient is multiplied by +-round(u), u uniform in (1, 10).
-/// One equation in five has no real root, so x^2+b*x+c with |b| < 200, b^2/4 < c < 10000: its five fields are empty.
-/// Where the paper is silent: b and c are always written, 0 and 1 too, a negative c in parentheses inside D.
+/// One equation and five fields of kFieldLength characters each, padded on the right; `g` starts what is asked. Roots
+/// are the integer parts of numbers uniform in (-100, 100), the smaller one first; every coefficient is multiplied by
+/// +-round(u), u uniform in (1, 10). One equation in five has no real root, so x^2+b*x+c with |b| < 200, b^2/4 < c <
+/// 10000: its five fields are empty. Where the paper is silent: b and c are always written, 0 and 1 too, a negative c
+/// in parentheses inside D.
 inline constexpr int64_t kFieldLength = 30;
 inline constexpr int64_t kQuadraticFields = 5;
 
-/// The characters of a token's number: nothing (padding), g, digits from 2, then + - * / ^ = ( ) x D ; and a comma. The authors' table.
+/// The characters of a token's number: nothing (padding), g, digits from 2, then + - * / ^ = ( ) x D ; and a comma. The
+/// authors' table.
 inline constexpr std::string_view kQuadraticAlphabet{"\0g0123456789+-*/^=()xD;,", 24};
 
 /// Equation, start, fields: 30 + 1 + 5 * 30 tokens.

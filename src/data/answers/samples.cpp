@@ -13,7 +13,8 @@ namespace {
 std::string numbers_text(const at::Tensor& row) {
   const at::Tensor values = row.contiguous();
   std::string text;
-  for (int64_t i = 0; i < values.numel(); ++i) text += fmt::format("{}{}", i == 0 ? "" : " ", values.const_data_ptr<int64_t>()[i]);
+  for (int64_t i = 0; i < values.numel(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : " ", values.const_data_ptr<int64_t>()[i]);
   return text;
 }
 
@@ -24,7 +25,8 @@ int64_t segment_length(int64_t length, int64_t num_segments) { return (length + 
 void AnswerOptions::require_cut(int64_t length, const base::Where& where) const {
   if (num_segments == 0) return;
   const int64_t size = segment_length(length, num_segments), count = (length + size - 1) / size;
-  where.require(count == num_segments, "num_segments", "a sample of {} tokens cannot be cut into {} segments of one length; segments of {} are {}", length,
+  where.require(count == num_segments, "num_segments",
+                "a sample of {} tokens cannot be cut into {} segments of one length; segments of {} are {}", length,
                 num_segments, size, count);
 }
 
@@ -59,7 +61,8 @@ void write_samples(const SampleSource& source, Part part, int64_t count, std::os
     const SampleBatch batch = source.batch(part, i, 1);
     const int64_t length = batch.valid.defined() ? batch.valid[0].sum().item<int64_t>() : batch.inputs.size(1);
     const auto column = [&](const at::Tensor& row) { return numbers_text(row.narrow(0, 0, length)); };
-    out << column(batch.inputs[0]) << '\t' << column(batch.targets[0]) << '\t' << column(answer_column(batch, 0)) << '\n';
+    out << column(batch.inputs[0]) << '\t' << column(batch.targets[0]) << '\t' << column(answer_column(batch, 0))
+        << '\n';
   }
 }
 

@@ -22,10 +22,12 @@ struct AnswerOptions {
   template <class V>
   void visit(V&& v) {
     v("num_segments", num_segments,
-      "segments of a sample, all of the same length but the last, which may be shorter; 0: as many as model.segment_size gives",
+      "segments of a sample, all of the same length but the last, which may be shorter; 0: as many as "
+      "model.segment_size gives",
       base::range(0, 1 << 20));
     v("decoding", decoding,
-      "how `accuracy` is measured. greedy: the model reads its own symbols back, as when it is used; teacher_forced: the right ones",
+      "how `accuracy` is measured. greedy: the model reads its own symbols back, as when it is used; teacher_forced: "
+      "the right ones",
       base::one_of("greedy", "teacher_forced"));
   }
   /// Throws InputError where samples of `length` tokens cannot be cut into num_segments.
@@ -49,8 +51,8 @@ class SampleSource {
 
   /// What the samples are called: "copy", or a file's path.
   virtual std::string name() const = 0;
-  /// Batch `number` of a part that is dealt in batches of batch_size samples. Training goes round for ever; of held-out samples
-  /// that are numbered the last batch may be smaller.
+  /// Batch `number` of a part that is dealt in batches of batch_size samples. Training goes round for ever; of held-out
+  /// samples that are numbered the last batch may be smaller.
   virtual SampleBatch batch(Part part, int64_t number, int64_t batch_size) const = 0;
   /// Samples of a part, 0 where there is none; nothing where there are as many as one likes.
   virtual std::optional<int64_t> size(Part part) const = 0;
@@ -64,16 +66,17 @@ class SampleSource {
   virtual int64_t result_length() const { return answer_length(); }
 };
 
-/// Tokens of a segment when `length` tokens are cut into `num_segments`: length / num_segments, rounded up; where the sample
-/// is too short, there are not as many segments as that (AnswerOptions::require_cut).
+/// Tokens of a segment when `length` tokens are cut into `num_segments`: length / num_segments, rounded up; where the
+/// sample is too short, there are not as many segments as that (AnswerOptions::require_cut).
 int64_t segment_length(int64_t length, int64_t num_segments);
 
-/// A batch cut into segments of `segment_size`; the last one is shorter where that does not divide L. The first has `reset` set in
-/// every row; targets outside the answer are kIgnoreTarget.
+/// A batch cut into segments of `segment_size`; the last one is shorter where that does not divide L. The first has
+/// `reset` set in every row; targets outside the answer are kIgnoreTarget.
 std::vector<TokenSegment> cut_segments(const SampleBatch& batch, int64_t segment_size);
 
-/// Samples as lines of three columns after a line with their names: "input" and "target", tokens with blanks between, and "answer",
-/// 1 where the target is asked, 2 where it is asked but does not count for accuracy, 0 elsewhere. read_task_file reads it.
+/// Samples as lines of three columns after a line with their names: "input" and "target", tokens with blanks between,
+/// and "answer", 1 where the target is asked, 2 where it is asked but does not count for accuracy, 0 elsewhere.
+/// read_task_file reads it.
 void write_samples(const SampleSource& source, Part part, int64_t count, std::ostream& out);
 
 /// The third column's numbers of one sample: [L] int64.

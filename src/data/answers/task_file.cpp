@@ -62,14 +62,17 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
       const bool there = i < cells.text.size(), wanted = i < kColumns.size();
       const int64_t column = there ? cells.begin[i] : static_cast<int64_t>(line.size()) + 1;
       base::require(there && wanted && cells.text[i] == kColumns[i],
-                    "{}: expected the columns input, target and answer, with tabs between, found {} as column {}", place.at(column),
-                    there ? "'" + base::printable(cells.text[i], 40) + "'" : std::string("nothing"), i + 1);
+                    "{}: expected the columns input, target and answer, with tabs between, found {} as column {}",
+                    place.at(column), there ? "'" + base::printable(cells.text[i], 40) + "'" : std::string("nothing"),
+                    i + 1);
     }
     return;
   }
-  base::require(cells.text.size() == kColumns.size(), "{}: expected 3 columns with tabs between (input, target, answer), found {}",
-                place.at(cells.text.size() > kColumns.size() ? cells.begin.back() : static_cast<int64_t>(line.size()) + 1),
-                cells.text.size() > kColumns.size() ? "more" : std::to_string(cells.text.size()));
+  base::require(
+      cells.text.size() == kColumns.size(),
+      "{}: expected 3 columns with tabs between (input, target, answer), found {}",
+      place.at(cells.text.size() > kColumns.size() ? cells.begin.back() : static_cast<int64_t>(line.size()) + 1),
+      cells.text.size() > kColumns.size() ? "more" : std::to_string(cells.text.size()));
   int64_t length = 0, answers = 0;
   for (size_t i = 0; i < kColumns.size(); ++i) {
     numbers_.clear();
@@ -79,11 +82,12 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
       base::require(count > 0, "{}: column 'input': expected tokens, found none", place.at(cells.begin[i]));
       length = count;
     }
-    base::require(count == length, "{}: column '{}': expected as many numbers as 'input', {}, found {}", place.at(cells.begin[i]),
-                  kColumns[i], length, count);
+    base::require(count == length, "{}: column '{}': expected as many numbers as 'input', {}, found {}",
+                  place.at(cells.begin[i]), kColumns[i], length, count);
     if (i == 2) {
       answers = count - std::count(numbers_.begin(), numbers_.end(), 0);
-      base::require(answers > 0, "{}: column 'answer': expected a 1 where the target is asked, found none", place.at(cells.begin[i]));
+      base::require(answers > 0, "{}: column 'answer': expected a 1 where the target is asked, found none",
+                    place.at(cells.begin[i]));
       answer_.insert(answer_.end(), numbers_.begin(), numbers_.end());
     } else {
       vocabulary_size_ = std::max<int64_t>(vocabulary_size_, *std::max_element(numbers_.begin(), numbers_.end()) + 1);
@@ -97,7 +101,8 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
 }
 
 void TaskSamples::finish(std::string_view file) const {
-  base::require(size() > 0, "{}: expected samples below a line with the columns input, target and answer, found none", file);
+  base::require(size() > 0, "{}: expected samples below a line with the columns input, target and answer, found none",
+                file);
 }
 
 SampleBatch TaskSamples::batch(const std::vector<int64_t>& samples) const {
@@ -111,8 +116,8 @@ SampleBatch TaskSamples::batch(const std::vector<int64_t>& samples) const {
     least = std::min(least, end - begin);
   }
   const auto rows = static_cast<int64_t>(samples.size());
-  SampleBatch out{at::zeros({rows, length}, at::kLong), at::zeros({rows, length}, at::kLong), at::zeros({rows, length}, at::kBool),
-                  at::zeros({rows, length}, at::kBool)};
+  SampleBatch out{at::zeros({rows, length}, at::kLong), at::zeros({rows, length}, at::kLong),
+                  at::zeros({rows, length}, at::kBool), at::zeros({rows, length}, at::kBool)};
   if (least < length) out.valid = at::zeros({rows, length}, at::kBool);
   for (int64_t b = 0; b < rows; ++b) {
     const auto [begin, end] = range(samples[static_cast<size_t>(b)]);
@@ -140,7 +145,8 @@ TaskSamples read_task_file(const std::string& path) {
 namespace {
 
 TaskSamples read_train(const TaskFileOptions& options) {
-  base::require(!options.train.empty(), "data.train: expected a file of samples, found none; name it with --set data.train=FILE");
+  base::require(!options.train.empty(),
+                "data.train: expected a file of samples, found none; name it with --set data.train=FILE");
   return read_task_file(options.train);
 }
 
@@ -176,7 +182,8 @@ int64_t TaskFiles::largest(int64_t (TaskSamples::*of)() const) const {
 
 SampleBatch TaskFiles::batch(Part part, int64_t number, int64_t batch_size) const {
   const TaskSamples* of_part = samples(part);
-  base::require(batch_size > 0 && number >= 0 && of_part != nullptr, "{}: batch {} of {} samples", name_, number, batch_size);
+  base::require(batch_size > 0 && number >= 0 && of_part != nullptr, "{}: batch {} of {} samples", name_, number,
+                batch_size);
   std::vector<int64_t> rows;
   for (int64_t i = number * batch_size; i < (number + 1) * batch_size; ++i) {
     if (part == Part::train) {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/option_rules.h"
+#include "data/answers/samples.h"
 #include "data/epoch_order.h"
 #include "data/text/lines.h"
-#include "data/answers/samples.h"
 
 namespace mnemo::data {
 
@@ -19,7 +19,8 @@ class TaskSamples {
   static constexpr int64_t kMostTokens = 1 << 24;   ///< different tokens
   static constexpr int64_t kLongestLine = 1 << 26;  ///< bytes
 
-  /// Takes one line of the file; the first must be "input<TAB>target<TAB>answer". Throws InputError naming file, line and column.
+  /// Takes one line of the file; the first must be "input<TAB>target<TAB>answer". Throws InputError naming file, line
+  /// and column.
   void add_line(const LinePlace& place, std::string_view line);
   /// Throws InputError for a file without samples.
   void finish(std::string_view file) const;
@@ -33,7 +34,8 @@ class TaskSamples {
   SampleBatch batch(const std::vector<int64_t>& samples) const;
 
  private:
-  void add_numbers(const LinePlace& place, std::string_view line, int64_t column, const char* name, std::vector<int32_t>& out) const;
+  void add_numbers(const LinePlace& place, std::string_view line, int64_t column, const char* name,
+                   std::vector<int32_t>& out) const;
 
   // of all samples, one behind another
   std::vector<int32_t> inputs_, targets_;
@@ -54,7 +56,8 @@ struct TaskFileOptions {
 
   template <class V>
   void visit(V&& v) {
-    v("train", train, "path of the training samples: a table of the columns input, target and answer, as `mnemo data copy` prints it");
+    v("train", train,
+      "path of the training samples: a table of the columns input, target and answer, as `mnemo data copy` prints it");
     v("valid", valid, "path of the samples that are measured while training; empty: none");
     v("test", test, "path of the samples of the part test; empty: none");
     answer.visit(v);

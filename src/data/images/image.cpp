@@ -8,7 +8,8 @@ namespace {
 void turn_half(Image& image) {
   uint8_t* first = image.bytes.data();
   const int64_t pixels = image.height * image.width;
-  for (int64_t i = 0; i < pixels / 2; ++i) std::swap_ranges(first + i * 3, first + i * 3 + 3, first + (pixels - 1 - i) * 3);
+  for (int64_t i = 0; i < pixels / 2; ++i)
+    std::swap_ranges(first + i * 3, first + i * 3 + 3, first + (pixels - 1 - i) * 3);
 }
 
 void mirror_rows(Image& image) {
@@ -32,20 +33,32 @@ Image transposed(const Image& image, bool up, bool back) {
 
 void mirror(Image& image) {
   for (int64_t y = 0; y < image.height; ++y) {
-    for (int64_t x = 0; x < image.width / 2; ++x) std::swap_ranges(image.at(y, x), image.at(y, x) + 3, image.at(y, image.width - 1 - x));
+    for (int64_t x = 0; x < image.width / 2; ++x)
+      std::swap_ranges(image.at(y, x), image.at(y, x) + 3, image.at(y, image.width - 1 - x));
   }
 }
 
 Image oriented(Image image, int orientation) {
   switch (orientation) {
-    case 2: mirror(image); break;
-    case 3: turn_half(image); break;
-    case 4: mirror_rows(image); break;
-    case 5: return transposed(image, false, false);
-    case 6: return transposed(image, true, false);
-    case 7: return transposed(image, true, true);
-    case 8: return transposed(image, false, true);
-    default: break;
+    case 2:
+      mirror(image);
+      break;
+    case 3:
+      turn_half(image);
+      break;
+    case 4:
+      mirror_rows(image);
+      break;
+    case 5:
+      return transposed(image, false, false);
+    case 6:
+      return transposed(image, true, false);
+    case 7:
+      return transposed(image, true, true);
+    case 8:
+      return transposed(image, false, true);
+    default:
+      break;
   }
   return image;
 }

@@ -14,9 +14,21 @@ namespace {
 using Table = std::array<uint8_t, 256>;
 using Histogram = std::array<int64_t, 256>;
 
-constexpr std::array<std::string_view, kNumAugmentTypes> kNames = {
-    "AutoContrast", "Equalize", "Invert", "Rotate", "PosterizeIncreasing", "SolarizeIncreasing", "SolarizeAdd", "ColorIncreasing",
-    "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel"};
+constexpr std::array<std::string_view, kNumAugmentTypes> kNames = {"AutoContrast",
+                                                                   "Equalize",
+                                                                   "Invert",
+                                                                   "Rotate",
+                                                                   "PosterizeIncreasing",
+                                                                   "SolarizeIncreasing",
+                                                                   "SolarizeAdd",
+                                                                   "ColorIncreasing",
+                                                                   "ContrastIncreasing",
+                                                                   "BrightnessIncreasing",
+                                                                   "SharpnessIncreasing",
+                                                                   "ShearX",
+                                                                   "ShearY",
+                                                                   "TranslateXRel",
+                                                                   "TranslateYRel"};
 
 template <class F>
 Table table_of(F&& value) {
@@ -84,7 +96,8 @@ Image blended(const Image& image, double factor, F&& degenerate) {
   Image out(image.height, image.width);
   for (int64_t y = 0; y < image.height; ++y) {
     for (int64_t x = 0; x < image.width; ++x) {
-      for (int c = 0; c < 3; ++c) out.at(y, x)[c] = blended(degenerate(y, x, c), image.at(y, x)[c], static_cast<float>(factor));
+      for (int c = 0; c < 3; ++c)
+        out.at(y, x)[c] = blended(degenerate(y, x, c), image.at(y, x)[c], static_cast<float>(factor));
     }
   }
   return out;
@@ -117,7 +130,8 @@ class Affine {
   Image operator()() const {
     Image out(image_.height, image_.width);
     for (int64_t y = 0; y < out.height; ++y) {
-      for (int64_t x = 0; x < out.width; ++x) read(static_cast<double>(x) + 0.5, static_cast<double>(y) + 0.5, out.at(y, x));
+      for (int64_t x = 0; x < out.width; ++x)
+        read(static_cast<double>(x) + 0.5, static_cast<double>(y) + 0.5, out.at(y, x));
     }
     return out;
   }
@@ -133,7 +147,8 @@ class Affine {
     const double dx = u - 0.5 - left, dy = v - 0.5 - top;
     const auto column = static_cast<int64_t>(left), row = static_cast<int64_t>(top);
     for (int c = 0; c < 3; ++c) {
-      to[c] = geometry_.interpolation == Interpolation::bicubic ? bicubic(row, column, c, dy, dx) : bilinear(row, column, c, dy, dx);
+      to[c] = geometry_.interpolation == Interpolation::bicubic ? bicubic(row, column, c, dy, dx)
+                                                                : bilinear(row, column, c, dy, dx);
     }
   }
 
@@ -143,7 +158,8 @@ class Affine {
   }
   uint8_t bilinear(int64_t y, int64_t x, int c, double dy, double dx) const {
     const auto between = [](double a, double b, double d) { return a + (b - a) * d; };
-    const double above = between(pixel(y, x, c), pixel(y, x + 1, c), dx), below = between(pixel(y + 1, x, c), pixel(y + 1, x + 1, c), dx);
+    const double above = between(pixel(y, x, c), pixel(y, x + 1, c), dx),
+                 below = between(pixel(y + 1, x, c), pixel(y + 1, x + 1, c), dx);
     return static_cast<uint8_t>(between(above, below, dy));
   }
   static double cubic(double a, double b, double c, double d, double at) {
@@ -154,7 +170,8 @@ class Affine {
     std::array<double, 4> rows;
     for (int64_t i = 0; i < 4; ++i) {
       const int64_t at = y - 1 + i;
-      rows[static_cast<size_t>(i)] = cubic(pixel(at, x - 1, c), pixel(at, x, c), pixel(at, x + 1, c), pixel(at, x + 2, c), dx);
+      rows[static_cast<size_t>(i)] =
+          cubic(pixel(at, x - 1, c), pixel(at, x, c), pixel(at, x + 1, c), pixel(at, x + 2, c), dx);
     }
     const double value = cubic(rows[0], rows[1], rows[2], rows[3], dy);
     return value <= 0.0 ? 0 : value >= 255.0 ? 255 : static_cast<uint8_t>(value);
@@ -190,19 +207,27 @@ double augment_argument(AugmentType type, double level, int sign) {
   switch (type) {
     case AugmentType::auto_contrast:
     case AugmentType::equalize:
-    case AugmentType::invert: return 0.0;
-    case AugmentType::rotate: return sign * (part * 30.0);
-    case AugmentType::posterize: return 4 - static_cast<int>(part * 4);
-    case AugmentType::solarize: return 256 - std::min(256, static_cast<int>(part * 256));
-    case AugmentType::solarize_add: return std::min(128, static_cast<int>(part * 110));
+    case AugmentType::invert:
+      return 0.0;
+    case AugmentType::rotate:
+      return sign * (part * 30.0);
+    case AugmentType::posterize:
+      return 4 - static_cast<int>(part * 4);
+    case AugmentType::solarize:
+      return 256 - std::min(256, static_cast<int>(part * 256));
+    case AugmentType::solarize_add:
+      return std::min(128, static_cast<int>(part * 110));
     case AugmentType::color:
     case AugmentType::contrast:
     case AugmentType::brightness:
-    case AugmentType::sharpness: return std::max(0.1, 1.0 + sign * (part * 0.9));
+    case AugmentType::sharpness:
+      return std::max(0.1, 1.0 + sign * (part * 0.9));
     case AugmentType::shear_x:
-    case AugmentType::shear_y: return sign * (part * 0.3);
+    case AugmentType::shear_y:
+      return sign * (part * 0.3);
     case AugmentType::translate_x:
-    case AugmentType::translate_y: return sign * (part * 0.45);
+    case AugmentType::translate_y:
+      return sign * (part * 0.45);
   }
   return 0.0;
 }
@@ -210,21 +235,36 @@ double augment_argument(AugmentType type, double level, int sign) {
 Image augment(const Image& image, AugmentType type, double argument, const AugmentGeometry& geometry) {
   const auto whole_argument = static_cast<int>(argument);
   switch (type) {
-    case AugmentType::auto_contrast: return mapped_by_histogram(image, contrast_table);
-    case AugmentType::equalize: return mapped_by_histogram(image, equal_table);
-    case AugmentType::invert: return mapped(image, [](int i) { return 255 - i; });
-    case AugmentType::rotate: return rotate(image, argument, geometry);
-    case AugmentType::posterize: return mapped(image, [&](int i) { return i & ~((1 << (8 - whole_argument)) - 1); });
-    case AugmentType::solarize: return mapped(image, [&](int i) { return i < whole_argument ? i : 255 - i; });
-    case AugmentType::solarize_add: return mapped(image, [&](int i) { return i < 128 ? std::min(255, i + whole_argument) : i; });
-    case AugmentType::color: return blended(image, argument, [&](int64_t y, int64_t x, int) { return grey_of(image.at(y, x)); });
-    case AugmentType::contrast: return change_contrast(image, argument);
-    case AugmentType::brightness: return blended(image, argument, [](int64_t, int64_t, int) { return 0; });
-    case AugmentType::sharpness: return change_sharpness(image, argument);
-    case AugmentType::shear_x: return Affine(image, {1, argument, 0, 0, 1, 0}, geometry)();
-    case AugmentType::shear_y: return Affine(image, {1, 0, 0, argument, 1, 0}, geometry)();
-    case AugmentType::translate_x: return Affine(image, {1, 0, argument * static_cast<double>(image.width), 0, 1, 0}, geometry)();
-    case AugmentType::translate_y: return Affine(image, {1, 0, 0, 0, 1, argument * static_cast<double>(image.height)}, geometry)();
+    case AugmentType::auto_contrast:
+      return mapped_by_histogram(image, contrast_table);
+    case AugmentType::equalize:
+      return mapped_by_histogram(image, equal_table);
+    case AugmentType::invert:
+      return mapped(image, [](int i) { return 255 - i; });
+    case AugmentType::rotate:
+      return rotate(image, argument, geometry);
+    case AugmentType::posterize:
+      return mapped(image, [&](int i) { return i & ~((1 << (8 - whole_argument)) - 1); });
+    case AugmentType::solarize:
+      return mapped(image, [&](int i) { return i < whole_argument ? i : 255 - i; });
+    case AugmentType::solarize_add:
+      return mapped(image, [&](int i) { return i < 128 ? std::min(255, i + whole_argument) : i; });
+    case AugmentType::color:
+      return blended(image, argument, [&](int64_t y, int64_t x, int) { return grey_of(image.at(y, x)); });
+    case AugmentType::contrast:
+      return change_contrast(image, argument);
+    case AugmentType::brightness:
+      return blended(image, argument, [](int64_t, int64_t, int) { return 0; });
+    case AugmentType::sharpness:
+      return change_sharpness(image, argument);
+    case AugmentType::shear_x:
+      return Affine(image, {1, argument, 0, 0, 1, 0}, geometry)();
+    case AugmentType::shear_y:
+      return Affine(image, {1, 0, 0, argument, 1, 0}, geometry)();
+    case AugmentType::translate_x:
+      return Affine(image, {1, 0, argument * static_cast<double>(image.width), 0, 1, 0}, geometry)();
+    case AugmentType::translate_y:
+      return Affine(image, {1, 0, 0, 0, 1, argument * static_cast<double>(image.height)}, geometry)();
   }
   return image;
 }

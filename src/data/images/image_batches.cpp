@@ -70,12 +70,14 @@ class TrainingImages::Work final : public BatchWork {
   void finish() override {
     const ImageAugmentOptions& augment = owner_.options_.augment;
     if (augment.mixup == 0.0 && augment.cutmix == 0.0 && augment.label_smoothing == 0.0) return;
-    const int64_t height = owner_.transform_.height(), width = owner_.transform_.width(), classes = owner_.set_->num_classes();
+    const int64_t height = owner_.transform_.height(), width = owner_.transform_.width(),
+                  classes = owner_.set_->num_classes();
     Random random = stream(owner_.seed_, kMix, number_);
     const ImageMix mix = draw_mix(augment, height, width, random);
     mix_pixels(batch.pixels.mutable_data_ptr<float>(), rows(), height, width, mix);
     batch.targets = at::empty({rows(), classes}, at::kFloat);
-    mix_targets(batch.labels.const_data_ptr<int64_t>(), rows(), classes, augment.label_smoothing, mix.lambda, batch.targets.mutable_data_ptr<float>());
+    mix_targets(batch.labels.const_data_ptr<int64_t>(), rows(), classes, augment.label_smoothing, mix.lambda,
+                batch.targets.mutable_data_ptr<float>());
   }
 
   ImageBatch batch;
@@ -86,7 +88,8 @@ class TrainingImages::Work final : public BatchWork {
   std::vector<int64_t> images_;
 };
 
-TrainingImages::TrainingImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, bool shuffle, int64_t seed)
+TrainingImages::TrainingImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size,
+                               bool shuffle, int64_t seed)
     : set_(std::move(set)),
       options_(options),
       transform_(options),
@@ -138,14 +141,16 @@ class MeasuredImages::Work final : public BatchWork {
   std::vector<int64_t> images_;
 };
 
-MeasuredImages::MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, int64_t samples)
+MeasuredImages::MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size,
+                               int64_t samples)
     : set_(std::move(set)),
       transform_(options),
       skip_(options.broken == "skip"),
       batches_(
           [this, batch_size, total = std::min(samples, set_->size())](int64_t number) -> std::unique_ptr<BatchWork> {
             std::vector<int64_t> chosen;
-            for (int64_t k = number * batch_size; k < std::min((number + 1) * batch_size, total); ++k) chosen.push_back(k * set_->size() / total);
+            for (int64_t k = number * batch_size; k < std::min((number + 1) * batch_size, total); ++k)
+              chosen.push_back(k * set_->size() / total);
             return chosen.empty() ? nullptr : std::make_unique<Work>(*this, std::move(chosen));
           },
           options.workers) {}

@@ -34,11 +34,12 @@ class BrokenImages {
   std::set<std::string> names_;
 };
 
-/// Training batches without end. Image n of the run, counted over all epochs, is drawn and augmented from (seed, n) alone and batch b mixed
-/// from (seed, b), so that the position is one number and threads change no bit.
+/// Training batches without end. Image n of the run, counted over all epochs, is drawn and augmented from (seed, n)
+/// alone and batch b mixed from (seed, b), so that the position is one number and threads change no bit.
 class TrainingImages {
  public:
-  TrainingImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, bool shuffle, int64_t seed);
+  TrainingImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, bool shuffle,
+                 int64_t seed);
 
   ImageBatch next();
   int64_t position() const { return batches_.position(); }
@@ -58,7 +59,8 @@ class TrainingImages {
   OrderedBatches batches_;  // last: its threads use all of the above
 };
 
-/// A part in order, for measuring; of a larger one `samples` images, evenly spread, since those of a class lie side by side.
+/// A part in order, for measuring; of a larger one `samples` images, evenly spread, since those of a class lie side by
+/// side.
 class MeasuredImages {
  public:
   MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, int64_t samples);

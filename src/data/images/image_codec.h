@@ -20,7 +20,8 @@ const ImageCodec& jpeg_codec();
 const ImageCodec& png_codec();
 
 /// Throws InputError where an image of that size is over the limit.
-void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format, const ImageLimits& limits);
+void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format,
+                      const ImageLimits& limits);
 
 /// The orientation in EXIF data (a TIFF header and its first directory); 1 where there is none that can be read.
 int exif_orientation(std::string_view tiff);

@@ -63,23 +63,28 @@ ImageDescription describe_images(const ImageOptions& options, bool check) {
 
 std::string to_text(const ImageDescription& description) {
   using Align = base::TextTable::Align;
-  base::TextTable table({"part", "images", "of a class", "smallest", "median", "largest", "looked at", "broken"},
-                        {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  base::TextTable table(
+      {"part", "images", "of a class", "smallest", "median", "largest", "looked at", "broken"},
+      {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
   std::string broken;
   for (const ImagePartDescription& part : description.parts) {
     const auto size = [](int64_t height, int64_t width) { return fmt::format("{} x {}", width, height); };
-    table.add_row({part.name, std::to_string(part.images),
-                   part.fewest == part.most ? std::to_string(part.most) : fmt::format("{} to {}", part.fewest, part.most),
-                   size(part.min_height, part.min_width), size(part.median_height, part.median_width), size(part.max_height, part.max_width),
-                   std::to_string(part.looked_at), std::to_string(part.broken.size())});
-    for (size_t i = 0; i < std::min(kShownBroken, part.broken.size()); ++i) broken += base::printable(part.broken[i], 1000) + "\n";
-    if (part.broken.size() > kShownBroken) broken += fmt::format("... and {} more of {}\n", part.broken.size() - kShownBroken, part.name);
+    table.add_row(
+        {part.name, std::to_string(part.images),
+         part.fewest == part.most ? std::to_string(part.most) : fmt::format("{} to {}", part.fewest, part.most),
+         size(part.min_height, part.min_width), size(part.median_height, part.median_width),
+         size(part.max_height, part.max_width), std::to_string(part.looked_at), std::to_string(part.broken.size())});
+    for (size_t i = 0; i < std::min(kShownBroken, part.broken.size()); ++i)
+      broken += base::printable(part.broken[i], 1000) + "\n";
+    if (part.broken.size() > kShownBroken)
+      broken += fmt::format("... and {} more of {}\n", part.broken.size() - kShownBroken, part.name);
   }
   std::string classes;
-  for (size_t i = 0; i < std::min(kShownClasses, description.classes.size()); ++i) classes += (i > 0 ? ", " : "") + base::printable(description.classes[i], 200);
+  for (size_t i = 0; i < std::min(kShownClasses, description.classes.size()); ++i)
+    classes += (i > 0 ? ", " : "") + base::printable(description.classes[i], 200);
   if (description.classes.size() > kShownClasses) classes += ", ...";
-  return fmt::format("format   {}\nclasses  {}: {}\n\n{}{}{}", description.format, description.classes.size(), classes, table.text(),
-                     broken.empty() ? "" : "\n", broken);
+  return fmt::format("format   {}\nclasses  {}: {}\n\n{}{}{}", description.format, description.classes.size(), classes,
+                     table.text(), broken.empty() ? "" : "\n", broken);
 }
 
 base::Node to_node(const ImageDescription& description) {
@@ -101,11 +106,13 @@ base::Node to_node(const ImageDescription& description) {
                                        {"max_width", part.max_width},
                                        {"broken", std::move(broken)}}));
   }
-  return base::Node::table({{"format", description.format}, {"classes", std::move(classes)}, {"parts", std::move(parts)}});
+  return base::Node::table(
+      {{"format", description.format}, {"classes", std::move(classes)}, {"parts", std::move(parts)}});
 }
 
 ImageOptions detect_images(const std::string& folder) {
-  base::require(base::is_folder(folder), "{}: expected the folder of an image set, found {}", folder, base::path_exists(folder) ? "a file" : "nothing");
+  base::require(base::is_folder(folder), "{}: expected the folder of an image set, found {}", folder,
+                base::path_exists(folder) ? "a file" : "nothing");
   ImageOptions options;
   options.train = folder;
   bool idx = false, lists = false, folders = false;
@@ -120,7 +127,8 @@ ImageOptions detect_images(const std::string& folder) {
     options.format = "cifar10";
   } else if (there(folder, "train.bin") && there(folder, "test.bin")) {
     options.format = "cifar100";
-  } else if (there(folder, "ILSVRC") || there(folder, "LOC_val_solution.csv") || (there(folder, "val/val_annotations.txt") && there(folder, "val/images"))) {
+  } else if (there(folder, "ILSVRC") || there(folder, "LOC_val_solution.csv") ||
+             (there(folder, "val/val_annotations.txt") && there(folder, "val/images"))) {
     options.format = "imagenet";
   } else if (lists) {
     options.format = "inaturalist";
@@ -135,7 +143,9 @@ ImageOptions detect_images(const std::string& folder) {
     }
     if (there(folder, "test")) options.test = base::join_path(folder, "test");
   } else {
-    base::require(folders, "{}: expected images in class folders, MNIST's or CIFAR's files, or a known layout (mnemo help recipe, data.format); found none of them",
+    base::require(folders,
+                  "{}: expected images in class folders, MNIST's or CIFAR's files, or a known layout (mnemo help "
+                  "recipe, data.format); found none of them",
                   folder);
   }
   // Sets without a part to measure on while training keep a tenth of each class for it.
@@ -147,9 +157,13 @@ ImageOptions detect_images(const std::string& folder) {
 std::string prepare_images(const std::string& folder, const std::string& out) {
   const ImageOptions options = detect_images(folder);
   load_images(options);
-  std::string text = fmt::format("# images of {}\n[data]\ntype = \"images\"\nformat = \"{}\"\n", std::filesystem::path(folder).filename().string(), options.format);
-  for (const auto& [key, path] : {std::pair("train", &options.train), std::pair("valid", &options.valid), std::pair("test", &options.test)}) {
-    if (!path->empty()) text += fmt::format("{} = {}\n", key, base::to_json(base::Node(std::filesystem::absolute(*path).lexically_normal().string()), -1));
+  std::string text = fmt::format("# images of {}\n[data]\ntype = \"images\"\nformat = \"{}\"\n",
+                                 std::filesystem::path(folder).filename().string(), options.format);
+  for (const auto& [key, path] :
+       {std::pair("train", &options.train), std::pair("valid", &options.valid), std::pair("test", &options.test)}) {
+    if (!path->empty())
+      text += fmt::format("{} = {}\n", key,
+                          base::to_json(base::Node(std::filesystem::absolute(*path).lexically_normal().string()), -1));
   }
   if (options.valid_fraction > 0) text += fmt::format("valid_fraction = {:g}\n", options.valid_fraction);
   base::make_folders(out);

@@ -25,15 +25,16 @@ struct ImageDescription {
   std::vector<ImagePartDescription> parts;
 };
 
-/// Lists the set as training would and looks at the headers of up to 10,000 images of each part, evenly spread; with `check` every image is
-/// decoded.
+/// Lists the set as training would and looks at the headers of up to 10,000 images of each part, evenly spread; with
+/// `check` every image is decoded.
 ImageDescription describe_images(const ImageOptions& options, bool check);
 
 std::string to_text(const ImageDescription& description);
 base::Node to_node(const ImageDescription& description);
 
-/// What lies in a folder: MNIST's or CIFAR's files, one of the known layouts, train/ and the like with class folders, or class folders, of which
-/// a tenth of each is kept for validation. Throws InputError where it looks like none of them.
+/// What lies in a folder: MNIST's or CIFAR's files, one of the known layouts, train/ and the like with class folders,
+/// or class folders, of which a tenth of each is kept for validation. Throws InputError where it looks like none of
+/// them.
 ImageOptions detect_images(const std::string& folder);
 
 /// Checks the set that lies in a folder and writes OUT/data.toml, a recipe's [data] for it. Returns that file's path.

@@ -20,18 +20,22 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kLongestImageLine = 1 << 16;
 
-/// Everything that is meant to be an image, those of formats that we cannot read too: they are refused when read, not passed over.
+/// Everything that is meant to be an image, those of formats that we cannot read too: they are refused when read, not
+/// passed over.
 bool is_image_name(std::string_view name) {
-  constexpr std::array<std::string_view, 13> kEndings = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "avif"};
+  constexpr std::array<std::string_view, 13> kEndings = {"jpg",  "jpeg", "jpe",  "jfif", "png", "gif", "bmp",
+                                                         "webp", "tif",  "tiff", "ppm",  "pgm", "avif"};
   const size_t dot = name.rfind('.');
   if (name.starts_with('.') || dot == std::string_view::npos) return false;
   std::string ending(name.substr(dot + 1));
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
 }
 
 void require_folder(const std::string& path, std::string_view what) {
-  base::require(base::is_folder(path), "{}: expected the folder of {}, found {}", path, what, base::path_exists(path) ? "a file" : "nothing");
+  base::require(base::is_folder(path), "{}: expected the folder of {}, found {}", path, what,
+                base::path_exists(path) ? "a file" : "nothing");
 }
 
 }  // namespace
@@ -40,8 +44,10 @@ std::vector<std::string> images_below(const std::string& root, const std::string
   std::vector<std::string> found;
   try {
     const fs::path base(root);
-    for (const auto& entry : fs::recursive_directory_iterator(folder.empty() ? base : base / folder, fs::directory_options::follow_directory_symlink)) {
-      if (is_image_name(entry.path().filename().string()) && entry.is_regular_file()) found.push_back(entry.path().lexically_relative(base).string());
+    for (const auto& entry : fs::recursive_directory_iterator(folder.empty() ? base : base / folder,
+                                                              fs::directory_options::follow_directory_symlink)) {
+      if (is_image_name(entry.path().filename().string()) && entry.is_regular_file())
+        found.push_back(entry.path().lexically_relative(base).string());
     }
   } catch (const fs::filesystem_error& error) {
     base::input_error("{}: cannot be looked through: {}", base::join_path(root, folder), error.code().message());
@@ -123,7 +129,8 @@ std::vector<CsvRow> read_image_csv(const std::string& path) {
   for_each_line(TextSource(path), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
     std::vector<std::string> fields = csv_fields(line, place);
-    base::require(fields.size() == 2 && !fields[0].empty() && !fields[1].empty(), "{}: expected PATH,LABEL, found {} fields", place.at(1), fields.size());
+    base::require(fields.size() == 2 && !fields[0].empty() && !fields[1].empty(),
+                  "{}: expected PATH,LABEL, found {} fields", place.at(1), fields.size());
     if (place.line == 1 && kHeaders.contains(fields[0])) return;
     rows.push_back({std::move(fields[0]), std::move(fields[1]), place.line});
   });
@@ -132,7 +139,8 @@ std::vector<CsvRow> read_image_csv(const std::string& path) {
 }
 
 bool is_number(const std::string& text) {
-  return !text.empty() && text.size() <= 9 && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  return !text.empty() && text.size() <= 9 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 FoundImages csv_part(const std::string& path, const std::vector<CsvRow>& rows, const ClassNames& classes) {
@@ -142,7 +150,8 @@ FoundImages csv_part(const std::string& path, const std::vector<CsvRow>& rows, c
 }
 
 /// Lines "PATH NUMBER" or "PATH": handed on without a slash in front.
-void for_each_listed(const std::string& list, const std::function<void(const LinePlace&, std::string path, std::string rest)>& use) {
+void for_each_listed(const std::string& list,
+                     const std::function<void(const LinePlace&, std::string path, std::string rest)>& use) {
   for_each_line(TextSource(list), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
     if (line.empty()) return;
@@ -172,7 +181,8 @@ std::string required_path(const std::string& root, std::initializer_list<const c
 FoundSet train_and_val(const std::string& root) {
   FoundSet set;
   set.train = class_folders(base::join_path(root, "train"), set.classes);
-  if (const std::string val = first_there(root, {"val", "validation"}); !val.empty()) set.valid = class_folders(val, set.classes);
+  if (const std::string val = first_there(root, {"val", "validation"}); !val.empty())
+    set.valid = class_folders(val, set.classes);
   return set;
 }
 
@@ -182,27 +192,31 @@ FoundImages flat_validation(const std::string& folder, const std::string& soluti
   for_each_line(TextSource(solution), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty() || place.line == 1) return;
     const std::vector<std::string> fields = csv_fields(line, place);
-    base::require(fields.size() == 2, "{}: expected ImageId,PredictionString, found {} fields", place.at(1), fields.size());
+    base::require(fields.size() == 2, "{}: expected ImageId,PredictionString, found {} fields", place.at(1),
+                  fields.size());
     part.add(fields[0] + ".JPEG", classes.find(fields[1].substr(0, fields[1].find(' ')), place.at(1)));
   });
   return part.take();
 }
 
-/// Tiny ImageNet's validation images, which lie in one folder: val_annotations.txt has lines "val_0.JPEG<tab>n03444034<tab>box". Lines of images
-/// that are not there are passed over: excerpts of the set keep the whole list.
+/// Tiny ImageNet's validation images, which lie in one folder: val_annotations.txt has lines
+/// "val_0.JPEG<tab>n03444034<tab>box". Lines of images that are not there are passed over: excerpts of the set keep the
+/// whole list.
 FoundImages annotated_validation(const std::string& folder, const std::string& annotations, const ClassNames& classes) {
   std::map<std::string, std::pair<std::string, std::string>, std::less<>> annotated;  // class and line of each
   for_each_line(TextSource(annotations), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
     const size_t tab = line.find('\t');
-    base::require(tab != 0 && tab != std::string_view::npos, "{}: expected IMAGE<tab>CLASS<tab>BOX, found {}", place.at(1), base::in_quotes(line));
+    base::require(tab != 0 && tab != std::string_view::npos, "{}: expected IMAGE<tab>CLASS<tab>BOX, found {}",
+                  place.at(1), base::in_quotes(line));
     const std::string_view rest = line.substr(tab + 1);
     annotated[std::string(line.substr(0, tab))] = {std::string(rest.substr(0, rest.find('\t'))), place.at(1)};
   });
   Collector part(folder);
   for (const std::string& image : images_below(folder, "")) {
     const auto found = annotated.find(image);
-    base::require(found != annotated.end(), "{}: expected a line of {}, found none", annotations, base::join_path(folder, image));
+    base::require(found != annotated.end(), "{}: expected a line of {}, found none", annotations,
+                  base::join_path(folder, image));
     part.add(image, classes.find(found->second.first, found->second.second));
   }
   return part.take();
@@ -218,7 +232,8 @@ FoundImages inaturalist_part(const std::string& root, const std::string& list, C
     labels[id] = first ? classes.add(called) : classes.find(called, list);
   }
   Collector part(root);
-  for (int64_t i = 0; i < content.paths.size(); ++i) part.add(content.paths[i], labels.at(content.category_of[static_cast<size_t>(i)]));
+  for (int64_t i = 0; i < content.paths.size(); ++i)
+    part.add(content.paths[i], labels.at(content.category_of[static_cast<size_t>(i)]));
   return part.take();
 }
 
@@ -264,7 +279,8 @@ FoundSet find_imagenet(const ImageOptions& options) {
     return set;
   }
   const std::string val = base::join_path(root, "val"), images = base::join_path(val, "images");
-  if (const std::string annotations = first_there(val, {"val_annotations.txt"}); !annotations.empty() && base::is_folder(images)) {
+  if (const std::string annotations = first_there(val, {"val_annotations.txt"});
+      !annotations.empty() && base::is_folder(images)) {
     set.train = class_folders(base::join_path(root, "train"), set.classes);
     set.valid = annotated_validation(images, annotations, set.classes);
     return set;
@@ -272,7 +288,8 @@ FoundSet find_imagenet(const ImageOptions& options) {
   if (!base::is_folder(val) || !folders_in(val).empty()) return train_and_val(root);
   set.train = class_folders(base::join_path(root, "train"), set.classes);
   const std::string solution = first_there(options.train, {"LOC_val_solution.csv", "val/LOC_val_solution.csv"});
-  base::require(!solution.empty(), "{}: its images lie in no class folders; expected LOC_val_solution.csv in {}", val, options.train);
+  base::require(!solution.empty(), "{}: its images lie in no class folders; expected LOC_val_solution.csv in {}", val,
+                options.train);
   set.valid = flat_validation(val, solution, set.classes);
   return set;
 }
@@ -299,26 +316,33 @@ FoundSet find_places365(const ImageOptions& options) {
   FoundSet set;
   // Its lines are in the order of their numbers: "/a/airfield 0".
   for_each_listed(names, [&](const LinePlace& place, const std::string& name, const std::string& number) {
-    base::require(number == std::to_string(set.classes.add(name)), "{}: expected class {}, found \"{}\"", place.at(1), set.classes.names().size() - 1, number);
+    base::require(number == std::to_string(set.classes.add(name)), "{}: expected class {}, found \"{}\"", place.at(1),
+                  set.classes.names().size() - 1, number);
   });
   const auto part = [&](std::initializer_list<const char*> lists, std::initializer_list<const char*> folders) {
     Collector images(required_path(options.train, folders));
-    for_each_listed(required_path(options.train, lists), [&](const LinePlace& place, const std::string& path, const std::string& number) {
-      base::require(is_number(number) && std::stoul(number) < set.classes.names().size(), "{}: expected a class of 0 to {}, found \"{}\"", place.at(1),
-                    set.classes.names().size() - 1, number);
-      images.add(path, static_cast<int32_t>(std::stol(number)));
-    });
+    for_each_listed(required_path(options.train, lists),
+                    [&](const LinePlace& place, const std::string& path, const std::string& number) {
+                      base::require(is_number(number) && std::stoul(number) < set.classes.names().size(),
+                                    "{}: expected a class of 0 to {}, found \"{}\"", place.at(1),
+                                    set.classes.names().size() - 1, number);
+                      images.add(path, static_cast<int32_t>(std::stol(number)));
+                    });
     return images.take();
   };
-  set.train = part({"places365_train_standard.txt"}, {"data_256_standard", "data_256", "data_large_standard", "data_large"});
+  set.train =
+      part({"places365_train_standard.txt"}, {"data_256_standard", "data_256", "data_large_standard", "data_large"});
   set.valid = part({"places365_val.txt"}, {"val_256", "val_large"});
   return set;
 }
 
 FoundSet find_sun397(const ImageOptions& options) {
   require_folder(options.train, "SUN397");
-  const std::string train_name = fmt::format("Training_{:02}.txt", options.partition), test_name = fmt::format("Testing_{:02}.txt", options.partition);
-  const auto list = [&](const std::string& name) { return first_there(options.train, {name.c_str(), ("Partitions/" + name).c_str()}); };
+  const std::string train_name = fmt::format("Training_{:02}.txt", options.partition),
+                    test_name = fmt::format("Testing_{:02}.txt", options.partition);
+  const auto list = [&](const std::string& name) {
+    return first_there(options.train, {name.c_str(), ("Partitions/" + name).c_str()});
+  };
   // A class is a folder with images in it, "a/abbey", at any depth.
   const auto class_of = [](const std::string& path) { return path.substr(0, path.find_last_of('/')); };
   const auto part = [&](const std::vector<std::string>& paths, ClassNames& classes, bool names_classes) {
@@ -333,13 +357,15 @@ FoundSet find_sun397(const ImageOptions& options) {
   };
   const auto listed = [&](const std::string& file) {
     std::vector<std::string> paths;
-    for_each_listed(file, [&](const LinePlace&, std::string path, const std::string&) { paths.push_back(std::move(path)); });
+    for_each_listed(file,
+                    [&](const LinePlace&, std::string path, const std::string&) { paths.push_back(std::move(path)); });
     return paths;
   };
   FoundSet set;
   const std::string train = list(train_name), test = list(test_name);
   if (train.empty()) {
-    base::require(options.partition == 1, "{}: expected {} in it or in Partitions/, found no such thing", options.train, train_name);
+    base::require(options.partition == 1, "{}: expected {} in it or in Partitions/, found no such thing", options.train,
+                  train_name);
     set.train = part(images_below(options.train, ""), set.classes, true);
     return set;
   }

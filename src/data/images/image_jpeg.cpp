@@ -3,8 +3,8 @@
 #include <cstdio>
 
 // In this order: jpeglib.h wants FILE and size_t.
-#include <jpeglib.h>
 #include <jerror.h>
+#include <jpeglib.h>
 
 #include <algorithm>
 #include <cstring>
@@ -53,8 +53,9 @@ void mnemo_jpeg_progress(j_common_ptr info) {
 }
 }
 
-/// One file on its way through libjpeg. An error inside libjpeg jumps back into the member function that called it, whose own frame and
-/// libjpeg's hold nothing that needs a destructor; what does lies in this object or in the caller's frame.
+/// One file on its way through libjpeg. An error inside libjpeg jumps back into the member function that called it,
+/// whose own frame and libjpeg's hold nothing that needs a destructor; what does lies in this object or in the caller's
+/// frame.
 class JpegFile {
  public:
   JpegFile(std::string_view bytes, const std::string& name) : name_(name) {
@@ -78,19 +79,22 @@ class JpegFile {
   int orientation() const {
     for (auto marker = info_.marker_list; marker != nullptr; marker = marker->next) {
       const std::string_view data(reinterpret_cast<const char*>(marker->data), marker->data_length);
-      if (marker->marker == JPEG_APP0 + 1 && data.starts_with(kExif)) return exif_orientation(data.substr(kExif.size()));
+      if (marker->marker == JPEG_APP0 + 1 && data.starts_with(kExif))
+        return exif_orientation(data.substr(kExif.size()));
     }
     return 1;
   }
 
-  /// A block of 64 numbers takes a bit at least, so that a file cannot ask for much more memory than it is worth. (Not so with arithmetic coding.)
+  /// A block of 64 numbers takes a bit at least, so that a file cannot ask for much more memory than it is worth. (Not
+  /// so with arithmetic coding.)
   void check_plausible(size_t bytes) const {
     if (info_.arith_code) return;
     uint64_t blocks = 0;
     for (int i = 0; i < info_.num_components; ++i) {
       blocks += uint64_t{info_.comp_info[i].width_in_blocks} * info_.comp_info[i].height_in_blocks;
     }
-    base::require(blocks <= 8 * uint64_t{bytes}, "{}: {}: {} x {} pixels cannot come out of {} bytes; the file is cut off or damaged", name_, kFormat,
+    base::require(blocks <= 8 * uint64_t{bytes},
+                  "{}: {}: {} x {} pixels cannot come out of {} bytes; the file is cut off or damaged", name_, kFormat,
                   width(), height(), bytes);
   }
 
@@ -98,7 +102,8 @@ class JpegFile {
     const J_COLOR_SPACE stored = info_.jpeg_color_space;
     const bool inks = stored == JCS_CMYK || stored == JCS_YCCK;
     base::require(inks || stored == JCS_GRAYSCALE || stored == JCS_YCbCr || stored == JCS_RGB,
-                  "{}: {}: expected grey, YCbCr, RGB, CMYK or YCCK, found {} components of an unknown kind", name_, kFormat, info_.num_components);
+                  "{}: {}: expected grey, YCbCr, RGB, CMYK or YCCK, found {} components of an unknown kind", name_,
+                  kFormat, info_.num_components);
     info_.out_color_space = inks ? JCS_CMYK : JCS_RGB;
     Image image(height(), width());
     std::vector<uint8_t> ink_row(inks ? static_cast<size_t>(width()) * 4 : 0);
@@ -139,7 +144,8 @@ class JpegFile {
       jpeg_read_scanlines(&info_, &inks, 1);
       for (int64_t x = 0; x < image.width; ++x) {
         // Stored inverted: (255-C)(255-K) is the product of what stands there.
-        for (int c = 0; c < 3; ++c) out[x * 3 + c] = static_cast<uint8_t>((inks[x * 4 + c] * inks[x * 4 + 3] + 127) / 255);
+        for (int c = 0; c < 3; ++c)
+          out[x * 3 + c] = static_cast<uint8_t>((inks[x * 4 + c] * inks[x * 4 + 3] + 127) / 255);
       }
     }
     jpeg_finish_decompress(&info_);
@@ -147,7 +153,8 @@ class JpegFile {
   }
 
   [[noreturn]] void fail() const {
-    base::input_error("{}: {}: {}", name_, kFormat, std::string_view(errors_.message, strnlen(errors_.message, sizeof errors_.message)));
+    base::input_error("{}: {}: {}", name_, kFormat,
+                      std::string_view(errors_.message, strnlen(errors_.message, sizeof errors_.message)));
   }
 
   const std::string& name_;
@@ -173,7 +180,8 @@ ImageHeader jpeg_header(std::string_view bytes, const std::string& name, const I
 }  // namespace
 
 const ImageCodec& jpeg_codec() {
-  static constexpr ImageCodec kCodec{kFormat, [](std::string_view bytes) { return bytes.starts_with("\xFF\xD8\xFF"); }, decode_jpeg, jpeg_header};
+  static constexpr ImageCodec kCodec{kFormat, [](std::string_view bytes) { return bytes.starts_with("\xFF\xD8\xFF"); },
+                                     decode_jpeg, jpeg_header};
   return kCodec;
 }
 

@@ -49,7 +49,8 @@ FoundSet find_inaturalist(const ImageOptions& options);
 FoundSet find_places365(const ImageOptions& options);
 FoundSet find_sun397(const ImageOptions& options);
 
-/// A file's bytes, inflated where it is a gzip file. Throws InputError for one that is damaged or holds more than `max_bytes`.
+/// A file's bytes, inflated where it is a gzip file. Throws InputError for one that is damaged or holds more than
+/// `max_bytes`.
 std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_bytes);
 
 }  // namespace mnemo::data

@@ -9,9 +9,12 @@ namespace mnemo::data {
 
 ImageMix cutmix_of(double lambda, int64_t center_y, int64_t center_x, int64_t height, int64_t width) {
   const double share = std::sqrt(1.0 - lambda);
-  const auto h = static_cast<int64_t>(static_cast<double>(height) * share), w = static_cast<int64_t>(static_cast<double>(width) * share);
-  const int64_t top = std::clamp<int64_t>(center_y - h / 2, 0, height), bottom = std::clamp<int64_t>(center_y + (h + 1) / 2, 0, height);
-  const int64_t left = std::clamp<int64_t>(center_x - w / 2, 0, width), right = std::clamp<int64_t>(center_x + (w + 1) / 2, 0, width);
+  const auto h = static_cast<int64_t>(static_cast<double>(height) * share),
+             w = static_cast<int64_t>(static_cast<double>(width) * share);
+  const int64_t top = std::clamp<int64_t>(center_y - h / 2, 0, height),
+                bottom = std::clamp<int64_t>(center_y + (h + 1) / 2, 0, height);
+  const int64_t left = std::clamp<int64_t>(center_x - w / 2, 0, width),
+                right = std::clamp<int64_t>(center_x + (w + 1) / 2, 0, width);
   const ImageBox box{top, left, bottom - top, right - left};
   return {1.0 - static_cast<double>(box.height * box.width) / static_cast<double>(height * width), box};
 }

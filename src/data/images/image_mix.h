@@ -14,8 +14,8 @@ struct ImageMix {
   ImageBox box;         ///< cutmix: what comes from the other image; empty: mixup
 };
 
-/// cutmix (Yun et al. 2019): a box of int(H q) x int(W q) about the center, q = sqrt(1 - lambda), cut off at the borders:
-/// rows max(cy - h / 2, 0) to min(cy + (h + 1) / 2, H).
+/// cutmix (Yun et al. 2019): a box of int(H q) x int(W q) about the center, q = sqrt(1 - lambda), cut off at the
+/// borders: rows max(cy - h / 2, 0) to min(cy + (h + 1) / 2, H).
 ImageMix cutmix_of(double lambda, int64_t center_y, int64_t center_x, int64_t height, int64_t width);
 
 /// Which of both a batch gets, if any: lambda ~ Beta(alpha, alpha).
@@ -25,7 +25,8 @@ ImageMix draw_mix(const ImageAugmentOptions& options, int64_t height, int64_t wi
 template <class T>
 void mix_pixels(T* pixels, int64_t batch, int64_t height, int64_t width, const ImageMix& mix);
 
-/// targets [B,K]: lambda t_b + (1 - lambda) t_rev, with t = smoothing / K everywhere and 1 - smoothing more at the label.
+/// targets [B,K]: lambda t_b + (1 - lambda) t_rev, with t = smoothing / K everywhere and 1 - smoothing more at the
+/// label.
 template <class T>
 void mix_targets(const int64_t* labels, int64_t batch, int64_t classes, double smoothing, double lambda, T* targets);
 

@@ -8,16 +8,21 @@ void ImageAugmentOptions::validate(const base::Where& where) const {
 }
 
 void ImageOptions::validate(const base::Where& where) const {
-  where.require(image_size.empty() || image_size.size() == 2, "image_size", "expected height and width, found {} numbers", image_size.size());
+  where.require(image_size.empty() || image_size.size() == 2, "image_size",
+                "expected height and width, found {} numbers", image_size.size());
   where.require(mean.size() == 3, "mean", "expected three numbers, found {}", mean.size());
   where.require(std.size() == 3, "std", "expected three numbers, found {}", std.size());
-  where.require(valid.empty() || valid_fraction == 0.0, "valid_fraction", "expected 0, because `valid` names the images");
+  where.require(valid.empty() || valid_fraction == 0.0, "valid_fraction",
+                "expected 0, because `valid` names the images");
   where.require(test.empty() || test_fraction == 0.0, "test_fraction", "expected 0, because `test` names the images");
-  where.require(valid_fraction + test_fraction < 1.0, "test_fraction", "expected less than 1 together with valid_fraction, found {:g}",
-                valid_fraction + test_fraction);
-  where.require(labels == "fine" || format == "cifar100", "labels", "it belongs to format = \"cifar100\", found \"{}\"", format);
-  where.require(partition == 1 || format == "sun397", "partition", "it belongs to format = \"sun397\", found \"{}\"", format);
-  where.require(test_crop.resize_size == 0 || test_crop.crop_mode == "center", "test_crop", "resize_size goes with crop_mode = \"center\"");
+  where.require(valid_fraction + test_fraction < 1.0, "test_fraction",
+                "expected less than 1 together with valid_fraction, found {:g}", valid_fraction + test_fraction);
+  where.require(labels == "fine" || format == "cifar100", "labels", "it belongs to format = \"cifar100\", found \"{}\"",
+                format);
+  where.require(partition == 1 || format == "sun397", "partition", "it belongs to format = \"sun397\", found \"{}\"",
+                format);
+  where.require(test_crop.resize_size == 0 || test_crop.crop_mode == "center", "test_crop",
+                "resize_size goes with crop_mode = \"center\"");
 }
 
 }  // namespace mnemo::data

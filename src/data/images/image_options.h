@@ -25,7 +25,8 @@ struct RandAugmentOptions {
   }
 };
 
-/// What is done to training images, in this order: crop, flip, RandAugment, normalising, erasing; then with the whole batch: mixup or cutmix.
+/// What is done to training images, in this order: crop, flip, RandAugment, normalising, erasing; then with the whole
+/// batch: mixup or cutmix.
 struct ImageAugmentOptions {
   std::string crop = "resized";
   std::vector<double> scale = {0.08, 1.0};
@@ -47,23 +48,31 @@ struct ImageAugmentOptions {
   template <class V>
   void visit(V&& v) {
     v("crop", crop,
-      "resized: a random part, resized to the image's size; padded: black borders of `padding` pixels, a random place; none: the test crop",
+      "resized: a random part, resized to the image's size; padded: black borders of `padding` pixels, a random place; "
+      "none: the test crop",
       base::one_of("resized", "padded", "none"));
     v("scale", scale, "resized: share of the image's area, least and most", base::range(1e-6, 1));
     v("ratio", ratio, "resized: width by height, least and most", base::range(1e-3, 1e3));
     v("padding", padding, "padded: black pixels on every side", base::range(0, 4096));
-    v("interpolation", interpolation, "resized: how, random: bilinear or bicubic at random", base::one_of("bilinear", "bicubic", "random"));
+    v("interpolation", interpolation, "resized: how, random: bilinear or bicubic at random",
+      base::one_of("bilinear", "bicubic", "random"));
     v("flip", flip, "probability to exchange left and right", base::range(0, 1));
     v("randaugment", randaugment, "operations on bytes (Cubuk et al. 2020)");
-    v("erase", erase, "probability of random erasing (Zhong et al. 2020): a box of 2 to 33 % of the area", base::range(0, 1));
-    v("erase_mode", erase_mode, "what a box is filled with: noise at every pixel, one random colour, or the mean", base::one_of("pixel", "rand", "const"));
+    v("erase", erase, "probability of random erasing (Zhong et al. 2020): a box of 2 to 33 % of the area",
+      base::range(0, 1));
+    v("erase_mode", erase_mode, "what a box is filled with: noise at every pixel, one random colour, or the mean",
+      base::one_of("pixel", "rand", "const"));
     v("erase_count", erase_count, "boxes an image", base::range(1, 64));
-    v("mixup", mixup, "alpha of mixup (Zhang et al. 2018): a batch is mixed with itself reversed; 0: none", base::range(0, 100));
+    v("mixup", mixup, "alpha of mixup (Zhang et al. 2018): a batch is mixed with itself reversed; 0: none",
+      base::range(0, 100));
     v("cutmix", cutmix, "alpha of cutmix (Yun et al. 2019); 0: none", base::range(0, 100));
     v("mix_probability", mix_probability, "of a batch to be mixed at all", base::range(0, 1));
     v("switch_probability", switch_probability, "of cutmix, where mixup is on too", base::range(0, 1));
-    v("label_smoothing", label_smoothing, "share of a target that is spread over all classes", base::half_open_range(0, 1));
-    v("repeats", repeats, "times each drawn image stands in a batch, each augmented differently (Hoffer et al. 2020); as many fewer images are drawn an epoch",
+    v("label_smoothing", label_smoothing, "share of a target that is spread over all classes",
+      base::half_open_range(0, 1));
+    v("repeats", repeats,
+      "times each drawn image stands in a batch, each augmented differently (Hoffer et al. 2020); as many fewer images "
+      "are drawn an epoch",
       base::range(1, 64));
   }
   void validate(const base::Where& where) const;
@@ -78,9 +87,11 @@ struct ImageTestOptions {
 
   template <class V>
   void visit(V&& v) {
-    v("crop_pct", crop_pct, "the shorter side becomes floor(image_size / crop_pct), of which the middle is cut out", base::range(0.01, 1));
+    v("crop_pct", crop_pct, "the shorter side becomes floor(image_size / crop_pct), of which the middle is cut out",
+      base::range(0.01, 1));
     v("resize_size", resize_size, "the shorter side becomes this instead; 0: as crop_pct says", base::range(0, 65536));
-    v("crop_mode", crop_mode, "center: the form stays; squash: both sides are resized, whatever the form", base::one_of("center", "squash"));
+    v("crop_mode", crop_mode, "center: the form stays; squash: both sides are resized, whatever the form",
+      base::one_of("center", "squash"));
     v("interpolation", interpolation, "how", base::one_of("bilinear", "bicubic", "box"));
   }
 };
@@ -108,13 +119,17 @@ struct ImageOptions {
   template <class V>
   void visit(V&& v) {
     v("format", format,
-      "how the set lies on the disk: folders (a folder a class), csv (lines PATH,LABEL), idx (MNIST, Fashion-MNIST), cifar10, cifar100 (the binary "
+      "how the set lies on the disk: folders (a folder a class), csv (lines PATH,LABEL), idx (MNIST, Fashion-MNIST), "
+      "cifar10, cifar100 (the binary "
       "version), imagenet, inaturalist, places365, sun397",
       base::one_of("folders", "csv", "idx", "cifar10", "cifar100", "imagenet", "inaturalist", "places365", "sun397"));
     v("train", train, "the training images: a folder or file; of a set with parts of its own, the set's folder");
-    v("valid", valid, "the images that are measured while training; empty: the set's own part, or the share valid_fraction of the training images");
+    v("valid", valid,
+      "the images that are measured while training; empty: the set's own part, or the share valid_fraction of the "
+      "training images");
     v("test", test, "the images of the part test; empty: the set's own part, or the share test_fraction");
-    v("valid_fraction", valid_fraction, "share of each class of the training images that is kept for validation", base::half_open_range(0, 1));
+    v("valid_fraction", valid_fraction, "share of each class of the training images that is kept for validation",
+      base::half_open_range(0, 1));
     v("test_fraction", test_fraction, "share kept for tests", base::half_open_range(0, 1));
     v("split_seed", split_seed, "which ones these are", base::at_least(0));
     v("labels", labels, "cifar100: the 100 classes or the 20 groups", base::one_of("fine", "coarse"));
@@ -124,10 +139,14 @@ struct ImageOptions {
     v("std", std, "and what is divided by", base::positive());
     v("augment", augment, "what is done to training images");
     v("test_crop", test_crop, "how images are brought to image_size for measuring");
-    v("workers", workers, "threads that read and augment ahead; 0: none. Any number gives the same bits", base::range(0, 256));
-    v("broken", broken, "what a broken image does: stop, with its path; skip: the next one stands in for it in training, measuring leaves it out and counts it",
+    v("workers", workers, "threads that read and augment ahead; 0: none. Any number gives the same bits",
+      base::range(0, 256));
+    v("broken", broken,
+      "what a broken image does: stop, with its path; skip: the next one stands in for it in training, measuring "
+      "leaves it out and counts it",
       base::one_of("stop", "skip"));
-    v("keep_decoded", keep_decoded, "MB of decoded images that stay in memory, the first ones read; 0: none", base::range(0, 1 << 20));
+    v("keep_decoded", keep_decoded, "MB of decoded images that stay in memory, the first ones read; 0: none",
+      base::range(0, 1 << 20));
   }
   void validate(const base::Where& where) const;
 

@@ -66,14 +66,15 @@ class PngFile {
   /// So that a file cannot ask for much more memory than it is worth.
   void check_plausible(size_t bytes) const {
     const uint64_t stored = static_cast<uint64_t>(height()) * (png_get_rowbytes(png_, info_) + 1);
-    base::require(stored <= kMostInflation * bytes, "{}: {}: {} x {} pixels cannot come out of {} bytes; the file is cut off or damaged", name_, kPngFormat,
-                  width(), height(), bytes);
+    base::require(stored <= kMostInflation * bytes,
+                  "{}: {}: {} x {} pixels cannot come out of {} bytes; the file is cut off or damaged", name_,
+                  kPngFormat, width(), height(), bytes);
   }
 
   Image decode() {
     if (!ask_for_rgb()) fail();
-    base::ensure(png_get_rowbytes(png_, info_) == static_cast<size_t>(width()) * 3, "{}: libpng gives rows of {} bytes for {} pixels", name_,
-                 png_get_rowbytes(png_, info_), width());
+    base::ensure(png_get_rowbytes(png_, info_) == static_cast<size_t>(width()) * 3,
+                 "{}: libpng gives rows of {} bytes for {} pixels", name_, png_get_rowbytes(png_, info_), width());
     Image image(height(), width());
     std::vector<png_bytep> rows(static_cast<size_t>(height()));
     for (int64_t y = 0; y < height(); ++y) rows[static_cast<size_t>(y)] = image.row(y);
@@ -92,7 +93,8 @@ class PngFile {
     }
     png_set_read_fn(png_, &input_, mnemo_png_read);
     // Nothing of these is used, and texts and profiles may be inflated to megabytes.
-    static const png_byte kIgnored[] = "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
+    static const png_byte kIgnored[] =
+        "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, kIgnored, sizeof kIgnored / 5);
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ImageLimits says how many pixels there may be
     png_read_info(png_, info_);
@@ -119,7 +121,9 @@ class PngFile {
     return true;
   }
 
-  [[noreturn]] void fail() const { base::input_error("{}: {}: {}", name_, kPngFormat, static_cast<const char*>(errors_.message)); }
+  [[noreturn]] void fail() const {
+    base::input_error("{}: {}: {}", name_, kPngFormat, static_cast<const char*>(errors_.message));
+  }
 
   const std::string& name_;
   PngInput input_;
@@ -145,7 +149,9 @@ ImageHeader png_header(std::string_view bytes, const std::string& name, const Im
 }  // namespace
 
 const ImageCodec& png_codec() {
-  static constexpr ImageCodec kCodec{kPngFormat, [](std::string_view bytes) { return bytes.starts_with("\x89PNG\r\n\x1a\n"); }, decode_png, png_header};
+  static constexpr ImageCodec kCodec{kPngFormat,
+                                     [](std::string_view bytes) { return bytes.starts_with("\x89PNG\r\n\x1a\n"); },
+                                     decode_png, png_header};
   return kCodec;
 }
 

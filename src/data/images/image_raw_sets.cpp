@@ -24,12 +24,16 @@ void name_classes(ClassNames& classes, const std::string& names_file, int64_t co
   for_each_line(TextSource(names_file), 1 << 16, [&](const LinePlace&, std::string_view line) {
     if (!line.empty()) classes.add(std::string(line));
   });
-  base::require(static_cast<int64_t>(classes.names().size()) == count, "{}: expected {} names, found {}", names_file, count, classes.names().size());
+  base::require(static_cast<int64_t>(classes.names().size()) == count, "{}: expected {} names, found {}", names_file,
+                count, classes.names().size());
 }
 
-int32_t max_label(const std::vector<int32_t>& labels) { return labels.empty() ? -1 : *std::max_element(labels.begin(), labels.end()); }
+int32_t max_label(const std::vector<int32_t>& labels) {
+  return labels.empty() ? -1 : *std::max_element(labels.begin(), labels.end());
+}
 
-/// A file in MNIST's format: 0, 0, 8 (bytes), number of dimensions, the dimensions as 32 bits with the largest byte first, the data.
+/// A file in MNIST's format: 0, 0, 8 (bytes), number of dimensions, the dimensions as 32 bits with the largest byte
+/// first, the data.
 struct IdxFile {
   std::vector<int64_t> dims;
   std::vector<uint8_t> data;
@@ -39,17 +43,22 @@ IdxFile read_idx(const std::string& path, size_t rank) {
   IdxFile file;
   const std::vector<uint8_t> bytes = read_maybe_packed(path, kMostRawBytes);
   const size_t header = 4 + 4 * rank;
-  base::require(bytes.size() >= header && bytes[0] == 0 && bytes[1] == 0, "{}: expected an IDX file, found {} bytes of something else", path, bytes.size());
-  base::require(bytes[2] == 8 && bytes[3] == rank, "{}: expected IDX bytes (type 8) of {} dimensions, found type {} of {}", path, rank, bytes[2], bytes[3]);
+  base::require(bytes.size() >= header && bytes[0] == 0 && bytes[1] == 0,
+                "{}: expected an IDX file, found {} bytes of something else", path, bytes.size());
+  base::require(bytes[2] == 8 && bytes[3] == rank,
+                "{}: expected IDX bytes (type 8) of {} dimensions, found type {} of {}", path, rank, bytes[2],
+                bytes[3]);
   uint64_t product = 1;
   for (size_t d = 0; d < rank; ++d) {
     uint64_t size = 0;
     for (size_t i = 0; i < 4; ++i) size = size << 8 | bytes[4 + 4 * d + i];
-    base::require(size == 0 || product <= kMostRawBytes / size, "{}: its dimensions ask for more than {} bytes", path, kMostRawBytes);
+    base::require(size == 0 || product <= kMostRawBytes / size, "{}: its dimensions ask for more than {} bytes", path,
+                  kMostRawBytes);
     product *= size;
     file.dims.push_back(static_cast<int64_t>(size));
   }
-  base::require(bytes.size() - header == product, "{}: expected {} bytes behind the header, found {}", path, product, bytes.size() - header);
+  base::require(bytes.size() - header == product, "{}: expected {} bytes behind the header, found {}", path, product,
+                bytes.size() - header);
   file.data.assign(bytes.begin() + static_cast<std::ptrdiff_t>(header), bytes.end());
   return file;
 }
@@ -64,7 +73,8 @@ std::string labels_beside(const std::string& images) {
   };
   replace("images", "labels");
   replace("idx3", "idx1");
-  base::require(name != path.filename().string(), "{}: expected a name with \"images\" in it, so that the labels' file can be found beside it", images);
+  base::require(name != path.filename().string(),
+                "{}: expected a name with \"images\" in it, so that the labels' file can be found beside it", images);
   const std::string plain = name.ends_with(".gz") ? name.substr(0, name.size() - 3) : name;
   for (const std::string& candidate : {name, plain, plain + ".gz"}) {
     const std::string beside = (path.parent_path() / candidate).string();
@@ -77,20 +87,25 @@ FoundImages idx_part(const std::string& images) {
   IdxFile pixels = read_idx(images, 3);
   const std::string labels_path = labels_beside(images);
   const IdxFile labels = read_idx(labels_path, 1);
-  base::require(labels.dims[0] == pixels.dims[0], "{}: {} labels for {} images of {}", labels_path, labels.dims[0], pixels.dims[0], images);
-  base::require(pixels.dims[0] > 0 && pixels.dims[1] > 0 && pixels.dims[2] > 0, "{}: expected images, found [{},{},{}]", images, pixels.dims[0],
-                pixels.dims[1], pixels.dims[2]);
-  return {raw_images({images, std::move(pixels.data), pixels.dims[1], pixels.dims[2], 1, false}), {labels.data.begin(), labels.data.end()}};
+  base::require(labels.dims[0] == pixels.dims[0], "{}: {} labels for {} images of {}", labels_path, labels.dims[0],
+                pixels.dims[0], images);
+  base::require(pixels.dims[0] > 0 && pixels.dims[1] > 0 && pixels.dims[2] > 0, "{}: expected images, found [{},{},{}]",
+                images, pixels.dims[0], pixels.dims[1], pixels.dims[2]);
+  return {raw_images({images, std::move(pixels.data), pixels.dims[1], pixels.dims[2], 1, false}),
+          {labels.data.begin(), labels.data.end()}};
 }
 
 /// Images' files of a folder: of training, and others.
 std::string idx_file(const std::string& folder, bool training) {
   std::vector<std::string> found;
   for (const std::string& name : base::list_folder(folder)) {
-    if (name.find("images") != std::string::npos && name.find("idx3") != std::string::npos && name.starts_with("train") == training) found.push_back(name);
+    if (name.find("images") != std::string::npos && name.find("idx3") != std::string::npos &&
+        name.starts_with("train") == training)
+      found.push_back(name);
   }
   if (!training && found.empty()) return {};
-  base::require(found.size() == 1, "{}: expected one file {}images*idx3*, found {}", folder, training ? "train-" : "of test ", found.size());
+  base::require(found.size() == 1, "{}: expected one file {}images*idx3*, found {}", folder,
+                training ? "train-" : "of test ", found.size());
   return base::join_path(folder, found.front());
 }
 
@@ -106,12 +121,12 @@ FoundImages cifar_part(const std::string& folder, const std::vector<std::string>
   FoundImages part;
   for (const std::string& name : names) {
     const std::string path = base::join_path(folder, name), bytes = base::read_file(path, kMostRawBytes);
-    base::require(!bytes.empty() && static_cast<int64_t>(bytes.size()) % record == 0, "{}: expected records of {} bytes, found {} bytes", path, record,
-                  bytes.size());
+    base::require(!bytes.empty() && static_cast<int64_t>(bytes.size()) % record == 0,
+                  "{}: expected records of {} bytes, found {} bytes", path, record, bytes.size());
     for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(record)) {
       const auto label = static_cast<uint8_t>(bytes[at + static_cast<size_t>(form.position)]);
-      base::require(label < form.classes, "{}: image {}: expected a label of 0 to {}, found {}", path, at / static_cast<size_t>(record), form.classes - 1,
-                    label);
+      base::require(label < form.classes, "{}: image {}: expected a label of 0 to {}, found {}", path,
+                    at / static_cast<size_t>(record), form.classes - 1, label);
       part.labels.push_back(label);
       const char* pixels = bytes.data() + at + form.bytes;
       images.bytes.insert(images.bytes.end(), pixels, pixels + kPixels);
@@ -144,7 +159,8 @@ std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_byt
     stream.next_out = piece.data();
     stream.avail_out = static_cast<uInt>(piece.size());
     status = inflate(&stream, Z_NO_FLUSH);
-    base::require(status == Z_OK || status == Z_STREAM_END, "{}: gzip: {}", path, stream.msg != nullptr ? stream.msg : "the file is cut off");
+    base::require(status == Z_OK || status == Z_STREAM_END, "{}: gzip: {}", path,
+                  stream.msg != nullptr ? stream.msg : "the file is cut off");
     out.insert(out.end(), piece.begin(), piece.end() - stream.avail_out);
     base::require(out.size() <= max_bytes, "{}: gzip: holds more than {} bytes", path, max_bytes);
   }
@@ -161,7 +177,8 @@ FoundSet find_idx(const ImageOptions& options) {
   const int32_t most = max_label(set.train.labels);
   name_classes(set.classes, "", most + 1);
   for (const auto* part : {&set.valid, &set.test}) {
-    base::require(!part->has_value() || max_label((*part)->labels) <= most, "{}: a test image has class {}, those of training end at {}", options.train,
+    base::require(!part->has_value() || max_label((*part)->labels) <= most,
+                  "{}: a test image has class {}, those of training end at {}", options.train,
                   part->has_value() ? max_label((*part)->labels) : 0, most);
   }
   return set;
@@ -169,8 +186,9 @@ FoundSet find_idx(const ImageOptions& options) {
 
 FoundSet find_cifar(const ImageOptions& options) {
   const bool ten = options.format == "cifar10", coarse = options.labels == "coarse";
-  const CifarLabels form = ten ? CifarLabels{1, 0, 10, "batches.meta.txt"}
-                           : coarse ? CifarLabels{2, 0, 20, "coarse_label_names.txt"} : CifarLabels{2, 1, 100, "fine_label_names.txt"};
+  const CifarLabels form = ten      ? CifarLabels{1, 0, 10, "batches.meta.txt"}
+                           : coarse ? CifarLabels{2, 0, 20, "coarse_label_names.txt"}
+                                    : CifarLabels{2, 1, 100, "fine_label_names.txt"};
   FoundSet set;
   name_classes(set.classes, base::join_path(options.train, form.names), form.classes);
   std::vector<std::string> train = {"train.bin"};

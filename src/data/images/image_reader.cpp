@@ -71,16 +71,20 @@ ImageHeader oriented_header(std::string_view format, int64_t height, int64_t wid
   return {format, turned ? width : height, turned ? height : width};
 }
 
-void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format, const ImageLimits& limits) {
-  base::require(height > 0 && width > 0 && height <= limits.max_pixels / width, "{}: {}: {} x {} pixels, expected at least one and at most {} in all",
-                name, format, width, height, limits.max_pixels);
+void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format,
+                      const ImageLimits& limits) {
+  base::require(height > 0 && width > 0 && height <= limits.max_pixels / width,
+                "{}: {}: {} x {} pixels, expected at least one and at most {} in all", name, format, width, height,
+                limits.max_pixels);
 }
 
 Image decode_image(std::string_view bytes, const std::string& name, const ImageLimits& limits) {
   return codec_of(bytes, name).decode(bytes, name, limits);
 }
 
-Image read_image(const std::string& path, const ImageLimits& limits) { return decode_image(base::read_file(path, kLongestImageFile), path, limits); }
+Image read_image(const std::string& path, const ImageLimits& limits) {
+  return decode_image(base::read_file(path, kLongestImageFile), path, limits);
+}
 
 ImageHeader read_image_header(const std::string& path, const ImageLimits& limits) {
   const base::MappedFile file(path);

@@ -52,12 +52,15 @@ Taps taps_of(int64_t from, int64_t to, int64_t begin, int64_t outputs, Interpola
     const int64_t count = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), from) - first;
     double sum = 0.0;
     for (int64_t j = 0; j < count; ++j) {
-      exact[static_cast<size_t>(j)] = kernel(interpolation, (static_cast<double>(first + j) - center + 0.5) * (1.0 / widened));
+      exact[static_cast<size_t>(j)] =
+          kernel(interpolation, (static_cast<double>(first + j) - center + 0.5) * (1.0 / widened));
       sum += exact[static_cast<size_t>(j)];
     }
     for (int64_t j = 0; j < count; ++j) {
-      const double weight = (sum == 0.0 ? exact[static_cast<size_t>(j)] : exact[static_cast<size_t>(j)] / sum) * (1 << kBits);
-      taps.weights[static_cast<size_t>(i * taps.stride + j)] = static_cast<int32_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
+      const double weight =
+          (sum == 0.0 ? exact[static_cast<size_t>(j)] : exact[static_cast<size_t>(j)] / sum) * (1 << kBits);
+      taps.weights[static_cast<size_t>(i * taps.stride + j)] =
+          static_cast<int32_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
     }
     taps.outputs.push_back({first, count});
   }
@@ -84,8 +87,8 @@ void resize_row(const uint8_t* row, const Taps& taps, uint8_t* to) {
   }
 }
 
-/// Rows [taps' sources] with numbers each, handed out by `row_at` in their order, to as many as there are outputs. A row is added to the outputs
-/// that it is part of and forgotten: what is held does not grow with the sources.
+/// Rows [taps' sources] with numbers each, handed out by `row_at` in their order, to as many as there are outputs. A
+/// row is added to the outputs that it is part of and forgotten: what is held does not grow with the sources.
 template <class F>
 Image resize_columns(const Taps& taps, int64_t width, F&& row_at) {
   const std::vector<Taps::Output>& outputs = taps.outputs;
@@ -123,13 +126,16 @@ Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t wi
   return resize(image, box, height, width, {0, 0, height, width}, interpolation);
 }
 
-Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, const ImageBox& window, Interpolation interpolation) {
+Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, const ImageBox& window,
+             Interpolation interpolation) {
   const auto inside = [](const ImageBox& part, int64_t rows, int64_t columns) {
-    return part.height > 0 && part.width > 0 && part.top >= 0 && part.left >= 0 && part.top + part.height <= rows && part.left + part.width <= columns;
+    return part.height > 0 && part.width > 0 && part.top >= 0 && part.left >= 0 && part.top + part.height <= rows &&
+           part.left + part.width <= columns;
   };
   base::ensure(inside(box, image.height, image.width) && inside(window, height, width),
-               "[{},{}] at ({},{}) of [{},{}], to which [{},{}] at ({},{}) of an image [{},{}] is resized", window.height, window.width, window.top,
-               window.left, height, width, box.height, box.width, box.top, box.left, image.height, image.width);
+               "[{},{}] at ({},{}) of [{},{}], to which [{},{}] at ({},{}) of an image [{},{}] is resized",
+               window.height, window.width, window.top, window.left, height, width, box.height, box.width, box.top,
+               box.left, image.height, image.width);
   std::optional<Taps> across;
   if (width != box.width) across = taps_of(box.width, width, window.left, window.width, interpolation);
   std::vector<uint8_t> made(static_cast<size_t>(window.width * 3));
@@ -138,13 +144,15 @@ Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t wi
     resize_row(image.at(box.top + j, box.left), *across, made.data());
     return made.data();
   };
-  if (height != box.height) return resize_columns(taps_of(box.height, height, window.top, window.height, interpolation), window.width, row_at);
+  if (height != box.height)
+    return resize_columns(taps_of(box.height, height, window.top, window.height, interpolation), window.width, row_at);
   Image out(window.height, window.width);
   for (int64_t y = 0; y < window.height; ++y) std::copy_n(row_at(window.top + y), window.width * 3, out.row(y));
   return out;
 }
 
-Image resize_center_crop(const Image& image, int64_t height, int64_t width, int64_t crop_height, int64_t crop_width, Interpolation interpolation) {
+Image resize_center_crop(const Image& image, int64_t height, int64_t width, int64_t crop_height, int64_t crop_width,
+                         Interpolation interpolation) {
   // Where the crop begins on an axis: halves to even inside the image, black in front of it.
   const auto start = [](int64_t from, int64_t to) {
     if (to > from) return -((to - from) / 2);
@@ -152,11 +160,13 @@ Image resize_center_crop(const Image& image, int64_t height, int64_t width, int6
     return over / 2 + (over % 4 == 3 ? 1 : 0);
   };
   const int64_t top = start(height, crop_height), left = start(width, crop_width);
-  const ImageBox kept{std::max<int64_t>(0, top), std::max<int64_t>(0, left), std::min(height, crop_height), std::min(width, crop_width)};
+  const ImageBox kept{std::max<int64_t>(0, top), std::max<int64_t>(0, left), std::min(height, crop_height),
+                      std::min(width, crop_width)};
   Image part = resize(image, whole(image), height, width, kept, interpolation);
   if (part.height == crop_height && part.width == crop_width) return part;
   Image out(crop_height, crop_width);
-  for (int64_t y = 0; y < part.height; ++y) std::copy_n(part.row(y), part.width * 3, out.at(kept.top - top + y, kept.left - left));
+  for (int64_t y = 0; y < part.height; ++y)
+    std::copy_n(part.row(y), part.width * 3, out.at(kept.top - top + y, kept.left - left));
   return out;
 }
 

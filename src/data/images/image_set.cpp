@@ -21,7 +21,9 @@ class FileImages final : public ImageSource {
  public:
   FileImages(std::string root, PathList paths) : root_(std::move(root)), paths_(std::move(paths)) {}
   int64_t size() const override { return paths_.size(); }
-  std::shared_ptr<const Image> read(int64_t i) const override { return std::make_shared<const Image>(read_image(name(i))); }
+  std::shared_ptr<const Image> read(int64_t i) const override {
+    return std::make_shared<const Image>(read_image(name(i)));
+  }
   std::string name(int64_t i) const override { return base::join_path(root_, std::string(paths_[i])); }
   ImageHeader header(int64_t i) const override { return read_image_header(name(i)); }
 
@@ -41,7 +43,8 @@ class RawImageFile final : public ImageSource {
     for (int64_t p = 0; p < pixels; ++p) {
       for (int64_t c = 0; c < 3; ++c) {
         const int64_t channel = std::min(c, channels - 1);
-        image->bytes[static_cast<size_t>(p * 3 + c)] = from[images_.planes ? channel * pixels + p : p * channels + channel];
+        image->bytes[static_cast<size_t>(p * 3 + c)] =
+            from[images_.planes ? channel * pixels + p : p * channels + channel];
       }
     }
     return image;
@@ -54,8 +57,8 @@ class RawImageFile final : public ImageSource {
   RawImages images_;
 };
 
-/// Keeps the bytes of images in blocks. Each by itself would lie between the large tensors of the training steps that came and went around it,
-/// and hold their memory open: 160 MB of small images made a process of 3.4 GB.
+/// Keeps the bytes of images in blocks. Each by itself would lie between the large tensors of the training steps that
+/// came and went around it, and hold their memory open: 160 MB of small images made a process of 3.4 GB.
 class KeptImages final : public ImageSource {
  public:
   KeptImages(std::shared_ptr<const ImageSource> source, int64_t bytes)
@@ -109,29 +112,41 @@ class KeptImages final : public ImageSource {
 };
 
 FoundSet find_images(const ImageOptions& options) {
-  base::require(!options.train.empty(), "data: 'data.train': expected the path of an image set of format \"{}\", found none", options.format);
+  base::require(!options.train.empty(),
+                "data: 'data.train': expected the path of an image set of format \"{}\", found none", options.format);
   using Find = FoundSet (*)(const ImageOptions&);
-  static const std::map<std::string, Find> kFormats = {{"folders", find_folders}, {"csv", find_csv}, {"idx", find_idx}, {"cifar10", find_cifar},
-                                                       {"cifar100", find_cifar}, {"imagenet", find_imagenet}, {"inaturalist", find_inaturalist},
-                                                       {"places365", find_places365}, {"sun397", find_sun397}};
+  static const std::map<std::string, Find> kFormats = {{"folders", find_folders},
+                                                       {"csv", find_csv},
+                                                       {"idx", find_idx},
+                                                       {"cifar10", find_cifar},
+                                                       {"cifar100", find_cifar},
+                                                       {"imagenet", find_imagenet},
+                                                       {"inaturalist", find_inaturalist},
+                                                       {"places365", find_places365},
+                                                       {"sun397", find_sun397}};
   const auto find = kFormats.find(options.format);
   base::ensure(find != kFormats.end(), "image sets of format '{}'", options.format);
   return find->second(options);
 }
 
-/// A share of each class, drawn by the seed: rows of the test part, of the validation part, and what is left for training.
+/// A share of each class, drawn by the seed: rows of the test part, of the validation part, and what is left for
+/// training.
 struct Split {
   std::vector<int32_t> train, valid, test;
 };
 Split split(const ImageSet& set, const ImageOptions& options) {
   std::vector<std::vector<int32_t>> by_class(static_cast<size_t>(set.num_classes()));
-  for (int64_t i = 0; i < set.size(); ++i) by_class[static_cast<size_t>(set.label(i))].push_back(static_cast<int32_t>(i));
+  for (int64_t i = 0; i < set.size(); ++i)
+    by_class[static_cast<size_t>(set.label(i))].push_back(static_cast<int32_t>(i));
   Split parts;
   for (size_t c = 0; c < by_class.size(); ++c) {
     std::vector<int32_t>& rows = by_class[c];
     Random{static_cast<uint64_t>(options.split_seed), c}.shuffle(rows);
-    const auto count = [&](double share) { return static_cast<std::ptrdiff_t>(std::llround(share * static_cast<double>(rows.size()))); };
-    const auto tests = count(options.test_fraction), valids = std::min(count(options.valid_fraction), static_cast<std::ptrdiff_t>(rows.size()) - tests);
+    const auto count = [&](double share) {
+      return static_cast<std::ptrdiff_t>(std::llround(share * static_cast<double>(rows.size())));
+    };
+    const auto tests = count(options.test_fraction),
+               valids = std::min(count(options.valid_fraction), static_cast<std::ptrdiff_t>(rows.size()) - tests);
     parts.test.insert(parts.test.end(), rows.begin(), rows.begin() + tests);
     parts.valid.insert(parts.valid.end(), rows.begin() + tests, rows.begin() + tests + valids);
     parts.train.insert(parts.train.end(), rows.begin() + tests + valids, rows.end());
@@ -149,8 +164,10 @@ std::shared_ptr<const ImageSource> file_images(std::string root, PathList paths)
 
 std::shared_ptr<const ImageSource> raw_images(RawImages images) {
   const int64_t each = images.height * images.width * images.channels;
-  base::ensure(each > 0 && static_cast<int64_t>(images.bytes.size()) % each == 0 && (images.channels == 1 || images.channels == 3),
-               "{}: {} bytes of images [{},{},{}]", images.file, images.bytes.size(), images.height, images.width, images.channels);
+  base::ensure(each > 0 && static_cast<int64_t>(images.bytes.size()) % each == 0 &&
+                   (images.channels == 1 || images.channels == 3),
+               "{}: {} bytes of images [{},{},{}]", images.file, images.bytes.size(), images.height, images.width,
+               images.channels);
   return std::make_shared<RawImageFile>(std::move(images));
 }
 
@@ -158,9 +175,11 @@ std::shared_ptr<const ImageSource> keep_decoded(std::shared_ptr<const ImageSourc
   return bytes == 0 ? source : std::make_shared<KeptImages>(std::move(source), bytes);
 }
 
-ImageSet::ImageSet(std::shared_ptr<const ImageSource> source, std::vector<int32_t> labels, std::shared_ptr<const std::vector<std::string>> classes)
+ImageSet::ImageSet(std::shared_ptr<const ImageSource> source, std::vector<int32_t> labels,
+                   std::shared_ptr<const std::vector<std::string>> classes)
     : source_(std::move(source)), labels_(std::move(labels)), rows_(labels_.size()), classes_(std::move(classes)) {
-  base::ensure(source_->size() == static_cast<int64_t>(labels_.size()), "{} images and {} labels", source_->size(), labels_.size());
+  base::ensure(source_->size() == static_cast<int64_t>(labels_.size()), "{} images and {} labels", source_->size(),
+               labels_.size());
   std::iota(rows_.begin(), rows_.end(), 0);
 }
 
@@ -177,7 +196,8 @@ ImageSet ImageSet::with_source(std::shared_ptr<const ImageSource> source) const 
   return set;
 }
 
-ImageSet ImageSet::with_classes(const std::vector<int32_t>& numbers, std::shared_ptr<const std::vector<std::string>> classes) const {
+ImageSet ImageSet::with_classes(const std::vector<int32_t>& numbers,
+                                std::shared_ptr<const std::vector<std::string>> classes) const {
   ImageSet set = *this;
   for (int32_t& label : set.labels_) label = numbers.at(static_cast<size_t>(label));
   set.classes_ = std::move(classes);
@@ -199,7 +219,9 @@ uint64_t ImageSet::fingerprint() const {
 ImageSets load_images(const ImageOptions& options) {
   FoundSet found = find_images(options);
   const auto classes = std::make_shared<const std::vector<std::string>>(found.classes.names());
-  const auto set_of = [&](FoundImages& part) { return ImageSet(std::move(part.source), std::move(part.labels), classes); };
+  const auto set_of = [&](FoundImages& part) {
+    return ImageSet(std::move(part.source), std::move(part.labels), classes);
+  };
   const int64_t kept = options.keep_decoded * 1'000'000;
   const auto is_raw = options.format == "idx" || options.format.starts_with("cifar");
   const auto finished = [&](ImageSet set) -> std::shared_ptr<const ImageSet> {
@@ -208,7 +230,8 @@ ImageSets load_images(const ImageOptions& options) {
   const ImageSet all = set_of(found.train);
   base::require(all.size() > 0, "{}: expected images, found none", options.train);
   const auto check_free = [&](const char* part, double fraction, bool own) {
-    base::require(fraction == 0.0 || !own, "data: 'data.{0}_fraction': expected 0, because the set has a part {0} of its own", part);
+    base::require(fraction == 0.0 || !own,
+                  "data: 'data.{0}_fraction': expected 0, because the set has a part {0} of its own", part);
   };
   check_free("valid", options.valid_fraction, found.valid.has_value());
   check_free("test", options.test_fraction, found.test.has_value());

@@ -59,7 +59,8 @@ std::shared_ptr<const ImageSource> keep_decoded(std::shared_ptr<const ImageSourc
 /// Images with a class each: rows of a source.
 class ImageSet {
  public:
-  ImageSet(std::shared_ptr<const ImageSource> source, std::vector<int32_t> labels, std::shared_ptr<const std::vector<std::string>> classes);
+  ImageSet(std::shared_ptr<const ImageSource> source, std::vector<int32_t> labels,
+           std::shared_ptr<const std::vector<std::string>> classes);
 
   int64_t size() const { return static_cast<int64_t>(rows_.size()); }
   int64_t label(int64_t i) const { return labels_[static_cast<size_t>(rows_[static_cast<size_t>(i)])]; }
@@ -75,7 +76,8 @@ class ImageSet {
   ImageSet subset(std::vector<int32_t> rows) const;
   ImageSet with_source(std::shared_ptr<const ImageSource> source) const;
   /// The same images under other classes: what was class c is number numbers[c] of `classes`.
-  ImageSet with_classes(const std::vector<int32_t>& numbers, std::shared_ptr<const std::vector<std::string>> classes) const;
+  ImageSet with_classes(const std::vector<int32_t>& numbers,
+                        std::shared_ptr<const std::vector<std::string>> classes) const;
   const std::shared_ptr<const ImageSource>& source() const { return source_; }
 
  private:
@@ -88,14 +90,18 @@ class ImageSet {
 struct ImageSets {
   std::shared_ptr<const ImageSet> train, valid, test;
 
-  const std::shared_ptr<const ImageSet>& part(Part part) const { return part == Part::train ? train : part == Part::valid ? valid : test; }
+  const std::shared_ptr<const ImageSet>& part(Part part) const {
+    return part == Part::train ? train : part == Part::valid ? valid : test;
+  }
 };
 
-/// Files below `root`/`folder` that are called like an image, at any depth, sorted: paths from `root`. Those of formats that we cannot read
-/// are among them: they are refused when read, not passed over. Throws InputError for a folder that cannot be looked through.
+/// Files below `root`/`folder` that are called like an image, at any depth, sorted: paths from `root`. Those of formats
+/// that we cannot read are among them: they are refused when read, not passed over. Throws InputError for a folder that
+/// cannot be looked through.
 std::vector<std::string> images_below(const std::string& root, const std::string& folder);
 
-/// Finds the images that the options speak of, and reads those that lie in one file. Throws InputError naming what is missing where.
+/// Finds the images that the options speak of, and reads those that lie in one file. Throws InputError naming what is
+/// missing where.
 ImageSets load_images(const ImageOptions& options);
 
 }  // namespace mnemo::data

@@ -12,10 +12,14 @@ namespace {
 constexpr int kCropTries = 10, kEraseTries = 10;
 constexpr double kLeastErased = 0.02, kMostErased = 1.0 / 3.0, kLeastAspect = 0.3;
 
-int64_t below(Random& random, int64_t bound) { return static_cast<int64_t>(random.below(static_cast<uint64_t>(bound))); }
+int64_t below(Random& random, int64_t bound) {
+  return static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
+}
 
 /// Log-uniform between two numbers.
-double draw_ratio(Random& random, double low, double high) { return std::exp(draw_uniform(random, std::log(low), std::log(high))); }
+double draw_ratio(Random& random, double low, double high) {
+  return std::exp(draw_uniform(random, std::log(low), std::log(high)));
+}
 
 int64_t rounded(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
 
@@ -53,8 +57,15 @@ template void Normaliser::run(const Image&, const Tables<float>&, float*);
 template void Normaliser::run(const Image&, const Tables<double>&, double*);
 
 TestCrop TestCrop::of(const ImageTestOptions& options, int64_t height, int64_t width) {
-  const auto before = [&](int64_t side) { return static_cast<int64_t>(std::floor(static_cast<double>(side) / options.crop_pct)); };
-  TestCrop crop{height, width, before(height), before(width), options.crop_mode == "squash", interpolation_of(options.interpolation)};
+  const auto before = [&](int64_t side) {
+    return static_cast<int64_t>(std::floor(static_cast<double>(side) / options.crop_pct));
+  };
+  TestCrop crop{height,
+                width,
+                before(height),
+                before(width),
+                options.crop_mode == "squash",
+                interpolation_of(options.interpolation)};
   if (options.resize_size > 0) {
     // The shorter side of a rectangle is that long, the other in proportion.
     const int64_t shorter = std::min(height, width);
@@ -73,12 +84,15 @@ Image TestCrop::operator()(const Image& image) const {
   return resize_center_crop(image, h, w, height, width, interpolation);
 }
 
-ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale, const std::vector<double>& ratio, Random& random) {
+ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale,
+                       const std::vector<double>& ratio, Random& random) {
   const double area = static_cast<double>(height * width);
   for (int i = 0; i < kCropTries; ++i) {
-    const double target = area * draw_uniform(random, scale[0], scale[1]), form = draw_ratio(random, ratio[0], ratio[1]);
+    const double target = area * draw_uniform(random, scale[0], scale[1]),
+                 form = draw_ratio(random, ratio[0], ratio[1]);
     const int64_t w = rounded(std::sqrt(target * form)), h = rounded(std::sqrt(target / form));
-    if (w > 0 && w <= width && h > 0 && h <= height) return {below(random, height - h + 1), below(random, width - w + 1), h, w};
+    if (w > 0 && w <= width && h > 0 && h <= height)
+      return {below(random, height - h + 1), below(random, width - w + 1), h, w};
   }
   const double form = static_cast<double>(width) / static_cast<double>(height);
   int64_t h = height, w = width;
@@ -94,14 +108,18 @@ ImageBox erase_box(const EraseDraw& draw, int64_t count, int64_t height, int64_t
 }
 
 ImageTransform::ImageTransform(const ImageOptions& options)
-    : augment_(options.augment), test_(TestCrop::of(options.test_crop, options.height(), options.width())), normalise_(options.mean, options.std) {
-  for (size_t c = 0; c < 3; ++c) fill_[c] = static_cast<uint8_t>(std::clamp<int64_t>(rounded(options.mean[c] * 255.0), 0, 255));
+    : augment_(options.augment),
+      test_(TestCrop::of(options.test_crop, options.height(), options.width())),
+      normalise_(options.mean, options.std) {
+  for (size_t c = 0; c < 3; ++c)
+    fill_[c] = static_cast<uint8_t>(std::clamp<int64_t>(rounded(options.mean[c] * 255.0), 0, 255));
 }
 
 Image ImageTransform::cropped(const Image& image, Random& random) const {
   if (augment_.crop == "resized") {
     const ImageBox box = draw_crop_box(image.height, image.width, augment_.scale, augment_.ratio, random);
-    const bool bilinear = augment_.interpolation == "bilinear" || (augment_.interpolation == "random" && draw_chance(random, 0.5));
+    const bool bilinear =
+        augment_.interpolation == "bilinear" || (augment_.interpolation == "random" && draw_chance(random, 0.5));
     return resize(image, box, test_.height, test_.width, bilinear ? Interpolation::bilinear : Interpolation::bicubic);
   }
   Image whole = test_(image);
@@ -120,7 +138,8 @@ void ImageTransform::erase(Random& random, float* out) const {
   const int64_t h = test_.height, w = test_.width;
   for (int64_t i = 0; i < augment_.erase_count; ++i) {
     for (int attempt = 0; attempt < kEraseTries; ++attempt) {
-      const EraseDraw draw{draw_uniform(random, kLeastErased, kMostErased), draw_ratio(random, kLeastAspect, 1.0 / kLeastAspect)};
+      const EraseDraw draw{draw_uniform(random, kLeastErased, kMostErased),
+                           draw_ratio(random, kLeastAspect, 1.0 / kLeastAspect)};
       ImageBox box = erase_box(draw, augment_.erase_count, h, w);
       if (box.height == 0 || box.width == 0) continue;
       box.top = below(random, h - box.height + 1);
@@ -128,7 +147,8 @@ void ImageTransform::erase(Random& random, float* out) const {
       const bool pixel = augment_.erase_mode == "pixel", constant = augment_.erase_mode == "const";
       const auto noise = [&] { return constant ? 0.0F : static_cast<float>(draw_normal(random)); };
       const std::array<float, 3> colour = {noise(), noise(), noise()};
-      fill_box(out, h, w, box, [&](int64_t c, int64_t, int64_t) { return pixel ? noise() : colour[static_cast<size_t>(c)]; });
+      fill_box(out, h, w, box,
+               [&](int64_t c, int64_t, int64_t) { return pixel ? noise() : colour[static_cast<size_t>(c)]; });
       break;
     }
   }

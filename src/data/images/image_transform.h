@@ -28,8 +28,9 @@ class Normaliser {
   Tables<double> double_;
 };
 
-/// How an image is brought to height x width for measuring. "center": the shorter side becomes `side` (of an image that is to be a rectangle
-/// both sides become at least sides of that rectangle's form), then the middle is cut out; "squash": both sides are resized.
+/// How an image is brought to height x width for measuring. "center": the shorter side becomes `side` (of an image that
+/// is to be a rectangle both sides become at least sides of that rectangle's form), then the middle is cut out;
+/// "squash": both sides are resized.
 struct TestCrop {
   int64_t height = 0, width = 0;
   int64_t resize_height = 0, resize_width = 0;
@@ -41,15 +42,17 @@ struct TestCrop {
   Image operator()(const Image& image) const;
 };
 
-/// The part of a height x width image that a random resized crop takes (Szegedy et al. 2015), as torchvision draws it: ten tries of an area share
-/// and a log-uniform form; then the largest middle part whose form is allowed.
-ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale, const std::vector<double>& ratio, Random& random);
+/// The part of a height x width image that a random resized crop takes (Szegedy et al. 2015), as torchvision draws it:
+/// ten tries of an area share and a log-uniform form; then the largest middle part whose form is allowed.
+ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale,
+                       const std::vector<double>& ratio, Random& random);
 
 /// What is drawn for a box of random erasing.
 struct EraseDraw {
   double area = 0, aspect = 1;  ///< share of the image; height by width
 };
-/// Its height and width: round(sqrt(area H W / count * aspect)), round(sqrt(area H W / count / aspect)); nothing where it does not fit inside.
+/// Its height and width: round(sqrt(area H W / count * aspect)), round(sqrt(area H W / count / aspect)); nothing where
+/// it does not fit inside.
 ImageBox erase_box(const EraseDraw& draw, int64_t count, int64_t height, int64_t width);
 
 /// pixels [3,H,W] in the box become noise(c, y, x), counted from the box's corner.
@@ -57,12 +60,14 @@ template <class T, class F>
 void fill_box(T* pixels, int64_t height, int64_t width, const ImageBox& box, F&& noise) {
   for (int64_t c = 0; c < 3; ++c) {
     for (int64_t y = 0; y < box.height; ++y) {
-      for (int64_t x = 0; x < box.width; ++x) pixels[(c * height + box.top + y) * width + box.left + x] = noise(c, y, x);
+      for (int64_t x = 0; x < box.width; ++x)
+        pixels[(c * height + box.top + y) * width + box.left + x] = noise(c, y, x);
     }
   }
 }
 
-/// Bytes to what a model reads. All that is random comes from the Random handed in, so that an image's transform depends on nothing else.
+/// Bytes to what a model reads. All that is random comes from the Random handed in, so that an image's transform
+/// depends on nothing else.
 class ImageTransform {
  public:
   ImageTransform(const ImageOptions& options);

@@ -22,8 +22,9 @@ struct ListSection {
   std::array<std::string_view, 2> numbers;  ///< keys of whole numbers; the second may be empty: none
   std::string_view text;                    ///< key of a string, or empty
 };
-constexpr std::array<ListSection, 3> kListSections = {
-    {{"images", {"id", ""}, "file_name"}, {"annotations", {"image_id", "category_id"}, ""}, {"categories", {"id", ""}, "name"}}};
+constexpr std::array<ListSection, 3> kListSections = {{{"images", {"id", ""}, "file_name"},
+                                                       {"annotations", {"image_id", "category_id"}, ""},
+                                                       {"categories", {"id", ""}, "name"}}};
 
 /// The keys of one entry.
 struct ListEntry {
@@ -31,7 +32,8 @@ struct ListEntry {
   std::optional<std::string> text;
 };
 
-/// Told of every value in turn. Containers that are open: 1 the file's table, 2 a list of it, 3 an entry, more: inside an entry.
+/// Told of every value in turn. Containers that are open: 1 the file's table, 2 a list of it, 3 an entry, more: inside
+/// an entry.
 class ListReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit ListReader(const std::string& path) : path_(path) {}
@@ -42,7 +44,8 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool) override { return other("a boolean"); }
   bool number_integer(number_integer_t value) override { return number(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    return value > static_cast<number_unsigned_t>(INT64_MAX) ? other("an integer beyond 64 bits") : number(static_cast<int64_t>(value));
+    return value > static_cast<number_unsigned_t>(INT64_MAX) ? other("an integer beyond 64 bits")
+                                                             : number(static_cast<int64_t>(value));
   }
   bool number_float(number_float_t, const string_t& digits) override { return other(base::printable(digits)); }
   bool string(string_t& value) override {
@@ -76,7 +79,9 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
       for (size_t i = 0; i < kListSections.size(); ++i) {
         if (name == kListSections[i].name) section_ = static_cast<int>(i);
       }
-      if (section_ >= 0) base::require(!std::exchange(there_[static_cast<size_t>(section_)], true), "{}: key '{}' is there twice", path_, name);
+      if (section_ >= 0)
+        base::require(!std::exchange(there_[static_cast<size_t>(section_)], true), "{}: key '{}' is there twice", path_,
+                      name);
     } else if (open_ == 3 && section_ >= 0) {
       key_ = std::move(name);
     }
@@ -107,7 +112,9 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
     *wanted = value;
     return true;
   }
-  std::string at_entry() const { return fmt::format("{}: '{}[{}]'", path_, section().name, counts_[static_cast<size_t>(section_)]); }
+  std::string at_entry() const {
+    return fmt::format("{}: '{}[{}]'", path_, section().name, counts_[static_cast<size_t>(section_)]);
+  }
 
   /// A value that is not read: passed over, unless another is expected in its place.
   bool other(std::string_view found) {
@@ -116,14 +123,16 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
     base::require(open_ != 1, "{}: '{}': expected a list, found {}", path_, section().name, found);
     base::require(open_ != 2, "{}: expected a table, found {}", at_entry(), found);
     if (wants_text()) base::input_error("{}: '{}': expected a string, found {}", at_entry(), key_, found);
-    if (wanted_number() != nullptr) base::input_error("{}: '{}': expected an integer, found {}", at_entry(), key_, found);
+    if (wanted_number() != nullptr)
+      base::input_error("{}: '{}': expected an integer, found {}", at_entry(), key_, found);
     return true;
   }
 
   void finish_entry() {
     const ListSection& list = section();
     for (size_t i = 0; i < 2; ++i) {
-      base::require(list.numbers[i].empty() || entry_.numbers[i], "{}: expected the key '{}', found none", at_entry(), list.numbers[i]);
+      base::require(list.numbers[i].empty() || entry_.numbers[i], "{}: expected the key '{}', found none", at_entry(),
+                    list.numbers[i]);
     }
     base::require(list.text.empty() || entry_.text, "{}: expected the key '{}', found none", at_entry(), list.text);
     const int64_t id = *entry_.numbers[0];
@@ -151,16 +160,19 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 INaturalistList ListReader::take() {
-  for (size_t i = 0; i < kListSections.size(); ++i) base::require(there_[i], "{}: expected the key '{}', found none", path_, kListSections[i].name);
+  for (size_t i = 0; i < kListSections.size(); ++i)
+    base::require(there_[i], "{}: expected the key '{}', found none", path_, kListSections[i].name);
   std::sort(annotations_.begin(), annotations_.end());
   for (const int64_t id : ids_) {
     const auto found = std::lower_bound(annotations_.begin(), annotations_.end(), std::pair(id, INT64_MIN));
     base::require(found != annotations_.end() && found->first == id, "{}: image {}: no annotation is of it", path_, id);
     const int64_t category = found->second;
     for (auto next = found + 1; next != annotations_.end() && next->first == id; ++next) {
-      base::require(next->second == category, "{}: image {}: expected one category, found {} and {}", path_, id, category, next->second);
+      base::require(next->second == category, "{}: image {}: expected one category, found {} and {}", path_, id,
+                    category, next->second);
     }
-    base::require(list_.categories.contains(category), "{}: image {}: category {} is not among the categories", path_, id, category);
+    base::require(list_.categories.contains(category), "{}: image {}: category {} is not among the categories", path_,
+                  id, category);
     list_.category_of.push_back(category);
   }
   return std::move(list_);

@@ -25,7 +25,8 @@ int64_t next_line(const TextSource& text, int64_t at) {
   if (found >= 0) return found;
   text.range(at, end).for_each_chunk([&](std::string_view chunk) {
     size_t continuing = 0;
-    while (continuing < chunk.size() && continuing < 3 && (static_cast<unsigned char>(chunk[continuing]) & 0xC0) == 0x80) {
+    while (continuing < chunk.size() && continuing < 3 &&
+           (static_cast<unsigned char>(chunk[continuing]) & 0xC0) == 0x80) {
       ++continuing;
     }
     found = at + static_cast<int64_t>(continuing);
@@ -73,7 +74,9 @@ void TextOptions::validate(const base::Where& where) const {
 }
 
 TextSplit split_text(const TextOptions& options) {
-  base::require(!options.train.empty(), "data.train: expected the text to learn, found none; name it with --data FILE or --set data.train=FILE");
+  base::require(
+      !options.train.empty(),
+      "data.train: expected the text to learn, found none; name it with --data FILE or --set data.train=FILE");
   const TextSource whole(options.train);
   base::require(whole.size() > 0, "{}: expected a text, found an empty file", whole.path());
   const DocumentRule rule = options.document_rule();
@@ -89,8 +92,8 @@ TextSplit split_text(const TextOptions& options) {
     base::require(begin > 0 && begin < end,
                   "{}: {}_fraction = {}: no {} starts in bytes [{}, {}) where the {} part would begin; "
                   "give a larger fraction or a file of its own",
-                  whole.path(), name, fraction, rule.kind == DocumentRule::Kind::none ? "line" : "document", wanted, end,
-                  name);
+                  whole.path(), name, fraction, rule.kind == DocumentRule::Kind::none ? "line" : "document", wanted,
+                  end, name);
     const TextSource part = whole.range(begin, end);
     end = begin;
     return part;
@@ -137,8 +140,8 @@ int64_t Corpus::num_bytes() const {
 }
 
 Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
-  base::require(!tokenizer || tokenizer->type() == options.unit,
-                "unit: expected \"{}\", the model's own, found \"{}\"", tokenizer ? tokenizer->type() : "", options.unit);
+  base::require(!tokenizer || tokenizer->type() == options.unit, "unit: expected \"{}\", the model's own, found \"{}\"",
+                tokenizer ? tokenizer->type() : "", options.unit);
   const TextSplit split = split_text(options);
   const DocumentRule rule = options.document_rule();
   Corpus corpus;

@@ -45,7 +45,8 @@ struct TextOptions {
       base::one_of("none", "blank_line", "heading", "line"));
     v("separator_line", separator_line, "the line that ends a document when document_separator = \"line\"");
     v("reset", reset,
-      "where memory starts again, in training and in evaluation. documents: at their starts alone; segments: at every segment's start too, "
+      "where memory starts again, in training and in evaluation. documents: at their starts alone; segments: at every "
+      "segment's start too, "
       "so that each stands alone",
       base::one_of("documents", "segments"));
   }
@@ -61,9 +62,9 @@ struct TextSplit {
   std::optional<TextSource> test;
 };
 
-/// Where each part lies. Parts cut off by a fraction are the end of the training file, validation before test; a cut moves
-/// on to the next line's start, or to the next document's start where the text has documents, so no document lies in two
-/// parts. Throws InputError for files that cannot be read and for a cut with no such place after it.
+/// Where each part lies. Parts cut off by a fraction are the end of the training file, validation before test; a cut
+/// moves on to the next line's start, or to the next document's start where the text has documents, so no document lies
+/// in two parts. Throws InputError for files that cannot be read and for a cut with no such place after it.
 TextSplit split_text(const TextOptions& options);
 
 /// Reads a text in chunks into tokens. Throws InputError with file and byte offset for invalid UTF-8.

@@ -26,9 +26,10 @@ DocumentRule DocumentRule::parse(std::string_view name, std::string_view line) {
                 "document_separator: expected \"none\", \"blank_line\", \"heading\" or \"line\", found \"{}\"",
                 base::printable(name, 40));
   const std::string_view text = trim(line);
-  base::require(!text.empty() && text.size() < kLongestLine && text.find('\n') == std::string_view::npos,
-                "separator_line: expected the one line that ends a document (document_separator = \"line\"), found \"{}\"",
-                base::printable(line));
+  base::require(
+      !text.empty() && text.size() < kLongestLine && text.find('\n') == std::string_view::npos,
+      "separator_line: expected the one line that ends a document (document_separator = \"line\"), found \"{}\"",
+      base::printable(line));
   return {Kind::line, std::string(text)};
 }
 
@@ -87,7 +88,8 @@ void DocumentSplitter::split(bool at_end) {
     const auto [line, known] = line_at(at);
     if (!inside_line_) {
       if (!known) break;
-      bool heading = rule_.kind == DocumentRule::Kind::heading && after_blank_ && line.size() <= kLongestLine && is_heading(line);
+      bool heading =
+          rule_.kind == DocumentRule::Kind::heading && after_blank_ && line.size() <= kLongestLine && is_heading(line);
       if (heading) {
         const auto [next, next_known] = line_at(at + line.size());
         if (!next_known) break;

@@ -6,13 +6,14 @@ namespace mnemo::data {
 
 std::string LinePlace::at(int64_t column) const { return fmt::format("{}:{}:{}", file, line, column); }
 
-void for_each_line(const TextSource& text, int64_t max_line, const std::function<void(const LinePlace&, std::string_view)>& use) {
+void for_each_line(const TextSource& text, int64_t max_line,
+                   const std::function<void(const LinePlace&, std::string_view)>& use) {
   LinePlace place{text.path(), 0};
   std::string pending;
   const auto hand_on = [&](std::string_view line) {
     ++place.line;
-    base::require(static_cast<int64_t>(line.size()) <= max_line, "{}: expected lines of at most {} bytes, found a longer one",
-                  place.at(max_line + 1), max_line);
+    base::require(static_cast<int64_t>(line.size()) <= max_line,
+                  "{}: expected lines of at most {} bytes, found a longer one", place.at(max_line + 1), max_line);
     if (line.ends_with('\r')) line.remove_suffix(1);
     use(place, line);
   };

@@ -18,7 +18,9 @@ struct LinePlace {
   std::string at(int64_t column) const;
 };
 
-/// Calls `use` with every line of a text, without its end (LF or CR LF). Throws InputError for a line of more than `max_line` bytes.
-void for_each_line(const TextSource& text, int64_t max_line, const std::function<void(const LinePlace&, std::string_view)>& use);
+/// Calls `use` with every line of a text, without its end (LF or CR LF). Throws InputError for a line of more than
+/// `max_line` bytes.
+void for_each_line(const TextSource& text, int64_t max_line,
+                   const std::function<void(const LinePlace&, std::string_view)>& use);
 
 }  // namespace mnemo::data

@@ -155,8 +155,8 @@ void StreamBatches::load(const std::function<at::Tensor(const std::string&)>& fi
   std::vector<Row> rows;
   for (size_t b = 0; b < items.size(); ++b) {
     Row row{items[b], {}, offsets[b]};
-    base::require(row.item >= -1 && row.item < most, "data position: row {}: expected an item below {}, found {}", b, most,
-                  row.item);
+    base::require(row.item >= -1 && row.item < most, "data position: row {}: expected an item below {}, found {}", b,
+                  most, row.item);
     if (row.item >= 0) row.piece = piece(row.item);
     base::require(row.offset >= 0 && row.offset <= row.piece.size(),
                   "data position: row {}: expected an offset of at most {}, found {}", b, row.piece.size(), row.offset);

@@ -24,8 +24,9 @@ struct StreamOptions {
 
 /// Pieces of a text on B rows, cut into segments.
 ///
-/// A piece is a run of predictions [begin, end): inputs are tokens begin to end - 1, targets begin + 1 to end. Every token
-/// of a document but its first is predicted once, and so is every token of a text without documents but the first.
+/// A piece is a run of predictions [begin, end): inputs are tokens begin to end - 1, targets begin + 1 to end. Every
+/// token of a document but its first is predicted once, and so is every token of a text without documents but the
+/// first.
 class PieceStreams {
  protected:
   struct Piece {
@@ -82,8 +83,8 @@ class StreamBatches final : private PieceStreams {
   using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
   /// The whole position as small int64 tensors; after load() of it the batches go on as if never interrupted.
   NamedTensors save() const;
-  /// `find(name)` gives the tensor saved under that name, or an undefined one. Throws InputError if the position belongs to
-  /// another text or other options, or is damaged; the position is then unchanged.
+  /// `find(name)` gives the tensor saved under that name, or an undefined one. Throws InputError if the position
+  /// belongs to another text or other options, or is damaged; the position is then unchanged.
   void load(const std::function<at::Tensor(const std::string&)>& find);
 
  private:
@@ -98,9 +99,9 @@ class StreamBatches final : private PieceStreams {
 
 /// Held-out text in one pass, in order, with the state carried from segment to segment.
 ///
-/// With one row every token sees all that came before it in its document. With more rows a text without documents is cut
-/// into that many parts, so a few tokens see less; documents are dealt to the rows in order. The number of predictions is
-/// the same in every case.
+/// With one row every token sees all that came before it in its document. With more rows a text without documents is
+/// cut into that many parts, so a few tokens see less; documents are dealt to the rows in order. The number of
+/// predictions is the same in every case.
 class EvalStream final : private PieceStreams {
  public:
   explicit EvalStream(std::shared_ptr<const TokenStore> text, int64_t batch_size = 1);

@@ -13,8 +13,8 @@ TextSource::TextSource(std::string path) : path_(std::move(path)) {
 }
 
 TextSource TextSource::range(int64_t begin, int64_t end) const {
-  base::ensure(begin_ <= begin && begin <= end && end <= end_, "range [{}, {}) of {} is not inside [{}, {})", begin, end,
-               path_, begin_, end_);
+  base::ensure(begin_ <= begin && begin <= end && end <= end_, "range [{}, {}) of {} is not inside [{}, {})", begin,
+               end, path_, begin_, end_);
   TextSource part = *this;
   part.begin_ = begin;
   part.end_ = end;

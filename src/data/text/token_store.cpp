@@ -39,7 +39,8 @@ TokenStore::TokenStore(int64_t vocabulary_size, bool documents)
 void TokenStore::append(std::span<const int32_t> ids) {
   while (!ids.empty()) {
     const int64_t within = size_ % kBlock;
-    if (within == 0) blocks_.push_back(std::make_unique_for_overwrite<unsigned char[]>(static_cast<size_t>(kBlock * width_)));
+    if (within == 0)
+      blocks_.push_back(std::make_unique_for_overwrite<unsigned char[]>(static_cast<size_t>(kBlock * width_)));
     const auto count = std::min<size_t>(ids.size(), static_cast<size_t>(kBlock - within));
     with_type(width_, [&](auto* type) {
       auto* to = reinterpret_cast<decltype(type)>(blocks_.back().get()) + within;
@@ -82,8 +83,8 @@ int64_t TokenStore::num_bytes() const {
 }
 
 void TokenStore::read(int64_t begin, std::span<int64_t> out) const {
-  base::ensure(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= size_, "tokens [{}, {}) of a store of {}", begin,
-               begin + static_cast<int64_t>(out.size()), size_);
+  base::ensure(begin >= 0 && begin + static_cast<int64_t>(out.size()) <= size_, "tokens [{}, {}) of a store of {}",
+               begin, begin + static_cast<int64_t>(out.size()), size_);
   while (!out.empty()) {
     const int64_t within = begin % kBlock;
     const auto count = std::min<size_t>(out.size(), static_cast<size_t>(kBlock - within));

@@ -9,8 +9,8 @@
 
 namespace mnemo::data {
 
-/// The tokens of a text in memory, one, two or four bytes each as the vocabulary needs (256, 65,536 or more entries), and
-/// where its documents start. It grows in blocks, so nothing is copied or held twice while a large text is read.
+/// The tokens of a text in memory, one, two or four bytes each as the vocabulary needs (256, 65,536 or more entries),
+/// and where its documents start. It grows in blocks, so nothing is copied or held twice while a large text is read.
 class TokenStore {
  public:
   /// `documents`: whether the text is several documents; without, it is one continuous text.

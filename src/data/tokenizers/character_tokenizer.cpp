@@ -61,7 +61,8 @@ class CharacterTokenizer final : public Tokenizer {
   static constexpr char32_t kUnknownMark = 0xFFFFFFFF;
 
   explicit CharacterTokenizer(std::vector<char32_t> characters) : characters_(std::move(characters)) {
-    unknown_ = static_cast<int32_t>(std::find(characters_.begin(), characters_.end(), kUnknownMark) - characters_.begin());
+    unknown_ =
+        static_cast<int32_t>(std::find(characters_.begin(), characters_.end(), kUnknownMark) - characters_.begin());
     small_.fill(unknown_);
     for (size_t id = 0; id < characters_.size(); ++id) {
       const char32_t c = characters_[id];
@@ -152,7 +153,8 @@ std::shared_ptr<const Tokenizer> make_character_tokenizer(const TextSource& trai
   if (limits.max_size > 0 && static_cast<int64_t>(counts.size()) >= limits.max_size) {
     counts.resize(static_cast<size_t>(limits.max_size - 1));
   }
-  base::require(!counts.empty(), "{}: no characters for a vocabulary (min_count = {}, max_vocabulary = {}, {} bytes of text)",
+  base::require(!counts.empty(),
+                "{}: no characters for a vocabulary (min_count = {}, max_vocabulary = {}, {} bytes of text)",
                 training_text.path(), limits.min_count, limits.max_size, training_text.size());
   std::vector<char32_t> characters;
   for (const auto& [count, c] : counts) characters.push_back(c);
@@ -181,7 +183,8 @@ std::shared_ptr<const Tokenizer> character_tokenizer_from(EntryList entries, con
     base::require(*twice != CharacterTokenizer::kUnknownMark, "{}: <unk> stands there twice", where);
     base::input_error("{}: the character U+{:04X} stands there twice", where, static_cast<uint32_t>(*twice));
   }
-  base::require(!sorted.empty() && sorted.back() == CharacterTokenizer::kUnknownMark, "{}: expected an entry <unk>", where);
+  base::require(!sorted.empty() && sorted.back() == CharacterTokenizer::kUnknownMark, "{}: expected an entry <unk>",
+                where);
   return std::make_shared<CharacterTokenizer>(std::move(characters));
 }
 

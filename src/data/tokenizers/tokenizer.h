@@ -65,8 +65,8 @@ class Tokenizer {
   void require_id(int64_t id) const;
 };
 
-/// Decodes tokens as they are made: what comes out is always whole characters of valid UTF-8, so it can go to a terminal
-/// or a JSON stream at once. Bytes that can never become a character come out as U+FFFD.
+/// Decodes tokens as they are made: what comes out is always whole characters of valid UTF-8, so it can go to a
+/// terminal or a JSON stream at once. Bytes that can never become a character come out as U+FFFD.
 class StreamDecoder {
  public:
   explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
@@ -94,12 +94,13 @@ std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 /// Unicode code points of valid UTF-8, most frequent first, then by code point; <unk> for all others comes last and
 /// decodes to U+FFFD. Exact both ways for texts of known characters.
 /// Throws InputError with file and byte offset for invalid UTF-8, and for a text without characters.
-std::shared_ptr<const Tokenizer> make_character_tokenizer(const TextSource& training_text, VocabularyLimits limits = {});
+std::shared_ptr<const Tokenizer> make_character_tokenizer(const TextSource& training_text,
+                                                          VocabularyLimits limits = {});
 
-/// WikiText's rule: a line is split at blanks (space, tab, CR, VT, FF) and its end is the token <eos>; <unk> in the file is
-/// the unknown word. Most frequent first, then by bytes; <unk> and <eos> are always there. Decoding joins words by one
-/// space and puts none at the front or end of a line, so encode(decode(ids)) gives the same ids.
-/// Throws InputError with file and byte offset for invalid UTF-8 and for a word of more than 65,536 bytes.
+/// WikiText's rule: a line is split at blanks (space, tab, CR, VT, FF) and its end is the token <eos>; <unk> in the
+/// file is the unknown word. Most frequent first, then by bytes; <unk> and <eos> are always there. Decoding joins words
+/// by one space and puts none at the front or end of a line, so encode(decode(ids)) gives the same ids. Throws
+/// InputError with file and byte offset for invalid UTF-8 and for a word of more than 65,536 bytes.
 std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_text, VocabularyLimits limits = {});
 
 /// One of the three by its type's name. Throws InputError for another name.

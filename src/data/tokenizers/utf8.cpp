@@ -25,8 +25,8 @@ Utf8Character front_character(std::string_view text) {
 
 void append_character(std::string& out, char32_t code_point) {
   const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
-  base::ensure(code_point <= 0x10FFFF && (code_point < 0xD800 || code_point > 0xDFFF),
-               "U+{:04X} is not a character", static_cast<uint32_t>(code_point));
+  base::ensure(code_point <= 0x10FFFF && (code_point < 0xD800 || code_point > 0xDFFF), "U+{:04X} is not a character",
+               static_cast<uint32_t>(code_point));
   if (code_point < 0x80) {
     put(code_point);
     return;
@@ -58,7 +58,9 @@ std::string take_valid_utf8(std::string& text, bool at_end) {
   while (!rest.empty()) {
     const int length = front_character(rest).length;
     if (length == 0 && !at_end) break;
-    const size_t used = length > 0 ? static_cast<size_t>(length) : length < 0 ? static_cast<size_t>(-length) : rest.size();
+    const size_t used = length > 0   ? static_cast<size_t>(length)
+                        : length < 0 ? static_cast<size_t>(-length)
+                                     : rest.size();
     out += length > 0 ? rest.substr(0, used) : kReplacement;
     rest.remove_prefix(used);
   }

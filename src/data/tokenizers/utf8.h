@@ -22,7 +22,8 @@ Utf8Character front_character(std::string_view text);
 /// Appends a code point as UTF-8. Throws InternalError for surrogates and values above U+10FFFF.
 void append_character(std::string& out, char32_t code_point);
 
-/// Number of characters of a valid text: bytes that do not continue a character. On an invalid text it is still defined.
+/// Number of characters of a valid text: bytes that do not continue a character. On an invalid text it is still
+/// defined.
 int64_t count_characters(std::string_view text);
 
 /// The text with each invalid part replaced by U+FFFD. With `at_end` false an incomplete character at the end of `text`

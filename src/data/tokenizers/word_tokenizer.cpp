@@ -73,7 +73,10 @@ class WordScanner {
 class WordTokenizer final : public Tokenizer {
  public:
   WordTokenizer(EntryList entries, const std::string& where)
-      : entries_(std::move(entries)), index_(entries_), unknown_(index_.find(kUnknown)), end_of_line_(index_.find(kEndOfLine)) {
+      : entries_(std::move(entries)),
+        index_(entries_),
+        unknown_(index_.find(kUnknown)),
+        end_of_line_(index_.find(kEndOfLine)) {
     if (const int64_t twice = index_.duplicate(); twice >= 0) {
       base::input_error("{}: the word \"{}\" stands there twice", where, base::printable(entries_[twice], 40));
     }
@@ -155,7 +158,8 @@ std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_
     return true;
   });
   scanner.finish(count);
-  base::require(words > 0, "{}: no words for a vocabulary in {} bytes of text", training_text.path(), training_text.size());
+  base::require(words > 0, "{}: no words for a vocabulary in {} bytes of text", training_text.path(),
+                training_text.size());
   base::require(limits.max_size == 0 || limits.max_size > 2, "max_vocabulary: expected 0 or at least 3, found {}",
                 limits.max_size);
 

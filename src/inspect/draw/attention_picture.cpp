@@ -16,26 +16,33 @@ using core::MapAxis;
 using core::SpanKind;
 
 constexpr double kMargin = 16, kGap = 26, kTitle = 30, kStrip = 5;
-constexpr double kMapSize = 240;      // of the longer side, unless cells would be too large
+constexpr double kMapSize = 240;  // of the longer side, unless cells would be too large
 constexpr double kLargestCell = 12;
-constexpr int64_t kMostDots = 480;    // of one side; larger maps show the largest weight of each block
-constexpr double kWords = 84;         // room for the words of rows
+constexpr int64_t kMostDots = 480;  // of one side; larger maps show the largest weight of each block
+constexpr double kWords = 84;       // room for the words of rows
 constexpr double kWordSize = 9;
 constexpr double kChartWidth = 480, kChartHeight = 150;
 constexpr Colour kGrey{0x5b, 0x68, 0x78}, kBorder{0xd1, 0x3c, 0x2b}, kFrame{0xb9, 0xc3, 0xce}, kNone{0xf4, 0xf4, 0xf4};
 // Okabe and Ito's colours.
-constexpr std::array<Colour, 8> kLines = {Colour{0x00, 0x72, 0xb2}, Colour{0xd5, 0x5e, 0x00}, Colour{0x00, 0x9e, 0x73}, Colour{0xcc, 0x79, 0xa7},
-                                          Colour{0xb8, 0x86, 0x0b}, Colour{0x56, 0xb4, 0xe9}, Colour{0x7b, 0x4f, 0xb5}, Colour{0x8c, 0x56, 0x4b}};
+constexpr std::array<Colour, 8> kLines = {Colour{0x00, 0x72, 0xb2}, Colour{0xd5, 0x5e, 0x00}, Colour{0x00, 0x9e, 0x73},
+                                          Colour{0xcc, 0x79, 0xa7}, Colour{0xb8, 0x86, 0x0b}, Colour{0x56, 0xb4, 0xe9},
+                                          Colour{0x7b, 0x4f, 0xb5}, Colour{0x8c, 0x56, 0x4b}};
 
 Colour colour_of(const core::Span& span) {
   if (span.kind == SpanKind::cache && span.tag == kCompressed) return {0x4a, 0x2c, 0x5e};
   switch (span.kind) {
-    case SpanKind::cache: return {0x7a, 0x51, 0x95};
-    case SpanKind::read: return {0x2f, 0x8f, 0x5b};
-    case SpanKind::tokens: return {0x2f, 0x6f, 0xb3};
-    case SpanKind::write: return {0xd1, 0x66, 0x2a};
-    case SpanKind::class_token: return {0xb8, 0x86, 0x0b};
-    case SpanKind::memory: return {0xcc, 0x79, 0xa7};
+    case SpanKind::cache:
+      return {0x7a, 0x51, 0x95};
+    case SpanKind::read:
+      return {0x2f, 0x8f, 0x5b};
+    case SpanKind::tokens:
+      return {0x2f, 0x6f, 0xb3};
+    case SpanKind::write:
+      return {0xd1, 0x66, 0x2a};
+    case SpanKind::class_token:
+      return {0xb8, 0x86, 0x0b};
+    case SpanKind::memory:
+      return {0xcc, 0x79, 0xa7};
   }
   return {};
 }
@@ -52,12 +59,13 @@ struct Place {
   int64_t block = 1;  ///< weights a dot, each way
   double cell = 1;
   double width = 0, height = 0;
-  double words = 0;   ///< room on its left
-  double past = 0;    ///< room of the column for what is no key any more
+  double words = 0;  ///< room on its left
+  double past = 0;   ///< room of the column for what is no key any more
 };
 
 Place place_of(const HeadMap& map) {
-  const int64_t rows = map.weights.size(0), columns = map.weights.size(1), longest = std::max<int64_t>(1, std::max(rows, columns));
+  const int64_t rows = map.weights.size(0), columns = map.weights.size(1),
+                longest = std::max<int64_t>(1, std::max(rows, columns));
   Place place;
   place.block = (longest + kMostDots - 1) / kMostDots;
   const double dots = static_cast<double>((longest + place.block - 1) / place.block);
@@ -80,7 +88,8 @@ Raster dots_of(const at::Tensor& weights, int64_t block, double largest) {
     for (int64_t x = 0; x < raster.width; ++x) {
       double most = 0;
       for (int64_t i = y * block; i < std::min(rows, (y + 1) * block); ++i) {
-        for (int64_t j = x * block; j < std::min(columns, (x + 1) * block); ++j) most = std::max(most, data[i * columns + j]);
+        for (int64_t j = x * block; j < std::min(columns, (x + 1) * block); ++j)
+          most = std::max(most, data[i * columns + j]);
       }
       raster.at(x, y) = shade(most, largest);
     }
@@ -107,7 +116,8 @@ void draw_map(Canvas& canvas, const AttentionFacts& facts, const HeadMap& map, d
   canvas.text(left, top + 11, fmt::format("layer {} head {}", map.layer, map.head), 11);
   canvas.text(left, top + 22, fmt::format("largest {:.3f}", largest), 8, Anchor::left, kGrey);
   const double x = left + place.words + place.past + kStrip + 2, y = top + kTitle + kStrip + 1;
-  canvas.line({{x, y}, {x + place.width, y}, {x + place.width, y + place.height}, {x, y + place.height}, {x, y}}, kFrame, 0.5);
+  canvas.line({{x, y}, {x + place.width, y}, {x + place.width, y + place.height}, {x, y + place.height}, {x, y}},
+              kFrame, 0.5);
   if (map.weights.numel() > 0) canvas.cells(x, y, place.cell, dots_of(map.weights, place.block, largest));
   const double unit = place.cell / static_cast<double>(place.block);
   const auto spans_along = [&](MapAxis axis, int64_t count, bool vertical) {
@@ -117,8 +127,10 @@ void draw_map(Canvas& canvas, const AttentionFacts& facts, const HeadMap& map, d
       const double length = unit * static_cast<double>(spans[s].length);
       if (length == 0) continue;
       const Colour colour = axis == MapAxis::slots || axis == MapAxis::cache ? kGrey : colour_of(spans[s]);
-      if (vertical) canvas.rectangle(x - kStrip - 1, y + at, kStrip, length, colour);
-      else canvas.rectangle(x + at, y - kStrip - 1, length, kStrip, colour);
+      if (vertical)
+        canvas.rectangle(x - kStrip - 1, y + at, kStrip, length, colour);
+      else
+        canvas.rectangle(x + at, y - kStrip - 1, length, kStrip, colour);
       at += length;
       const bool inner = at + unit / 2 < unit * static_cast<double>(count);
       if (inner && vertical) canvas.line({{x, y + at}, {x + place.width, y + at}}, kBorder, 1);
@@ -135,8 +147,8 @@ void draw_map(Canvas& canvas, const AttentionFacts& facts, const HeadMap& map, d
   if (place.words > 0) {
     const std::vector<std::string> words = labels_of(facts, map.rows, map.weights.size(0));
     for (size_t i = 0; i < words.size(); ++i) {
-      canvas.text(left + place.words - 3, y + place.cell * (static_cast<double>(i) + 0.5) + 3, short_word(words[i]), std::min(kWordSize, place.cell),
-                  Anchor::right, kGrey);
+      canvas.text(left + place.words - 3, y + place.cell * (static_cast<double>(i) + 0.5) + 3, short_word(words[i]),
+                  std::min(kWordSize, place.cell), Anchor::right, kGrey);
     }
   }
 }
@@ -149,8 +161,10 @@ struct Size {
 const char* about(const std::string& map) {
   if (map == "attention") return "attention: rows are queries, columns keys";
   if (map == "grc_cache") return "grc_cache: rows are queries, columns rows of the gated recurrent cache";
-  if (map == "written") return "written: rows are tokens, columns slots; how much of a slot was new when the token had been written";
-  if (map == "held") return "held: rows are tokens, columns slots; how much of a slot is the token at the segment's end";
+  if (map == "written")
+    return "written: rows are tokens, columns slots; how much of a slot was new when the token had been written";
+  if (map == "held")
+    return "held: rows are tokens, columns slots; how much of a slot is the token at the segment's end";
   return nullptr;
 }
 
@@ -183,7 +197,8 @@ void draw_chart(Canvas& canvas, const std::vector<GaugePoint>& points, size_t ga
   low = middle - half, high = middle + half;
   const auto first_step = static_cast<double>(points.front().step), last_step = static_cast<double>(points.back().step);
   const auto at = [&](int64_t step, double value) {
-    const double along = last_step > first_step ? (static_cast<double>(step) - first_step) / (last_step - first_step) : 0.5;
+    const double along =
+        last_step > first_step ? (static_cast<double>(step) - first_step) / (last_step - first_step) : 0.5;
     return Canvas::Point{x + along * width, y + (high - value) / (high - low) * height};
   };
   for (int tick = 0; tick <= 4; ++tick) {
@@ -196,21 +211,25 @@ void draw_chart(Canvas& canvas, const std::vector<GaugePoint>& points, size_t ga
   for (size_t head = 0; head < first.values.size(); ++head) {
     std::vector<Canvas::Point> line;
     for (const GaugePoint& point : points) {
-      if (gauge >= point.gauges.size() || head >= point.gauges[gauge].values.size() || !std::isfinite(point.gauges[gauge].values[head])) continue;
+      if (gauge >= point.gauges.size() || head >= point.gauges[gauge].values.size() ||
+          !std::isfinite(point.gauges[gauge].values[head]))
+        continue;
       line.push_back(at(point.step, point.gauges[gauge].values[head]));
     }
     if (line.empty()) continue;
     const Colour colour = kLines[head % kLines.size()];
     canvas.line(line, colour, 1.5);
     canvas.rectangle(x + width + 8, y + 12 * static_cast<double>(head), 8, 8, colour);
-    canvas.text(x + width + 19, y + 12 * static_cast<double>(head) + 7, fmt::format("head {}", head), 8, Anchor::left, kGrey);
+    canvas.text(x + width + 19, y + 12 * static_cast<double>(head) + 7, fmt::format("head {}", head), 8, Anchor::left,
+                kGrey);
   }
 }
 
 double draw_gauges(Canvas& canvas, const std::vector<GaugePoint>& points, double y) {
   const size_t count = points.front().gauges.size();
   for (size_t gauge = 0; gauge < count; ++gauge) {
-    draw_chart(canvas, points, gauge, kMargin + static_cast<double>(gauge % 2) * kChartWidth, y + static_cast<double>(gauge / 2) * (kChartHeight + 50));
+    draw_chart(canvas, points, gauge, kMargin + static_cast<double>(gauge % 2) * kChartWidth,
+               y + static_cast<double>(gauge / 2) * (kChartHeight + 50));
   }
   return y + static_cast<double>((count + 1) / 2) * (kChartHeight + 50);
 }
@@ -283,6 +302,8 @@ std::string png_of(const AttentionPicture& picture) {
   return canvas.finish();
 }
 
-std::string gauges_svg(const std::vector<GaugePoint>& points) { return points.empty() ? std::string() : svg_of({nullptr, nullptr, &points}); }
+std::string gauges_svg(const std::vector<GaugePoint>& points) {
+  return points.empty() ? std::string() : svg_of({nullptr, nullptr, &points});
+}
 
 }  // namespace mnemo::inspect

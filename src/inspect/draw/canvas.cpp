@@ -42,7 +42,8 @@ std::string letters_of(std::string_view text) {
 }  // namespace
 
 std::string png_of(const Raster& raster) {
-  base::ensure(raster.width > 0 && raster.height > 0 && raster.width <= 1 << 16 && raster.height <= 1 << 16, "a picture of no size");
+  base::ensure(raster.width > 0 && raster.height > 0 && raster.width <= 1 << 16 && raster.height <= 1 << 16,
+               "a picture of no size");
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   image.width = static_cast<png_uint_32>(raster.width);
@@ -58,12 +59,14 @@ std::string png_of(const Raster& raster) {
 }
 
 SvgCanvas::SvgCanvas(double width, double height)
-    : svg_(fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"maps\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+    : svg_(fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"maps\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+                       "width=\"{0:.0f}\" height=\"{1:.0f}\" "
                        "font-family=\"sans-serif\">\n<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#fff\"/>\n",
                        width, height)) {}
 
 void SvgCanvas::rectangle(double x, double y, double width, double height, Colour colour) {
-  svg_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n", x, y, width, height, hex(colour));
+  svg_ += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n", x, y, width,
+                      height, hex(colour));
 }
 
 void SvgCanvas::line(const std::vector<Point>& points, Colour colour, double width) {
@@ -74,14 +77,17 @@ void SvgCanvas::line(const std::vector<Point>& points, Colour colour, double wid
 
 void SvgCanvas::text(double x, double y, std::string_view text, double size, Anchor anchor, Colour colour) {
   const char* where = anchor == Anchor::left ? "start" : anchor == Anchor::middle ? "middle" : "end";
-  svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">{}</text>\n", x, y, size, where, hex(colour),
-                      base::html_escape(text));
+  svg_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">{}</text>\n",
+                      x, y, size, where, hex(colour), base::html_escape(text));
 }
 
 void SvgCanvas::cells(double x, double y, double cell, const Raster& raster) {
-  svg_ += fmt::format("<image x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
-                      "href=\"data:image/png;base64,{}\"/>\n",
-                      x, y, cell * static_cast<double>(raster.width), cell * static_cast<double>(raster.height), base64(png_of(raster)));
+  svg_ += fmt::format(
+      "<image x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" preserveAspectRatio=\"none\" "
+      "style=\"image-rendering:pixelated\" "
+      "href=\"data:image/png;base64,{}\"/>\n",
+      x, y, cell * static_cast<double>(raster.width), cell * static_cast<double>(raster.height),
+      base64(png_of(raster)));
 }
 
 PngCanvas::PngCanvas(double width, double height) {
@@ -91,10 +97,13 @@ PngCanvas::PngCanvas(double width, double height) {
 }
 
 void PngCanvas::rectangle(double x, double y, double width, double height, Colour colour) {
-  const auto edge = [](double at, int64_t limit) { return std::clamp<int64_t>(std::llround(at * kDotsAPixel), 0, limit); };
+  const auto edge = [](double at, int64_t limit) {
+    return std::clamp<int64_t>(std::llround(at * kDotsAPixel), 0, limit);
+  };
   const int64_t left = edge(x, raster_.width), right = edge(x + width, raster_.width);
   const int64_t top = edge(y, raster_.height), bottom = edge(y + height, raster_.height);
-  for (int64_t row = top; row < bottom; ++row) std::fill(&raster_.at(left, row), &raster_.at(left, row) + (right - left), colour);
+  for (int64_t row = top; row < bottom; ++row)
+    std::fill(&raster_.at(left, row), &raster_.at(left, row) + (right - left), colour);
 }
 
 void PngCanvas::line(const std::vector<Point>& points, Colour colour, double width) {
@@ -103,7 +112,8 @@ void PngCanvas::line(const std::vector<Point>& points, Colour colour, double wid
     const int steps = 1 + static_cast<int>(kDotsAPixel * std::max(std::abs(to.x - from.x), std::abs(to.y - from.y)));
     for (int step = 0; step <= steps; ++step) {
       const double part = static_cast<double>(step) / steps;
-      rectangle(from.x + part * (to.x - from.x) - width / 2, from.y + part * (to.y - from.y) - width / 2, width, width, colour);
+      rectangle(from.x + part * (to.x - from.x) - width / 2, from.y + part * (to.y - from.y) - width / 2, width, width,
+                colour);
     }
   }
 }
@@ -129,7 +139,8 @@ void PngCanvas::text(double x, double y, std::string_view text, double size, Anc
 void PngCanvas::cells(double x, double y, double cell, const Raster& raster) {
   for (int64_t row = 0; row < raster.height; ++row) {
     for (int64_t column = 0; column < raster.width; ++column) {
-      rectangle(x + cell * static_cast<double>(column), y + cell * static_cast<double>(row), cell, cell, raster.at(column, row));
+      rectangle(x + cell * static_cast<double>(column), y + cell * static_cast<double>(row), cell, cell,
+                raster.at(column, row));
     }
   }
 }

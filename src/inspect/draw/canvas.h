@@ -34,7 +34,8 @@ class Canvas {
   virtual void rectangle(double x, double y, double width, double height, Colour colour) = 0;
   virtual void line(const std::vector<Point>& points, Colour colour, double width) = 0;
   /// (x, y) is where the text's line begins, is in its middle, or ends.
-  virtual void text(double x, double y, std::string_view text, double size, Anchor anchor = Anchor::left, Colour colour = {0x1d, 0x27, 0x33}) = 0;
+  virtual void text(double x, double y, std::string_view text, double size, Anchor anchor = Anchor::left,
+                    Colour colour = {0x1d, 0x27, 0x33}) = 0;
   /// Each dot as a cell of cell * cell pixels.
   virtual void cells(double x, double y, double cell, const Raster& raster) = 0;
 };
@@ -68,7 +69,8 @@ class PngCanvas final : public Canvas {
   Raster raster_;
 };
 
-/// A glyph of the built-in font: seven rows from the top, five bits each, the highest on the left. Nothing for letters it does not have.
+/// A glyph of the built-in font: seven rows from the top, five bits each, the highest on the left. Nothing for letters
+/// it does not have.
 const uint8_t* glyph_of(char letter);
 
 }  // namespace mnemo::inspect

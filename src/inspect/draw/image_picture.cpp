@@ -6,33 +6,38 @@
 #include <cmath>
 #include <utility>
 
-#include "page/table.h"
 #include "inspect/image_attention.h"
+#include "page/table.h"
 
 namespace mnemo::inspect {
 namespace {
 
-constexpr double kPanel = 112;        // the longer side of one picture
+constexpr double kPanel = 112;  // the longer side of one picture
 constexpr double kPanelTitle = 18, kSmallLine = 10, kPanelGap = 22;
-constexpr double kStripCell = 8;      // a memory token, at most
-constexpr int64_t kPanelDots = 224;   // of the longer side
-constexpr double kLineWidth = 1010;   // a line of panels is broken there
+constexpr double kStripCell = 8;     // a memory token, at most
+constexpr int64_t kPanelDots = 224;  // of the longer side
+constexpr double kLineWidth = 1010;  // a line of panels is broken there
 constexpr Colour kSmall{0x5b, 0x68, 0x78};
 
 /// Where the weight is little, dark blue; where it is most, yellow: three colours that also differ in grey.
 Colour heat(double part) {
-  constexpr std::array<std::array<double, 3>, 4> kStops = {{{0x0d, 0x08, 0x87}, {0x9c, 0x17, 0x9e}, {0xed, 0x79, 0x53}, {0xf0, 0xf9, 0x21}}};
+  constexpr std::array<std::array<double, 3>, 4> kStops = {
+      {{0x0d, 0x08, 0x87}, {0x9c, 0x17, 0x9e}, {0xed, 0x79, 0x53}, {0xf0, 0xf9, 0x21}}};
   const double at = std::clamp(part, 0.0, 1.0) * (kStops.size() - 1);
   const auto low = std::min(static_cast<size_t>(at), kStops.size() - 2);
   const double rest = at - static_cast<double>(low);
-  const auto mix = [&](size_t c) { return static_cast<uint8_t>(std::lround(kStops[low][c] + rest * (kStops[low + 1][c] - kStops[low][c]))); };
+  const auto mix = [&](size_t c) {
+    return static_cast<uint8_t>(std::lround(kStops[low][c] + rest * (kStops[low + 1][c] - kStops[low][c])));
+  };
   return {mix(0), mix(1), mix(2)};
 }
 
 /// The picture with dots of its own size; larger ones are thinned out, small ones repeated.
 Raster raster_of(const data::Image& image) {
   const int64_t longest = std::max(image.height, image.width);
-  Raster raster{std::max<int64_t>(1, image.width * kPanelDots / longest), std::max<int64_t>(1, image.height * kPanelDots / longest), {}};
+  Raster raster{std::max<int64_t>(1, image.width * kPanelDots / longest),
+                std::max<int64_t>(1, image.height * kPanelDots / longest),
+                {}};
   raster.dots.resize(static_cast<size_t>(raster.width * raster.height));
   for (int64_t y = 0; y < raster.height; ++y) {
     for (int64_t x = 0; x < raster.width; ++x) {
@@ -55,7 +60,9 @@ Raster heated(const Raster& picture, const at::Tensor& weights) {
       const double part = largest > 0 ? std::sqrt(std::clamp(weight / largest, 0.0, 1.0)) : 0.0;
       const Colour seen = picture.at(x, y), over = heat(part);
       const double grey = 0.299 * seen.red + 0.587 * seen.green + 0.114 * seen.blue, cover = 0.45 + 0.25 * part;
-      const auto mix = [&](uint8_t colour) { return static_cast<uint8_t>(std::lround((1 - cover) * grey + cover * colour)); };
+      const auto mix = [&](uint8_t colour) {
+        return static_cast<uint8_t>(std::lround((1 - cover) * grey + cover * colour));
+      };
       raster.at(x, y) = {mix(over.red), mix(over.green), mix(over.blue)};
     }
   }
@@ -68,7 +75,8 @@ Raster strip(const at::Tensor& weights, double largest) {
   Raster raster{std::min<int64_t>(weights.size(0), in_a_row), (weights.size(0) + in_a_row - 1) / in_a_row, {}};
   for (int64_t i = 0; i < raster.width * raster.height; ++i) {
     const bool real = i < weights.size(0);
-    raster.dots.push_back(real ? heat(largest > 0 ? std::sqrt(weights.const_data_ptr<double>()[i] / largest) : 0.0) : Colour{0xff, 0xff, 0xff});
+    raster.dots.push_back(real ? heat(largest > 0 ? std::sqrt(weights.const_data_ptr<double>()[i] / largest) : 0.0)
+                               : Colour{0xff, 0xff, 0xff});
   }
   return raster;
 }
@@ -133,7 +141,9 @@ class PanelLines {
 
  private:
   /// A letter is at most 0.62 times as wide as high in either kind of picture.
-  void widen(double x, const std::string& text, double size) { right_ = std::max(right_, x + 0.62 * size * static_cast<double>(text.size())); }
+  void widen(double x, const std::string& text, double size) {
+    right_ = std::max(right_, x + 0.62 * size * static_cast<double>(text.size()));
+  }
 
   Canvas& canvas_;
   double left_, x_, y_, right_, lowest_ = 0;
@@ -148,25 +158,29 @@ bool sees_memory(const inspect::ImageLook& look) {
 
 void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& picture, const std::string& from) {
   const bool any_memory = std::any_of(facts.layers.begin(), facts.layers.end(), [&](const inspect::ImageLayer& layer) {
-    return std::any_of(layer.looks.begin(), layer.looks.end(), [&](const inspect::ImageLook& look) { return look.from == from && sees_memory(look); });
+    return std::any_of(layer.looks.begin(), layer.looks.end(),
+                       [&](const inspect::ImageLook& look) { return look.from == from && sees_memory(look); });
   });
   lines.caption(fmt::format("attention, from {}: bright is much (by its root, each on a scale of its own){}", from,
                             any_memory ? "; cells below: memory tokens, on the picture's scale" : ""));
   for (const inspect::ImageLayer& layer : facts.layers) {
     for (const inspect::ImageLook& look : layer.looks) {
       if (look.from != from) continue;
-      const auto memory = std::find_if(look.beside.begin(), look.beside.end(), [](const auto& one) { return one.first == "memory"; });
+      const auto memory =
+          std::find_if(look.beside.begin(), look.beside.end(), [](const auto& one) { return one.first == "memory"; });
       const auto draw = [&](int64_t head) {
         const at::Tensor weights = of_head(look.weights, head);
         const double most = weights.max().item<double>();
         std::vector<std::string> small = {"most " + page::share_text(most)};
-        if (memory != look.beside.end()) small.push_back("memory " + page::share_text(of_head(memory->second, head).item<double>()));
+        if (memory != look.beside.end())
+          small.push_back("memory " + page::share_text(of_head(memory->second, head).item<double>()));
         std::vector<std::pair<std::string, Raster>> strips;
         for (const auto& [task, tokens] : look.memory) {
           const at::Tensor own = of_head(tokens, head);
           if (is_seen(own)) strips.emplace_back(task, strip(own, most));
         }
-        lines.panel(fmt::format("layer {} {}", layer.layer, head < 0 ? "mean" : fmt::format("head {}", head)), small, heated(picture, weights), strips);
+        lines.panel(fmt::format("layer {} {}", layer.layer, head < 0 ? "mean" : fmt::format("head {}", head)), small,
+                    heated(picture, weights), strips);
       };
       draw(-1);
       for (const int64_t head : facts.heads) {
@@ -180,11 +194,15 @@ void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& pi
 void draw_branches(PanelLines& lines, const ImageAttention& facts) {
   bool first = true;
   for (const inspect::ImageLayer& layer : facts.layers) {
-    if (first && !layer.branches.empty()) lines.caption("means over the channels of self-attention's output (o_self) and of the cache's (o_mem): dark is small");
+    if (first && !layer.branches.empty())
+      lines.caption(
+          "means over the channels of self-attention's output (o_self) and of the cache's (o_mem): dark is small");
     first &= layer.branches.empty();
     for (const inspect::ImageBranch& branch : layer.branches) {
-      lines.panel(fmt::format("layer {} {}", layer.layer, branch.name),
-                  {fmt::format("{:.2g} to {:.2g}", branch.means.min().item<double>(), branch.means.max().item<double>())}, grey(branch.means));
+      lines.panel(
+          fmt::format("layer {} {}", layer.layer, branch.name),
+          {fmt::format("{:.2g} to {:.2g}", branch.means.min().item<double>(), branch.means.max().item<double>())},
+          grey(branch.means));
     }
   }
 }

@@ -15,7 +15,8 @@ AbcSumControl::Writes AbcRandomControl::writes(const AbcCall& call, const AbcSlo
 AbcSumControl::Writes AbcClusteringControl::writes(const AbcCall& call, const AbcSlots& past, const at::Tensor&) const {
   if (call.slot_index.defined()) return {one_hot(given_slots(call))};
   using layers::AttentionProjections;
-  return {one_hot(ops::nearest_means(AttentionProjections::join(call.k), AttentionProjections::join(past.k), past.z, call.valid))};
+  return {one_hot(
+      ops::nearest_means(AttentionProjections::join(call.k), AttentionProjections::join(past.k), past.z, call.valid))};
 }
 
 }  // namespace mnemo::memory

@@ -4,7 +4,8 @@
 
 namespace mnemo::memory {
 
-// Controls that give each token one slot, phi = e_slot, and take an assignment from their caller (slot_index) where there is one.
+// Controls that give each token one slot, phi = e_slot, and take an assignment from their caller (slot_index) where
+// there is one.
 
 struct AbcRandomOptions {
   int64_t seed = 0;
@@ -14,7 +15,8 @@ struct AbcRandomOptions {
   }
 };
 
-/// ABC_RD: the slot is uniform in 0 .. n-1 and depends on the seed, the layer and the token's number alone (section A.2; ops/abc_slots.h).
+/// ABC_RD: the slot is uniform in 0 .. n-1 and depends on the seed, the layer and the token's number alone (section
+/// A.2; ops/abc_slots.h).
 class AbcRandomControl final : public AbcSumControl {
  public:
   using Options = AbcRandomOptions;
@@ -27,12 +29,14 @@ class AbcRandomControl final : public AbcSumControl {
   int64_t seed_, layer_;
 };
 
-/// Slots are means of their tokens (section 3.2, eq. 6). The paper names no way to find clusters; here online k-means over keys, all
-/// heads of a token together (ops/abc_slots.h). Where causal a slot is the mean of its members in the prefix.
+/// Slots are means of their tokens (section 3.2, eq. 6). The paper names no way to find clusters; here online k-means
+/// over keys, all heads of a token together (ops/abc_slots.h). Where causal a slot is the mean of its members in the
+/// prefix.
 class AbcClusteringControl final : public AbcSumControl {
  public:
   using Options = AbcNoOptions;
-  AbcClusteringControl(const Options&, const AbcControlBuild& build) : AbcSumControl("clustering", Keeps::means, build) {}
+  AbcClusteringControl(const Options&, const AbcControlBuild& build)
+      : AbcSumControl("clustering", Keeps::means, build) {}
   bool takes_slot_index() const override { return true; }
 
  private:

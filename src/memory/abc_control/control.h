@@ -11,7 +11,8 @@
 
 namespace mnemo::memory {
 
-/// What a control gets of one call of ABC. B batch, T queries, S keys (S = T where causal), H heads, d head width, D width of a row.
+/// What a control gets of one call of ABC. B batch, T queries, S keys (S = T where causal), H heads, d head width, D
+/// width of a row.
 struct AbcCall {
   at::Tensor q;           ///< [B,H,T,d]
   at::Tensor k, v;        ///< [B,H,S,d]
@@ -49,7 +50,8 @@ struct AbcControlBuild {
 class AbcControl {
  public:
   virtual ~AbcControl() = default;
-  /// Causal: each query reads the memory after its own token, from `state` on. Otherwise the memory after all tokens; `state` is left alone.
+  /// Causal: each query reads the memory after its own token, from `state` on. Otherwise the memory after all tokens;
+  /// `state` is left alone.
   virtual AbcAnswer attend(const AbcCall& call, const core::State& state) const = 0;
   /// Of an empty memory; without fields where the model is not causal.
   virtual core::State initial_state(int64_t batch) const = 0;

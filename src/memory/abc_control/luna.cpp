@@ -18,24 +18,29 @@ AbcLunaControl::AbcLunaControl(const Options&, const AbcControlBuild& build)
       control_scale_(1.0 / std::sqrt(static_cast<double>(build.attention.head_dim))) {
   const core::AttentionBuild& attention = build.attention;
   base::require(!attention.causal,
-                "ABC: control 'luna' lets every slot see the whole sequence and cannot stand in a causal model; use control \"mlp\", which "
+                "ABC: control 'luna' lets every slot see the whole sequence and cannot stand in a causal model; use "
+                "control \"mlp\", which "
                 "learns as well");
   base::require(attention.num_heads * attention.head_dim == attention.dim,
-                "ABC: control 'luna' hands slots on as rows: expected num_heads * head_dim = dim = {}, found {}", attention.dim,
-                attention.num_heads * attention.head_dim);
+                "ABC: control 'luna' hands slots on as rows: expected num_heads * head_dim = dim = {}, found {}",
+                attention.dim, attention.num_heads * attention.head_dim);
   const auto map = [&](const char* name) {
-    return (build.scope / name).share("weight", {attention.dim, attention.dim}, layers::normal(attention.init_std), layers::ParameterKind::memory);
+    return (build.scope / name)
+        .share("weight", {attention.dim, attention.dim}, layers::normal(attention.init_std),
+               layers::ParameterKind::memory);
   };
   q_ = map("q");
   k_ = map("k");
-  first_ = build.shared.share("slots", {slots_, attention.dim}, layers::normal(attention.init_std), layers::ParameterKind::memory);
+  first_ = build.shared.share("slots", {slots_, attention.dim}, layers::normal(attention.init_std),
+                              layers::ParameterKind::memory);
 }
 
 AbcAnswer AbcLunaControl::attend(const AbcCall& call, const core::State& state) const {
   const int64_t batch = call.rows.size(0), dim = call.rows.size(2);
   const at::Tensor slots = call.slots.defined() ? call.slots : first_.expand({batch, -1, -1});
   base::require(slots.dim() == 3 && slots.size(0) == batch && slots.size(1) == slots_ && slots.size(2) == dim,
-                "[abc] control 'luna': expected slots [{},{},{}] of the layer below, found {}", batch, slots_, dim, c10::str(slots.sizes()));
+                "[abc] control 'luna': expected slots [{},{},{}] of the layer below, found {}", batch, slots_, dim,
+                c10::str(slots.sizes()));
   const auto split = [&](const at::Tensor& rows) { return rows.unflatten(-1, {heads_, -1}).transpose(1, 2); };
   const at::Tensor from_slots = split(ops::linear(slots, q_, {})), from_rows = split(ops::linear(call.rows, k_, {}));
   const at::Tensor s = at::matmul(from_rows, from_slots.transpose(-1, -2)) * control_scale_;  // [B,H,S,n]

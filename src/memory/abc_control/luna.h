@@ -5,8 +5,10 @@
 namespace mnemo::memory {
 
 /// Shared workspace and LUNA (section A.5, eq. 10): the slots of the layer below choose what is written.
-///   phi = softmax over tokens of (W_q slots)_h (W_k x)_h^T / sqrt(d),  K = phi k,  V = phi v,  slots for the layer above = join over heads of V
-/// The lowest layer, or with layer drop the lowest that is not passed by, starts from learned slots. Not causal: every slot sees the whole sequence. No state.
+///   phi = softmax over tokens of (W_q slots)_h (W_k x)_h^T / sqrt(d),  K = phi k,  V = phi v,  slots for the layer
+///   above = join over heads of V
+/// The lowest layer, or with layer drop the lowest that is not passed by, starts from learned slots. Not causal: every
+/// slot sees the whole sequence. No state.
 class AbcLunaControl final : public AbcControl {
  public:
   using Options = AbcNoOptions;
@@ -17,8 +19,8 @@ class AbcLunaControl final : public AbcControl {
  private:
   int64_t heads_, slots_;
   double scale_, control_scale_;
-  at::Tensor q_, k_;   // [D,D]
-  at::Tensor first_;   // [n,D], the same in every layer
+  at::Tensor q_, k_;  // [D,D]
+  at::Tensor first_;  // [n,D], the same in every layer
 };
 
 }  // namespace mnemo::memory

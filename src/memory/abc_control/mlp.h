@@ -12,7 +12,8 @@ struct AbcMlpOptions {
   double eps = 1e-6;
   template <class V>
   void visit(V&& v) {
-    v("activation", activation, "weights from logits; exp is normalised in log space, the others are divided by their sum",
+    v("activation", activation,
+      "weights from logits; exp is normalised in log space, the others are divided by their sum",
       base::one_of("exp", "relu", "sigmoid"));
     v("shared_across_heads", shared_across_heads, "one control for all heads");
     v("tied_kv", tied_kv, "one control for keys and values");
@@ -31,8 +32,8 @@ struct AbcState {
   }
 };
 
-/// Control by an MLP without hidden layer (Peng et al. 2022, section 4): s_i = W x_i, weights by the activation of s (ops/abc.h).
-/// Every token is written to every slot, so no slot stays empty behind the first real token.
+/// Control by an MLP without hidden layer (Peng et al. 2022, section 4): s_i = W x_i, weights by the activation of s
+/// (ops/abc.h). Every token is written to every slot, so no slot stays empty behind the first real token.
 class AbcMlpControl final : public AbcControl {
  public:
   using Options = AbcMlpOptions;

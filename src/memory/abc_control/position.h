@@ -10,7 +10,8 @@ namespace mnemo::memory {
 class AbcIdentityControl final : public AbcSumControl {
  public:
   using Options = AbcNoOptions;
-  AbcIdentityControl(const Options&, const AbcControlBuild& build) : AbcSumControl("identity", Keeps::positions, build) {}
+  AbcIdentityControl(const Options&, const AbcControlBuild& build)
+      : AbcSumControl("identity", Keeps::positions, build) {}
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
@@ -40,8 +41,8 @@ struct AbcLocalToGlobalOptions {
   std::vector<int64_t> global_positions;
   template <class V>
   void visit(V&& v) {
-    v("global_positions", global_positions, "numbers of the tokens that are kept, the first token is 0: one for each slot",
-      base::range(0, 1 << 30));
+    v("global_positions", global_positions,
+      "numbers of the tokens that are kept, the first token is 0: one for each slot", base::range(0, 1 << 30));
   }
 };
 

@@ -48,8 +48,10 @@ AbcQueueControl::AbcQueueControl(const char* name, int64_t queues, const AbcCont
 
 AbcQueues AbcQueueControl::empty(int64_t batch) const {
   const auto options = like_.options().requires_grad(false);
-  AbcQueues queues{at::zeros({batch, heads_, queues_, slots_, head_dim_}, options), at::zeros({batch, heads_, queues_, slots_, head_dim_}, options),
-                   {}, {}};
+  AbcQueues queues{at::zeros({batch, heads_, queues_, slots_, head_dim_}, options),
+                   at::zeros({batch, heads_, queues_, slots_, head_dim_}, options),
+                   {},
+                   {}};
   if (masked_) queues.z = at::zeros({batch, queues_, slots_}, options);
   if (queues_ > 1) queues.position = at::zeros({batch}, options.dtype(at::kLong));
   return queues;
@@ -57,7 +59,8 @@ AbcQueues AbcQueueControl::empty(int64_t batch) const {
 
 core::State AbcQueueControl::closed(const AbcQueues& queues) const {
   if (queues_ > 1) return queues;
-  return AbcSlots{queues.k.squeeze(2), queues.v.squeeze(2), queues.z.defined() ? queues.z.squeeze(1) : at::Tensor(), {}};
+  return AbcSlots{
+      queues.k.squeeze(2), queues.v.squeeze(2), queues.z.defined() ? queues.z.squeeze(1) : at::Tensor(), {}};
 }
 
 AbcQueues AbcQueueControl::opened(const core::State& state, int64_t batch) const {
@@ -88,14 +91,17 @@ AbcAnswer AbcQueueControl::attend(const AbcCall& call, const core::State& state)
   const at::Tensor positions = past.position.defined() ? past.position.to(at::kCPU) : at::zeros({batch}, at::kLong);
   Turn turn;
   if (!call.valid.defined() && (batch == 0 || positions.eq(positions[0]).all().item<bool>())) {
-    turn = run(call, past, batch == 0 ? 0 : positions[0].item<int64_t>(), std::vector<bool>(static_cast<size_t>(keys), true));
+    turn = run(call, past, batch == 0 ? 0 : positions[0].item<int64_t>(),
+               std::vector<bool>(static_cast<size_t>(keys), true));
   } else {
     // Padding and other places in the queues: the sequences' tokens go different ways.
-    const at::Tensor valid = call.valid.defined() ? call.valid.to(at::kCPU).contiguous() : at::ones({batch, keys}, at::kBool);
+    const at::Tensor valid =
+        call.valid.defined() ? call.valid.to(at::kCPU).contiguous() : at::ones({batch, keys}, at::kBool);
     std::vector<at::Tensor> o, k, v, z;
     for (int64_t row = 0; row < batch; ++row) {
       const bool* real = valid.const_data_ptr<bool>() + row * keys;
-      const Turn one = run(row_of(call, row), row_of(past, row), positions[row].item<int64_t>(), std::vector<bool>(real, real + keys));
+      const Turn one = run(row_of(call, row), row_of(past, row), positions[row].item<int64_t>(),
+                           std::vector<bool>(real, real + keys));
       o.push_back(one.o), k.push_back(one.queues.k), v.push_back(one.queues.v);
       if (masked_) z.push_back(one.queues.z);
     }
@@ -106,14 +112,17 @@ AbcAnswer AbcQueueControl::attend(const AbcCall& call, const core::State& state)
   return {turn.o, closed(turn.queues)};
 }
 
-AbcQueueControl::Turn AbcQueueControl::run(const AbcCall& call, const AbcQueues& past, int64_t first, const std::vector<bool>& real) const {
+AbcQueueControl::Turn AbcQueueControl::run(const AbcCall& call, const AbcQueues& past, int64_t first,
+                                           const std::vector<bool>& real) const {
   struct Lane {
     std::vector<int64_t> queries, keys, seen;
   };
   std::vector<Lane> lanes(static_cast<size_t>(queues_));
   // A query at a place of padding reads the queue of the token before it.
   int64_t number = first;
-  auto lane_of = [&](int64_t token) -> Lane& { return lanes[static_cast<size_t>(std::max<int64_t>(token, 0) % queues_)]; };
+  auto lane_of = [&](int64_t token) -> Lane& {
+    return lanes[static_cast<size_t>(std::max<int64_t>(token, 0) % queues_)];
+  };
   for (size_t i = 0; i < real.size(); ++i) {
     if (real[i]) lane_of(number++).keys.push_back(static_cast<int64_t>(i));
     if (!causal_) continue;
@@ -131,8 +140,9 @@ AbcQueueControl::Turn AbcQueueControl::run(const AbcCall& call, const AbcQueues&
   for (int64_t queue = 0; queue < queues_; ++queue) {
     const Lane& lane = lanes[static_cast<size_t>(queue)];
     const at::Tensor held = masked_ ? past.z.select(1, queue).detach() : at::Tensor();
-    const auto out = ops::abc_window(rows_at(call.q, lane.queries), rows_at(call.k, lane.keys), rows_at(call.v, lane.keys),
-                                     {past.k.select(2, queue), past.v.select(2, queue)}, masked_ ? held.gt(0.0) : at::Tensor(), lane.seen, scale_);
+    const auto out = ops::abc_window(rows_at(call.q, lane.queries), rows_at(call.k, lane.keys),
+                                     rows_at(call.v, lane.keys), {past.k.select(2, queue), past.v.select(2, queue)},
+                                     masked_ ? held.gt(0.0) : at::Tensor(), lane.seen, scale_);
     o.push_back(out.o), k.push_back(out.sums.k), v.push_back(out.sums.v);
     order.insert(order.end(), lane.queries.begin(), lane.queries.end());
     if (!masked_) continue;
@@ -144,9 +154,11 @@ AbcQueueControl::Turn AbcQueueControl::run(const AbcCall& call, const AbcQueues&
   return turn;
 }
 
-AbcDilatedControl::AbcDilatedControl(const Options&, const AbcControlBuild& build) : AbcQueueControl("dilated", 2, build) {
+AbcDilatedControl::AbcDilatedControl(const Options&, const AbcControlBuild& build)
+    : AbcQueueControl("dilated", 2, build) {
   base::require(build.attention.causal,
-                "ABC: control 'dilated' needs a causal model: which of its two queues a query reads depends on the query's place");
+                "ABC: control 'dilated' needs a causal model: which of its two queues a query reads depends on the "
+                "query's place");
 }
 
 }  // namespace mnemo::memory

@@ -32,7 +32,10 @@ AbcSumControl::AbcSumControl(const char* name, Keeps keeps, const AbcControlBuil
 
 AbcSlots AbcSumControl::empty(int64_t batch) const {
   const auto options = like_.options().requires_grad(false);
-  AbcSlots slots{at::zeros({batch, heads_, slots_, head_dim_}, options), at::zeros({batch, heads_, slots_, head_dim_}, options), {}, {}};
+  AbcSlots slots{at::zeros({batch, heads_, slots_, head_dim_}, options),
+                 at::zeros({batch, heads_, slots_, head_dim_}, options),
+                 {},
+                 {}};
   if (counts()) slots.z = at::zeros({batch, slots_}, options);
   if (keeps_ == Keeps::positions) slots.position = at::zeros({batch}, options.dtype(at::kLong));
   return slots;
@@ -46,24 +49,28 @@ at::Tensor AbcSumControl::one_hot(const at::Tensor& slots) const {
 
 at::Tensor AbcSumControl::given_slots(const AbcCall& call) const {
   const at::Tensor& given = call.slot_index;
-  base::require(given.dim() == 2 && given.scalar_type() == at::kLong && given.size(0) == call.k.size(0) && given.size(1) == call.k.size(2),
-                "[abc] control '{}': expected slot_index int64 [{},{}], found {} {}", name_, call.k.size(0), call.k.size(2),
-                c10::toString(given.scalar_type()), c10::str(given.sizes()));
+  base::require(given.dim() == 2 && given.scalar_type() == at::kLong && given.size(0) == call.k.size(0) &&
+                    given.size(1) == call.k.size(2),
+                "[abc] control '{}': expected slot_index int64 [{},{}], found {} {}", name_, call.k.size(0),
+                call.k.size(2), c10::toString(given.scalar_type()), c10::str(given.sizes()));
   const at::Tensor real = call.valid.defined() ? given.masked_fill(call.valid.logical_not(), 0) : given;
   if (real.numel() > 0) {
     const auto [least, greatest] = at::aminmax(real);
     base::require(least.item<int64_t>() >= 0 && greatest.item<int64_t>() < slots_,
-                  "[abc] control '{}': expected a slot_index of 0 to {}, found {} to {}", name_, slots_ - 1, least.item<int64_t>(),
-                  greatest.item<int64_t>());
+                  "[abc] control '{}': expected a slot_index of 0 to {}, found {} to {}", name_, slots_ - 1,
+                  least.item<int64_t>(), greatest.item<int64_t>());
   }
   return real;
 }
 
-void AbcSumControl::require_numbers(const AbcCall& call, const at::Tensor& numbers, int64_t limit, const std::string& option) const {
+void AbcSumControl::require_numbers(const AbcCall& call, const at::Tensor& numbers, int64_t limit,
+                                    const std::string& option) const {
   if (numbers.numel() == 0) return;
-  const int64_t last = (call.valid.defined() ? numbers.masked_fill(call.valid.logical_not(), 0) : numbers).max().item<int64_t>();
-  base::require(last < limit, "[abc] control '{}' takes sequences of at most {} tokens, which is its {}; found token number {}", name_, limit,
-                option, last + 1);
+  const int64_t last =
+      (call.valid.defined() ? numbers.masked_fill(call.valid.logical_not(), 0) : numbers).max().item<int64_t>();
+  base::require(last < limit,
+                "[abc] control '{}' takes sequences of at most {} tokens, which is its {}; found token number {}",
+                name_, limit, option, last + 1);
 }
 
 AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) const {
@@ -90,9 +97,11 @@ AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) c
   ops::AbcReading reading;
   if (counts()) {
     const at::Tensor tokens = written.tokens.detach(), before = past.z.detach();
-    const at::Tensor held = causal_ ? before.unsqueeze(1) + tokens.cumsum(1) : tokens.sum(1, true);  // [B,T,n] or [B,1,n]
+    const at::Tensor held =
+        causal_ ? before.unsqueeze(1) + tokens.cumsum(1) : tokens.sum(1, true);  // [B,T,n] or [B,1,n]
     next.z = keys == 0 ? before : held.select(1, held.size(1) - 1);
-    if (keeps_ == Keeps::means) reading.factor = held.clamp_min(1.0).reciprocal().unsqueeze(1).expand({-1, heads_, -1, -1});
+    if (keeps_ == Keeps::means)
+      reading.factor = held.clamp_min(1.0).reciprocal().unsqueeze(1).expand({-1, heads_, -1, -1});
     if (masked_) reading.open = held.gt(0.0).unsqueeze(1).expand({-1, heads_, -1, -1});
   }
   if (!causal_) {

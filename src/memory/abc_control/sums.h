@@ -18,15 +18,18 @@ struct AbcSlots {
   }
 };
 
-/// Tokens of one call by number: 0 is the first of its sequence, padding is not counted (and has the number of the token before it, or 0).
+/// Tokens of one call by number: 0 is the first of its sequence, padding is not counted (and has the number of the
+/// token before it, or 0).
 ///   position [B] int64  valid bool [B,S] or undefined. Returns int64 [B,S].
 at::Tensor token_numbers(const at::Tensor& position, const at::Tensor& valid, int64_t keys);
 /// The position after the call.
 at::Tensor next_position(const at::Tensor& position, const at::Tensor& valid, int64_t keys);
 
-/// Controls that add phi_i k_i^T to plain sums, the same phi for keys, values and all heads (Peng et al. 2022, eq. 3 and table 1).
+/// Controls that add phi_i k_i^T to plain sums, the same phi for keys, values and all heads (Peng et al. 2022, eq. 3
+/// and table 1).
 ///   K_t = sum_{i<=t} phi_i k_i^T;   means: slots are read divided by the number of their tokens
-/// mask_empty_slots: slots that hold no token take no part in the softmax; else they are read as zeros, as the formula prints.
+/// mask_empty_slots: slots that hold no token take no part in the softmax; else they are read as zeros, as the formula
+/// prints.
 class AbcSumControl : public AbcControl {
  public:
   AbcAnswer attend(const AbcCall& call, const core::State& state) const final;
@@ -38,8 +41,8 @@ class AbcSumControl : public AbcControl {
   AbcSumControl(const char* name, Keeps keeps, const AbcControlBuild& build);
 
   struct Writes {
-    at::Tensor phi;         ///< [B,S,n]
-    at::Tensor tokens = {}; ///< [B,S,n]: 1 where the token is written to the slot; undefined = phi
+    at::Tensor phi;          ///< [B,S,n]
+    at::Tensor tokens = {};  ///< [B,S,n]: 1 where the token is written to the slot; undefined = phi
   };
   /// `numbers` int64 [B,S] where the control keeps positions. Rows of padding may hold anything.
   virtual Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const = 0;

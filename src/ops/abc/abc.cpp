@@ -29,8 +29,8 @@ at::Tensor masked_logits(const at::Tensor& s, const at::Tensor& valid) {
 }
 
 /// relu and sigmoid: running sums, read through the inverse of their weights' sum.
-AbcOutput plain_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& a, const AbcMemory& memory, double eps,
-                     double scale) {
+AbcOutput plain_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& a,
+                     const AbcMemory& memory, double eps, double scale) {
   const at::Tensor z = memory.z.unsqueeze(2) + a.cumsum(2);  // [B,H,T,n]
   const AbcSumsOutput out = abc_sums(q, k, v, a, {memory.k, memory.v}, {(z + eps).reciprocal(), {}}, scale);
   return {out.o, {out.sums.k, out.sums.v, z.select(2, z.size(2) - 1)}};
@@ -52,13 +52,14 @@ AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::T
   AbcMemory now = memory;
   std::vector<at::Tensor> outputs;
   for (int64_t t = 0; t < q.size(2); ++t) {
-    const at::Tensor w = weights.select(2, t);                        // [B,H,n]
-    const at::Tensor kt = k.select(2, t).unsqueeze(2);                // [B,H,1,d]
+    const at::Tensor w = weights.select(2, t);          // [B,H,n]
+    const at::Tensor kt = k.select(2, t).unsqueeze(2);  // [B,H,1,d]
     const at::Tensor vt = v.select(2, t).unsqueeze(2);
     at::Tensor read_k, read_v;
     if (exp) {
       const at::Tensor both_empty = at::logical_and(at::isneginf(now.z), at::isneginf(w));
-      const at::Tensor z = at::where(both_empty, now.z, at::logaddexp(now.z.masked_fill(both_empty, 0.0), w.masked_fill(both_empty, 0.0)));
+      const at::Tensor z = at::where(both_empty, now.z,
+                                     at::logaddexp(now.z.masked_fill(both_empty, 0.0), w.masked_fill(both_empty, 0.0)));
       const at::Tensor keep = exp_difference(now.z, z).unsqueeze(-1), write = exp_difference(w, z).unsqueeze(-1);
       now = {keep * now.k + write * kt, keep * now.v + write * vt, z};
       read_k = now.k;
@@ -80,8 +81,8 @@ AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      double scale) {
   if (q.scalar_type() == at::kBFloat16 && q.is_cpu()) {
     const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
-    const AbcOutput out = abc_causal(wide(q), wide(k), wide(v), wide(s), {wide(memory.k), wide(memory.v), wide(memory.z)}, valid, activation,
-                                     eps, scale);
+    const AbcOutput out = abc_causal(wide(q), wide(k), wide(v), wide(s),
+                                     {wide(memory.k), wide(memory.v), wide(memory.z)}, valid, activation, eps, scale);
     const at::ScalarType kept = memory.k.scalar_type();
     return {out.o.to(at::kBFloat16), {out.memory.k.to(kept), out.memory.v.to(kept), out.memory.z.to(kept)}};
   }
@@ -91,8 +92,8 @@ AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return abc_exp_scan(q, k, v, masked_logits(s, valid), memory, scale);
 }
 
-AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const at::Tensor& valid, AbcActivation activation,
-                        double eps) {
+AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const at::Tensor& valid,
+                        AbcActivation activation, double eps) {
   at::Tensor phi;  // [B,H,S,n]: what token i gives to slot j
   if (activation == AbcActivation::exp) {
     phi = at::_safe_softmax(masked_logits(s, valid), 2);

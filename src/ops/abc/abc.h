@@ -33,16 +33,17 @@ AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::T
                            const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                            double scale);
 
-/// The same by one scan forward and one back with weights that never exceed 1 (exp), or as running sums (relu, sigmoid; ops/abc_sums.h).
-/// Of bfloat16 q all tensors are copied to float32 on the CPU; o and the gradients are rounded to bfloat16, the memory has the type of the
-/// one given, which may be float32.
+/// The same by one scan forward and one back with weights that never exceed 1 (exp), or as running sums (relu, sigmoid;
+/// ops/abc_sums.h). Of bfloat16 q all tensors are copied to float32 on the CPU; o and the gradients are rounded to
+/// bfloat16, the memory has the type of the one given, which may be float32.
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                      const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                      double scale);
 
-/// The memory after all S tokens, normalised: K = Phi^T k with phi_i = a_i / sum over tokens (+ eps), likewise V. Shapes as below.
-AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const at::Tensor& valid, AbcActivation activation,
-                        double eps);
+/// The memory after all S tokens, normalised: K = Phi^T k with phi_i = a_i / sum over tokens (+ eps), likewise V.
+/// Shapes as below.
+AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const at::Tensor& valid,
+                        AbcActivation activation, double eps);
 
 /// Attention with the memory after all S tokens, for every query (encoder self-attention, cross-attention).
 ///   q [B,H,T,d]  k, v [B,H,S,d]  s [B,H,S,n]  valid [B,S]. Returns o [B,H,T,d] and that memory.

@@ -1,6 +1,5 @@
 #include "ops/abc/abc_chunks.h"
 
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -12,7 +11,8 @@
 namespace mnemo::ops {
 namespace {
 
-/// How far logits of one chunk may lie apart: e to this power and its inverse are ordinary numbers, products of them too.
+/// How far logits of one chunk may lie apart: e to this power and its inverse are ordinary numbers, products of them
+/// too.
 template <class T>
 constexpr T kSpread = sizeof(T) == sizeof(float) ? T(40) : T(300);
 
@@ -21,11 +21,11 @@ struct HeadMemory {
   T *k, *v, *z;  // [n,d] [n,dv] [n]
 };
 
-/// Some tokens of one head, as products of matrices. m_j is a reference of slot j that depends on the past alone, so that no output
-/// depends on later tokens, not even in its last bit:
+/// Some tokens of one head, as products of matrices. m_j is a reference of slot j that depends on the past alone, so
+/// that no output depends on later tokens, not even in its last bit:
 ///   E_ij = e^{s_ij - m_j},  E0_j = e^{z0_j - m_j},  L_tj = E0_j + sum_{i<=t} E_ij,  D = 1 / L   (e^{z_t} = e^m L_t)
-///   scores = D . (tril(scale q k^T) E + E0 . scale q K0^T),   P = softmax over slots,   o = tril((P.D) E^T) v + (P.D.E0) V0
-///   K1 = D_last . (E0 . K0 + E^T k)
+///   scores = D . (tril(scale q k^T) E + E0 . scale q K0^T),   P = softmax over slots,   o = tril((P.D) E^T) v +
+///   (P.D.E0) V0 K1 = D_last . (E0 . K0 + E^T k)
 /// A token whose logit lies too far above the reference begins the next chunk.
 template <class T>
 class Chunk {
@@ -37,7 +37,8 @@ class Chunk {
   }
   Chunk(const AbcProblem<T>& p, Scratch<T>& scratch) : p_(p), n_(p.slots) {
     for (T** square : {&a_, &outer_, &square_}) *square = scratch.take(kAbcChunk * kAbcChunk);
-    for (T** rows : {&e_, &d_, &y_, &r_, &prob_, &weight_, &x_, &grad_e_, &grad_d_, &grad_}) *rows = scratch.take(kAbcChunk * n_);
+    for (T** rows : {&e_, &d_, &y_, &r_, &prob_, &weight_, &x_, &grad_e_, &grad_d_, &grad_})
+      *rows = scratch.take(kAbcChunk * n_);
     for (T** row : {&e0_, &m_, &grad_e0_, &sum_}) *row = scratch.take(n_);
     for (T** area : {&next_k_, &scaled_k_}) *area = scratch.take(n_ * p.width);
     for (T** area : {&next_v_, &scaled_v_}) *area = scratch.take(n_ * p.value_width);
@@ -68,7 +69,8 @@ class Chunk {
   /// Probabilities of all slots, from the memory before the chunk.
   void read(const HeadMemory<const T>& memory) {
     const Matrix<T> q = {p_.q.row(batch_, head_, begin_), p_.q.row_stride}, e = {e_, n_};
-    gemm<T>(count_, count_, p_.width, p_.scale, q, transpose(p_.k.row(batch_, head_, begin_), p_.k.row_stride), T(0), a_, count_);
+    gemm<T>(count_, count_, p_.width, p_.scale, q, transpose(p_.k.row(batch_, head_, begin_), p_.k.row_stride), T(0),
+            a_, count_);
     clear_future(a_);
     gemm<T>(count_, n_, count_, T(1), {a_, count_}, e, T(0), y_, n_);
     gemm<T>(count_, n_, p_.width, p_.scale, q, transpose(memory.k, p_.width), T(0), r_, n_);
@@ -109,10 +111,12 @@ class Chunk {
   /// From the gradient of the memory after the chunk (and of its outputs) to that of the memory before it.
   void backward(const HeadMemory<const T>& before, const AbcGradients<T>& g, const HeadMemory<T>& grad) {
     const int64_t c = count_, dv = p_.value_width, dk = p_.width;
-    const Matrix<T> q = {p_.q.row(batch_, head_, begin_), p_.q.row_stride}, k = {p_.k.row(batch_, head_, begin_), p_.k.row_stride};
+    const Matrix<T> q = {p_.q.row(batch_, head_, begin_), p_.q.row_stride},
+                    k = {p_.k.row(batch_, head_, begin_), p_.k.row_stride};
     const Matrix<T> v = {p_.v.row(batch_, head_, begin_), p_.v.row_stride}, e = {e_, n_};
     const Matrix<T> grad_o = {g.o.row(batch_, head_, begin_), g.o.row_stride};
-    T *grad_q = g.q.row(batch_, head_, begin_), *grad_k = g.k.row(batch_, head_, begin_), *grad_v = g.v.row(batch_, head_, begin_);
+    T *grad_q = g.q.row(batch_, head_, begin_), *grad_k = g.k.row(batch_, head_, begin_),
+      *grad_v = g.v.row(batch_, head_, begin_);
 
     // The memory after the chunk: D_last . (E0 . K0 + E^T k), and the same of V.
     absorb(before.k, dk, p_.k, next_k_);
@@ -120,12 +124,14 @@ class Chunk {
     std::fill(grad_d_, grad_d_ + c * n_, T(0));
     T* grad_last = grad_d_ + (c - 1) * n_;
     for (int64_t j = 0; j < n_; ++j) {
-      grad_last[j] = inner_product(grad.k + j * dk, next_k_ + j * dk, dk) + inner_product(grad.v + j * dv, next_v_ + j * dv, dv);
+      grad_last[j] =
+          inner_product(grad.k + j * dk, next_k_ + j * dk, dk) + inner_product(grad.v + j * dv, next_v_ + j * dv, dv);
       std::copy(grad.k + j * dk, grad.k + (j + 1) * dk, scaled_k_ + j * dk);
       std::copy(grad.v + j * dv, grad.v + (j + 1) * dv, scaled_v_ + j * dv);
       multiply(scaled_k_ + j * dk, dk, last_d()[j]);
       multiply(scaled_v_ + j * dv, dv, last_d()[j]);
-      grad_e0_[j] = inner_product(scaled_k_ + j * dk, before.k + j * dk, dk) + inner_product(scaled_v_ + j * dv, before.v + j * dv, dv);
+      grad_e0_[j] = inner_product(scaled_k_ + j * dk, before.k + j * dk, dk) +
+                    inner_product(scaled_v_ + j * dv, before.v + j * dv, dv);
     }
     gemm<T>(c, n_, dk, T(1), k, transpose(scaled_k_, dk), T(0), grad_e_, n_);
     gemm<T>(c, n_, dv, T(1), v, transpose(scaled_v_, dv), T(1), grad_e_, n_);
@@ -142,15 +148,15 @@ class Chunk {
     for (int64_t t = 0; t < c; ++t) {
       const T *prob = prob_ + t * n_, *d = d_ + t * n_;
       T *grad_row = grad_ + t * n_, *x = x_ + t * n_;
-      add_product(x, e0_, grad_row, n_);                     // of weight
+      add_product(x, e0_, grad_row, n_);  // of weight
       add_product(weight_ + t * n_, x, grad_e0_, n_);
       add_product(grad_row, prob, grad_d_ + t * n_, n_);
-      product(grad_row, d, grad_row, n_);                    // of P
+      product(grad_row, d, grad_row, n_);  // of P
       softmax_grad(prob, grad_row, n_, inner_product(prob, grad_row, n_), T(1));
       add_product(grad_row, y_ + t * n_, grad_d_ + t * n_, n_);
-      product(grad_row, d, grad_row, n_);                    // of y = tril(a) E + E0 . r
+      product(grad_row, d, grad_row, n_);  // of y = tril(a) E + E0 . r
       add_product(grad_row, r_ + t * n_, grad_e0_, n_);
-      product(weight_ + t * n_, e0_, x, n_);                 // what V0 was multiplied with
+      product(weight_ + t * n_, e0_, x, n_);  // what V0 was multiplied with
     }
     gemm<T>(c, n_, c, T(1), transpose<T>(a_, c), {grad_, n_}, T(1), grad_e_, n_);
     gemm<T>(c, c, n_, T(1), {grad_, n_}, transpose(e_, n_), T(0), square_, c);
@@ -198,15 +204,16 @@ class Chunk {
   void absorb(const T* memory, int64_t width, const Heads<const T>& rows, T* to) {
     if (to != memory) std::copy(memory, memory + n_ * width, to);
     for (int64_t j = 0; j < n_; ++j) multiply(to + j * width, width, e0_[j]);
-    gemm<T>(n_, width, count_, T(1), transpose<T>(e_, n_), {rows.row(batch_, head_, begin_), rows.row_stride}, T(1), to, width);
+    gemm<T>(n_, width, count_, T(1), transpose<T>(e_, n_), {rows.row(batch_, head_, begin_), rows.row_stride}, T(1), to,
+            width);
   }
 
   const AbcProblem<T>& p_;
   int64_t n_, batch_ = 0, head_ = 0, begin_ = 0, count_ = 0;
-  T *a_, *outer_, *square_;                                          // [C,C]
+  T *a_, *outer_, *square_;                                                 // [C,C]
   T *e_, *d_, *y_, *r_, *prob_, *weight_, *x_, *grad_e_, *grad_d_, *grad_;  // [C,n]
-  T *e0_, *m_, *grad_e0_, *sum_;                                     // [n]
-  T *next_k_, *scaled_k_, *next_v_, *scaled_v_;                      // [n,d] [n,dv]
+  T *e0_, *m_, *grad_e0_, *sum_;                                            // [n]
+  T *next_k_, *scaled_k_, *next_v_, *scaled_v_;                             // [n,d] [n,dv]
 };
 
 template <class T>
@@ -237,7 +244,8 @@ void abc_forward(const AbcProblem<T>& p, const Heads<T>& o, const AbcMemories<T>
     for (int64_t head = begin; head < end; ++head) {
       const HeadMemory<T> held = of_head(memory, p, head);
       for (int64_t t = 0; t < p.time;) {
-        if (path.k != nullptr && t % kAbcChunk == 0) copy(read_only(held), of_head(path, p, head * steps + t / kAbcChunk), p);
+        if (path.k != nullptr && t % kAbcChunk == 0)
+          copy(read_only(held), of_head(path, p, head * steps + t / kAbcChunk), p);
         const int64_t stop = std::min(p.time, (t / kAbcChunk + 1) * kAbcChunk);
         t += chunk.take(head / p.heads, head % p.heads, t, stop, held.z);
         chunk.read(read_only(held));
@@ -271,8 +279,10 @@ void abc_backward(const AbcProblem<T>& p, const AbcMemories<const T>& path, cons
           const size_t i = starts.size();
           starts.push_back(t);
           if (pieces.size() < (i + 1) * static_cast<size_t>(area)) pieces.resize((i + 1) * static_cast<size_t>(area));
-          if (i == 0) copy(of_head(path, p, head * steps + step), piece(0), p);
-          else copy(read_only(piece(i - 1)), piece(i), p), chunk.advance(piece(i));
+          if (i == 0)
+            copy(of_head(path, p, head * steps + step), piece(0), p);
+          else
+            copy(read_only(piece(i - 1)), piece(i), p), chunk.advance(piece(i));
           t += chunk.take(b, h, t, stop, piece(i).z);
         }
         for (size_t i = starts.size(); i-- > 0;) {
@@ -285,8 +295,10 @@ void abc_backward(const AbcProblem<T>& p, const AbcMemories<const T>& path, cons
   });
 }
 
-template void abc_forward(const AbcProblem<float>&, const Heads<float>&, const AbcMemories<float>&, const AbcMemories<float>&);
-template void abc_forward(const AbcProblem<double>&, const Heads<double>&, const AbcMemories<double>&, const AbcMemories<double>&);
+template void abc_forward(const AbcProblem<float>&, const Heads<float>&, const AbcMemories<float>&,
+                          const AbcMemories<float>&);
+template void abc_forward(const AbcProblem<double>&, const Heads<double>&, const AbcMemories<double>&,
+                          const AbcMemories<double>&);
 template void abc_backward(const AbcProblem<float>&, const AbcMemories<const float>&, const AbcGradients<float>&);
 template void abc_backward(const AbcProblem<double>&, const AbcMemories<const double>&, const AbcGradients<double>&);
 

@@ -14,7 +14,8 @@ struct AbcProblem {
   T scale;
 };
 
-/// Memories of all heads, [B,H,n,d], [B,H,n,dv] and [B,H,n], contiguous. `steps` of them for each head lie one behind another.
+/// Memories of all heads, [B,H,n,d], [B,H,n,dv] and [B,H,n], contiguous. `steps` of them for each head lie one behind
+/// another.
 template <class T>
 struct AbcMemories {
   T *k = nullptr, *v = nullptr, *z = nullptr;
@@ -23,10 +24,11 @@ struct AbcMemories {
 /// Tokens between two memories that are kept for the backward pass.
 inline constexpr int64_t kAbcChunk = 64;
 
-/// o [B,H,T,dv]; memory: from the first token's to the last one's. path: the memory before each chunk of kAbcChunk tokens,
-/// [B,H,chunks,..], or null.
+/// o [B,H,T,dv]; memory: from the first token's to the last one's. path: the memory before each chunk of kAbcChunk
+/// tokens, [B,H,chunks,..], or null.
 template <class T>
-void abc_forward(const AbcProblem<T>& problem, const Heads<T>& o, const AbcMemories<T>& memory, const AbcMemories<T>& path);
+void abc_forward(const AbcProblem<T>& problem, const Heads<T>& o, const AbcMemories<T>& memory,
+                 const AbcMemories<T>& path);
 
 /// Gradients of the inputs are set; memory: from the gradient of the last memory to that of the first.
 template <class T>

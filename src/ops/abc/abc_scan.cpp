@@ -21,8 +21,17 @@ struct ScanInputs {
 
   template <class T>
   AbcProblem<T> problem() const {
-    return {q.size(0), q.size(1), q.size(2), s.size(3), q.size(3), v.size(3), heads_of<const T>(q), heads_of<const T>(k),
-            heads_of<const T>(v), heads_of<const T>(s), static_cast<T>(scale)};
+    return {q.size(0),
+            q.size(1),
+            q.size(2),
+            s.size(3),
+            q.size(3),
+            v.size(3),
+            heads_of<const T>(q),
+            heads_of<const T>(k),
+            heads_of<const T>(v),
+            heads_of<const T>(s),
+            static_cast<T>(scale)};
   }
 };
 
@@ -67,8 +76,9 @@ Scan run_forward(const ScanInputs& in, const AbcMemory& memory, bool keeps_path)
 }
 
 struct ScanFunction : torch::autograd::Function<ScanFunction> {
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
-                               const at::Tensor& memory_k, const at::Tensor& memory_v, const at::Tensor& memory_z, double scale) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const at::Tensor& s, const at::Tensor& memory_k, const at::Tensor& memory_v,
+                               const at::Tensor& memory_z, double scale) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const Scan scan = run_forward({q, k, v, s, scale}, {memory_k, memory_v, memory_z}, true);
     ctx->save_for_backward({q, k, v, s, scan.path.k, scan.path.v, scan.path.z});

@@ -27,7 +27,12 @@ template <class T>
 class Clusters {
  public:
   Clusters(const T* sums, const T* counts, int64_t clusters, int64_t width)
-      : n_(clusters), width_(width), sums_(sums, sums + clusters * width), counts_(counts, counts + clusters), squares_(clusters), dots_(clusters) {
+      : n_(clusters),
+        width_(width),
+        sums_(sums, sums + clusters * width),
+        counts_(counts, counts + clusters),
+        squares_(clusters),
+        dots_(clusters) {
     for (int64_t j = 0; j < n_; ++j) squares_[j] = inner_product(sum(j), sum(j), width_);
   }
 
@@ -69,12 +74,14 @@ at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed,
   int64_t* out = drawn.mutable_data_ptr<int64_t>();
   const uint64_t stream = split_mix(split_mix(seed) ^ layer);
   for (int64_t i = 0; i < flat.numel(); ++i) {
-    out[i] = static_cast<int64_t>(((split_mix(stream ^ static_cast<uint64_t>(in[i])) >> 32) * static_cast<uint64_t>(slots)) >> 32);
+    out[i] = static_cast<int64_t>(
+        ((split_mix(stream ^ static_cast<uint64_t>(in[i])) >> 32) * static_cast<uint64_t>(slots)) >> 32);
   }
   return drawn.to(numbers.device());
 }
 
-at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts, const at::Tensor& valid) {
+at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
+                               const at::Tensor& valid) {
   const at::NoGradGuard no_grad;
   at::Tensor sum = sums.clone(), count = counts.clone();
   const at::Tensor numbers = at::arange(sums.size(1), counts.options().dtype(at::kLong).requires_grad(false));
@@ -92,14 +99,16 @@ at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, c
   return at::stack(chosen, 1);
 }
 
-at::Tensor nearest_means(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts, const at::Tensor& valid) {
+at::Tensor nearest_means(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
+                         const at::Tensor& valid) {
   const at::NoGradGuard no_grad;
   const auto plain = [](const at::Tensor& x) { return x.defined() ? x.detach().to(at::kCPU).contiguous() : x; };
   const at::Tensor key = plain(keys), sum = plain(sums), count = plain(counts), real = plain(valid);
   const int64_t time = key.size(1), width = key.size(2), clusters = sum.size(1);
   at::Tensor chosen = at::zeros({key.size(0), time}, at::kLong);
   AT_DISPATCH_FLOATING_TYPES(key.scalar_type(), "nearest_means", [&] {
-    const scalar_t *rows = key.const_data_ptr<scalar_t>(), *first = sum.const_data_ptr<scalar_t>(), *members = count.const_data_ptr<scalar_t>();
+    const scalar_t *rows = key.const_data_ptr<scalar_t>(), *first = sum.const_data_ptr<scalar_t>(),
+                   *members = count.const_data_ptr<scalar_t>();
     const bool* is_real = real.defined() ? real.const_data_ptr<bool>() : nullptr;
     int64_t* out = chosen.mutable_data_ptr<int64_t>();
     at::parallel_for(0, key.size(0), 1, [&](int64_t begin, int64_t end) {

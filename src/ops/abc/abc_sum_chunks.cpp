@@ -1,6 +1,5 @@
 #include "ops/abc/abc_sum_chunks.h"
 
-
 #include <algorithm>
 
 #include "ops/abc/abc_chunks.h"
@@ -43,8 +42,10 @@ class SumChunk {
     for (int64_t t = 0; t < count_; ++t) {
       const T *y = y_ + t * n_, *factor = row(p_.factor, t);
       T* prob = prob_ + t * n_;
-      if (factor) product(y, factor, prob, n_);
-      else std::copy(y, y + n_, prob);
+      if (factor)
+        product(y, factor, prob, n_);
+      else
+        std::copy(y, y + n_, prob);
       const T high = add_then_max<T>(prob, row(p_.bias, t), n_);
       const T sum = exp_then_sum(prob, n_, high == -kInfinity<T> ? T(0) : high);
       multiply(prob, n_, sum == T(0) ? T(0) : T(1) / sum);
@@ -72,7 +73,8 @@ class SumChunk {
     const int64_t c = count_, dk = p_.width, dv = p_.value_width;
     const Matrix<T> q = rows(p_.q), k = rows(p_.k), v = rows(p_.v), phi = rows(p_.phi);
     const Matrix<T> grad_o = {g.o.row(batch_, head_, begin_), g.o.row_stride};
-    T *grad_q = g.q.row(batch_, head_, begin_), *grad_k = g.k.row(batch_, head_, begin_), *grad_v = g.v.row(batch_, head_, begin_);
+    T *grad_q = g.q.row(batch_, head_, begin_), *grad_k = g.k.row(batch_, head_, begin_),
+      *grad_v = g.v.row(batch_, head_, begin_);
     T* grad_phi = g.phi ? g.phi.row(batch_, head_, begin_) : nullptr;
 
     // The sums after the chunk: K0 + phi^T k, and the same of V.
@@ -111,7 +113,9 @@ class SumChunk {
 
  private:
   Matrix<T> rows(const Heads<const T>& all) const { return {all.row(batch_, head_, begin_), all.row_stride}; }
-  const T* row(const Heads<const T>& all, int64_t t) const { return all ? all.row(batch_, head_, begin_ + t) : nullptr; }
+  const T* row(const Heads<const T>& all, int64_t t) const {
+    return all ? all.row(batch_, head_, begin_ + t) : nullptr;
+  }
   T* weight() const { return p_.factor ? weight_ : prob_; }
   /// Zeros right of the diagonal.
   void clear_future(T* square) const {
@@ -120,15 +124,17 @@ class SumChunk {
 
   const AbcSumProblem<T>& p_;
   int64_t n_, batch_ = 0, head_ = 0, begin_ = 0, count_ = 0;
-  T *a_, *outer_, *square_;              // [C,C]
-  T *y_, *prob_, *weight_, *grad_;       // [C,n]
+  T *a_, *outer_, *square_;         // [C,C]
+  T *y_, *prob_, *weight_, *grad_;  // [C,n]
 };
 
 }  // namespace
 
 template <class T>
-void abc_sums_forward(const AbcSumProblem<T>& p, const Heads<T>& o, const AbcSumRows<T>& sums, const AbcSumRows<T>& path) {
-  const int64_t steps = (p.time + kAbcChunk - 1) / kAbcChunk, size_k = p.slots * p.width, size_v = p.slots * p.value_width;
+void abc_sums_forward(const AbcSumProblem<T>& p, const Heads<T>& o, const AbcSumRows<T>& sums,
+                      const AbcSumRows<T>& path) {
+  const int64_t steps = (p.time + kAbcChunk - 1) / kAbcChunk, size_k = p.slots * p.width,
+                size_v = p.slots * p.value_width;
   parallel_products(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
     Scratch<T> scratch(SumChunk<T>::scratch_size(p));
     SumChunk<T> chunk(p, scratch);
@@ -150,13 +156,15 @@ void abc_sums_forward(const AbcSumProblem<T>& p, const Heads<T>& o, const AbcSum
 
 template <class T>
 void abc_sums_backward(const AbcSumProblem<T>& p, const AbcSumRows<const T>& path, const AbcSumGradients<T>& g) {
-  const int64_t steps = (p.time + kAbcChunk - 1) / kAbcChunk, size_k = p.slots * p.width, size_v = p.slots * p.value_width;
+  const int64_t steps = (p.time + kAbcChunk - 1) / kAbcChunk, size_k = p.slots * p.width,
+                size_v = p.slots * p.value_width;
   parallel_products(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
     Scratch<T> scratch(SumChunk<T>::scratch_size(p));
     SumChunk<T> chunk(p, scratch);
     for (int64_t head = begin; head < end; ++head) {
       for (int64_t step = steps - 1; step >= 0; --step) {
-        const T *before_k = path.k + (head * steps + step) * size_k, *before_v = path.v + (head * steps + step) * size_v;
+        const T *before_k = path.k + (head * steps + step) * size_k,
+                *before_v = path.v + (head * steps + step) * size_v;
         chunk.take(head / p.heads, head % p.heads, step * kAbcChunk);
         chunk.read(before_k);
         chunk.backward(before_k, before_v, g, g.sums.k + head * size_k, g.sums.v + head * size_v);
@@ -165,9 +173,13 @@ void abc_sums_backward(const AbcSumProblem<T>& p, const AbcSumRows<const T>& pat
   });
 }
 
-template void abc_sums_forward(const AbcSumProblem<float>&, const Heads<float>&, const AbcSumRows<float>&, const AbcSumRows<float>&);
-template void abc_sums_forward(const AbcSumProblem<double>&, const Heads<double>&, const AbcSumRows<double>&, const AbcSumRows<double>&);
-template void abc_sums_backward(const AbcSumProblem<float>&, const AbcSumRows<const float>&, const AbcSumGradients<float>&);
-template void abc_sums_backward(const AbcSumProblem<double>&, const AbcSumRows<const double>&, const AbcSumGradients<double>&);
+template void abc_sums_forward(const AbcSumProblem<float>&, const Heads<float>&, const AbcSumRows<float>&,
+                               const AbcSumRows<float>&);
+template void abc_sums_forward(const AbcSumProblem<double>&, const Heads<double>&, const AbcSumRows<double>&,
+                               const AbcSumRows<double>&);
+template void abc_sums_backward(const AbcSumProblem<float>&, const AbcSumRows<const float>&,
+                                const AbcSumGradients<float>&);
+template void abc_sums_backward(const AbcSumProblem<double>&, const AbcSumRows<const double>&,
+                                const AbcSumGradients<double>&);
 
 }  // namespace mnemo::ops

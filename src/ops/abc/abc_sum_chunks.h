@@ -6,7 +6,8 @@
 
 namespace mnemo::ops {
 
-/// What attention to running sums reads; letters as in abc_sums. `factor` and `bias` (added to the scores, -inf closes a slot) may be null.
+/// What attention to running sums reads; letters as in abc_sums. `factor` and `bias` (added to the scores, -inf closes
+/// a slot) may be null.
 template <class T>
 struct AbcSumProblem {
   int64_t batch, heads, time, slots, width, value_width;
@@ -20,12 +21,14 @@ struct AbcSumRows {
   T *k = nullptr, *v = nullptr;
 };
 
-/// o [B,H,T,dv]; sums: from before the first token to after the last, in place. path: the sums before each chunk of kAbcChunk tokens,
-/// [B,H,chunks,..], or null.
+/// o [B,H,T,dv]; sums: from before the first token to after the last, in place. path: the sums before each chunk of
+/// kAbcChunk tokens, [B,H,chunks,..], or null.
 template <class T>
-void abc_sums_forward(const AbcSumProblem<T>& problem, const Heads<T>& o, const AbcSumRows<T>& sums, const AbcSumRows<T>& path);
+void abc_sums_forward(const AbcSumProblem<T>& problem, const Heads<T>& o, const AbcSumRows<T>& sums,
+                      const AbcSumRows<T>& path);
 
-/// Gradients of the inputs are set (phi and factor where not null); sums: from the gradient of the last to that of the first, in place.
+/// Gradients of the inputs are set (phi and factor where not null); sums: from the gradient of the last to that of the
+/// first, in place.
 template <class T>
 struct AbcSumGradients {
   Heads<const T> o;
@@ -34,6 +37,7 @@ struct AbcSumGradients {
 };
 
 template <class T>
-void abc_sums_backward(const AbcSumProblem<T>& problem, const AbcSumRows<const T>& path, const AbcSumGradients<T>& grads);
+void abc_sums_backward(const AbcSumProblem<T>& problem, const AbcSumRows<const T>& path,
+                       const AbcSumGradients<T>& grads);
 
 }  // namespace mnemo::ops

@@ -42,8 +42,19 @@ struct SumInputs {
 
   template <class T>
   AbcSumProblem<T> problem() const {
-    return {q.size(0), q.size(1), q.size(2), phi.size(3), q.size(3), v.size(3), heads_of<const T>(q), heads_of<const T>(k),
-            heads_of<const T>(v), heads_of<const T>(phi), heads_of<const T>(factor), heads_of<const T>(bias), static_cast<T>(scale)};
+    return {q.size(0),
+            q.size(1),
+            q.size(2),
+            phi.size(3),
+            q.size(3),
+            v.size(3),
+            heads_of<const T>(q),
+            heads_of<const T>(k),
+            heads_of<const T>(v),
+            heads_of<const T>(phi),
+            heads_of<const T>(factor),
+            heads_of<const T>(bias),
+            static_cast<T>(scale)};
   }
 };
 
@@ -65,14 +76,18 @@ struct SumRun {
 
 SumRun run_sums(const SumInputs& in, const AbcSums& sums, bool keeps_path) {
   SumRun run{empty_heads(in.q, in.q.size(2), in.v.size(3)),
-             {sums.k.clone(at::MemoryFormat::Contiguous), sums.v.clone(at::MemoryFormat::Contiguous)}, {}};
+             {sums.k.clone(at::MemoryFormat::Contiguous), sums.v.clone(at::MemoryFormat::Contiguous)},
+             {}};
   if (keeps_path) {
     const int64_t chunks = (in.q.size(2) + kAbcChunk - 1) / kAbcChunk;
-    const auto path_of = [&](const at::Tensor& x) { return at::empty({x.size(0), x.size(1), chunks, x.size(2), x.size(3)}, x.options()); };
+    const auto path_of = [&](const at::Tensor& x) {
+      return at::empty({x.size(0), x.size(1), chunks, x.size(2), x.size(3)}, x.options());
+    };
     run.path = {path_of(sums.k), path_of(sums.v)};
   }
   AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "abc_sums", [&] {
-    abc_sums_forward<scalar_t>(in.problem<scalar_t>(), heads_of<scalar_t>(run.o), data_of<scalar_t>(run.sums), data_of<scalar_t>(run.path));
+    abc_sums_forward<scalar_t>(in.problem<scalar_t>(), heads_of<scalar_t>(run.o), data_of<scalar_t>(run.sums),
+                               data_of<scalar_t>(run.path));
   });
   return run;
 }
@@ -80,8 +95,9 @@ SumRun run_sums(const SumInputs& in, const AbcSums& sums, bool keeps_path) {
 struct SumFunction : torch::autograd::Function<SumFunction> {
   using Optional = std::optional<at::Tensor>;
 
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
-                               const Optional& factor, const Optional& bias, const at::Tensor& sum_k, const at::Tensor& sum_v, double scale) {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const at::Tensor& phi, const Optional& factor, const Optional& bias,
+                               const at::Tensor& sum_k, const at::Tensor& sum_v, double scale) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const SumInputs in{q, k, v, phi, factor.value_or(at::Tensor()), bias.value_or(at::Tensor()), scale};
     const SumRun run = run_sums(in, {sum_k, sum_v}, true);
@@ -107,9 +123,9 @@ struct SumFunction : torch::autograd::Function<SumFunction> {
     const AbcSums sums{grads[1].clone(at::MemoryFormat::Contiguous), grads[2].clone(at::MemoryFormat::Contiguous)};
     AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "abc_sums_backward", [&] {
       abc_sums_backward<scalar_t>(in.problem<scalar_t>(), data_of<const scalar_t>(path),
-                                  {heads_of<const scalar_t>(grad_o), heads_of<scalar_t>(grad_q), heads_of<scalar_t>(grad_k),
-                                   heads_of<scalar_t>(grad_v), heads_of<scalar_t>(grad_phi), heads_of<scalar_t>(grad_factor),
-                                   data_of<scalar_t>(sums)});
+                                  {heads_of<const scalar_t>(grad_o), heads_of<scalar_t>(grad_q),
+                                   heads_of<scalar_t>(grad_k), heads_of<scalar_t>(grad_v), heads_of<scalar_t>(grad_phi),
+                                   heads_of<scalar_t>(grad_factor), data_of<scalar_t>(sums)});
     });
     return {grad_q, grad_k, grad_v, grad_phi, grad_factor, at::Tensor(), sums.k, sums.v, at::Tensor()};
   }
@@ -120,8 +136,8 @@ at::Tensor as_float(const at::Tensor& x) { return x.defined() && x.is_floating_p
 
 }  // namespace
 
-AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcSums& sums,
-                             const AbcReading& reading, double scale) {
+AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
+                             const AbcSums& sums, const AbcReading& reading, double scale) {
   AbcSums now = sums;
   std::vector<at::Tensor> outputs;
   const auto at_token = [](const at::Tensor& x, int64_t t) { return x.defined() ? x.select(2, t) : x; };
@@ -143,8 +159,8 @@ AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, con
     const int64_t count = std::min(kAbcChunk, q.size(2) - begin);
     const auto part = [&](const at::Tensor& x) { return x.defined() ? x.narrow(2, begin, count) : x; };
     const at::Tensor qs = part(q), ks = part(k), vs = part(v), phis = part(phi);
-    const at::Tensor a = at::matmul(qs, ks.transpose(-1, -2)).tril();                                        // [B,H,C,C]
-    const at::Tensor y = (at::matmul(a, phis) + at::matmul(qs, now.k.transpose(-1, -2))) * scale;            // [B,H,C,n]
+    const at::Tensor a = at::matmul(qs, ks.transpose(-1, -2)).tril();                              // [B,H,C,C]
+    const at::Tensor y = (at::matmul(a, phis) + at::matmul(qs, now.k.transpose(-1, -2))) * scale;  // [B,H,C,n]
     const at::Tensor weights = weights_of(y, part(reading.factor), part(reading.open));
     const at::Tensor mixed = at::matmul(weights, phis.transpose(-1, -2)).tril();
     outputs.push_back(at::matmul(mixed, vs) + at::matmul(weights, now.v));
@@ -153,21 +169,27 @@ AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, con
   return {at::cat(outputs, 2), now};
 }
 
-AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcSums& sums,
-                       const AbcReading& reading, double scale) {
+AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
+                       const AbcSums& sums, const AbcReading& reading, double scale) {
   // As the formula has it, token by token; chunks turn a part of it into products among tokens.
   const DeclaredProducts products("mnemo::abc_sums", [&] {
     return phi.numel() * 2 * (q.size(3) + v.size(3));  // written to K and V, read by q and by the weights
   });
   if (!q.is_cpu()) return abc_sums_by_products(q, k, v, phi, sums, reading, scale);
   if (q.scalar_type() == at::kBFloat16) {
-    const AbcSumsOutput out = abc_sums(as_float(q), as_float(k), as_float(v), as_float(phi), {as_float(sums.k), as_float(sums.v)}, {as_float(reading.factor), reading.open},
-                                       scale);
+    const AbcSumsOutput out =
+        abc_sums(as_float(q), as_float(k), as_float(v), as_float(phi), {as_float(sums.k), as_float(sums.v)},
+                 {as_float(reading.factor), reading.open}, scale);
     const at::ScalarType kept = sums.k.scalar_type();
     return {out.o.to(at::kBFloat16), {out.sums.k.to(kept), out.sums.v.to(kept)}};
   }
-  const SumInputs in{with_rows(q), with_rows(k), with_rows(v), with_rows(phi), with_rows(reading.factor),
-                     with_rows(bias_of(reading.open, q)), scale};
+  const SumInputs in{with_rows(q),
+                     with_rows(k),
+                     with_rows(v),
+                     with_rows(phi),
+                     with_rows(reading.factor),
+                     with_rows(bias_of(reading.open, q)),
+                     scale};
   if (!at::GradMode::is_enabled()) {
     const SumRun run = run_sums(in, sums, false);
     return {run.o, run.sums};
@@ -178,8 +200,8 @@ AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   return {out[0], {out[1], out[2]}};
 }
 
-AbcSumsOutput abc_sums_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcReading& reading,
-                            double scale) {
+AbcSumsOutput abc_sums_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
+                            const AbcReading& reading, double scale) {
   const at::Tensor write = phi.transpose(-1, -2), sum_k = at::matmul(write, k), sum_v = at::matmul(write, v);
   const at::Tensor y = at::matmul(q, sum_k.transpose(-1, -2)) * scale;
   return {at::matmul(weights_of(y, reading.factor, reading.open), sum_v), {sum_k, sum_v}};

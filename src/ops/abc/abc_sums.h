@@ -9,7 +9,8 @@ struct AbcSums {
   at::Tensor k, v;
 };
 
-/// How the slots of such a memory are read at each token, [B,H,T,n] each, which may be expanded tensors. Undefined: factor 1, all open.
+/// How the slots of such a memory are read at each token, [B,H,T,n] each, which may be expanded tensors. Undefined:
+/// factor 1, all open.
 struct AbcReading {
   at::Tensor factor = {};  ///< slot j is read as factor_j K_j, factor_j V_j
   at::Tensor open = {};    ///< bool: false takes the slot out of the softmax; with no slot left o is zero
@@ -21,17 +22,19 @@ struct AbcSumsOutput {
 };
 
 /// Attention to running sums (Peng et al. 2022, eq. 3 to 5); naive twin, token by token.
-///   K_t = K_0 + sum_{i<=t} phi_i k_i^T, likewise V;   p_t = softmax over open slots (f_t . (K_t q_t) scale),   o_t = V_t^T (f_t . p_t)
+///   K_t = K_0 + sum_{i<=t} phi_i k_i^T, likewise V;   p_t = softmax over open slots (f_t . (K_t q_t) scale),   o_t =
+///   V_t^T (f_t . p_t)
 /// B batch, H heads, T tokens, n slots, d head width, f the factor.
 ///   q, k [B,H,T,d]  v [B,H,T,dv]  phi [B,H,T,n] of any sign, may be expanded; zero where nothing is written
 /// Returns o and the sums after token T; arguments are left alone.
-AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcSums& sums,
-                             const AbcReading& reading, double scale);
+AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
+                             const AbcSums& sums, const AbcReading& reading, double scale);
 
-/// The same in chunks of 64 tokens as products of matrices, with a backward pass of its own (abc_sum_chunks.h); first derivatives only.
-/// Of bfloat16 q all tensors are copied to float32; o and the gradients are rounded, the sums have the type of those given.
-AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcSums& sums,
-                       const AbcReading& reading, double scale);
+/// The same in chunks of 64 tokens as products of matrices, with a backward pass of its own (abc_sum_chunks.h); first
+/// derivatives only. Of bfloat16 q all tensors are copied to float32; o and the gradients are rounded, the sums have
+/// the type of those given.
+AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
+                       const AbcSums& sums, const AbcReading& reading, double scale);
 
 /// The same chunks by ATen's operations: what abc_sums does on another device than the CPU.
 AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
@@ -39,7 +42,7 @@ AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, con
 
 /// Attention to the sums over all S tokens, for every query (encoder self-attention, cross-attention).
 ///   q [B,H,T,d]  k [B,H,S,d]  v [B,H,S,dv]  phi [B,H,S,n]  reading [B,H,1,n]. Returns o [B,H,T,dv] and the sums.
-AbcSumsOutput abc_sums_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi, const AbcReading& reading,
-                            double scale);
+AbcSumsOutput abc_sums_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
+                            const AbcReading& reading, double scale);
 
 }  // namespace mnemo::ops

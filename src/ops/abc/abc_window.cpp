@@ -9,11 +9,12 @@
 
 namespace mnemo::ops {
 
-AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue, const at::Tensor& open,
-                               const std::vector<int64_t>& seen, double scale) {
+AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue,
+                               const at::Tensor& open, const std::vector<int64_t>& seen, double scale) {
   const int64_t slots = queue.k.size(2);
   AbcSums now = queue;
-  at::Tensor open_now = open.defined() ? open : at::ones({q.size(0), slots}, q.options().dtype(at::kBool).requires_grad(false));
+  at::Tensor open_now =
+      open.defined() ? open : at::ones({q.size(0), slots}, q.options().dtype(at::kBool).requires_grad(false));
   int64_t written = 0;
   const auto write_until = [&](int64_t keys) {
     for (; written < keys; ++written) {
@@ -27,7 +28,8 @@ AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const a
   std::vector<at::Tensor> outputs;
   for (size_t t = 0; t < seen.size(); ++t) {
     write_until(seen[t]);
-    const at::Tensor scores = at::matmul(now.k, q.select(2, static_cast<int64_t>(t)).unsqueeze(-1)).squeeze(-1) * scale;  // [B,H,n]
+    const at::Tensor scores =
+        at::matmul(now.k, q.select(2, static_cast<int64_t>(t)).unsqueeze(-1)).squeeze(-1) * scale;  // [B,H,n]
     const at::Tensor closed = open_now.logical_not().unsqueeze(1);
     const at::Tensor p = at::_safe_softmax(scores.masked_fill(closed, -std::numeric_limits<double>::infinity()), -1);
     outputs.push_back((p.unsqueeze(-1) * now.v).sum(2));
@@ -36,9 +38,10 @@ AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const a
   return {at::stack(outputs, 2), now};
 }
 
-AbcSumsOutput abc_window(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue, const at::Tensor& open,
-                         const std::vector<int64_t>& seen, double scale) {
-  base::ensure(static_cast<int64_t>(seen.size()) == q.size(2), "abc_window: expected `seen` of {} queries, found {}", q.size(2), seen.size());
+AbcSumsOutput abc_window(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue,
+                         const at::Tensor& open, const std::vector<int64_t>& seen, double scale) {
+  base::ensure(static_cast<int64_t>(seen.size()) == q.size(2), "abc_window: expected `seen` of {} queries, found {}",
+               q.size(2), seen.size());
   const int64_t slots = queue.k.size(2), keys = k.size(2);
   const at::Tensor all_k = at::cat({queue.k, k}, 2), all_v = at::cat({queue.v, v}, 2);
   KeyRangesBuilder builder(slots + keys);
@@ -49,7 +52,8 @@ AbcSumsOutput abc_window(const at::Tensor& q, const at::Tensor& k, const at::Ten
   KeyRanges ranges = builder.ranges();
   if (open.defined()) ranges.valid = at::cat({open, at::ones({open.size(0), keys}, open.options())}, 1);
   // The queue outlives the rows that it is a part of.
-  return {attention(q, all_k, all_v, {}, ranges, scale), {all_k.narrow(2, keys, slots).contiguous(), all_v.narrow(2, keys, slots).contiguous()}};
+  return {attention(q, all_k, all_v, {}, ranges, scale),
+          {all_k.narrow(2, keys, slots).contiguous(), all_v.narrow(2, keys, slots).contiguous()}};
 }
 
 }  // namespace mnemo::ops

@@ -50,23 +50,34 @@ Inputs inputs_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
   auto contiguous = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; };
   at::Tensor r = positions.r;
   if (r.defined() && (r.stride(2) != 1 || r.stride(0) < r.size(2))) r = r.contiguous();
-  return {with_rows(q), with_rows(k), with_rows(v), contiguous(positions.u), contiguous(positions.v), r,
-          with_rows(positions.scores), ranges.offsets, ranges.bounds, contiguous(ranges.valid), scale};
+  return {with_rows(q),
+          with_rows(k),
+          with_rows(v),
+          contiguous(positions.u),
+          contiguous(positions.v),
+          r,
+          with_rows(positions.scores),
+          ranges.offsets,
+          ranges.bounds,
+          contiguous(ranges.valid),
+          scale};
 }
 
 struct Outputs {
   at::Tensor o, log_sum;
 };
 
-/// Rows from which on LibTorch's own kernel takes less time than ours, of causal attention and where all see all; shorter ones, and all that
-/// it has no form for, run here.
+/// Rows from which on LibTorch's own kernel takes less time than ours, of causal attention and where all see all;
+/// shorter ones, and all that it has no form for, run here.
 constexpr int64_t kLibraryCausal = 4096, kLibraryAll = 512;
 
-/// The form in which LibTorch's forward pass is the faster one; `no` elsewhere. Its backward pass is where all see all, too.
+/// The form in which LibTorch's forward pass is the faster one; `no` elsewhere. Its backward pass is where all see all,
+/// too.
 Plain library_form(const Inputs& in) {
   const bool positions = in.u.defined() || in.v_bias.defined() || in.r.defined() || in.scores.defined();
   const int64_t rows = std::min(in.q.size(2), in.k.size(2));
-  if (positions || in.q.scalar_type() != at::kFloat || rows < kLibraryAll || in.q.size(3) != in.v.size(3)) return Plain::no;
+  if (positions || in.q.scalar_type() != at::kFloat || rows < kLibraryAll || in.q.size(3) != in.v.size(3))
+    return Plain::no;
   const Plain plain = plain_form({in.k.size(2), in.offsets, in.bounds, in.valid});
   return plain == Plain::causal && rows < kLibraryCausal ? Plain::no : plain;
 }
@@ -74,7 +85,8 @@ Plain library_form(const Inputs& in) {
 std::optional<Outputs> library_forward(const Inputs& in) {
   const Plain plain = library_form(in);
   if (plain == Plain::no) return {};
-  auto [o, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(in.q, in.k, in.v, 0.0, plain == Plain::causal, {}, in.scale);
+  auto [o, log_sum] =
+      at::_scaled_dot_product_flash_attention_for_cpu(in.q, in.k, in.v, 0.0, plain == Plain::causal, {}, in.scale);
   return Outputs{std::move(o), log_sum.contiguous()};
 }
 
@@ -83,7 +95,8 @@ Outputs run_forward(const Inputs& in, bool for_backward) {
   Outputs out{empty_heads(in.q, in.q.size(2), in.v.size(3)), {}};
   if (for_backward) out.log_sum = at::empty({in.q.size(0), in.q.size(1), in.q.size(2)}, in.q.options());
   AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "attention", [&] {
-    attention_forward<scalar_t>(in.problem<scalar_t>(), heads_of<scalar_t>(out.o), for_backward ? out.log_sum.mutable_data_ptr<scalar_t>() : nullptr);
+    attention_forward<scalar_t>(in.problem<scalar_t>(), heads_of<scalar_t>(out.o),
+                                for_backward ? out.log_sum.mutable_data_ptr<scalar_t>() : nullptr);
   });
   return out;
 }
@@ -91,14 +104,15 @@ Outputs run_forward(const Inputs& in, bool for_backward) {
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   using Optional = std::optional<at::Tensor>;
 
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Optional& u,
-                            const Optional& v_bias, const Optional& r, const Optional& scores, const at::Tensor& offsets,
-                            const at::Tensor& bounds, const Optional& valid, double scale) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const Optional& u, const Optional& v_bias, const Optional& r, const Optional& scores,
+                            const at::Tensor& offsets, const at::Tensor& bounds, const Optional& valid, double scale) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     auto given = [](const Optional& tensor) { return tensor.value_or(at::Tensor()); };
     const Inputs in{q, k, v, given(u), given(v_bias), given(r), given(scores), offsets, bounds, given(valid), scale};
     Outputs out = run_forward(in, true);
-    ctx->save_for_backward({in.q, in.k, in.v, in.u, in.v_bias, in.r, in.scores, in.offsets, in.bounds, in.valid, out.o, out.log_sum});
+    ctx->save_for_backward(
+        {in.q, in.k, in.v, in.u, in.v_bias, in.r, in.scores, in.offsets, in.bounds, in.valid, out.o, out.log_sum});
     ctx->saved_data["scale"] = scale;
     return out.o;
   }
@@ -112,7 +126,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
     const at::Tensor none;
     if (library_form(in) == Plain::all) {
-      auto [of_q, of_k, of_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(grad_o, in.q, in.k, in.v, o, log_sum, 0.0, false, {}, in.scale);
+      auto [of_q, of_k, of_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          grad_o, in.q, in.k, in.v, o, log_sum, 0.0, false, {}, in.scale);
       return {of_q, of_k, of_v, none, none, none, none, none, none, none, none};
     }
 
@@ -135,20 +150,26 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
       g.log_sum = log_sum.const_data_ptr<scalar_t>();
       g.q = heads_of<scalar_t>(grad_q), g.k = heads_of<scalar_t>(grad_k), g.v = heads_of<scalar_t>(grad_v);
       g.scores = heads_of<scalar_t>(grad_scores);
-      if (grad_r.defined()) g.r = {grad_r.mutable_data_ptr<scalar_t>(), grad_r.stride(0), grad_r.stride(2), grad_r.stride(1)};
+      if (grad_r.defined())
+        g.r = {grad_r.mutable_data_ptr<scalar_t>(), grad_r.stride(0), grad_r.stride(2), grad_r.stride(1)};
       if (grad_u.defined()) g.u = grad_u.mutable_data_ptr<scalar_t>();
       if (grad_v_bias.defined()) g.v_bias = grad_v_bias.mutable_data_ptr<scalar_t>();
       g.parts = parts;
       attention_backward<scalar_t>(in.problem<scalar_t>(), g);
     });
-    auto total = [&](const at::Tensor& tensor) { return !tensor.defined() ? tensor : parts == 1 ? tensor.squeeze(0) : tensor.sum(0); };
-    return {grad_q, grad_k, grad_v, total(grad_u), total(grad_v_bias), total(grad_r), grad_scores, none, none, none, none};
+    auto total = [&](const at::Tensor& tensor) {
+      return !tensor.defined() ? tensor : parts == 1 ? tensor.squeeze(0) : tensor.sum(0);
+    };
+    return {grad_q, grad_k, grad_v, total(grad_u), total(grad_v_bias), total(grad_r), grad_scores,
+            none,   none,   none,   none};
   }
 };
 
-void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions, const KeyRanges& ranges) {
+void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
+           const KeyRanges& ranges) {
   const int64_t queries = q.size(2), keys = k.size(2);
-  base::ensure(ranges.queries() == queries && ranges.keys == keys && v.size(2) == keys, "attention: key ranges of another size");
+  base::ensure(ranges.queries() == queries && ranges.keys == keys && v.size(2) == keys,
+               "attention: key ranges of another size");
   base::ensure(!positions.scores.defined() || (!positions.r.defined() && !positions.v.defined()),
                "attention: position scores and distances exclude each other");
   base::ensure(!positions.r.defined() || positions.r.size(0) >= keys, "attention: fewer distances than keys");
@@ -183,8 +204,8 @@ at::Tensor rel_shift(const at::Tensor& position, int64_t num_keys, RelShift shif
   return position.gather(-1, column.clamp_max(columns - 1).expand(shape)) * (column < columns);
 }
 
-at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift, const at::Tensor& mask,
-                             double scale) {
+at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
+                             const at::Tensor& mask, double scale) {
   at::Tensor scores = at::matmul(q, k.transpose(-1, -2));
   if (shift != RelShift::none) scores = scores + rel_shift(position, k.size(2), shift);
   scores = scores * scale;
@@ -217,8 +238,8 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const Inputs in = inputs_of(q, k, v, positions, ranges, scale);
   if (!at::GradMode::is_enabled()) return run_forward(in, false).o;
   auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
-  return AttentionFunction::apply(in.q, in.k, in.v, optional(in.u), optional(in.v_bias), optional(in.r), optional(in.scores), in.offsets,
-                                  in.bounds, optional(in.valid), scale);
+  return AttentionFunction::apply(in.q, in.k, in.v, optional(in.u), optional(in.v_bias), optional(in.r),
+                                  optional(in.scores), in.offsets, in.bounds, optional(in.valid), scale);
 }
 
 }  // namespace mnemo::ops

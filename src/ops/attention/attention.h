@@ -18,14 +18,15 @@ enum class RelShift { none, signed_, faithful };
 ///   q [B,H,Q,d]  k, v [B,H,K,d]
 ///   position [B,H,Q,P]  (q + v) . r(p) before shifting, P >= K, columns from p = K-1 downwards; undefined = none
 ///   mask bool [Q,K] or [B,Q,K], true = may attend; undefined = all. A query with no key gets zeros.
-///   dropout           chance that a weight of the softmax becomes 0, the others times 1 / (1 - dropout); LibTorch's default generator
+///   dropout           chance that a weight of the softmax becomes 0, the others times 1 / (1 - dropout); LibTorch's
+///   default generator
 /// Returns o [B,H,Q,d]. Source: Vaswani et al. 2017 eq. 1; Dai et al. 2019, section 3.3.
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale, double dropout = 0.0);
 
 /// The weights [B,H,Q,K] of that mean: every row sums to 1, or is 0 where a query has no key.
-at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift, const at::Tensor& mask,
-                             double scale);
+at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
+                             const at::Tensor& mask, double scale);
 
 /// The terms of relative attention beside queries and keys; undefined ones are left out.
 ///   u, v [H,d]        biases of the query for contents and for positions
@@ -35,12 +36,13 @@ struct Positions {
   at::Tensor u, v, r, scores;
 };
 
-/// Softmax attention over key ranges with optional relative positions (signed shift), by tiles: no [Q,K] buffer, keys that
-/// nobody sees are skipped, scores are computed once more in the backward pass (first derivatives only).
+/// Softmax attention over key ranges with optional relative positions (signed shift), by tiles: no [Q,K] buffer, keys
+/// that nobody sees are skipped, scores are computed once more in the backward pass (first derivatives only).
 ///   s_ij = ((q_i + u) . k_j + (q_i + v) . r(p_ij)) * scale over the keys j that query i may see
 ///   q [B,H,Q,d]  k [B,H,K,d]  v [B,H,K,dv], any strides with d contiguous; float or double
-/// Of bfloat16 all tensors, positions too, are copied to float32 on the CPU, so that sums are float32; o and the gradients are rounded.
-/// Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in Dao et al. 2022.
+/// Of bfloat16 all tensors, positions too, are copied to float32 on the CPU, so that sums are float32; o and the
+/// gradients are rounded. Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the
+/// tiles as in Dao et al. 2022.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale);
 

@@ -15,8 +15,8 @@ constexpr int64_t kTileQueries = 64, kTileKeys = 256;
 
 /// A rectangle of scores: queries i0 .. i0 + rows, keys j0 .. j0 + columns, of one head of one sequence.
 ///
-/// Position scores of the tile: query i0 + r and key j0 + c have the distance column c + j0 + Q-1 - (i0 + r), so the tile
-/// needs the columns low .. low + rows + columns - 2, and its row r starts at rows-1-r among them.
+/// Position scores of the tile: query i0 + r and key j0 + c have the distance column c + j0 + Q-1 - (i0 + r), so the
+/// tile needs the columns low .. low + rows + columns - 2, and its row r starts at rows-1-r among them.
 template <class T>
 struct Tile {
   const AttentionProblem<T>& p;
@@ -34,8 +34,8 @@ struct Tile {
       if (first < last) f(first, last - first);
     }
   }
-  /// Calls f(first, last) for the stretches of keys that some of these queries see, ascending. Keys between two of them that lie closer
-  /// than kShortGap are computed for nothing, since a product of its own for each stretch costs more.
+  /// Calls f(first, last) for the stretches of keys that some of these queries see, ascending. Keys between two of them
+  /// that lie closer than kShortGap are computed for nothing, since a product of its own for each stretch costs more.
   template <class F>
   void stretches(F&& f) const {
     constexpr int32_t kShortGap = 32;
@@ -94,7 +94,8 @@ struct Workspace {
     for (int64_t r = 0; r < tile.rows; ++r) {
       const T* q = p.q.row(tile.b, tile.h, tile.i0 + r);
       sum_rows(q, p.u == nullptr ? nullptr : p.u + tile.h * p.width, q_content + r * p.width, p.width);
-      if (p.r) sum_rows(q, p.v_bias == nullptr ? nullptr : p.v_bias + tile.h * p.width, q_position + r * p.width, p.width);
+      if (p.r)
+        sum_rows(q, p.v_bias == nullptr ? nullptr : p.v_bias + tile.h * p.width, q_position + r * p.width, p.width);
     }
   }
   /// s = scale q.k, and the position scores beside it (scaled as well), neither shifted nor added yet.
@@ -106,8 +107,8 @@ struct Workspace {
     const int64_t columns = tile.rows + tile.columns - 1, known = tile.distances();
     position_stride = columns;
     if (p.r && known > 0) {
-      gemm<T>(tile.rows, known, p.width, p.scale, {q_position, p.width}, transpose(p.r.row(0, tile.h, tile.low()), p.r.row_stride),
-              T(0), position, columns);
+      gemm<T>(tile.rows, known, p.width, p.scale, {q_position, p.width},
+              transpose(p.r.row(0, tile.h, tile.low()), p.r.row_stride), T(0), position, columns);
     }
     for (int64_t r = 0; r < tile.rows; ++r) {
       T* row = position + r * columns;
@@ -162,7 +163,9 @@ void forward_rows(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum, i
       T* s = work.s + r * tile.columns;
       tile.hide_padding(s);
       T high = -kInfinity<T>;
-      tile.pieces(r, [&](int64_t c, int64_t size) { high = std::max(high, add_then_max(s + c, work.position_row(tile, r, c), size)); });
+      tile.pieces(r, [&](int64_t c, int64_t size) {
+        high = std::max(high, add_then_max(s + c, work.position_row(tile, r, c), size));
+      });
       const T before = most[r];
       if (high > before) most[r] = high;
       // Nothing but -inf (padding) or NaN so far: a NaN must go on, padding must not.
@@ -175,14 +178,15 @@ void forward_rows(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum, i
       tile.pieces(r, [&](int64_t c, int64_t size) { sum[r] += exp_then_sum(s + c, size, shift); });
       clear_gaps(tile, r, s);
     }
-    gemm<T>(tile.rows, p.value_width, tile.columns, T(1), {work.s, tile.columns}, {p.v.row(b, h, tile.j0), p.v.row_stride},
-            first_tile ? T(0) : T(1), out, p.value_width);
+    gemm<T>(tile.rows, p.value_width, tile.columns, T(1), {work.s, tile.columns},
+            {p.v.row(b, h, tile.j0), p.v.row_stride}, first_tile ? T(0) : T(1), out, p.value_width);
     first_tile = false;
   });
   for (int64_t r = 0; r < tile.rows; ++r) {
     T* to = o.row(b, h, i0 + r);
     const bool none = first_tile || sum[r] == T(0);
-    if (log_sum != nullptr) log_sum[(b * p.heads + h) * p.queries + i0 + r] = none ? kInfinity<T> : most[r] + std::log(sum[r]);
+    if (log_sum != nullptr)
+      log_sum[(b * p.heads + h) * p.queries + i0 + r] = none ? kInfinity<T> : most[r] + std::log(sum[r]);
     if (none) {
       std::fill(to, to + p.value_width, T(0));
     } else {
@@ -197,7 +201,12 @@ template <class T>
 class BackwardHead {
  public:
   BackwardHead(const AttentionProblem<T>& p, const AttentionGradients<T>& g, int64_t part, int64_t h)
-      : p_(p), g_(g), part_(part), h_(h), scratch_(size()), work_(p, scratch_),
+      : p_(p),
+        g_(g),
+        part_(part),
+        h_(h),
+        scratch_(size()),
+        work_(p, scratch_),
         grad_s_(scratch_.take(kTileQueries * kTileKeys)),
         grad_position_(scratch_.take(kTileQueries * (kTileQueries + kTileKeys))),
         grad_q_content_(scratch_.take(kTileQueries * p.width)),
@@ -228,15 +237,16 @@ class BackwardHead {
  private:
   int64_t size() const {
     return Workspace<T>::size(p_) + Scratch<T>::padded(kTileQueries * kTileKeys) +
-           Scratch<T>::padded(kTileQueries * (kTileQueries + kTileKeys)) + 2 * Scratch<T>::padded(kTileQueries * p_.width);
+           Scratch<T>::padded(kTileQueries * (kTileQueries + kTileKeys)) +
+           2 * Scratch<T>::padded(kTileQueries * p_.width);
   }
 
   void tile(const Tile<T>& tile, const T* mean) {
     const int64_t b = tile.b, rows = tile.rows, columns = tile.columns;
     const T* grad_o = g_.grad_o.row(b, h_, tile.i0);
     work_.scores(tile);
-    gemm<T>(rows, columns, p_.value_width, T(1), {grad_o, g_.grad_o.row_stride}, transpose(p_.v.row(b, h_, tile.j0), p_.v.row_stride),
-            T(0), grad_s_, columns);
+    gemm<T>(rows, columns, p_.value_width, T(1), {grad_o, g_.grad_o.row_stride},
+            transpose(p_.v.row(b, h_, tile.j0), p_.v.row_stride), T(0), grad_s_, columns);
     for (int64_t r = 0; r < rows; ++r) {
       T *s = work_.s + r * columns, *grad = grad_s_ + r * columns;
       const T log_sum = g_.log_sum[(b * p_.heads + h_) * p_.queries + tile.i0 + r];
@@ -250,10 +260,10 @@ class BackwardHead {
     }
     gemm<T>(columns, p_.value_width, rows, T(1), transpose<T>(work_.s, columns), {grad_o, g_.grad_o.row_stride}, T(1),
             g_.v.row(b, h_, tile.j0), g_.v.row_stride);
-    gemm<T>(columns, p_.width, rows, T(1), transpose<T>(grad_s_, columns), {work_.q_content, p_.width}, T(1), g_.k.row(b, h_, tile.j0),
-            g_.k.row_stride);
-    gemm<T>(rows, p_.width, columns, T(1), {grad_s_, columns}, {p_.k.row(b, h_, tile.j0), p_.k.row_stride}, T(1), grad_q_content_,
-            p_.width);
+    gemm<T>(columns, p_.width, rows, T(1), transpose<T>(grad_s_, columns), {work_.q_content, p_.width}, T(1),
+            g_.k.row(b, h_, tile.j0), g_.k.row_stride);
+    gemm<T>(rows, p_.width, columns, T(1), {grad_s_, columns}, {p_.k.row(b, h_, tile.j0), p_.k.row_stride}, T(1),
+            grad_q_content_, p_.width);
     if (p_.r || g_.scores) positions(tile);
   }
 
@@ -306,18 +316,22 @@ constexpr int64_t kShortQueries = 256;  ///< of a tile
 template <class T>
 void forward_short(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum) {
   const int64_t blocks = (p.queries + kShortQueries - 1) / kShortQueries;
-  parallel_products(0, p.batch * p.heads * blocks, grain(p, std::min(p.queries, kShortQueries)), [&](int64_t begin, int64_t end) {
-    const int64_t stride = (p.keys + kSoftmaxBeyond - 1) / kSoftmaxBeyond * kSoftmaxBeyond, size = kShortQueries * stride;
-    Scratch<T> scratch(Scratch<T>::padded(size));
-    T* s = scratch.take(size);
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t block = task % blocks, head = task / blocks, b = head / p.heads, h = head % p.heads;
-      const int64_t i0 = p.queries * block / blocks, rows = p.queries * (block + 1) / blocks - i0;
-      gemm<T>(rows, p.keys, p.width, p.scale, {p.q.row(b, h, i0), p.q.row_stride}, transpose(p.k.row(b, h, 0), p.k.row_stride), T(0), s, stride);
-      softmax_rows<T>(s, rows, p.keys, stride, log_sum == nullptr ? nullptr : log_sum + head * p.queries + i0);
-      gemm<T>(rows, p.value_width, p.keys, T(1), {s, stride}, {p.v.row(b, h, 0), p.v.row_stride}, T(0), o.row(b, h, i0), o.row_stride);
-    }
-  });
+  parallel_products(
+      0, p.batch * p.heads * blocks, grain(p, std::min(p.queries, kShortQueries)), [&](int64_t begin, int64_t end) {
+        const int64_t stride = (p.keys + kSoftmaxBeyond - 1) / kSoftmaxBeyond * kSoftmaxBeyond,
+                      size = kShortQueries * stride;
+        Scratch<T> scratch(Scratch<T>::padded(size));
+        T* s = scratch.take(size);
+        for (int64_t task = begin; task < end; ++task) {
+          const int64_t block = task % blocks, head = task / blocks, b = head / p.heads, h = head % p.heads;
+          const int64_t i0 = p.queries * block / blocks, rows = p.queries * (block + 1) / blocks - i0;
+          gemm<T>(rows, p.keys, p.width, p.scale, {p.q.row(b, h, i0), p.q.row_stride},
+                  transpose(p.k.row(b, h, 0), p.k.row_stride), T(0), s, stride);
+          softmax_rows<T>(s, rows, p.keys, stride, log_sum == nullptr ? nullptr : log_sum + head * p.queries + i0);
+          gemm<T>(rows, p.value_width, p.keys, T(1), {s, stride}, {p.v.row(b, h, 0), p.v.row_stride}, T(0),
+                  o.row(b, h, i0), o.row_stride);
+        }
+      });
 }
 
 }  // namespace
@@ -326,12 +340,13 @@ template <class T>
 void attention_forward(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum) {
   if (is_short(p)) return forward_short(p, o, log_sum);
   const int64_t blocks = (p.queries + kTileQueries - 1) / kTileQueries;
-  parallel_products(0, p.batch * p.heads * blocks, grain(p, std::min(p.queries, kTileQueries)), [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t block = task % blocks, head = task / blocks;
-      forward_rows(p, o, log_sum, head / p.heads, head % p.heads, block * kTileQueries);
-    }
-  });
+  parallel_products(0, p.batch * p.heads * blocks, grain(p, std::min(p.queries, kTileQueries)),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t task = begin; task < end; ++task) {
+                        const int64_t block = task % blocks, head = task / blocks;
+                        forward_rows(p, o, log_sum, head / p.heads, head % p.heads, block * kTileQueries);
+                      }
+                    });
 }
 
 template <class T>

@@ -11,12 +11,12 @@ template <class T>
 struct AttentionProblem {
   int64_t batch, heads, queries, keys, width, value_width, distances;
   Heads<const T> q, k, v;
-  Heads<const T> r;                       ///< [P,H,d] as one batch; or null
+  Heads<const T> r;                         ///< [P,H,d] as one batch; or null
   const T *u = nullptr, *v_bias = nullptr;  ///< [H,d], or null
-  Heads<const T> scores;                  ///< [B,H,Q,P], in place of r; or null
+  Heads<const T> scores;                    ///< [B,H,Q,P], in place of r; or null
   const int32_t *offsets, *bounds;
-  const bool* valid = nullptr;            ///< [B,K]
-  bool all = false;                       ///< every query sees every key, and there is no padding
+  const bool* valid = nullptr;  ///< [B,K]
+  bool all = false;             ///< every query sees every key, and there is no padding
   T scale;
 };
 
@@ -30,9 +30,9 @@ struct AttentionGradients {
   Heads<const T> o, grad_o;
   const T* log_sum;
   Heads<T> q, k, v, scores;
-  Heads<T> r;               ///< one [P,H,d] for each of `parts` (batch_stride apart)
+  Heads<T> r;                         ///< one [P,H,d] for each of `parts` (batch_stride apart)
   T *u = nullptr, *v_bias = nullptr;  ///< [parts,H,d]
-  int64_t parts = 1;        ///< the batch is cut into so many parts, which may run at the same time
+  int64_t parts = 1;                  ///< the batch is cut into so many parts, which may run at the same time
 };
 
 template <class T>

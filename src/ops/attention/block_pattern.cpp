@@ -44,7 +44,11 @@ KeyRanges block_ranges(const at::Tensor& blocks, int64_t block_size, int64_t row
 }
 
 at::Tensor block_mask(const at::Tensor& blocks, int64_t block_size, int64_t rows) {
-  return blocks.repeat_interleave(block_size, 0).repeat_interleave(block_size, 1).narrow(0, 0, rows).narrow(1, 0, rows).contiguous();
+  return blocks.repeat_interleave(block_size, 0)
+      .repeat_interleave(block_size, 1)
+      .narrow(0, 0, rows)
+      .narrow(1, 0, rows)
+      .contiguous();
 }
 
 }  // namespace mnemo::ops

@@ -28,14 +28,16 @@ Heads<T> heads_of(const at::Tensor& tensor) {
   }
 }
 
-/// The same numbers with rows that a kernel can walk over: the last dimension contiguous, rows at least its length apart.
+/// The same numbers with rows that a kernel can walk over: the last dimension contiguous, rows at least its length
+/// apart.
 inline at::Tensor with_rows(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const bool walks = tensor.stride(-1) == 1 && tensor.stride(-2) >= tensor.size(-1);
   return walks ? tensor : tensor.contiguous();
 }
 
-/// An empty [B,H,T,d] whose memory is [B,T,H,d], so that joining heads is a view. B, H, type and device are those of `like`.
+/// An empty [B,H,T,d] whose memory is [B,T,H,d], so that joining heads is a view. B, H, type and device are those of
+/// `like`.
 inline at::Tensor empty_heads(const at::Tensor& like, int64_t rows, int64_t width) {
   return at::empty({like.size(0), rows, like.size(1), width}, like.options()).transpose(1, 2);
 }

@@ -7,12 +7,13 @@
 
 namespace mnemo::ops {
 
-/// Which keys each query may attend to: for every query a few intervals of keys, and keys that are not real in some sequence.
-/// Q queries, K keys, R intervals of all queries together, B batch.
+/// Which keys each query may attend to: for every query a few intervals of keys, and keys that are not real in some
+/// sequence. Q queries, K keys, R intervals of all queries together, B batch.
 struct KeyRanges {
   int64_t keys = 0;
-  at::Tensor offsets;     ///< int32 [Q+1]: query i has the intervals offsets[i] .. offsets[i+1] - 1
-  at::Tensor bounds;      ///< int32 [R,2]: first key and one past the last; ascending within a query, apart from one another
+  at::Tensor offsets;  ///< int32 [Q+1]: query i has the intervals offsets[i] .. offsets[i+1] - 1
+  at::Tensor
+      bounds;  ///< int32 [R,2]: first key and one past the last; ascending within a query, apart from one another
   at::Tensor valid = {};  ///< bool [B,K], false = padding; undefined = all keys are real
 
   int64_t queries() const { return offsets.size(0) - 1; }
@@ -27,7 +28,8 @@ struct KeyRanges {
   at::Tensor mask() const;
 };
 
-/// What LibTorch's own attention has a form for: every query sees every key, or as many queries as keys see what lies on their left.
+/// What LibTorch's own attention has a form for: every query sees every key, or as many queries as keys see what lies
+/// on their left.
 enum class Plain { no, all, causal };
 Plain plain_form(const KeyRanges& ranges);
 

@@ -13,7 +13,8 @@ KeyRanges key_window(const KeyRanges& ranges, int64_t left, int64_t right, int64
   for (int64_t i = 0; i < queries; ++i) {
     const int64_t self = i + past, first = std::max(self - left, dropped), last = self + right + 1;
     for (int32_t r = offsets[i]; r < offsets[i + 1]; ++r) {
-      builder.add(std::max<int64_t>(bounds[2 * r], first) - dropped, std::min<int64_t>(bounds[2 * r + 1], last) - dropped);
+      builder.add(std::max<int64_t>(bounds[2 * r], first) - dropped,
+                  std::min<int64_t>(bounds[2 * r + 1], last) - dropped);
     }
     builder.end_query();
   }

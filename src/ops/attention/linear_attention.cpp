@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kLinearChunk = 64;
 
 /// numerator / normaliser(a); a [..], numerator [..,d].
-at::Tensor normalised(const at::Tensor& numerator, const at::Tensor& a, const LinearNormaliser& normaliser, bool causal) {
+at::Tensor normalised(const at::Tensor& numerator, const at::Tensor& a, const LinearNormaliser& normaliser,
+                      bool causal) {
   using Kind = LinearNormaliser::Kind;
   at::Tensor divisor = a;
   if (normaliser.kind == Kind::plus_eps) divisor = a + normaliser.eps;
@@ -35,8 +36,9 @@ at::Tensor into_chunks(const at::Tensor& x, int64_t chunks, int64_t chunk) {
 
 }  // namespace
 
-LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& log_gate,
-                                           const at::Tensor& written, const LinearSums& sums, const LinearNormaliser& normaliser) {
+LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                           const at::Tensor& log_gate, const at::Tensor& written,
+                                           const LinearSums& sums, const LinearNormaliser& normaliser) {
   LinearSums now = sums;
   std::vector<at::Tensor> outputs;
   for (int64_t t = 0; t < q.size(2); ++t) {
@@ -53,23 +55,27 @@ LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor
   return {at::stack(outputs, 2), now};
 }
 
-LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& log_gate,
-                                     const at::Tensor& written, const LinearSums& sums, const LinearNormaliser& normaliser) {
-  const int64_t time = q.size(2), width = v.size(3), chunk = std::min(time, kLinearChunk), chunks = (time + chunk - 1) / chunk;
+LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,
+                                     const LinearNormaliser& normaliser) {
+  const int64_t time = q.size(2), width = v.size(3), chunk = std::min(time, kLinearChunk),
+                chunks = (time + chunk - 1) / chunk;
   // Contiguous at once: every product of strided heads would copy them again.
   const auto cut = [&](const at::Tensor& x) { return into_chunks(x, chunks, chunk).contiguous(); };
   // One more column of ones in v: its sums are those of the weights.
-  const at::Tensor qs = cut(q), vs = into_chunks(at::constant_pad_nd(v, {0, 1}, 1.0), chunks, chunk);  // [B,H,N,C,f], [B,H,N,C,d+1]
+  const at::Tensor qs = cut(q),
+                   vs = into_chunks(at::constant_pad_nd(v, {0, 1}, 1.0), chunks, chunk);  // [B,H,N,C,f], [B,H,N,C,d+1]
   at::Tensor ks = cut(k), from_past, kept;
-  at::Tensor scores = at::matmul(qs, ks.transpose(-1, -2));                                     // [B,H,N,C,C]
+  at::Tensor scores = at::matmul(qs, ks.transpose(-1, -2));  // [B,H,N,C,C]
   if (log_gate.defined()) {
-    const at::Tensor sum = cut(log_gate).cumsum(-1), write = cut(written);                      // [B,H,N,C]
+    const at::Tensor sum = cut(log_gate).cumsum(-1), write = cut(written);  // [B,H,N,C]
     const at::Tensor later = at::ones({chunk, chunk}, q.options().dtype(at::kBool)).triu(1);
-    const at::Tensor between = (sum.unsqueeze(-1) - sum.unsqueeze(-2)).masked_fill(later, -std::numeric_limits<double>::infinity());
+    const at::Tensor between =
+        (sum.unsqueeze(-1) - sum.unsqueeze(-2)).masked_fill(later, -std::numeric_limits<double>::infinity());
     scores = scores * between.exp() * write.unsqueeze(-2);
     from_past = sum.exp().unsqueeze(-1);
     const at::Tensor last = sum.narrow(-1, chunk - 1, 1);
-    kept = last.exp().unsqueeze(-1);                                                            // [B,H,N,1,1]
+    kept = last.exp().unsqueeze(-1);  // [B,H,N,1,1]
     ks = ks * ((last - sum).exp() * write).unsqueeze(-1);
   } else {
     scores = scores.tril();
@@ -82,12 +88,15 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
     before.push_back(now);
     now = (kept.defined() ? now * kept.select(2, static_cast<int64_t>(before.size()) - 1) : now) + of_chunk;
   }
-  const at::Tensor both = at::matmul(scores, vs) + at::matmul(from_past.defined() ? qs * from_past : qs, at::stack(before, 2));
+  const at::Tensor both =
+      at::matmul(scores, vs) + at::matmul(from_past.defined() ? qs * from_past : qs, at::stack(before, 2));
   const at::Tensor o = normalised(both.narrow(-1, 0, width), both.select(-1, width), normaliser, true).flatten(2, 3);
-  return {o.size(2) == time ? o : o.narrow(2, 0, time), {now.narrow(-1, 0, width).contiguous(), now.select(-1, width).contiguous()}};
+  return {o.size(2) == time ? o : o.narrow(2, 0, time),
+          {now.narrow(-1, 0, width).contiguous(), now.select(-1, width).contiguous()}};
 }
 
-at::Tensor linear_attention_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearNormaliser& normaliser) {
+at::Tensor linear_attention_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const LinearNormaliser& normaliser) {
   const at::Tensor s = at::matmul(k.transpose(-1, -2), v), z = k.sum(2).unsqueeze(-1);  // [B,H,f,d], [B,H,f,1]
   return normalised(at::matmul(q, s), at::matmul(q, z).squeeze(-1), normaliser, false);
 }

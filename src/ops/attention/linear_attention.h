@@ -25,24 +25,29 @@ struct LinearOutput {
   LinearSums sums;
 };
 
-/// Causal linear attention (Katharopoulos et al. 2020, eq. 18-20; with a gate Peng et al. 2021, eq. 7 and 8); naive twin, token by token.
+/// Causal linear attention (Katharopoulos et al. 2020, eq. 18-20; with a gate Peng et al. 2021, eq. 7 and 8); naive
+/// twin, token by token.
 ///   S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T,   z_t likewise with f(k_t);  without a gate both factors are 1
 ///   o_t = S_t^T f(q_t) / normaliser(f(q_t) . z_t)
 /// B batch, H heads, T tokens, f features, d head width.
 ///   q, k [B,H,T,f] features, those of k zero for padding   v [B,H,T,d]
-///   log_gate [B,H,T] log g; undefined = no gate             written [B,H,T] 1 - g, zero for padding; defined with log_gate
+///   log_gate [B,H,T] log g; undefined = no gate             written [B,H,T] 1 - g, zero for padding; defined with
+///   log_gate
 /// Returns o and the sums after token T; arguments are left alone.
-LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& log_gate,
-                                           const at::Tensor& written, const LinearSums& sums, const LinearNormaliser& normaliser);
+LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                           const at::Tensor& log_gate, const at::Tensor& written,
+                                           const LinearSums& sums, const LinearNormaliser& normaliser);
 
-/// The same by chunks of 64 tokens: inside a chunk a causal product, across chunks the carried sums; no [T,f,d] buffer. Gates enter as
-/// e^{log g_{j+1} + ... + log g_t} <= 1.
-LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& log_gate,
-                                     const at::Tensor& written, const LinearSums& sums, const LinearNormaliser& normaliser);
+/// The same by chunks of 64 tokens: inside a chunk a causal product, across chunks the carried sums; no [T,f,d] buffer.
+/// Gates enter as e^{log g_{j+1} + ... + log g_t} <= 1.
+LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,
+                                     const LinearNormaliser& normaliser);
 
 /// Every query over all S keys.
 ///   q [B,H,T,f]  k [B,H,S,f]  v [B,H,S,d]. Returns o [B,H,T,d].
-at::Tensor linear_attention_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearNormaliser& normaliser);
+at::Tensor linear_attention_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const LinearNormaliser& normaliser);
 
 /// f(x) = elu(x) + 1 (Katharopoulos et al. 2020, eq. 7).
 at::Tensor elu_features(const at::Tensor& x);
@@ -50,7 +55,8 @@ at::Tensor elu_features(const at::Tensor& x);
 /// f(x) = relu(W x + b) (Kasai et al. 2021). x [B,H,T,d], weight [H,f,d], bias [H,f].
 at::Tensor t2r_features(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-/// f(x) = factor [sin(W u), cos(W u)], u = x / (|x| + eps) (Peng et al. 2021, eq. 4). x [B,H,T,d], weight [H,m,d]; f = 2m. A row of zeros has u = 0.
+/// f(x) = factor [sin(W u), cos(W u)], u = x / (|x| + eps) (Peng et al. 2021, eq. 4). x [B,H,T,d], weight [H,m,d]; f =
+/// 2m. A row of zeros has u = 0.
 at::Tensor random_features(const at::Tensor& x, const at::Tensor& weight, double factor, double eps);
 
 }  // namespace mnemo::ops

@@ -9,11 +9,11 @@ namespace mnemo::ops {
 /// B batch, H heads, Q queries, S keys, n slots, d head width.
 ///   q [B,H,Q,d]  k, v [B,H,S,d]  e, f [n,S] for all heads  valid [B,S] bool, undefined = all
 /// Returns o [B,H,Q,d].
-at::Tensor linformer(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& e, const at::Tensor& f,
-                     const at::Tensor& valid, double scale);
+at::Tensor linformer(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& e,
+                     const at::Tensor& f, const at::Tensor& valid, double scale);
 
 /// Naive twin: slot by slot, key by key.
-at::Tensor linformer_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& e, const at::Tensor& f,
-                           const at::Tensor& valid, double scale);
+at::Tensor linformer_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& e,
+                           const at::Tensor& f, const at::Tensor& valid, double scale);
 
 }  // namespace mnemo::ops

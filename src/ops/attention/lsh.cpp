@@ -17,7 +17,9 @@ at::Tensor unit_rows(const at::Tensor& x) {
   return x / at::where(norm == 0.0, 1.0, norm);
 }
 
-at::Tensor arange_like(int64_t size, const at::Tensor& like) { return at::arange(size, like.options().dtype(at::kLong).requires_grad(false)); }
+at::Tensor arange_like(int64_t size, const at::Tensor& like) {
+  return at::arange(size, like.options().dtype(at::kLong).requires_grad(false));
+}
 
 /// Rows [B,H,T,d] picked by places [B,H,..] of T: [B,H,..,d]. One index_select, whose gradient is one index_add.
 at::Tensor pick_rows(const at::Tensor& rows, const at::Tensor& places) {
@@ -60,7 +62,7 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
   {
     const at::NoGradGuard no_grad;
     const at::Tensor ticker = arange_like(time, buckets);
-    places = (buckets * time + ticker).argsort(-1, false);                                             // sorted -> place
+    places = (buckets * time + ticker).argsort(-1, false);                                       // sorted -> place
     ranks = at::empty_like(places).scatter_(-1, places, ticker.expand_as(places).contiguous());  // place -> sorted
     // The last chunk is made up with rows that count as padding.
     at::Tensor bucket = at::constant_pad_nd(buckets.gather(-1, places), {0, sorted_rows - time}, options.num_buckets);
@@ -84,7 +86,7 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
     const at::Tensor twice = (previous == own).unsqueeze(-1).unsqueeze(-1).expand({-1, -1, -1, -1, 1, chunk});
     hidden = at::logical_or(hidden, at::cat({at::zeros_like(twice), twice}, -1));
   }
-  const at::Tensor q = pick_rows(qk, places).unflatten(3, {chunks, chunk});                     // [B,H,R,N,C,d]
+  const at::Tensor q = pick_rows(qk, places).unflatten(3, {chunks, chunk});  // [B,H,R,N,C,d]
   const at::Tensor values = pick_rows(v, places).unflatten(3, {chunks, chunk});
   const at::Tensor keys = with_blocks(unit_rows(q), before);
   at::Tensor scores = at::matmul(q, keys.transpose(-1, -2)) * (1.0 / std::sqrt(static_cast<double>(width)));
@@ -92,18 +94,20 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
   const at::Tensor self = at::eye(chunk, 2 * chunk, scores.options().dtype(at::kBool));
   scores = scores.masked_fill(hidden, kHidden).masked_fill(self, kSelf);
   const at::Tensor sum = at::logsumexp(scores, {-1}, true);
-  const at::Tensor o = at::matmul((scores - sum).exp(), with_blocks(values, before));          // [B,H,R,N,C,d]
+  const at::Tensor o = at::matmul((scores - sum).exp(), with_blocks(values, before));  // [B,H,R,N,C,d]
 
   // Back to the rows' own order, round by round, and the rounds by their sums.
-  const at::Tensor row = ranks + arange_like(batch * heads * rounds, buckets).view({batch, heads, rounds, 1}) * sorted_rows;
-  const at::Tensor outputs = o.reshape({-1, v.size(3)}).index_select(0, row.flatten()).view({batch, heads, rounds, time, v.size(3)});
+  const at::Tensor row =
+      ranks + arange_like(batch * heads * rounds, buckets).view({batch, heads, rounds, 1}) * sorted_rows;
+  const at::Tensor outputs =
+      o.reshape({-1, v.size(3)}).index_select(0, row.flatten()).view({batch, heads, rounds, time, v.size(3)});
   if (rounds == 1) return outputs.squeeze(2);
   const at::Tensor sums = sum.reshape({-1}).index_select(0, row.flatten()).view({batch, heads, rounds, time, 1});
   return (outputs * at::softmax(sums, 2)).sum(2);
 }
 
-at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets, const at::Tensor& valid,
-                               const LshOptions& options) {
+at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets,
+                               const at::Tensor& valid, const LshOptions& options) {
   const int64_t batch = qk.size(0), time = qk.size(2);
   const at::Tensor place = arange_like(time, buckets);
   const at::Tensor real = valid.defined() ? valid : at::ones({batch, time}, buckets.options().dtype(at::kBool));
@@ -112,11 +116,13 @@ at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const 
   const at::Tensor plain = at::matmul(qk, unit_rows(qk).transpose(-1, -2)) / std::sqrt(static_cast<double>(qk.size(3)));
   std::vector<at::Tensor> outputs, sums;
   for (int64_t r = 0; r < buckets.size(2); ++r) {
-    const at::Tensor bucket = buckets.select(2, r), key = bucket * time + place;              // [B,H,T]
-    const at::Tensor rank = (key.unsqueeze(-1) > key.unsqueeze(-2)).sum(-1), chunk = at::floor_divide(rank, options.chunk_len);
+    const at::Tensor bucket = buckets.select(2, r), key = bucket * time + place;  // [B,H,T]
+    const at::Tensor rank = (key.unsqueeze(-1) > key.unsqueeze(-2)).sum(-1),
+                     chunk = at::floor_divide(rank, options.chunk_len);
     const at::Tensor last = at::floor_divide(real.sum(1) - 1, options.chunk_len).view({batch, 1, 1});
     const at::Tensor previous = at::where(chunk == 0, last, chunk - 1);
-    at::Tensor sees = (chunk.unsqueeze(-1) == chunk.unsqueeze(-2)).logical_or(previous.unsqueeze(-1) == chunk.unsqueeze(-2));
+    at::Tensor sees =
+        (chunk.unsqueeze(-1) == chunk.unsqueeze(-2)).logical_or(previous.unsqueeze(-1) == chunk.unsqueeze(-2));
     if (!options.attend_across_buckets) sees = sees.logical_and(bucket.unsqueeze(-1) == bucket.unsqueeze(-2));
     if (options.causal) sees = sees.logical_and(place.unsqueeze(-1) >= place);
     const at::Tensor scores = plain.masked_fill(sees.logical_and(both).logical_not(), kHidden).masked_fill(self, kSelf);
@@ -136,9 +142,11 @@ at::Tensor arena_rows(const at::Tensor& rows, const LshOptions& options) {
 
 }  // namespace
 
-at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations, const LshOptions& options) {
+at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
+                               const LshOptions& options) {
   const at::Tensor rows = arena_rows(qk, options);
-  const int64_t batch = rows.size(0), heads = rows.size(1), time = rows.size(2), chunks = options.num_buckets, chunk = time / chunks;
+  const int64_t batch = rows.size(0), heads = rows.size(1), time = rows.size(2), chunks = options.num_buckets,
+                chunk = time / chunks;
   const at::Tensor buckets = lsh_buckets(rows, rotations, {}).squeeze(2), ticker = arange_like(time, buckets);
   const at::Tensor places = (buckets * time + ticker).argsort(-1, false);
   const at::Tensor ranks = at::empty_like(places).scatter_(-1, places, ticker.expand_as(places).contiguous());
@@ -146,13 +154,16 @@ at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const 
                             arange_like(batch * heads, buckets).view({batch, heads, 1}) * chunks;
   const at::Tensor q = pick_rows(rows, places).unflatten(2, {chunks, chunk});
   const at::Tensor values = pick_rows(arena_rows(v, options), places).unflatten(2, {chunks, chunk});
-  const at::Tensor scores = at::matmul(q, with_blocks(q, before).transpose(-1, -2)) * std::sqrt(static_cast<double>(qk.size(3)));
+  const at::Tensor scores =
+      at::matmul(q, with_blocks(q, before).transpose(-1, -2)) * std::sqrt(static_cast<double>(qk.size(3)));
   const at::Tensor o = at::matmul(at::softmax(scores, -1), with_blocks(values, before)).flatten(2, 3);
-  const at::Tensor row = ranks.narrow(2, 0, qk.size(2)) + arange_like(batch * heads, buckets).view({batch, heads, 1}) * time;
+  const at::Tensor row =
+      ranks.narrow(2, 0, qk.size(2)) + arange_like(batch * heads, buckets).view({batch, heads, 1}) * time;
   return o.reshape({-1, v.size(3)}).index_select(0, row.flatten()).view(v.sizes());
 }
 
-at::Tensor lsh_attention_arena_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations, const LshOptions& options) {
+at::Tensor lsh_attention_arena_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
+                                     const LshOptions& options) {
   const at::Tensor rows = arena_rows(qk, options);
   const int64_t time = rows.size(2), chunk = time / options.num_buckets;
   const at::Tensor buckets = lsh_buckets(rows, rotations, {}).squeeze(2);

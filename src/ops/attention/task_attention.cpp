@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "ops/attention/attention.h"
-#include "ops/decode/decode_rows.h"
 #include "ops/attention/heads.h"
+#include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::ops {
@@ -63,12 +63,14 @@ at::Tensor task_mask(const std::vector<TaskSight>& sights, int64_t old_rows, int
   for (int64_t k = 0; k < tasks; ++k) {
     const TaskSight& sight = sights[static_cast<size_t>(k)];
     for (const int64_t row : sight.classes) mask[k][old_rows + row] = true;
-    for (const auto& [first, last] : sight.memories) mask[k].narrow(0, old_rows + tasks + first, last - first).fill_(true);
+    for (const auto& [first, last] : sight.memories)
+      mask[k].narrow(0, old_rows + tasks + first, last - first).fill_(true);
   }
   return mask;
 }
 
-at::Tensor task_attention_naive(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights, double scale) {
+at::Tensor task_attention_naive(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
+                                double scale) {
   std::vector<at::Tensor> k = {keys.old_k, keys.class_k}, v = {keys.old_v, keys.class_v};
   if (keys.memory_k.defined()) {
     const auto each = [&](const at::Tensor& memory) { return memory.unsqueeze(0).expand({q.size(0), -1, -1, -1}); };
@@ -79,29 +81,39 @@ at::Tensor task_attention_naive(const at::Tensor& q, const TaskKeys& keys, const
   return attention_naive(q, at::cat(k, 2), at::cat(v, 2), {}, RelShift::none, mask, scale);
 }
 
-at::Tensor task_attention(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights, double scale) {
+at::Tensor task_attention(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
+                          double scale) {
   base::ensure(q.is_cpu() && q.scalar_type() == at::kFloat, "task_attention is for float on the CPU, found {} on {}",
                at::toString(q.scalar_type()), q.device().str());
-  base::ensure(q.size(2) == static_cast<int64_t>(sights.size()), "{} class rows, but {} sights", q.size(2), sights.size());
-  const int64_t batch = q.size(0), num_heads = q.size(1), tasks = q.size(2), width = (q.size(3) + kHeadStep - 1) / kHeadStep * kHeadStep;
+  base::ensure(q.size(2) == static_cast<int64_t>(sights.size()), "{} class rows, but {} sights", q.size(2),
+               sights.size());
+  const int64_t batch = q.size(0), num_heads = q.size(1), tasks = q.size(2),
+                width = (q.size(3) + kHeadStep - 1) / kHeadStep * kHeadStep;
   const int64_t old_rows = keys.old_k.size(2), memory = memory_rows(keys);
   const at::Tensor queries = padded_rows(q * scale);
   const at::Tensor old_k = padded_rows(keys.old_k), old_v = padded_rows(keys.old_v);
   const at::Tensor class_k = padded_rows(keys.class_k), class_v = padded_rows(keys.class_v);
-  const at::Tensor memory_k = memory > 0 ? padded_rows(keys.memory_k) : at::Tensor(), memory_v = memory > 0 ? padded_rows(keys.memory_v) : at::Tensor();
+  const at::Tensor memory_k = memory > 0 ? padded_rows(keys.memory_k) : at::Tensor(),
+                   memory_v = memory > 0 ? padded_rows(keys.memory_v) : at::Tensor();
   at::Tensor o = empty_heads(q, tasks, q.size(3));
   const Heads<float> out = heads_of<float>(o);
   const auto rows = [](const at::Tensor& tensor, int64_t at) { return tensor.const_data_ptr<float>() + at; };
   at::parallel_for(0, batch * num_heads, 1, [&](int64_t first, int64_t last) {
-    std::vector<float> scores(static_cast<size_t>(old_rows + tasks + memory)), part(static_cast<size_t>(width)), sum(part);
+    std::vector<float> scores(static_cast<size_t>(old_rows + tasks + memory)), part(static_cast<size_t>(width)),
+        sum(part);
     for (int64_t i = first; i < last; ++i) {
       const int64_t b = i / num_heads, h = i % num_heads;
-      const Head head{rows(old_k, i * old_rows * width), rows(old_v, i * old_rows * width),
-                      rows(class_k, i * tasks * width),  rows(class_v, i * tasks * width),
+      const Head head{rows(old_k, i * old_rows * width),
+                      rows(old_v, i * old_rows * width),
+                      rows(class_k, i * tasks * width),
+                      rows(class_v, i * tasks * width),
                       memory > 0 ? rows(memory_k, h * memory * width) : nullptr,
-                      memory > 0 ? rows(memory_v, h * memory * width) : nullptr, old_rows, width};
+                      memory > 0 ? rows(memory_v, h * memory * width) : nullptr,
+                      old_rows,
+                      width};
       for (int64_t k = 0; k < tasks; ++k) {
-        read(head, rows(queries, (i * tasks + k) * width), sights[static_cast<size_t>(k)], scores.data(), part.data(), sum.data());
+        read(head, rows(queries, (i * tasks + k) * width), sights[static_cast<size_t>(k)], scores.data(), part.data(),
+             sum.data());
         std::copy_n(sum.data(), q.size(3), out.row(b, h, k));
       }
     }

@@ -4,10 +4,11 @@
 
 namespace mnemo::ops::cuda {
 
-/// The reverse scan. grad_k, grad_v and grad_z hold the gradient of the memory after the last token and turn into that of the first, in place.
-/// With f_ij = gK_j . k_i + gV_j . v_i and x = grad_o V0^T, c = grad_o v^T:
-///   gp_tj = sum_i w_tij c_ti + u_tj x_tj,   gy = p (gp - sum p gp),   H = p gp + gy y,   F_j = sum_i f_ij w_Cij + f0_j u_Cj
-///   gs_ij = sum_{t>=i} w_tij (p_tj c_ti + gy_tj a_ti - H_tj) + w_Cij (f_ij - F_j + gz_j), and the same with u, x, r, f0 for z0
+/// The reverse scan. grad_k, grad_v and grad_z hold the gradient of the memory after the last token and turn into that
+/// of the first, in place. With f_ij = gK_j . k_i + gV_j . v_i and x = grad_o V0^T, c = grad_o v^T:
+///   gp_tj = sum_i w_tij c_ti + u_tj x_tj,   gy = p (gp - sum p gp),   H = p gp + gy y,   F_j = sum_i f_ij w_Cij + f0_j
+///   u_Cj gs_ij = sum_{t>=i} w_tij (p_tj c_ti + gy_tj a_ti - H_tj) + w_Cij (f_ij - F_j + gz_j), and the same with u, x,
+///   r, f0 for z0
 template <class S>
 struct AbcBackward {
   using A = Wide<S>;
@@ -22,9 +23,12 @@ struct AbcBackward {
     A *go, *c, *ga, *r, *x, *gp, *f, *f0, *total_f, *gz, *state, *grad;
     MNEMO_BODY Areas(const AbcChunk<S>& chunk, Carver<A>& carver) {
       const int wide = chunk.dk > chunk.dv ? chunk.dk : chunk.dv;
-      go = carver.take(kAbcTokens * chunk.dv), c = carver.take(kAbcTokens * kAbcTokens), ga = carver.take(kAbcTokens * kAbcTokens);
-      r = carver.take(kAbcTokens * chunk.nn), x = carver.take(kAbcTokens * chunk.nn), gp = carver.take(kAbcTokens * chunk.nn);
-      f = carver.take(kAbcTokens * chunk.nn), f0 = carver.take(chunk.n), total_f = carver.take(chunk.n), gz = carver.take(chunk.n);
+      go = carver.take(kAbcTokens * chunk.dv), c = carver.take(kAbcTokens * kAbcTokens),
+      ga = carver.take(kAbcTokens * kAbcTokens);
+      r = carver.take(kAbcTokens * chunk.nn), x = carver.take(kAbcTokens * chunk.nn),
+      gp = carver.take(kAbcTokens * chunk.nn);
+      f = carver.take(kAbcTokens * chunk.nn), f0 = carver.take(chunk.n), total_f = carver.take(chunk.n),
+      gz = carver.take(chunk.n);
       state = carver.take(chunk.n * wide), grad = carver.take(chunk.n * wide);
     }
   };
@@ -61,7 +65,8 @@ struct AbcBackward {
         block.each([&](int thread) { x.weights_of_last(thread, kAbcTokens); });
         block.each([&](int thread) { x.advance(thread, kAbcTokens, g.state, g.grad); });
       }
-      for (int piece = chunks - 1; piece >= 0; --piece) this->chunk(block, x, g, b, h, first + piece * kAbcTokens, piece);
+      for (int piece = chunks - 1; piece >= 0; --piece)
+        this->chunk(block, x, g, b, h, first + piece * kAbcTokens, piece);
     }
     block.each([&](int thread) {
       if (thread < n) grad_memory_z[head * n + thread] = g.gz[thread];
@@ -71,7 +76,8 @@ struct AbcBackward {
  private:
   /// One chunk, from the memory before it: pieces[piece] of this head.
   template <class Block>
-  MNEMO_BODY void chunk(Block& block, const AbcChunk<S>& x, const Areas& g, int64_t b, int64_t h, int64_t begin, int piece) const {
+  MNEMO_BODY void chunk(Block& block, const AbcChunk<S>& x, const Areas& g, int64_t b, int64_t h, int64_t begin,
+                        int piece) const {
     const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv, count = least(kAbcTokens, in.time - begin);
     const int64_t head = b * in.heads + h, place = head * kAbcChunksKept + piece;
     const A* u_last = x.u + (count - 1) * nn;
@@ -89,12 +95,17 @@ struct AbcBackward {
     block.each([&](int thread) {
       x.run(thread, count);
       x.scores(thread, count);
-      products<A, 2>(thread, count, count, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
-                     [&](int, int e, int i) { return x.v[i * dv + e]; }, [&](int t, int i, A sum) { g.c[t * kAbcTokens + i] = sum; });
-      products<A, 2>(thread, count, n, in.width, [&](int t, int e) { return x.q[t * dk + e]; },
-                     [&](int, int e, int j) { return g.state[j * dk + e]; }, [&](int t, int j, A sum) { g.r[t * nn + j] = sum * in.scale; });
-      products<A, 2>(thread, count, n, in.width, [&](int i, int e) { return x.k[i * dk + e]; },
-                     [&](int, int e, int j) { return g.grad[j * dk + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] = sum; });
+      products<A, 2>(
+          thread, count, count, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
+          [&](int, int e, int i) { return x.v[i * dv + e]; },
+          [&](int t, int i, A sum) { g.c[t * kAbcTokens + i] = sum; });
+      products<A, 2>(
+          thread, count, n, in.width, [&](int t, int e) { return x.q[t * dk + e]; },
+          [&](int, int e, int j) { return g.state[j * dk + e]; },
+          [&](int t, int j, A sum) { g.r[t * nn + j] = sum * in.scale; });
+      products<A, 2>(
+          thread, count, n, in.width, [&](int i, int e) { return x.k[i * dk + e]; },
+          [&](int, int e, int j) { return g.grad[j * dk + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] = sum; });
       this->row_products(thread, n, in.width, g.grad, g.state, [&](int j, A sum) { g.f0[j] = sum; });
     });
     block.each([&](int thread) {
@@ -102,10 +113,12 @@ struct AbcBackward {
       load_rows(thread, g.grad, n, in.value_width, [&](int j) { return own_v + j * in.value_width; });
     });
     block.each([&](int thread) {
-      products<A, 2>(thread, count, n, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
-                     [&](int, int e, int j) { return g.state[j * dv + e]; }, [&](int t, int j, A sum) { g.x[t * nn + j] = sum; });
-      products<A, 2>(thread, count, n, in.value_width, [&](int i, int e) { return x.v[i * dv + e]; },
-                     [&](int, int e, int j) { return g.grad[j * dv + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] += sum; });
+      products<A, 2>(
+          thread, count, n, in.value_width, [&](int t, int e) { return g.go[t * dv + e]; },
+          [&](int, int e, int j) { return g.state[j * dv + e]; }, [&](int t, int j, A sum) { g.x[t * nn + j] = sum; });
+      products<A, 2>(
+          thread, count, n, in.value_width, [&](int i, int e) { return x.v[i * dv + e]; },
+          [&](int, int e, int j) { return g.grad[j * dv + e]; }, [&](int i, int j, A sum) { g.f[i * nn + j] += sum; });
       this->row_products(thread, n, in.value_width, g.grad, g.state, [&](int j, A sum) { g.f0[j] += sum; });
       x.weights_of_last(thread, count);
     });
@@ -157,21 +170,23 @@ struct AbcBackward {
       x.each_slot(thread, count, [&](int i, int j) {
         A sum = x.last[i * nn + j] * (g.f[i * nn + j] - g.total_f[j] + g.gz[j]);
         for (int t = i; t < count; ++t) {
-          sum += x.weight(t, i, j) *
-                 (x.p[t * nn + j] * g.c[t * kAbcTokens + i] + gy[t * nn + j] * x.a[t * kAbcTokens + i] - big_h[t * nn + j]);
+          sum += x.weight(t, i, j) * (x.p[t * nn + j] * g.c[t * kAbcTokens + i] +
+                                      gy[t * nn + j] * x.a[t * kAbcTokens + i] - big_h[t * nn + j]);
         }
         grad_s.row(b, h, begin + i)[j] = static_cast<S>(sum);
       });
       // The values' side: what `state` and `grad` hold now.
-      products<A, 2>(thread, count, in.value_width, n, [&](int i, int j) { return x.last[i * nn + j]; },
-                     [&](int, int j, int e) { return g.grad[j * dv + e]; },
-                     [&](int i, int e, A sum) {
-                       for (int t = i; t < count; ++t) sum += x.b[t * kAbcTokens + i] * g.go[t * dv + e];
-                       grad_v.row(b, h, begin + i)[e] = static_cast<S>(sum);
-                     });
-      products<A, 4>(thread, n, in.value_width, count, [&](int j, int t) { return x.p[t * nn + j] * x.u[t * nn + j]; },
-                     [&](int, int t, int e) { return g.go[t * dv + e]; },
-                     [&](int j, int e, A sum) { own_v[j * in.value_width + e] = u_last[j] * g.grad[j * dv + e] + sum; });
+      products<A, 2>(
+          thread, count, in.value_width, n, [&](int i, int j) { return x.last[i * nn + j]; },
+          [&](int, int j, int e) { return g.grad[j * dv + e]; },
+          [&](int i, int e, A sum) {
+            for (int t = i; t < count; ++t) sum += x.b[t * kAbcTokens + i] * g.go[t * dv + e];
+            grad_v.row(b, h, begin + i)[e] = static_cast<S>(sum);
+          });
+      products<A, 4>(
+          thread, n, in.value_width, count, [&](int j, int t) { return x.p[t * nn + j] * x.u[t * nn + j]; },
+          [&](int, int t, int e) { return g.go[t * dv + e]; },
+          [&](int j, int e, A sum) { own_v[j * in.value_width + e] = u_last[j] * g.grad[j * dv + e] + sum; });
     });
     block.each([&](int thread) {
       if (thread < n) {
@@ -186,22 +201,25 @@ struct AbcBackward {
       load_keys(thread);
     });
     block.each([&](int thread) {
-      products<A, 2>(thread, count, in.width, n, [&](int t, int j) { return gy[t * nn + j] * x.u[t * nn + j]; },
-                     [&](int, int j, int e) { return g.state[j * dk + e]; },
-                     [&](int t, int e, A sum) {
-                       for (int i = 0; i <= t; ++i) sum += g.ga[t * kAbcTokens + i] * x.k[i * dk + e];
-                       grad_q.row(b, h, begin + t)[e] = static_cast<S>(sum * in.scale);
-                     });
-      products<A, 2>(thread, count, in.width, n, [&](int i, int j) { return x.last[i * nn + j]; },
-                     [&](int, int j, int e) { return g.grad[j * dk + e]; },
-                     [&](int i, int e, A sum) {
-                       A inside = 0;
-                       for (int t = i; t < count; ++t) inside += g.ga[t * kAbcTokens + i] * x.q[t * dk + e];
-                       grad_k.row(b, h, begin + i)[e] = static_cast<S>(sum + inside * in.scale);
-                     });
-      products<A, 4>(thread, n, in.width, count, [&](int j, int t) { return gy[t * nn + j] * x.u[t * nn + j]; },
-                     [&](int, int t, int e) { return x.q[t * dk + e]; },
-                     [&](int j, int e, A sum) { own_k[j * in.width + e] = u_last[j] * g.grad[j * dk + e] + sum * in.scale; });
+      products<A, 2>(
+          thread, count, in.width, n, [&](int t, int j) { return gy[t * nn + j] * x.u[t * nn + j]; },
+          [&](int, int j, int e) { return g.state[j * dk + e]; },
+          [&](int t, int e, A sum) {
+            for (int i = 0; i <= t; ++i) sum += g.ga[t * kAbcTokens + i] * x.k[i * dk + e];
+            grad_q.row(b, h, begin + t)[e] = static_cast<S>(sum * in.scale);
+          });
+      products<A, 2>(
+          thread, count, in.width, n, [&](int i, int j) { return x.last[i * nn + j]; },
+          [&](int, int j, int e) { return g.grad[j * dk + e]; },
+          [&](int i, int e, A sum) {
+            A inside = 0;
+            for (int t = i; t < count; ++t) inside += g.ga[t * kAbcTokens + i] * x.q[t * dk + e];
+            grad_k.row(b, h, begin + i)[e] = static_cast<S>(sum + inside * in.scale);
+          });
+      products<A, 4>(
+          thread, n, in.width, count, [&](int j, int t) { return gy[t * nn + j] * x.u[t * nn + j]; },
+          [&](int, int t, int e) { return x.q[t * dk + e]; },
+          [&](int j, int e, A sum) { own_k[j * in.width + e] = u_last[j] * g.grad[j * dk + e] + sum * in.scale; });
     });
   }
   /// to(j, row j of a . row j of b)

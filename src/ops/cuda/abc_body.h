@@ -6,11 +6,11 @@ namespace mnemo::ops::cuda {
 
 /// ABC's exp form (ops/abc_scan.h) for a device: one block a head, tokens in chunks of kAbcTokens.
 ///
-/// The sum of a slot's weights is kept as a pair, z = m + log l with m the largest logit so far: at logits of 1e4 a float z alone is off by
-/// 5e-4. With it every weight is a number up to 1, however far logits lie apart:
-///   w_tij = e^{s_ij - m_tj} / l_tj  (token i in slot j as token t reads it, i <= t),   u_tj = e^{m0_j - m_tj} l0_j / l_tj  (what was before)
-///   y = tril(a) w + u r,  a = scale q k^T,  r = scale q K0^T;   p = softmax over slots;   o = b v + (p u) V0,  b_ti = sum_j p_tj w_tij
-///   K1_j = u_Cj K0_j + sum_i w_Cij k_i, likewise V
+/// The sum of a slot's weights is kept as a pair, z = m + log l with m the largest logit so far: at logits of 1e4 a
+/// float z alone is off by 5e-4. With it every weight is a number up to 1, however far logits lie apart:
+///   w_tij = e^{s_ij - m_tj} / l_tj  (token i in slot j as token t reads it, i <= t),   u_tj = e^{m0_j - m_tj} l0_j /
+///   l_tj  (what was before) y = tril(a) w + u r,  a = scale q k^T,  r = scale q K0^T;   p = softmax over slots;   o =
+///   b v + (p u) V0,  b_ti = sum_j p_tj w_tij K1_j = u_Cj K0_j + sum_i w_Cij k_i, likewise V
 inline constexpr int kAbcTokens = 16, kAbcMostSlots = 64;
 /// Chunks between two memories that are kept for the backward pass.
 inline constexpr int kAbcChunksKept = 4;
@@ -45,7 +45,8 @@ struct AbcChunk {
       : in(inputs), n(inputs.slots), nn(odd(inputs.slots)), dk(odd(inputs.width)), dv(odd(inputs.value_width)) {
     q = carver.take(kAbcTokens * dk), k = carver.take(kAbcTokens * dk), v = carver.take(kAbcTokens * dv);
     a = carver.take(kAbcTokens * kAbcTokens), b = carver.take(kAbcTokens * kAbcTokens);
-    s = carver.take(kAbcTokens * nn), m = carver.take(kAbcTokens * nn), il = carver.take(kAbcTokens * nn), u = carver.take(kAbcTokens * nn);
+    s = carver.take(kAbcTokens * nn), m = carver.take(kAbcTokens * nn), il = carver.take(kAbcTokens * nn),
+    u = carver.take(kAbcTokens * nn);
     y = carver.take(kAbcTokens * nn), p = carver.take(kAbcTokens * nn), last = carver.take(kAbcTokens * nn);
     m0 = carver.take(n), l0 = carver.take(n), part = carver.take(2 * kThreads);
   }
@@ -77,8 +78,10 @@ struct AbcChunk {
   MNEMO_BODY A weight(int t, int i, int j) const { return std::exp(s[i * nn + j] - m[t * nn + j]) * il[t * nn + j]; }
   /// a = scale q k^T; zeros above the diagonal.
   MNEMO_BODY void scores(int thread, int count) const {
-    products<A, 2>(thread, count, count, in.width, [&](int t, int e) { return q[t * dk + e]; }, [&](int, int e, int i) { return k[i * dk + e]; },
-                   [&](int t, int i, A sum) { a[t * kAbcTokens + i] = i <= t ? sum * in.scale : A(0); });
+    products<A, 2>(
+        thread, count, count, in.width, [&](int t, int e) { return q[t * dk + e]; },
+        [&](int, int e, int i) { return k[i * dk + e]; },
+        [&](int t, int i, A sum) { a[t * kAbcTokens + i] = i <= t ? sum * in.scale : A(0); });
   }
   /// Keys and values of the memory, in shared memory, from the numbered one of `from`.
   template <class T>
@@ -94,20 +97,26 @@ struct AbcChunk {
   MNEMO_BODY void store_rows(int thread, A* to_k, A* to_v, int64_t number, const A* keys, const A* values) const {
     for (int j = thread / kLanes; j < n; j += kGroups) {
       for (int e = thread % kLanes; e < in.width; e += kLanes) to_k[(number * n + j) * in.width + e] = keys[j * dk + e];
-      for (int e = thread % kLanes; e < in.value_width; e += kLanes) to_v[(number * n + j) * in.value_width + e] = values[j * dv + e];
+      for (int e = thread % kLanes; e < in.value_width; e += kLanes)
+        to_v[(number * n + j) * in.value_width + e] = values[j * dv + e];
     }
   }
-  MNEMO_BODY void store_memory(int thread, const AbcMemoryOf<A>& to, int64_t number, const A* keys, const A* values) const {
+  MNEMO_BODY void store_memory(int thread, const AbcMemoryOf<A>& to, int64_t number, const A* keys,
+                               const A* values) const {
     store_rows(thread, to.k, to.v, number, keys, values);
     if (thread < n) to.m[number * n + thread] = m0[thread], to.l[number * n + thread] = l0[thread];
   }
   /// Keys and values after the chunk, in place.
   MNEMO_BODY void advance(int thread, int count, A* keys, A* values) const {
     const A* kept = u + (count - 1) * nn;
-    products<A, 4>(thread, n, in.width, count, [&](int j, int i) { return last[i * nn + j]; }, [&](int, int i, int e) { return k[i * dk + e]; },
-                   [&](int j, int e, A sum) { keys[j * dk + e] = kept[j] * keys[j * dk + e] + sum; });
-    products<A, 4>(thread, n, in.value_width, count, [&](int j, int i) { return last[i * nn + j]; }, [&](int, int i, int e) { return v[i * dv + e]; },
-                   [&](int j, int e, A sum) { values[j * dv + e] = kept[j] * values[j * dv + e] + sum; });
+    products<A, 4>(
+        thread, n, in.width, count, [&](int j, int i) { return last[i * nn + j]; },
+        [&](int, int i, int e) { return k[i * dk + e]; },
+        [&](int j, int e, A sum) { keys[j * dk + e] = kept[j] * keys[j * dk + e] + sum; });
+    products<A, 4>(
+        thread, n, in.value_width, count, [&](int j, int i) { return last[i * nn + j]; },
+        [&](int, int i, int e) { return v[i * dv + e]; },
+        [&](int j, int e, A sum) { values[j * dv + e] = kept[j] * values[j * dv + e] + sum; });
   }
   /// last_ij = w_Cij: what the memory after the chunk takes of token i.
   MNEMO_BODY void weights_of_last(int thread, int count) const {
@@ -148,7 +157,8 @@ struct AbcChunk {
   }
 };
 
-/// Outputs, the memory after the last token, and the memory before every kAbcChunksKept chunks (path, where it is wanted).
+/// Outputs, the memory after the last token, and the memory before every kAbcChunksKept chunks (path, where it is
+/// wanted).
 template <class S>
 struct AbcForward {
   using A = Wide<S>;
@@ -194,12 +204,14 @@ struct AbcForward {
         x.scores(thread, count);
       });
       block.each([&](int thread) {
-        products<A, 2>(thread, count, n, in.width, [&](int t, int e) { return x.q[t * dk + e]; }, [&](int, int e, int j) { return keys[j * dk + e]; },
-                       [&](int t, int j, A sum) {
-                         A y = x.u[t * nn + j] * sum * in.scale;
-                         for (int i = 0; i <= t; ++i) y += x.a[t * kAbcTokens + i] * x.weight(t, i, j);
-                         x.y[t * nn + j] = y;
-                       });
+        products<A, 2>(
+            thread, count, n, in.width, [&](int t, int e) { return x.q[t * dk + e]; },
+            [&](int, int e, int j) { return keys[j * dk + e]; },
+            [&](int t, int j, A sum) {
+              A y = x.u[t * nn + j] * sum * in.scale;
+              for (int i = 0; i <= t; ++i) y += x.a[t * kAbcTokens + i] * x.weight(t, i, j);
+              x.y[t * nn + j] = y;
+            });
         x.weights_of_last(thread, count);
       });
       block.each([&](int thread) { x.largest(thread, count); });
@@ -213,18 +225,20 @@ struct AbcForward {
         x.b[t * kAbcTokens + i] = sum;
       });
       block.each([&](int thread) {
-        products<A, 2>(thread, count, in.value_width, n, [&](int t, int j) { return x.p[t * nn + j] * x.u[t * nn + j]; },
-                       [&](int, int j, int e) { return values[j * dv + e]; },
-                       [&](int t, int e, A sum) {
-                         for (int i = 0; i <= t; ++i) sum += x.b[t * kAbcTokens + i] * x.v[i * dv + e];
-                         o.row(b, h, begin + t)[e] = static_cast<S>(sum);
-                       });
+        products<A, 2>(
+            thread, count, in.value_width, n, [&](int t, int j) { return x.p[t * nn + j] * x.u[t * nn + j]; },
+            [&](int, int j, int e) { return values[j * dv + e]; },
+            [&](int t, int e, A sum) {
+              for (int i = 0; i <= t; ++i) sum += x.b[t * kAbcTokens + i] * x.v[i * dv + e];
+              o.row(b, h, begin + t)[e] = static_cast<S>(sum);
+            });
       });
       block.each([&](int thread) { x.advance(thread, count, keys, values); });
     }
     block.each([&](int thread) {
       x.store_rows(thread, k1, v1, head, keys, values);
-      if (thread < n) z1[head * n + thread] = x.l0[thread] == A(0) ? -kInfinity<A> : x.m0[thread] + std::log(x.l0[thread]);
+      if (thread < n)
+        z1[head * n + thread] = x.l0[thread] == A(0) ? -kInfinity<A> : x.m0[thread] + std::log(x.l0[thread]);
     });
   }
 };
@@ -246,12 +260,14 @@ struct AbcStep {
     const int64_t head = block.index, b = head / in.heads, h = head % in.heads;
     const int n = in.slots, lanes = odd(kLanes);
     Carver<A> carver{static_cast<A*>(block.shared)};
-    A *keep = carver.take(n), *write = carver.take(n), *score = carver.take(n), *weight = carver.take(n), *p = carver.take(n), *part = carver.take(n * lanes);
+    A *keep = carver.take(n), *write = carver.take(n), *score = carver.take(n), *weight = carver.take(n),
+      *p = carver.take(n), *part = carver.take(n * lanes);
     block.each([&](int thread) {
       if (thread >= n) return;
       const A z = z0[head * n + thread], s = static_cast<A>(in.s.row(b, h, 0)[thread]), high = s > z ? s : z;
       const bool empty = high == -kInfinity<A>;
-      const A before = empty ? A(0) : std::exp(z - high), fresh = empty ? A(0) : std::exp(s - high), sum = before + fresh;
+      const A before = empty ? A(0) : std::exp(z - high), fresh = empty ? A(0) : std::exp(s - high),
+              sum = before + fresh;
       keep[thread] = empty ? A(0) : before / sum, write[thread] = empty ? A(0) : fresh / sum;
       z1[head * n + thread] = empty ? high : high + std::log(sum);
     });

@@ -5,9 +5,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/abc/abc.h"
+#include "ops/attention/heads.h"
 #include "ops/cuda/abc_backward_body.h"
 #include "ops/cuda/tensors.h"
-#include "ops/attention/heads.h"
 
 namespace mnemo::ops::cuda {
 
@@ -18,8 +18,17 @@ struct AbcOperands {
 
   template <class S>
   AbcInputs<S> inputs() const {
-    return {q.size(0), q.size(1), q.size(2), static_cast<int>(s.size(3)), static_cast<int>(q.size(3)), static_cast<int>(v.size(3)),
-            rows_of<const S>(q), rows_of<const S>(k), rows_of<const S>(v), rows_of<const S>(s), static_cast<Wide<S>>(scale)};
+    return {q.size(0),
+            q.size(1),
+            q.size(2),
+            static_cast<int>(s.size(3)),
+            static_cast<int>(q.size(3)),
+            static_cast<int>(v.size(3)),
+            rows_of<const S>(q),
+            rows_of<const S>(k),
+            rows_of<const S>(v),
+            rows_of<const S>(s),
+            static_cast<Wide<S>>(scale)};
   }
 };
 
@@ -50,8 +59,8 @@ struct AbcScanned {
   AbcPath path;
 };
 
-/// abc_exp_scan (ops/abc_scan.h) by the kernels of abc_body.h. Launch::run(body) runs a kernel on the tensors' device; Launch::most_shared_bytes()
-/// is what a block may have there. Memories are in the type of sums.
+/// abc_exp_scan (ops/abc_scan.h) by the kernels of abc_body.h. Launch::run(body) runs a kernel on the tensors' device;
+/// Launch::most_shared_bytes() is what a block may have there. Memories are in the type of sums.
 template <class Launch>
 struct AbcKernels {
   using variable_list = torch::autograd::variable_list;
@@ -59,8 +68,9 @@ struct AbcKernels {
   static AbcScanned forward(const AbcOperands& in, const AbcMemory& before, bool keeps_path) {
     const int64_t time = in.q.size(2);
     AbcScanned out{empty_heads(in.q, time, in.v.size(3)),
-               {at::empty(before.k.sizes(), before.k.options()), at::empty(before.v.sizes(), before.v.options()), at::empty(before.z.sizes(), before.z.options())},
-               {}};
+                   {at::empty(before.k.sizes(), before.k.options()), at::empty(before.v.sizes(), before.v.options()),
+                    at::empty(before.z.sizes(), before.z.options())},
+                   {}};
     if (keeps_path) {
       constexpr int64_t kTokens = kAbcChunksKept * kAbcTokens;
       out.path = AbcPath::empty(before.k, before.v, (time + kTokens - 1) / kTokens);
@@ -70,7 +80,8 @@ struct AbcKernels {
       using S = decltype(type);
       using A = Wide<S>;
       const A *k0 = start.k.const_data_ptr<A>(), *v0 = start.v.const_data_ptr<A>(), *z0 = start.z.const_data_ptr<A>();
-      A *k1 = out.memory.k.mutable_data_ptr<A>(), *v1 = out.memory.v.mutable_data_ptr<A>(), *z1 = out.memory.z.mutable_data_ptr<A>();
+      A *k1 = out.memory.k.mutable_data_ptr<A>(), *v1 = out.memory.v.mutable_data_ptr<A>(),
+        *z1 = out.memory.z.mutable_data_ptr<A>();
       if (time == 1 && !keeps_path) {
         Launch::run(AbcStep<S>{in.inputs<S>(), k0, v0, z0, rows_of<S>(out.o), k1, v1, z1});
       } else {
@@ -81,9 +92,9 @@ struct AbcKernels {
   }
 
   struct Scan : torch::autograd::Function<Scan> {
-    static variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                 const at::Tensor& s, const at::Tensor& memory_k, const at::Tensor& memory_v, const at::Tensor& memory_z,
-                                 double scale) {
+    static variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
+                                 const at::Tensor& v, const at::Tensor& s, const at::Tensor& memory_k,
+                                 const at::Tensor& memory_v, const at::Tensor& memory_z, double scale) {
       at::AutoDispatchBelowADInplaceOrView below_autograd;
       const AbcScanned out = AbcKernels::forward({q, k, v, s, scale}, {memory_k, memory_v, memory_z}, true);
       ctx->save_for_backward({q, k, v, s, out.path.k, out.path.v, out.path.m, out.path.l});
@@ -106,9 +117,10 @@ struct AbcKernels {
       with_type_of(in.q, [&](auto type) {
         using S = decltype(type);
         using A = Wide<S>;
-        Launch::run(AbcBackward<S>{in.inputs<S>(), path.pointers<const A>(), pieces.pointers<A>(), rows_of<const S>(grad_o), rows_of<S>(grad_q),
-                                   rows_of<S>(grad_k), rows_of<S>(grad_v), rows_of<S>(grad_s), memory.k.mutable_data_ptr<A>(),
-                                   memory.v.mutable_data_ptr<A>(), memory.z.mutable_data_ptr<A>()});
+        Launch::run(AbcBackward<S>{in.inputs<S>(), path.pointers<const A>(), pieces.pointers<A>(),
+                                   rows_of<const S>(grad_o), rows_of<S>(grad_q), rows_of<S>(grad_k), rows_of<S>(grad_v),
+                                   rows_of<S>(grad_s), memory.k.mutable_data_ptr<A>(), memory.v.mutable_data_ptr<A>(),
+                                   memory.z.mutable_data_ptr<A>()});
       });
       return {grad_q, grad_k, grad_v, grad_s, memory.k, memory.v, memory.z, at::Tensor()};
     }
@@ -120,13 +132,15 @@ struct AbcKernels {
     bool fits = false;
     with_type_of(q, [&](auto type) {
       AbcBackward<decltype(type)> largest{};
-      largest.in.slots = static_cast<int>(s.size(3)), largest.in.width = static_cast<int>(q.size(3)), largest.in.value_width = static_cast<int>(v.size(3));
+      largest.in.slots = static_cast<int>(s.size(3)), largest.in.width = static_cast<int>(q.size(3)),
+      largest.in.value_width = static_cast<int>(v.size(3));
       fits = largest.shared_bytes() <= Launch::most_shared_bytes();
     });
     return fits;
   }
 
-  static AbcOutput run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const AbcMemory& memory, double scale) {
+  static AbcOutput run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
+                       const AbcMemory& memory, double scale) {
     const at::ScalarType held = memory.k.scalar_type(), wide = wide_type(q);
     auto typed = [&](const at::Tensor& tensor) { return with_rows(tensor.to(q.scalar_type())); };
     const AbcOperands in{with_rows(q), typed(k), typed(v), typed(s), scale};

@@ -4,20 +4,20 @@
 
 namespace mnemo::ops::cuda {
 
-/// Softmax attention over key ranges with optional relative positions (ops/attention.h) for a device, by tiles of queries and keys.
-/// Letters are those of attention(). Sums over keys stand in the threads' own numbers; nothing is added up across blocks, so that
-/// two runs give the same bits.
+/// Softmax attention over key ranges with optional relative positions (ops/attention.h) for a device, by tiles of
+/// queries and keys. Letters are those of attention(). Sums over keys stand in the threads' own numbers; nothing is
+/// added up across blocks, so that two runs give the same bits.
 template <class S>
 struct AttentionInputs {
   using A = Wide<S>;
   int64_t batch, heads;
   int queries, keys, width, value_width, distances;
   Rows<const S> q, k, v;
-  Rows<const S> r;                 ///< [P,H,d] as one batch; or null
-  const S *u, *v_bias;             ///< [H,d], or null
-  Rows<const S> scores;            ///< [B,H,Q,P], in place of r; or null
+  Rows<const S> r;       ///< [P,H,d] as one batch; or null
+  const S *u, *v_bias;   ///< [H,d], or null
+  Rows<const S> scores;  ///< [B,H,Q,P], in place of r; or null
   const int32_t *offsets, *bounds;
-  const bool* valid;               ///< [B,K], or null
+  const bool* valid;  ///< [B,K], or null
   A scale;
 
   MNEMO_BODY int64_t row_of(int64_t b, int64_t h, int i) const { return (b * heads + h) * queries + i; }
@@ -34,13 +34,16 @@ struct AttentionInputs {
 };
 
 /// A square of scores in shared memory. Element (r, c) is query i0 + r and
-///   straight: key j0 + c;   slanted: the distance column c0 + c, whatever key that is (gradients of r are sums along slanted lines).
+///   straight: key j0 + c;   slanted: the distance column c0 + c, whatever key that is (gradients of r are sums along
+///   slanted lines).
 /// Column c of the position scores stands for the key j = c - (Q-1) + i.
 template <class S, bool kSlanted>
 struct AttentionTile {
   using A = Wide<S>;
-  static constexpr int kSide = sizeof(A) == sizeof(double) ? 16 : 32, kRows = kSide / kGroups, kParts = kThreads / kSide;
-  static constexpr int kLine = kSide | 1, kKeyRows = kSlanted ? 2 * kSide - 1 : kSide, kDistanceRows = kSlanted ? kSide : 2 * kSide - 1;
+  static constexpr int kSide = sizeof(A) == sizeof(double) ? 16 : 32, kRows = kSide / kGroups,
+                       kParts = kThreads / kSide;
+  static constexpr int kLine = kSide | 1, kKeyRows = kSlanted ? 2 * kSide - 1 : kSide,
+                       kDistanceRows = kSlanted ? kSide : 2 * kSide - 1;
   using Sums = Share<kRows>;
 
   const AttentionInputs<S>& in;
@@ -48,18 +51,24 @@ struct AttentionTile {
   A *q, *qp, *k, *v, *r, *s;
 
   /// The blocks of memory that the forward pass needs.
-  MNEMO_BODY AttentionTile(const AttentionInputs<S>& inputs, Carver<A>& carver) : in(inputs), wk(odd(inputs.width)), wv(odd(inputs.value_width)) {
+  MNEMO_BODY AttentionTile(const AttentionInputs<S>& inputs, Carver<A>& carver)
+      : in(inputs), wk(odd(inputs.width)), wv(odd(inputs.value_width)) {
     const bool has_r = in.r.data != nullptr;
-    q = carver.take(kSide * wk), k = carver.take(kKeyRows * wk), v = carver.take(kKeyRows * wv), s = carver.take(kSide * kLine);
+    q = carver.take(kSide * wk), k = carver.take(kKeyRows * wk), v = carver.take(kKeyRows * wv),
+    s = carver.take(kSide * kLine);
     qp = has_r ? carver.take(kSide * wk) : nullptr;
     r = has_r ? carver.take(kDistanceRows * wk) : nullptr;
   }
   static MNEMO_BODY int key_row(int row, int c) { return kSlanted ? row + c : c; }
   static MNEMO_BODY int distance_row(int row, int c) { return kSlanted ? c : kSide - 1 - row + c; }
   /// `origin` is j0 or c0.
-  MNEMO_BODY int key_of(int i0, int origin, int row, int c) const { return kSlanted ? origin + c - (in.queries - 1) + i0 + row : origin + c; }
+  MNEMO_BODY int key_of(int i0, int origin, int row, int c) const {
+    return kSlanted ? origin + c - (in.queries - 1) + i0 + row : origin + c;
+  }
   MNEMO_BODY int first_key(int i0, int origin) const { return key_of(i0, origin, 0, 0); }
-  MNEMO_BODY int first_distance(int i0, int origin) const { return kSlanted ? origin : origin + in.queries - i0 - kSide; }
+  MNEMO_BODY int first_distance(int i0, int origin) const {
+    return kSlanted ? origin : origin + in.queries - i0 - kSide;
+  }
 
   MNEMO_BODY bool seen(int i0, int origin) const {
     const int last = least(i0 + kSide, in.queries);
@@ -76,7 +85,9 @@ struct AttentionTile {
       for (int e = thread % kLanes; e < in.width; e += kLanes) {
         const A plain = real ? static_cast<A>(from[e]) : A(0);
         q[row * wk + e] = plain + (in.u != nullptr && real ? static_cast<A>(in.u[h * in.width + e]) : A(0));
-        if (qp != nullptr) qp[row * wk + e] = plain + (in.v_bias != nullptr && real ? static_cast<A>(in.v_bias[h * in.width + e]) : A(0));
+        if (qp != nullptr)
+          qp[row * wk + e] =
+              plain + (in.v_bias != nullptr && real ? static_cast<A>(in.v_bias[h * in.width + e]) : A(0));
       }
     }
   }
@@ -84,7 +95,8 @@ struct AttentionTile {
     const int j0 = first_key(i0, origin);
     auto real = [&](int row) { return j0 + row >= 0 && j0 + row < in.keys; };
     load_rows(thread, k, kKeyRows, in.width, [&](int row) { return real(row) ? in.k.row(b, h, j0 + row) : nullptr; });
-    load_rows(thread, v, kKeyRows, in.value_width, [&](int row) { return real(row) ? in.v.row(b, h, j0 + row) : nullptr; });
+    load_rows(thread, v, kKeyRows, in.value_width,
+              [&](int row) { return real(row) ? in.v.row(b, h, j0 + row) : nullptr; });
   }
   MNEMO_BODY void load_distances(int thread, int64_t h, int i0, int origin) const {
     if (r == nullptr) return;
@@ -140,7 +152,8 @@ struct AttentionForward {
 
   struct Areas {
     A *part, *keep, *total;
-    MNEMO_BODY explicit Areas(Carver<A>& carver) : part(carver.take(kThreads)), keep(carver.take(Tile::kSide)), total(carver.take(Tile::kSide)) {}
+    MNEMO_BODY explicit Areas(Carver<A>& carver)
+        : part(carver.take(kThreads)), keep(carver.take(Tile::kSide)), total(carver.take(Tile::kSide)) {}
   };
   int64_t blocks() const { return in.batch * in.heads * ((in.queries + Tile::kSide - 1) / Tile::kSide); }
   int64_t shared_bytes() const {
@@ -160,7 +173,8 @@ struct AttentionForward {
     const Tile x(in, carver);
     const Areas areas(carver);
     typename Block::template Kept<A, Tile::Sums::kSize> out;
-    typename Block::template Kept<A, 2> row_state;  // the largest score of the row so far, and this thread's part of the sum
+    typename Block::template Kept<A, 2>
+        row_state;  // the largest score of the row so far, and this thread's part of the sum
     block.each([&](int thread) {
       x.load_queries(thread, b, h, i0);
       Tile::Sums::each(thread, kMostWidth, out(thread), [](int, int, A& sum) { sum = 0; });
@@ -173,8 +187,9 @@ struct AttentionForward {
         x.load_distances(thread, h, i0, j0);
       });
       block.each([&](int thread) {
-        x.scores(thread, b, h, i0, j0, [&](int row, int c, int, int, A score) { x.s[row * Tile::kLine + c] = score; },
-                 [&](int row, int c) { x.s[row * Tile::kLine + c] = -kInfinity<A>; });
+        x.scores(
+            thread, b, h, i0, j0, [&](int row, int c, int, int, A score) { x.s[row * Tile::kLine + c] = score; },
+            [&](int row, int c) { x.s[row * Tile::kLine + c] = -kInfinity<A>; });
       });
       block.each([&](int thread) {
         A high = -kInfinity<A>;
@@ -204,8 +219,9 @@ struct AttentionForward {
       });
       block.each([&](int thread) {
         Tile::Sums::each(thread, in.value_width, out(thread), [&](int row, int, A& sum) { sum *= areas.keep[row]; });
-        Tile::Sums::add(thread, in.value_width, kSide, out(thread), [&](int row, int c) { return x.s[row * Tile::kLine + c]; },
-                        [&](int, int c, int e) { return x.v[c * x.wv + e]; });
+        Tile::Sums::add(
+            thread, in.value_width, kSide, out(thread), [&](int row, int c) { return x.s[row * Tile::kLine + c]; },
+            [&](int, int c, int e) { return x.v[c * x.wv + e]; });
       });
     }
     block.each([&](int thread) { areas.part[thread] = row_state(thread)[1]; });
@@ -219,7 +235,8 @@ struct AttentionForward {
     });
     block.each([&](int thread) {
       Tile::Sums::each(thread, in.value_width, out(thread), [&](int row, int e, A& sum) {
-        if (i0 + row < in.queries) o.row(b, h, i0 + row)[e] = static_cast<S>(areas.total[row] == A(0) ? A(0) : sum / areas.total[row]);
+        if (i0 + row < in.queries)
+          o.row(b, h, i0 + row)[e] = static_cast<S>(areas.total[row] == A(0) ? A(0) : sum / areas.total[row]);
       });
     });
   }
@@ -234,7 +251,8 @@ struct AttentionGradient {
   const A *log_sum, *mean;
 };
 
-/// Tiles of the backward pass: p in `s` and the gradient of the scores before scaling in `ds`, from scores computed once more.
+/// Tiles of the backward pass: p in `s` and the gradient of the scores before scaling in `ds`, from scores computed
+/// once more.
 template <class S, bool kSlanted>
 struct BackwardTile : AttentionTile<S, kSlanted> {
   using A = Wide<S>;
@@ -242,13 +260,15 @@ struct BackwardTile : AttentionTile<S, kSlanted> {
   const AttentionGradient<S>& g;
   A *go, *ds, *log_sum, *mean;
 
-  MNEMO_BODY BackwardTile(const AttentionGradient<S>& gradient, Carver<A>& carver) : Base(gradient.in, carver), g(gradient) {
+  MNEMO_BODY BackwardTile(const AttentionGradient<S>& gradient, Carver<A>& carver)
+      : Base(gradient.in, carver), g(gradient) {
     go = carver.take(Base::kSide * Base::wv), ds = carver.take(Base::kSide * Base::kLine);
     log_sum = carver.take(Base::kSide), mean = carver.take(Base::kSide);
   }
   MNEMO_BODY void load_queries_and_gradients(int thread, int64_t b, int64_t h, int i0) const {
     this->load_queries(thread, b, h, i0);
-    load_rows(thread, go, Base::kSide, g.in.value_width, [&](int row) { return i0 + row < g.in.queries ? g.grad_o.row(b, h, i0 + row) : nullptr; });
+    load_rows(thread, go, Base::kSide, g.in.value_width,
+              [&](int row) { return i0 + row < g.in.queries ? g.grad_o.row(b, h, i0 + row) : nullptr; });
     if (thread < Base::kSide) {
       const bool real = i0 + thread < g.in.queries;
       log_sum[thread] = real ? g.log_sum[g.in.row_of(b, h, i0 + thread)] : kInfinity<A>;
@@ -279,8 +299,8 @@ int64_t backward_shared_bytes(const AttentionGradient<S>& g) {
   return carver.used * static_cast<int64_t>(sizeof(Wide<S>));
 }
 
-/// Gradients by query: what reaches q over contents and over positions, [B,H,Q,d] each, and the gradient of ready-made scores, whose other
-/// elements are zero before.
+/// Gradients by query: what reaches q over contents and over positions, [B,H,Q,d] each, and the gradient of ready-made
+/// scores, whose other elements are zero before.
 template <class S>
 struct AttentionBackwardQueries {
   using A = Wide<S>;
@@ -320,11 +340,13 @@ struct AttentionBackwardQueries {
         });
       });
       block.each([&](int thread) {
-        Tile::Sums::add(thread, in.width, kSide, content(thread), [&](int row, int c) { return x.ds[row * Tile::kLine + c]; },
-                        [&](int, int c, int e) { return x.k[c * x.wk + e]; });
+        Tile::Sums::add(
+            thread, in.width, kSide, content(thread), [&](int row, int c) { return x.ds[row * Tile::kLine + c]; },
+            [&](int, int c, int e) { return x.k[c * x.wk + e]; });
         if (x.r == nullptr) return;
-        Tile::Sums::add(thread, in.width, kSide, position(thread), [&](int row, int c) { return x.ds[row * Tile::kLine + c]; },
-                        [&](int row, int c, int e) { return x.r[Tile::distance_row(row, c) * x.wk + e]; });
+        Tile::Sums::add(
+            thread, in.width, kSide, position(thread), [&](int row, int c) { return x.ds[row * Tile::kLine + c]; },
+            [&](int row, int c, int e) { return x.r[Tile::distance_row(row, c) * x.wk + e]; });
       });
     }
     block.each([&](int thread) {
@@ -373,10 +395,12 @@ struct AttentionBackwardKeys {
       });
       block.each([&](int thread) { x.gradients(thread, b, h, i0, j0, [](int, int, A) {}); });
       block.each([&](int thread) {
-        Tile::Sums::add(thread, in.width, kSide, of_k(thread), [&](int c, int row) { return x.ds[row * Tile::kLine + c]; },
-                        [&](int, int row, int e) { return x.q[row * x.wk + e]; });
-        Tile::Sums::add(thread, in.value_width, kSide, of_v(thread), [&](int c, int row) { return x.s[row * Tile::kLine + c]; },
-                        [&](int, int row, int e) { return x.go[row * x.wv + e]; });
+        Tile::Sums::add(
+            thread, in.width, kSide, of_k(thread), [&](int c, int row) { return x.ds[row * Tile::kLine + c]; },
+            [&](int, int row, int e) { return x.q[row * x.wk + e]; });
+        Tile::Sums::add(
+            thread, in.value_width, kSide, of_v(thread), [&](int c, int row) { return x.s[row * Tile::kLine + c]; },
+            [&](int, int row, int e) { return x.go[row * x.wv + e]; });
       });
     }
     block.each([&](int thread) {
@@ -426,8 +450,9 @@ struct AttentionBackwardDistances {
         });
         block.each([&](int thread) { x.gradients(thread, b, h, i0, p0, [](int, int, A) {}); });
         block.each([&](int thread) {
-          Tile::Sums::add(thread, in.width, kSide, sums(thread), [&](int c, int row) { return x.ds[row * Tile::kLine + c]; },
-                          [&](int, int row, int e) { return x.qp[row * x.wk + e]; });
+          Tile::Sums::add(
+              thread, in.width, kSide, sums(thread), [&](int c, int row) { return x.ds[row * Tile::kLine + c]; },
+              [&](int, int row, int e) { return x.qp[row * x.wk + e]; });
         });
       }
     }

@@ -15,16 +15,16 @@ bool compiled() { return true; }
 
 int64_t devices() { return at::detail::getCUDAHooks().getNumGPUs(); }
 
-AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const AbcMemory& memory,
-                       double scale) {
+AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
+                       const AbcMemory& memory, double scale) {
   using Kernels = AbcKernels<Launch>;
   const c10::DeviceGuard guard(q.device());
   if (!Kernels::fits(q, v, s)) return abc_causal_naive(q, k, v, s, memory, {}, AbcActivation::exp, 0.0, scale);
   return Kernels::run(q, k, v, s, memory, scale);
 }
 
-at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions, const KeyRanges& ranges,
-                     double scale) {
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
+                     const KeyRanges& ranges, double scale) {
   using Kernels = AttentionKernels<Launch>;
   const c10::DeviceGuard guard(q.device());
   const bool relative = positions.u.defined() || positions.r.defined() || positions.scores.defined();

@@ -12,7 +12,9 @@ namespace {
 /// A stream of the pool, behind what the usual stream has to do; the usual one then waits for it.
 class Beside {
  public:
-  Beside() : usual_(c10::cuda::getCurrentCUDAStream()), own_(c10::cuda::getStreamFromPool()), guard_(own_) { wait(usual_, own_); }
+  Beside() : usual_(c10::cuda::getCurrentCUDAStream()), own_(c10::cuda::getStreamFromPool()), guard_(own_) {
+    wait(usual_, own_);
+  }
   ~Beside() { wait(own_, usual_); }
   Beside(const Beside&) = delete;
   Beside& operator=(const Beside&) = delete;

@@ -9,10 +9,11 @@
 
 /// What the bodies of the CUDA kernels are written in.
 ///
-/// A body is a struct of plain numbers and pointers with blocks(), shared_bytes() and operator()(Block&), the work of one block of
-/// kThreads threads. Work stands in block.each(f): f(thread) for every thread, then a barrier. What stands between two of them must be
-/// the same for every thread of the block, so it reads the struct and the tensors that the kernel only reads, never shared memory. On a device
-/// each() is f(threadIdx.x) and __syncthreads(); the tests run the same bodies on a CPU (tests/support/block_emulator.h).
+/// A body is a struct of plain numbers and pointers with blocks(), shared_bytes() and operator()(Block&), the work of
+/// one block of kThreads threads. Work stands in block.each(f): f(thread) for every thread, then a barrier. What stands
+/// between two of them must be the same for every thread of the block, so it reads the struct and the tensors that the
+/// kernel only reads, never shared memory. On a device each() is f(threadIdx.x) and __syncthreads(); the tests run the
+/// same bodies on a CPU (tests/support/block_emulator.h).
 #ifdef __CUDACC__
 #define MNEMO_BODY __host__ __device__ __forceinline__
 #define MNEMO_UNROLL _Pragma("unroll")
@@ -44,7 +45,9 @@ template <class T>
 struct Rows {
   T* data = nullptr;
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
-  MNEMO_BODY T* row(int64_t b, int64_t h, int64_t t) const { return data + b * batch_stride + h * head_stride + t * row_stride; }
+  MNEMO_BODY T* row(int64_t b, int64_t h, int64_t t) const {
+    return data + b * batch_stride + h * head_stride + t * row_stride;
+  }
 };
 
 /// Rows in shared memory lie an odd number of elements apart, so that a column does not fall into one bank.
@@ -63,7 +66,8 @@ struct Carver {
 
 MNEMO_BODY int least(int64_t a, int64_t b) { return static_cast<int>(a < b ? a : b); }
 
-/// to(r, c, sum over i < depth of a(r, i) b(r, i, c)) for r < rows and c < columns: this thread's share, R rows at a time.
+/// to(r, c, sum over i < depth of a(r, i) b(r, i, c)) for r < rows and c < columns: this thread's share, R rows at a
+/// time.
 template <class A, int R, class Left, class Right, class To>
 MNEMO_BODY void products(int thread, int rows, int columns, int depth, Left a, Right b, To to) {
   for (int r0 = thread / kLanes * R; r0 < rows; r0 += kGroups * R) {
@@ -117,7 +121,8 @@ template <class A, class RowOf>
 MNEMO_BODY void load_rows(int thread, A* to, int count, int width, RowOf rows) {
   for (int r = thread / kLanes; r < count; r += kGroups) {
     const auto* from = rows(r);
-    for (int c = thread % kLanes; c < width; c += kLanes) to[r * odd(width) + c] = from == nullptr ? A(0) : static_cast<A>(from[c]);
+    for (int c = thread % kLanes; c < width; c += kLanes)
+      to[r * odd(width) + c] = from == nullptr ? A(0) : static_cast<A>(from[c]);
   }
 }
 

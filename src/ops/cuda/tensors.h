@@ -25,14 +25,21 @@ Rows<T> rows_of(const at::Tensor& tensor) {
 template <class F>
 void with_type_of(const at::Tensor& tensor, F f) {
   switch (tensor.scalar_type()) {
-    case at::kFloat: return f(float());
-    case at::kDouble: return f(double());
-    case at::kBFloat16: return f(c10::BFloat16());
-    default: base::input_error("a kernel for CUDA: expected float32, float64 or bfloat16, found {}", c10::toString(tensor.scalar_type()));
+    case at::kFloat:
+      return f(float());
+    case at::kDouble:
+      return f(double());
+    case at::kBFloat16:
+      return f(c10::BFloat16());
+    default:
+      base::input_error("a kernel for CUDA: expected float32, float64 or bfloat16, found {}",
+                        c10::toString(tensor.scalar_type()));
   }
 }
 
 /// The type of sums: float32 for bfloat16.
-inline at::ScalarType wide_type(const at::Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+inline at::ScalarType wide_type(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 }  // namespace mnemo::ops::cuda

@@ -37,14 +37,15 @@ HWY_INLINE void each(int64_t size, Body&& body) {
 
 HWY_INLINE float sum_of(hn::Vec<F> x) { return hn::GetLane(hn::SumOfLanes(F(), x)); }
 
-// Memory is read at its full speed only in several streams: long rows of keys and values are cut into so many parts that are read side
-// by side (one stream reaches 6 of 11 GB/s on Zen 3).
+// Memory is read at its full speed only in several streams: long rows of keys and values are cut into so many parts
+// that are read side by side (one stream reaches 6 of 11 GB/s on Zen 3).
 constexpr int kStreams = 8;
 constexpr int64_t kStreamRows = 64;  // rows of a part at least
 
 // Scores of N keys that are `step` rows apart.
 template <int N, class T>
-HWY_INLINE void score_block(const float* q, const float* qr, const T* k, const T* r, int64_t step, int64_t width, float* s) {
+HWY_INLINE void score_block(const float* q, const float* qr, const T* k, const T* r, int64_t step, int64_t width,
+                            float* s) {
   const F d;
   const int64_t stride = step * width;
   hn::Vec<F> sums[N];
@@ -63,7 +64,8 @@ HWY_INLINE void score_block(const float* q, const float* qr, const T* k, const T
 }
 
 template <class T>
-HWY_INLINE void key_scores_impl(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width, float* s) {
+HWY_INLINE void key_scores_impl(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width,
+                                float* s) {
   const auto distance = [&](int64_t j) { return r == nullptr ? nullptr : r - j * width; };
   int64_t j = 0;
   if (const int64_t part = count / kStreams; part >= kStreamRows) {
@@ -103,14 +105,20 @@ HWY_INLINE void weigh_values_impl(const float* p, const T* v, int64_t count, int
   for (; c < width; c += kLanes) weigh_block<1>(p, v + c, count, width, o + c);
 }
 
-void KeyScoresFloat(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width, float* s) {
+void KeyScoresFloat(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width,
+                    float* s) {
   key_scores_impl(q, qr, k, r, count, width, s);
 }
-void KeyScoresBf16(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width, float* s) {
+void KeyScoresBf16(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width,
+                   float* s) {
   key_scores_impl(q, qr, k, r, count, width, s);
 }
-void WeighValuesFloat(const float* p, const float* v, int64_t count, int64_t width, float* o) { weigh_values_impl(p, v, count, width, o); }
-void WeighValuesBf16(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) { weigh_values_impl(p, v, count, width, o); }
+void WeighValuesFloat(const float* p, const float* v, int64_t count, int64_t width, float* o) {
+  weigh_values_impl(p, v, count, width, o);
+}
+void WeighValuesBf16(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) {
+  weigh_values_impl(p, v, count, width, o);
+}
 
 void CopyBf16(const float* x, int64_t size, Bf16Bits* to) {
   for (int64_t i = 0; i < size; ++i) {
@@ -121,8 +129,8 @@ void CopyBf16(const float* x, int64_t size, Bf16Bits* to) {
 }
 
 // slots = keep * slots + write * row; returns the product with `q` of each slot in `dots` (null: not wanted).
-HWY_INLINE void write_slots(float* memory, const float* row, const float* keep, const float* write, const float* q, int64_t slots,
-                            int64_t width, float* dots) {
+HWY_INLINE void write_slots(float* memory, const float* row, const float* keep, const float* write, const float* q,
+                            int64_t slots, int64_t width, float* dots) {
   const F d;
   for (int64_t n = 0; n < slots; ++n) {
     const auto kept = hn::Set(d, keep[n]), written = hn::Set(d, write[n]);
@@ -137,8 +145,8 @@ HWY_INLINE void write_slots(float* memory, const float* row, const float* keep, 
   }
 }
 
-void AbcStep(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control, AbcActivation activation,
-             float eps, float* scratch, float* o) {
+void AbcStep(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control,
+             AbcActivation activation, float eps, float* scratch, float* o) {
   const int64_t n = slots.slots;
   float *keep = scratch, *write = scratch + n, *p = scratch + 2 * n;
   float* z = slots.z;
@@ -166,7 +174,8 @@ void AbcStep(const AbcSlots& slots, const float* q, const float* k, const float*
   }
   float most = p[0], sum = 0.0f;
   for (int64_t i = 1; i < n; ++i) most = std::max(most, p[i]);
-  each(n, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(hn::Exp(d, hn::Sub(hn::LoadU(d, p + i), hn::Set(d, most))), d, p + i); });
+  each(n, [&](auto d, int64_t i)
+              HWY_ATTR { hn::StoreU(hn::Exp(d, hn::Sub(hn::LoadU(d, p + i), hn::Set(d, most))), d, p + i); });
   for (int64_t i = 0; i < n; ++i) sum += p[i];
   for (int64_t i = 0; i < n; ++i) p[i] /= activation == AbcActivation::exp ? sum : sum * (z[i] + eps);
   write_slots(slots.v, v, keep, write, q, n, slots.width, nullptr);
@@ -201,7 +210,8 @@ HWY_INLINE V erf_of(D d, V x) {
   const auto size = hn::Abs(x);
   const auto t = hn::Div(hn::Set(d, 1.0f), hn::MulAdd(hn::Set(d, 0.3275911f), size, hn::Set(d, 1.0f)));
   auto sum = hn::Set(d, 1.061405429f);
-  for (const float coefficient : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f}) sum = hn::MulAdd(sum, t, hn::Set(d, coefficient));
+  for (const float coefficient : {-1.453152027f, 1.421413741f, -0.284496736f, 0.254829592f})
+    sum = hn::MulAdd(sum, t, hn::Set(d, coefficient));
   const auto positive = hn::NegMulAdd(hn::Mul(sum, t), hn::Exp(d, hn::Neg(hn::Mul(size, size))), hn::Set(d, 1.0f));
   return hn::CopySign(positive, x);
 }
@@ -221,7 +231,8 @@ void ActivateRow(RowActivation activation, float* x, int64_t size) {
     // 0.5 x (1 + tanh(u)) = x / (1 + e^-2u)
     each(size, [&](auto d, int64_t i) HWY_ATTR {
       const auto value = hn::LoadU(d, x + i);
-      const auto u = hn::Mul(hn::Mul(value, hn::Set(d, -1.5957691f)), hn::MulAdd(hn::Mul(value, value), hn::Set(d, 0.044715f), hn::Set(d, 1.0f)));
+      const auto u = hn::Mul(hn::Mul(value, hn::Set(d, -1.5957691f)),
+                             hn::MulAdd(hn::Mul(value, value), hn::Set(d, 0.044715f), hn::Set(d, 1.0f)));
       hn::StoreU(hn::Div(value, hn::Add(hn::Set(d, 1.0f), hn::Exp(d, hn::Min(u, hn::Set(d, 88.0f))))), d, x + i);
     });
   }
@@ -243,11 +254,13 @@ HWY_EXPORT(NormaliseRow);
 HWY_EXPORT(ActivateRow);
 
 template <>
-void key_scores(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width, float* s) {
+void key_scores(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width,
+                float* s) {
   HWY_DYNAMIC_DISPATCH(KeyScoresFloat)(q, qr, k, r, count, width, s);
 }
 template <>
-void key_scores(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width, float* s) {
+void key_scores(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width,
+                float* s) {
   HWY_DYNAMIC_DISPATCH(KeyScoresBf16)(q, qr, k, r, count, width, s);
 }
 template <>
@@ -260,14 +273,16 @@ void weigh_values(const float* p, const Bf16Bits* v, int64_t count, int64_t widt
 }
 void copy_row(const float* x, int64_t size, float* to) { std::copy_n(x, size, to); }
 void copy_row(const float* x, int64_t size, Bf16Bits* to) { HWY_DYNAMIC_DISPATCH(CopyBf16)(x, size, to); }
-void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control, AbcActivation activation,
-              float eps, float* scratch, float* o) {
+void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control,
+              AbcActivation activation, float eps, float* scratch, float* o) {
   HWY_DYNAMIC_DISPATCH(AbcStep)(slots, q, k, v, control, activation, eps, scratch, o);
 }
 void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y) {
   HWY_DYNAMIC_DISPATCH(NormaliseRow)(x, weight, bias, eps, size, y);
 }
-void activate_row(RowActivation activation, float* x, int64_t size) { HWY_DYNAMIC_DISPATCH(ActivateRow)(activation, x, size); }
+void activate_row(RowActivation activation, float* x, int64_t size) {
+  HWY_DYNAMIC_DISPATCH(ActivateRow)(activation, x, size);
+}
 
 }  // namespace mnemo::ops
 #endif

@@ -13,8 +13,8 @@ inline constexpr int64_t kHeadStep = 16;
 /// bfloat16 in memory.
 using Bf16Bits = uint16_t;
 
-/// s_j = q . k_j + qr . r_j for `count` keys. k: rows from the first key on; r: rows from the first key's distance DOWN, null =
-/// no position term. T: float or Bf16Bits.
+/// s_j = q . k_j + qr . r_j for `count` keys. k: rows from the first key on; r: rows from the first key's distance
+/// DOWN, null = no position term. T: float or Bf16Bits.
 template <class T>
 void key_scores(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width, float* s);
 
@@ -32,9 +32,10 @@ struct AbcSlots {
   int64_t slots, width;
 };
 
-/// Writes a token into the slots, then reads them: one step of abc_causal. control [n]; q already scaled; scratch: 3n numbers.
-void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control, AbcActivation activation,
-              float eps, float* scratch, float* o);
+/// Writes a token into the slots, then reads them: one step of abc_causal. control [n]; q already scaled; scratch: 3n
+/// numbers.
+void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control,
+              AbcActivation activation, float eps, float* scratch, float* o);
 
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias, biased variance.
 void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y);

@@ -13,8 +13,8 @@ at::Tensor resample_nearest(const at::Tensor& rows, int64_t length, const at::Te
   if (!valid.defined() && length == time) return rows;
   const at::Tensor i = at::arange(length, index_options);
   if (!valid.defined()) return rows.index_select(1, at::div(i * time, length, "floor"));
-  const at::Tensor counts = valid.sum(1);                                                      // [B]
-  const at::Tensor wanted = at::div(i.unsqueeze(0) * counts.unsqueeze(1), length, "floor");    // [B,N]
+  const at::Tensor counts = valid.sum(1);                                                    // [B]
+  const at::Tensor wanted = at::div(i.unsqueeze(0) * counts.unsqueeze(1), length, "floor");  // [B,N]
   // Real rows first, each in its order: a stable sort of "is padding".
   const at::Tensor order = at::argsort(valid.logical_not().to(at::kByte), /*stable=*/true, 1);  // [B,T]
   const at::Tensor index = order.gather(1, wanted.clamp_max(time - 1));
@@ -53,7 +53,8 @@ GrcGateValues grc_gate_values(const at::Tensor& cache, const at::Tensor& input, 
 at::Tensor grc_step_naive(const at::Tensor& shared, const at::Tensor& input, const GrcGates& gates, bool authors) {
   const at::Tensor cache = shared.expand_as(input);
   const auto [reset, update] = grc_gate_values(cache, input, gates, authors);
-  const at::Tensor candidate = linear(join(reset * cache, input, authors), gates.candidate_weight, gates.candidate_bias);
+  const at::Tensor candidate =
+      linear(join(reset * cache, input, authors), gates.candidate_weight, gates.candidate_bias);
   return at::lerp(cache, authors ? through_norm(candidate, gates) : candidate, update);
 }
 
@@ -61,13 +62,17 @@ at::Tensor grc_step(const at::Tensor& cache, const at::Tensor& input, const GrcG
   const Halves reset = halves(gates.reset_weight, authors), update = halves(gates.update_weight, authors),
                candidate = halves(gates.candidate_weight, authors);
   const auto of_input = linear_maps(
-      input, {{reset.input, gates.reset_bias}, {update.input, gates.update_bias}, {candidate.input, gates.candidate_bias}});
+      input,
+      {{reset.input, gates.reset_bias}, {update.input, gates.update_bias}, {candidate.input, gates.candidate_bias}});
   const auto of_cache = linear_maps(cache, {{reset.cache, {}}, {update.cache, {}}});
   const at::Tensor kept = linear(gate_keep({of_input[0], of_cache[0]}, cache), candidate.cache, at::Tensor());
   const GateTerms share{of_input[1], of_cache[1]};
-  return authors ? gate_blend(share, cache, through_norm(of_input[2] + kept, gates), {}) : gate_blend(share, cache, of_input[2], kept);
+  return authors ? gate_blend(share, cache, through_norm(of_input[2] + kept, gates), {})
+                 : gate_blend(share, cache, of_input[2], kept);
 }
 
-at::Tensor grc_mix(const at::Tensor& m, const at::Tensor& o, const at::Tensor& lambda) { return mix_heads(m, o, at::sigmoid(lambda)); }
+at::Tensor grc_mix(const at::Tensor& m, const at::Tensor& o, const at::Tensor& lambda) {
+  return mix_heads(m, o, at::sigmoid(lambda));
+}
 
 }  // namespace mnemo::ops

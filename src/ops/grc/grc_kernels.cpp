@@ -13,7 +13,8 @@ namespace mnemo::ops::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls f(vector's tag, offset): whole vectors, then the rest in vectors of `rest` lanes, a power of two that divides the size.
+// Calls f(vector's tag, offset): whole vectors, then the rest in vectors of `rest` lanes, a power of two that divides
+// the size.
 template <class T, size_t rest = 1, class F>
 HWY_INLINE void each_gate(int64_t size, F&& f) {
   const hn::ScalableTag<T> wide;
@@ -40,11 +41,13 @@ HWY_INLINE void add_to(D d, V value, T* to) {
 
 template <class T>
 void Keep(GateLogits<T> gate, const T* old, T* out, int64_t size) {
-  each_gate<T>(size, [&](auto d, int64_t i) { hn::StoreU(hn::Mul(sigmoid_of(d, gate, i), hn::LoadU(d, old + i)), d, out + i); });
+  each_gate<T>(
+      size, [&](auto d, int64_t i) { hn::StoreU(hn::Mul(sigmoid_of(d, gate, i), hn::LoadU(d, old + i)), d, out + i); });
 }
 
 template <class T>
-void KeepGrad(GateLogits<T> gate, const T* old, const T* grad, T* logits_grad, T* logits_sum, T* old_grad, int64_t size) {
+void KeepGrad(GateLogits<T> gate, const T* old, const T* grad, T* logits_grad, T* logits_sum, T* old_grad,
+              int64_t size) {
   each_gate<T>(size, [&](auto d, int64_t i) {
     const auto s = sigmoid_of(d, gate, i), g = hn::LoadU(d, grad + i), by_gate = hn::Mul(g, s);
     const auto by_logits = hn::Mul(hn::Mul(by_gate, hn::Sub(hn::Set(d, T(1)), s)), hn::LoadU(d, old + i));
@@ -69,10 +72,11 @@ void Blend(GateLogits<T> gate, const T* old, const T* fresh, const T* more, T* o
 }
 
 template <class T>
-void BlendGrad(GateLogits<T> gate, const T* old, const T* fresh, const T* more, const T* grad, T* logits_grad, T* logits_sum, T* fresh_grad,
-               T* old_grad, int64_t size) {
+void BlendGrad(GateLogits<T> gate, const T* old, const T* fresh, const T* more, const T* grad, T* logits_grad,
+               T* logits_sum, T* fresh_grad, T* old_grad, int64_t size) {
   each_gate<T>(size, [&](auto d, int64_t i) {
-    const auto s = sigmoid_of(d, gate, i), rest = hn::Sub(hn::Set(d, T(1)), s), g = hn::LoadU(d, grad + i), by_fresh = hn::Mul(g, s);
+    const auto s = sigmoid_of(d, gate, i), rest = hn::Sub(hn::Set(d, T(1)), s), g = hn::LoadU(d, grad + i),
+               by_fresh = hn::Mul(g, s);
     const auto change = hn::Sub(candidate_of(d, fresh, more, i), hn::LoadU(d, old + i));
     const auto by_logits = hn::Mul(hn::Mul(by_fresh, rest), change);
     hn::StoreU(by_fresh, d, fresh_grad + i);
@@ -86,9 +90,12 @@ template <class T>
 void Mix(const T* m, const T* o, T share, T* y, int64_t narrow, int64_t width) {
   const T rest = T(1) - share;
   each_gate<T>(narrow, [&](auto d, int64_t i) {
-    hn::StoreU(hn::MulAdd(hn::Set(d, share), hn::LoadU(d, m + i), hn::Mul(hn::Set(d, rest), hn::LoadU(d, o + i))), d, y + i);
+    hn::StoreU(hn::MulAdd(hn::Set(d, share), hn::LoadU(d, m + i), hn::Mul(hn::Set(d, rest), hn::LoadU(d, o + i))), d,
+               y + i);
   });
-  each_gate<T>(width - narrow, [&](auto d, int64_t i) { hn::StoreU(hn::Mul(hn::Set(d, rest), hn::LoadU(d, o + narrow + i)), d, y + narrow + i); });
+  each_gate<T>(width - narrow, [&](auto d, int64_t i) {
+    hn::StoreU(hn::Mul(hn::Set(d, rest), hn::LoadU(d, o + narrow + i)), d, y + narrow + i);
+  });
 }
 
 template <class T>
@@ -127,7 +134,8 @@ HWY_INLINE hn::Vec<D> changed_over(D d, const T* x, int64_t i) {
 constexpr size_t kPairLanes = HWY_TARGET == HWY_SCALAR ? 1 : 2;
 
 template <class T>
-void PairTaps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size) {
+void PairTaps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out,
+              int64_t size) {
   each_gate<T, kPairLanes>(size, [&](auto d, int64_t i) {
     auto sum = start == nullptr ? hn::Zero(d) : hn::LoadU(d, start + i), more = hn::Zero(d);
     for (int64_t tap = 0; tap < taps; ++tap) {
@@ -149,27 +157,31 @@ void PairTapsGrad(const T* const* x, const T* grad, T* const* own, T* const* oth
   });
 }
 
-#define MNEMO_GRC_KERNELS(T, suffix)                                                                                                     \
-  void Keep##suffix(GateLogits<T> gate, const T* old, T* out, int64_t size) { Keep(gate, old, out, size); }                              \
-  void KeepGrad##suffix(GateLogits<T> gate, const T* old, const T* grad, T* logits, T* sum, T* to_old, int64_t size) {                   \
-    KeepGrad(gate, old, grad, logits, sum, to_old, size);                                                                                \
-  }                                                                                                                                      \
-  void Blend##suffix(GateLogits<T> gate, const T* old, const T* fresh, const T* more, T* out, int64_t size) {                            \
-    Blend(gate, old, fresh, more, out, size);                                                                                            \
-  }                                                                                                                                      \
-  void BlendGrad##suffix(GateLogits<T> gate, const T* old, const T* fresh, const T* more, const T* grad, T* logits, T* sum, T* to_fresh, \
-                         T* to_old, int64_t size) {                                                                                      \
-    BlendGrad(gate, old, fresh, more, grad, logits, sum, to_fresh, to_old, size);                                                        \
-  }                                                                                                                                      \
-  void Mix##suffix(const T* m, const T* o, T share, T* y, int64_t narrow, int64_t width) { Mix(m, o, share, y, narrow, width); }         \
-  T MixGrad##suffix(const T* m, const T* o, const T* grad, T share, T* to_m, T* to_o, int64_t narrow, int64_t width) {                   \
-    return MixGrad(m, o, grad, share, to_m, to_o, narrow, width);                                                                        \
-  }                                                                                                                                      \
-  void PairTaps##suffix(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size) { \
-    PairTaps(x, own, other, taps, start, out, size);                                                                                     \
-  }                                                                                                                                      \
-  void PairTapsGrad##suffix(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size) {              \
-    PairTapsGrad(x, grad, own, other, taps, size);                                                                                       \
+#define MNEMO_GRC_KERNELS(T, suffix)                                                                                   \
+  void Keep##suffix(GateLogits<T> gate, const T* old, T* out, int64_t size) { Keep(gate, old, out, size); }            \
+  void KeepGrad##suffix(GateLogits<T> gate, const T* old, const T* grad, T* logits, T* sum, T* to_old, int64_t size) { \
+    KeepGrad(gate, old, grad, logits, sum, to_old, size);                                                              \
+  }                                                                                                                    \
+  void Blend##suffix(GateLogits<T> gate, const T* old, const T* fresh, const T* more, T* out, int64_t size) {          \
+    Blend(gate, old, fresh, more, out, size);                                                                          \
+  }                                                                                                                    \
+  void BlendGrad##suffix(GateLogits<T> gate, const T* old, const T* fresh, const T* more, const T* grad, T* logits,    \
+                         T* sum, T* to_fresh, T* to_old, int64_t size) {                                               \
+    BlendGrad(gate, old, fresh, more, grad, logits, sum, to_fresh, to_old, size);                                      \
+  }                                                                                                                    \
+  void Mix##suffix(const T* m, const T* o, T share, T* y, int64_t narrow, int64_t width) {                             \
+    Mix(m, o, share, y, narrow, width);                                                                                \
+  }                                                                                                                    \
+  T MixGrad##suffix(const T* m, const T* o, const T* grad, T share, T* to_m, T* to_o, int64_t narrow, int64_t width) { \
+    return MixGrad(m, o, grad, share, to_m, to_o, narrow, width);                                                      \
+  }                                                                                                                    \
+  void PairTaps##suffix(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start,   \
+                        T* out, int64_t size) {                                                                        \
+    PairTaps(x, own, other, taps, start, out, size);                                                                   \
+  }                                                                                                                    \
+  void PairTapsGrad##suffix(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps,            \
+                            int64_t size) {                                                                            \
+    PairTapsGrad(x, grad, own, other, taps, size);                                                                     \
   }
 
 MNEMO_GRC_KERNELS(float, F)
@@ -182,47 +194,48 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mnemo::ops {
 
-#define MNEMO_DISPATCH(T, suffix)                                                                                                           \
-  HWY_EXPORT(Keep##suffix);                                                                                                                 \
-  HWY_EXPORT(KeepGrad##suffix);                                                                                                             \
-  HWY_EXPORT(Blend##suffix);                                                                                                                \
-  HWY_EXPORT(BlendGrad##suffix);                                                                                                            \
-  HWY_EXPORT(Mix##suffix);                                                                                                                  \
-  HWY_EXPORT(MixGrad##suffix);                                                                                                              \
-  HWY_EXPORT(PairTaps##suffix);                                                                                                             \
-  HWY_EXPORT(PairTapsGrad##suffix);                                                                                                         \
-  template <>                                                                                                                               \
-  void gate_keep(GateLogits<T> gate, const T* old, T* out, int64_t size) {                                                                  \
-    HWY_DYNAMIC_DISPATCH(Keep##suffix)(gate, old, out, size);                                                                               \
-  }                                                                                                                                         \
-  template <>                                                                                                                               \
-  void gate_keep_grad(GateLogits<T> gate, const T* old, const T* grad, T* logits, T* sum, T* to_old, int64_t size) {                        \
-    HWY_DYNAMIC_DISPATCH(KeepGrad##suffix)(gate, old, grad, logits, sum, to_old, size);                                                     \
-  }                                                                                                                                         \
-  template <>                                                                                                                               \
-  void gate_blend(GateLogits<T> gate, const T* old, const T* fresh, const T* more, T* out, int64_t size) {                                  \
-    HWY_DYNAMIC_DISPATCH(Blend##suffix)(gate, old, fresh, more, out, size);                                                                 \
-  }                                                                                                                                         \
-  template <>                                                                                                                               \
-  void gate_blend_grad(GateLogits<T> gate, const T* old, const T* fresh, const T* more, const T* grad, T* logits, T* sum, T* to_fresh,      \
-                       T* to_old, int64_t size) {                                                                                           \
-    HWY_DYNAMIC_DISPATCH(BlendGrad##suffix)(gate, old, fresh, more, grad, logits, sum, to_fresh, to_old, size);                             \
-  }                                                                                                                                         \
-  template <>                                                                                                                               \
-  void mix_head(const T* m, const T* o, T share, T* y, int64_t narrow, int64_t width) {                                                     \
-    HWY_DYNAMIC_DISPATCH(Mix##suffix)(m, o, share, y, narrow, width);                                                                       \
-  }                                                                                                                                         \
-  template <>                                                                                                                               \
-  T mix_head_grad(const T* m, const T* o, const T* grad, T share, T* to_m, T* to_o, int64_t narrow, int64_t width) {                        \
-    return HWY_DYNAMIC_DISPATCH(MixGrad##suffix)(m, o, grad, share, to_m, to_o, narrow, width);                                             \
-  }                                                                                                                                         \
-  template <>                                                                                                                               \
-  void pair_taps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, int64_t size) {       \
-    HWY_DYNAMIC_DISPATCH(PairTaps##suffix)(x, own, other, taps, start, out, size);                                                          \
-  }                                                                                                                                         \
-  template <>                                                                                                                               \
-  void pair_taps_grad(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size) {                       \
-    HWY_DYNAMIC_DISPATCH(PairTapsGrad##suffix)(x, grad, own, other, taps, size);                                                            \
+#define MNEMO_DISPATCH(T, suffix)                                                                                     \
+  HWY_EXPORT(Keep##suffix);                                                                                           \
+  HWY_EXPORT(KeepGrad##suffix);                                                                                       \
+  HWY_EXPORT(Blend##suffix);                                                                                          \
+  HWY_EXPORT(BlendGrad##suffix);                                                                                      \
+  HWY_EXPORT(Mix##suffix);                                                                                            \
+  HWY_EXPORT(MixGrad##suffix);                                                                                        \
+  HWY_EXPORT(PairTaps##suffix);                                                                                       \
+  HWY_EXPORT(PairTapsGrad##suffix);                                                                                   \
+  template <>                                                                                                         \
+  void gate_keep(GateLogits<T> gate, const T* old, T* out, int64_t size) {                                            \
+    HWY_DYNAMIC_DISPATCH(Keep##suffix)(gate, old, out, size);                                                         \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void gate_keep_grad(GateLogits<T> gate, const T* old, const T* grad, T* logits, T* sum, T* to_old, int64_t size) {  \
+    HWY_DYNAMIC_DISPATCH(KeepGrad##suffix)(gate, old, grad, logits, sum, to_old, size);                               \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void gate_blend(GateLogits<T> gate, const T* old, const T* fresh, const T* more, T* out, int64_t size) {            \
+    HWY_DYNAMIC_DISPATCH(Blend##suffix)(gate, old, fresh, more, out, size);                                           \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void gate_blend_grad(GateLogits<T> gate, const T* old, const T* fresh, const T* more, const T* grad, T* logits,     \
+                       T* sum, T* to_fresh, T* to_old, int64_t size) {                                                \
+    HWY_DYNAMIC_DISPATCH(BlendGrad##suffix)(gate, old, fresh, more, grad, logits, sum, to_fresh, to_old, size);       \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void mix_head(const T* m, const T* o, T share, T* y, int64_t narrow, int64_t width) {                               \
+    HWY_DYNAMIC_DISPATCH(Mix##suffix)(m, o, share, y, narrow, width);                                                 \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  T mix_head_grad(const T* m, const T* o, const T* grad, T share, T* to_m, T* to_o, int64_t narrow, int64_t width) {  \
+    return HWY_DYNAMIC_DISPATCH(MixGrad##suffix)(m, o, grad, share, to_m, to_o, narrow, width);                       \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void pair_taps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out, \
+                 int64_t size) {                                                                                      \
+    HWY_DYNAMIC_DISPATCH(PairTaps##suffix)(x, own, other, taps, start, out, size);                                    \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  void pair_taps_grad(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size) { \
+    HWY_DYNAMIC_DISPATCH(PairTapsGrad##suffix)(x, grad, own, other, taps, size);                                      \
   }
 
 MNEMO_DISPATCH(float, F)

@@ -16,6 +16,7 @@ enum class GridResampling { bicubic, bicubic_antialias, bilinear };
 GridResampling grid_resampling(std::string_view name);
 
 /// rows [h*w,D], row by row -> [to_height*to_width,D]; the rows themselves where the size is the same.
-at::Tensor resample_grid(const at::Tensor& rows, int64_t height, int64_t width, int64_t to_height, int64_t to_width, GridResampling method);
+at::Tensor resample_grid(const at::Tensor& rows, int64_t height, int64_t width, int64_t to_height, int64_t to_width,
+                         GridResampling method);
 
 }  // namespace mnemo::ops

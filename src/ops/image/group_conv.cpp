@@ -37,7 +37,8 @@ at::Tensor by_place(const at::Tensor& weight) {
   return weight.gather(1, index.unsqueeze(2).expand_as(weight)).permute({1, 2, 0}).contiguous();
 }
 
-/// Rows [N,D] with every group turned by 0 .. f-1 places: [f,N,D]; of pairs only as they are, since the kernel turns them.
+/// Rows [N,D] with every group turned by 0 .. f-1 places: [f,N,D]; of pairs only as they are, since the kernel turns
+/// them.
 at::Tensor turns(const at::Tensor& rows, int64_t group) {
   std::vector<at::Tensor> all = {rows.reshape({-1, rows.size(-1)})};
   if (group == 2) return all[0].unsqueeze(0);
@@ -59,8 +60,10 @@ void each_tap(const ImageSize& size, int64_t i, int64_t j, F&& f) {
 }
 
 /// turned rows as turns() gives them, weights by place [f,9,D] -> [B*h*w,D].
-at::Tensor run(const at::Tensor& turned_rows, const ImageSize& size, const at::Tensor& weights, const at::Tensor& bias) {
-  const int64_t group = weights.size(0), dim = weights.size(2), count = turned_rows.size(1), area = size.height * size.width;
+at::Tensor run(const at::Tensor& turned_rows, const ImageSize& size, const at::Tensor& weights,
+               const at::Tensor& bias) {
+  const int64_t group = weights.size(0), dim = weights.size(2), count = turned_rows.size(1),
+                area = size.height * size.width;
   const at::Tensor y = at::empty({count, dim}, weights.options());
   AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "group_conv", [&] {
     const scalar_t *x = turned_rows.const_data_ptr<scalar_t>(), *w = weights.const_data_ptr<scalar_t>();
@@ -81,10 +84,13 @@ at::Tensor run(const at::Tensor& turned_rows, const ImageSize& size, const at::T
           pair_taps<scalar_t>(rows.data(), own.data(), other.data(), taps, start, out, dim);
           continue;
         }
-        if (start != nullptr) std::copy(start, start + dim, out);
-        else std::fill(out, out + dim, scalar_t(0));
+        if (start != nullptr)
+          std::copy(start, start + dim, out);
+        else
+          std::fill(out, out + dim, scalar_t(0));
         each_tap(size, at / size.width, at % size.width, [&](int64_t tap, int64_t neighbour) {
-          for (int64_t r = 0; r < group; ++r) add_product(x + (r * count + first + neighbour) * dim, w + (r * 9 + tap) * dim, out, dim);
+          for (int64_t r = 0; r < group; ++r)
+            add_product(x + (r * count + first + neighbour) * dim, w + (r * 9 + tap) * dim, out, dim);
         });
       }
     });
@@ -95,7 +101,8 @@ at::Tensor run(const at::Tensor& turned_rows, const ImageSize& size, const at::T
 /// The gradient of the weights by place, [f,9,D].
 at::Tensor weights_grad(const at::Tensor& turned_rows, int64_t group, const ImageSize& size, const at::Tensor& grad) {
   const int64_t count = turned_rows.size(1), dim = turned_rows.size(2), area = size.height * size.width;
-  const int64_t images = count / area, parts = std::clamp<int64_t>(at::get_num_threads(), 1, images), most = (images + parts - 1) / parts;
+  const int64_t images = count / area, parts = std::clamp<int64_t>(at::get_num_threads(), 1, images),
+                most = (images + parts - 1) / parts;
   const at::Tensor sums = at::zeros({parts, group, 9, dim}, grad.options());
   AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "group_conv_backward", [&] {
     const scalar_t *x = turned_rows.const_data_ptr<scalar_t>(), *g = grad.const_data_ptr<scalar_t>();
@@ -117,7 +124,8 @@ at::Tensor weights_grad(const at::Tensor& turned_rows, int64_t group, const Imag
             continue;
           }
           each_tap(size, at / size.width, at % size.width, [&](int64_t tap, int64_t neighbour) {
-            for (int64_t r = 0; r < group; ++r) add_product(x + (r * count + first + neighbour) * dim, g + n * dim, sum + (r * 9 + tap) * dim, dim);
+            for (int64_t r = 0; r < group; ++r)
+              add_product(x + (r * count + first + neighbour) * dim, g + n * dim, sum + (r * 9 + tap) * dim, dim);
           });
         }
       }
@@ -127,11 +135,13 @@ at::Tensor weights_grad(const at::Tensor& turned_rows, int64_t group, const Imag
 }
 
 struct GroupConvFunction : torch::autograd::Function<GroupConvFunction> {
-  static at::Tensor run_rows(const at::Tensor& rows, const ImageSize& size, const at::Tensor& weight, const at::Tensor& bias) {
+  static at::Tensor run_rows(const at::Tensor& rows, const ImageSize& size, const at::Tensor& weight,
+                             const at::Tensor& bias) {
     const at::Tensor flat = weight.flatten(2);
     return run(turns(rows, weight.size(1)), size, by_place(flat), bias).view(rows.sizes());
   }
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias, int64_t height, int64_t width) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& rows, const at::Tensor& weight,
+                            const at::Tensor& bias, int64_t height, int64_t width) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     ctx->save_for_backward({rows, weight});
     ctx->saved_data["height"] = height;
@@ -146,7 +156,8 @@ struct GroupConvFunction : torch::autograd::Function<GroupConvFunction> {
     const at::Tensor flat = weight.flatten(2), flat_grad = grad.view({-1, dim});
     variable_list result(5);
     if (ctx->needs_input_grad(0)) {
-      // The same of the gradient: weights with input and output channels of a group changed over, taps the other way round.
+      // The same of the gradient: weights with input and output channels of a group changed over, taps the other way
+      // round.
       const at::Tensor across = flat.view({-1, group, group, 9}).transpose(1, 2).reshape({dim, group, 9}).flip(2);
       result[0] = run(turns(grad, group), size, by_place(across), {}).view(rows.sizes());
     }
@@ -162,19 +173,25 @@ struct GroupConvFunction : torch::autograd::Function<GroupConvFunction> {
 
 }  // namespace
 
-at::Tensor group_conv_naive(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor group_conv_naive(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
+                            const at::Tensor& bias) {
   const at::Tensor image = rows_to_image(rows, height, width);
   return image_to_rows(at::conv2d(image, weight, bias, {1, 1}, {1, 1}, {1, 1}, weight.size(0) / weight.size(1)));
 }
 
-at::Tensor group_conv(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight, const at::Tensor& bias) {
-  base::ensure(rows.size(1) == height * width && weight.size(2) == 3 && weight.size(3) == 3 && weight.size(0) == rows.size(2) &&
-                   rows.size(2) % weight.size(1) == 0, "group_conv: {} rows of {} are no image of {}x{} for these weights", rows.size(1), rows.size(2), height, width);
-  const bool ours = rows.is_cpu() && (rows.scalar_type() == at::kFloat || rows.scalar_type() == at::kDouble) && rows.numel() > 0;
+at::Tensor group_conv(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
+                      const at::Tensor& bias) {
+  base::ensure(rows.size(1) == height * width && weight.size(2) == 3 && weight.size(3) == 3 &&
+                   weight.size(0) == rows.size(2) && rows.size(2) % weight.size(1) == 0,
+               "group_conv: {} rows of {} are no image of {}x{} for these weights", rows.size(1), rows.size(2), height,
+               width);
+  const bool ours =
+      rows.is_cpu() && (rows.scalar_type() == at::kFloat || rows.scalar_type() == at::kDouble) && rows.numel() > 0;
   if (!ours) return group_conv_naive(rows, height, width, weight, bias);
   const DeclaredProducts products("mnemo::group_conv", [&] { return rows.numel() * weight.size(1) * 9; });
   const at::Tensor x = rows.contiguous(), w = weight.contiguous(), b = bias.contiguous();
-  return at::GradMode::is_enabled() ? GroupConvFunction::apply(x, w, b, height, width) : GroupConvFunction::run_rows(x, {height, width}, w, b);
+  return at::GradMode::is_enabled() ? GroupConvFunction::apply(x, w, b, height, width)
+                                    : GroupConvFunction::run_rows(x, {height, width}, w, b);
 }
 
 }  // namespace mnemo::ops

@@ -16,9 +16,11 @@ at::Tensor image_to_rows(const at::Tensor& image);
 /// Rows and columns that fill no whole kernel are dropped.
 ///   rows [B,h*w,D]  weight [O,D,r,s]  bias [O] or undefined
 /// Returns [B,(h/r)*(w/s),O].
-at::Tensor strided_conv_naive(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight, const at::Tensor& bias);
+at::Tensor strided_conv_naive(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
+                              const at::Tensor& bias);
 /// The same as one linear map of patches. First derivatives only.
-at::Tensor strided_conv(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight, const at::Tensor& bias);
+at::Tensor strided_conv(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
+                        const at::Tensor& bias);
 /// The same of an image x [B,D,H,W].
 at::Tensor patch_conv(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 

@@ -10,17 +10,20 @@ namespace mnemo::ops {
 ///   x [B,h,w,D], h a multiple of wh, w of ww -> [B*n,wh*ww,D], n = (h/wh)(w/ww)
 at::Tensor cut_windows(const at::Tensor& x, int64_t window_height, int64_t window_width);
 /// The image [B,h,w,D] again.
-at::Tensor join_windows(const at::Tensor& windows, int64_t height, int64_t width, int64_t window_height, int64_t window_width);
+at::Tensor join_windows(const at::Tensor& windows, int64_t height, int64_t width, int64_t window_height,
+                        int64_t window_width);
 
-/// Which row of a table [(2th-1)(2tw-1),H] holds the bias between two places of a window that is at most as large as the table's th x tw:
+/// Which row of a table [(2th-1)(2tw-1),H] holds the bias between two places of a window that is at most as large as
+/// the table's th x tw:
 ///   index(i,j) = (y_i - y_j + th - 1)(2 tw - 1) + x_i - x_j + tw - 1
 /// Returns int64 [A,A], A = wh*ww. Source: Liu et al. 2021, section 3.2.
-at::Tensor window_position_index(int64_t window_height, int64_t window_width, int64_t table_height, int64_t table_width);
+at::Tensor window_position_index(int64_t window_height, int64_t window_width, int64_t table_height,
+                                 int64_t table_width);
 
-/// What keeps the regions of a rolled image apart: an axis of n rows that is rolled by -s is cut at n - window and n - s; tokens of
-/// different regions get -100, which leaves them 4e-44 of a weight. s = 0: the axis is one region.
-/// Returns [n,A,A] for an image of h x w (padding included) in windows of wh x ww. Source: the authors' code.
-at::Tensor window_region_bias(int64_t height, int64_t width, int64_t window_height, int64_t window_width, int64_t shift_height,
-                              int64_t shift_width, const at::TensorOptions& options);
+/// What keeps the regions of a rolled image apart: an axis of n rows that is rolled by -s is cut at n - window and n -
+/// s; tokens of different regions get -100, which leaves them 4e-44 of a weight. s = 0: the axis is one region. Returns
+/// [n,A,A] for an image of h x w (padding included) in windows of wh x ww. Source: the authors' code.
+at::Tensor window_region_bias(int64_t height, int64_t width, int64_t window_height, int64_t window_width,
+                              int64_t shift_height, int64_t shift_width, const at::TensorOptions& options);
 
 }  // namespace mnemo::ops

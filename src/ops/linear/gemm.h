@@ -9,25 +9,30 @@
 
 // LibTorch carries a BLAS, MKL, and exports it under the usual names.
 extern "C" {
-void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha, const float* a,
-            const int* lda, const float* b, const int* ldb, const float* beta, float* c, const int* ldc);
-void dgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const double* alpha, const double* a,
-            const int* lda, const double* b, const int* ldb, const double* beta, double* c, const int* ldc);
-void gemm_bf16bf16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
-                       const c10::BFloat16* a, const int* lda, const c10::BFloat16* b, const int* ldb, const float* beta, float* c,
-                       const int* ldc);
-/// MKL's own: how many threads its products take when this thread calls them; returns what it was, 0 = no number of its own. Weak, since a
-/// LibTorch with another BLAS has none.
+void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
+            const float* a, const int* lda, const float* b, const int* ldb, const float* beta, float* c,
+            const int* ldc);
+void dgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const double* alpha,
+            const double* a, const int* lda, const double* b, const int* ldb, const double* beta, double* c,
+            const int* ldc);
+void gemm_bf16bf16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
+                       const float* alpha, const c10::BFloat16* a, const int* lda, const c10::BFloat16* b,
+                       const int* ldb, const float* beta, float* c, const int* ldc);
+/// MKL's own: how many threads its products take when this thread calls them; returns what it was, 0 = no number of its
+/// own. Weak, since a LibTorch with another BLAS has none.
 __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
 }
 
 namespace mnemo::ops {
 
-/// While it lives, products that this thread calls inside a parallel region run on it alone, without asking. Otherwise each asks MKL how many
-/// threads it may take, in a place that all threads write: small ones (32 x 32) are then slower on two threads than on one.
+/// While it lives, products that this thread calls inside a parallel region run on it alone, without asking. Otherwise
+/// each asks MKL how many threads it may take, in a place that all threads write: small ones (32 x 32) are then slower
+/// on two threads than on one.
 class OwnProducts {
  public:
-  OwnProducts() : tells_(at::in_parallel_region() && MKL_Set_Num_Threads_Local != nullptr), before_(tells_ ? MKL_Set_Num_Threads_Local(1) : 0) {}
+  OwnProducts()
+      : tells_(at::in_parallel_region() && MKL_Set_Num_Threads_Local != nullptr),
+        before_(tells_ ? MKL_Set_Num_Threads_Local(1) : 0) {}
   ~OwnProducts() {
     if (tells_) MKL_Set_Num_Threads_Local(before_);
   }
@@ -48,7 +53,8 @@ void parallel_products(int64_t begin, int64_t end, int64_t grain, F&& f) {
   });
 }
 
-/// A matrix in row-major order, or its transpose: element (i,j) lies at data[i * stride + j], or at data[j * stride + i].
+/// A matrix in row-major order, or its transpose: element (i,j) lies at data[i * stride + j], or at data[j * stride +
+/// i].
 template <class T>
 struct Matrix {
   const T* data;
@@ -67,11 +73,11 @@ using SumOf = at::opmath_type<T>;
 
 /// c = alpha a b + beta c, for blocks that lie inside larger tensors.
 ///   a [m,k]  b [k,n]  float, double or bfloat16    c [m,n], rows c_stride apart
-/// With beta = 0 c is not read. m, n and k must fit into an int. Of bfloat16 the BLAS takes the processor's own instructions (AVX-512,
-/// AMX) where it has them, and multiplies as float32 elsewhere.
+/// With beta = 0 c is not read. m, n and k must fit into an int. Of bfloat16 the BLAS takes the processor's own
+/// instructions (AVX-512, AMX) where it has them, and multiplies as float32 elsewhere.
 template <class T>
-void gemm(int64_t m, int64_t n, int64_t k, SumOf<T> alpha, const Matrix<T>& a, const Matrix<T>& b, SumOf<T> beta, SumOf<T>* c,
-          int64_t c_stride) {
+void gemm(int64_t m, int64_t n, int64_t k, SumOf<T> alpha, const Matrix<T>& a, const Matrix<T>& b, SumOf<T> beta,
+          SumOf<T>* c, int64_t c_stride) {
   // The BLAS counts by columns: what it sees is c^T = b^T a^T.
   const char trans_a = a.transposed ? 't' : 'n', trans_b = b.transposed ? 't' : 'n';
   const int rows = static_cast<int>(m), columns = static_cast<int>(n), inner = static_cast<int>(k);

@@ -27,7 +27,9 @@ constexpr int64_t kWorthAThread = 1 << 15;
 thread_local ProductPrecision product_precision = ProductPrecision::float32;
 
 /// Whether the maps of x round their factors now. Float64 is for checks and stays as it is.
-bool rounds(const at::Tensor& x) { return product_precision == ProductPrecision::bf16 && x.scalar_type() == at::kFloat; }
+bool rounds(const at::Tensor& x) {
+  return product_precision == ProductPrecision::bf16 && x.scalar_type() == at::kFloat;
+}
 
 int64_t rows_of(const at::Tensor& x) { return x.numel() / std::max<int64_t>(1, x.size(-1)); }
 
@@ -42,7 +44,8 @@ void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
       // Generation: the weights pass through once, so this is a matter of memory.
       const T *w = weight.const_data_ptr<T>(), *start = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
       at::parallel_for(0, out, std::max<int64_t>(4, 8 * kWorthAThread / in), [&](int64_t begin, int64_t end) {
-        matrix_vector(w + begin * in, x.const_data_ptr<T>(), start == nullptr ? nullptr : start + begin, to + begin, end - begin, in);
+        matrix_vector(w + begin * in, x.const_data_ptr<T>(), start == nullptr ? nullptr : start + begin, to + begin,
+                      end - begin, in);
       });
       return;
     }
@@ -53,7 +56,8 @@ void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
       for (int64_t row = begin; row < end; ++row) std::copy(from, from + out, to + row * out);
     });
   }
-  gemm<T>(rows, out, in, 1, {x.const_data_ptr<T>(), in}, transpose(weight.const_data_ptr<T>(), in), bias.defined() ? 1 : 0, to, out);
+  gemm<T>(rows, out, in, 1, {x.const_data_ptr<T>(), in}, transpose(weight.const_data_ptr<T>(), in),
+          bias.defined() ? 1 : 0, to, out);
 }
 
 /// Whether the rows of x are whole and equally far apart, as those of a narrowed tensor are.
@@ -83,14 +87,17 @@ void sum_of_rows(const T* rows, int64_t count, int64_t width, T* sum) {
   at::parallel_for(0, (width + kColumns - 1) / kColumns, std::max<int64_t>(1, kWorthAThread / (count * kColumns + 1)),
                    [&](int64_t begin, int64_t end) {
                      const int64_t first = begin * kColumns, last = std::min(width, end * kColumns);
-                     for (int64_t row = 0; row < count; ++row) accumulate(sum + first, rows + row * width + first, last - first);
+                     for (int64_t row = 0; row < count; ++row)
+                       accumulate(sum + first, rows + row * width + first, last - first);
                    });
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  /// parameters: weight by weight, each with its bias behind it where biases[m] is 1. What is saved of x has the type of the factors,
-  /// from which the backward pass knows it; weights are rounded again there, since copies of them would lie with every segment's graph.
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, at::TensorList parameters, const std::vector<int64_t>& biases) {
+  /// parameters: weight by weight, each with its bias behind it where biases[m] is 1. What is saved of x has the type
+  /// of the factors, from which the backward pass knows it; weights are rounded again there, since copies of them would
+  /// lie with every segment's graph.
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, at::TensorList parameters,
+                               const std::vector<int64_t>& biases) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const at::Tensor factor = factor_of(x);
     variable_list saved = {factor}, outputs;
@@ -142,7 +149,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
         }
         if (ctx->needs_input_grad(weight_edge)) {
           at::Tensor& to = result[weight_edge] = at::empty({out, in}, options);
-          gemm<scalar_t>(out, in, rows, 1, transpose(from, out), {x.const_data_ptr<scalar_t>(), in}, 0, to.mutable_data_ptr<Sum>(), in);
+          gemm<scalar_t>(out, in, rows, 1, transpose(from, out), {x.const_data_ptr<scalar_t>(), in}, 0,
+                         to.mutable_data_ptr<Sum>(), in);
         }
         if (bias_edge > 0 && ctx->needs_input_grad(bias_edge)) {
           at::Tensor& to = result[bias_edge] = at::empty({out}, options);
@@ -164,7 +172,8 @@ at::Tensor by_libtorch(const at::Tensor& x, const LinearMap& map) {
 
 }  // namespace
 
-ProductPrecisionGuard::ProductPrecisionGuard(ProductPrecision precision) : before_(std::exchange(product_precision, precision)) {}
+ProductPrecisionGuard::ProductPrecisionGuard(ProductPrecision precision)
+    : before_(std::exchange(product_precision, precision)) {}
 ProductPrecisionGuard::~ProductPrecisionGuard() { product_precision = before_; }
 ProductPrecision product_precision_now() { return product_precision; }
 
@@ -191,12 +200,14 @@ std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<Linea
     for (const LinearMap& map : maps) count += rows_of(x) * map.weight.numel();
     return count;
   });
-  const bool with_graph = at::GradMode::is_enabled(), may_be_packed = !with_graph && x.scalar_type() == at::kFloat && !rounds(x);
+  const bool with_graph = at::GradMode::is_enabled(),
+             may_be_packed = !with_graph && x.scalar_type() == at::kFloat && !rounds(x);
   at::Tensor rows, factor;  // made when a map needs them
   for (const LinearMap& map : maps) {
     if (map.weight.size(1) != x.size(-1) || map.weight.scalar_type() != x.scalar_type()) {
-      throw base::ShapeError(fmt::format("[linear] expected rows of {} numbers of type {}, found {} of type {}", map.weight.size(1),
-                                         at::toString(map.weight.scalar_type()), x.size(-1), at::toString(x.scalar_type())));
+      throw base::ShapeError(fmt::format("[linear] expected rows of {} numbers of type {}, found {} of type {}",
+                                         map.weight.size(1), at::toString(map.weight.scalar_type()), x.size(-1),
+                                         at::toString(x.scalar_type())));
     }
     if (const PackedLinear* packed = may_be_packed ? packed_now(map.weight) : nullptr) {
       outputs.push_back(linear(x, *packed, map.bias));

@@ -85,7 +85,9 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
     }
     return;
   }
-  const auto place = [&](int64_t o, int64_t i) { return ((o / kPanel * pairs + i / 2) * kPanel + o % kPanel) * 2 + i % 2; };
+  const auto place = [&](int64_t o, int64_t i) {
+    return ((o / kPanel * pairs + i / 2) * kPanel + o % kPanel) * 2 + i % 2;
+  };
   const int64_t count = panels * pairs * kPanel * 2;
   if (precision == Precision::bf16) {
     weights_ = AlignedBytes(count * 2);
@@ -105,18 +107,21 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
   for (int64_t o = 0; o < out_; ++o) {
     float largest = 0.0f;
     for (int64_t i = 0; i < in_; ++i) largest = std::max(largest, std::abs(from[o * in_ + i]));
-    base::require(std::isfinite(largest), "int8: expected finite weights, found {} in row {} of a matrix [{},{}]", largest, o, out_, in_);
+    base::require(std::isfinite(largest), "int8: expected finite weights, found {} in row {} of a matrix [{},{}]",
+                  largest, o, out_, in_);
     scales_[static_cast<size_t>(o)] = largest / kInt8Steps;
     const float factor = largest > 0.0f ? kInt8Steps / largest : 0.0f;
     for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = static_cast<int8_t>(std::nearbyint(from[o * in_ + i] * factor));
   }
 }
 
-void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride, const float* bias) const {
+void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride,
+                              const float* bias) const {
   if (rows == 0) return;
   thread_local std::vector<float> scales, padded;
   thread_local std::vector<int32_t> pairs;
-  const Panels panels{weights_.as<void>(), scales_.empty() ? nullptr : scales_.data(), bias == nullptr ? bias_.data() : bias, in_, out_};
+  const Panels panels{weights_.as<void>(), scales_.empty() ? nullptr : scales_.data(),
+                      bias == nullptr ? bias_.data() : bias, in_, out_};
   PanelInputs inputs{x, x_stride, nullptr, nullptr, rows};
   if (precision_ == Precision::int8) {
     const int64_t width = (in_ + 1) / 2;
@@ -135,14 +140,17 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
     inputs.x = to;
     inputs.stride = in_ + 1;
   }
-  const auto run = precision_ == Precision::float32 ? run_panels_float32 : precision_ == Precision::bf16 ? run_panels_bf16 : run_panels_int8;
+  const auto run = precision_ == Precision::float32 ? run_panels_float32
+                   : precision_ == Precision::bf16  ? run_panels_bf16
+                                                    : run_panels_int8;
   const int64_t count = (out_ + kPanel - 1) / kPanel, block = std::max<int64_t>(kNumbersOfRows / in_, 1);
-  at::parallel_for(0, count, std::max<int64_t>(4, kMultiplicationsWorthAThread / (in_ * kPanel * rows)), [&](int64_t first, int64_t last) {
-    for (int64_t row = 0; row < rows; row += block) {
-      const PanelInputs some = inputs.from(row, std::min(block, rows - row), (in_ + 1) / 2);
-      run(panels, some, y + row * y_stride, y_stride, first, last);
-    }
-  });
+  at::parallel_for(0, count, std::max<int64_t>(4, kMultiplicationsWorthAThread / (in_ * kPanel * rows)),
+                   [&](int64_t first, int64_t last) {
+                     for (int64_t row = 0; row < rows; row += block) {
+                       const PanelInputs some = inputs.from(row, std::min(block, rows - row), (in_ + 1) / 2);
+                       run(panels, some, y + row * y_stride, y_stride, first, last);
+                     }
+                   });
 }
 
 }  // namespace mnemo::ops

@@ -13,7 +13,8 @@ namespace mnemo::ops {
 /// The form in which weights are kept for inference.
 ///   float32  as they are
 ///   bf16     rounded to bfloat16; products and sums in float32
-///   int8     rounded to 127 steps either way for each output, inputs to 16,383 for each row; sums of products are exact
+///   int8     rounded to 127 steps either way for each output, inputs to 16,383 for each row; sums of products are
+///   exact
 enum class Precision { float32, bf16, int8 };
 
 /// Throws InputError for another name than float32, bf16 and int8; `where` is named in it.
@@ -42,7 +43,8 @@ struct AlignedBytes {
   int64_t size = 0;
 };
 
-/// y = x W^T + b for few rows, with weights packed once: panels of 16 outputs, in which what is needed together lies together.
+/// y = x W^T + b for few rows, with weights packed once: panels of 16 outputs, in which what is needed together lies
+/// together.
 ///
 /// A row's result does not depend on the other rows of the call nor on the number of threads, bit for bit.
 class PackedLinear {
@@ -51,9 +53,10 @@ class PackedLinear {
   /// weight [out,in], bias [out] or undefined; any floating type.
   PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Precision precision);
 
-  /// x: `rows` rows of in() numbers, x_stride apart; y: as many rows of out() numbers, y_stride apart. bias: out() numbers, in place of those
-  /// packed. Allocates nothing after the first calls of a thread.
-  void operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride, const float* bias = nullptr) const;
+  /// x: `rows` rows of in() numbers, x_stride apart; y: as many rows of out() numbers, y_stride apart. bias: out()
+  /// numbers, in place of those packed. Allocates nothing after the first calls of a thread.
+  void operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride,
+                  const float* bias = nullptr) const;
 
   int64_t in() const { return in_; }
   int64_t out() const { return out_; }

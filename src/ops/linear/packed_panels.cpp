@@ -30,10 +30,13 @@ struct Float32 {
   static constexpr int64_t kPerStep = 1;
   static Sum zero() { return hn::Zero(F()); }
   template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k, Sum (&sums)[MR][P * kVectors]) {
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+                              Sum (&sums)[MR][P * kVectors]) {
     const F d;
     Sum row[P * kVectors];
-    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) row[v] = hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
+    HWY_UNROLL(16)
+    for (int v = 0; v < P * kVectors; ++v) row[v] =
+        hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
       const auto input = hn::Set(d, x[r * stride + k]);
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
@@ -48,13 +51,15 @@ struct Bf16 {
   static constexpr int64_t kPerStep = 2;
   static Sum zero() { return hn::Zero(F()); }
   template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k, Sum (&sums)[MR][P * kVectors]) {
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+                              Sum (&sums)[MR][P * kVectors]) {
     const F d;
     const U du;
     // First the even inputs of all outputs, then the odd ones: so the sums of six rows fit into 16 registers.
     Sum row[P * kVectors];
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-      row[v] = hn::BitCast(d, hn::ShiftLeft<16>(hn::LoadU(du, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes)));
+      row[v] = hn::BitCast(
+          d, hn::ShiftLeft<16>(hn::LoadU(du, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes)));
     }
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
       const auto input = hn::Set(d, x[r * stride + 2 * k]);
@@ -78,14 +83,16 @@ struct Int8 {
   static constexpr int64_t kPerStep = 2;
   static Sum zero() { return hn::Zero(I()); }
   template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k, Sum (&sums)[MR][P * kVectors]) {
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+                              Sum (&sums)[MR][P * kVectors]) {
     const I d32;
 #if HWY_TARGET == HWY_SCALAR
     for (int v = 0; v < P * kVectors; ++v) {
       const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
       for (int r = 0; r < MR; ++r) {
         const int32_t both = x[r * stride + k];
-        sums[r][v] = hn::Add(sums[r][v], hn::Set(d32, at[0] * static_cast<int16_t>(both & 0xFFFF) + at[1] * (both >> 16)));
+        sums[r][v] =
+            hn::Add(sums[r][v], hn::Set(d32, at[0] * static_cast<int16_t>(both & 0xFFFF) + at[1] * (both >> 16)));
       }
     }
 #else
@@ -110,8 +117,8 @@ struct Int8 {
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<F> sum) { return sum; }
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<I> sum) { return hn::ConvertTo(F(), sum); }
 
-// What a tile of rows fetches of the weights that come next, meanwhile: of P panels `lines` lines each, one in `every` steps. With so much to
-// compute between two lines the processor fetches too late by itself.
+// What a tile of rows fetches of the weights that come next, meanwhile: of P panels `lines` lines each, one in `every`
+// steps. With so much to compute between two lines the processor fetches too late by itself.
 struct Ahead {
   const std::byte* from;  // null = nothing
   int64_t panel;          // bytes from one panel to the next
@@ -120,8 +127,9 @@ struct Ahead {
 
 // MR rows of P panels over inputs [from, from + steps * kPerStep).
 template <class K, int MR, int P>
-HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride, float* y, int64_t y_stride,
-                      int64_t panel, int64_t row, int64_t from, int64_t steps, const Ahead& ahead) {
+HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride,
+                      float* y, int64_t y_stride, int64_t panel, int64_t row, int64_t from, int64_t steps,
+                      const Ahead& ahead) {
   const F d;
   const int64_t size = (panels.in + K::kPerStep - 1) / K::kPerStep * 16;  // of one panel, in weights
   const auto* w = static_cast<const typename K::Weight*>(panels.weights) + panel * size + from / K::kPerStep * 16;
@@ -152,7 +160,8 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
       }
       float last[kLanes];
       hn::StoreU(value, d, last);
-      for (int64_t i = 0; i < panels.out - output; ++i) to[i] = last[i] + (from == 0 ? panels.start[output + i] : to[i]);
+      for (int64_t i = 0; i < panels.out - output; ++i)
+        to[i] = last[i] + (from == 0 ? panels.start[output + i] : to[i]);
     }
   }
 }
@@ -173,15 +182,16 @@ HWY_INLINE void with_count(int64_t n, const Call& f) {
 }
 
 template <class K>
-HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride, float* y,
-                           int64_t y_stride, int64_t first, int64_t last) {
+HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride,
+                           float* y, int64_t y_stride, int64_t first, int64_t last) {
   constexpr int64_t kGroup = 4;
   const int64_t in = (panels.in + K::kPerStep - 1) / K::kPerStep * K::kPerStep;
   const bool by_pairs = sizeof(typename K::Input) == 4 && std::is_same_v<typename K::Input, int32_t>;
-  const int64_t parts = (in + kInputs - 1) / kInputs, part = ((in + parts - 1) / parts + 1) / 2 * 2;  // of the inputs, as even as can be
+  const int64_t parts = (in + kInputs - 1) / kInputs,
+                part = ((in + parts - 1) / parts + 1) / 2 * 2;  // of the inputs, as even as can be
   const int64_t size = in / K::kPerStep * 16 * static_cast<int64_t>(sizeof(typename K::Weight));  // bytes of a panel
-  const int64_t tiles = (inputs.rows + kTileRows - 1) / kTileRows;                              // of rows, as even as can be
-  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;                              // one row is nothing but fetching
+  const int64_t tiles = (inputs.rows + kTileRows - 1) / kTileRows;   // of rows, as even as can be
+  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;  // one row is nothing but fetching
   for (int64_t group = first; group < last; group += kGroup) {
     const int64_t end = HWY_MIN(last, group + kGroup);
     for (int64_t from = 0; from < in; from += part) {
@@ -189,12 +199,15 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
       // What comes next: more inputs of these panels, or the next panels.
       const bool here = from + part < in;
       const int64_t next_panel = here ? group : end, next_from = here ? from + part : 0;
-      const int64_t lines = next_panel < last ? HWY_MIN(part, in - next_from) / K::kPerStep * 16 * sizeof(typename K::Weight) / 64 : 0;
-      const auto* next = static_cast<const std::byte*>(panels.weights) + next_panel * size + next_from / K::kPerStep * 16 * sizeof(typename K::Weight);
+      const int64_t lines =
+          next_panel < last ? HWY_MIN(part, in - next_from) / K::kPerStep * 16 * sizeof(typename K::Weight) / 64 : 0;
+      const auto* next = static_cast<const std::byte*>(panels.weights) + next_panel * size +
+                         next_from / K::kPerStep * 16 * sizeof(typename K::Weight);
       for (int64_t tile = 0; tile < tiles; ++tile) {
         const int64_t row = inputs.rows * tile / tiles;
         const auto* at = x + row * stride + (by_pairs ? from / 2 : from);
-        const int64_t fetched = tile < fetching ? lines * tile / fetching : lines, share = tile < fetching ? lines * (tile + 1) / fetching - fetched : 0;
+        const int64_t fetched = tile < fetching ? lines * tile / fetching : lines,
+                      share = tile < fetching ? lines * (tile + 1) / fetching - fetched : 0;
         with_count<kTileRows>(inputs.rows * (tile + 1) / tiles - row, [&](auto rows) {
           // Few rows leave room for the sums of more panels.
           constexpr int kRows = rows(), kWide = kRows == 1 ? 4 : kRows == 2 ? 2 : kTilePanels;
@@ -206,20 +219,24 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
           for (; panel + kWide <= end; panel += kWide) {
             block<K, kRows, kWide>(panels, inputs, at, stride, y, y_stride, panel, row, from, steps, ahead(panel));
           }
-          for (; panel < end; ++panel) block<K, kRows, 1>(panels, inputs, at, stride, y, y_stride, panel, row, from, steps, ahead(panel));
+          for (; panel < end; ++panel)
+            block<K, kRows, 1>(panels, inputs, at, stride, y, y_stride, panel, row, from, steps, ahead(panel));
         });
       }
     }
   }
 }
 
-void PanelsFloat32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+void PanelsFloat32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                   int64_t last) {
   run_panels<Float32>(panels, inputs, inputs.x, inputs.stride, y, y_stride, first, last);
 }
-void PanelsBf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+void PanelsBf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                int64_t last) {
   run_panels<Bf16>(panels, inputs, inputs.x, inputs.stride, y, y_stride, first, last);
 }
-void PanelsInt8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+void PanelsInt8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                int64_t last) {
   run_panels<Int8>(panels, inputs, inputs.pairs, (panels.in + 1) / 2, y, y_stride, first, last);
 }
 
@@ -252,16 +269,21 @@ HWY_EXPORT(PanelsBf16);
 HWY_EXPORT(PanelsInt8);
 HWY_EXPORT(QuantiseRow);
 
-void run_panels_float32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+void run_panels_float32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                        int64_t last) {
   HWY_DYNAMIC_DISPATCH(PanelsFloat32)(panels, inputs, y, y_stride, first, last);
 }
-void run_panels_bf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+void run_panels_bf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                     int64_t last) {
   HWY_DYNAMIC_DISPATCH(PanelsBf16)(panels, inputs, y, y_stride, first, last);
 }
-void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last) {
+void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                     int64_t last) {
   HWY_DYNAMIC_DISPATCH(PanelsInt8)(panels, inputs, y, y_stride, first, last);
 }
-float quantise_row(const float* x, int64_t size, int32_t* pairs) { return HWY_DYNAMIC_DISPATCH(QuantiseRow)(x, size, pairs); }
+float quantise_row(const float* x, int64_t size, int32_t* pairs) {
+  return HWY_DYNAMIC_DISPATCH(QuantiseRow)(x, size, pairs);
+}
 
 }  // namespace mnemo::ops
 #endif

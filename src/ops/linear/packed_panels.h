@@ -6,8 +6,8 @@ namespace mnemo::ops {
 
 /// Outputs of a panel.
 inline constexpr int64_t kPanel = 16;
-/// Inputs that pass through a panel at once: the panel's part and the rows' part stay in the nearest caches, and 8 by 15 bits of as
-/// many products fit into 32.
+/// Inputs that pass through a panel at once: the panel's part and the rows' part stay in the nearest caches, and 8 by
+/// 15 bits of as many products fit into 32.
 inline constexpr int64_t kInputs = 512;
 /// Largest whole number of a quantised input.
 inline constexpr int kInputSteps = 16383;
@@ -32,16 +32,21 @@ struct PanelInputs {
 
   /// `count` of the rows from `row` on; `pair_stride`: pairs of a row.
   PanelInputs from(int64_t row, int64_t count, int64_t pair_stride) const {
-    return {x + row * stride, stride, pairs ? pairs + row * pair_stride : nullptr, scales ? scales + row : nullptr, count};
+    return {x + row * stride, stride, pairs ? pairs + row * pair_stride : nullptr, scales ? scales + row : nullptr,
+            count};
   }
 };
 
 /// y of the outputs of panels first .. last-1, rows y_stride apart.
-void run_panels_float32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last);
-void run_panels_bf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last);
-void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first, int64_t last);
+void run_panels_float32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                        int64_t last);
+void run_panels_bf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                     int64_t last);
+void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                     int64_t last);
 
-/// Rounds one row of `size` numbers to whole ones of at most kInputSteps, in pairs; returns what they are to be multiplied with.
+/// Rounds one row of `size` numbers to whole ones of at most kInputSteps, in pairs; returns what they are to be
+/// multiplied with.
 float quantise_row(const float* x, int64_t size, int32_t* pairs);
 
 }  // namespace mnemo::ops

@@ -15,7 +15,7 @@ thread_local ProductCounter* counter = nullptr;
 /// What the end of an event has to undo or to add.
 struct Event : at::ObserverContext {
   bool is_scope = false;
-  bool is_whole = false;                    ///< what runs inside belongs to it
+  bool is_whole = false;                ///< what runs inside belongs to it
   int64_t multiply_adds_an_output = 0;  ///< of a convolution
 };
 
@@ -61,7 +61,8 @@ struct ProductCallbacks {
     const auto& event = static_cast<const Event&>(*context);
     if (event.is_scope) counter->scopes_.pop_back();
     if (event.is_whole) --counter->inside_;
-    if (event.multiply_adds_an_output > 0) counter->add(event.multiply_adds_an_output * function.outputs()[0].toTensor().numel());
+    if (event.multiply_adds_an_output > 0)
+      counter->add(event.multiply_adds_an_output * function.outputs()[0].toTensor().numel());
   }
 };
 
@@ -79,7 +80,9 @@ ProductCounter::~ProductCounter() {
   counter = nullptr;
 }
 
-void ProductCounter::add(int64_t multiply_adds) { by_scope_[scopes_.empty() ? std::string() : scopes_.back()] += multiply_adds; }
+void ProductCounter::add(int64_t multiply_adds) {
+  by_scope_[scopes_.empty() ? std::string() : scopes_.back()] += multiply_adds;
+}
 
 int64_t ProductCounter::total() const {
   int64_t sum = 0;

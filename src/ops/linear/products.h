@@ -8,11 +8,13 @@
 
 namespace mnemo::ops {
 
-/// What a kernel of ours says of the matrix products in it to whoever listens (at::RecordFunction, and so to LibTorch's profiler too):
-/// LibTorch's own operations are seen anyway, loops of ours are not. Stands at the kernel's beginning; costs nothing where nobody listens.
+/// What a kernel of ours says of the matrix products in it to whoever listens (at::RecordFunction, and so to LibTorch's
+/// profiler too): LibTorch's own operations are seen anyway, loops of ours are not. Stands at the kernel's beginning;
+/// costs nothing where nobody listens.
 class DeclaredProducts {
  public:
-  /// The event "mnemo::NAME" with one input, the multiply-adds; `name` with the prefix, `multiply_adds()` is asked only if somebody listens.
+  /// The event "mnemo::NAME" with one input, the multiply-adds; `name` with the prefix, `multiply_adds()` is asked only
+  /// if somebody listens.
   template <class Count>
   DeclaredProducts(const char* name, const Count& multiply_adds) : record_(at::RecordScope::FUNCTION) {
     if (!record_.isActive()) return;
@@ -25,8 +27,9 @@ class DeclaredProducts {
   at::RecordFunction record_;
 };
 
-/// Counts the multiply-adds of all matrix products (and convolutions) that this thread begins while it lives: LibTorch's from the shapes of
-/// what goes in, ours as declared. Forward passes only: our backward kernels declare nothing. One a thread.
+/// Counts the multiply-adds of all matrix products (and convolutions) that this thread begins while it lives:
+/// LibTorch's from the shapes of what goes in, ours as declared. Forward passes only: our backward kernels declare
+/// nothing. One a thread.
 class ProductCounter {
  public:
   ProductCounter();

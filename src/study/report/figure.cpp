@@ -15,7 +15,8 @@ namespace {
 
 using base::html_escape;
 
-constexpr double kPanelWidth = 560, kPanelHeight = 340, kPanelLeft = 66, kPanelRight = 16, kPanelTop = 14, kPanelBottom = 50;
+constexpr double kPanelWidth = 560, kPanelHeight = 340, kPanelLeft = 66, kPanelRight = 16, kPanelTop = 14,
+                 kPanelBottom = 50;
 
 /// One mark of a line.
 struct Mark {
@@ -40,7 +41,8 @@ class Positions {
  public:
   explicit Positions(const StudyGrid& study) : study_(study) {
     if (study.axes.empty()) return;
-    log_ = study.log_x && numeric() && std::all_of(axis().numbers.begin(), axis().numbers.end(), [](double x) { return x > 0; });
+    log_ = study.log_x && numeric() &&
+           std::all_of(axis().numbers.begin(), axis().numbers.end(), [](double x) { return x > 0; });
   }
   bool numeric() const { return !axis().numbers.empty(); }
   double of(size_t place) const { return numeric() ? scaled(axis().numbers[place]) : static_cast<double>(place); }
@@ -51,7 +53,8 @@ class Positions {
       return scaled(*number);
     }
     const auto found = std::find(axis().labels.begin(), axis().labels.end(), value.labels[study_.x]);
-    return found == axis().labels.end() ? std::nullopt : std::optional<double>(static_cast<double>(found - axis().labels.begin()));
+    return found == axis().labels.end() ? std::nullopt
+                                        : std::optional<double>(static_cast<double>(found - axis().labels.begin()));
   }
 
  private:
@@ -62,7 +65,9 @@ class Positions {
   bool log_ = false;
 };
 
-std::string value_label(const StudyGrid& study, double value) { return value_text(study.metric(), {.count = 1, .mean = value}); }
+std::string value_label(const StudyGrid& study, double value) {
+  return value_text(study.metric(), {.count = 1, .mean = value});
+}
 
 std::string panel_title(const StudyGrid& study, const std::vector<std::string>& labels) {
   std::string title;
@@ -77,13 +82,15 @@ std::vector<Panel> panels_of(const StudyGrid& study, const Positions& positions)
   std::vector<Panel> panels;
   const auto panel_of = [&](const std::vector<std::string>& labels) -> Panel& {
     const std::string title = panel_title(study, labels);
-    const auto found = std::find_if(panels.begin(), panels.end(), [&](const Panel& panel) { return panel.title == title; });
+    const auto found =
+        std::find_if(panels.begin(), panels.end(), [&](const Panel& panel) { return panel.title == title; });
     if (found != panels.end()) return *found;
     panels.push_back({title, {}});
     return panels.back();
   };
   const auto line_of = [](Panel& panel, size_t variant, bool paper) -> Line& {
-    const auto found = std::find_if(panel.lines.begin(), panel.lines.end(), [&](const Line& line) { return line.variant == variant && line.paper == paper; });
+    const auto found = std::find_if(panel.lines.begin(), panel.lines.end(),
+                                    [&](const Line& line) { return line.variant == variant && line.paper == paper; });
     if (found != panel.lines.end()) return *found;
     panel.lines.push_back({variant, paper, {}});
     return panel.lines.back();
@@ -93,9 +100,11 @@ std::vector<Panel> panels_of(const StudyGrid& study, const Positions& positions)
     for (size_t a = 0; a < study.axes.size(); ++a) labels.push_back(study.axes[a].labels[study.at[p][a]]);
     for (const VariantSummary& variant : study.points[p].variants) {
       if (variant.failed()) continue;
-      const std::string title = fmt::format("{}, {}: {}, {} {}", variant.name, study.points[p].point, value_text(study.metric(), variant.value),
-                                            variant.value.count, variant.value.count == 1 ? "seed" : "seeds");
-      line_of(panel_of(labels), variant.index, false).marks.push_back({positions.of(study.at[p][study.x]), variant.value.mean, variant.value.deviation, title});
+      const std::string title = fmt::format("{}, {}: {}, {} {}", variant.name, study.points[p].point,
+                                            value_text(study.metric(), variant.value), variant.value.count,
+                                            variant.value.count == 1 ? "seed" : "seeds");
+      line_of(panel_of(labels), variant.index, false)
+          .marks.push_back({positions.of(study.at[p][study.x]), variant.value.mean, variant.value.deviation, title});
     }
   }
   const size_t own = panels.size();
@@ -108,8 +117,10 @@ std::vector<Panel> panels_of(const StudyGrid& study, const Positions& positions)
       panels.pop_back();
       continue;
     }
-    const std::string title = fmt::format("{}, the paper: {} ({})", value.variant, value_label(study, value.value), value.source);
-    line_of(panel, static_cast<size_t>(variant - study.variants.begin()), true).marks.push_back({*x, value.value, value.deviation.value_or(0), title});
+    const std::string title =
+        fmt::format("{}, the paper: {} ({})", value.variant, value_label(study, value.value), value.source);
+    line_of(panel, static_cast<size_t>(variant - study.variants.begin()), true)
+        .marks.push_back({*x, value.value, value.deviation.value_or(0), title});
   }
   for (Panel& panel : panels) {
     for (Line& line : panel.lines) {
@@ -138,24 +149,33 @@ Scale scale_of(const StudyGrid& study, const std::vector<Panel>& panels) {
   if (study.metric().percent) return {0, std::max(1.03, high), 0.2};
   const double margin = std::max((high - low) * 0.08, 0.01 * std::abs(high));
   const double raw = (high - low + 2 * margin) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
-  return {low - margin, high + margin, power * (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10)};
+  return {low - margin, high + margin,
+          power * (raw / power < 1.5   ? 1
+                   : raw / power < 3.5 ? 2
+                   : raw / power < 7.5 ? 5
+                                       : 10)};
 }
 
-std::string draw_line(const Line& line, const std::function<double(double)>& x, const std::function<double(double)>& y, double shift) {
+std::string draw_line(const Line& line, const std::function<double(double)>& x, const std::function<double(double)>& y,
+                      double shift) {
   const std::string_view ink = colour(line.variant);
   std::string path, svg;
   for (const Mark& mark : line.marks) path += fmt::format("{:.1f},{:.1f} ", x(mark.x) + shift, y(mark.value));
-  svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"{}/>\n", path, ink, line.paper ? 1.4 : 2,
-                     line.paper ? " stroke-dasharray=\"5 4\" opacity=\"0.75\"" : "");
+  svg += fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\"{}/>\n", path, ink,
+                     line.paper ? 1.4 : 2, line.paper ? " stroke-dasharray=\"5 4\" opacity=\"0.75\"" : "");
   for (const Mark& mark : line.marks) {
     const double at = x(mark.x) + shift;
     if (mark.deviation > 0) {
       const double top = y(mark.value + mark.deviation), bottom = y(mark.value - mark.deviation);
-      svg += fmt::format("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}M{3:.1f} {1:.1f}H{4:.1f}M{3:.1f} {2:.1f}H{4:.1f}\" stroke=\"{5}\" stroke-width=\"1.3\" fill=\"none\"/>",
-                         at, top, bottom, at - 4, at + 4, ink);
+      svg += fmt::format(
+          "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}M{3:.1f} {1:.1f}H{4:.1f}M{3:.1f} {2:.1f}H{4:.1f}\" stroke=\"{5}\" "
+          "stroke-width=\"1.3\" fill=\"none\"/>",
+          at, top, bottom, at - 4, at + 4, ink);
     }
-    svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\" stroke=\"{}\" stroke-width=\"1.5\"><title>{}</title></circle>\n", at, y(mark.value),
-                       line.paper ? "#fff" : ink, ink, html_escape(mark.title));
+    svg += fmt::format(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\" stroke=\"{}\" "
+        "stroke-width=\"1.5\"><title>{}</title></circle>\n",
+        at, y(mark.value), line.paper ? "#fff" : ink, ink, html_escape(mark.title));
   }
   return svg;
 }
@@ -170,36 +190,52 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
   }
   const double first = ticks.begin()->first, last = ticks.rbegin()->first;
   const double inner = kPanelWidth - kPanelLeft - kPanelRight, pad = 26;
-  const auto x = [&](double value) { return last > first ? kPanelLeft + pad + (value - first) / (last - first) * (inner - 2 * pad) : kPanelLeft + inner / 2; };
+  const auto x = [&](double value) {
+    return last > first ? kPanelLeft + pad + (value - first) / (last - first) * (inner - 2 * pad)
+                        : kPanelLeft + inner / 2;
+  };
   const auto y = [&](double value) {
     const double share = std::clamp((value - scale.low) / (scale.high - scale.low), 0.0, 1.0);
     return kPanelHeight - kPanelBottom - share * (kPanelHeight - kPanelTop - kPanelBottom);
   };
-  std::string svg = fmt::format("<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" font-size=\"12\" fill=\"#5b6878\">\n"
-                                "<title>{2} over {3}</title>\n",
-                                kPanelWidth, kPanelHeight, html_escape(study.metric().name), html_escape(study.x_label));
-  for (double tick = std::ceil(scale.low / scale.step - 1e-9) * scale.step; tick <= scale.high + 1e-9; tick += scale.step) {
+  std::string svg = fmt::format(
+      "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" font-size=\"12\" "
+      "fill=\"#5b6878\">\n"
+      "<title>{2} over {3}</title>\n",
+      kPanelWidth, kPanelHeight, html_escape(study.metric().name), html_escape(study.x_label));
+  for (double tick = std::ceil(scale.low / scale.step - 1e-9) * scale.step; tick <= scale.high + 1e-9;
+       tick += scale.step) {
     const int digits = scale.step >= 1 ? 0 : scale.step >= 0.1 ? 1 : scale.step >= 0.01 ? 2 : 3;
     const double shown = std::abs(tick) < 1e-9 ? 0 : tick;
-    const std::string label = study.metric().percent ? fmt::format("{:.0f} %", shown * 100) : fmt::format("{:.{}f}", shown, digits);
-    svg += fmt::format("<path d=\"M{:.0f} {:.1f}H{:.0f}\" stroke=\"#e6ebf0\"/><text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", kPanelLeft, y(tick),
-                       kPanelWidth - kPanelRight, kPanelLeft - 8, y(tick) + 4, label);
+    const std::string label =
+        study.metric().percent ? fmt::format("{:.0f} %", shown * 100) : fmt::format("{:.{}f}", shown, digits);
+    svg += fmt::format(
+        "<path d=\"M{:.0f} {:.1f}H{:.0f}\" stroke=\"#e6ebf0\"/><text x=\"{:.0f}\" y=\"{:.1f}\" "
+        "text-anchor=\"end\">{}</text>\n",
+        kPanelLeft, y(tick), kPanelWidth - kPanelRight, kPanelLeft - 8, y(tick) + 4, label);
   }
   double free_from = -INFINITY;
   for (const auto& [at, label] : ticks) {
     svg += fmt::format("<path d=\"M{0:.1f} {1:.0f}v5\" stroke=\"#b9c3ce\"/>", x(at), kPanelHeight - kPanelBottom);
     const double half = 3.6 * static_cast<double>(label.size());
     if (x(at) - half < free_from) continue;
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", x(at), kPanelHeight - kPanelBottom + 18, html_escape(label));
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", x(at),
+                       kPanelHeight - kPanelBottom + 18, html_escape(label));
     free_from = x(at) + half + 4;
   }
-  svg += fmt::format("<path d=\"M{0:.0f} {1:.0f}H{2:.0f}\" stroke=\"#b9c3ce\"/><text x=\"{3:.0f}\" y=\"{4:.0f}\" text-anchor=\"middle\" font-size=\"13\">{5}</text>\n", kPanelLeft,
-                     kPanelHeight - kPanelBottom, kPanelWidth - kPanelRight, kPanelLeft + inner / 2, kPanelHeight - 10, html_escape(study.x_label));
-  svg += fmt::format("<text transform=\"translate(14 {:.0f}) rotate(-90)\" text-anchor=\"middle\" font-size=\"13\">{}</text>\n", kPanelTop + (kPanelHeight - kPanelTop - kPanelBottom) / 2,
-                     html_escape(study.metric().name));
+  svg += fmt::format(
+      "<path d=\"M{0:.0f} {1:.0f}H{2:.0f}\" stroke=\"#b9c3ce\"/><text x=\"{3:.0f}\" y=\"{4:.0f}\" "
+      "text-anchor=\"middle\" font-size=\"13\">{5}</text>\n",
+      kPanelLeft, kPanelHeight - kPanelBottom, kPanelWidth - kPanelRight, kPanelLeft + inner / 2, kPanelHeight - 10,
+      html_escape(study.x_label));
+  svg += fmt::format(
+      "<text transform=\"translate(14 {:.0f}) rotate(-90)\" text-anchor=\"middle\" font-size=\"13\">{}</text>\n",
+      kPanelTop + (kPanelHeight - kPanelTop - kPanelBottom) / 2, html_escape(study.metric().name));
   if (study.metric().chance) {
-    svg += fmt::format("<path d=\"M{:.0f} {:.1f}H{:.0f}\" stroke=\"#b3412b\" stroke-dasharray=\"2 3\"><title>guessing</title></path>\n", kPanelLeft, y(*study.metric().chance),
-                       kPanelWidth - kPanelRight);
+    svg += fmt::format(
+        "<path d=\"M{:.0f} {:.1f}H{:.0f}\" stroke=\"#b3412b\" stroke-dasharray=\"2 "
+        "3\"><title>guessing</title></path>\n",
+        kPanelLeft, y(*study.metric().chance), kPanelWidth - kPanelRight);
   }
   const auto variants = static_cast<double>(study.variants.size());
   for (const Line& line : panel.lines) {
@@ -217,7 +253,8 @@ std::string figure(const StudyGrid& study) {
   const Scale scale = scale_of(study, panels);
   std::string html = "<div class=\"legend\">";
   for (size_t v = 0; v < study.variants.size(); ++v) {
-    html += fmt::format("<span><span class=\"key\" style=\"background:{}\"></span>{}</span>", colour(v), html_escape(study.variants[v]));
+    html += fmt::format("<span><span class=\"key\" style=\"background:{}\"></span>{}</span>", colour(v),
+                        html_escape(study.variants[v]));
   }
   const bool has_paper = std::any_of(panels.begin(), panels.end(), [](const Panel& panel) {
     return std::any_of(panel.lines.begin(), panel.lines.end(), [](const Line& line) { return line.paper; });
@@ -235,11 +272,13 @@ std::string figure(const StudyGrid& study) {
 std::string grid(const StudyGrid& study) {
   const GridCells cells = grid_cells(study);
   std::string html = "<div class=\"scroll\"><table><thead><tr>";
-  for (size_t i = 0; i < cells.header.size(); ++i) html += fmt::format("<th{}>{}</th>", i < cells.num_axes ? " class=\"left\"" : "", html_escape(cells.header[i]));
+  for (size_t i = 0; i < cells.header.size(); ++i)
+    html += fmt::format("<th{}>{}</th>", i < cells.num_axes ? " class=\"left\"" : "", html_escape(cells.header[i]));
   html += "</tr></thead><tbody>\n";
   for (size_t row = 0; row < cells.rows.size(); ++row) {
     html += "<tr>";
-    for (const std::string& label : cells.labels[row]) html += fmt::format("<td class=\"left name\">{}</td>", html_escape(label));
+    for (const std::string& label : cells.labels[row])
+      html += fmt::format("<td class=\"left name\">{}</td>", html_escape(label));
     for (const GridCell& cell : cells.rows[row]) {
       const std::string text = html_escape(cell.text);
       html += fmt::format("<td>{}", cell.best ? "<b>" + text + "</b>" : text);
@@ -255,18 +294,23 @@ std::string grid(const StudyGrid& study) {
 
 std::string paper(const StudyGrid& study) {
   if (study.paper.empty()) return {};
-  std::string html = "<details><summary>the paper's values</summary>\n<div class=\"scroll\"><table><thead><tr><th class=\"left\">variant</th>";
+  std::string html =
+      "<details><summary>the paper's values</summary>\n<div class=\"scroll\"><table><thead><tr><th "
+      "class=\"left\">variant</th>";
   for (const AxisSummary& axis : study.axes) html += fmt::format("<th>{}</th>", html_escape(axis.name));
   html += "<th>value</th><th class=\"left\">metric</th><th class=\"left\">source</th></tr></thead><tbody>\n";
   for (const PaperPoint& value : study.paper) {
     html += fmt::format("<tr><td class=\"left name\">{}</td>", html_escape(value.variant));
     for (const std::string& label : value.labels) html += fmt::format("<td>{}</td>", html_escape(label));
-    const metrics::Spread spread{.count = value.deviation ? 2 : 1, .mean = value.value, .deviation = value.deviation.value_or(0)};
-    const std::string number = value.metric.empty() ? value_text(study.metric(), spread) : value_text({.percent = false}, spread);
-    html += fmt::format("<td>{}</td><td class=\"left\">{}</td><td class=\"left\">{}</td></tr>\n", html_escape(number),
-                        html_escape(value.metric.empty() ? study.metric().name : value.metric), html_escape(value.source));
+    const metrics::Spread spread{
+        .count = value.deviation ? 2 : 1, .mean = value.value, .deviation = value.deviation.value_or(0)};
+    const std::string number =
+        value.metric.empty() ? value_text(study.metric(), spread) : value_text({.percent = false}, spread);
+    html +=
+        fmt::format("<td>{}</td><td class=\"left\">{}</td><td class=\"left\">{}</td></tr>\n", html_escape(number),
+                    html_escape(value.metric.empty() ? study.metric().name : value.metric), html_escape(value.source));
   }
   return html + "</tbody></table></div></details>\n";
 }
 
-}  // namespace mnemo::cli::report
+}  // namespace mnemo::study::report

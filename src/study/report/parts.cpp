@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "base/html.h"
+#include "base/json_value.h"
 #include "inspect/draw/attention_picture.h"
-#include "cli/output.h"
 
 namespace mnemo::study::report {
 namespace {
@@ -21,10 +21,14 @@ constexpr std::array<std::string_view, 9> kColours = {"#6b7480", "#0072b2", "#d5
 
 std::string_view verdict_class(Verdict verdict) {
   switch (verdict) {
-    case Verdict::better: return "better";
-    case Verdict::worse: return "worse";
-    case Verdict::failed: return "failed";
-    default: return "none";
+    case Verdict::better:
+      return "better";
+    case Verdict::worse:
+      return "worse";
+    case Verdict::failed:
+      return "failed";
+    default:
+      return "none";
   }
 }
 
@@ -94,97 +98,83 @@ std::string dots(const StudySummary& study) {
   const double bottom = kTop + kRow * static_cast<double>(study.variants.size());
   auto x = [&](double value) { return left + (value - low) / (high - low) * (kWidth - left - 90); };
   auto label = [&](double value) { return value_text(study.metric, {.count = 1, .mean = value}); };
-  std::string svg = fmt::format("<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
-                                "class=\"dots\" font-size=\"13\" fill=\"#1d2733\">\n<title>{2} of each variant</title>\n",
-                                kWidth, bottom + 26, html_escape(study.metric.name));
+  std::string svg = fmt::format(
+      "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
+      "class=\"dots\" font-size=\"13\" fill=\"#1d2733\">\n<title>{2} of each variant</title>\n",
+      kWidth, bottom + 26, html_escape(study.metric.name));
   // About five round ticks.
   const double raw = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
   const double step = power * (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10);
   for (double tick = std::ceil(low / step) * step; tick <= high; tick += step) {
-    svg += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#e6ebf0\"/>"
-                       "<text x=\"{0:.1f}\" y=\"{3:.0f}\" text-anchor=\"middle\" fill=\"#5b6878\" font-size=\"12\">{4}</text>\n",
-                       x(tick), kTop, bottom, bottom + 18,
-                       study.metric.percent ? fmt::format("{:.{}f} %", tick * 100, step < 0.01 ? 1 : 0) : fmt::format("{:.{}f}", tick, step < 0.1 ? 2 : 1));
+    svg += fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#e6ebf0\"/>"
+        "<text x=\"{0:.1f}\" y=\"{3:.0f}\" text-anchor=\"middle\" fill=\"#5b6878\" font-size=\"12\">{4}</text>\n",
+        x(tick), kTop, bottom, bottom + 18,
+        study.metric.percent ? fmt::format("{:.{}f} %", tick * 100, step < 0.01 ? 1 : 0)
+                             : fmt::format("{:.{}f}", tick, step < 0.1 ? 2 : 1));
   }
   if (study.metric.chance) {
-    svg += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#b3412b\" stroke-dasharray=\"2 3\">"
-                       "<title>guessing</title></line>\n", x(*study.metric.chance), kTop, bottom);
+    svg += fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#b3412b\" stroke-dasharray=\"2 3\">"
+        "<title>guessing</title></line>\n",
+        x(*study.metric.chance), kTop, bottom);
   }
   if (!study.variants.front().failed()) {
-    svg += fmt::format("<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"{3}\" stroke-dasharray=\"5 4\"/>\n",
-                       x(study.variants.front().value.mean), kTop, bottom, colour(0));
+    svg += fmt::format(
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"{3}\" stroke-dasharray=\"5 4\"/>\n",
+        x(study.variants.front().value.mean), kTop, bottom, colour(0));
   }
   for (size_t i = 0; i < study.variants.size(); ++i) {
     const VariantSummary& variant = study.variants[i];
     const double y = kTop + kRow * (static_cast<double>(i) + 0.5);
-    svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 14, y + 4.5, html_escape(variant.name));
+    svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 14, y + 4.5,
+                       html_escape(variant.name));
     if (variant.failed()) {
       svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" fill=\"#b3412b\">failed</text>\n", left, y + 4.5);
       continue;
     }
-    svg += fmt::format("<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"3\" opacity=\"0.45\"/>",
-                       x(variant.value.min), x(variant.value.max), y, y, colour(variant.index));
+    svg += fmt::format(
+        "<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"3\" "
+        "opacity=\"0.45\"/>",
+        x(variant.value.min), x(variant.value.max), y, y, colour(variant.index));
     for (const RunResult& run : variant.runs) {
       if (!run.value || !run.error.empty() || !std::isfinite(*run.value)) continue;
-      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>seed {}: {}</title></circle>",
-                         x(*run.value), y, colour(variant.index), run.seed, label(*run.value));
+      svg +=
+          fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>seed {}: {}</title></circle>",
+                      x(*run.value), y, colour(variant.index), run.seed, label(*run.value));
     }
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#5b6878\" font-size=\"12\">{}</text>\n", x(variant.value.max) + 10,
-                       y + 4.5, label(variant.value.mean));
-  }
-  return svg + "</svg>\n";
-}
-
-std::string cache_share(const RunResult& run) {
-  if (run.cache_share.empty()) return {};
-  constexpr double kBar = 15, kGap = 5, kHeight = 46, kLabel = 74, kGroup = 78;
-  size_t heads = 0;
-  for (const CacheShare& layer : run.cache_share) heads = std::max(heads, layer.heads.size());
-  const double width = kLabel + std::max(static_cast<double>(heads) * (kBar + kGap) + 20, 220.0);
-  const double height = kGroup * static_cast<double>(run.cache_share.size());
-  std::string svg = fmt::format("<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" font-size=\"11\" fill=\"#5b6878\">\n",
-                                width, height);
-  for (size_t i = 0; i < run.cache_share.size(); ++i) {
-    const CacheShare& layer = run.cache_share[i];
-    const double top = kGroup * static_cast<double>(i) + 14, base_line = top + kHeight;
-    svg += fmt::format("<text x=\"0\" y=\"{:.1f}\" font-size=\"12\">{}</text>\n", top + kHeight / 2 + 4, html_escape(layer.layer));
-    svg += fmt::format("<line x1=\"{0:.0f}\" x2=\"{1:.0f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#b9c3ce\"/>", kLabel, width, base_line);
-    svg += fmt::format("<line x1=\"{0:.0f}\" x2=\"{1:.0f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#e6ebf0\"/>\n", kLabel, width, top);
-    for (size_t head = 0; head < layer.heads.size(); ++head) {
-      const double share = std::clamp(layer.heads[head], 0.0, 1.0);
-      const double x = kLabel + 6 + static_cast<double>(head) * std::max(kBar + kGap, 30.0);
-      svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.1f}\" fill=\"#7b4fb5\" rx=\"1.5\"><title>head {}: {}</title></rect>"
-                         "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"10\">{}</text>",
-                         x, base_line - kHeight * share, kBar, kHeight * share, head, number(share), x + kBar / 2, base_line + 11,
-                         number(share));
-    }
-    svg += '\n';
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#5b6878\" font-size=\"12\">{}</text>\n",
+                       x(variant.value.max) + 10, y + 4.5, label(variant.value.mean));
   }
   return svg + "</svg>\n";
 }
 
 std::string card(const StudySummary& study, const VariantSummary& variant) {
   const RunResult& run = variant.shown();
-  std::string html = fmt::format("<section class=\"card\"><h4><span class=\"key\" style=\"background:{}\"></span>{}</h4>\n",
-                                 colour(variant.index), html_escape(variant.name));
+  std::string html =
+      fmt::format("<section class=\"card\"><h4><span class=\"key\" style=\"background:{}\"></span>{}</h4>\n",
+                  colour(variant.index), html_escape(variant.name));
   if (!variant.about.empty()) html += fmt::format("<div class=\"about\">{}</div>\n", html_escape(variant.about));
   for (const RunResult& other : variant.runs) {
-    if (!other.error.empty()) html += fmt::format("<div class=\"error\">Seed {}: {}</div>\n", other.seed, html_escape(other.error));
+    if (!other.error.empty())
+      html += fmt::format("<div class=\"error\">Seed {}: {}</div>\n", other.seed, html_escape(other.error));
   }
   if (!run.span_svg.empty()) {
     html += "<h5>Who attends to whom</h5>\n" + picture(run.span_svg, run.span_text);
   }
-  if (!run.cache_share.empty()) html += "<h5>σ(λ): share of each head's output that comes from the cache</h5>\n" + cache_share(run);
+  if (!run.cache_share.empty())
+    html += "<h5>σ(λ): share of each head's output that comes from the cache</h5>\n" + inspect::svg_of(run.cache_share);
   if (run.cache_share_curve.size() > 1) {
     std::vector<inspect::GaugePoint> points;
     for (const CacheSharePoint& point : run.cache_share_curve) {
       points.push_back({point.step, {}});
-      for (const CacheShare& layer : point.layers) points.back().gauges.push_back({layer.layer, layer.heads});
+      for (const inspect::CacheShare& layer : point.layers) points.back().gauges.push_back({layer.layer, layer.heads});
     }
     html += "<h5>σ(λ) over training</h5>\n" + picture(inspect::gauges_svg(points), "sigma(lambda) over training");
   }
   if (!variant.options.empty()) {
-    html += fmt::format("<details><summary>memory options</summary><pre>{}</pre></details>\n", html_escape(variant.options));
+    html += fmt::format("<details><summary>memory options</summary><pre>{}</pre></details>\n",
+                        html_escape(variant.options));
   }
   if (study.metric.generates && !(run.prompt + run.sample).empty()) {
     html += fmt::format("<h5>Sample</h5><pre><span class=\"prompt\">{}</span>{}</pre>\n", html_escape(run.prompt),
@@ -194,18 +184,20 @@ std::string card(const StudySummary& study, const VariantSummary& variant) {
 }
 
 base::Node curves(const StudySummary& study, const std::string& id) {
-  auto optional = [](const std::optional<double>& value) { return value ? cli::json_number(*value) : base::Node(); };
+  auto optional = [](const std::optional<double>& value) { return value ? base::json_number(*value) : base::Node(); };
   base::Node series = base::Node::array();
   for (size_t i = 0; i < study.variants.size(); ++i) {
     base::Node points = base::Node::array();
     for (const CurvePoint& point : study.variants[i].shown().curve) {
       points.push_back(base::Node::table({{"step", point.step},
                                           {"tokens", point.tokens},
-                                          {"seconds", cli::json_number(point.seconds)},
+                                          {"seconds", base::json_number(point.seconds)},
                                           {"train", optional(point.train)},
                                           {"held_out", optional(point.held_out)}}));
     }
-    series.push_back(base::Node::table({{"name", study.variants[i].name}, {"colour", colour(study.variants[i].index)}, {"points", std::move(points)}}));
+    series.push_back(base::Node::table({{"name", study.variants[i].name},
+                                        {"colour", colour(study.variants[i].index)},
+                                        {"points", std::move(points)}}));
   }
   return base::Node::table({{"id", id},
                             {"held_out", "held-out " + study.metric.name},

@@ -17,9 +17,6 @@ std::string table(const StudySummary& study);
 /// Every seed of every variant as a dot on one axis, with the first variant's mean as a line.
 std::string dots(const StudySummary& study);
 
-/// sigma(lambda) of every head as small bars, one row a layer. Empty where there is none.
-std::string cache_share(const RunResult& run);
-
 /// One variant: its memory's options, span table, sigma(lambda), sample.
 std::string card(const StudySummary& study, const VariantSummary& variant);
 

@@ -32,8 +32,9 @@ std::string facts(const Comparison& comparison) {
   html += fact("command", comparison.command);
   html += fact("date", comparison.date);
   html += fact("trainings", comparison.trainings);
-  html += fact("processes", fmt::format("{} at a time, {} each", comparison.jobs,
-                                        comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads)));
+  html += fact("processes",
+               fmt::format("{} at a time, {} each", comparison.jobs,
+                           comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads)));
   html += fact("time in training", base::duration_text(comparison.seconds));
   html += fact("processor", fmt::format("{}, {} cores used ({})", machine_word(comparison, "cpu"),
                                         machine_word(comparison, "cores"), machine_word(comparison, "features")));
@@ -42,7 +43,8 @@ std::string facts(const Comparison& comparison) {
   html += fact("versions", fmt::format("Mnemo {}, LibTorch {} for {}", machine_word(comparison, "mnemo"),
                                        machine_word(comparison, "libtorch"), machine_word(comparison, "capability")));
   html += "</dl>\n";
-  html += fmt::format("<details><summary>the recipe</summary><pre>{}</pre></details>\n", html_escape(comparison.recipe));
+  html +=
+      fmt::format("<details><summary>the recipe</summary><pre>{}</pre></details>\n", html_escape(comparison.recipe));
   return html;
 }
 
@@ -50,9 +52,11 @@ std::string legend(const StudySummary& study) {
   std::string metric = study.metric.name;
   metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
   const size_t seeds = study.variants.empty() ? 0 : study.variants.front().runs.size();
-  std::string text = seeds > 1 ? fmt::format("{}: mean ± standard deviation over {} seeds; “helps” means that Welch's t-test against {} gives p < {:g} "
-                                             "after Holm's correction for all variants of the table; the best in bold. ",
-                                             metric, seeds, study.variants.front().name, kSignificant)
+  std::string text = seeds > 1 ? fmt::format(
+                                     "{}: mean ± standard deviation over {} seeds; “helps” means that Welch's t-test "
+                                     "against {} gives p < {:g} "
+                                     "after Holm's correction for all variants of the table; the best in bold. ",
+                                     metric, seeds, study.variants.front().name, kSignificant)
                                : fmt::format("{}: one seed, so differences up to {} count as none. ", metric,
                                              value_text(study.metric, {.count = 1, .mean = study.least_gain}));
   text += "State: what one sequence carries from segment to segment once its memory is full. ";
@@ -77,10 +81,14 @@ std::string point_section(const StudySummary& study, const std::string& id) {
 }
 
 std::string models_section(const StudySummary& study) {
-  std::string html = fmt::format("<h3>The models{}</h3>\n", study.point.empty() ? "" : " at " + html_escape(study.point));
-  if (std::any_of(study.variants.begin(), study.variants.end(), [](const VariantSummary& variant) { return !variant.shown().span_svg.empty(); })) {
-    html += "<p class=\"note\">In the pictures a row is a query and a column a key: coloured where the query may attend. One segment is shown, after "
-            "all memories are full.</p>\n";
+  std::string html =
+      fmt::format("<h3>The models{}</h3>\n", study.point.empty() ? "" : " at " + html_escape(study.point));
+  if (std::any_of(study.variants.begin(), study.variants.end(),
+                  [](const VariantSummary& variant) { return !variant.shown().span_svg.empty(); })) {
+    html +=
+        "<p class=\"note\">In the pictures a row is a query and a column a key: coloured where the query may attend. "
+        "One segment is shown, after "
+        "all memories are full.</p>\n";
   }
   html += "<div class=\"cards\">\n";
   for (const VariantSummary& variant : study.variants) html += report::card(study, variant);
@@ -92,12 +100,15 @@ std::string section(const StudyGrid& study, size_t number, base::Node& curves) {
   if (!study.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(study.about));
   if (study.swept()) {
     html += report::figure(study) + report::grid(study);
-    html += fmt::format("<p class=\"note\">Mean ± standard deviation over the seeds; the best of a row in bold. {}</p>\n", html_escape(grid_legend(study)));
+    html +=
+        fmt::format("<p class=\"note\">Mean ± standard deviation over the seeds; the best of a row in bold. {}</p>\n",
+                    html_escape(grid_legend(study)));
   }
   html += report::paper(study);
   for (size_t p = 0; p < study.points.size(); ++p) {
     const std::string id = fmt::format("curves-{}-{}", number, p);
-    if (study.swept()) html += fmt::format("<details class=\"point\"><summary>{}</summary>\n", html_escape(study.points[p].point));
+    if (study.swept())
+      html += fmt::format("<details class=\"point\"><summary>{}</summary>\n", html_escape(study.points[p].point));
     html += point_section(study.points[p], id);
     if (study.swept()) html += "</details>\n";
     curves.push_back(report::curves(study.points[p], id));
@@ -122,9 +133,10 @@ std::string report_html(const Comparison& comparison) {
   html += fmt::format("<h1>{}</h1>\n", html_escape(comparison.name));
   if (!comparison.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(comparison.about));
   html += body + facts(comparison) + "</main>\n";
-  html += fmt::format("<script type=\"application/json\" id=\"curves\">{}</script>\n", base::script_escape(base::to_json(curves, -1)));
-  html += fmt::format("<script>\n{}\n</script>\n<script>\n{}\n</script>\n</body>\n</html>\n", page::embedded_file("dygraph.min.js"),
-                      page::embedded_file("report.js"));
+  html += fmt::format("<script type=\"application/json\" id=\"curves\">{}</script>\n",
+                      base::script_escape(base::to_json(curves, -1)));
+  html += fmt::format("<script>\n{}\n</script>\n<script>\n{}\n</script>\n</body>\n</html>\n",
+                      page::embedded_file("dygraph.min.js"), page::embedded_file("report.js"));
   return html;
 }
 

@@ -78,8 +78,8 @@ class Mutator {
       }
       default:  // A number at a border.
         if (bytes.size() >= 8) {
-          static const std::uint64_t borders[] = {0,          1,          0x7f,        0xff,         0x7fff'ffff,
-                                                  ~0ull >> 1, ~0ull,      1ull << 40,  1ull << 63,   100'000'000};
+          static const std::uint64_t borders[] = {0,          1,     0x7f,       0xff,       0x7fff'ffff,
+                                                  ~0ull >> 1, ~0ull, 1ull << 40, 1ull << 63, 100'000'000};
           const std::uint64_t value = borders[below(std::size(borders))];
           const std::size_t start = below(4) == 0 ? 0 : below(bytes.size() - 7);
           for (std::size_t i = 0; i < 8; ++i) bytes[start + i] = static_cast<std::uint8_t>(value >> (8 * i));
@@ -102,9 +102,12 @@ int main(int argc, char** argv) {
     const auto value = [&](const char* name) -> const char* {
       return argument.rfind(name, 0) == 0 ? argument.c_str() + std::string(name).size() : nullptr;
     };
-    if (const char* text = value("--runs=")) runs = std::strtoull(text, nullptr, 10);
-    else if (const char* text = value("--seed=")) seed = std::strtoull(text, nullptr, 10);
-    else if (const char* text = value("--max-len=")) max_len = std::strtoull(text, nullptr, 10);
+    if (const char* text = value("--runs="))
+      runs = std::strtoull(text, nullptr, 10);
+    else if (const char* text = value("--seed="))
+      seed = std::strtoull(text, nullptr, 10);
+    else if (const char* text = value("--max-len="))
+      max_len = std::strtoull(text, nullptr, 10);
     else if (std::filesystem::is_directory(argument)) {
       std::vector<std::filesystem::path> paths;
       for (const auto& entry : std::filesystem::directory_iterator(argument))

@@ -31,11 +31,13 @@ template <class A>
 struct Subject {
   explicit Subject(const typename A::Options& options)
       : parameters(1, at::kDouble),
-        attention(std::make_unique<A>(options, core::AttentionBuild{parameters.root() / "attn", parameters.root() / "layer",
-                                                                    parameters.root(), kDim, kHeads, kWidth, true, 0.1})) {
+        attention(
+            std::make_unique<A>(options, core::AttentionBuild{parameters.root() / "attn", parameters.root() / "layer",
+                                                              parameters.root(), kDim, kHeads, kWidth, true, 0.1})) {
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+    for (const auto& [name, tensor] : parameters.named())
+      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
   }
   at::Tensor project(const std::string& name, const at::Tensor& rows) const {
     const at::Tensor bias = parameters.find("attn." + name + ".bias");
@@ -55,8 +57,9 @@ double sinusoid(double p, int64_t column) {
 
 /// y for x [Q,D] of one sequence, keys of rows [K,D]; score(h, i, j) is what stands beside q.k / sqrt(d).
 template <class A>
-at::Tensor by_definition(const Subject<A>& s, const at::Tensor& x, const at::Tensor& rows, const at::Tensor& mask,
-                         const std::function<double(int64_t h, int64_t i, int64_t j, const at::Tensor& q, const at::Tensor& k)>& score) {
+at::Tensor by_definition(
+    const Subject<A>& s, const at::Tensor& x, const at::Tensor& rows, const at::Tensor& mask,
+    const std::function<double(int64_t h, int64_t i, int64_t j, const at::Tensor& q, const at::Tensor& k)>& score) {
   const at::Tensor q = s.project("q", x), k = s.project("k", rows), v = s.project("v", rows);
   at::Tensor joined = at::zeros({x.size(0), kHeads * kWidth}, at::kDouble);
   for (int64_t h = 0; h < kHeads; ++h) {
@@ -86,7 +89,8 @@ auto relative_score(const Subject<Relative>& s, const std::string& owner, int64_
     at::Tensor sines = at::zeros({kDim}, at::kDouble);
     for (int64_t c = 0; c < kDim; ++c) sines[c] = sinusoid(p, c);
     const at::Tensor r = s.project("r", sines).narrow(0, h * kWidth, kWidth);
-    return (score_of(q + s.parameters.find(owner + "u")[h], k) + score_of(q + s.parameters.find(owner + "v")[h], r)) / std::sqrt(double{kWidth});
+    return (score_of(q + s.parameters.find(owner + "u")[h], k) + score_of(q + s.parameters.find(owner + "v")[h], r)) /
+           std::sqrt(double{kWidth});
   };
 }
 
@@ -94,7 +98,9 @@ auto relative_score(const Subject<Relative>& s, const std::string& owner, int64_
 AttendTable some_table(int64_t cached, int64_t tokens) {
   AttendTable table({SpanKind::tokens, tokens});
   table.append_context({SpanKind::cache, cached}, Rule::causal());
-  table.prepend_rows({SpanKind::read, 2}).let(SpanKind::read, SpanKind::read, Rule::all()).let(SpanKind::tokens, SpanKind::read, Rule::all());
+  table.prepend_rows({SpanKind::read, 2})
+      .let(SpanKind::read, SpanKind::read, Rule::all())
+      .let(SpanKind::tokens, SpanKind::read, Rule::all());
   return table;
 }
 
@@ -109,9 +115,12 @@ TEST(Softmax, IsItsFormula) {
     const at::Tensor found = s.attention->forward({x, context, table}, s.attention->initial_state(2)).y;
     for (int64_t b = 0; b < 2; ++b) {
       const at::Tensor rows = at::cat({context[b], x[b]});
-      EXPECT_LE(difference(found[b], by_definition<Softmax>(s, x[b], rows, table.expand(), [](int64_t, int64_t, int64_t, const at::Tensor& q, const at::Tensor& k) {
-                             return score_of(q, k) / std::sqrt(double{kWidth});
-                           })), 1e-13);
+      EXPECT_LE(difference(found[b], by_definition<Softmax>(
+                                         s, x[b], rows, table.expand(),
+                                         [](int64_t, int64_t, int64_t, const at::Tensor& q, const at::Tensor& k) {
+                                           return score_of(q, k) / std::sqrt(double{kWidth});
+                                         })),
+                1e-13);
     }
   }
 }
@@ -130,10 +139,16 @@ TEST(Softmax, CrossAttentionReadsTheContextAlone) {
   Numbers numbers(1);
   const at::Tensor x = numbers.normal({1, 2, kDim}), encoder = numbers.normal({1, 4, kDim});
   AttendTable table = AttendTable::cross({SpanKind::tokens, 2}, {SpanKind::tokens, 4});
-  const auto score = [](int64_t, int64_t, int64_t, const at::Tensor& q, const at::Tensor& k) { return score_of(q, k) / std::sqrt(double{kWidth}); };
-  EXPECT_LE(difference(s.attention->forward({x, encoder, table}, {}).y[0], by_definition<Softmax>(s, x[0], encoder[0], table.expand(), score)), 1e-13);
+  const auto score = [](int64_t, int64_t, int64_t, const at::Tensor& q, const at::Tensor& k) {
+    return score_of(q, k) / std::sqrt(double{kWidth});
+  };
+  EXPECT_LE(difference(s.attention->forward({x, encoder, table}, {}).y[0],
+                       by_definition<Softmax>(s, x[0], encoder[0], table.expand(), score)),
+            1e-13);
   table.set_valid(at::tensor({1, 0, 1, 0}).view({1, 4}).to(at::kBool));
-  EXPECT_LE(difference(s.attention->forward({x, encoder, table}, {}).y[0], by_definition<Softmax>(s, x[0], encoder[0], table.expand()[0], score)), 1e-13);
+  EXPECT_LE(difference(s.attention->forward({x, encoder, table}, {}).y[0],
+                       by_definition<Softmax>(s, x[0], encoder[0], table.expand()[0], score)),
+            1e-13);
 }
 
 TEST(Softmax, AQueryWithoutAKeyGetsTheBiasOfO) {
@@ -158,12 +173,14 @@ TEST(Relative, PositionDropoutIsOfTheSinusoids) {
   const at::Tensor r = s.project("r", sines).view({-1, kHeads, kWidth}).permute({1, 2, 0});
   const auto heads = [&](const char* name) { return s.project(name, x).view({2, 5, kHeads, kWidth}).transpose(1, 2); };
   const auto bias = [&](const char* name) { return s.parameters.find(name).unsqueeze(1); };
-  const at::Tensor o = ops::attention_naive(heads("q") + bias("u"), heads("k"), heads("v"), at::matmul(heads("q") + bias("v"), r), ops::RelShift::signed_,
-                                            table.expand(), 1.0 / std::sqrt(double{kWidth}));
+  const at::Tensor o =
+      ops::attention_naive(heads("q") + bias("u"), heads("k"), heads("v"), at::matmul(heads("q") + bias("v"), r),
+                           ops::RelShift::signed_, table.expand(), 1.0 / std::sqrt(double{kWidth}));
   EXPECT_LE(difference(found, s.project("o", o.transpose(1, 2).flatten(2))), 1e-13);
   // In evaluation nothing is dropped.
   const Subject<Relative> plain(RelativeOptions{});
-  EXPECT_TRUE(at::equal(s.attention->forward({x, {}, table}, s.attention->initial_state(2)).y, plain.attention->forward({x, {}, table}, s.attention->initial_state(2)).y));
+  EXPECT_TRUE(at::equal(s.attention->forward({x, {}, table}, s.attention->initial_state(2)).y,
+                        plain.attention->forward({x, {}, table}, s.attention->initial_state(2)).y));
 }
 
 TEST(Relative, IsItsFormulaWithKeysOnBothSides) {
@@ -181,7 +198,9 @@ TEST(Relative, IsItsFormulaWithKeysOnBothSides) {
         const at::Tensor found = s.attention->forward({x, context, table}, s.attention->initial_state(batch)).y;
         for (int64_t b = 0; b < std::min<int64_t>(batch, 2); ++b) {
           const at::Tensor rows = at::cat({context[b], x[b]});
-          EXPECT_LE(difference(found[b], by_definition<Relative>(s, x[b], rows, table.expand(), relative_score(s, shared ? "" : "layer.", 3, clamp))), 1e-13);
+          EXPECT_LE(difference(found[b], by_definition<Relative>(s, x[b], rows, table.expand(),
+                                                                 relative_score(s, shared ? "" : "layer.", 3, clamp))),
+                    1e-13);
         }
       }
     }
@@ -198,7 +217,9 @@ TEST(Relative, ClampsByTheModeItRunsIn) {
   for (const core::Mode mode : {core::Mode::train, core::Mode::evaluate}) {
     const int64_t clamp = mode == core::Mode::train ? 1 : 3;
     const at::Tensor found = s.attention->forward({x, {}, table, mode}, {}).y[0];
-    EXPECT_LE(difference(found, by_definition<Relative>(s, x[0], x[0], table.expand(), relative_score(s, "", 0, clamp))), 1e-13);
+    EXPECT_LE(
+        difference(found, by_definition<Relative>(s, x[0], x[0], table.expand(), relative_score(s, "", 0, clamp))),
+        1e-13);
   }
 }
 
@@ -220,14 +241,17 @@ TEST(Relative, FaithfulShiftTakesTheNextQueryForKeysFarRight) {
     if (j >= i + 2) term = position(h, i + 1, static_cast<double>(4 + 1 + i - j));
     return (score_of(qi + u[h], kj) + term) / std::sqrt(double{kWidth});
   };
-  EXPECT_LE(difference(s.attention->forward({x, {}, table}, {}).y[0], by_definition<Relative>(s, x[0], x[0], table.expand(), score)), 1e-13);
+  EXPECT_LE(difference(s.attention->forward({x, {}, table}, {}).y[0],
+                       by_definition<Relative>(s, x[0], x[0], table.expand(), score)),
+            1e-13);
 }
 
 TEST(KvCache, IsKeptWhileASegmentIsOpenOnly) {
   const Subject<Softmax> s(SoftmaxOptions{});
   const at::Tensor x = Numbers(1).normal({2, 4, kDim});
   const AttendTable first({SpanKind::tokens, 3});
-  const auto open = s.attention->forward({x.narrow(1, 0, 3), {}, first, core::Mode::evaluate, false}, s.attention->initial_state(2));
+  const auto open =
+      s.attention->forward({x.narrow(1, 0, 3), {}, first, core::Mode::evaluate, false}, s.attention->initial_state(2));
   EXPECT_EQ(open.state.as<KvState>().k.sizes(), at::IntArrayRef({2, kHeads, 3, kWidth}));
   AttendTable second({SpanKind::tokens, 1});
   second.append_context({SpanKind::tokens, 3}, Rule::causal());
@@ -257,11 +281,14 @@ TEST(Look, WeightsOfValuesAreTheOutput) {
   AttendTable cached({SpanKind::tokens, 5});
   cached.append_context({SpanKind::cache, 3}, Rule::causal());
   AttendTable memory({SpanKind::tokens, 5});
-  memory.prepend_rows({SpanKind::read, 2}).let(SpanKind::read, SpanKind::read, Rule::all()).let(SpanKind::tokens, SpanKind::read, Rule::all());
+  memory.prepend_rows({SpanKind::read, 2})
+      .let(SpanKind::read, SpanKind::read, Rule::all())
+      .let(SpanKind::tokens, SpanKind::read, Rule::all());
   AttendTable padded({SpanKind::tokens, 5});
   padded.set_valid(at::tensor({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, at::kLong).view({2, 5}).to(at::kBool));
   const at::Tensor context = Numbers(9).normal({2, 3, kDim});
-  for (const auto& [table, rows] : {std::pair{cached, context}, std::pair{memory, at::Tensor()}, std::pair{padded, at::Tensor()}}) {
+  for (const auto& [table, rows] :
+       {std::pair{cached, context}, std::pair{memory, at::Tensor()}, std::pair{padded, at::Tensor()}}) {
     expect_weights_of_forward<Softmax>({}, table, rows);
     for (const char* shift : {"signed", "faithful"}) {
       RelativeOptions options;
@@ -298,7 +325,8 @@ TEST(Look, LinearAttentionKnowsWhatIsPast) {
   const AttendTable part({SpanKind::tokens, 5}), whole({SpanKind::tokens, 10});
   const core::State state = s.attention->forward({x.narrow(1, 0, 5), {}, part}, s.attention->initial_state(2)).state;
   const core::WeightMap later = s.attention->look({x.narrow(1, 5, 5), {}, part}, state, {}).maps.at(0);
-  const at::Tensor all = s.attention->look({x, {}, whole}, s.attention->initial_state(2), {}).maps.at(0).weights.narrow(2, 5, 5);
+  const at::Tensor all =
+      s.attention->look({x, {}, whole}, s.attention->initial_state(2), {}).maps.at(0).weights.narrow(2, 5, 5);
   EXPECT_LE(difference(later.weights, all.narrow(3, 5, 5)), 1e-13);
   EXPECT_LE(difference(later.past, all.narrow(3, 0, 5).sum(3)), 1e-13);
 }

@@ -1,5 +1,5 @@
-// Linear attention, windows, BigBird, hashing and Linformer as modules: what they compute of their projections, looking both ways and
-// across, with padding; and what they refuse by name.
+// Linear attention, windows, BigBird, hashing and Linformer as modules: what they compute of their projections, looking
+// both ways and across, with padding; and what they refuse by name.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -31,15 +31,19 @@ constexpr int64_t kDim = 8, kHeads = 2, kWidth = 4;
 
 template <class A>
 struct Subject {
-  explicit Subject(const typename A::Options& options, bool causal = false, int64_t layer = 0) : parameters(1, at::kDouble) {
+  explicit Subject(const typename A::Options& options, bool causal = false, int64_t layer = 0)
+      : parameters(1, at::kDouble) {
     const layers::Scope root = parameters.root();
-    attention = std::make_unique<A>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3, layer});
+    attention =
+        std::make_unique<A>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3, layer});
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+    for (const auto& [name, tensor] : parameters.named())
+      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
   }
   at::Tensor heads(const std::string& name, const at::Tensor& rows) const {
-    const at::Tensor bias = parameters.find(name + ".bias"), out = at::matmul(rows, parameters.find(name + ".weight").t());
+    const at::Tensor bias = parameters.find(name + ".bias"),
+                     out = at::matmul(rows, parameters.find(name + ".weight").t());
     return (bias.defined() ? out + bias : out).view({rows.size(0), rows.size(1), kHeads, kWidth}).transpose(1, 2);
   }
   at::Tensor project(const at::Tensor& o) const {
@@ -67,8 +71,10 @@ TEST(BigBird, IsAttentionOverItsBlocks) {
     const at::Tensor x = Numbers(2).normal({2, 30, kDim}), valid = some_padding(2, 30);
     AttendTable table = open(30);
     table.set_valid(valid);
-    const at::Tensor mask = at::logical_and(ops::block_mask(ops::bigbird_blocks(8, 1, 9, static_cast<uint64_t>(layer)), 4, 30), valid.unsqueeze(1));
-    const at::Tensor o = ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none, mask, 0.5);
+    const at::Tensor mask = at::logical_and(
+        ops::block_mask(ops::bigbird_blocks(8, 1, 9, static_cast<uint64_t>(layer)), 4, 30), valid.unsqueeze(1));
+    const at::Tensor o =
+        ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none, mask, 0.5);
     EXPECT_LE(difference(s.forward(x, table), s.project(o)), 1e-13);
   }
 }
@@ -80,7 +86,11 @@ TEST(BigBird, RefusesWhatItsPatternCannotHonour) {
   const AttendTable cross = AttendTable::cross({SpanKind::tokens, 6}, {SpanKind::tokens, 6});
   expect_error<base::InputError>([&] { s.forward(x, cross, x); }, {"bigbird", "cross-attention"});
   const AttendTable table = open(6);
-  expect_error<base::InputError>([&] { s.attention->forward({x, {}, table, core::Mode::evaluate, false}, {}); }, {"bigbird", "whole segment"});
+  expect_error<base::InputError>(
+      [&] {
+        s.attention->forward({x, {}, table, core::Mode::evaluate, false}, {});
+      },
+      {"bigbird", "whole segment"});
   s.attention->set_blocks(at::ones({2, 2}, at::kBool));
   expect_error<base::InputError>([&] { s.forward(x, table); }, {"bigbird", "1 by 1", "[2, 2]"});
 }
@@ -94,7 +104,8 @@ TEST(Linformer, IsAttentionOverProjectedRowsAndAcross) {
   const at::Tensor e = s.parameters.find("linformer.k.weight"), f = s.parameters.find("linformer.v.weight");
   const auto expected = [&](const at::Tensor& rows, const at::Tensor& valid) {
     const int64_t size = rows.size(1);
-    return s.project(ops::linformer_naive(s.heads("q", x), s.heads("k", rows), s.heads("v", rows), e.narrow(1, 0, size), f.narrow(1, 0, size), valid, 0.5));
+    return s.project(ops::linformer_naive(s.heads("q", x), s.heads("k", rows), s.heads("v", rows), e.narrow(1, 0, size),
+                                          f.narrow(1, 0, size), valid, 0.5));
   };
   AttendTable table = open(7), cross = AttendTable::cross({SpanKind::tokens, 7}, {SpanKind::tokens, 9});
   EXPECT_LE(difference(s.forward(x, table), expected(x, {})), 1e-13);
@@ -108,7 +119,11 @@ TEST(Linformer, RefusesAContextLongerThanItsTable) {
   LinformerOptions options;
   options.max_len = 5;
   const Subject<Linformer> s(options);
-  expect_error<base::InputError>([&] { s.forward(Numbers(2).normal({1, 6, kDim}), open(6)); }, {"linformer", "context of 6 rows", "max_len = 5"});
+  expect_error<base::InputError>(
+      [&] {
+        s.forward(Numbers(2).normal({1, 6, kDim}), open(6));
+      },
+      {"linformer", "context of 6 rows", "max_len = 5"});
   expect_error<base::InputError>([&] { Subject<Linformer>(options, true); }, {"linformer", "causal", "abc"});
   expect_error<base::InputError>([&] { s.attention->require_readable(2, 6); }, {"linformer", "6 rows", "max_len = 5"});
 }
@@ -122,9 +137,14 @@ TEST(SlidingWindow, SeesHalfOnEachSideWhereItLooksBothWays) {
   table.set_valid(valid);
   const at::Tensor p = at::arange(9).unsqueeze(1) - at::arange(9).unsqueeze(0);
   const at::Tensor mask = at::logical_and((p.abs() <= 2).unsqueeze(0), valid.unsqueeze(1));
-  const at::Tensor o = ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none, mask, 0.5);
+  const at::Tensor o =
+      ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none, mask, 0.5);
   EXPECT_LE(difference(s.forward(x, table), s.project(o)), 1e-13);
-  expect_error<base::InputError>([&] { s.attention->forward({x, {}, table, core::Mode::evaluate, false}, {}); }, {"sliding_window", "whole segment"});
+  expect_error<base::InputError>(
+      [&] {
+        s.attention->forward({x, {}, table, core::Mode::evaluate, false}, {});
+      },
+      {"sliding_window", "whole segment"});
   const AttendTable cross = AttendTable::cross({SpanKind::tokens, 9}, {SpanKind::tokens, 9});
   expect_error<base::InputError>([&] { s.forward(x, cross, x); }, {"sliding_window", "cross-attention"});
 }
@@ -177,10 +197,13 @@ TEST(Linear, IsTheSumOfItsFeaturesBothWaysAndAcross) {
     if (std::string(map) == "rfa") s.attention->set_random(Numbers(8).normal({kHeads, 5, kWidth}));
     const auto features = [&](const at::Tensor& x) {
       if (std::string(map) == "elu") return ops::elu_features(x);
-      if (std::string(map) == "t2r") return ops::t2r_features(x, s.parameters.find("feature.weight"), s.parameters.find("feature.bias"));
-      return ops::random_features(x, Numbers(8).normal({kHeads, 5, kWidth}) * s.parameters.find("feature.sigma"), 1.0 / std::sqrt(5.0), 0.0);
+      if (std::string(map) == "t2r")
+        return ops::t2r_features(x, s.parameters.find("feature.weight"), s.parameters.find("feature.bias"));
+      return ops::random_features(x, Numbers(8).normal({kHeads, 5, kWidth}) * s.parameters.find("feature.sigma"),
+                                  1.0 / std::sqrt(5.0), 0.0);
     };
-    const at::Tensor x = Numbers(2).normal({2, 6, kDim}), encoder = Numbers(3).normal({2, 9, kDim}), valid = some_padding(2, 9);
+    const at::Tensor x = Numbers(2).normal({2, 6, kDim}), encoder = Numbers(3).normal({2, 9, kDim}),
+                     valid = some_padding(2, 9);
     AttendTable cross = AttendTable::cross({SpanKind::tokens, 6}, {SpanKind::tokens, 9});
     cross.set_valid(valid);
     const at::Tensor k = features(s.heads("k", encoder)) * valid.unsqueeze(1).unsqueeze(-1);
@@ -195,7 +218,8 @@ TEST(Linear, PaddingDoesNotMoveTheGate) {
   LinearOptions options = linear("elu");
   options.gate = true;
   const Subject<Linear> s(options, true);
-  const at::Tensor x = Numbers(2).normal({1, 6, kDim}), valid = at::tensor({0, 1, 1, 0, 0, 1}).view({1, 6}).to(at::kBool);
+  const at::Tensor x = Numbers(2).normal({1, 6, kDim}),
+                   valid = at::tensor({0, 1, 1, 0, 0, 1}).view({1, 6}).to(at::kBool);
   AttendTable table({SpanKind::tokens, 6});
   table.set_valid(valid);
   const at::Tensor real = valid[0].nonzero().squeeze(-1);
@@ -208,7 +232,8 @@ TEST(Linear, PaddingDoesNotMoveTheGate) {
 }
 
 TEST(Linear, OptionsOfAnotherFeatureMapAreRefused) {
-  const auto refuse = [](const std::function<void(LinearOptions&)>& change, const std::string& map, std::initializer_list<std::string> parts) {
+  const auto refuse = [](const std::function<void(LinearOptions&)>& change, const std::string& map,
+                         std::initializer_list<std::string> parts) {
     LinearOptions options;
     options.feature_map = map;
     change(options);
@@ -256,7 +281,11 @@ TEST(Lsh, RefusesWhatItCannotHonour) {
   const at::Tensor x = Numbers(2).normal({1, 6, kDim});
   const AttendTable cross = AttendTable::cross({SpanKind::tokens, 6}, {SpanKind::tokens, 6}), table = open(6);
   expect_error<base::InputError>([&] { s.forward(x, cross, x); }, {"lsh", "cross-attention"});
-  expect_error<base::InputError>([&] { s.attention->forward({x, {}, table, core::Mode::evaluate, false}, {}); }, {"lsh", "whole segment"});
+  expect_error<base::InputError>(
+      [&] {
+        s.attention->forward({x, {}, table, core::Mode::evaluate, false}, {});
+      },
+      {"lsh", "whole segment"});
 }
 
 TEST(Lsh, HasRotationsOfItsOwnInEveryLayer) {

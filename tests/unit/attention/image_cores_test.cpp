@@ -32,14 +32,20 @@ struct Subject {
     attention = std::make_unique<A>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3});
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+    for (const auto& [name, tensor] : parameters.named())
+      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
   }
   at::Tensor of(const std::string& name) const { return parameters.find(name); }
   at::Tensor heads(const std::string& name, const at::Tensor& rows) const {
-    return at::linear(rows, of(name + ".weight"), of(name + ".bias")).view({rows.size(0), rows.size(1), kHeads, kWidth}).transpose(1, 2);
+    return at::linear(rows, of(name + ".weight"), of(name + ".bias"))
+        .view({rows.size(0), rows.size(1), kHeads, kWidth})
+        .transpose(1, 2);
   }
-  at::Tensor project(const at::Tensor& o) const { return at::linear(o.transpose(1, 2).flatten(2), of("o.weight"), of("o.bias")); }
-  at::Tensor forward(const at::Tensor& x, core::Grid grid, const at::Tensor& window_bias = {}, const at::Tensor& context = {}) const {
+  at::Tensor project(const at::Tensor& o) const {
+    return at::linear(o.transpose(1, 2).flatten(2), of("o.weight"), of("o.bias"));
+  }
+  at::Tensor forward(const at::Tensor& x, core::Grid grid, const at::Tensor& window_bias = {},
+                     const at::Tensor& context = {}) const {
     AttendTable table({SpanKind::tokens, x.size(1)}, Rule::all());
     if (context.defined()) table.append_context({SpanKind::cache, context.size(1)}, Rule::all());
     core::AttentionInput input{x, context, table};
@@ -52,7 +58,8 @@ struct Subject {
 };
 
 at::Tensor softmax_over(const Subject<SpatialReduction>& s, const at::Tensor& x, const at::Tensor& rows) {
-  return s.project(ops::attention_naive(s.heads("q", x), s.heads("k", rows), s.heads("v", rows), {}, ops::RelShift::none, {}, 0.5));
+  return s.project(
+      ops::attention_naive(s.heads("q", x), s.heads("k", rows), s.heads("v", rows), {}, ops::RelShift::none, {}, 0.5));
 }
 
 TEST(SpatialReduction, IsAttentionOverItsConvolution) {
@@ -61,7 +68,8 @@ TEST(SpatialReduction, IsAttentionOverItsConvolution) {
   const Subject<SpatialReduction> s(options);
   for (const core::Grid grid : {core::Grid{4, 6}, {5, 3}, {2, 2}}) {
     const at::Tensor x = Numbers(2).normal({2, grid.size(), kDim});
-    const at::Tensor convolved = ops::strided_conv_naive(x, grid.height, grid.width, s.of("sr.weight"), s.of("sr.bias"));
+    const at::Tensor convolved =
+        ops::strided_conv_naive(x, grid.height, grid.width, s.of("sr.weight"), s.of("sr.bias"));
     const at::Tensor rows = at::layer_norm(convolved, {kDim}, s.of("sr_norm.weight"), s.of("sr_norm.bias"), 1e-5);
     EXPECT_EQ(rows.size(1), (grid.height / 2) * (grid.width / 2));
     EXPECT_LE(difference(s.forward(x, grid), softmax_over(s, x, rows)), 1e-13);
@@ -84,7 +92,8 @@ TEST(SpatialReduction, PoolsToTheSameSizeWhateverTheImage) {
   EXPECT_EQ(s.of("sr.weight").sizes(), at::IntArrayRef({kDim, kDim, 1, 1}));
   for (const core::Grid grid : {core::Grid{6, 3}, {7, 5}, {2, 2}}) {
     const at::Tensor x = Numbers(2).normal({2, grid.size(), kDim});
-    const at::Tensor pooled = at::adaptive_avg_pool2d(x.transpose(1, 2).reshape({2, kDim, grid.height, grid.width}), {3, 3});
+    const at::Tensor pooled =
+        at::adaptive_avg_pool2d(x.transpose(1, 2).reshape({2, kDim, grid.height, grid.width}), {3, 3});
     const at::Tensor mixed = at::conv2d(pooled, s.of("sr.weight"), s.of("sr.bias")).flatten(2).transpose(1, 2);
     const at::Tensor rows = at::gelu(at::layer_norm(mixed, {kDim}, s.of("sr_norm.weight"), s.of("sr_norm.bias"), 1e-5));
     EXPECT_LE(difference(s.forward(x, grid), softmax_over(s, x, rows)), 1e-13) << grid.height << "x" << grid.width;
@@ -144,7 +153,8 @@ TEST(ShiftedWindow, IsItsFormulaInEveryWindow) {
   for (const core::Grid window : {core::Grid{3, 2}, {2, 2}, {1, 1}}) {
     for (const bool shifted : {false, true}) {
       const int64_t area = window.size();
-      const at::Tensor x = Numbers(2).normal({6, area, kDim}), regions = shifted ? Numbers(3).normal({3, area, area}) : at::Tensor();
+      const at::Tensor x = Numbers(2).normal({6, area, kDim}),
+                       regions = shifted ? Numbers(3).normal({3, area, area}) : at::Tensor();
       // The bias of a pair by the distances of its places in the table of the whole window.
       at::Tensor bias = at::empty({kHeads, area, area}, at::kDouble);
       for (int64_t i = 0; i < area; ++i) {
@@ -153,7 +163,8 @@ TEST(ShiftedWindow, IsItsFormulaInEveryWindow) {
           bias.select(1, i).select(1, j).copy_(s.of("relative_position_bias_table")[down * 3 + right]);
         }
       }
-      const at::Tensor o = ops::window_attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), bias, regions, 0.5);
+      const at::Tensor o =
+          ops::window_attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), bias, regions, 0.5);
       EXPECT_LE(difference(s.forward(x, window, regions), s.project(o)), 1e-13) << window.height << "x" << window.width;
     }
   }
@@ -169,7 +180,8 @@ TEST(ShiftedWindow, LooksAtWhatItWeighs) {
   input.grid = {2, 3};
   input.window_bias = Numbers(3).normal({2, 6, 6});
   const at::Tensor weights = s.attention->look(input, {}, {}).maps[0].weights;
-  EXPECT_LE(difference(s.project(at::matmul(weights, s.heads("v", x))), s.forward(x, {2, 3}, input.window_bias)), 1e-13);
+  EXPECT_LE(difference(s.project(at::matmul(weights, s.heads("v", x))), s.forward(x, {2, 3}, input.window_bias)),
+            1e-13);
 }
 
 TEST(ShiftedWindow, RefusesWhatIsNoWindow) {
@@ -177,9 +189,21 @@ TEST(ShiftedWindow, RefusesWhatIsNoWindow) {
   options.window_size = {2, 2};
   expect_error<base::InputError>([&] { Subject<ShiftedWindow>(options, true); }, {"shifted_window", "causal"});
   const Subject<ShiftedWindow> s(options);
-  expect_error<base::InputError>([&] { s.forward(Numbers(2).normal({1, 5, kDim}), {2, 2}); }, {"shifted_window", "5 rows", "2x2"});
-  expect_error<base::InputError>([&] { s.forward(Numbers(2).normal({1, 6, kDim}), {2, 3}); }, {"at most 2x2", "found 2x3"});
-  expect_error<base::InputError>([&] { s.forward(Numbers(2).normal({1, 4, kDim}), {2, 2}, {}, Numbers(2).normal({1, 1, kDim})); }, {"rows of elsewhere"});
+  expect_error<base::InputError>(
+      [&] {
+        s.forward(Numbers(2).normal({1, 5, kDim}), {2, 2});
+      },
+      {"shifted_window", "5 rows", "2x2"});
+  expect_error<base::InputError>(
+      [&] {
+        s.forward(Numbers(2).normal({1, 6, kDim}), {2, 3});
+      },
+      {"at most 2x2", "found 2x3"});
+  expect_error<base::InputError>(
+      [&] {
+        s.forward(Numbers(2).normal({1, 4, kDim}), {2, 2}, {}, Numbers(2).normal({1, 1, kDim}));
+      },
+      {"rows of elsewhere"});
 }
 
 }  // namespace

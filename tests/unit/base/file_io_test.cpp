@@ -63,13 +63,15 @@ TEST(FileIo, AnUnfinishedFileLeavesTheOldOne) {
 TEST(FileIo, ErrorsNameThePathAndTheReason) {
   const TemporaryFolder folder;
   expect_error<InputError>([&] { read_file(folder / "none"); }, {folder / "none", "No such file or directory"});
-  expect_error<InputError>([&] { write_file_atomic(folder / "none/f", "x"); }, {folder / "none/f", "No such file or directory"});
+  expect_error<InputError>([&] { write_file_atomic(folder / "none/f", "x"); },
+                           {folder / "none/f", "No such file or directory"});
   expect_error<InputError>([&] { list_folder(folder / "none"); }, {folder / "none", "No such file or directory"});
   expect_error<InputError>([&] { read_file(folder.path()); }, {folder.path(), "a folder"});
   write_file_atomic(folder / "f", "12345");
   expect_error<InputError>([&] { read_file(folder / "f", 4); }, {folder / "f", "5 bytes, expected at most 4"});
   expect_error<InputError>([&] { make_folders(folder / "f/g"); }, {folder / "f/g"});
-  expect_error<InputError>([&] { FileReader(folder / "f").read_at(3, std::array<char, 4>().data(), 4); }, {folder / "f", "cut while being read"});
+  expect_error<InputError>([&] { FileReader(folder / "f").read_at(3, std::array<char, 4>().data(), 4); },
+                           {folder / "f", "cut while being read"});
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_error<InputError>([&] { read_file(folder / "pipe"); }, {folder / "pipe", "pipe"});
 }
@@ -97,8 +99,9 @@ TEST(FileIo, Paths) {
   EXPECT_EQ(parent_folder("/a"), "/");
   EXPECT_EQ(join_path("a", "b"), "a/b");
   EXPECT_EQ(join_path("a/", "b"), "a/b");
-  for (const std::string& bad : {std::string(), std::string("."), std::string(".."), std::string("../x"), std::string("a/b"), std::string("/a"),
-                                std::string("a\0b", 3), std::string("a\nb"), std::string(".hidden"), std::string("x.tmp-1-2"), std::string(201, 'x')}) {
+  for (const std::string& bad : {std::string(), std::string("."), std::string(".."), std::string("../x"),
+                                 std::string("a/b"), std::string("/a"), std::string("a\0b", 3), std::string("a\nb"),
+                                 std::string(".hidden"), std::string("x.tmp-1-2"), std::string(201, 'x')}) {
     EXPECT_FALSE(is_plain_name(bad)) << bad;
   }
   EXPECT_TRUE(is_plain_name("model-00001-of-00002.safetensors"));
@@ -119,7 +122,8 @@ TEST(FileIo, OnlyTemporariesOfDeadProcessesAreStale) {
 }
 
 TEST(FileIo, TemporaryNamesHoldARandomToken) {
-  EXPECT_TRUE(std::regex_match(temporary_name("a/x/"), std::regex("a/x\\.tmp-" + std::to_string(::getpid()) + "-[0-9a-f]{16}-[0-9]+")));
+  EXPECT_TRUE(std::regex_match(temporary_name("a/x/"),
+                               std::regex("a/x\\.tmp-" + std::to_string(::getpid()) + "-[0-9a-f]{16}-[0-9]+")));
   EXPECT_NE(temporary_name("x"), temporary_name("x"));
 }
 
@@ -232,7 +236,8 @@ TEST(AtomicFolder, TwoStepReplacement) {
   EXPECT_EQ(read_file(folder / "b/f"), "new");
   EXPECT_EQ(list_folder(folder.path()), Names{"b"});
 
-  expect_error<InputError>([&] { replace_folder_in_two_steps(folder / "none", folder / "b"); }, {folder / "b", "No such file"});
+  expect_error<InputError>([&] { replace_folder_in_two_steps(folder / "none", folder / "b"); },
+                           {folder / "b", "No such file"});
   EXPECT_EQ(read_file(folder / "b/f"), "new");
 
   // Killed between the steps.

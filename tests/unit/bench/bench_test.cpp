@@ -8,14 +8,17 @@
 #include <map>
 #include <set>
 
+#include "base/exit_status.h"
 #include "bench/allocation_meter.h"
+#include "bench/bench.h"
 #include "bench/case.h"
 #include "bench/decoding.h"
 #include "bench/kernel.h"
 #include "bench/limits.h"
 #include "bench/mechanism.h"
-#include "bench/rounds.h"
 #include "bench/peer_process.h"
+#include "bench/rounds.h"
+#include "cli/application.h"
 #include "memory/abc_control/control.h"
 #include "models/registry.h"
 #include "tests/support/temporary_folder.h"
@@ -51,7 +54,8 @@ TEST(Bench, ATokenAllocatesNoTensorsNearByOrFarOut) {
   for (const char* name : {"demo", "rmt", "abc", "decoder", "transformer_xl"}) {
     BenchSubject subject(small(name));
     subject.allocated(64);  // tables of constants are made once
-    for (const int64_t position : {64, 1024, 16384}) EXPECT_EQ(subject.allocated(position), 0) << name << " at " << position;
+    for (const int64_t position : {64, 1024, 16384})
+      EXPECT_EQ(subject.allocated(position), 0) << name << " at " << position;
   }
 }
 
@@ -76,7 +80,8 @@ TEST(Bench, TheCacheIsPartOfTheModel) {
 TEST(Bench, ATrainingStepHasThreeTimesTheProductsOfAForwardPass) {
   const BenchCase c = small("decoder");
   const double tokens = static_cast<double>(c.batch * c.segment), vocabulary = 65;
-  const double maps = tokens * static_cast<double>(c.layers * (4 * c.dim * c.dim + 2 * c.dim * c.ffn) + c.dim * vocabulary);
+  const double maps =
+      tokens * static_cast<double>(c.layers * (4 * c.dim * c.dim + 2 * c.dim * c.ffn) + c.dim * vocabulary);
   const double pairs = static_cast<double>(c.batch * c.segment * (c.segment + 1) / 2);
   const double attention = 2 * pairs * static_cast<double>(c.layers * c.dim);
   EXPECT_DOUBLE_EQ(BenchSubject(c).train_products(), 3 * 2 * (maps + attention));
@@ -84,7 +89,7 @@ TEST(Bench, ATrainingStepHasThreeTimesTheProductsOfAForwardPass) {
 
 TEST(Bench, ProductsInBf16AreOtherProducts) {
   const BenchCase bench_case = small("decoder");
-  BenchSubject plain(bench_case), again(bench_case), cli::rounded(bench_case);
+  BenchSubject plain(bench_case), again(bench_case), rounded(bench_case);
   plain.train(2);
   again.train(2);
   rounded.train(2, ops::ProductPrecision::bf16);
@@ -128,7 +133,8 @@ TEST(Bench, ADisagreementNamesTheFigureAndBothNumbers) {
 }
 
 TEST(Bench, FiguresOfAPeerAreReadOrRefused) {
-  const BenchFigures figures = read_figures(R"({"loss": 1.5, "gradient_norm": 2, "tokens": [3, 4], "held_out": 0.5})", "peer");
+  const BenchFigures figures =
+      read_figures(R"({"loss": 1.5, "gradient_norm": 2, "tokens": [3, 4], "held_out": 0.5})", "peer");
   EXPECT_EQ(disagreement({1.5, 2, 0.5, {3, 4}}, figures), "");
   EXPECT_THROW(read_figures("Traceback", "peer"), base::InputError);
   EXPECT_THROW(read_figures(R"({"loss": 1.5})", "peer"), base::InputError);
@@ -146,7 +152,8 @@ TEST(Bench, AFigureThatFallsShortOfItsBarIsNamed) {
   bars.at_least("train", "stock", 1.49, "a");
   bars.at_most("kernels.abc", "growth", 17, "b");
   bars.at_least("train", "stock", std::nan(""), "c");
-  EXPECT_EQ(bars.missed(), (std::vector<std::string>{"a: 1.49, expected at least 1.5", "b: 17, expected at most 16.5", "c: nan, expected at least 1.5"}));
+  EXPECT_EQ(bars.missed(), (std::vector<std::string>{"a: 1.49, expected at least 1.5", "b: 17, expected at most 16.5",
+                                                     "c: nan, expected at least 1.5"}));
   Bars none;
   none.at_least("train", "stock", 0, "a");
   EXPECT_TRUE(none.missed().empty());
@@ -180,7 +187,9 @@ TEST(Bench, KernelsCountTheProductsOfVisiblePairs) {
 }
 
 TEST(Bench, KernelsHaveNormsOfTheOutputAndOfEachGradient) {
-  for (const auto& [kernel_case, norms] : {std::pair(KernelCase{"causal", 64}, 4u), std::pair(KernelCase{"relative", 64}, 7u), std::pair(KernelCase{"abc_32", 64, 32}, 5u)}) {
+  for (const auto& [kernel_case, norms] :
+       {std::pair(KernelCase{"causal", 64}, 4u), std::pair(KernelCase{"relative", 64}, 7u),
+        std::pair(KernelCase{"abc_32", 64, 32}, 5u)}) {
     const std::vector<double> found = KernelSubject(kernel_case).norms();
     EXPECT_EQ(found.size(), norms) << kernel_case.name;
     for (const double norm : found) EXPECT_GT(norm, 0) << kernel_case.name;
@@ -217,7 +226,8 @@ TEST(BenchMechanisms, EveryMechanismOfTheRegistryHasACase) {
   for (const MechanismCase& mechanism : mechanism_cases()) {
     const models::ModelOptions options = mechanism.options();
     attentions.insert(models::type_of(options.backbone.attention));
-    if (const base::Node* control = options.backbone.attention.find("control")) controls.insert(models::type_of(*control));
+    if (const base::Node* control = options.backbone.attention.find("control"))
+      controls.insert(models::type_of(*control));
     for (const base::Node& memory : options.memory) memories.insert(models::type_of(memory));
   }
   const models::Mechanisms& registry = models::Mechanisms::all();
@@ -236,7 +246,8 @@ TEST(BenchMechanisms, StateIsThatOfGeneration) {
   const auto bytes = [&](const std::string& name, int64_t tokens) { return subjects.at(name).state_bytes(tokens); };
   EXPECT_GE(bytes("softmax", 512), 2 * 2 * 512 * 256 * 4);  // keys and values of two layers
   EXPECT_GE(bytes("softmax", 2048), 4 * bytes("softmax", 512) - 1000);
-  EXPECT_EQ(bytes("abc_mlp", 2048) - bytes("abc_mlp", 512), 2048 - 512);  // slots, and a byte for each row of the open segment
+  EXPECT_EQ(bytes("abc_mlp", 2048) - bytes("abc_mlp", 512),
+            2048 - 512);  // slots, and a byte for each row of the open segment
   EXPECT_EQ(bytes("softmax_encoder", 512), 0);
   EXPECT_GT(bytes("segment_cache", 2048), bytes("segment_cache", 512));  // the cache is empty in the first segment
   EXPECT_EQ(bytes("segment_cache", 2048), bytes("segment_cache", 4096));
@@ -246,13 +257,15 @@ TEST(BenchMechanisms, APeerThatComputesSomethingElseIsToldApart) {
   const MechanismCase mechanism = {.name = "a", .attention = "", .agree = 0.9};
   const MechanismFigures ours{2.0, 1.0};
   EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0001, 1.0005, 0.95, 0.5}), "");
-  EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0, 1.0, 0.5, 0.25}), "outputs: 0.5 of the tokens are the peer's, expected 0.9; off by 0.25 of the largest");
+  EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0, 1.0, 0.5, 0.25}),
+            "outputs: 0.5 of the tokens are the peer's, expected 0.9; off by 0.25 of the largest");
   EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.001, 1.0}), "loss: ours 2, the peer's 2.001");
   EXPECT_EQ(mechanism_disagreement(mechanism, ours, {2.0, 1.002}), "gradient norm: ours 1, the peer's 1.002");
   EXPECT_EQ(mechanism_disagreement({.name = "a", .attention = "", .gradient = 5e-3}, ours, {2.0, 1.002}), "");
   EXPECT_NE(mechanism_disagreement(mechanism, ours, {2.0, 1.0, std::nan(""), 0}), "");
   EXPECT_NE(mechanism_disagreement(mechanism, ours, {std::nan(""), 1.0}), "");
-  const MechanismFigures read = read_mechanism_figures(R"({"loss": 1.5, "gradient_norm": 2, "agree": 1, "off": 1e-6})", "peer");
+  const MechanismFigures read =
+      read_mechanism_figures(R"({"loss": 1.5, "gradient_norm": 2, "agree": 1, "off": 1e-6})", "peer");
   EXPECT_EQ(mechanism_disagreement(mechanism, {1.5, 2}, read), "");
   EXPECT_THROW(read_mechanism_figures(R"({"loss": 1.5})", "peer"), base::InputError);
 }
@@ -264,6 +277,26 @@ TEST(PeerProcess, OneThatTakesTooLongIsGivenUp) {
   EXPECT_EQ(peer.ask_within("second", 0.1), std::nullopt);
   EXPECT_LT(seconds_since(begin), 10.0);
   EXPECT_THROW(peer.number("out of memory"), base::InputError);
+}
+
+TEST(CommandLine, WrongWordsAreRefused) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"kernel"}, "PART: unknown part 'kernel'; did you mean 'kernels'?"},
+      {{"kernels", "--case", "abc_23"}, "--case: unknown case 'abc_23'"},
+      {{"--precision", "int8"}, "--precision: of decoding alone; the part is 'models'"},
+      {{"decoding", "--precision", "int4"}, "--precision: unknown precision 'int4'"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    std::vector<std::string> words = {"mnemo-bench"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStderr();
+    const int status = cli::run(static_cast<int>(argv.size()), argv.data(), make_bench());
+    const std::string err = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status, base::kWrongInput) << message;
+    EXPECT_NE(err.find(message), std::string::npos) << "expected: " << message << "\nfound: " << err;
+  }
 }
 
 }  // namespace

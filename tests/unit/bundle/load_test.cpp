@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/options.h"
+#include "bundle/model_folder.h"
 #include "infer/session.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
-#include "bundle/model_folder.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::bundle {
@@ -74,7 +74,8 @@ TEST_F(Load, GivesTheSameModelBack) {
   EXPECT_TRUE(at::equal(a.logits(), b.logits()));
   infer::Session fresh(std::shared_ptr<const core::Model>(models::build(options(), 3, at::kDouble)));
   fresh.feed(tokens);
-  EXPECT_FALSE(at::allclose(a.logits(), fresh.logits(), 1e-6)) << "the cache makes no difference, so the test shows nothing";
+  EXPECT_FALSE(at::allclose(a.logits(), fresh.logits(), 1e-6))
+      << "the cache makes no difference, so the test shows nothing";
 }
 
 TEST_F(Load, ConvertsToTheTypeAskedFor) {
@@ -119,18 +120,23 @@ TEST_F(Load, AConfigurationBeyondItsWeightsAllocatesNothing) {
     for (const char* assignment : assignments) configure(assignment);
     expect_refused({"config.json:", ": " + name, "numbers, expected at most", "model.safetensors holds"});
   };
-  expect_too_large({"backbone.ffn_dim=1000000"}, "parameter 'backbone.layers.0.ffn.0.weight' of [1000000,8] is 8000000");
+  expect_too_large({"backbone.ffn_dim=1000000"},
+                   "parameter 'backbone.layers.0.ffn.0.weight' of [1000000,8] is 8000000");
   expect_too_large({"backbone.dim=65536"}, "parameter 'embed.weight'");
   expect_too_large({"backbone.head_dim=65536", "backbone.num_heads=1024"}, "parameter 'backbone.layers.0.attn");
   expect_too_large({"backbone.num_layers=1024", "backbone.ffn_dim=4096"}, "parameter 'backbone.layers.");
-  expect_too_large({"backbone.position.type=learned", "backbone.position.max_len=16777216"}, "parameter 'backbone.positions.weight'");
-  expect_too_large({"memory.1={type=\"recurrent_tokens\",num_mem_tokens=65536}", "backbone.dim=32"}, "parameter 'memory.tokens'");
-  expect_too_large({"backbone.attention={type=\"abc\",num_slots=65536}"}, "parameter 'backbone.layers.1.attn.control.weight' of [131072,8]");
+  expect_too_large({"backbone.position.type=learned", "backbone.position.max_len=16777216"},
+                   "parameter 'backbone.positions.weight'");
+  expect_too_large({"memory.1={type=\"recurrent_tokens\",num_mem_tokens=65536}", "backbone.dim=32"},
+                   "parameter 'memory.tokens'");
+  expect_too_large({"backbone.attention={type=\"abc\",num_slots=65536}"},
+                   "parameter 'backbone.layers.1.attn.control.weight' of [131072,8]");
   // States that the file does not hold are bounded too.
   expect_too_large({"memory.0.cache_len=1048576", "memory.0.lifetime=sequence", "backbone.num_layers=8"},
                    "state 'backbone.layers.4.attn.grc.cache' of [1048576,4]");
   expect_too_large({"memory.0.cache_len=1048576", "backbone.num_layers=8"}, "state 'backbone.layers.4.attn.grc.cache'");
-  expect_too_large({"backbone.attention={type=\"abc\",num_slots=65536,control={shared_across_heads=true}}", "backbone.head_dim=1024"},
+  expect_too_large({"backbone.attention={type=\"abc\",num_slots=65536,control={shared_across_heads=true}}",
+                    "backbone.head_dim=1024"},
                    "state 'backbone.layers.0.attn.k, v, z'");
 }
 
@@ -139,8 +145,9 @@ TEST_F(Load, AStackOfLayersIsHeldToItsWeightsToo) {
   models::ModelOptions huge = options();
   huge.kind = "layer_stack";
   huge.backbone.ffn_dim = 1 << 20;
-  expect_error<InputError>([&] { model_from(huge, content_.weights, path_); },
-                           {path_, "config.json: parameter 'backbone.layers.0.ffn.0.weight'", "model.safetensors holds"});
+  expect_error<InputError>(
+      [&] { model_from(huge, content_.weights, path_); },
+      {path_, "config.json: parameter 'backbone.layers.0.ffn.0.weight'", "model.safetensors holds"});
 }
 
 TEST_F(Load, ALayerStackMakesNoText) {

@@ -31,7 +31,8 @@ TEST(ModelFolder, RoundTrip) {
   const TemporaryFolder folder;
   const ModelFolder written = example();
   write_model_folder(folder / "m", written);
-  EXPECT_EQ(base::list_folder(folder / "m"), (std::vector<std::string>{"README.md", "config.json", "merges.txt", "model.safetensors", "vocab.txt"}));
+  EXPECT_EQ(base::list_folder(folder / "m"),
+            (std::vector<std::string>{"README.md", "config.json", "merges.txt", "model.safetensors", "vocab.txt"}));
   EXPECT_EQ(base::list_folder(folder.path()), std::vector<std::string>{"m"});
   const ModelFolder read = read_model_folder(folder / "m", {"vocab.txt", "merges.txt"});
   EXPECT_EQ(read.config, written.config);
@@ -50,7 +51,8 @@ TEST(ModelFolder, ReplacesAModelButNothingElse) {
   write_model_folder(folder / "m", model);
   EXPECT_EQ(read_model_config(folder / "m"), "{}");
   base::write_file_atomic(folder / "m/thesis.tex", "years of work");
-  expect_error<InputError>([&] { write_model_folder(folder / "m", model); }, {folder / "m", "'thesis.tex'", "would be lost"});
+  expect_error<InputError>([&] { write_model_folder(folder / "m", model); },
+                           {folder / "m", "'thesis.tex'", "would be lost"});
   EXPECT_EQ(base::read_file(folder / "m/thesis.tex"), "years of work");
   base::write_file_atomic(folder / "file", "x");
   expect_error<InputError>([&] { write_model_folder(folder / "file", model); }, {folder / "file", "found a file"});
@@ -70,11 +72,13 @@ TEST(ModelFolder, VocabularyNamesStayInside) {
 
 TEST(ModelFolder, WhatIsMissingIsNamed) {
   const TemporaryFolder folder;
-  expect_error<InputError>([&] { read_model_folder(folder / "none", {}); }, {folder / "none", "expected a model folder, found nothing"});
+  expect_error<InputError>([&] { read_model_folder(folder / "none", {}); },
+                           {folder / "none", "expected a model folder, found nothing"});
   for (const std::string name : {"config.json", "model.safetensors", "vocab.txt"}) {
     write_model_folder(folder / "m", example());
     base::remove_tree(folder / ("m/" + name));
-    expect_error<InputError>([&] { read_model_folder(folder / "m", {"vocab.txt"}); }, {folder / ("m/" + name), "not there"});
+    expect_error<InputError>([&] { read_model_folder(folder / "m", {"vocab.txt"}); },
+                             {folder / ("m/" + name), "not there"});
   }
   write_model_folder(folder / "m", example());
   base::remove_tree(folder / "m/README.md");

@@ -33,7 +33,8 @@ TEST(AppendRows, IsCat) {
 TEST(AppendRows, WritesBehindWhatIsPast) {
   const c10::InferenceMode inference;
   Numbers numbers(3);
-  const at::Tensor one = append_rows(rows(numbers, 3), rows(numbers, 1), 2), two = append_rows(one, rows(numbers, 1), 2);
+  const at::Tensor one = append_rows(rows(numbers, 3), rows(numbers, 1), 2),
+                   two = append_rows(one, rows(numbers, 1), 2);
   EXPECT_EQ(two.data_ptr(), one.data_ptr());
   EXPECT_EQ(two.size(2), 5);
 }

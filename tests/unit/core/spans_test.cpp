@@ -35,7 +35,8 @@ AttendTable recurrent() {
   table.append_context({SpanKind::cache, 2}, Rule::causal());
   table.prepend_rows({SpanKind::read, 2}).append_rows({SpanKind::write, 1});
   table.let(SpanKind::read, SpanKind::read, Rule::all()).let(SpanKind::tokens, SpanKind::read, Rule::all());
-  for (const SpanKind kind : {SpanKind::read, SpanKind::tokens, SpanKind::write}) table.let(SpanKind::write, kind, Rule::all());
+  for (const SpanKind kind : {SpanKind::read, SpanKind::tokens, SpanKind::write})
+    table.let(SpanKind::write, kind, Rule::all());
   return table;
 }
 
@@ -66,7 +67,10 @@ TEST(AttendTable, SaysWhetherAKernelMayTakeAShortCut) {
   EXPECT_TRUE(AttendTable(plain).let(SpanKind::tokens, SpanKind::cache, Rule::all()).plain_causal());
   EXPECT_FALSE(AttendTable(plain).let(SpanKind::tokens, SpanKind::cache, Rule::none()).plain_causal());
   EXPECT_FALSE(AttendTable(plain).let(SpanKind::tokens, SpanKind::cache, Rule::band(9)).plain_causal());
-  EXPECT_TRUE(AttendTable(plain).resize_context(SpanKind::cache, 0).let(SpanKind::tokens, SpanKind::cache, Rule::none()).plain_causal());
+  EXPECT_TRUE(AttendTable(plain)
+                  .resize_context(SpanKind::cache, 0)
+                  .let(SpanKind::tokens, SpanKind::cache, Rule::none())
+                  .plain_causal());
   EXPECT_FALSE(recurrent().plain_causal());
   EXPECT_TRUE(recurrent().looks_right());
   EXPECT_TRUE(AttendTable({SpanKind::tokens, 3}, Rule::all()).open());
@@ -124,52 +128,6 @@ TEST(AttendTableDrawing, NamesSpansAndRules) {
   const std::string large = AttendTable({SpanKind::tokens, 500}).draw();
   EXPECT_LT(large.size(), 200U);
   EXPECT_NE(large.find("tokens 500"), std::string::npos);
-}
-
-/// Tags that open and close in order, attributes in double quotes, nothing else between them than text.
-void expect_well_formed(const std::string& xml) {
-  static const std::regex tag(R"re(<(/?)([A-Za-z][A-Za-z0-9]*)((?:\s+[A-Za-z_:][-A-Za-z0-9_:.]*="[^"<&]*")*)\s*(/?)>)re");
-  std::vector<std::string> open;
-  size_t end = 0;
-  for (auto at = std::sregex_iterator(xml.begin(), xml.end(), tag); at != std::sregex_iterator(); ++at) {
-    const std::string between = xml.substr(end, static_cast<size_t>(at->position()) - end);
-    EXPECT_EQ(between.find_first_of("<>&"), std::string::npos) << between;
-    end = static_cast<size_t>(at->position() + at->length());
-    if ((*at)[1] == "/") {
-      ASSERT_FALSE(open.empty());
-      EXPECT_EQ(open.back(), (*at)[2].str());
-      open.pop_back();
-    } else if ((*at)[4] != "/") {
-      open.push_back((*at)[2].str());
-    }
-  }
-  EXPECT_TRUE(open.empty());
-  EXPECT_EQ(xml.substr(end), "\n");
-}
-
-/// Cells in the picture: widths of the rectangles of pairs, in cells.
-int64_t cells_of(const std::string& svg, double cell) {
-  static const std::regex pair(R"re(width="([0-9.]+)" height="[0-9.]+" fill="#[0-9a-f]+" opacity)re");
-  double cells = 0;
-  for (auto at = std::sregex_iterator(svg.begin(), svg.end(), pair); at != std::sregex_iterator(); ++at) {
-    cells += std::stod((*at)[1]) / cell;
-  }
-  return std::llround(cells);
-}
-
-TEST(AttendTableDrawing, SvgIsWellFormedAndShowsEveryCell) {
-  AttendTable padded = recurrent();
-  padded.set_valid(at::zeros({1, 8}, at::kBool));  // a picture is of the rules, not of a batch's padding
-  for (const AttendTable& table : {AttendTable({SpanKind::tokens, 3}), recurrent(), padded, AttendTable({SpanKind::tokens, 0}),
-                                   AttendTable::cross({SpanKind::tokens, 2}, {SpanKind::tokens, 3})}) {
-    const std::string svg = table.draw_svg();
-    expect_well_formed(svg);
-    AttendTable plain = table;
-    EXPECT_EQ(cells_of(svg, 14.0), plain.set_valid({}).expand().sum().item<int64_t>());
-  }
-  const AttendTable large({SpanKind::tokens, 200});
-  expect_well_formed(large.draw_svg());
-  EXPECT_LT(large.draw_svg().size(), 60000U) << "neighbouring cells should be one rectangle";
 }
 
 }  // namespace

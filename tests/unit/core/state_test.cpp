@@ -70,9 +70,12 @@ TEST(State, OfAnotherTypeIsRefused) {
 
 TEST(State, MapLeavesTheOriginalAlone) {
   const State state = sample(2, 3);
-  const State doubled = state.map([](const Field& field, const at::Tensor& tensor) { return field.path == "layers.0.cache" ? tensor * 2 : tensor; });
+  const State doubled = state.map([](const Field& field, const at::Tensor& tensor) {
+    return field.path == "layers.0.cache" ? tensor * 2 : tensor;
+  });
   EXPECT_FALSE(doubled.child("layers").child("1").as<Cache>().rows.defined());
-  EXPECT_TRUE(at::equal(doubled.child("layers").child("0").as<Shared>().cache, state.child("layers").child("0").as<Shared>().cache * 2));
+  EXPECT_TRUE(at::equal(doubled.child("layers").child("0").as<Shared>().cache,
+                        state.child("layers").child("0").as<Shared>().cache * 2));
   int visited = 0;
   const State same = state.map_declared([&](const Field&, const at::Tensor& tensor) {
     ++visited;
@@ -96,7 +99,8 @@ TEST(ConcatBatch, PadsOnTheLeftAndRefusesOtherFields) {
 }
 
 TEST(ResetRows, KeepsTheGradientOfTheInitialState) {
-  const at::Tensor start = at::ones({2}, at::kDouble).set_requires_grad(true), past = at::zeros({3, 1, 2}, at::kDouble).set_requires_grad(true);
+  const at::Tensor start = at::ones({2}, at::kDouble).set_requires_grad(true),
+                   past = at::zeros({3, 1, 2}, at::kDouble).set_requires_grad(true);
   const State initial = Cache{start.expand({3, 1, 2}), at::ones({3, 1}, at::kBool)};
   const State state = Cache{past * 1.0, at::ones({3, 1}, at::kBool)};
   const State found = reset_rows(state, at::tensor({1, 0, 1}).to(at::kBool), initial);
@@ -117,13 +121,33 @@ TEST(Load, NamesWhatDoesNotFit) {
   with("unknown", at::zeros({1}));  // what nobody asks for is the caller's to judge
   with("layers.1.valid", at::ones({2, 4}, at::kBool));
   expect_error<base::InputError>([&] { with("cache.rows", at::Tensor()); }, {"cache.rows", "none"});
-  expect_error<base::InputError>([&] { with("cache.rows", at::zeros({2, 3, 5}, at::kDouble)); }, {"cache.rows", "B M D", "[2, 3, 5]"});
-  expect_error<base::InputError>([&] { with("cache.rows", at::zeros({2, 3, 2}, at::kFloat)); }, {"cache.rows", "Double", "Float"});
+  expect_error<base::InputError>(
+      [&] {
+        with("cache.rows", at::zeros({2, 3, 5}, at::kDouble));
+      },
+      {"cache.rows", "B M D", "[2, 3, 5]"});
+  expect_error<base::InputError>(
+      [&] {
+        with("cache.rows", at::zeros({2, 3, 2}, at::kFloat));
+      },
+      {"cache.rows", "Double", "Float"});
   expect_error<base::InputError>([&] { with("cache.rows", at::zeros({2, 3}, at::kDouble)); }, {"cache.rows", "[2, 3]"});
-  expect_error<base::InputError>([&] { with("cache.valid", at::ones({5, 3}, at::kBool)); }, {"cache.valid", "5 sequences", "2"});
-  expect_error<base::InputError>([&] { with("layers.0.cache", at::zeros({2, 3}, at::kDouble)); }, {"layers.0.cache", "1 N"});
+  expect_error<base::InputError>(
+      [&] {
+        with("cache.valid", at::ones({5, 3}, at::kBool));
+      },
+      {"cache.valid", "5 sequences", "2"});
+  expect_error<base::InputError>(
+      [&] {
+        with("layers.0.cache", at::zeros({2, 3}, at::kDouble));
+      },
+      {"layers.0.cache", "1 N"});
   // An absent tensor is taken where the file has it, but must have the declared number of dimensions.
-  expect_error<base::InputError>([&] { with("layers.1.valid", at::ones({2, 4, 1}, at::kBool)); }, {"layers.1.valid", "B M"});
+  expect_error<base::InputError>(
+      [&] {
+        with("layers.1.valid", at::ones({2, 4, 1}, at::kBool));
+      },
+      {"layers.1.valid", "B M"});
 }
 
 }  // namespace

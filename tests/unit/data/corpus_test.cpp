@@ -48,7 +48,8 @@ TEST(Corpus, FractionsCutTheTailAtLines) {
 
 TEST(Corpus, FractionsCutBetweenDocuments) {
   std::string text;
-  for (int i = 0; i < 50; ++i) text += fmt::format(" = Article {} = \n \n some words \n = = Section = = \n more \n \n", i);
+  for (int i = 0; i < 50; ++i)
+    text += fmt::format(" = Article {} = \n \n some words \n = = Section = = \n more \n \n", i);
   const TextFile file(text);
   TextOptions options;
   options.train = file.path();
@@ -129,7 +130,9 @@ TEST(Corpus, Errors) {
 }
 
 TEST(Corpus, OptionsAreChecked) {
-  const auto check = [](const char* toml) { return base::read_options<TextOptions>(base::parse_toml(toml, "recipe.toml")); };
+  const auto check = [](const char* toml) {
+    return base::read_options<TextOptions>(base::parse_toml(toml, "recipe.toml"));
+  };
   EXPECT_EQ(check("train = \"a\"\nunit = \"bytes\"").unit, "bytes");
   EXPECT_INPUT_ERROR(check("train = \"a\"\nvalid_fraction = 0.5\ntest_fraction = 0.5"), "recipe.toml:2");
   EXPECT_INPUT_ERROR(check("train = \"a\"\nvalid_fraction = 1.0"), "valid_fraction");
@@ -160,7 +163,8 @@ RC_GTEST_PROP(Corpus, DocumentsAreTheSplittersOwnAndNothingIsLost, ()) {
       RC_ASSERT(store->num_documents() == static_cast<int64_t>(expected.size()));
       for (int64_t i = 0; i < store->num_documents(); ++i) {
         const int64_t begin = store->document_begin(i);
-        RC_ASSERT(tokenizer->decode(store->slice(begin, store->document_end(i) - begin)) == expected[static_cast<size_t>(i)]);
+        RC_ASSERT(tokenizer->decode(store->slice(begin, store->document_end(i) - begin)) ==
+                  expected[static_cast<size_t>(i)]);
       }
       RC_ASSERT(store->text_bytes() == static_cast<int64_t>(text.size()));
       RC_ASSERT(store->text_characters() == count_characters(text));

@@ -128,7 +128,8 @@ TEST_P(ImageBatchesTest, BrokenImagesAreSkippedAndCountedWhenAsked) {
   images.next();
   EXPECT_EQ(images.num_broken(), 2);
   const auto* labels = batch.labels.const_data_ptr<int64_t>();
-  EXPECT_EQ(std::vector<int64_t>(labels, labels + 12), (std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2}));  // the next one is a cat
+  EXPECT_EQ(std::vector<int64_t>(labels, labels + 12),
+            (std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2}));  // the next one is a cat
 
   MeasuredImages measured(set, options, 5, 100);
   ImageBatch part;
@@ -158,7 +159,8 @@ TEST(TrainingImages, RepeatsStandSideBySideAndAnEpochStaysAsLong) {
     }
     before = batch.pixels;
     const auto* labels = batch.labels.const_data_ptr<int64_t>();
-    EXPECT_EQ(std::vector<int64_t>(labels, labels + 12), std::vector<int64_t>(12, 0));  // the first four images, of one class
+    EXPECT_EQ(std::vector<int64_t>(labels, labels + 12),
+              std::vector<int64_t>(12, 0));  // the first four images, of one class
     EXPECT_FALSE(at::equal(batch.pixels[0], batch.pixels[1]));
   }
 }

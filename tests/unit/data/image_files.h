@@ -11,7 +11,9 @@
 namespace mnemo::data {
 
 /// The golden images of this project: "rgb8.png" and the like.
-inline std::string golden_image(const std::string& name) { return MNEMO_SOURCE_DIR "/tests/golden/data/images/files/" + name; }
+inline std::string golden_image(const std::string& name) {
+  return MNEMO_SOURCE_DIR "/tests/golden/data/images/files/" + name;
+}
 
 /// Copies a golden image to a path whose folders are made.
 inline void place_image(const std::string& path, const std::string& golden) {
@@ -26,8 +28,8 @@ inline void write_text(const std::string& path, const std::string& text) {
 
 /// Pictures that differ from one another.
 inline const std::vector<std::string>& pictures() {
-  static const std::vector<std::string> names = {"photo_7865c0.jpg", "photo_b37da4.jpg", "rgb_444.jpg", "rgb8.png", "palette8.png", "orientation_6.jpg", "cmyk.jpg",
-                                                 "grey8.png"};
+  static const std::vector<std::string> names = {"photo_7865c0.jpg", "photo_b37da4.jpg",  "rgb_444.jpg", "rgb8.png",
+                                                 "palette8.png",     "orientation_6.jpg", "cmyk.jpg",    "grey8.png"};
   return names;
 }
 

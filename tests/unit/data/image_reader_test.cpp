@@ -16,11 +16,13 @@ namespace {
 using base::InputError;
 
 std::string big_endian_bytes(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8), static_cast<char>(value)};
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+          static_cast<char>(value)};
 }
 std::string png_chunk(const std::string& type, const std::string& data) {
   const std::string body = type + data;
-  const auto sum = static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
+  const auto sum =
+      static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
   return big_endian_bytes(static_cast<uint32_t>(data.size())) + body + big_endian_bytes(sum);
 }
 /// A grey PNG of one row, all of it `value`.
@@ -30,8 +32,9 @@ std::string one_row(uint32_t width, char value) {
   uLongf size = packed.size();
   compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(row.data()), row.size(), 9);
   packed.resize(size);
-  return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", big_endian_bytes(width) + big_endian_bytes(1) + std::string("\x08\0\0\0\0", 5)) + png_chunk("IDAT", packed) +
-         png_chunk("IEND", "");
+  return "\x89PNG\r\n\x1a\n" +
+         png_chunk("IHDR", big_endian_bytes(width) + big_endian_bytes(1) + std::string("\x08\0\0\0\0", 5)) +
+         png_chunk("IDAT", packed) + png_chunk("IEND", "");
 }
 
 // Of itself libpng stops at a million pixels a side, and calls that invalid.
@@ -40,14 +43,16 @@ TEST(ImageReader, ASideMayBeAsLongAsThePixelsAllow) {
   const Image image = decode_image(bytes, "long.png");
   EXPECT_EQ(image.width, 1'000'001);
   EXPECT_EQ(image.at(0, 1'000'000)[2], 77);
-  test::expect_error<InputError>([&] { decode_image(bytes, "long.png", {.max_pixels = 1'000'000}); }, {"long.png: ", "1000001 x 1 pixels", "at most 1000000"});
+  test::expect_error<InputError>([&] { decode_image(bytes, "long.png", {.max_pixels = 1'000'000}); },
+                                 {"long.png: ", "1000001 x 1 pixels", "at most 1000000"});
 }
 
 TEST(ImageReader, ErrorsNameTheFileAndWhatIsThere) {
   const test::TemporaryFolder folder;
   test::expect_error<InputError>([&] { read_image(folder / "none.jpg"); }, {folder / "none.jpg"});
   write_text(folder / "a.jpg", "GIF89a and so on");
-  test::expect_error<InputError>([&] { read_image(folder / "a.jpg"); }, {folder / "a.jpg", "expected a JPEG or PNG image", "GIF"});
+  test::expect_error<InputError>([&] { read_image(folder / "a.jpg"); },
+                                 {folder / "a.jpg", "expected a JPEG or PNG image", "GIF"});
   write_text(folder / "b.png", "");
   test::expect_error<InputError>([&] { read_image(folder / "b.png"); }, {folder / "b.png", "an empty file"});
 }
@@ -71,7 +76,8 @@ TEST(ImageReader, PixelsAreLimitedBeforeAnythingIsDecoded) {
   for (const char* name : {"rgb8.png", "rgb_444.jpg"}) {
     const std::string bytes = base::read_file(golden_image(name));
     EXPECT_EQ(decode_image(bytes, "x", {.max_pixels = 37 * 29}).width, 37);
-    test::expect_error<InputError>([&] { decode_image(bytes, "x", {.max_pixels = 37 * 29 - 1}); }, {"x: ", "37 x 29 pixels", "at most 1072"});
+    test::expect_error<InputError>([&] { decode_image(bytes, "x", {.max_pixels = 37 * 29 - 1}); },
+                                   {"x: ", "37 x 29 pixels", "at most 1072"});
   }
 }
 
@@ -81,14 +87,16 @@ TEST(ImageReader, ImpossibleSizesAreRefused) {
   const size_t frame = jpeg.find("\xFF\xC0");
   ASSERT_NE(frame, std::string::npos);
   jpeg.replace(frame + 5, 4, std::string("\x30\x00\x30\x00", 4));  // 12288 x 12288
-  test::expect_error<InputError>([&] { decode_image(jpeg, "large.jpg"); }, {"large.jpg: JPEG: 12288 x 12288 pixels cannot come out of"});
+  test::expect_error<InputError>([&] { decode_image(jpeg, "large.jpg"); },
+                                 {"large.jpg: JPEG: 12288 x 12288 pixels cannot come out of"});
 }
 
 TEST(ImageReader, CutOffFilesAreRefusedWhereverTheyEnd) {
   for (const char* name : {"rgb8.png", "rgb_420.jpg", "rgb_progressive.jpg", "palette8_interlaced.png"}) {
     const std::string bytes = base::read_file(golden_image(name));
     for (size_t length = 0; length < bytes.size(); length += 1 + bytes.size() / 200) {
-      EXPECT_THROW(decode_image(std::string_view(bytes).substr(0, length), name), InputError) << name << ", " << length << " of " << bytes.size();
+      EXPECT_THROW(decode_image(std::string_view(bytes).substr(0, length), name), InputError)
+          << name << ", " << length << " of " << bytes.size();
     }
   }
 }

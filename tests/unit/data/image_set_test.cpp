@@ -27,20 +27,24 @@ ImageOptions set_of(const std::string& format, const std::string& train) {
 std::vector<std::string> listed(const ImageSet& set) {
   std::vector<std::string> lines;
   for (int64_t i = 0; i < set.size(); ++i) {
-    lines.push_back(std::filesystem::path(set.name(i)).filename().string() + ": " + set.classes()[static_cast<size_t>(set.label(i))]);
+    lines.push_back(std::filesystem::path(set.name(i)).filename().string() + ": " +
+                    set.classes()[static_cast<size_t>(set.label(i))]);
   }
   return lines;
 }
 
 std::string big_endian(uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8), static_cast<char>(value)};
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+          static_cast<char>(value)};
 }
 std::string idx_images(uint32_t count, uint32_t height, uint32_t width) {
   std::string bytes = std::string("\0\0\x08\x03", 4) + big_endian(count) + big_endian(height) + big_endian(width);
   for (uint32_t i = 0; i < count * height * width; ++i) bytes += static_cast<char>(i);
   return bytes;
 }
-std::string idx_labels(const std::string& labels) { return std::string("\0\0\x08\x01", 4) + big_endian(static_cast<uint32_t>(labels.size())) + labels; }
+std::string idx_labels(const std::string& labels) {
+  return std::string("\0\0\x08\x01", 4) + big_endian(static_cast<uint32_t>(labels.size())) + labels;
+}
 void write_packed(const std::string& path, const std::string& bytes) {
   const gzFile file = gzopen(path.c_str(), "wb");
   gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
@@ -63,10 +67,12 @@ TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {
   EXPECT_EQ(sets.train->read(2)->width, 37);
 
   std::filesystem::create_directories(folder / "train/cow");
-  test::expect_error<InputError>([&] { load_images(options); }, {folder / "train/cow", "expected images of the class, found none"});
+  test::expect_error<InputError>([&] { load_images(options); },
+                                 {folder / "train/cow", "expected images of the class, found none"});
   std::filesystem::remove(folder / "train/cow");
   place_image(folder / "test/dog/y.png", "rgb8.png");
-  test::expect_error<InputError>([&] { load_images(options); }, {folder / "test/dog", "class \"dog\" does not occur in the training images"});
+  test::expect_error<InputError>([&] { load_images(options); },
+                                 {folder / "test/dog", "class \"dog\" does not occur in the training images"});
   options.train = folder / "nowhere";
   test::expect_error<InputError>([&] { load_images(options); }, {folder / "nowhere", "found nothing"});
 }
@@ -112,9 +118,12 @@ TEST(ImageSet, IdxFilesPackedOrNot) {
   write_text(folder / "train-labels-idx1-ubyte", idx_labels("\x02"));
   test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"1 labels for 3 images"});
   write_text(folder / "train-images-idx3-ubyte", idx_images(3, 2, 4).substr(0, 30));
-  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"expected 24 bytes behind the header, found 14"});
-  write_text(folder / "train-images-idx3-ubyte", std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16));
-  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"its dimensions ask for more than"});
+  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); },
+                                 {"expected 24 bytes behind the header, found 14"});
+  write_text(folder / "train-images-idx3-ubyte",
+             std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16));
+  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); },
+                                 {"its dimensions ask for more than"});
 }
 
 TEST(ImageSet, ADamagedGzipFileIsRefused) {
@@ -122,7 +131,8 @@ TEST(ImageSet, ADamagedGzipFileIsRefused) {
   write_packed(folder / "train-images-idx3-ubyte.gz", idx_images(40, 8, 8));
   const std::string bytes = base::read_file(folder / "train-images-idx3-ubyte.gz");
   write_text(folder / "train-images-idx3-ubyte.gz", bytes.substr(0, bytes.size() / 2));
-  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"train-images-idx3-ubyte.gz: gzip: "});
+  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); },
+                                 {"train-images-idx3-ubyte.gz: gzip: "});
 }
 
 TEST(ImageSet, CifarInItsBinaryVersion) {
@@ -130,7 +140,9 @@ TEST(ImageSet, CifarInItsBinaryVersion) {
   const auto record = [](const std::string& labels, char red, char green, char blue) {
     return labels + std::string(1024, red) + std::string(1024, green) + std::string(1024, blue);
   };
-  for (int i = 1; i <= 5; ++i) write_text(folder / ("data_batch_" + std::to_string(i) + ".bin"), record(std::string(1, static_cast<char>(i)), 1, 2, static_cast<char>(i)));
+  for (int i = 1; i <= 5; ++i)
+    write_text(folder / ("data_batch_" + std::to_string(i) + ".bin"),
+               record(std::string(1, static_cast<char>(i)), 1, 2, static_cast<char>(i)));
   write_text(folder / "test_batch.bin", record("\x09", 7, 8, 9));
   write_text(folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
   const ImageSets ten = load_images(set_of("cifar10", folder.path()));
@@ -162,7 +174,8 @@ TEST(ImageSet, CsvWithNamesOrNumbers) {
   write_text(folder / "numbers.csv", "pictures/b.jpg,10\npictures/b.jpg,9\n");
   EXPECT_EQ(load_images(set_of("csv", folder / "numbers.csv")).train->classes(), (std::vector<std::string>{"9", "10"}));
   write_text(folder / "bad.csv", "pictures/b.jpg,10\npictures/b.jpg\n");
-  test::expect_error<InputError>([&] { load_images(set_of("csv", folder / "bad.csv")); }, {"bad.csv:2:1", "expected PATH,LABEL, found 1 fields"});
+  test::expect_error<InputError>([&] { load_images(set_of("csv", folder / "bad.csv")); },
+                                 {"bad.csv:2:1", "expected PATH,LABEL, found 1 fields"});
 }
 
 TEST(ImageSet, ImageNetAsItIsUnpacked) {
@@ -172,8 +185,10 @@ TEST(ImageSet, ImageNetAsItIsUnpacked) {
     place_image(folder / (root + std::string("n01443537/n01443537_2.JPEG")), "grey.jpg");
   }
   place_image(folder / "kaggle/ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG", "rgb_444.jpg");
-  test::expect_error<InputError>([&] { load_images(set_of("imagenet", folder / "kaggle")); }, {"expected LOC_val_solution.csv in"});
-  write_text(folder / "kaggle/LOC_val_solution.csv", "ImageId,PredictionString\nILSVRC2012_val_00000001,n01443537 1 2 3 4 n01443537 5 6 7 8\n");
+  test::expect_error<InputError>([&] { load_images(set_of("imagenet", folder / "kaggle")); },
+                                 {"expected LOC_val_solution.csv in"});
+  write_text(folder / "kaggle/LOC_val_solution.csv",
+             "ImageId,PredictionString\nILSVRC2012_val_00000001,n01443537 1 2 3 4 n01443537 5 6 7 8\n");
   const ImageSets kaggle = load_images(set_of("imagenet", folder / "kaggle"));
   EXPECT_EQ(listed(*kaggle.valid), (std::vector<std::string>{"ILSVRC2012_val_00000001.JPEG: n01443537"}));
   EXPECT_EQ(kaggle.valid->read(0)->width, 37);
@@ -192,26 +207,32 @@ TEST(ImageSet, TinyImageNetsValidationImagesLieInOneFolder) {
   place_image(folder / "val/images/val_0.JPEG", "rgb_444.jpg");
   place_image(folder / "val/images/val_1.JPEG", "grey.jpg");
   place_image(folder / "test/images/test_0.JPEG", "grey.jpg");
-  write_text(folder / "val/val_annotations.txt", "val_0.JPEG\tn01629819\t0\t32\t44\t62\nval_1.JPEG\tn01443537\t52\t55\t57\t59\n"
-                                                 "val_2.JPEG\tn03444034\t1\t2\t3\t4\n");  // not in this excerpt
+  write_text(folder / "val/val_annotations.txt",
+             "val_0.JPEG\tn01629819\t0\t32\t44\t62\nval_1.JPEG\tn01443537\t52\t55\t57\t59\n"
+             "val_2.JPEG\tn03444034\t1\t2\t3\t4\n");  // not in this excerpt
   ImageOptions options = detect_images(folder.path());
   EXPECT_EQ(options.format, "imagenet");
   options.image_size = {16, 16};
   const ImageSets sets = load_images(options);
-  EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"n01443537_0.JPEG: n01443537", "n01629819_0.JPEG: n01629819"}));
+  EXPECT_EQ(listed(*sets.train),
+            (std::vector<std::string>{"n01443537_0.JPEG: n01443537", "n01629819_0.JPEG: n01629819"}));
   EXPECT_EQ(listed(*sets.valid), (std::vector<std::string>{"val_0.JPEG: n01629819", "val_1.JPEG: n01443537"}));
   EXPECT_EQ(sets.valid->read(0)->width, 37);
   write_text(folder / "val/val_annotations.txt", "val_0.JPEG n01629819\n");
-  test::expect_error<InputError>([&] { load_images(options); }, {"val_annotations.txt:1:1", "expected IMAGE<tab>CLASS"});
+  test::expect_error<InputError>([&] { load_images(options); },
+                                 {"val_annotations.txt:1:1", "expected IMAGE<tab>CLASS"});
   write_text(folder / "val/val_annotations.txt", "val_0.JPEG\tn01629819\t0\t32\t44\t62\n");
-  test::expect_error<InputError>([&] { load_images(options); }, {"val_annotations.txt: expected a line of", "val/images/val_1.JPEG, found none"});
+  test::expect_error<InputError>([&] { load_images(options); },
+                                 {"val_annotations.txt: expected a line of", "val/images/val_1.JPEG, found none"});
 }
 
 TEST(ImageSet, INaturalistFromItsLists) {
   const test::TemporaryFolder folder;
   place_image(folder / "train_val2018/Aves/7/x.jpg", "rgb_444.jpg");
-  write_text(folder / "train2018.json", R"({"images":[{"id":5,"file_name":"train_val2018/Aves/7/x.jpg"}],"annotations":[{"id":1,"image_id":5,"category_id":7}],)"
-                                        R"("categories":[{"id":7,"name":"Parus major"},{"id":2,"name":"Apis"}]})");
+  write_text(
+      folder / "train2018.json",
+      R"({"images":[{"id":5,"file_name":"train_val2018/Aves/7/x.jpg"}],"annotations":[{"id":1,"image_id":5,"category_id":7}],)"
+      R"("categories":[{"id":7,"name":"Parus major"},{"id":2,"name":"Apis"}]})");
   const ImageSets sets = load_images(set_of("inaturalist", folder.path()));
   EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"x.jpg: 7 Parus major"}));
   EXPECT_EQ(sets.train->num_classes(), 2);
@@ -225,13 +246,17 @@ TEST(ImageSet, INaturalistsListsMayBeLong) {
   std::string images, annotations;
   for (int i = 0; i < kImages; ++i) {
     const char* comma = i == 0 ? "" : ",";
-    images += fmt::format(R"({}{{"license":3,"file_name":"train_val2018/Plantae/{}/{:032x}.jpg","rights_holder":"Somebody","height":600,"id":{},"width":800}})", comma,
-                          i % 7, i, 1000 + i);
-    annotations += fmt::format(R"({}{{"image_id":{},"category_id":{},"id":{}}})", comma, 1000 + kImages - 1 - i, (kImages - 1 - i) % 7, i);
+    images += fmt::format(
+        R"({}{{"license":3,"file_name":"train_val2018/Plantae/{}/{:032x}.jpg","rights_holder":"Somebody","height":600,"id":{},"width":800}})",
+        comma, i % 7, i, 1000 + i);
+    annotations += fmt::format(R"({}{{"image_id":{},"category_id":{},"id":{}}})", comma, 1000 + kImages - 1 - i,
+                               (kImages - 1 - i) % 7, i);
   }
   std::string categories;
-  for (int c = 0; c < 7; ++c) categories += fmt::format(R"({}{{"supercategory":"Plantae","name":"plant {}","id":{}}})", c == 0 ? "" : ",", c, c);
-  write_text(folder / "train2018.json", R"({"info":{"year":2018,"images":[{"id":"not one of them"}]},"images":[)" + images + R"(],"licenses":[{"id":3,"url":"x"}],"annotations":[)" +
+  for (int c = 0; c < 7; ++c)
+    categories += fmt::format(R"({}{{"supercategory":"Plantae","name":"plant {}","id":{}}})", c == 0 ? "" : ",", c, c);
+  write_text(folder / "train2018.json", R"({"info":{"year":2018,"images":[{"id":"not one of them"}]},"images":[)" +
+                                            images + R"(],"licenses":[{"id":3,"url":"x"}],"annotations":[)" +
                                             annotations + R"(],"categories":[)" + categories + "]}");
   EXPECT_GT(base::file_size(folder / "train2018.json"), uint64_t{4} << 20);
   const ImageSets sets = load_images(set_of("inaturalist", folder.path()));
@@ -245,11 +270,13 @@ TEST(ImageSet, INaturalistsListsMayBeLong) {
 
 TEST(ImageSet, WrongListsOfINaturalistAreRefusedByName) {
   const test::TemporaryFolder folder;
-  const std::string image = R"("images":[{"id":5,"file_name":"x.jpg"}],)", annotation = R"("annotations":[{"image_id":5,"category_id":7}],)",
+  const std::string image = R"("images":[{"id":5,"file_name":"x.jpg"}],)",
+                    annotation = R"("annotations":[{"image_id":5,"category_id":7}],)",
                     category = R"("categories":[{"id":7,"name":"a"}])";
   const auto refuse = [&](const std::string& text, std::initializer_list<std::string> parts) {
     write_text(folder / "train2018.json", text);
-    const std::string message = test::expect_error<InputError>([&] { load_images(set_of("inaturalist", folder.path())); }, parts);
+    const std::string message =
+        test::expect_error<InputError>([&] { load_images(set_of("inaturalist", folder.path())); }, parts);
     EXPECT_NE(message.find(folder / "train2018.json"), std::string::npos) << message;
   };
   refuse("", {"parse error"});
@@ -259,37 +286,47 @@ TEST(ImageSet, WrongListsOfINaturalistAreRefusedByName) {
   refuse("{" + image + image + annotation + category + "}", {"key 'images' is there twice"});
   refuse("{" + image + R"("annotations":7,)" + category + "}", {"'annotations': expected a list, found 7"});
   refuse("{" + image + R"("annotations":[7],)" + category + "}", {"'annotations[0]': expected a table, found 7"});
-  refuse(R"({"images":[{"id":5,"file_name":"x.jpg"},{"id":6}],)" + annotation + category + "}", {"'images[1]': expected the key 'file_name', found none"});
-  refuse(R"({"images":[{"id":5.5,"file_name":"x.jpg"}],)" + annotation + category + "}", {"'images[0]': 'id': expected an integer, found 5.5"});
-  refuse(R"({"images":[{"id":5,"file_name":["x.jpg"]}],)" + annotation + category + "}", {"'images[0]': 'file_name': expected a string, found a list"});
+  refuse(R"({"images":[{"id":5,"file_name":"x.jpg"},{"id":6}],)" + annotation + category + "}",
+         {"'images[1]': expected the key 'file_name', found none"});
+  refuse(R"({"images":[{"id":5.5,"file_name":"x.jpg"}],)" + annotation + category + "}",
+         {"'images[0]': 'id': expected an integer, found 5.5"});
+  refuse(R"({"images":[{"id":5,"file_name":["x.jpg"]}],)" + annotation + category + "}",
+         {"'images[0]': 'file_name': expected a string, found a list"});
   refuse("{" + image + R"("annotations":[],)" + category + "}", {"image 5: no annotation is of it"});
-  refuse("{" + image + R"("annotations":[{"image_id":5,"category_id":8}],)" + category + "}", {"image 5: category 8 is not among the categories"});
-  refuse("{" + image + R"("annotations":[{"image_id":5,"category_id":7},{"image_id":5,"category_id":8}],)" + category + "}",
+  refuse("{" + image + R"("annotations":[{"image_id":5,"category_id":8}],)" + category + "}",
+         {"image 5: category 8 is not among the categories"});
+  refuse("{" + image + R"("annotations":[{"image_id":5,"category_id":7},{"image_id":5,"category_id":8}],)" + category +
+             "}",
          {"image 5: expected one category, found 7 and 8"});
 }
 
 TEST(ImageSet, Places365FromItsLists) {
   const test::TemporaryFolder folder;
   write_text(folder / "categories_places365.txt", "/a/airfield 0\n/b/bow_window/indoor 1\n");
-  write_text(folder / "places365_train_standard.txt", "/b/bow_window/indoor/00000001.jpg 1\n/a/airfield/00000002.jpg 0\n");
+  write_text(folder / "places365_train_standard.txt",
+             "/b/bow_window/indoor/00000001.jpg 1\n/a/airfield/00000002.jpg 0\n");
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 1\n");
   place_image(folder / "data_256/b/bow_window/indoor/00000001.jpg", "rgb_444.jpg");
   place_image(folder / "val_256/Places365_val_00000001.jpg", "rgb_444.jpg");
   const ImageSets sets = load_images(set_of("places365", folder.path()));
-  EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"00000001.jpg: b/bow_window/indoor", "00000002.jpg: a/airfield"}));
+  EXPECT_EQ(listed(*sets.train),
+            (std::vector<std::string>{"00000001.jpg: b/bow_window/indoor", "00000002.jpg: a/airfield"}));
   EXPECT_EQ(sets.train->read(0)->width, 37);
   EXPECT_EQ(sets.valid->read(0)->width, 37);
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 2\n");
-  test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); }, {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"2\""});
+  test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); },
+                                 {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"2\""});
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg\n");
-  test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); }, {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"\""});
+  test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); },
+                                 {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"\""});
 }
 
 TEST(ImageSet, Sun397ByItsPartitions) {
   const test::TemporaryFolder folder;
   place_image(folder / "a/abbey/sun_1.jpg", "rgb_444.jpg");
   place_image(folder / "b/bakery/shop/sun_2.jpg", "grey.jpg");
-  EXPECT_EQ(listed(*load_images(set_of("sun397", folder.path())).train), (std::vector<std::string>{"sun_1.jpg: a/abbey", "sun_2.jpg: b/bakery/shop"}));
+  EXPECT_EQ(listed(*load_images(set_of("sun397", folder.path())).train),
+            (std::vector<std::string>{"sun_1.jpg: a/abbey", "sun_2.jpg: b/bakery/shop"}));
   write_text(folder / "Partitions/Training_02.txt", "/a/abbey/sun_1.jpg\n/b/bakery/shop/sun_2.jpg\n");
   write_text(folder / "Partitions/Testing_02.txt", "/b/bakery/shop/sun_2.jpg\n");
   ImageOptions options = set_of("sun397", folder.path());
@@ -351,7 +388,8 @@ TEST(ImageSet, FingerprintsFollowNamesAndLabelsNotTheFolder) {
   EXPECT_NE(sum(folder / "one"), sum(folder / "two"));
   write_text(folder / "a.csv", "x.jpg,1\ny.jpg,2\n");
   write_text(folder / "b.csv", "x.jpg,2\ny.jpg,1\n");
-  EXPECT_NE(load_images(set_of("csv", folder / "a.csv")).train->fingerprint(), load_images(set_of("csv", folder / "b.csv")).train->fingerprint());
+  EXPECT_NE(load_images(set_of("csv", folder / "a.csv")).train->fingerprint(),
+            load_images(set_of("csv", folder / "b.csv")).train->fingerprint());
 }
 
 }  // namespace

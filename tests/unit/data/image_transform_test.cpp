@@ -17,7 +17,9 @@ namespace {
 
 Image photo() { return read_image(golden_image("photo_7865c0.jpg")); }
 
-double mean(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()); }
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 double variance(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += (value - mean(values)) * (value - mean(values));
@@ -60,9 +62,14 @@ TEST(ImageResize, APartIsResizedAsIfItHadBeenCutOutFirst) {
 TEST(ImageResize, AWindowIsThatPartOfTheWhole) {
   const Image image = read_image(golden_image("photo_7865c0.jpg"));
   for (const Interpolation interpolation : {Interpolation::box, Interpolation::bilinear, Interpolation::bicubic}) {
-    for (const auto& [h, w] : {std::pair<int64_t, int64_t>{9, 300}, {200, 7}, {50, image.width}, {image.height, 33}, {image.height, image.width}}) {
+    for (const auto& [h, w] : {std::pair<int64_t, int64_t>{9, 300},
+                               {200, 7},
+                               {50, image.width},
+                               {image.height, 33},
+                               {image.height, image.width}}) {
       const ImageBox box = whole(image), window{h / 3, w / 4, h / 2, w / 3};
-      EXPECT_EQ(resize(image, box, h, w, window, interpolation), resize(resize(image, h, w, interpolation), window, window.height, window.width, interpolation))
+      EXPECT_EQ(resize(image, box, h, w, window, interpolation),
+                resize(resize(image, h, w, interpolation), window, window.height, window.width, interpolation))
           << h << " x " << w;
     }
   }
@@ -77,7 +84,9 @@ TEST(TestCrop, AnImageOfOnePixelsWidthCostsNoMoreThanWhatIsKept) {
     Image wide(1, length), tall(length, 1);
     for (int64_t i = 0; i < length; ++i) {
       // The middle is of another colour.
-      for (Image* image : {&wide, &tall}) std::fill_n(image->bytes.begin() + i * 3, 3, static_cast<uint8_t>(std::abs(i - length / 2) < length / 2000 ? 200 : 100));
+      for (Image* image : {&wide, &tall})
+        std::fill_n(image->bytes.begin() + i * 3, 3,
+                    static_cast<uint8_t>(std::abs(i - length / 2) < length / 2000 ? 200 : 100));
     }
     for (const auto& [height, width] : {std::pair<int64_t, int64_t>{224, 224}, {96, 160}}) {
       const TestCrop crop = TestCrop::of(options, height, width);
@@ -131,7 +140,8 @@ TEST(RandAugment, DrawsEveryOperationAndNothingElseThanItsSeedDecides) {
   EXPECT_EQ(rand_augment(image, options, {}, random), image);
 }
 
-// The step is that of all pixels but those of the last value: 300 of 600, so that the lower value stays 0 and the higher 255.
+// The step is that of all pixels but those of the last value: 300 of 600, so that the lower value stays 0 and the
+// higher 255.
 TEST(RandAugment, EqualizeLeavesTheLastValueOutOfItsStep) {
   Image image(10, 60);
   std::fill(image.bytes.begin() + 900, image.bytes.end(), uint8_t{200});
@@ -210,7 +220,10 @@ TEST(ImageMix, TargetsAreSharesThatSumToOne) {
   const std::vector<int64_t> labels = {0, 3, 2, 3};
   std::vector<double> targets(16);
   mix_targets(labels.data(), 4, 4, 0.1, 0.7, targets.data());
-  for (size_t b = 0; b < 4; ++b) EXPECT_NEAR(std::accumulate(targets.begin() + static_cast<long>(b * 4), targets.begin() + static_cast<long>(b * 4 + 4), 0.0), 1.0, 1e-12);
+  for (size_t b = 0; b < 4; ++b)
+    EXPECT_NEAR(std::accumulate(targets.begin() + static_cast<long>(b * 4),
+                                targets.begin() + static_cast<long>(b * 4 + 4), 0.0),
+                1.0, 1e-12);
   EXPECT_NEAR(targets[0], 0.7 * 0.9 + 0.025, 1e-12);
   EXPECT_NEAR(targets[3], 0.3 * 0.9 + 0.025, 1e-12);
 }

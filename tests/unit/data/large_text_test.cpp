@@ -29,7 +29,8 @@ TEST(LargeTextSlow, IsNeverHeldTwice) {
   {
     std::ofstream out(file.path(), std::ios::binary);
     std::string block;
-    for (int i = 0; block.size() < (1 << 20); ++i) block += fmt::format("Line {} of a long text, \xC3\xA9 and all.\n", i);
+    for (int i = 0; block.size() < (1 << 20); ++i)
+      block += fmt::format("Line {} of a long text, \xC3\xA9 and all.\n", i);
     for (int64_t written = 0; written < kSize; written += static_cast<int64_t>(block.size())) out << block;
     ASSERT_TRUE(out.flush());
   }
@@ -44,8 +45,9 @@ TEST(LargeTextSlow, IsNeverHeldTwice) {
     options.valid_fraction = options.test_fraction = 0;
     const Corpus corpus = load_corpus(options);
     const int64_t peak = status_bytes("VmHWM:") - before;
-    std::printf("%s: %lld MB of text, %lld MB of tokens, %lld MB at most\n", unit, static_cast<long long>(whole.size() >> 20),
-                static_cast<long long>(corpus.num_bytes() >> 20), static_cast<long long>(peak >> 20));
+    std::printf("%s: %lld MB of text, %lld MB of tokens, %lld MB at most\n", unit,
+                static_cast<long long>(whole.size() >> 20), static_cast<long long>(corpus.num_bytes() >> 20),
+                static_cast<long long>(peak >> 20));
     EXPECT_EQ(corpus.train->text_bytes(), whole.size());
     // One byte a token, the buffers of one chunk, and nothing else.
     EXPECT_LE(corpus.num_bytes(), whole.size() + (1 << 20));

@@ -29,7 +29,7 @@ class Reference {
 
  private:
   struct Node {
-    std::string word;               // an operator, "]", or empty for a value
+    std::string word;  // an operator, "]", or empty for a value
     std::vector<int64_t> arguments;
     int64_t value = 0;
   };
@@ -54,8 +54,14 @@ class Reference {
     int64_t sum = 0;
     for (const int64_t one : all) sum += one;
     const size_t n = all.size();
-    const double median = n % 2 == 1 ? static_cast<double>(all[n / 2]) : 0.5 * static_cast<double>(all[n / 2 - 1] + all[n / 2]);
-    return {"", {}, left.word == "[MIN" ? all.front() : left.word == "[MAX" ? all.back() : left.word == "[MED" ? static_cast<int64_t>(median) : sum % 10};
+    const double median =
+        n % 2 == 1 ? static_cast<double>(all[n / 2]) : 0.5 * static_cast<double>(all[n / 2 - 1] + all[n / 2]);
+    return {"",
+            {},
+            left.word == "[MIN"   ? all.front()
+            : left.word == "[MAX" ? all.back()
+            : left.word == "[MED" ? static_cast<int64_t>(median)
+                                  : sum % 10};
   }
   std::istringstream words_;
 };
@@ -87,7 +93,8 @@ TEST(ListOps, ValuesOfSmallExpressions) {
 
 TEST(ListOps, ValuesOfTheOriginalPrograms) {
   const std::string folder = std::string(MNEMO_SOURCE_DIR) + "/tests/data/listops/";
-  const std::map<std::string, int64_t> files = {{"arena_500_2000.tsv", 8}, {"arena_2_200.tsv", 200}, {"nangia_bowman_test.tsv", 100}};
+  const std::map<std::string, int64_t> files = {
+      {"arena_500_2000.tsv", 8}, {"arena_2_200.tsv", 200}, {"nangia_bowman_test.tsv", 100}};
   for (const auto& [name, lines] : files) {
     int64_t count = 0;
     // Reading compares each value with the file's.
@@ -108,8 +115,10 @@ TEST(ListOps, WhatDoesNotParseIsToldByFileLineAndColumn) {
       {"( [MAX 3 )", "file.tsv:3:11: expected the expression to go on, found its end"},
       {"( ( [MAX 3 ) ] ) )", "file.tsv:3:18: expected the line's end, found ')'"},
       {"7 8", "file.tsv:3:3: expected the line's end, found '8'"},
-      {"( ( [AVG 3 ) ] )", "file.tsv:3:5: expected '(', ')', a digit, '[MIN', '[MAX', '[MED', '[SM' or ']', found '[AVG'"},
-      {"( ( [MAX 13 ) ] )", "file.tsv:3:10: expected '(', ')', a digit, '[MIN', '[MAX', '[MED', '[SM' or ']', found '13'"},
+      {"( ( [AVG 3 ) ] )",
+       "file.tsv:3:5: expected '(', ')', a digit, '[MIN', '[MAX', '[MED', '[SM' or ']', found '[AVG'"},
+      {"( ( [MAX 13 ) ] )",
+       "file.tsv:3:10: expected '(', ')', a digit, '[MIN', '[MAX', '[MED', '[SM' or ']', found '13'"},
       {"( ( [MAX X ) ] )", "found 'X'"},
       {"( ( [MAX [MIN ) ] )", "file.tsv:3:10: expected an argument or ']', found '[MIN'"},
       {"( [MAX ] )", "file.tsv:3:10: expected an operator with an argument at least, found ')'"},
@@ -120,7 +129,8 @@ TEST(ListOps, WhatDoesNotParseIsToldByFileLineAndColumn) {
       {"]", "file.tsv:3:1: expected '(', an operator or a digit, found ']'"},
       {"[MAX 3 ]", "file.tsv:3:1: expected '(' or a digit, found '[MAX'"},
       {"( ( [MAX 3 4 ) ] )", "file.tsv:3:12: expected ')', found '4'"},
-      {"( ( [MAX 3 ) ( [MIN 4 ) )", "file.tsv:3:25: expected ']' before an operator with its arguments ends, found ')'"},
+      {"( ( [MAX 3 ) ( [MIN 4 ) )",
+       "file.tsv:3:25: expected ']' before an operator with its arguments ends, found ')'"},
   };
   for (const auto& [text, message] : cases) {
     const std::string found = test::input_error_of([&] { parse_listops(text, kPlace); });
@@ -135,11 +145,16 @@ TEST(ListOps, WhatDoesNotParseIsToldByFileLineAndColumn) {
 TEST(ListOps, ColumnsAndValuesOfALineAreChecked) {
   EXPECT_EQ(parse_listops_line("( ( [MAX 3 ) ] )\t3", kPlace, false).value, 3);
   EXPECT_EQ(parse_listops_line("3\t( ( [MAX 3 ) ] )", kPlace, true).value, 3);
-  EXPECT_INPUT_ERROR(parse_listops_line("( ( [MAX 3 ) ] )", kPlace, false), "file.tsv:3:17: expected two columns with a tab between, Source");
-  EXPECT_INPUT_ERROR(parse_listops_line("3\t3\t3", kPlace, true), "file.tsv:3:4: expected two columns, value and expression, found more");
-  EXPECT_INPUT_ERROR(parse_listops_line("3\t10", kPlace, false), "file.tsv:3:3: expected a value from 0 to 9, found '10'");
-  EXPECT_INPUT_ERROR(parse_listops_line("( ( [MAX 3 ) ] )\t4", kPlace, false), "file.tsv:3:18: expected the expression's value, 3, found 4");
-  EXPECT_INPUT_ERROR(parse_listops_line("4\t( ( [MAX 3 ) ) )", kPlace, true), "file.tsv:3:16: expected an argument or ']', found ')'");
+  EXPECT_INPUT_ERROR(parse_listops_line("( ( [MAX 3 ) ] )", kPlace, false),
+                     "file.tsv:3:17: expected two columns with a tab between, Source");
+  EXPECT_INPUT_ERROR(parse_listops_line("3\t3\t3", kPlace, true),
+                     "file.tsv:3:4: expected two columns, value and expression, found more");
+  EXPECT_INPUT_ERROR(parse_listops_line("3\t10", kPlace, false),
+                     "file.tsv:3:3: expected a value from 0 to 9, found '10'");
+  EXPECT_INPUT_ERROR(parse_listops_line("( ( [MAX 3 ) ] )\t4", kPlace, false),
+                     "file.tsv:3:18: expected the expression's value, 3, found 4");
+  EXPECT_INPUT_ERROR(parse_listops_line("4\t( ( [MAX 3 ) ) )", kPlace, true),
+                     "file.tsv:3:16: expected an argument or ']', found ')'");
   const TextFile wrong("source\ttarget\n3\t3\n"), none("Source\tTarget\n");
   EXPECT_INPUT_ERROR(read_listops(wrong.path(), [](const auto&) {}), ":1:1: expected a line \"Source<TAB>Target\"");
   EXPECT_INPUT_ERROR(read_listops(none.path(), [](const auto&) {}), "expected ListOps expressions, found none");
@@ -188,7 +203,9 @@ TEST(ListOps, MadeExpressionsKeepTheirLimitsAndDiffer) {
   EXPECT_EQ(parts, (std::map<int64_t, int64_t>{{0, 4000}, {1, 50}, {2, 50}}));
   int64_t all = 0;
   for (const auto& [token, count] : operators) all += count;
-  for (const auto& [token, count] : operators) EXPECT_NEAR(static_cast<double>(count), 0.25 * static_cast<double>(all), 5 * std::sqrt(0.1875 * static_cast<double>(all)));
+  for (const auto& [token, count] : operators)
+    EXPECT_NEAR(static_cast<double>(count), 0.25 * static_cast<double>(all),
+                5 * std::sqrt(0.1875 * static_cast<double>(all)));
 }
 
 TEST(ListOps, DrawsFollowTheArenasDistribution) {
@@ -214,7 +231,8 @@ TEST(ListOps, DrawsFollowTheArenasDistribution) {
     ++arguments[own];
   }
   const auto near = [](int64_t count, double probability, double draws) {
-    EXPECT_NEAR(static_cast<double>(count), probability * draws, 5 * std::sqrt(draws * probability * (1 - probability)));
+    EXPECT_NEAR(static_cast<double>(count), probability * draws,
+                5 * std::sqrt(draws * probability * (1 - probability)));
   };
   near(digits, 0.75, kDraws);
   near(inner_digits, 0.75, static_cast<double>(children));
@@ -237,7 +255,8 @@ TEST(ListOps, SetsComeFromTheSeedAlone) {
   options.max_depth = 2;
   options.max_args = 2;
   options.min_length = 2;
-  EXPECT_INPUT_ERROR(load_listops(options), "data.max_depth = 2, data.max_args = 2");  // 4 * 10 * 10 expressions of two digits
+  EXPECT_INPUT_ERROR(load_listops(options),
+                     "data.max_depth = 2, data.max_args = 2");  // 4 * 10 * 10 expressions of two digits
   options.max_length = 3;
   EXPECT_INPUT_ERROR(base::check_options(options), "min_length");
   options.train = "file.tsv";  // of a file, min_length says nothing

@@ -12,7 +12,8 @@
 namespace mnemo::data {
 namespace {
 
-/// Arithmetic as it is written: sums of products of factors; a factor is a number, a sum in parentheses, or either to a power.
+/// Arithmetic as it is written: sums of products of factors; a factor is a number, a sum in parentheses, or either to a
+/// power.
 class Arithmetic {
  public:
   static double value(std::string_view text) {
@@ -33,8 +34,10 @@ class Arithmetic {
   double product() {
     double total = power();
     while (next() == '*' || next() == '/') {
-      if (text_[at_++] == '*') total *= power();
-      else total /= power();
+      if (text_[at_++] == '*')
+        total *= power();
+      else
+        total /= power();
     }
     return total;
   }
@@ -73,7 +76,8 @@ std::array<int64_t, 3> coefficients(std::string text) {
   std::string first = text.substr(0, square);
   if (first.ends_with('*')) first.pop_back();
   if (first.empty() || first == "-") first += '1';
-  return {std::stoll(first), std::stoll(text.substr(square + 3, linear - square - 3)), std::stoll(text.substr(linear + 2, end - linear - 2))};
+  return {std::stoll(first), std::stoll(text.substr(square + 3, linear - square - 3)),
+          std::stoll(text.substr(linear + 2, end - linear - 2))};
 }
 
 struct Fields {
@@ -111,7 +115,8 @@ TEST(Quadratic, EverySampleIsSolvedAgainFromItsText) {
     }
     // The school's formula, in doubles.
     const double root = std::sqrt(static_cast<double>(d));
-    double low = (static_cast<double>(-b) - root) / static_cast<double>(2 * a), high = (static_cast<double>(-b) + root) / static_cast<double>(2 * a);
+    double low = (static_cast<double>(-b) - root) / static_cast<double>(2 * a),
+           high = (static_cast<double>(-b) + root) / static_cast<double>(2 * a);
     if (high < low) std::swap(low, high);
     EXPECT_EQ(found.steps[4], fmt::format("{},{}", std::llround(low), std::llround(high))) << found.equation;
     EXPECT_EQ(low, std::round(low));
@@ -155,7 +160,8 @@ TEST(Quadratic, RootsAndMultipliersAreDistributedAsStated) {
     ++roots[std::stoll(found.steps[4].substr(comma + 1))];
   }
   const auto near = [](int64_t count, double probability, double draws) {
-    EXPECT_NEAR(static_cast<double>(count), probability * draws, 5 * std::sqrt(draws * probability * (1 - probability)));
+    EXPECT_NEAR(static_cast<double>(count), probability * draws,
+                5 * std::sqrt(draws * probability * (1 - probability)));
   };
   EXPECT_EQ(roots.size(), 199U);
   for (const auto& [root, count] : roots) near(count, root == 0 ? 0.01 : 0.005, static_cast<double>(2 * with_roots));
@@ -170,8 +176,11 @@ TEST(Quadratic, TheExampleOfThePaperIsWrittenLikeThis) {
     ASSERT_LT(number, 4'000'000U);
     Random random{11, number};
     const std::vector<int64_t> tokens = make_quadratic(random);
-    if (quadratic_text(std::span(tokens).subspan(151, 30)) != "6,92" || coefficients(quadratic_text(std::span(tokens).first(30)))[0] != -4) continue;
-    EXPECT_EQ(quadratic_text(tokens), "-4*x^2+392*x-2208=0gx^2-98*x+552=0D=98^2-4*1*552=7396=86^2x=(98-86)/2=6x=(98+86)/2=926,92");
+    if (quadratic_text(std::span(tokens).subspan(151, 30)) != "6,92" ||
+        coefficients(quadratic_text(std::span(tokens).first(30)))[0] != -4)
+      continue;
+    EXPECT_EQ(quadratic_text(tokens),
+              "-4*x^2+392*x-2208=0gx^2-98*x+552=0D=98^2-4*1*552=7396=86^2x=(98-86)/2=6x=(98+86)/2=926,92");
     break;
   }
 }

@@ -133,9 +133,8 @@ RC_GTEST_PROP(StreamBatches, ATextIsDealtOnceAnEpochAndInOrder, ()) {
 
 RC_GTEST_PROP(StreamBatches, DocumentsAreDealtOnceAnEpochAndInOrder, ()) {
   const auto lengths = *rc::gen::suchThat(
-      rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 12)), [](const auto& all) {
-        return std::count_if(all.begin(), all.end(), [](int64_t n) { return n > 1; }) > 0;
-      });
+      rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 12)),
+      [](const auto& all) { return std::count_if(all.begin(), all.end(), [](int64_t n) { return n > 1; }) > 0; });
   const auto documents = std::count_if(lengths.begin(), lengths.end(), [](int64_t n) { return n > 1; });
   const auto batch = *rc::gen::inRange<int64_t>(1, std::min<int64_t>(documents, 4) + 1);
   const bool shuffle = *rc::gen::arbitrary<bool>();
@@ -167,7 +166,8 @@ RC_GTEST_PROP(StreamBatches, DocumentsAreDealtOnceAnEpochAndInOrder, ()) {
     if (text->document_end(i) - text->document_begin(i) > 1) all.push_back(text->document_begin(i));
   }
   for (size_t at = 0; at + all.size() <= starts.size(); at += all.size()) {
-    std::vector<int64_t> epoch(starts.begin() + static_cast<int64_t>(at), starts.begin() + static_cast<int64_t>(at + all.size()));
+    std::vector<int64_t> epoch(starts.begin() + static_cast<int64_t>(at),
+                               starts.begin() + static_cast<int64_t>(at + all.size()));
     if (shuffle) std::sort(epoch.begin(), epoch.end());
     RC_ASSERT(epoch == all);
   }

@@ -17,8 +17,9 @@ using test::TextFile;
 std::string header(const std::string& rest) { return "input\ttarget\tanswer\n" + rest; }
 
 TEST(TaskFile, WhatIsWrittenIsReadAgain) {
-  for (const AlgorithmicOptions& options : {AlgorithmicOptions{.task = "copy", .num_symbols = 5}, AlgorithmicOptions{.task = "retrieval"},
-                                            AlgorithmicOptions{.task = "quadratic"}}) {
+  for (const AlgorithmicOptions& options :
+       {AlgorithmicOptions{.task = "copy", .num_symbols = 5}, AlgorithmicOptions{.task = "retrieval"},
+        AlgorithmicOptions{.task = "quadratic"}}) {
     const AlgorithmicTask task(options, 3);
     std::ostringstream text;
     write_samples(task, Part::train, 7, text);
@@ -60,14 +61,19 @@ TEST(TaskFile, MistakesAreToldByFileLineAndColumn) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "expected samples below a line"},
       {header(""), "expected samples below a line"},
-      {"input\ttarget\n1\t1\n", ":1:13: expected the columns input, target and answer, with tabs between, found nothing as column 3"},
-      {"input\tanswer\ttarget\n", ":1:7: expected the columns input, target and answer, with tabs between, found 'answer' as column 2"},
-      {"input\ttarget\tanswer\tmore\n", ":1:21: expected the columns input, target and answer, with tabs between, found 'more' as column 4"},
+      {"input\ttarget\n1\t1\n",
+       ":1:13: expected the columns input, target and answer, with tabs between, found nothing as column 3"},
+      {"input\tanswer\ttarget\n",
+       ":1:7: expected the columns input, target and answer, with tabs between, found 'answer' as column 2"},
+      {"input\ttarget\tanswer\tmore\n",
+       ":1:21: expected the columns input, target and answer, with tabs between, found 'more' as column 4"},
       {header("1 2\t3 4\n"), ":2:8: expected 3 columns with tabs between (input, target, answer), found 2"},
       {header("1 2\t3 4\t0 1\t7\n"), ":2:13: expected 3 columns with tabs between (input, target, answer), found more"},
-      {header("1 2\t3 x\t0 1\n"), ":2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found 'x'"},
+      {header("1 2\t3 x\t0 1\n"),
+       ":2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found 'x'"},
       {header("1 -2\t3 4\t0 1\n"), ":2:3: column 'input': expected whole numbers"},
-      {header("1 2\t3 16777216\t0 1\n"), ":2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found '16777216'"},
+      {header("1 2\t3 16777216\t0 1\n"),
+       ":2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found '16777216'"},
       {header("1 2\t3 4\t0 3\n"), ":2:11: column 'answer': expected whole numbers from 0 to 2"},
       {header("1 2\t3\t0 1\n"), ":2:5: column 'target': expected as many numbers as 'input', 2, found 1"},
       {header("1 2\t3 4\t0 1 1\n"), ":2:9: column 'answer': expected as many numbers as 'input', 2, found 3"},

@@ -45,6 +45,6 @@ std::string input_error_of(Run&& run) {
 
 }  // namespace mnemo::test
 
-#define EXPECT_INPUT_ERROR(expression, part) \
+#define EXPECT_INPUT_ERROR(expression, part)                                                          \
   EXPECT_NE(::mnemo::test::input_error_of([&] { (void)(expression); }).find(part), std::string::npos) \
       << ::mnemo::test::input_error_of([&] { (void)(expression); })

@@ -25,13 +25,14 @@ std::string round_trip(const Tokenizer& tokenizer, std::string_view text) {
 
 /// Any valid text of letters of one to four bytes.
 rc::Gen<std::string> texts() {
-  return rc::gen::map(rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
-                          "a", "b", " ", "\n", "\t", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", std::string(1, '\0'))),
-                      [](const std::vector<std::string>& pieces) {
-                        std::string out;
-                        for (const std::string& piece : pieces) out += piece;
-                        return out;
-                      });
+  return rc::gen::map(
+      rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(
+          "a", "b", " ", "\n", "\t", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", std::string(1, '\0'))),
+      [](const std::vector<std::string>& pieces) {
+        std::string out;
+        for (const std::string& piece : pieces) out += piece;
+        return out;
+      });
 }
 
 RC_GTEST_PROP(Tokenizer, BytesRoundTripAnything, (const std::string& text)) {
@@ -134,7 +135,8 @@ TEST(Tokenizer, BadUtf8NamesFileAndOffset) {
   }
   EXPECT_NO_THROW(make_tokenizer("bytes", TextSource(file.path())));
   const auto tokenizer = trained("characters", "ab");
-  EXPECT_INPUT_ERROR(tokenizer->encode("ab\xE2\x82", "prompt"), "prompt: invalid UTF-8 at byte 2: the text ends inside");
+  EXPECT_INPUT_ERROR(tokenizer->encode("ab\xE2\x82", "prompt"),
+                     "prompt: invalid UTF-8 at byte 2: the text ends inside");
   EXPECT_INPUT_ERROR(trained("words", "ab")->encode("a \xE2\x82"), "byte 2: the text ends inside");
 }
 

@@ -19,22 +19,29 @@ TEST(Utf8, EveryCodePointRoundTrips) {
     ASSERT_EQ(found.length, static_cast<int>(text.size()));
     ASSERT_EQ(count_characters(text), 1);
     // Every proper prefix is an incomplete character, not a wrong one.
-    for (size_t n = 1; n < text.size(); ++n) ASSERT_EQ(front_character(text.substr(0, n)).length, 0) << static_cast<uint32_t>(c);
+    for (size_t n = 1; n < text.size(); ++n)
+      ASSERT_EQ(front_character(text.substr(0, n)).length, 0) << static_cast<uint32_t>(c);
   }
 }
 
 TEST(Utf8, InvalidForms) {
-  EXPECT_EQ(front_character("\x80").length, -1);                 // continues nothing
-  EXPECT_EQ(front_character("\xC0\xAF").length, -1);             // overlong
+  EXPECT_EQ(front_character("\x80").length, -1);      // continues nothing
+  EXPECT_EQ(front_character("\xC0\xAF").length, -1);  // overlong
   EXPECT_EQ(front_character("\xC1\xBF").length, -1);
-  EXPECT_EQ(front_character("\xE0\x9F\xBF").length, -1);         // overlong
-  EXPECT_EQ(front_character("\xED\xA0\x80").length, -1);         // surrogate
-  EXPECT_EQ(front_character("\xF0\x8F\xBF\xBF").length, -1);     // overlong
-  EXPECT_EQ(front_character("\xF4\x90\x80\x80").length, -1);     // above U+10FFFF
+  EXPECT_EQ(front_character("\xE0\x9F\xBF").length, -1);      // overlong
+  EXPECT_EQ(front_character("\xED\xA0\x80").length, -1);      // surrogate
+  EXPECT_EQ(front_character("\xF0\x8F\xBF\xBF").length, -1);  // overlong
+  EXPECT_EQ(front_character("\xF4\x90\x80\x80").length, -1);  // above U+10FFFF
   EXPECT_EQ(front_character("\xF5\x80\x80\x80").length, -1);
   EXPECT_EQ(front_character("\xFF").length, -1);
-  EXPECT_EQ(front_character("\xE2\x82" "A").length, -2);         // maximal subparts
-  EXPECT_EQ(front_character("\xF0\x9F\x98" "A").length, -3);
+  EXPECT_EQ(front_character("\xE2\x82"
+                            "A")
+                .length,
+            -2);  // maximal subparts
+  EXPECT_EQ(front_character("\xF0\x9F\x98"
+                            "A")
+                .length,
+            -3);
   std::string text;
   EXPECT_THROW(append_character(text, 0xD800), base::InternalError);
   EXPECT_THROW(append_character(text, 0x110000), base::InternalError);

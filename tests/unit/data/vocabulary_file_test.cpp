@@ -46,12 +46,14 @@ TEST(VocabularyFile, HostileFilesAreErrors) {
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"ab\", \"<unk>\"]}"), "expected one character");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"\", \"<unk>\"]}"), "expected one character");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"a\", \"a\", \"<unk>\"]}"), "U+0061");
-  EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"<unk>\", \"<unk>\"]}"), "<unk> stands there twice");
+  EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"<unk>\", \"<unk>\"]}"),
+                     "<unk> stands there twice");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"a\"]}"), "expected an entry <unk>");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"\xFF\", \"<unk>\"]}"), "broken JSON");
   EXPECT_INPUT_ERROR(load("{\"type\": \"bytes\"} x"), "broken JSON");
   EXPECT_INPUT_ERROR(load(std::string(1 << 20, '[')), "found an array");
-  EXPECT_EQ(load("{\"vocabulary\": [\"<unk>\", \"\\u0000\", \"\\ud83d\\ude00\"], \"type\": \"characters\"}")->size(), 3);
+  EXPECT_EQ(load("{\"vocabulary\": [\"<unk>\", \"\\u0000\", \"\\ud83d\\ude00\"], \"type\": \"characters\"}")->size(),
+            3);
 }
 
 TEST(VocabularyFile, EveryTruncationAndManyBitFlipsLoadOrAreErrors) {

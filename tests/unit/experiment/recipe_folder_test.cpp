@@ -6,9 +6,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "experiment/experiment.h"
 #include "experiment/recipe.h"
 #include "experiment/sample_task.h"
-#include "experiment/experiment.h"
 #include "models/build.h"
 #include "models/model.h"
 #include "train/optimiser.h"
@@ -27,9 +27,11 @@ std::vector<std::string> names() {
   return found;
 }
 
-/// The model of a recipe of images, whose data are not here: ten classes where it leaves them to the data or learns another task.
+/// The model of a recipe of images, whose data are not here: ten classes where it leaves them to the data or learns
+/// another task.
 models::ModelOptions image_model(const Recipe& recipe) {
-  if (recipe.finetune) return models::plan_finetuning(recipe.model, *recipe.finetune, std::vector<std::string>(10, "class")).options;
+  if (recipe.finetune)
+    return models::plan_finetuning(recipe.model, *recipe.finetune, std::vector<std::string>(10, "class")).options;
   models::ModelOptions model = recipe.model;
   if (model.head.at("num_classes").as_int() == 0) model.head.set("num_classes", 10);
   return model;
@@ -40,7 +42,8 @@ int64_t parameters_of(const Recipe& recipe) {
   if (recipe.is_images()) return models::count_parameters(image_model(recipe));
   models::ModelOptions model = recipe.model;
   if (recipe.is_text()) {
-    if (model.embedding.vocab_size == 0) model.embedding.vocab_size = recipe.data.at("unit").as_string() == "bytes" ? 256 : 500;
+    if (model.embedding.vocab_size == 0)
+      model.embedding.vocab_size = recipe.data.at("unit").as_string() == "bytes" ? 256 : 500;
   } else {
     const DataShape shape = data_shape(recipe);
     model.embedding.vocab_size = shape.vocabulary;
@@ -92,7 +95,8 @@ TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
       Recipe small = recipe;
       if (small.is_text() && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
       try {
-        const std::shared_ptr<core::Model> model = small.is_images() ? models::build_any(image_model(small)) : build_model(small);
+        const std::shared_ptr<core::Model> model =
+            small.is_images() ? models::build_any(image_model(small)) : build_model(small);
         EXPECT_LT(model->parameters().count(), 2'000'000) << name << ": " << variant;
       } catch (const std::exception& error) {
         ADD_FAILURE() << name << ": " << variant << ": " << error.what();
@@ -105,7 +109,8 @@ TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
 TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
   const std::vector<std::string> all = names();
   const std::set<std::string> known(all.begin(), all.end());
-  for (const char* paper : {"rmt_algorithmic", "rmt_quadratic", "rmt_wt103", "rmt_enwik8", "abc_wt103", "grc_wt103", "grc_listops", "learnable_memory"}) {
+  for (const char* paper : {"rmt_algorithmic", "rmt_quadratic", "rmt_wt103", "rmt_enwik8", "abc_wt103", "grc_wt103",
+                            "grc_listops", "learnable_memory"}) {
     for (const std::string& name : {std::string(paper), std::string(paper) + "_small"}) {
       ASSERT_TRUE(known.contains(name)) << name;
       const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
@@ -125,9 +130,11 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
 TEST(RecipeFolder, FullSizesAreThePapers) {
   EXPECT_EQ(parameters_of("rmt_wt103", "Segments of 150 words/Tr-XL 150"), 151'107'538);  // published: 151 M
   EXPECT_EQ(parameters_of("grc_wt103", "Base/Transformer-XL"), 151'107'538);
-  EXPECT_EQ(parameters_of("abc_wt103", "16 layers/softmax, slots 32"), 246'932'928);      // published: 247 M
+  EXPECT_EQ(parameters_of("abc_wt103", "16 layers/softmax, slots 32"), 246'932'928);  // published: 247 M
   // One control for all layers adds 8 heads of 32 slots, 1,024 wide.
-  EXPECT_EQ(parameters_of("abc_wt103", "16 layers/ABC-MLP, slots 32") - parameters_of("abc_wt103", "16 layers/softmax, slots 32"), 8 * 32 * 1024);
+  EXPECT_EQ(parameters_of("abc_wt103", "16 layers/ABC-MLP, slots 32") -
+                parameters_of("abc_wt103", "16 layers/softmax, slots 32"),
+            8 * 32 * 1024);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ segment_size = 6
 [[study]]
 name = "Copy"
 [study.sweep]
-)" + sweep + R"(
+)" + sweep +
+           R"(
 [[study.variant]]
 name = "cache"
 model.memory = [{ type = "segment_cache" }]
@@ -54,7 +55,8 @@ model.memory = [{ type = "recurrent_tokens", num_mem_tokens = 3 }]
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(Sweeps, PointsAreTheProductTheLastAxisFastest) {
-  const RecipeFile file = read(with("model.segment_size = [4, 6, 9]\ntrain.optimiser.lr = [1e-3, 2e-3]\nseeds = [3, 5]\n"));
+  const RecipeFile file =
+      read(with("model.segment_size = [4, 6, 9]\ntrain.optimiser.lr = [1e-3, 2e-3]\nseeds = [3, 5]\n"));
   const RecipeStudy& study = file.studies().at(0);
   ASSERT_EQ(study.points.size(), 6u);
   EXPECT_EQ(study.points[1], (SweepPoint{0, 1}));
@@ -92,12 +94,17 @@ TEST_F(Sweeps, TheNumberOfSegmentsSaysHowLongOneIs) {
 }
 
 TEST_F(Sweeps, KeysThatMoveTogetherAreOneAxis) {
-  const RecipeFile file = read(with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [4, 6] }]\n"));
+  const RecipeFile file =
+      read(with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [4, 6] }]\n"));
   ASSERT_EQ(file.studies()[0].points.size(), 2u);
   EXPECT_EQ(recipe(file, "RMT, data.num_symbols 8").model.segment_size, 4);
   EXPECT_EQ(recipe(file, "RMT, data.num_symbols 12").model.segment_size, 6);
-  const std::string error = error_of(with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [6] }]\n"));
-  EXPECT_TRUE(contains(error, "a.toml:10: 'study[0].sweep.together.model.segment_size': expected 2 values, as many as of 'data.num_symbols'")) << error;
+  const std::string error =
+      error_of(with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [6] }]\n"));
+  EXPECT_TRUE(contains(
+      error,
+      "a.toml:10: 'study[0].sweep.together.model.segment_size': expected 2 values, as many as of 'data.num_symbols'"))
+      << error;
 }
 
 TEST_F(Sweeps, NoPointComesTwice) {
@@ -105,25 +112,34 @@ TEST_F(Sweeps, NoPointComesTwice) {
   EXPECT_TRUE(contains(error, "a.toml:10: 'study[0].sweep.model.segment_size': 4 stands there twice")) << error;
   error = error_of(with("together = [{ \"data.num_symbols\" = [8, 8], \"model.segment_size\" = [6, 6] }]\n"));
   EXPECT_TRUE(contains(error, "'study[0].sweep.together.data.num_symbols': 8 stands there twice")) << error;
-  EXPECT_EQ(error_of(with("together = [{ \"data.num_symbols\" = [8, 8], \"model.segment_size\" = [4, 6] }]\n")), "no error");
+  EXPECT_EQ(error_of(with("together = [{ \"data.num_symbols\" = [8, 8], \"model.segment_size\" = [4, 6] }]\n")),
+            "no error");
 }
 
 TEST_F(Sweeps, PointsMayBeLeftOut) {
-  const RecipeFile file = read(with("model.segment_size = [1, 3, 9]\nskip = [{ \"model.segment_size\" = 1 }, { \"model.segment_size\" = [3, 9], variant = \"RMT\" }]\n"));
+  const RecipeFile file =
+      read(with("model.segment_size = [1, 3, 9]\nskip = [{ \"model.segment_size\" = 1 }, { \"model.segment_size\" = "
+                "[3, 9], variant = \"RMT\" }]\n"));
   const RecipeStudy& study = file.studies()[0];
   ASSERT_EQ(study.points.size(), 2u);
   EXPECT_TRUE(study.variants[0].recipes[0].has_value());
   EXPECT_FALSE(study.variants[1].recipes[0].has_value());
   EXPECT_FALSE(study.variants[1].recipes[1].has_value());
-  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segment_size\" = 4 }]\n")), "'study[0].sweep.skip.model.segment_size': expected swept values"));
-  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segmnt_size\" = 3 }]\n")), "did you mean 'model.segment_size'"));
-  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ variant = \"cache\" }]\n")), "which the others are compared with"));
-  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segment_size\" = [1, 3] }]\n")), "leaves no point"));
+  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segment_size\" = 4 }]\n")),
+                       "'study[0].sweep.skip.model.segment_size': expected swept values"));
+  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segmnt_size\" = 3 }]\n")),
+                       "did you mean 'model.segment_size'"));
+  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ variant = \"cache\" }]\n")),
+                       "which the others are compared with"));
+  EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segment_size\" = [1, 3] }]\n")),
+                       "leaves no point"));
 }
 
 TEST_F(Sweeps, OneSweepForAllStudies) {
-  const RecipeFile file = read("data.train = \"x.txt\"\n[sweep]\nmodel.segment_size = [4, 8]\n[[study]]\nname = \"a\"\n[[study.variant]]\nname = \"v\"\n"
-                               "[[study]]\nname = \"b\"\nsweep.model.segment_size = [16]\n[[study.variant]]\nname = \"v\"\n");
+  const RecipeFile file = read(
+      "data.train = \"x.txt\"\n[sweep]\nmodel.segment_size = [4, 8]\n[[study]]\nname = \"a\"\n[[study.variant]]\nname "
+      "= \"v\"\n"
+      "[[study]]\nname = \"b\"\nsweep.model.segment_size = [16]\n[[study.variant]]\nname = \"v\"\n");
   EXPECT_EQ(file.studies()[0].points.size(), 2u);
   EXPECT_EQ(file.studies()[1].points.size(), 1u);
   const RecipeFile alone = read("name = \"sizes\"\ndata.train = \"x.txt\"\n[sweep]\nmodel.segment_size = [4, 8]\n");
@@ -133,7 +149,8 @@ TEST_F(Sweeps, OneSweepForAllStudies) {
 }
 
 TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
-  const RecipeFile file = read(with("model.segment_size = [1, 3]\n"), {"study[0].sweep.model.segment_size=[18]", "train.steps=9"});
+  const RecipeFile file =
+      read(with("model.segment_size = [1, 3]\n"), {"study[0].sweep.model.segment_size=[18]", "train.steps=9"});
   ASSERT_EQ(file.studies()[0].points.size(), 1u);
   EXPECT_EQ(recipe(file, "RMT").model.segment_size, 18);
   EXPECT_EQ(recipe(file, "RMT").train.steps, 9);
@@ -144,8 +161,11 @@ TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
       {"togther = [3]\n", "a.toml:10: unknown key 'study[0].sweep.togther'; did you mean 'together'?"},
       {"slots = [3]\n", "or a name that a 'tied' of the study or of a variant takes"},
       {"model.segmnt_size = [3]\n", "a.toml:10: unknown key 'model.segmnt_size'; did you mean 'segment_size'?"},
-      {"model.segment_size = []\n", "a.toml:10: 'study[0].sweep.model.segment_size': expected a list of values with one at least, found an empty list"},
-      {"model.segment_size = 8\n", "a.toml:10: 'study[0].sweep.model.segment_size': expected a list of values with one at least, found integer 8"},
+      {"model.segment_size = []\n",
+       "a.toml:10: 'study[0].sweep.model.segment_size': expected a list of values with one at least, found an empty "
+       "list"},
+      {"model.segment_size = 8\n",
+       "a.toml:10: 'study[0].sweep.model.segment_size': expected a list of values with one at least, found integer 8"},
       {"model.segment_size = [8, 0]\n", "a.toml:10: 'model.segment_size': expected 1 to 1048576, found integer 0"},
       {"model.segment_size = [\"x\"]\n", "a.toml:10: 'model.memory[0].mem_len': expected integer, found string \"x\""},
       {"\"model.memory[4].mem_len\" = [8]\n", "a.toml:10: 'model.memory[4].mem_len': index 4 is out of range"},
@@ -157,7 +177,8 @@ TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
       {"model.segment_size = [3]\nfigure = { x = \"model.segmnt_size\" }\n", "did you mean 'model.segment_size'"},
       {"model.segment_size = [3]\nfigure = { y = 3 }\n", "unknown key 'study[0].sweep.figure.y'"},
   };
-  for (const auto& [sweep, message] : mistakes) EXPECT_TRUE(contains(error_of(with(sweep)), message)) << sweep << error_of(with(sweep));
+  for (const auto& [sweep, message] : mistakes)
+    EXPECT_TRUE(contains(error_of(with(sweep)), message)) << sweep << error_of(with(sweep));
   std::string many = "model.segment_size = [";
   for (int i = 1; i <= 101; ++i) many += std::to_string(i) + ", ";
   std::string more = "]\ntrain.steps = [";
@@ -167,24 +188,33 @@ TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
 
 TEST_F(Sweeps, MistakesInTies) {
   const std::string study = with("");
-  EXPECT_TRUE(contains(error_of(study + "tied = { mem_len = \"model.segment_size\" }\n"), "'study[0].variant[1].tied.mem_len'; expected a key of the recipe"));
-  EXPECT_TRUE(contains(error_of(study + "tied = { \"train.steps\" = 3 }\n"), "expected the key or name whose value it takes"));
-  EXPECT_TRUE(contains(error_of(study + "tied = { \"train.steps\" = \"memory_size\" }\n"), "expected a key of the recipe or of the sweep, found 'memory_size'"));
-  EXPECT_TRUE(contains(error_of(study + "tied = { \"train.steps\" = \"train.stops\" }\n"), "the recipe has no 'train.stops'"));
+  EXPECT_TRUE(contains(error_of(study + "tied = { mem_len = \"model.segment_size\" }\n"),
+                       "'study[0].variant[1].tied.mem_len'; expected a key of the recipe"));
+  EXPECT_TRUE(
+      contains(error_of(study + "tied = { \"train.steps\" = 3 }\n"), "expected the key or name whose value it takes"));
+  EXPECT_TRUE(contains(error_of(study + "tied = { \"train.steps\" = \"memory_size\" }\n"),
+                       "expected a key of the recipe or of the sweep, found 'memory_size'"));
+  EXPECT_TRUE(
+      contains(error_of(study + "tied = { \"train.steps\" = \"train.stops\" }\n"), "the recipe has no 'train.stops'"));
 }
 
 TEST_F(Sweeps, PaperValuesStandAtAPoint) {
   const std::string sweep = "model.segment_size = [1, 3]\n";
-  const RecipeFile file = read(with(sweep, "[[study.paper]]\nvariant = \"RMT\"\npoint = { \"model.segment_size\" = 12 }\nvalue = 0.99\ndeviation = 0.01\nsource = \"figure 2\"\n"));
+  const RecipeFile file = read(with(sweep,
+                                    "[[study.paper]]\nvariant = \"RMT\"\npoint = { \"model.segment_size\" = 12 "
+                                    "}\nvalue = 0.99\ndeviation = 0.01\nsource = \"figure 2\"\n"));
   ASSERT_EQ(file.studies()[0].paper.size(), 1u);
   const PaperValue& value = file.studies()[0].paper[0];
   EXPECT_EQ(value.at.at(0).as_int(), 12);
   EXPECT_EQ(value.value, 0.99);
   EXPECT_EQ(value.deviation, 0.01);
   const std::pair<const char*, const char*> mistakes[] = {
-      {"variant = \"RTM\"\npoint = { \"model.segment_size\" = 1 }\nvalue = 1\nsource = \"x\"\n", "'study[0].paper[0].variant': expected a variant of this study, found 'RTM'; did you mean 'RMT'?"},
-      {"variant = \"RMT\"\npoint = { segments = 1 }\nvalue = 1\nsource = \"x\"\n", "unknown key 'study[0].paper[0].point.segments'"},
-      {"variant = \"RMT\"\nvalue = 1\nsource = \"x\"\n", "'study[0].paper[0].point': key 'model.segment_size' is missing"},
+      {"variant = \"RTM\"\npoint = { \"model.segment_size\" = 1 }\nvalue = 1\nsource = \"x\"\n",
+       "'study[0].paper[0].variant': expected a variant of this study, found 'RTM'; did you mean 'RMT'?"},
+      {"variant = \"RMT\"\npoint = { segments = 1 }\nvalue = 1\nsource = \"x\"\n",
+       "unknown key 'study[0].paper[0].point.segments'"},
+      {"variant = \"RMT\"\nvalue = 1\nsource = \"x\"\n",
+       "'study[0].paper[0].point': key 'model.segment_size' is missing"},
       {"variant = \"RMT\"\npoint = { \"model.segment_size\" = 1 }\nsource = \"x\"\n", "key 'value' is missing"},
       {"variant = \"RMT\"\npoint = { \"model.segment_size\" = 1 }\nvalue = 1\n", "key 'source' is missing"},
   };
@@ -195,7 +225,8 @@ TEST_F(Sweeps, PaperValuesStandAtAPoint) {
 }
 
 TEST(SweepAxisLabels, NumbersNamesAndTables) {
-  const base::Node file = base::parse_toml("a = [1, 2.5]\nb = [\"relu\", \"gelu\"]\nc = [{ type = \"softmax\" }, { type = \"abc\", num_slots = 4 }]\n", "a");
+  const base::Node file = base::parse_toml(
+      "a = [1, 2.5]\nb = [\"relu\", \"gelu\"]\nc = [{ type = \"softmax\" }, { type = \"abc\", num_slots = 4 }]\n", "a");
   const auto axis = [&](const char* key) {
     SweepAxis made{{key}, {}};
     for (const base::Node& value : file.at(key).items()) made.values.push_back({value});

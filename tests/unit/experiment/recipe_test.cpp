@@ -86,7 +86,8 @@ TEST_F(RecipeFiles, VariantsGoOnTopOfStudiesOnTopOfTheFile) {
 }
 
 TEST_F(RecipeFiles, TheCommandLineWins) {
-  const RecipeFile file = RecipeFile::read(write("a.toml", kStudies), {"train.steps=7", "study[0].variant[1].model.memory[0].mem_len=9"});
+  const RecipeFile file =
+      RecipeFile::read(write("a.toml", kStudies), {"train.steps=7", "study[0].variant[1].model.memory[0].mem_len=9"});
   EXPECT_EQ(read_recipe(file.recipe("cache")).train.steps, 7);
   EXPECT_EQ(read_recipe(file.recipe("rmt")).train.steps, 7);
   EXPECT_EQ(read_recipe(file.recipe("cache")).model.memory[0].at("mem_len").as_int(), 9);
@@ -102,7 +103,8 @@ TEST_F(RecipeFiles, PathsStartWhereTheyWereWritten) {
 
 TEST_F(RecipeFiles, ARecipeOnTopOfAnother) {
   write("under.toml", kStudies);
-  const RecipeFile file = RecipeFile::read(write("over.toml", "base = \"under.toml\"\nname = \"short\"\nset = [\"study[1].train.steps=3\"]\n"));
+  const RecipeFile file = RecipeFile::read(
+      write("over.toml", "base = \"under.toml\"\nname = \"short\"\nset = [\"study[1].train.steps=3\"]\n"));
   EXPECT_EQ(file.name(), "short");
   EXPECT_EQ(read_recipe(file.recipe("rmt")).train.steps, 3);
   EXPECT_EQ(read_recipe(file.recipe("cache")).train.steps, 20);
@@ -110,19 +112,24 @@ TEST_F(RecipeFiles, ARecipeOnTopOfAnother) {
 }
 
 TEST_F(RecipeFiles, MistakesNameFileLineAndNearestKey) {
-  EXPECT_NE(error_of(write("a.toml", "[train]\nstep = 3\n")).find("a.toml:2: unknown key 'train.step'; did you mean 'steps'?"), std::string::npos)
+  EXPECT_NE(error_of(write("a.toml", "[train]\nstep = 3\n"))
+                .find("a.toml:2: unknown key 'train.step'; did you mean 'steps'?"),
+            std::string::npos)
       << error_of(write("a.toml", "[train]\nstep = 3\n"));
   const std::string variant = "[[study]]\nname = \"x\"\n[[study.variant]]\nname = \"y\"\nmodell.segment_size = 3\n";
-  EXPECT_NE(error_of(write("a.toml", variant)).find("a.toml:5: unknown key 'study[0].variant[0].modell'; did you mean 'model'?"),
+  EXPECT_NE(error_of(write("a.toml", variant))
+                .find("a.toml:5: unknown key 'study[0].variant[0].modell'; did you mean 'model'?"),
             std::string::npos)
       << error_of(write("a.toml", variant));
   EXPECT_NE(error_of(write("a.toml", "[[study]]\nname = \"x\"\n")).find("key 'variant' is missing"), std::string::npos);
-  EXPECT_NE(error_of(write("a.toml", "[[study]]\n[[study.variant]]\nname = \"y\"\n")).find("key 'name' is missing"), std::string::npos);
+  EXPECT_NE(error_of(write("a.toml", "[[study]]\n[[study.variant]]\nname = \"y\"\n")).find("key 'name' is missing"),
+            std::string::npos);
   EXPECT_NE(error_of(write("a.toml", "study = 3\n")).find("expected a list of tables"), std::string::npos);
   EXPECT_NE(error_of(write("a.toml", "")).find("no error"), std::string::npos);
   EXPECT_NE(error_of(write("a.toml", ""), {"train.stepz=3"}).find("did you mean 'steps'"), std::string::npos);
   const std::string precision = error_of(write("a.toml", ""), {"train.precision=fp8"});
-  for (const char* part : {"train.precision", "\"float32\"", "\"bf16\"", "fp8"}) EXPECT_NE(precision.find(part), std::string::npos) << precision;
+  for (const char* part : {"train.precision", "\"float32\"", "\"bf16\"", "fp8"})
+    EXPECT_NE(precision.find(part), std::string::npos) << precision;
 }
 
 TEST_F(RecipeFiles, VariantsAreChosenByName) {
@@ -134,8 +141,9 @@ TEST_F(RecipeFiles, VariantsAreChosenByName) {
 
 TEST(RecipeHelp, NamesEveryKindOfKey) {
   const std::string help = recipe_help(0);
-  for (const char* key : {"data.train", "data.task", "model.backbone.num_layers", "model.memory[].mem_len", "train.steps",
-                          "train.optimiser.lr", "generate.sampling.temperature", "study[].variant[].name", "base"}) {
+  for (const char* key :
+       {"data.train", "data.task", "model.backbone.num_layers", "model.memory[].mem_len", "train.steps",
+        "train.optimiser.lr", "generate.sampling.temperature", "study[].variant[].name", "base"}) {
     EXPECT_NE(help.find(key), std::string::npos) << key;
   }
   EXPECT_NE(recipe_help_markdown().find("| train.steps | integer | 1000 |"), std::string::npos);
@@ -154,7 +162,8 @@ TEST_F(RecipeFiles, NamesOfVariantsAreListedInQuotes) {
     file.recipe("something else altogether");
     FAIL() << "no error";
   } catch (const base::InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("; known: 'none', 'cache', 'none', 'rmt'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("; known: 'none', 'cache', 'none', 'rmt'"), std::string::npos)
+        << error.what();
   }
 }
 

@@ -31,59 +31,125 @@ inline Node memory(const char* type, std::initializer_list<std::pair<const std::
 
 inline const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {"softmax", [](auto& o) { o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned"; }},
-      {"softmax_sinusoidal_tanh", [](auto& o) {
+      {"softmax",
+       [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned";
+       }},
+      {"softmax_sinusoidal_tanh",
+       [](auto& o) {
          o.backbone.attention = Node::table({{"type", "softmax"}, {"qkv_bias", false}});
          o.backbone.position.type = "sinusoidal", o.backbone.activation = "gelu_tanh", o.embedding.scale = false;
        }},
       {"relative", [](auto&) {}},
-      {"relative_pre", [](auto& o) { o.backbone.norm = "pre", o.backbone.final_norm = true, o.backbone.activation = "gelu"; }},
-      {"clamped_own_uv", [](auto& o) { o.backbone.attention = Node::table({{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}}); }},
-      {"odd_head", [](auto& o) { o.backbone.head_dim = 13, o.head.set("tied", false), o.head.set("bias", true); }},
-      {"abc", [](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}}); }},
-      {"abc_relu_shared", [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 9}, {"scale", "none"}, {"control", Node::table({{"activation", "relu"}, {"shared_across_heads", true}, {"eps", 0.1}})}});
+      {"relative_pre",
+       [](auto& o) { o.backbone.norm = "pre", o.backbone.final_norm = true, o.backbone.activation = "gelu"; }},
+      {"clamped_own_uv",
+       [](auto& o) {
+         o.backbone.attention =
+             Node::table({{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}});
        }},
-      {"abc_sigmoid", [](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"activation", "sigmoid"}})}}); }},
-      {"xl", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 9}})}; }},
-      {"xl_pre_softmax", [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre", o.backbone.position.type = "learned";
+      {"odd_head", [](auto& o) { o.backbone.head_dim = 13, o.head.set("tied", false), o.head.set("bias", true); }},
+      {"abc",
+       [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+       }},
+      {"abc_relu_shared",
+       [](auto& o) {
+         o.backbone.attention = Node::table(
+             {{"type", "abc"},
+              {"num_slots", 9},
+              {"scale", "none"},
+              {"control", Node::table({{"activation", "relu"}, {"shared_across_heads", true}, {"eps", 0.1}})}});
+       }},
+      {"abc_sigmoid",
+       [](auto& o) {
+         o.backbone.attention =
+             Node::table({{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"activation", "sigmoid"}})}});
+       }},
+      {"xl",
+       [](auto& o) {
+         o.memory = {memory("segment_cache", {{"mem_len", 9}})};
+       }},
+      {"xl_pre_softmax",
+       [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre",
+         o.backbone.position.type = "learned";
          o.memory = {memory("segment_cache", {{"mem_len", 3}})};
        }},
-      {"xl_same_length", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 7}, {"same_length", true}})}; }},
-      {"xl_without_rows", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 5}, {"eval_mem_len", 0}})}; }},
-      {"memory_tokens", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 3}})}; }},
-      {"memory_tokens_carried", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}, {"variant", "authors"}})}; }},
-      {"rmt", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}})}; }},
-      {"rmt_causal_faithful", [](auto& o) {
+      {"xl_same_length",
+       [](auto& o) {
+         o.memory = {memory("segment_cache", {{"mem_len", 7}, {"same_length", true}})};
+       }},
+      {"xl_without_rows",
+       [](auto& o) {
+         o.memory = {memory("segment_cache", {{"mem_len", 5}, {"eval_mem_len", 0}})};
+       }},
+      {"memory_tokens",
+       [](auto& o) {
+         o.memory = {memory("memory_tokens", {{"num_mem_tokens", 3}})};
+       }},
+      {"memory_tokens_carried",
+       [](auto& o) {
+         o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}, {"variant", "authors"}})};
+       }},
+      {"rmt",
+       [](auto& o) {
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}})};
+       }},
+      {"rmt_causal_faithful",
+       [](auto& o) {
          o.backbone.attention = Node::table({{"type", "relative"}, {"rel_shift", "faithful"}});
          o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}, {"block_mask", "causal"}})};
        }},
-      {"rmt_abc", [](auto& o) {
+      {"rmt_abc",
+       [](auto& o) {
          o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
          o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}, {"block_mask", "causal"}})};
        }},
-      {"rmt_none", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 0}})}; }},
-      {"rmt_xl", [](auto& o) { o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}}), memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", false}})}; }},
-      {"rmt_xl_all", [](auto& o) {
-         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}, {"read_mem_from_cache", true}}), memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", true}})};
+      {"rmt_none",
+       [](auto& o) {
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 0}})};
        }},
-      {"grc_sequence", [](auto& o) { o.memory = {memory("grc", {{"cache_len", 4}, {"lifetime", "sequence"}})}; }},
-      {"grc_model_bias", [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre", o.backbone.position.type = "learned";
+      {"rmt_xl",
+       [](auto& o) {
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}}),
+                     memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", false}})};
+       }},
+      {"rmt_xl_all",
+       [](auto& o) {
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}, {"read_mem_from_cache", true}}),
+                     memory("segment_cache", {{"mem_len", 8}, {"keep_memory_rows", true}})};
+       }},
+      {"grc_sequence",
+       [](auto& o) {
+         o.memory = {memory("grc", {{"cache_len", 4}, {"lifetime", "sequence"}})};
+       }},
+      {"grc_model_bias",
+       [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre",
+         o.backbone.position.type = "learned";
          o.memory = {memory("grc", {{"cache_len", 9}, {"cache_ratio", 1.0}, {"qkv_bias", true}})};
        }},
-      {"grc_xl_rmt", [](auto& o) {
+      {"grc_xl_rmt",
+       [](auto& o) {
          o.backbone.head_dim = 13;
-         o.memory = {memory("grc", {{"cache_len", 7}, {"cache_ratio", 0.25}, {"lifetime", "sequence"}}), memory("segment_cache", {{"mem_len", 6}}), memory("recurrent_tokens", {{"num_mem_tokens", 2}})};
+         o.memory = {memory("grc", {{"cache_len", 7}, {"cache_ratio", 0.25}, {"lifetime", "sequence"}}),
+                     memory("segment_cache", {{"mem_len", 6}}), memory("recurrent_tokens", {{"num_mem_tokens", 2}})};
        }},
-      {"grc_abc", [](auto& o) {
+      {"grc_abc",
+       [](auto& o) {
          o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
          o.memory = {memory("grc", {{"cache_len", 3}, {"lifetime", "sequence"}})};
        }},
-      {"tokens_xl", [](auto& o) { o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}}), memory("segment_cache", {{"mem_len", 6}, {"keep_memory_rows", false}})}; }},
-      {"abc_tied", [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}, {"tied_across_layers", true}, {"mask_empty_slots", true}});
+      {"tokens_xl",
+       [](auto& o) {
+         o.memory = {memory("memory_tokens", {{"num_mem_tokens", 2}}),
+                     memory("segment_cache", {{"mem_len", 6}, {"keep_memory_rows", false}})};
+       }},
+      {"abc_tied",
+       [](auto& o) {
+         o.backbone.attention =
+             Node::table({{"type", "abc"}, {"num_slots", 5}, {"tied_across_layers", true}, {"mask_empty_slots", true}});
        }},
   };
   return all;
@@ -125,7 +191,8 @@ inline void expect_same_state(const core::State& found, const core::State& expec
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i].first.path, b[i].first.path) << where;
     ASSERT_EQ(a[i].second.sizes(), b[i].second.sizes()) << where << " " << a[i].first.path;
-    EXPECT_TRUE(at::allclose(a[i].second, b[i].second.to(a[i].second.scalar_type()), 1e-3, 1e-4)) << where << " " << a[i].first.path;
+    EXPECT_TRUE(at::allclose(a[i].second, b[i].second.to(a[i].second.scalar_type()), 1e-3, 1e-4))
+        << where << " " << a[i].first.path;
   }
 }
 

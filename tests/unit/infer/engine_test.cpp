@@ -38,7 +38,8 @@ TEST(Engine, ComputesWhatTheModelComputesTokenByTokenAndByChunks) {
         // Chunks only order the work anew.
         EXPECT_TRUE(at::equal(single.logits(), chunks.logits())) << where;
         expect_same_state(chunks.state(), twin.state(), where);
-        // The open segment's lengths and marks of padding are not counted; of a segment cache and a GRC cache there are keys and values too.
+        // The open segment's lengths and marks of padding are not counted; of a segment cache and a GRC cache there are
+        // keys and values too.
         if (of.name.find("xl") == std::string::npos && of.name.find("grc") == std::string::npos) {
           EXPECT_LE(single.num_bytes(), twin.num_bytes()) << where;
         }
@@ -86,7 +87,8 @@ TEST(Engine, GoesOnFromTheModelsStateAtAnyToken) {
 TEST(Engine, GrowsPastItsFirstRoom) {
   const Case cached{"cached", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 150}})}; }};
   for (const auto& [of, segment] : {std::pair{cached, 40}, {cases()[0], 600}, {cases()[5], 600}}) {
-    const auto model = build({of.name, [&of = of](auto& o) { of.change(o), o.backbone.position.max_len = 600; }}, segment);
+    const auto model =
+        build({of.name, [&of = of](auto& o) { of.change(o), o.backbone.position.max_len = 600; }}, segment);
     const auto engine = std::make_shared<Engine>(model);
     Session twin(model), packed(engine);
     for (int part = 0; part < 9; ++part) {
@@ -106,7 +108,8 @@ TEST(Engine, LeavesPaddingBehind) {
     Session longer(model), shorter(model);
     longer.feed(text(14));
     shorter.feed(text(6));
-    const core::State padded = core::select_batch(core::concat_batch({longer.state(), shorter.state()}), at::tensor({int64_t{1}}));
+    const core::State padded =
+        core::select_batch(core::concat_batch({longer.state(), shorter.state()}), at::tensor({int64_t{1}}));
     EngineSequence sequence = engine->import(padded);
     const std::vector<int64_t> rest = text(9, 1);
     std::vector<float> logits(kVocabulary);
@@ -173,7 +176,8 @@ TEST(Engine, ForksAndRewindsAreIndependent) {
 
 TEST(Engine, BatchedSessionsMakeTheSameBitsAsAlone) {
   for (const Case& of : cases()) {
-    const auto engine = std::make_shared<Engine>(build(of), EngineOptions{of.name.size() % 2 == 0 ? ops::Precision::int8 : ops::Precision::bf16});
+    const auto engine = std::make_shared<Engine>(
+        build(of), EngineOptions{of.name.size() % 2 == 0 ? ops::Precision::int8 : ops::Precision::bf16});
     Batcher batcher(engine);
     std::map<Batcher::Id, Session> alone;
     for (int64_t i = 0; i < 7; ++i) {
@@ -188,7 +192,8 @@ TEST(Engine, BatchedSessionsMakeTheSameBitsAsAlone) {
         EXPECT_TRUE(at::equal(left.logits(), alone.at(3).logits())) << of.name;
         alone.erase(3);
       }
-      for (const auto& [id, token] : batcher.step()) EXPECT_EQ(token, alone.at(id).next()) << of.name << " session " << id << " step " << step;
+      for (const auto& [id, token] : batcher.step())
+        EXPECT_EQ(token, alone.at(id).next()) << of.name << " session " << id << " step " << step;
     }
   }
 }
@@ -238,7 +243,9 @@ TEST(Engine, TheLoopOverTokensAllocatesNothing) {
 }
 
 TEST(Engine, SaysWhatItCannotRun) {
-  const Case grc{"grc", [](auto& o) { o.memory = {memory("grc", {{"position", "cpe"}, {"grid", Node::array({1, 5})}})}; }};
+  const Case grc{"grc", [](auto& o) {
+                   o.memory = {memory("grc", {{"position", "cpe"}, {"grid", Node::array({1, 5})}})};
+                 }};
   const auto model = build(grc);
   EXPECT_EQ(engine_objection(*model), "it has no form of grc with position = \"cpe\"");
   test::expect_error<base::InputError>([&] { Engine engine(model); }, {"cannot run this model: it has no form of grc"});
@@ -249,7 +256,9 @@ TEST(Engine, SaysWhatItCannotRun) {
   const auto adaptive = build({"adaptive", [](auto& o) { o.embedding.type = "adaptive"; }});
   EXPECT_EQ(engine_objection(*adaptive), "it has no form of an adaptive embedding or softmax");
   for (const char* control : {"random", "clustering", "window", "dilated", "linformer"}) {
-    const Case of{control, [&](auto& o) { o.backbone.attention = Node::table({{"type", "abc"}, {"control", control}}); }};
+    const Case of{control, [&](auto& o) {
+                    o.backbone.attention = Node::table({{"type", "abc"}, {"control", control}});
+                  }};
     EXPECT_EQ(engine_objection(*build(of)), fmt::format("it has no form of ABC's control '{}'", control));
   }
   for (const char* type : {"linear", "sliding_window", "lsh"}) {
@@ -262,12 +271,20 @@ TEST(Engine, SaysWhatItCannotRun) {
 }
 
 TEST(Engine, AnErrorLeavesTheSessionAsItWas) {
-  const Case few{"few", [](auto& o) { o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned", o.backbone.position.max_len = 4; }};
+  const Case few{"few", [](auto& o) {
+                   o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned",
+                   o.backbone.position.max_len = 4;
+                 }};
   Session session(std::make_shared<Engine>(build(few, 8)));
   session.feed(text(3));
   const at::Tensor before = session.logits();
-  test::expect_error<base::InputError>([&] { session.feed(text(2)); }, {"a segment with its memory rows has 5 rows, but position.max_len is 4"});
-  test::expect_error<base::InputError>([&] { session.feed(std::vector<int64_t>{1, kVocabulary}); }, {"expected tokens from 0 to 22, found 23 at 1"});
+  test::expect_error<base::InputError>([&] { session.feed(text(2)); },
+                                       {"a segment with its memory rows has 5 rows, but position.max_len is 4"});
+  test::expect_error<base::InputError>(
+      [&] {
+        session.feed(std::vector<int64_t>{1, kVocabulary});
+      },
+      {"expected tokens from 0 to 22, found 23 at 1"});
   EXPECT_EQ(session.position(), 3);
   EXPECT_TRUE(at::equal(session.logits(), before));
 }

@@ -41,11 +41,14 @@ class FakeModel : public core::Model {
   core::StepResult forward(const core::Segment& segment, const core::State& state) const override {
     const auto& past = state.as<FakeState>();
     const int64_t batch = segment.tokens.size(0), tokens = segment.tokens.size(1);
-    base::ensure(past.memory.size(0) == batch, "fake model: {} sequences in the state, {} in the batch", past.memory.size(0), batch);
-    base::ensure(segment.part.starts != past.rows.defined(), "fake model: starts and an open segment contradict one another");
+    base::ensure(past.memory.size(0) == batch, "fake model: {} sequences in the state, {} in the batch",
+                 past.memory.size(0), batch);
+    base::ensure(segment.part.starts != past.rows.defined(),
+                 "fake model: starts and an open segment contradict one another");
     if (segment.part.starts || segment.part.ends) {
       const at::Tensor counts = past.count + tokens;
-      base::ensure(counts.min().item<int64_t>() == counts.max().item<int64_t>(), "fake model: sequences are not aligned");
+      base::ensure(counts.min().item<int64_t>() == counts.max().item<int64_t>(),
+                   "fake model: sequences are not aligned");
       const bool full = counts.min().item<int64_t>() == segment_size_;
       base::ensure(segment.part.ends || !full, "fake model: wrong end");
       if (segment.part.ends && !full) ++early_ends;
@@ -69,7 +72,8 @@ class FakeModel : public core::Model {
     const at::Tensor hidden = at::sin(x + before + x.cumsum(1) / 4);
 
     if (segment.part.ends) {
-      const at::Tensor window = at::cat({past.window, next.rows}, 1), valid = at::cat({past.window_valid, next.valid}, 1);
+      const at::Tensor window = at::cat({past.window, next.rows}, 1),
+                       valid = at::cat({past.window_valid, next.valid}, 1);
       const int64_t kept = std::min(kWindow, window.size(1));
       next.window = window.narrow(1, window.size(1) - kept, kept);
       next.window_valid = valid.narrow(1, window.size(1) - kept, kept);

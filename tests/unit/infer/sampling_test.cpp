@@ -140,7 +140,8 @@ TEST(Sampling, TypesAgree) {
 
 TEST(Sampling, RowsArePickedEachWithItsOwnOptions) {
   const at::Tensor logits = at::randn({3, 50}, at::kDouble);
-  const std::vector<Sampler> samplers = {Sampler(SamplingOptions::greedy()), Sampler({.seed = 4}), Sampler({.top_k = 2, .seed = 5})};
+  const std::vector<Sampler> samplers = {Sampler(SamplingOptions::greedy()), Sampler({.seed = 4}),
+                                         Sampler({.top_k = 2, .seed = 5})};
   const std::vector<uint64_t> draws = {0, 11, 12};
   const std::vector<int64_t> tokens = pick_rows(logits, samplers, draws);
   for (size_t b = 0; b < 3; ++b) EXPECT_EQ(tokens[b], samplers[b].pick(logits[static_cast<int64_t>(b)], draws[b]));

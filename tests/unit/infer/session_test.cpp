@@ -109,7 +109,9 @@ TEST(Session, GenerateStreamsAndStops) {
   const std::vector<int64_t> stop = {all[4]};
   const auto first = std::find(all.begin(), all.end(), all[4]) - all.begin();
   Session stopped = session.fork();
-  EXPECT_EQ(stopped.generate(100, [&](int64_t token) { return streamed.push_back(token), true; }, stop), first);
+  EXPECT_EQ(stopped.generate(
+                100, [&](int64_t token) { return streamed.push_back(token), true; }, stop),
+            first);
   EXPECT_EQ(streamed, std::vector<int64_t>(all.begin(), all.begin() + first));
   EXPECT_EQ(stopped.position(), 3 + first + 1);
   EXPECT_EQ(session.generate(0, keep), 0);
@@ -288,7 +290,8 @@ TEST_F(SessionFile, DamagedFilesAreRefused) {
   expect_refused([](auto& f) { f.metadata["recent"] = "1 11"; }, {"'recent'", "0 to 10", "found 11"});
   expect_refused([](auto& f) { f.metadata["recent"] = "1 x"; }, {"'recent'", "'x'"});
   expect_refused([](auto& f) { f.metadata["recent"] = "1 2 3 4"; }, {"'recent' [1 2 3 4]", "'position' 10"});
-  expect_refused([](auto& f) { f.metadata["recent"] = std::to_string((std::stoi(f.metadata["pending"]) + 1) % 11); }, {"'recent'", "'pending'"});
+  expect_refused([](auto& f) { f.metadata["recent"] = std::to_string((std::stoi(f.metadata["pending"]) + 1) % 11); },
+                 {"'recent'", "'pending'"});
   expect_refused([](auto& f) { f.metadata["top_p"] = "2"; }, {"top_p", "2"});
   expect_refused([](auto& f) { f.tensors.pop_back(); }, {"logits"});
   expect_refused([](auto& f) { f.tensors.emplace_back("state.more", at::zeros({1})); }, {"'state.more'"});

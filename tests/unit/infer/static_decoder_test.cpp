@@ -48,14 +48,16 @@ TEST(StaticDecoder, ComputesWhatTheModelComputes) {
 TEST(StaticDecoder, GrowsPastItsFirstRoom) {
   const c10::InferenceMode inference;
   for (const Case& of : cases()) {
-    if (of.name != "relative_pre" && of.name != "xl" && of.name != "softmax_sinusoidal_tanh" && of.name != "abc") continue;
+    if (of.name != "relative_pre" && of.name != "xl" && of.name != "softmax_sinusoidal_tanh" && of.name != "abc")
+      continue;
     const auto model = build(of, 700);
     Progress twin = after(*model, 3);
     StaticDecoder decoder(model, twin.state);
     const std::vector<int64_t> tokens = text(600, 1);
     for (const int64_t token : tokens) decoder.step(token);
     run(*model, twin, tokens);
-    EXPECT_TRUE(at::allclose(decoder.step(5), (run(*model, twin, std::vector<int64_t>{5}), twin.logits), 1e-3, 1e-3)) << of.name;
+    EXPECT_TRUE(at::allclose(decoder.step(5), (run(*model, twin, std::vector<int64_t>{5}), twin.logits), 1e-3, 1e-3))
+        << of.name;
     expect_same_state(decoder.state(), twin.state, of.name);
   }
 }
@@ -79,11 +81,13 @@ TEST(StaticDecoder, ACopyGoesOnAlone) {
 TEST(StaticDecoder, SaysWhatItCannotRun) {
   const c10::InferenceMode inference;
   const auto model = build(cases()[2], 12);
-  test::expect_error<base::InputError>([&] { StaticDecoder decoder(model, model->initial_state(1)); }, {"its segment is not open"});
+  test::expect_error<base::InputError>([&] { StaticDecoder decoder(model, model->initial_state(1)); },
+                                       {"its segment is not open"});
   for (const Case& of : cases()) {
     if (has_form(of)) continue;
     const auto cached = build(of, 12);
-    EXPECT_EQ(StaticDecoder::objection(*cached, after(*cached, 2).state), "it has no form of the memory 'grc'") << of.name;
+    EXPECT_EQ(StaticDecoder::objection(*cached, after(*cached, 2).state), "it has no form of the memory 'grc'")
+        << of.name;
   }
 }
 

@@ -17,7 +17,9 @@ constexpr int64_t kDim = 24, kLayers = 3;
 models::ModelOptions options_of(const std::string& memory = "[]", const std::string& more = "") {
   return base::read_options<models::ModelOptions>(base::parse_json(
       R"({"backbone": {"type": "vit", "image_size": [16, 16], "patch_size": 4, "dim": 24, "num_layers": 3, "num_heads": 3, "mlp_ratio": 2.0},
-          "head": {"type": "classification", "num_classes": 5}, "memory": )" + memory + more + "}", "test"));
+          "head": {"type": "classification", "num_classes": 5}, "memory": )" +
+          memory + more + "}",
+      "test"));
 }
 
 /// Parameters from N(0, 0.3), norms around 1, so that nothing is small by start.
@@ -25,7 +27,9 @@ void fill(const core::Model& model, uint64_t seed) {
   test::Numbers numbers(seed);
   const at::NoGradGuard no_grad;
   for (const layers::Parameter& one : model.parameters().all()) {
-    at::Tensor(one.tensor).copy_(numbers.normal(one.tensor.sizes()) * 0.3 + (one.name.find("norm") != std::string::npos && one.name.ends_with("weight") ? 1.0 : 0.0));
+    at::Tensor(one.tensor)
+        .copy_(numbers.normal(one.tensor.sizes()) * 0.3 +
+               (one.name.find("norm") != std::string::npos && one.name.ends_with("weight") ? 1.0 : 0.0));
   }
 }
 
@@ -44,9 +48,11 @@ std::shared_ptr<models::VisionModel> built(const weights::StoredParts& parts, at
 }
 
 /// A task with random numbers, as fine-tuning leaves it.
-weights::TaskMemoryFile task(const weights::StoredParts& backbone, const std::string& name, uint64_t seed, const std::string& more = "") {
-  auto options = options_of(R"([{"type": "learnable_tokens", "tasks": [{"name": ")" + name + R"(", "num_classes": 4, "num_mem_tokens": )" +
-                            std::to_string(1 + seed % 4) + more + "}]}]");
+weights::TaskMemoryFile task(const weights::StoredParts& backbone, const std::string& name, uint64_t seed,
+                             const std::string& more = "") {
+  auto options =
+      options_of(R"([{"type": "learnable_tokens", "tasks": [{"name": ")" + name +
+                 R"(", "num_classes": 4, "num_mem_tokens": )" + std::to_string(1 + seed % 4) + more + "}]}]");
   const models::VisionModel model(options, 0, at::kFloat);
   fill(model, 100 + seed);
   weights::StoredParts parts{model.options(), weights::model_tensors(model)};
@@ -55,7 +61,9 @@ weights::TaskMemoryFile task(const weights::StoredParts& backbone, const std::st
   return file;
 }
 
-at::Tensor pixels(int64_t batch = 2, uint64_t seed = 9) { return test::Numbers(seed).normal({batch, 3, 16, 16}).to(at::kFloat); }
+at::Tensor pixels(int64_t batch = 2, uint64_t seed = 9) {
+  return test::Numbers(seed).normal({batch, 3, 16, 16}).to(at::kFloat);
+}
 
 using Logits = std::map<std::string, at::Tensor>;
 
@@ -73,7 +81,8 @@ Logits packed(const weights::StoredParts& parts) { return as_map(TaskClassifier(
 void expect_same_bits(const Logits& before, const Logits& after, const std::string& where) {
   for (const auto& [name, logits] : before) {
     ASSERT_TRUE(after.contains(name)) << where << ": " << name;
-    EXPECT_TRUE(at::equal(logits, after.at(name))) << where << ": " << name << " moved by " << (logits - after.at(name)).abs().max().item<double>();
+    EXPECT_TRUE(at::equal(logits, after.at(name)))
+        << where << ": " << name << " moved by " << (logits - after.at(name)).abs().max().item<double>();
   }
 }
 
@@ -91,13 +100,18 @@ TEST(LearnableMemory, EarlierLogitsKeepTheirBits) {
     if (k % 3 == 2) {               // of all there are
       for (uint64_t j = 0; j < k; ++j) sees.push_back("t" + std::to_string(j));
     }
-    weights::attach(parts, task(fresh_backbone(), name, k, k == 5 ? R"(, "layers": [1, 2])" : k == 6 ? R"(, "memory_norm": "before")" : ""), "file",
-                    {.name = {}, .sees = sees});
+    weights::attach(parts,
+                    task(fresh_backbone(), name, k,
+                         k == 5   ? R"(, "layers": [1, 2])"
+                         : k == 6 ? R"(, "memory_norm": "before")"
+                                  : ""),
+                    "file", {.name = {}, .sees = sees});
     const Logits model_now = by_model(parts), packed_now = packed(parts);
     ASSERT_EQ(model_now.size(), k + 2);
     expect_same_bits(model_before, model_now, "model with " + name);
     expect_same_bits(packed_before, packed_now, "packed with " + name);
-    for (const auto& [task, logits] : model_now) EXPECT_LT((logits - packed_now.at(task)).abs().max().item<double>(), 2e-4) << task;
+    for (const auto& [task, logits] : model_now)
+      EXPECT_LT((logits - packed_now.at(task)).abs().max().item<double>(), 2e-4) << task;
     model_before = model_now, packed_before = packed_now;
     history.push_back(parts);
   }
@@ -113,7 +127,8 @@ TEST(LearnableMemory, EarlierLogitsKeepTheirBits) {
 // A task in the middle goes; those before and behind it stay as they are.
 TEST(LearnableMemory, DetachingOneLeavesTheOthers) {
   weights::StoredParts parts = fresh_backbone();
-  for (const char* name : {"a", "b", "c"}) weights::attach(parts, task(fresh_backbone(), name, static_cast<uint64_t>(name[0])), "file");
+  for (const char* name : {"a", "b", "c"})
+    weights::attach(parts, task(fresh_backbone(), name, static_cast<uint64_t>(name[0])), "file");
   const Logits model_before = by_model(parts), packed_before = packed(parts);
   weights::detach(parts, "b", "model");
   const Logits model_now = by_model(parts);
@@ -125,7 +140,8 @@ TEST(LearnableMemory, DetachingOneLeavesTheOthers) {
 TEST(LearnableMemory, ConcatenationHasNoOrder) {
   const auto joined = [](const std::vector<const char*>& names) {
     weights::StoredParts parts = fresh_backbone();
-    for (const char* name : names) weights::attach(parts, task(fresh_backbone(), name, static_cast<uint64_t>(name[0])), "file");
+    for (const char* name : names)
+      weights::attach(parts, task(fresh_backbone(), name, static_cast<uint64_t>(name[0])), "file");
     return parts;
   };
   const weights::StoredParts abc = joined({"a", "b", "c"}), cab = joined({"c", "a", "b"});
@@ -139,7 +155,8 @@ TEST(LearnableMemory, ExtensionReadsWhatItSees) {
   weights::attach(apart, task(fresh_backbone(), "a", 1), "file");
   weights::attach(together, task(fresh_backbone(), "a", 1), "file");
   weights::attach(apart, task(fresh_backbone(), "b", 2), "file");
-  weights::attach(together, task(fresh_backbone(), "b", 2), "file", {.name = {}, .sees = std::vector<std::string>{"a"}});
+  weights::attach(together, task(fresh_backbone(), "b", 2), "file",
+                  {.name = {}, .sees = std::vector<std::string>{"a"}});
   const Logits one = by_model(apart), other = by_model(together);
   EXPECT_TRUE(at::equal(one.at("a"), other.at("a")));
   EXPECT_GT((one.at("b") - other.at("b")).abs().max().item<double>(), 1e-3);
@@ -148,7 +165,8 @@ TEST(LearnableMemory, ExtensionReadsWhatItSees) {
 TEST(LearnableMemory, GroupedIsDense) {
   weights::StoredParts parts = fresh_backbone();
   weights::attach(parts, task(fresh_backbone(), "a", 1), "file");
-  weights::attach(parts, task(fresh_backbone(), "b", 2, R"(, "memory_norm": "before")"), "file", {.name = {}, .sees = std::vector<std::string>{"a"}});
+  weights::attach(parts, task(fresh_backbone(), "b", 2, R"(, "memory_norm": "before")"), "file",
+                  {.name = {}, .sees = std::vector<std::string>{"a"}});
   weights::attach(parts, task(fresh_backbone(), "c", 3, R"(, "layers": [2])"), "file");
   const auto model = built(parts, at::kDouble);
   const auto& vit = dynamic_cast<const backbones::Vit&>(model->backbone());
@@ -183,7 +201,8 @@ TEST(LearnableMemory, AHeadAloneReadsTheOldClassToken) {
   const Logits logits = by_model(parts);
   const auto model = built(parts);
   const at::NoGradGuard no_grad;
-  const at::Tensor hidden = model->forward({.tokens = {}, .rows = {}, .pixels = pixels()}, model->initial_state(2)).hidden;
+  const at::Tensor hidden =
+      model->forward({.tokens = {}, .rows = {}, .pixels = pixels()}, model->initial_state(2)).hidden;
   EXPECT_TRUE(at::equal(logits.at("a"), model->tasks()->head(0)(hidden).squeeze(1)));
   EXPECT_LT((packed(parts).at("a") - logits.at("a")).abs().max().item<double>(), 1e-5);
 }
@@ -194,7 +213,8 @@ TEST(LearnableMemory, ModelAnswersForTheTaskItIsAskedFor) {
   const auto model = built(parts);
   const at::NoGradGuard no_grad;
   const auto answer = [&] {
-    const core::StepResult step = model->forward({.tokens = {}, .rows = {}, .pixels = pixels()}, model->initial_state(2));
+    const core::StepResult step =
+        model->forward({.tokens = {}, .rows = {}, .pixels = pixels()}, model->initial_state(2));
     return model->logits(step.hidden).squeeze(1);
   };
   const Logits all = by_model(parts);
@@ -221,7 +241,8 @@ TEST(TaskMemoryFile, IsReadAsWritten) {
   EXPECT_EQ(read.about, file.about);
   ASSERT_EQ(read.tensors.size(), file.tensors.size());
   for (const auto& [name, tensor] : file.tensors) {
-    const auto one = std::find_if(read.tensors.begin(), read.tensors.end(), [&, &wanted = name](const auto& other) { return other.first == wanted; });
+    const auto one = std::find_if(read.tensors.begin(), read.tensors.end(),
+                                  [&, &wanted = name](const auto& other) { return other.first == wanted; });
     ASSERT_NE(one, read.tensors.end()) << name;
     EXPECT_TRUE(at::equal(one->second, tensor)) << name;
   }
@@ -242,23 +263,35 @@ TEST(TaskMemoryFile, HostileFilesAreRefusedByName) {
   };
   refused([](auto& file) { file.metadata.erase("format"); }, {"mnemo-task/2"});
   refused([](auto& file) { file.metadata["format"] = "mnemo-golden/1"; }, {"mnemo-golden/1"});
-  refused([](auto& file) { file.metadata["format"] = "mnemo-task/1"; }, {"\"mnemo-task/2\", found \"mnemo-task/1\"", "mnemo finetune --resume RUN"});
-  refused([](auto& file) { file.metadata["config"] = R"({"memory": {"tasks": [{"name": "a", "num_classes": 4}]}, "adapters": {}})"; }, {"config", "own_adapters"});
+  refused([](auto& file) { file.metadata["format"] = "mnemo-task/1"; },
+          {"\"mnemo-task/2\", found \"mnemo-task/1\"", "mnemo finetune --resume RUN"});
+  refused(
+      [](auto& file) {
+        file.metadata["config"] = R"({"memory": {"tasks": [{"name": "a", "num_classes": 4}]}, "adapters": {}})";
+      },
+      {"config", "own_adapters"});
   refused([](auto& file) { file.metadata.erase("backbone"); }, {"'backbone'"});
   refused([](auto& file) { file.metadata["config"] = "{"; }, {"config"});
   refused([](auto& file) { file.metadata["config"] = R"({"memory": {"tasks": []}})"; }, {"one task"});
-  refused([](auto& file) { file.metadata["config"] = R"({"memory": {"tasks": [{"name": "../a", "num_classes": 4}]}})"; }, {"letters"});
+  refused(
+      [](auto& file) { file.metadata["config"] = R"({"memory": {"tasks": [{"name": "../a", "num_classes": 4}]}})"; },
+      {"letters"});
   refused([](auto& file) { file.metadata["sees"] = "[]"; }, {"sees"});
-  refused([](auto& file) { file.tensors.emplace_back("backbone.class_token", at::zeros({3})); }, {"backbone.class_token"});
+  refused([](auto& file) { file.tensors.emplace_back("backbone.class_token", at::zeros({3})); },
+          {"backbone.class_token"});
   refused([](auto& file) { file.tensors.emplace_back("task.a.extra", at::zeros({3}, at::kLong)); }, {"task.a.extra"});
-  refused([](auto& file) { std::erase_if(file.tensors, [](const auto& one) { return one.first == "task.a.head.weight"; }); }, {"task.a.head.weight"});
+  refused(
+      [](auto& file) {
+        std::erase_if(file.tensors, [](const auto& one) { return one.first == "task.a.head.weight"; });
+      },
+      {"task.a.head.weight"});
   refused([](auto& file) { file.tensors.front().second.fill_(std::numeric_limits<float>::quiet_NaN()); }, {"rule 15"});
 }
 
 TEST(TaskMemoryFile, AttachRefusesWhatDoesNotFit) {
   const weights::StoredParts backbone = fresh_backbone(1), other = fresh_backbone(2);
-  const auto refuse = [&](const weights::StoredParts& parts, const weights::TaskMemoryFile& file, std::initializer_list<std::string> what,
-                          const weights::AttachOptions& options = {}) {
+  const auto refuse = [&](const weights::StoredParts& parts, const weights::TaskMemoryFile& file,
+                          std::initializer_list<std::string> what, const weights::AttachOptions& options = {}) {
     weights::StoredParts copy = parts;
     test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task", options); }, what);
   };
@@ -295,17 +328,20 @@ std::string memory_of(const std::string& task, const std::string& attention = "m
   return R"([{"type": "learnable_tokens", "attention": ")" + attention + R"(", "tasks": [)" + task + "]}]";
 }
 const std::string kAdapters = R"(, "adapters": {"bottleneck": 3})";
-const std::string kAdapterTask = R"({"name": "t", "num_classes": 4, "num_mem_tokens": 0, "new_class_token": false, "own_adapters": true})";
+const std::string kAdapterTask =
+    R"({"name": "t", "num_classes": 4, "num_mem_tokens": 0, "new_class_token": false, "own_adapters": true})";
 
 /// A task of such a model, made for the backbone.
-weights::TaskMemoryFile taken(const weights::StoredParts& backbone, const models::ModelOptions& options, const std::string& name) {
+weights::TaskMemoryFile taken(const weights::StoredParts& backbone, const models::ModelOptions& options,
+                              const std::string& name) {
   weights::TaskMemoryFile file = weights::take_task(parts_of(options, 7), name);
   file.backbone = weights::backbone_checksum(backbone);
   return file;
 }
 
 int64_t adapters_in(const weights::NamedTensors& tensors) {
-  return std::count_if(tensors.begin(), tensors.end(), [](const auto& one) { return one.first.find(".adapter") != std::string::npos; });
+  return std::count_if(tensors.begin(), tensors.end(),
+                       [](const auto& one) { return one.first.find(".adapter") != std::string::npos; });
 }
 
 void expect_same_parts(const weights::StoredParts& found, const weights::StoredParts& expected) {
@@ -323,7 +359,8 @@ TEST(TaskMemoryFile, AdaptersOfTheModelsOwnStay) {
   ASSERT_EQ(adapters_in(backbone.tensors), 8 * kLayers);
   weights::StoredParts joined = backbone;
   for (const char* name : {"a", "b"}) {
-    const auto options = options_of(memory_of(fmt::format(R"({{"name": "{}", "num_classes": 4, "num_mem_tokens": 2}})", name)), kAdapters);
+    const auto options = options_of(
+        memory_of(fmt::format(R"({{"name": "{}", "num_classes": 4, "num_mem_tokens": 2}})", name)), kAdapters);
     const weights::TaskMemoryFile file = taken(backbone, options, name);
     EXPECT_EQ(adapters_in(file.tensors), 0);
     EXPECT_FALSE(file.adapters);
@@ -332,12 +369,16 @@ TEST(TaskMemoryFile, AdaptersOfTheModelsOwnStay) {
   EXPECT_EQ(weights::backbone_checksum(joined), weights::backbone_checksum(backbone));
   EXPECT_EQ(by_model(joined).size(), 3U);
   expect_same_bits(by_model(backbone), by_model(joined), "attached");
-  const auto refuse = [&](const weights::StoredParts& model, const weights::TaskMemoryFile& file, std::initializer_list<std::string> parts) {
+  const auto refuse = [&](const weights::StoredParts& model, const weights::TaskMemoryFile& file,
+                          std::initializer_list<std::string> parts) {
     weights::StoredParts copy = model;
     test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task"); }, parts);
   };
-  refuse(backbone, taken(backbone, options_of(memory_of(kAdapterTask, "full"), kAdapters), "t"), {"x.task", "brings adapters", "its own"});
-  refuse(parts_of(options_of("[]", kAdapters), 2), taken(backbone, options_of(memory_of(R"({"name": "a", "num_classes": 4})"), kAdapters), "a"), {"x.task", "another backbone"});
+  refuse(backbone, taken(backbone, options_of(memory_of(kAdapterTask, "full"), kAdapters), "t"),
+         {"x.task", "brings adapters", "its own"});
+  refuse(parts_of(options_of("[]", kAdapters), 2),
+         taken(backbone, options_of(memory_of(R"({"name": "a", "num_classes": 4})"), kAdapters), "a"),
+         {"x.task", "another backbone"});
   weights::detach(joined, "a", "m");
   weights::detach(joined, "b", "m");
   expect_same_parts(joined, backbone);
@@ -362,7 +403,8 @@ TEST(TaskMemoryFile, AdaptersOfATaskComeAndGoWithIt) {
   EXPECT_EQ(weights::backbone_checksum(joined), weights::backbone_checksum(backbone));
   EXPECT_EQ(by_model(joined).count("called"), 1U);
   weights::StoredParts copy = joined;
-  test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task"); }, {"x.task", "adapters", "those of a task"});
+  test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task"); },
+                                       {"x.task", "adapters", "those of a task"});
   weights::detach(joined, "called", "m");
   expect_same_parts(joined, backbone);
 }
@@ -376,13 +418,18 @@ TEST(TaskMemoryFile, OptionsOfTheBackboneAreInItsChecksum) {
     return other;
   };
   const weights::TaskMemoryFile file = task(backbone, "a", 1);
-  for (weights::StoredParts other : {with([](auto&, auto& vit) { vit.num_heads = 4; }), with([](auto&, auto& vit) { vit.norm_eps = 1e-5; }),
-                                     with([](auto&, auto& vit) { vit.image_size = {8, 32}; }), with([](auto& all, auto&) { all.head.set("pool", "mean"); })}) {
+  for (weights::StoredParts other : {with([](auto&, auto&vit) { vit.num_heads = 4; }),
+                                     with([](auto&, auto&vit) { vit.norm_eps = 1e-5; }), with([](auto&, auto&vit) {
+                                       vit.image_size = {8, 32};
+                                     }),
+                                     with([](auto&all, auto&) { all.head.set("pool", "mean"); })}) {
     EXPECT_NE(weights::backbone_checksum(other), weights::backbone_checksum(backbone));
-    test::expect_error<base::InputError>([&] { weights::attach(other, file, "x.task"); }, {"x.task", "another backbone"});
+    test::expect_error<base::InputError>([&] { weights::attach(other, file, "x.task"); },
+                                         {"x.task", "another backbone"});
   }
   // What matters in training alone does not.
-  const weights::StoredParts same = with([](auto&, auto& vit) { vit.dropout = vit.drop_path = 0.1, vit.init_std = 0.5; });
+  const weights::StoredParts same =
+      with([](auto&, auto& vit) { vit.dropout = vit.drop_path = 0.1, vit.init_std = 0.5; });
   EXPECT_EQ(weights::backbone_checksum(same), weights::backbone_checksum(backbone));
 }
 
@@ -392,15 +439,28 @@ TEST(TaskMemoryFile, WhatDoesNotFitTheModelIsNamedAsInTheFile) {
     weights::TaskMemoryFile file = task(backbone, "a", 1);
     spoil(file);
     weights::StoredParts copy = backbone;
-    const std::string message = test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task", {.name = "b", .sees = {}}); }, parts);
+    const std::string message = test::expect_error<base::InputError>(
+        [&] { weights::attach(copy, file, "x.task", {.name = "b", .sees = {}}); }, parts);
     EXPECT_TRUE(message.starts_with("x.task: ")) << message;
   };
   refuse([](auto& file) { file.memory.tasks.front().layers = std::vector<int64_t>{0, 5}; }, {"layers 0 to 2, found 5"});
-  refuse([](auto& file) { file.memory.tasks.front().layers = std::vector<int64_t>{0, 1}; }, {"'task.a.memory.2' has no place"});
-  refuse([](auto& file) { file.memory.tasks.front().num_mem_tokens = 9; }, {"'task.a.memory.0'", "expected [9, 24], found [2, 24]"});
-  refuse([](auto& file) { file.memory.tasks.front().new_class_token = false, file.memory.tasks.front().num_mem_tokens = 0; }, {"'task.a.class_token' has no place"});
-  refuse([](auto& file) { std::erase_if(file.tensors, [](const auto& one) { return one.first == "task.a.memory.1"; }); }, {"expected tensor 'task.a.memory.1', found none"});
-  refuse([](auto& file) { file.tensors.emplace_back("task.a.extra", at::zeros({2})); }, {"'task.a.extra' has no place"});
+  refuse(
+      [](auto& file) {
+        file.memory.tasks.front().layers = std::vector<int64_t>{0, 1};
+      },
+      {"'task.a.memory.2' has no place"});
+  refuse([](auto& file) { file.memory.tasks.front().num_mem_tokens = 9; },
+         {"'task.a.memory.0'", "expected [9, 24], found [2, 24]"});
+  refuse(
+      [](auto& file) {
+        file.memory.tasks.front().new_class_token = false, file.memory.tasks.front().num_mem_tokens = 0;
+      },
+      {"'task.a.class_token' has no place"});
+  refuse(
+      [](auto& file) { std::erase_if(file.tensors, [](const auto& one) { return one.first == "task.a.memory.1"; }); },
+      {"expected tensor 'task.a.memory.1', found none"});
+  refuse([](auto& file) { file.tensors.emplace_back("task.a.extra", at::zeros({2})); },
+         {"'task.a.extra' has no place"});
 }
 
 // A checkpoint such as DINO's: rows, and whatever tasks are taught to it.
@@ -411,7 +471,11 @@ TEST(LearnableMemory, ABackboneMayHaveNoHeadOfItsOwn) {
   for (const auto& [name, tensor] : backbone.tensors) EXPECT_FALSE(name.starts_with("head.")) << name;
   EXPECT_TRUE(by_model(backbone).empty());
   const auto model = built(backbone);
-  test::expect_error<base::InputError>([&] { model->logits(at::zeros({1, 1, kDim})); }, {"no head of its own", "mnemo finetune"});
+  test::expect_error<base::InputError>(
+      [&] {
+        model->logits(at::zeros({1, 1, kDim}));
+      },
+      {"no head of its own", "mnemo finetune"});
   auto with_task = options_of(memory_of(R"({"name": "a", "num_classes": 4, "num_mem_tokens": 2})"));
   with_task.head.set("num_classes", 0);
   weights::StoredParts joined = backbone;
@@ -424,7 +488,9 @@ TEST(LearnableMemory, ABackboneMayHaveNoHeadOfItsOwn) {
 
 TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   const auto refuse = [](const std::string& memory, std::initializer_list<std::string> what) {
-    test::expect_error<base::InputError>([&] { models::VisionModel(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); }, what);
+    test::expect_error<base::InputError>(
+        [&] { models::VisionModel(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); },
+        what);
   };
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "new_class_token": false}])", {"'a'", "new_class_token"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 2}, {"name": "a", "num_classes": 2}])", {"'a'", "twice"});
@@ -434,12 +500,18 @@ TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   refuse(R"("tasks": [{"name": "a", "num_classes": 1}])", {"'a'", "num_classes"});
   refuse(R"("tasks": [{"name": "base", "num_classes": 2}])", {"base"});
   refuse(R"("propagation": "first", "tasks": [{"name": "a", "num_classes": 2}])", {"go on", "before"});
-  refuse(R"("propagation": "first", "memory_norm": "before", "tasks": [{"name": "a", "num_classes": 2}])", {"propagation", "full"});
-  refuse(R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2}, {"name": "b", "num_classes": 2, "sees": ["a"]}])", {"sees", "full"});
-  refuse(R"("tasks": [{"name": "a", "num_classes": 2, "own_class_token": true, "new_class_token": false, "num_mem_tokens": 0}])", {"own_class_token"});
+  refuse(R"("propagation": "first", "memory_norm": "before", "tasks": [{"name": "a", "num_classes": 2}])",
+         {"propagation", "full"});
+  refuse(
+      R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2}, {"name": "b", "num_classes": 2, "sees": ["a"]}])",
+      {"sees", "full"});
+  refuse(
+      R"("tasks": [{"name": "a", "num_classes": 2, "own_class_token": true, "new_class_token": false, "num_mem_tokens": 0}])",
+      {"own_class_token"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "labels": ["x"]}])", {"labels", "2"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])", {"own_adapters", "old rows"});
-  refuse(R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])", {"adapters", "'a'", "found none"});
+  refuse(R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])",
+         {"adapters", "'a'", "found none"});
 }
 
 }  // namespace

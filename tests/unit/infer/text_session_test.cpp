@@ -62,7 +62,10 @@ TEST(TextSession, StreamsWholeCharactersOnly) {
   });
   EXPECT_EQ(count, 20);
   EXPECT_EQ(pieces.size(), 8u);
-  EXPECT_EQ(text, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80" "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80" "a");
+  EXPECT_EQ(text,
+            "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"
+            "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"
+            "a");
 }
 
 TEST(TextSession, PiecesOfATextMakeTheWhole) {
@@ -93,7 +96,8 @@ TEST(TextSession, StopsAtATokenAndWhenNoMoreIsWanted) {
   EXPECT_EQ(session.generate({.max_tokens = 20, .stop_tokens = {'d'}}), "bc");
   EXPECT_EQ(session.generate({.max_tokens = 2}), "ab");
   std::string text;
-  EXPECT_EQ(fork.generate({.max_tokens = 20}, [&](std::string_view piece) { return text += piece, text.size() < 5; }), 5);
+  EXPECT_EQ(fork.generate({.max_tokens = 20}, [&](std::string_view piece) { return text += piece, text.size() < 5; }),
+            5);
   EXPECT_EQ(text, "bcdab");
 }
 
@@ -102,7 +106,8 @@ TEST(TextSession, WordsAreJoinedByBlanksAcrossThePrompt) {
   const auto tokenizer = data::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
   std::vector<int64_t> cycle;
   for (const int32_t id : tokenizer->encode("the cat sat")) cycle.push_back(id);
-  TextSession session(Session(std::make_shared<Parrot>(tokenizer->size(), cycle), SamplingOptions::greedy()), tokenizer);
+  TextSession session(Session(std::make_shared<Parrot>(tokenizer->size(), cycle), SamplingOptions::greedy()),
+                      tokenizer);
   session.feed("the");
   EXPECT_EQ(session.generate({.max_tokens = 3}), " cat sat the");
 }
@@ -143,8 +148,8 @@ TEST(TextSession, ErrorsOfThePromptAndOfTheVocabulary) {
   TextSession session(Session(std::make_shared<FakeModel>(4, 4)), characters);
   test::expect_error<base::InputError>([&] { session.feed("ab\xFF"); }, {"prompt", "UTF-8", "2"});
   EXPECT_EQ(session.session().position(), 0);
-  test::expect_error<base::InputError>(
-      [&] { TextSession(Session(std::make_shared<FakeModel>(3, 4)), characters); }, {"at most the model's 3", "found 4"});
+  test::expect_error<base::InputError>([&] { TextSession(Session(std::make_shared<FakeModel>(3, 4)), characters); },
+                                       {"at most the model's 3", "found 4"});
 }
 
 }  // namespace

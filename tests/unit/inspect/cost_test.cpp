@@ -1,5 +1,5 @@
-// What a model costs: against a forward pass written out with LibTorch's own products, counted as its profiler counts them, and against
-// formulas.
+// What a model costs: against a forward pass written out with LibTorch's own products, counted as its profiler counts
+// them, and against formulas.
 #include "inspect/cost.h"
 
 #include <ATen/record_function.h>
@@ -22,18 +22,23 @@ using test::expect_error;
 constexpr int64_t kVocabulary = 7, kDim = 8, kHeads = 2, kWidth = 4, kHidden = 12, kLayers = 2;
 
 std::unique_ptr<models::Model> cost_model(const std::vector<std::string>& assignments) {
-  base::Node node = base::parse_toml("segment_size = 5\n[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = 12\n", "test");
+  base::Node node = base::parse_toml(
+      "segment_size = 5\n[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = "
+      "12\n",
+      "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   auto model = models::build(base::read_options<models::ModelOptions>(node), 1, at::kDouble);
   const at::NoGradGuard no_grad;
   test::Numbers numbers(3);
-  for (const auto& [name, tensor] : model->parameters().named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.4);
+  for (const auto& [name, tensor] : model->parameters().named())
+    at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.4);
   return model;
 }
 
 int64_t profiled_flops = 0;
 
-/// FLOPs by the formulas of LibTorch's profiler (with_flops): 2 * m * n * k of mm, addmm and bmm, from the shapes that go in.
+/// FLOPs by the formulas of LibTorch's profiler (with_flops): 2 * m * n * k of mm, addmm and bmm, from the shapes that
+/// go in.
 template <class F>
 int64_t profile(const F& run) {
   profiled_flops = 0;
@@ -47,8 +52,8 @@ int64_t profile(const F& run) {
     if (name == "aten::addmm") profiled_flops += of(shape(1), shape(2));
     return nullptr;
   };
-  const at::CallbackHandle handle =
-      at::addThreadLocalCallback(at::RecordFunctionCallback(start).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  const at::CallbackHandle handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(start).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
   run();
   at::removeCallback(handle);
   return profiled_flops;
@@ -58,12 +63,16 @@ int64_t profile(const F& run) {
 struct Naive {
   const models::Model& model;
   at::Tensor at(const std::string& name) const { return model.parameters().find(name); }
-  at::Tensor linear(const std::string& name, const at::Tensor& x) const { return at::linear(x, at(name + ".weight"), at(name + ".bias")); }
+  at::Tensor linear(const std::string& name, const at::Tensor& x) const {
+    return at::linear(x, at(name + ".weight"), at(name + ".bias"));
+  }
   at::Tensor norm(const std::string& name, const at::Tensor& x) const {
     return at::layer_norm(x, {kDim}, at(name + ".weight"), at(name + ".bias"), 1e-5);
   }
   at::Tensor split(const at::Tensor& x) const { return x.view({x.size(0), x.size(1), kHeads, kWidth}).transpose(1, 2); }
-  at::Tensor embed(const at::Tensor& tokens) const { return at::embedding(at("embed.weight"), tokens) * std::sqrt(static_cast<double>(kDim)); }
+  at::Tensor embed(const at::Tensor& tokens) const {
+    return at::embedding(at("embed.weight"), tokens) * std::sqrt(static_cast<double>(kDim));
+  }
   at::Tensor rest(const std::string& layer, const at::Tensor& x, const at::Tensor& o) const {
     const at::Tensor h = norm(layer + ".norm1", x + linear(layer + ".attn.o", o.transpose(1, 2).flatten(2)));
     return norm(layer + ".norm2", h + linear(layer + ".ffn.1", at::relu(linear(layer + ".ffn.0", h))));
@@ -74,7 +83,8 @@ struct Naive {
     at::Tensor h = embed(tokens);
     for (int64_t n = 0; n < kLayers; ++n) {
       const std::string layer = "backbone.layers." + std::to_string(n);
-      const at::Tensor q = split(linear(layer + ".attn.q", h)), k = split(linear(layer + ".attn.k", h)), v = split(linear(layer + ".attn.v", h));
+      const at::Tensor q = split(linear(layer + ".attn.q", h)), k = split(linear(layer + ".attn.k", h)),
+                       v = split(linear(layer + ".attn.v", h));
       const at::Tensor scores = at::matmul(q, k.transpose(-1, -2)) / std::sqrt(static_cast<double>(kWidth));
       h = rest(layer, h, at::matmul(at::softmax(scores, -1), v));
     }
@@ -91,9 +101,12 @@ struct Naive {
         if (field.path == "segment_cache.layers." + std::to_string(n)) cache = tensor;
       }
       const at::Tensor rows = at::cat({cache, h}, 1);
-      const at::Tensor q = split(linear(layer + ".attn.q", h)), k = split(linear(layer + ".attn.k", rows)), v = split(linear(layer + ".attn.v", rows));
+      const at::Tensor q = split(linear(layer + ".attn.q", h)), k = split(linear(layer + ".attn.k", rows)),
+                       v = split(linear(layer + ".attn.v", rows));
       const at::Tensor distances = at::arange(rows.size(1) - 1, -1, -1, at::kDouble);
-      const at::Tensor r = linear(layer + ".attn.r", ops::sinusoids(distances, kDim, q.options())).view({-1, kHeads, kWidth}).permute({1, 2, 0});
+      const at::Tensor r = linear(layer + ".attn.r", ops::sinusoids(distances, kDim, q.options()))
+                               .view({-1, kHeads, kWidth})
+                               .permute({1, 2, 0});
       const at::Tensor content = at::matmul(q + at("backbone.u").unsqueeze(1), k.transpose(-1, -2));
       const at::Tensor position = at::matmul(q + at("backbone.v").unsqueeze(1), r);
       h = rest(layer, h, at::matmul(at::softmax((content + position) / std::sqrt(static_cast<double>(kWidth)), -1), v));
@@ -119,13 +132,16 @@ TEST(Cost, OfAnEncoderIsWhatTheProfilerCountsOfItsFormula) {
   segment.tokens = tokens;
   at::Tensor logits;
   const int64_t flops = profile([&] { logits = Naive{*model}.encoder(tokens); });
-  EXPECT_LE(difference(model->logits(model->forward(segment, model->initial_state(3)).hidden), logits), 1e-12) << "not the same model";
+  EXPECT_LE(difference(model->logits(model->forward(segment, model->initial_state(3)).hidden), logits), 1e-12)
+      << "not the same model";
   EXPECT_EQ(count_cost(*model, {3, 11}).total.flops, flops);
-  EXPECT_EQ(profile([&] { model->forward(segment, model->initial_state(3)); }), 0) << "our own kernels are no products of LibTorch";
+  EXPECT_EQ(profile([&] { model->forward(segment, model->initial_state(3)); }), 0)
+      << "our own kernels are no products of LibTorch";
 }
 
 TEST(Cost, OfTransformerXlIsWhatTheProfilerCountsOfItsFormula) {
-  const auto model = cost_model({"memory[0].type=segment_cache", "memory[0].mem_len=6", "backbone.attention.bias=true"});
+  const auto model =
+      cost_model({"memory[0].type=segment_cache", "memory[0].mem_len=6", "backbone.attention.bias=true"});
   const at::NoGradGuard no_grad;
   const int64_t batch = 9;
   const core::State state = fill_memories(*model, batch, 1).state;
@@ -154,9 +170,10 @@ TEST(Cost, OfACausalDecoderIsTheFormula) {
 }
 
 TEST(Cost, OfMemoriesIsWhatTheyAdd) {
-  const auto model = cost_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3", "memory[1].type=grc", "memory[1].cache_len=4",
-                                 "memory[1].cache_ratio=0.5", "memory[2].type=segment_cache", "memory[2].mem_len=7", "backbone.attention.type=softmax",
-                                 "memory[2].keep_memory_rows=false"});
+  const auto model =
+      cost_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3", "memory[1].type=grc",
+                  "memory[1].cache_len=4", "memory[1].cache_ratio=0.5", "memory[2].type=segment_cache",
+                  "memory[2].mem_len=7", "backbone.attention.type=softmax", "memory[2].keep_memory_rows=false"});
   const int64_t batch = 2, time = 5, rows = time + 6, channels = kDim / 2;
   const ModelCost cost = count_cost(*model, {batch});
   EXPECT_EQ(cost.segment_size, 5);
@@ -168,16 +185,19 @@ TEST(Cost, OfMemoriesIsWhatTheyAdd) {
     }
     return PartCost{};
   };
-  // GRC, reading alone (in evaluation nothing is updated): queries of all rows, keys and values of the cache once for all sequences.
+  // GRC, reading alone (in evaluation nothing is updated): queries of all rows, keys and values of the cache once for
+  // all sequences.
   const int64_t projections = batch * rows * channels * channels + 2 * 4 * channels * channels;
   const int64_t weights = 2 * batch * rows * 4 * channels;
   EXPECT_EQ(added("grc").flops, 2 * kLayers * (projections + weights));
   EXPECT_EQ(added("grc").flops, part_of(cost, "grc").flops);
-  EXPECT_EQ(added("grc").parameters, kLayers * (3 * channels * channels + 3 * (2 * channels * channels + channels) + kHeads));
+  EXPECT_EQ(added("grc").parameters,
+            kLayers * (3 * channels * channels + 3 * (2 * channels * channels + channels) + kHeads));
   EXPECT_EQ(added("grc").model_state_bytes, kLayers * 4 * channels * 8);
   EXPECT_EQ(part_of(cost, "grc").model_state_bytes, kLayers * 4 * channels * 8);
   // The segment cache: keys and values of 7 rows more, which each of the 5 tokens sees; memory rows do not.
-  EXPECT_EQ(added("segment_cache").flops, 2 * kLayers * (2 * batch * 7 * kDim * kDim + 2 * batch * kHeads * time * 7 * kWidth));
+  EXPECT_EQ(added("segment_cache").flops,
+            2 * kLayers * (2 * batch * 7 * kDim * kDim + 2 * batch * kHeads * time * 7 * kWidth));
   EXPECT_EQ(added("segment_cache").state_bytes, kLayers * 7 * kDim * 8 + 7);
   EXPECT_EQ(part_of(cost, "segment_cache").state_bytes, kLayers * 7 * kDim * 8 + 7);
   // Recurrent tokens: 6 rows more in every layer.
@@ -187,7 +207,8 @@ TEST(Cost, OfMemoriesIsWhatTheyAdd) {
 }
 
 TEST(Cost, GrowsWithThePositionUntilTheCacheIsFull) {
-  const auto model = cost_model({"memory[0].type=segment_cache", "memory[0].mem_len=12", "backbone.attention.type=softmax"});
+  const auto model =
+      cost_model({"memory[0].type=segment_cache", "memory[0].mem_len=12", "backbone.attention.type=softmax"});
   const auto at = [&](int64_t position) { return count_cost(*model, {1, 5, position}); };
   EXPECT_EQ(at(0).total.state_bytes, 0);
   EXPECT_EQ(at(5).total.state_bytes, kLayers * 5 * kDim * 8 + 5);
@@ -200,7 +221,11 @@ TEST(Cost, RefusesWhatItCannotCount) {
   const auto model = cost_model({});
   expect_error<base::InputError>([&] { count_cost(*model, {0}); }, {"cost: batch: expected 1 to 65536, found 0"});
   expect_error<base::InputError>([&] { count_cost(*model, {1, 0}); }, {"cost: segment_size: expected 1 to"});
-  expect_error<base::InputError>([&] { count_cost(*model, {1, 5, 7}); }, {"cost: position: expected a multiple of the segment's 5 tokens, found 7"});
+  expect_error<base::InputError>(
+      [&] {
+        count_cost(*model, {1, 5, 7});
+      },
+      {"cost: position: expected a multiple of the segment's 5 tokens, found 7"});
 }
 
 }  // namespace

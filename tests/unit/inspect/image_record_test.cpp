@@ -14,18 +14,21 @@
 namespace mnemo::inspect {
 namespace {
 
-models::VisionModel model_of(const std::string& backbone, const std::string& memory = "[]", const std::string& pool = "cls") {
+models::VisionModel model_of(const std::string& backbone, const std::string& memory = "[]",
+                             const std::string& pool = "cls") {
   const std::string text = R"({"backbone": )" + backbone + R"(, "head": {"type": "classification", "pool": ")" + pool +
                            R"(", "num_classes": 3}, "memory": )" + memory + "}";
   return models::VisionModel(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kDouble);
 }
 
-constexpr const char* kVit = R"({"type": "vit", "image_size": [12, 16], "patch_size": 4, "dim": 8, "num_layers": 2, "num_heads": 2})";
+constexpr const char* kVit =
+    R"({"type": "vit", "image_size": [12, 16], "patch_size": 4, "dim": 8, "num_layers": 2, "num_heads": 2})";
 constexpr const char* kPvt =
     R"({"type": "pvt", "image_size": [32, 32], "patch_size": 4, "dims": [8, 8, 16], "depths": [1, 1, 1], "num_heads": [1, 2, 2], "mlp_ratios": [2, 2, 2], "sr_ratios": [4, 2, 1]})";
 constexpr const char* kSwin =
     R"({"type": "swin", "image_size": [24, 20], "patch_size": 2, "dim": 8, "depths": [2], "num_heads": [2], "window_size": [5, 4], "mlp_ratio": 2.0})";
-constexpr const char* kTask = R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3}]}])";
+constexpr const char* kTask =
+    R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3}]}])";
 constexpr const char* kGrc = R"([{"type": "grc", "cache_ratio": 0.5}])";
 
 std::vector<int64_t> all_layers(const models::VisionModel& model) {
@@ -53,7 +56,11 @@ const at::Tensor& beside(const ImageLook& look, const std::string& kind) {
 }
 
 TEST(ImageRecord, WhatAQueryLooksAtIsOneWhole) {
-  for (const auto& [backbone, memory] : {std::pair{kVit, "[]"}, {kVit, kTask}, {kVit, kGrc}, {kPvt, "[]"}, {kPvt, kGrc},
+  for (const auto& [backbone, memory] : {std::pair{kVit, "[]"},
+                                         {kVit, kTask},
+                                         {kVit, kGrc},
+                                         {kPvt, "[]"},
+                                         {kPvt, kGrc},
                                          {kVit, R"([{"type": "attention_cache", "mem_len": 13}])"}}) {
     const models::VisionModel model = model_of(backbone, memory);
     const bool vit = backbone == kVit;
@@ -61,7 +68,8 @@ TEST(ImageRecord, WhatAQueryLooksAtIsOneWhole) {
     ASSERT_EQ(layers.size(), vit ? 2U : 3U) << memory;
     for (const ImageLayer& layer : layers) {
       ASSERT_FALSE(layer.looks.empty()) << layer.name;
-      for (const ImageLook& look : layer.looks) EXPECT_LT(test::difference(total(look), at::ones(look.weights.size(0), at::kDouble)), 1e-12) << look.from;
+      for (const ImageLook& look : layer.looks)
+        EXPECT_LT(test::difference(total(look), at::ones(look.weights.size(0), at::kDouble)), 1e-12) << look.from;
       EXPECT_EQ(layer.branches.size(), memory == kGrc ? 2U : 0U);
     }
     EXPECT_EQ(layers.back().looks.front().from, "class token");
@@ -81,7 +89,9 @@ TEST(ImageRecord, ReducedKeysHaveAGridOfTheirOwn) {
 TEST(ImageRecord, TheBrightestPatchIsWhereAQueryForBrightnessLooks) {
   const models::VisionModel model = model_of(kVit);
   // Channel 0 of a row becomes the brightness of its patch, and all queries ask for it.
-  const auto set = [&](const std::string& name, double value) { return at::Tensor(model.parameters().find(name)).fill_(value); };
+  const auto set = [&](const std::string& name, double value) {
+    return at::Tensor(model.parameters().find(name)).fill_(value);
+  };
   const at::NoGradGuard no_grad;
   at::Tensor patches = set("backbone.patch_embedding.weight", 0.0);
   patches[0].fill_(1.0 / 48);
@@ -94,7 +104,8 @@ TEST(ImageRecord, TheBrightestPatchIsWhereAQueryForBrightnessLooks) {
   at::Tensor pixels = at::zeros({1, 3, 12, 16}, at::kDouble);
   pixels.narrow(2, 8, 4).narrow(3, 4, 4).fill_(1.0);
   const ImageLook look = look_at_image(model, pixels, {0}).front().looks.front();
-  for (int64_t head = 0; head < 2; ++head) EXPECT_EQ(look.weights[head].argmax().item<int64_t>(), 2 * 4 + 1) << look.weights[head];
+  for (int64_t head = 0; head < 2; ++head)
+    EXPECT_EQ(look.weights[head].argmax().item<int64_t>(), 2 * 4 + 1) << look.weights[head];
 }
 
 TEST(ImageRecord, MaskedTasksLeaveTheClassTokenWhereItWas) {
@@ -112,7 +123,9 @@ TEST(ImageRecord, MaskedTasksLeaveTheClassTokenWhereItWas) {
 }
 
 TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
-  const models::VisionModel model = model_of(kVit, R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "layers": [1]},
+  const models::VisionModel model = model_of(
+      kVit,
+      R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "layers": [1]},
       {"name": "two", "num_classes": 2, "num_mem_tokens": 2}, {"name": "three", "num_classes": 2, "num_mem_tokens": 1, "sees": ["two"]}]}])");
   const std::vector<ImageLayer> layers = looked(model, 12, 16);
   for (const ImageLayer& layer : layers) {
@@ -131,13 +144,17 @@ TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
     }
   }
   for (const char* propagation : {"first", "added", "appended"}) {
-    const models::VisionModel passing = model_of(kVit, std::string(R"([{"type": "learnable_tokens", "attention": "full", "memory_norm": "before", "propagation": ")") + propagation +
-                                                          R"(", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "new_class_token": false}]}])");
+    const models::VisionModel passing = model_of(
+        kVit,
+        std::string(R"([{"type": "learnable_tokens", "attention": "full", "memory_norm": "before", "propagation": ")") +
+            propagation +
+            R"(", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "new_class_token": false}]}])");
     const std::vector<ImageLayer> found = looked(passing, 12, 16);
     for (const ImageLayer& layer : found) {
       const ImageLook& look = layer.looks.front();
       ASSERT_EQ(look.memory.size(), 1U);
-      EXPECT_EQ(look.memory[0].second.size(1), propagation == std::string("appended") && layer.layer == 1 ? 6 : 3) << propagation;
+      EXPECT_EQ(look.memory[0].second.size(1), propagation == std::string("appended") && layer.layer == 1 ? 6 : 3)
+          << propagation;
       EXPECT_LT(test::difference(look.memory[0].second.sum(1), beside(look, "memory")), 1e-15);
     }
   }
@@ -150,15 +167,19 @@ TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
   core::Segment segment;
   segment.pixels = test::Numbers(5).normal({1, 3, 12, 16});
   const at::NoGradGuard no_grad;
-  model.forward(segment, model.initial_state(1), [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
-    if (layer == 1) expected = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state);
-  }, {});
+  model.forward(segment, model.initial_state(1),
+                [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
+                    const core::State& state) {
+                  if (layer == 1) expected = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state);
+                },
+                {});
   ASSERT_EQ(layers[1].branches.size(), 2U);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(layers[1].branches[i].name, i == 0 ? "o_self" : "o_mem");
     const at::Tensor means = expected[i].rows.sum(2)[0] / (i == 0 ? 8.0 : 4.0);  // the cache has half the channels
     for (int64_t place = 0; place < 12; ++place) {
-      EXPECT_NEAR(layers[1].branches[i].means[place / 4][place % 4].item<double>(), means[1 + place].item<double>(), 1e-12);
+      EXPECT_NEAR(layers[1].branches[i].means[place / 4][place % 4].item<double>(), means[1 + place].item<double>(),
+                  1e-12);
     }
   }
   EXPECT_EQ(layers[1].gates.size(), 2U);
@@ -182,29 +203,38 @@ TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
   core::Segment segment;
   segment.pixels = test::Numbers(5).normal({1, 3, 24, 20});
   const at::NoGradGuard no_grad;
-  model.forward(segment, model.initial_state(1), [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
-    if (layer != 1) return;
-    windows = dynamic_cast<const core::Inspectable&>(attention).look(input, state, {}).maps.front().weights.contiguous();
-    o_self = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state).front().rows.mean(2);
-  }, {});
+  model.forward(
+      segment, model.initial_state(1),
+      [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
+          const core::State& state) {
+        if (layer != 1) return;
+        windows =
+            dynamic_cast<const core::Inspectable&>(attention).look(input, state, {}).maps.front().weights.contiguous();
+        o_self = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state).front().rows.mean(2);
+      },
+      {});
   ASSERT_EQ(windows.sizes(), (at::IntArrayRef{9, 2, 20, 20}));
   const double* weights = windows.const_data_ptr<double>();
   for (int64_t y = 0; y < 12; ++y) {
     for (int64_t x = 0; x < 10; ++x) {
-      const int64_t down = (y + 10) % 12, right = (x + 8) % 10, window = down / 5 * 3 + right / 4, key = down % 5 * 4 + right % 4;
+      const int64_t down = (y + 10) % 12, right = (x + 8) % 10, window = down / 5 * 3 + right / 4,
+                    key = down % 5 * 4 + right % 4;
       double sum = 0;
       for (int64_t query = 0; query < 20; ++query) {
         if (down / 5 * 5 + query / 4 >= 12 || right / 4 * 4 + query % 4 >= 10) continue;
         sum += weights[(window * 2 * 20 + 1 * 20 + query) * 20 + key];
       }
       EXPECT_NEAR(layers[1].looks[0].weights[1][y][x].item<double>(), sum / (12 * 10), 1e-12) << y << ", " << x;
-      EXPECT_NEAR(layers[1].branches[0].means[y][x].item<double>(), o_self[window][key].item<double>(), 1e-12) << y << ", " << x;
+      EXPECT_NEAR(layers[1].branches[0].means[y][x].item<double>(), o_self[window][key].item<double>(), 1e-12)
+          << y << ", " << x;
     }
   }
 }
 
 TEST(WindowCut, JoinsWhatItCut) {
-  for (const auto& [image, window, shift] : {std::tuple<core::Grid, core::Grid, core::Grid>{{4, 4}, {2, 2}, {0, 0}}, {{12, 10}, {5, 4}, {2, 2}}, {{7, 3}, {4, 3}, {2, 0}}}) {
+  for (const auto& [image, window, shift] : {std::tuple<core::Grid, core::Grid, core::Grid>{{4, 4}, {2, 2}, {0, 0}},
+                                             {{12, 10}, {5, 4}, {2, 2}},
+                                             {{7, 3}, {4, 3}, {2, 0}}}) {
     const core::WindowCut cut{image, window, shift};
     const at::Tensor rows = test::Numbers(7).normal({2, image.size(), 3});
     const at::Tensor windows = cut.cut(rows);

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "inspect/attention_summary.h"
+#include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
 #include "inspect/draw/canvas.h"
-#include "inspect/cost_summary.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -22,7 +22,10 @@ using test::expect_error;
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::unique_ptr<models::Model> small_model(const std::vector<std::string>& assignments) {
-  base::Node node = base::parse_toml("segment_size = 4\n[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = 8\n", "test");
+  base::Node node = base::parse_toml(
+      "segment_size = 4\n[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = "
+      "8\n",
+      "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return models::build(base::read_options<models::ModelOptions>(node), 1, at::kDouble);
 }
@@ -53,13 +56,15 @@ TEST(ChosenNumbers, AreListsAndRanges) {
   EXPECT_EQ(chosen_numbers("2", 4, "x"), (std::vector<int64_t>{2}));
   EXPECT_EQ(chosen_numbers("3,0-1,1", 4, "x"), (std::vector<int64_t>{3, 0, 1}));
   for (const char* wrong : {"", "4", "0-4", "-1", "2-1", "a", "1,", "1;2", "0 1", "99999999999999999999"}) {
-    expect_error<base::InputError>([&] { chosen_numbers(wrong, 4, "inspect: --layers"); },
-                                   {"inspect: --layers: expected numbers from 0 to 3", "found '" + std::string(wrong) + "'"});
+    expect_error<base::InputError>(
+        [&] { chosen_numbers(wrong, 4, "inspect: --layers"); },
+        {"inspect: --layers: expected numbers from 0 to 3", "found '" + std::string(wrong) + "'"});
   }
 }
 
 TEST(AttentionFacts, SharesAreSumsOfWeightsBySpan) {
-  const auto model = small_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2", "memory[1].type=segment_cache", "memory[1].mem_len=3"});
+  const auto model = small_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2",
+                                  "memory[1].type=segment_cache", "memory[1].mem_len=3"});
   const AttentionFacts facts = look(*model);
   EXPECT_EQ(facts.segment, 3);
   EXPECT_EQ(facts.maps.size(), 4u);
@@ -75,10 +80,11 @@ TEST(AttentionFacts, SharesAreSumsOfWeightsBySpan) {
   const at::Tensor tokens = map.weights.narrow(0, 2, 4);
   for (const HeadShare& share : facts.shares) {
     if (share.layer != map.layer || share.head != map.head || share.from != "tokens") continue;
-    const std::vector<std::pair<std::string, double>> expected = {{"cache", tokens.narrow(1, 0, 3).sum().item<double>() / 4},
-                                                                  {"read", tokens.narrow(1, 3, 2).sum().item<double>() / 4},
-                                                                  {"tokens", tokens.narrow(1, 5, 4).sum().item<double>() / 4},
-                                                                  {"write", 0.0}};
+    const std::vector<std::pair<std::string, double>> expected = {
+        {"cache", tokens.narrow(1, 0, 3).sum().item<double>() / 4},
+        {"read", tokens.narrow(1, 3, 2).sum().item<double>() / 4},
+        {"tokens", tokens.narrow(1, 5, 4).sum().item<double>() / 4},
+        {"write", 0.0}};
     ASSERT_EQ(share.to.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_EQ(share.to[i].first, expected[i].first);
@@ -99,14 +105,18 @@ TEST(AttentionFacts, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
     const auto model = small_model(assignments);
     const at::NoGradGuard no_grad;
     test::Numbers numbers(4);  // large enough that signs and sums show
-    for (const auto& [name, tensor] : model->parameters().named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()));
+    for (const auto& [name, tensor] : model->parameters().named())
+      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()));
     const AttentionFacts facts = look(*model);
     double farthest = 0;
     for (const HeadMap& map : facts.maps) {
       if (map.columns != core::MapAxis::keys) continue;
-      const at::Tensor weights = map.weights.abs().sum(1), past = map.past.defined() ? map.past.abs() : at::zeros_like(weights);
+      const at::Tensor weights = map.weights.abs().sum(1),
+                       past = map.past.defined() ? map.past.abs() : at::zeros_like(weights);
       farthest = std::max(farthest, test::largest(map.weights.sum(1) - 1.0));
-      const auto share = std::find_if(facts.shares.begin(), facts.shares.end(), [&](const HeadShare& one) { return one.layer == map.layer && one.head == map.head; });
+      const auto share = std::find_if(facts.shares.begin(), facts.shares.end(), [&](const HeadShare& one) {
+        return one.layer == map.layer && one.head == map.head;
+      });
       ASSERT_NE(share, facts.shares.end());
       double sum = 0;
       for (const auto& [kind, value] : share->to) {
@@ -122,7 +132,8 @@ TEST(AttentionFacts, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
 }
 
 TEST(AttentionFacts, CompressedRowsAreTheirOwnKindOfKeys) {
-  const auto model = small_model({"memory[0].type=compressive", "memory[0].mem_len=4", "memory[0].compressed_len=3", "memory[0].compression_rate=2"});
+  const auto model = small_model({"memory[0].type=compressive", "memory[0].mem_len=4", "memory[0].compressed_len=3",
+                                  "memory[0].compression_rate=2"});
   const AttentionFacts facts = look(*model);
   // 8 rows before the third segment: the first 4 have become 2.
   const HeadMap& map = facts.maps[0];
@@ -140,8 +151,9 @@ TEST(AttentionFacts, CompressedRowsAreTheirOwnKindOfKeys) {
     EXPECT_NEAR(facts.shares[0].to[i].second, map.weights.narrow(1, first, length).sum(1).mean().item<double>(), 1e-12);
     first += length;
   }
-  EXPECT_EQ(labels_of(facts, core::MapAxis::keys, 10), (std::vector<std::string>{"compressed 0", "compressed 1", "cache 0", "cache 1", "cache 2", "cache 3",
-                                                                                 "a", "b<", "c", "2"}));
+  EXPECT_EQ(labels_of(facts, core::MapAxis::keys, 10),
+            (std::vector<std::string>{"compressed 0", "compressed 1", "cache 0", "cache 1", "cache 2", "cache 3", "a",
+                                      "b<", "c", "2"}));
   EXPECT_TRUE(holds(svg_of({&facts, nullptr}), "compressed"));
   // Before anything was compressed there are none.
   EXPECT_EQ(to_node(look(*model, {{}, {}, 2})).at("keys").items()[0].at("kind").as_string(), "cache");
@@ -165,9 +177,21 @@ TEST(AttentionFacts, ChoicesAreKeptOrRefused) {
   EXPECT_EQ(facts.maps[0].layer, 1);
   EXPECT_EQ(facts.maps[0].head, 0);
   EXPECT_EQ(facts.words.back(), "1");
-  expect_error<base::InputError>([&] { look(*model, {"2", {}, {}}); }, {"inspect: --layers: expected numbers from 0 to 1", "found '2'"});
-  expect_error<base::InputError>([&] { look(*model, {{}, "0-2", {}}); }, {"inspect: --heads: expected numbers from 0 to 1", "found '0-2'"});
-  expect_error<base::InputError>([&] { look(*model, {{}, {}, 4}); }, {"inspect: --segment: the input has 3 segments; expected 1 to 3, found 4"});
+  expect_error<base::InputError>(
+      [&] {
+        look(*model, {"2", {}, {}});
+      },
+      {"inspect: --layers: expected numbers from 0 to 1", "found '2'"});
+  expect_error<base::InputError>(
+      [&] {
+        look(*model, {{}, "0-2", {}});
+      },
+      {"inspect: --heads: expected numbers from 0 to 1", "found '0-2'"});
+  expect_error<base::InputError>(
+      [&] {
+        look(*model, {{}, {}, 4});
+      },
+      {"inspect: --segment: the input has 3 segments; expected 1 to 3, found 4"});
 }
 
 TEST(AttentionFacts, GatesAndCacheOfGrc) {
@@ -231,7 +255,8 @@ TEST(Canvas, PngIsWhatWasDrawn) {
 }
 
 TEST(Canvas, FontHasWhatPicturesSay) {
-  for (const char letter : std::string("layer 0 head 12 largest 0.345 read write tokens cache slot: (sigma_lambda) grc_cache; past step queries")) {
+  for (const char letter : std::string(
+           "layer 0 head 12 largest 0.345 read write tokens cache slot: (sigma_lambda) grc_cache; past step queries")) {
     EXPECT_NE(glyph_of(letter), nullptr) << letter;
   }
   EXPECT_EQ(glyph_of('~'), nullptr);
@@ -243,7 +268,8 @@ TEST(Canvas, FontHasWhatPicturesSay) {
   for (const char letter : {'a', '?', '?'}) {
     for (int row = 0; row < 7; ++row) bits += __builtin_popcount(glyph_of(letter)[row]);
   }
-  EXPECT_EQ(dark, bits * 4) << "small letters for capitals, '?' for what is missing, one for each character; a dot is two by two";
+  EXPECT_EQ(dark, bits * 4)
+      << "small letters for capitals, '?' for what is missing, one for each character; a dot is two by two";
 }
 
 TEST(AttentionPicture, ShowsMapsAndTheirBorders) {
@@ -251,14 +277,16 @@ TEST(AttentionPicture, ShowsMapsAndTheirBorders) {
   const AttentionFacts facts = look(*model);
   const std::string svg = svg_of({&facts, nullptr});
   EXPECT_TRUE(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-  for (const char* part : {"layer 1 head 1", "data:image/png;base64,", "write 1", "b&lt;", "#d13c2b"}) EXPECT_TRUE(holds(svg, part)) << part;
+  for (const char* part : {"layer 1 head 1", "data:image/png;base64,", "write 1", "b&lt;", "#d13c2b"})
+    EXPECT_TRUE(holds(svg, part)) << part;
   EXPECT_FALSE(holds(svg, "b<"));
   const Raster raster = read_png(png_of({&facts, nullptr}));
   int64_t border = 0;
   for (const Colour& dot : raster.dots) border += dot.red == 0xd1 && dot.green == 0x3c && dot.blue == 0x2b ? 1 : 0;
   // Four maps with two borders each way, of eight cells of 12 pixels.
   EXPECT_GT(border, 4 * 4 * 8 * 12 * 2);
-  // A key that may not be seen is white, one that is looked at is not: the first map's first row of tokens and the write keys.
+  // A key that may not be seen is white, one that is looked at is not: the first map's first row of tokens and the
+  // write keys.
   const AttentionFacts larger = look(*small_model({"segment_size=700"}), {}, 1);
   EXPECT_FALSE(png_of({&larger, nullptr}).empty());
 }
@@ -279,12 +307,16 @@ TEST(AttentionPicture, LargeMapsShowTheLargestWeightOfABlock) {
 TEST(Gauges, AreDrawnOverSteps) {
   std::vector<GaugePoint> points;
   for (int64_t step = 10; step <= 200; step += 10) {
-    points.push_back({step, {{"layers.0.sigma_lambda", {0.5 + 0.001 * static_cast<double>(step), 0.4}}, {"layers.1.sigma_lambda", {0.3, NAN}}}});
+    points.push_back({step,
+                      {{"layers.0.sigma_lambda", {0.5 + 0.001 * static_cast<double>(step), 0.4}},
+                       {"layers.1.sigma_lambda", {0.3, NAN}}}});
   }
   const std::string svg = gauges_svg(points);
-  for (const char* part : {"layers.0.sigma_lambda", "layers.1.sigma_lambda", "<polyline", "head 1", "step 10"}) EXPECT_TRUE(holds(svg, part)) << part;
+  for (const char* part : {"layers.0.sigma_lambda", "layers.1.sigma_lambda", "<polyline", "head 1", "step 10"})
+    EXPECT_TRUE(holds(svg, part)) << part;
   const std::string text = to_text(points);
-  for (const char* part : {"step 10", "step 200", "0.700", "0.400"}) EXPECT_TRUE(holds(text, part)) << part << "\n" << text;
+  for (const char* part : {"step 10", "step 200", "0.700", "0.400"})
+    EXPECT_TRUE(holds(text, part)) << part << "\n" << text;
   EXPECT_EQ(to_node(points).size(), 20u);
   EXPECT_EQ(gauges_svg({}), "");
 }

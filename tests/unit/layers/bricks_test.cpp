@@ -37,7 +37,8 @@ TEST(Bricks, LayerNormTakesTheBiasedVariance) {
   ParameterSet set(1, at::kDouble);
   const LayerNorm norm(set.root() / "n", 5, 1e-3);
   randomise(set);
-  const at::Tensor x = Numbers(1).normal({2, 5}), mean = x.mean(-1, true), variance = (x - mean).square().mean(-1, true);
+  const at::Tensor x = Numbers(1).normal({2, 5}), mean = x.mean(-1, true),
+                   variance = (x - mean).square().mean(-1, true);
   EXPECT_LE(difference(norm(x), (x - mean) / (variance + 1e-3).sqrt() * norm.weight + norm.bias), 1e-14);
   EXPECT_EQ(set.all()[0].kind, ParameterKind::norm);
 }

@@ -14,7 +14,8 @@ using test::difference;
 using test::Numbers;
 
 TEST(PatchEmbedding, IsTheConvolutionWithItsGradients) {
-  for (const auto& [size, stride, padding] : {std::tuple<int64_t, int64_t, int64_t>{2, 2, 0}, {3, 2, 1}, {7, 4, 3}, {3, 3, 0}}) {
+  for (const auto& [size, stride, padding] :
+       {std::tuple<int64_t, int64_t, int64_t>{2, 2, 0}, {3, 2, 1}, {7, 4, 3}, {3, 3, 0}}) {
     ParameterSet set(1, at::kDouble);
     const PatchEmbedding patches(set.root() / "p", 3, 5, size, stride, padding, 0.3);
     // Sides that the patches do not fill: what is left over is dropped.
@@ -37,7 +38,11 @@ TEST(PatchEmbedding, IsTheConvolutionWithItsGradients) {
 TEST(PatchEmbedding, RefusesOtherChannels) {
   ParameterSet set(1, at::kDouble);
   const PatchEmbedding patches(set.root() / "p", 3, 5, 2, 2, 0, 0.3);
-  test::expect_error<base::InputError>([&] { patches(at::zeros({1, 4, 4, 4}, at::kDouble)); }, {"expected pixels [B,3,H,W]", "[1, 4, 4, 4]"});
+  test::expect_error<base::InputError>(
+      [&] {
+        patches(at::zeros({1, 4, 4, 4}, at::kDouble));
+      },
+      {"expected pixels [B,3,H,W]", "[1, 4, 4, 4]"});
 }
 
 TEST(DropPath, LeavesSamplesOutWholeAndKeepsTheMean) {

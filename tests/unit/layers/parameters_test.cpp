@@ -61,16 +61,23 @@ TEST(ParameterSet, ABudgetIsNotExceeded) {
   ParameterSet set(1, at::kFloat, {.parameters = 10, .state = 6, .reason = "a.safetensors holds 10 numbers"});
   const Scope scope = set.root() / "layer";
   scope.add("a", {2, 3}, normal(1.0));
-  test::expect_error<base::InputError>([&] { scope.add("b", {5}, normal(1.0)); },
-                                       {"parameter 'layer.b' of [5] is 5 numbers", "at most 4 more", "a.safetensors holds 10 numbers"});
+  test::expect_error<base::InputError>(
+      [&] { scope.add("b", {5}, normal(1.0)); },
+      {"parameter 'layer.b' of [5] is 5 numbers", "at most 4 more", "a.safetensors holds 10 numbers"});
   // Neither memory nor arithmetic gives way.
-  test::expect_error<base::InputError>([&] { scope.add("b", {int64_t{1} << 31, int64_t{1} << 31, 4}, normal(1.0)); }, {"over 2^63 numbers"});
-  test::expect_error<base::InputError>([&] { scope.add("b", {int64_t{1} << 40}, normal(1.0)); }, {"1099511627776 numbers"});
+  test::expect_error<base::InputError>(
+      [&] {
+        scope.add("b", {int64_t{1} << 31, int64_t{1} << 31, 4}, normal(1.0));
+      },
+      {"over 2^63 numbers"});
+  test::expect_error<base::InputError>([&] { scope.add("b", {int64_t{1} << 40}, normal(1.0)); },
+                                       {"1099511627776 numbers"});
   scope.add("b", {4}, normal(1.0));
   EXPECT_EQ(set.count(), 10);
 
   scope.reserve_state("cache", {2, 3});
-  test::expect_error<base::InputError>([&] { scope.reserve_state("slots", {1}); }, {"state 'layer.slots' of [1]", "at most 0 more"});
+  test::expect_error<base::InputError>([&] { scope.reserve_state("slots", {1}); },
+                                       {"state 'layer.slots' of [1]", "at most 0 more"});
 }
 
 TEST(ParameterSet, ChangesOfTypeReachEveryHandle) {

@@ -1,4 +1,5 @@
-// Every control of ABC: what it computes, padding, splits, limits and errors. The conformance suite runs the laws through whole models.
+// Every control of ABC: what it computes, padding, splits, limits and errors. The conformance suite runs the laws
+// through whole models.
 #include "memory/abc_control/control.h"
 
 #include <gtest/gtest.h>
@@ -30,17 +31,22 @@ struct Control {
 };
 std::ostream& operator<<(std::ostream& stream, const Control& control) { return stream << control.name; }
 
-AbcOptions options_of(const std::string& toml) { return base::read_options<AbcOptions>(base::parse_toml(toml, "test")); }
+AbcOptions options_of(const std::string& toml) {
+  return base::read_options<AbcOptions>(base::parse_toml(toml, "test"));
+}
 
 struct Subject {
   explicit Subject(const std::string& toml, bool causal = true, int64_t layer = 0) : parameters(1, at::kDouble) {
     const layers::Scope root = parameters.root();
-    abc = std::make_unique<Abc>(options_of(toml), core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3, layer});
+    abc = std::make_unique<Abc>(options_of(toml),
+                                core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3, layer});
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+    for (const auto& [name, tensor] : parameters.named())
+      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
   }
-  core::AttentionResult run(const at::Tensor& x, const core::State& state, const at::Tensor& valid = {}, const at::Tensor& slot_index = {}) const {
+  core::AttentionResult run(const at::Tensor& x, const core::State& state, const at::Tensor& valid = {},
+                            const at::Tensor& slot_index = {}) const {
     AttendTable table({SpanKind::tokens, x.size(1)}, causal() ? core::Rule::causal() : core::Rule::all());
     if (valid.defined()) table.set_valid(valid);
     return abc->forward({x, {}, table, core::Mode::evaluate, true, slot_index}, state);
@@ -52,7 +58,8 @@ struct Subject {
   }
   /// Softmax attention of its own maps under a mask [T,T].
   at::Tensor softmax(const at::Tensor& x, const at::Tensor& mask) const {
-    const at::Tensor o = ops::attention_naive(heads("q", x), heads("k", x), heads("v", x), {}, ops::RelShift::none, mask, 0.5);
+    const at::Tensor o =
+        ops::attention_naive(heads("q", x), heads("k", x), heads("v", x), {}, ops::RelShift::none, mask, 0.5);
     return at::linear(o.transpose(1, 2).flatten(2), parameters.find("o.weight"), parameters.find("o.bias"));
   }
   bool causal() const { return abc->support().keeps_state; }
@@ -65,7 +72,8 @@ std::vector<Control> causal_controls() {
   const std::vector<std::pair<std::string, std::string>> plain = {
       {"mlp_exp", "num_slots = 3\ncontrol = { type = \"mlp\" }"},
       {"mlp_relu", "num_slots = 3\ncontrol = { type = \"mlp\", activation = \"relu\" }"},
-      {"mlp_sigmoid_shared", "num_slots = 3\ncontrol = { type = \"mlp\", activation = \"sigmoid\", shared_across_heads = true }"},
+      {"mlp_sigmoid_shared",
+       "num_slots = 3\ncontrol = { type = \"mlp\", activation = \"sigmoid\", shared_across_heads = true }"},
       {"random", "num_slots = 4\ncontrol = { type = \"random\", seed = 5 }"},
       {"identity", "num_slots = 80\ncontrol = \"identity\""},
       {"linformer", "num_slots = 3\ncontrol = { type = \"linformer\", max_len = 80 }"},
@@ -82,7 +90,8 @@ std::vector<Control> causal_controls() {
   return all;
 }
 
-void expect_same_state(const core::State& found, const core::State& expected, double tolerance, const std::string& what) {
+void expect_same_state(const core::State& found, const core::State& expected, double tolerance,
+                       const std::string& what) {
   const auto a = found.fields(), b = expected.fields();
   ASSERT_EQ(a.size(), b.size()) << what;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -92,7 +101,8 @@ void expect_same_state(const core::State& found, const core::State& expected, do
 }
 
 class CausalControl : public testing::TestWithParam<Control> {};
-INSTANTIATE_TEST_SUITE_P(All, CausalControl, testing::ValuesIn(causal_controls()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, CausalControl, testing::ValuesIn(causal_controls()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_P(CausalControl, AnySplitIsTheWhole) {
   const Subject s(GetParam().toml);
@@ -100,7 +110,8 @@ TEST_P(CausalControl, AnySplitIsTheWhole) {
   const int64_t tokens = 70;
   const at::Tensor x = Numbers(2).normal({2, tokens, kDim});
   const auto whole = s.run(x);
-  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 69}, {3, 5, 62}, {64, 6}, std::vector<int64_t>(70, 1)}) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{1, 69}, {3, 5, 62}, {64, 6}, std::vector<int64_t>(70, 1)}) {
     core::State state = s.abc->initial_state(2);
     std::vector<at::Tensor> y;
     int64_t done = 0;
@@ -125,7 +136,9 @@ TEST_P(CausalControl, PaddingIsAsGoodAsNone) {
                                        0, 0, 0, 1, 1, 1, 1, 1, 1,  //
                                        1, 1, 0, 0, 1, 0, 1, 1, 1,  //
                                        1, 1, 1, 1, 0, 0, 0, 0, 0,  //
-                                       0, 0, 0, 0, 0, 0, 0, 0, 0}).view({5, 9}).to(at::kBool);
+                                       0, 0, 0, 0, 0, 0, 0, 0, 0})
+                               .view({5, 9})
+                               .to(at::kBool);
   for (const core::State& start : {s.abc->initial_state(5), s.run(before).state}) {
     const auto found = s.run(x, start, valid);
     for (int64_t row = 0; row < 5; ++row) {
@@ -142,7 +155,8 @@ TEST_P(CausalControl, PaddingIsAsGoodAsNone) {
       for (int64_t t = 0; t < 9; ++t) {
         if (valid[row][t].item<bool>()) continue;
         const at::Tensor upto = valid.narrow(0, row, 1).narrow(1, 0, t + 1);
-        EXPECT_LE(difference(found.y[row][t], s.run(x.narrow(0, row, 1).narrow(1, 0, t + 1), own, upto).y[0][t]), 1e-13) << row << "," << t;
+        EXPECT_LE(difference(found.y[row][t], s.run(x.narrow(0, row, 1).narrow(1, 0, t + 1), own, upto).y[0][t]), 1e-13)
+            << row << "," << t;
       }
     }
   }
@@ -184,9 +198,11 @@ TEST(AbcControl, MaskedControlsAreSoftmaxAttention) {
   };
   for (const Case& one : std::vector<Case>{
            {"num_slots = 9\ncontrol = \"identity\"", [](int64_t i, int64_t j) { return j <= i; }},
-           {"num_slots = 9\ncontrol = { type = \"compressive\", compression = 1 }", [](int64_t i, int64_t j) { return j <= i; }},
+           {"num_slots = 9\ncontrol = { type = \"compressive\", compression = 1 }",
+            [](int64_t i, int64_t j) { return j <= i; }},
            {"num_slots = 4\ncontrol = \"window\"", [](int64_t i, int64_t j) { return j <= i && j > i - 4; }},
-           {"num_slots = 3\ncontrol = \"dilated\"", [](int64_t i, int64_t j) { return j <= i && j > i - 6 && (i - j) % 2 == 0; }},
+           {"num_slots = 3\ncontrol = \"dilated\"",
+            [](int64_t i, int64_t j) { return j <= i && j > i - 6 && (i - j) % 2 == 0; }},
            {"num_slots = 3\ncontrol = { type = \"local_to_global\", global_positions = [4, 0, 5] }",
             [](int64_t i, int64_t j) { return j <= i && (j == 0 || j == 4 || j == 5); }}}) {
     const at::Tensor x = Numbers(2).normal({2, 9, kDim});
@@ -210,9 +226,12 @@ TEST(AbcControl, RandomAndClusteringAssignByTheirStatedRules) {
   for (const bool causal : {true, false}) {
     const Subject clusters("num_slots = 3\ncontrol = \"clustering\"", causal);
     const at::Tensor keys = clusters.heads("k", x).transpose(1, 2).flatten(2);
-    const at::Tensor found = ops::nearest_means_naive(keys, at::zeros({2, 3, kDim}, at::kDouble), at::zeros({2, 3}, at::kDouble), {});
+    const at::Tensor found =
+        ops::nearest_means_naive(keys, at::zeros({2, 3, kDim}, at::kDouble), at::zeros({2, 3}, at::kDouble), {});
     EXPECT_EQ(difference(clusters.run(x, clusters.abc->initial_state(2), {}, found).y, clusters.run(x).y), 0.0);
-    EXPECT_GT(difference(clusters.run(x, clusters.abc->initial_state(2), {}, at::zeros_like(found)).y, clusters.run(x).y), 1e-3);
+    EXPECT_GT(
+        difference(clusters.run(x, clusters.abc->initial_state(2), {}, at::zeros_like(found)).y, clusters.run(x).y),
+        1e-3);
   }
   // A state goes on with its clusters.
   const Subject clusters("num_slots = 3\ncontrol = \"clustering\"");
@@ -226,11 +245,15 @@ TEST(AbcControl, LookingBothWaysPaddingIsAsGoodAsNone) {
     if (control.name.starts_with("dilated")) continue;
     const Subject s(control.toml, false);
     const at::Tensor x = Numbers(2).normal({2, 9, kDim});
-    const at::Tensor valid = at::tensor({1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0}).view({2, 9}).to(at::kBool);
+    const at::Tensor valid =
+        at::tensor({1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0}).view({2, 9}).to(at::kBool);
     const at::Tensor real = valid[1].nonzero().squeeze(-1);
     const auto found = s.run(x, s.abc->initial_state(2), valid);
     EXPECT_LE(difference(found.y.narrow(0, 0, 1), s.run(x.narrow(0, 0, 1)).y), 1e-13) << control.name;
-    EXPECT_LE(difference(found.y.narrow(0, 1, 1).index_select(1, real), s.run(x.narrow(0, 1, 1).index_select(1, real)).y), 1e-13) << control.name;
+    EXPECT_LE(
+        difference(found.y.narrow(0, 1, 1).index_select(1, real), s.run(x.narrow(0, 1, 1).index_select(1, real)).y),
+        1e-13)
+        << control.name;
     EXPECT_TRUE(found.state.fields().empty()) << control.name;
     // Nothing but padding: the bias of o. Of a literal formula too, since V is zero.
     const auto nothing = s.run(x, s.abc->initial_state(2), at::zeros({2, 9}, at::kBool));
@@ -240,7 +263,8 @@ TEST(AbcControl, LookingBothWaysPaddingIsAsGoodAsNone) {
 
 TEST(AbcControl, LunaHandsItsSlotsOn) {
   const at::Tensor x = Numbers(2).normal({2, 6, kDim});
-  const Subject lowest("num_slots = 3\ncontrol = \"luna\"", false), above("num_slots = 3\ncontrol = \"luna\"", false, 1);
+  const Subject lowest("num_slots = 3\ncontrol = \"luna\"", false),
+      above("num_slots = 3\ncontrol = \"luna\"", false, 1);
   for (const Subject* one : {&lowest, &above}) EXPECT_TRUE(one->parameters.find("control.slots").defined());
   const auto first = lowest.run(x);
   ASSERT_EQ(first.slots.sizes(), at::IntArrayRef({2, 3, kDim}));
@@ -252,7 +276,10 @@ TEST(AbcControl, LunaHandsItsSlotsOn) {
   // With no layer below, because layer drop passes it by, a higher one starts from the learned slots too.
   EXPECT_LE(difference(above.run(x).y, lowest.run(x).y), 0.0);
   test::expect_error<base::InputError>(
-      [&] { above.abc->forward({x, {}, table, core::Mode::evaluate, true, {}, first.slots.narrow(1, 0, 2)}, {}); }, {"luna", "[2,3,8]"});
+      [&] {
+        above.abc->forward({x, {}, table, core::Mode::evaluate, true, {}, first.slots.narrow(1, 0, 2)}, {});
+      },
+      {"luna", "[2,3,8]"});
 }
 
 TEST(AbcControl, LayersShareWhatIsTied) {
@@ -260,14 +287,18 @@ TEST(AbcControl, LayersShareWhatIsTied) {
     for (const bool tied : {false, true}) {
       layers::ParameterSet parameters(1, at::kDouble);
       const layers::Scope root = parameters.root();
-      const AbcOptions options = options_of(fmt::format("num_slots = 3\ntied_across_layers = {}\ncontrol = {}", tied, control));
+      const AbcOptions options =
+          options_of(fmt::format("num_slots = 3\ntied_across_layers = {}\ncontrol = {}", tied, control));
       for (const int64_t layer : {0, 1}) {
         for (const char* attention : {"attn", "cross"}) {
-          const Abc made(options, {root / "layers" / layer / attention, root / "layers" / layer, root, kDim, kHeads, kWidth, true, 0.3, layer});
+          const Abc made(options, {root / "layers" / layer / attention, root / "layers" / layer, root, kDim, kHeads,
+                                   kWidth, true, 0.3, layer});
         }
       }
-      for (const char* name : {"attn_control.weight", "cross_control.weight"}) EXPECT_EQ(parameters.find(name).defined(), tied) << name;
-      for (const char* name : {"layers.0.attn.control.weight", "layers.1.cross.control.weight"}) EXPECT_NE(parameters.find(name).defined(), tied) << name;
+      for (const char* name : {"attn_control.weight", "cross_control.weight"})
+        EXPECT_EQ(parameters.find(name).defined(), tied) << name;
+      for (const char* name : {"layers.0.attn.control.weight", "layers.1.cross.control.weight"})
+        EXPECT_NE(parameters.find(name).defined(), tied) << name;
     }
   }
 }
@@ -275,18 +306,22 @@ TEST(AbcControl, LayersShareWhatIsTied) {
 TEST(AbcControl, LimitsAreNamed) {
   const at::Tensor x = Numbers(2).normal({1, 7, kDim});
   const Subject linformer("control = { type = \"linformer\", max_len = 6 }");
-  test::expect_error<base::InputError>([&] { linformer.run(x); }, {"linformer", "at most 6 tokens", "control.max_len", "number 7"});
+  test::expect_error<base::InputError>([&] { linformer.run(x); },
+                                       {"linformer", "at most 6 tokens", "control.max_len", "number 7"});
   const core::State five = linformer.run(x.narrow(1, 0, 5)).state;
   EXPECT_NO_THROW(linformer.run(x.narrow(1, 0, 1), five));
-  test::expect_error<base::InputError>([&] { linformer.run(x.narrow(1, 0, 2), five); }, {"linformer", "at most 6 tokens", "number 7"});
+  test::expect_error<base::InputError>([&] { linformer.run(x.narrow(1, 0, 2), five); },
+                                       {"linformer", "at most 6 tokens", "number 7"});
   // What is padding does not count.
   const at::Tensor valid = at::tensor({1, 1, 1, 1, 1, 1, 0}).view({1, 7}).to(at::kBool);
   EXPECT_NO_THROW(linformer.run(x, linformer.abc->initial_state(1), valid));
   const Subject both_ways("control = { type = \"linformer\", max_len = 6 }", false);
   test::expect_error<base::InputError>([&] { both_ways.run(x); }, {"at most 6 tokens"});
-  test::expect_error<base::InputError>([&] { Subject("num_slots = 6\ncontrol = \"identity\"").run(x); }, {"identity", "at most 6 tokens", "num_slots"});
-  test::expect_error<base::InputError>([&] { Subject("num_slots = 3\ncontrol = { type = \"compressive\", compression = 2 }").run(x); },
-                                       {"compressive", "at most 6 tokens", "num_slots * control.compression"});
+  test::expect_error<base::InputError>([&] { Subject("num_slots = 6\ncontrol = \"identity\"").run(x); },
+                                       {"identity", "at most 6 tokens", "num_slots"});
+  test::expect_error<base::InputError>(
+      [&] { Subject("num_slots = 3\ncontrol = { type = \"compressive\", compression = 2 }").run(x); },
+      {"compressive", "at most 6 tokens", "num_slots * control.compression"});
 }
 
 TEST(AbcControl, OptionsThatCannotBeHonouredAreRefused) {
@@ -296,18 +331,24 @@ TEST(AbcControl, OptionsThatCannotBeHonouredAreRefused) {
   refuse("num_slots = 0", true, {"num_slots", "1 to 65536", "0"});
   refuse("control = \"luna\"", true, {"luna", "causal", "mlp"});
   refuse("control = \"dilated\"", false, {"dilated", "causal"});
-  refuse("num_slots = 3\ncontrol = { type = \"local_to_global\", global_positions = [1, 2] }", true, {"global_positions", "num_slots = 3", "2"});
+  refuse("num_slots = 3\ncontrol = { type = \"local_to_global\", global_positions = [1, 2] }", true,
+         {"global_positions", "num_slots = 3", "2"});
   refuse("tied_across_layers = true\ncontrol = \"window\"", true, {"tied_across_layers", "window", "no parameters"});
   refuse("control = { type = \"random\", activation = \"exp\" }", true, {"unknown key", "control.activation"});
   refuse("control = { type = \"linformer\", max_length = 6 }", true, {"max_length", "max_len"});
   refuse("control = \"windows\"", true, {"windows", "window"});
   refuse("control = { type = \"compressive\", compression = 0 }", true, {"compression", "0"});
 
-  const at::Tensor x = Numbers(2).normal({2, 4, kDim}), slots = at::tensor(std::vector<int64_t>{0, 1, 2, 3, 3, 2, 1, 0}, at::kLong).view({2, 4});
-  const Subject window("num_slots = 4\ncontrol = \"window\""), random("num_slots = 4\ncontrol = \"random\""), few("num_slots = 3\ncontrol = \"clustering\"");
-  test::expect_error<base::InputError>([&] { window.run(x, window.abc->initial_state(2), {}, slots); }, {"window", "slot_index"});
-  test::expect_error<base::InputError>([&] { random.run(x, random.abc->initial_state(2), {}, slots.narrow(1, 0, 3)); }, {"slot_index", "[2,4]"});
-  test::expect_error<base::InputError>([&] { few.run(x, few.abc->initial_state(2), {}, slots); }, {"clustering", "0 to 2", "3"});
+  const at::Tensor x = Numbers(2).normal({2, 4, kDim}),
+                   slots = at::tensor(std::vector<int64_t>{0, 1, 2, 3, 3, 2, 1, 0}, at::kLong).view({2, 4});
+  const Subject window("num_slots = 4\ncontrol = \"window\""), random("num_slots = 4\ncontrol = \"random\""),
+      few("num_slots = 3\ncontrol = \"clustering\"");
+  test::expect_error<base::InputError>([&] { window.run(x, window.abc->initial_state(2), {}, slots); },
+                                       {"window", "slot_index"});
+  test::expect_error<base::InputError>([&] { random.run(x, random.abc->initial_state(2), {}, slots.narrow(1, 0, 3)); },
+                                       {"slot_index", "[2,4]"});
+  test::expect_error<base::InputError>([&] { few.run(x, few.abc->initial_state(2), {}, slots); },
+                                       {"clustering", "0 to 2", "3"});
 }
 
 // Bounded: none of the states grows, and the bytes are those of the declaration.

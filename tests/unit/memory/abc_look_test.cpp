@@ -28,7 +28,8 @@ struct Subject {
     abc = std::make_unique<Abc>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3});
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+    for (const auto& [name, tensor] : parameters.named())
+      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
   }
   at::Tensor map(const std::string& name, const at::Tensor& rows) const {
     const at::Tensor y = at::matmul(rows, parameters.find(name + ".weight").t()) + parameters.find(name + ".bias");
@@ -45,15 +46,20 @@ struct Subject {
 
 std::vector<base::Node> controls(bool causal) {
   using base::Node;
-  std::vector<Node> all = {Node::table({{"type", "mlp"}}), Node::table({{"type", "mlp"}, {"activation", "sigmoid"}}),
-                           Node::table({{"type", "random"}}), Node::table({{"type", "linformer"}, {"max_len", 40}}),
-                           Node::table({{"type", "clustering"}}), Node::table({{"type", "window"}})};
-  if (causal) all.push_back(Node::table({{"type", "dilated"}}));
-  else all.push_back(Node::table({{"type", "luna"}}));
+  std::vector<Node> all = {
+      Node::table({{"type", "mlp"}}),        Node::table({{"type", "mlp"}, {"activation", "sigmoid"}}),
+      Node::table({{"type", "random"}}),     Node::table({{"type", "linformer"}, {"max_len", 40}}),
+      Node::table({{"type", "clustering"}}), Node::table({{"type", "window"}})};
+  if (causal)
+    all.push_back(Node::table({{"type", "dilated"}}));
+  else
+    all.push_back(Node::table({{"type", "luna"}}));
   return all;
 }
 
-AttendTable table_of(int64_t rows, bool causal) { return AttendTable({SpanKind::tokens, rows}, causal ? core::Rule::causal() : core::Rule::all()); }
+AttendTable table_of(int64_t rows, bool causal) {
+  return AttendTable({SpanKind::tokens, rows}, causal ? core::Rule::causal() : core::Rule::all());
+}
 
 TEST(AbcLook, WeightsOfValuesAreTheOutput) {
   const at::NoGradGuard no_grad;
@@ -68,19 +74,26 @@ TEST(AbcLook, WeightsOfValuesAreTheOutput) {
         const std::string where = base::to_json(control, -1);
         ASSERT_FALSE(view.maps.empty()) << where;
         EXPECT_FALSE(view.maps[0].past.defined()) << where;
-        EXPECT_LE(difference(at::matmul(view.maps[0].weights, s.values(x)), s.heads(input, s.abc->initial_state(2))), 1e-12) << where;
+        EXPECT_LE(difference(at::matmul(view.maps[0].weights, s.values(x)), s.heads(input, s.abc->initial_state(2))),
+                  1e-12)
+            << where;
         ASSERT_EQ(view.maps.size(), 2u) << where;
-        ASSERT_EQ(view.maps[1].weights.sizes(), at::IntArrayRef({2, kHeads, 7, control.at("type").as_string() == "dilated" ? 2 * kSlots : kSlots})) << where;
+        ASSERT_EQ(view.maps[1].weights.sizes(),
+                  at::IntArrayRef({2, kHeads, 7, control.at("type").as_string() == "dilated" ? 2 * kSlots : kSlots}))
+            << where;
         if (!causal) {
-          // There is no state to ask, but the queries read K = held^T k as the formula says; clusters are read as means.
+          // There is no state to ask, but the queries read K = held^T k as the formula says; clusters are read as
+          // means.
           const at::Tensor& held = view.maps[1].weights;
           const at::Tensor filled = held.abs().sum(2, true);  // [B,H,1,n]
           EXPECT_GT(filled.max().item<double>(), 0.0) << where;
           at::Tensor read = held;
           if (control.at("type").as_string() == "clustering") read = held / filled.clamp_min(1.0);
-          at::Tensor scores = at::matmul(s.map("q", x), at::matmul(read.transpose(2, 3), s.map("k", x)).transpose(2, 3)) * 0.5;
+          at::Tensor scores =
+              at::matmul(s.map("q", x), at::matmul(read.transpose(2, 3), s.map("k", x)).transpose(2, 3)) * 0.5;
           if (masked) scores = scores.masked_fill(filled == 0.0, -std::numeric_limits<double>::infinity());
-          EXPECT_LE(difference(at::matmul(at::softmax(scores, -1), read.transpose(2, 3)), view.maps[0].weights), 1e-12) << where;
+          EXPECT_LE(difference(at::matmul(at::softmax(scores, -1), read.transpose(2, 3)), view.maps[0].weights), 1e-12)
+              << where;
           continue;
         }
         // What slots hold of the tokens is what the state says.
@@ -112,7 +125,8 @@ TEST(AbcLook, WhatIsLeftComesFromEarlierSegments) {
     const core::AttentionView view = s.abc->look({rows.back(), {}, table}, state, history);
     // The same as one segment of all tokens.
     const AttendTable whole = table_of(12, true);
-    const at::Tensor all = s.abc->look({at::cat(rows, 1), {}, whole}, s.abc->initial_state(2), {}).maps[0].weights.narrow(2, 8, 4);
+    const at::Tensor all =
+        s.abc->look({at::cat(rows, 1), {}, whole}, s.abc->initial_state(2), {}).maps[0].weights.narrow(2, 8, 4);
     const std::string where = base::to_json(control, -1);
     EXPECT_LE(difference(view.maps[0].weights, all.narrow(3, 8, 4)), 1e-12) << where;
     ASSERT_TRUE(view.maps[0].past.defined());

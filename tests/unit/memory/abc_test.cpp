@@ -24,10 +24,12 @@ struct Subject {
     abc = std::make_unique<Abc>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3});
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+    for (const auto& [name, tensor] : parameters.named())
+      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
   }
   at::Tensor heads(const std::string& name, const at::Tensor& rows) const {
-    const at::Tensor bias = parameters.find(name + ".bias"), out = at::matmul(rows, parameters.find(name + ".weight").t());
+    const at::Tensor bias = parameters.find(name + ".bias"),
+                     out = at::matmul(rows, parameters.find(name + ".weight").t());
     return (bias.defined() ? out + bias : out).view({rows.size(0), rows.size(1), kHeads, kWidth}).transpose(1, 2);
   }
   layers::ParameterSet parameters;
@@ -58,10 +60,12 @@ TEST(Abc, IsTheRecurrenceOfItsProjections) {
       const at::Tensor x = Numbers(2).normal({2, 5, kDim});
       const AttendTable table({SpanKind::tokens, 5});
       const auto found = s.abc->forward({x, {}, table}, s.abc->initial_state(2));
-      const auto expected = ops::abc_causal_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), logits(s, x, shared),
-                                                  ops::abc_empty(2, kHeads, 3, kWidth, ops::AbcActivation::exp, x.options()), {},
-                                                  ops::AbcActivation::exp, 1e-6, options.scale == "none" ? 1.0 : 0.5);
-      const at::Tensor y = at::linear(expected.o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"), s.parameters.find("o.bias"));
+      const auto expected =
+          ops::abc_causal_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), logits(s, x, shared),
+                                ops::abc_empty(2, kHeads, 3, kWidth, ops::AbcActivation::exp, x.options()), {},
+                                ops::AbcActivation::exp, 1e-6, options.scale == "none" ? 1.0 : 0.5);
+      const at::Tensor y =
+          at::linear(expected.o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"), s.parameters.find("o.bias"));
       EXPECT_LE(difference(found.y, y), 1e-13);
       EXPECT_LE(difference(found.state.as<AbcState>().k, expected.memory.k), 1e-14);
       EXPECT_LE(difference(found.state.as<AbcState>().z, expected.memory.z), 1e-14);
@@ -76,13 +80,17 @@ TEST(Abc, LookingBothWaysAndAcrossItHasNoState) {
   const at::Tensor valid = at::arange(6).unsqueeze(0) < at::tensor({6, 3}, at::kLong).unsqueeze(1);
   table.set_valid(valid);
   const auto found = s.abc->forward({x, encoder, table}, s.abc->initial_state(2));
-  const at::Tensor o = ops::abc_full(s.heads("q", x), s.heads("k", encoder), s.heads("v", encoder), logits(s, encoder, false), valid,
-                                     ops::AbcActivation::exp, 1e-6, 0.5).o;
-  EXPECT_LE(difference(found.y, at::linear(o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"), s.parameters.find("o.bias"))), 1e-13);
+  const at::Tensor o = ops::abc_full(s.heads("q", x), s.heads("k", encoder), s.heads("v", encoder),
+                                     logits(s, encoder, false), valid, ops::AbcActivation::exp, 1e-6, 0.5)
+                           .o;
+  EXPECT_LE(difference(found.y, at::linear(o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"),
+                                           s.parameters.find("o.bias"))),
+            1e-13);
   EXPECT_TRUE(found.state.fields().empty());
   // Nothing written: the bias of o.
   table.set_valid(at::zeros({2, 6}, at::kBool));
-  EXPECT_LE(difference(s.abc->forward({x, encoder, table}, {}).y, s.parameters.find("o.bias").expand({2, 4, kDim})), 1e-15);
+  EXPECT_LE(difference(s.abc->forward({x, encoder, table}, {}).y, s.parameters.find("o.bias").expand({2, 4, kDim})),
+            1e-15);
 }
 
 TEST(Abc, RefusesWhatItCannotHonour) {
@@ -92,9 +100,15 @@ TEST(Abc, RefusesWhatItCannotHonour) {
   const Subject s(small(), true);
   const at::Tensor x = Numbers(2).normal({2, 4, kDim});
   test::expect_error<base::InternalError>(
-      [&] { s.abc->forward({x, {}, AttendTable({SpanKind::tokens, 4}, core::Rule::band(2))}, s.abc->initial_state(2)); }, {"causal throughout"});
-  test::expect_error<base::ShapeError>([&] { s.abc->forward({x, {}, AttendTable({SpanKind::tokens, 4})}, s.abc->initial_state(3)); },
-                                       {"state", "[2,2,3,4]", "[3,2,3,4]"});
+      [&] {
+        s.abc->forward({x, {}, AttendTable({SpanKind::tokens, 4}, core::Rule::band(2))}, s.abc->initial_state(2));
+      },
+      {"causal throughout"});
+  test::expect_error<base::ShapeError>(
+      [&] {
+        s.abc->forward({x, {}, AttendTable({SpanKind::tokens, 4})}, s.abc->initial_state(3));
+      },
+      {"state", "[2,2,3,4]", "[3,2,3,4]"});
 }
 
 TEST(Abc, DepthIsThatOfItsOptions) {

@@ -25,7 +25,8 @@ struct Builder {
   }
 };
 
-CompressiveOptions pooling(int64_t mem_len, int64_t compressed_len, int64_t rate, const char* function = "mean_pooling") {
+CompressiveOptions pooling(int64_t mem_len, int64_t compressed_len, int64_t rate,
+                           const char* function = "mean_pooling") {
   CompressiveOptions options;
   options.mem_len = mem_len;
   options.compressed_len = compressed_len;
@@ -35,7 +36,8 @@ CompressiveOptions pooling(int64_t mem_len, int64_t compressed_len, int64_t rate
 }
 
 /// One call: rows for both layers, the second's larger by 0.5.
-core::State called(const Compressive& memory, const core::State& state, const at::Tensor& rows, bool ends, const at::Tensor& valid = {}) {
+core::State called(const Compressive& memory, const core::State& state, const at::Tensor& rows, bool ends,
+                   const at::Tensor& valid = {}) {
   const core::AttendTable table({SpanKind::tokens, rows.size(1)});
   const core::State next = memory.after({rows, rows + 0.5}, valid, table, state, Mode::train);
   return ends ? memory.end_segment(next, Mode::train).state : next;
@@ -82,7 +84,8 @@ TEST(Compressive, BlocksAreTheSameWhereverSegmentsEnd) {
   Builder b;
   const Compressive memory(pooling(3, 20, 4), b.build());
   const Numbers expected = kept(memory, {23});
-  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 22}, {7, 7, 9}, {20, 1, 1, 1}, std::vector<int64_t>(23, 1)}) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{1, 22}, {7, 7, 9}, {20, 1, 1, 1}, std::vector<int64_t>(23, 1)}) {
     EXPECT_EQ(kept(memory, lengths), expected);
   }
 }
@@ -93,8 +96,10 @@ TEST(Compressive, KeepsTheLastCompressedRows) {
   EXPECT_EQ(kept(two, {10}), (Numbers{4.5, 6.5, 8, 9}));
   EXPECT_EQ(kept(two, {4, 2, 2, 2}), (Numbers{4.5, 6.5, 8, 9}));
   Builder n, m;
-  EXPECT_EQ(kept(Compressive(pooling(3, 0, 1), n.build()), {4, 3}), (Numbers{4, 5, 6})) << "without compressed rows: a segment cache";
-  EXPECT_EQ(kept(Compressive(pooling(0, 3, 2), m.build()), {4, 5}), (Numbers{2.5, 4.5, 6.5, 8})) << "without a memory: only what waits";
+  EXPECT_EQ(kept(Compressive(pooling(3, 0, 1), n.build()), {4, 3}), (Numbers{4, 5, 6}))
+      << "without compressed rows: a segment cache";
+  EXPECT_EQ(kept(Compressive(pooling(0, 3, 2), m.build()), {4, 5}), (Numbers{2.5, 4.5, 6.5, 8}))
+      << "without a memory: only what waits";
 }
 
 TEST(Compressive, PoolsAsItIsTold) {
@@ -120,7 +125,8 @@ TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
   Builder b;
   const Compressive memory(pooling(3, 3, 2), b.build());
   const core::State both = core::concat_batch({filled(memory, {3}), filled(memory, {4, 2})});
-  const at::Tensor rows = at::cat({numbered(3, 4), numbered(6, 4)}), valid = at::tensor({1, 1, 1, 0, 1, 0, 0, 0}).view({2, 4}).to(at::kBool);
+  const at::Tensor rows = at::cat({numbered(3, 4), numbered(6, 4)}),
+                   valid = at::tensor({1, 1, 1, 0, 1, 0, 0, 0}).view({2, 4}).to(at::kBool);
   const core::State found = called(memory, both, rows, true, valid);
   const core::ContextRows together = memory.before(0, found);
   const std::vector<Numbers> alone = {kept(memory, {3, 3}), kept(memory, {4, 2, 1})};
@@ -128,24 +134,29 @@ TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
     const Numbers& expected = alone[static_cast<size_t>(row)];
     const at::Tensor real = together.rows[row].index({together.valid[row]}).select(1, 0);
     ASSERT_EQ(real.numel(), static_cast<int64_t>(expected.size())) << row;
-    for (int64_t i = 0; i < real.numel(); ++i) EXPECT_EQ(real[i].item<double>(), expected[static_cast<size_t>(i)]) << row;
+    for (int64_t i = 0; i < real.numel(); ++i)
+      EXPECT_EQ(real[i].item<double>(), expected[static_cast<size_t>(i)]) << row;
     // Right-aligned: nothing unreal between or behind them.
-    EXPECT_TRUE(together.valid[row].narrow(0, together.valid.size(1) - real.numel(), real.numel()).all().item<bool>()) << row;
+    EXPECT_TRUE(together.valid[row].narrow(0, together.valid.size(1) - real.numel(), real.numel()).all().item<bool>())
+        << row;
   }
 }
 
 TEST(Compressive, WrongOptionsAndStatesAreNamed) {
   test::expect_error<base::InputError>([] { base::check_options(pooling(0, 0, 2)); }, {"mem_len", "no rows"});
   test::expect_error<base::InputError>([] { base::check_options(pooling(1, 1, 0)); }, {"compression_rate", "0"});
-  test::expect_error<base::InputError>([] { base::check_options(pooling(1, 1, 2, "convolution")); }, {"compression", "most_used", "found string \"convolution\""});
+  test::expect_error<base::InputError>([] { base::check_options(pooling(1, 1, 2, "convolution")); },
+                                       {"compression", "most_used", "found string \"convolution\""});
   Builder b, c;
   for (const char* function : {"conv", "dilated_conv", "most_used"}) {
-    test::expect_error<base::InputError>([&] { Compressive(pooling(1, 1, 2, function), b.build()); }, {function, "whole model"});
+    test::expect_error<base::InputError>([&] { Compressive(pooling(1, 1, 2, function), b.build()); },
+                                         {function, "whole model"});
   }
   const Compressive memory(pooling(2, 2, 2), c.build());
   Builder d;
   const Compressive other(pooling(2, 2, 2), d.build(3));
-  test::expect_error<base::InputError>([&] { memory.before(0, other.initial_state(1)); }, {"compressive", "2 layers", "found 3"});
+  test::expect_error<base::InputError>([&] { memory.before(0, other.initial_state(1)); },
+                                       {"compressive", "2 layers", "found 3"});
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ at::Tensor updated(const Subject& s, const at::Tensor& x, const at::Tensor& cach
 
 /// A state whose cache is not zero.
 core::State warm(const Subject& s, Numbers& numbers) {
-  return s.grc->initial_state(2).map([&](const core::Field&, const at::Tensor& tensor) { return numbers.normal(tensor.sizes()); });
+  return s.grc->initial_state(2).map(
+      [&](const core::Field&, const at::Tensor& tensor) { return numbers.normal(tensor.sizes()); });
 }
 
 TEST(GrcImages, BatchMeanIsReadByAllAndKept) {
@@ -35,7 +36,8 @@ TEST(GrcImages, BatchMeanIsReadByAllAndKept) {
     Numbers numbers(2);
     const AttendTable table({SpanKind::tokens, 6}, core::Rule::all());
     const core::State state = warm(s, numbers);
-    const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state), mean = updated(s, x, cache).mean(0, true);
+    const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state),
+                     mean = updated(s, x, cache).mean(0, true);
     const auto trained = s.grc->forward({x, {}, table, Mode::train}, state);
     EXPECT_LE(difference(trained.y, s.mix(s.read(x, mean), x * 2.0) * 3.0), 1e-13);
     EXPECT_LE(difference(cache_of(trained.state), mean), 1e-14);
@@ -53,7 +55,8 @@ TEST(GrcImages, BatchMeanHandsGradientsToEverySample) {
   const Subject s(options_with("batch_mean", "updated"), false);
   Numbers numbers(2);
   const at::Tensor x = numbers.normal({2, 6, kDim}).set_requires_grad(true);
-  const auto found = s.grc->forward({x, {}, AttendTable({SpanKind::tokens, 6}, core::Rule::all()), Mode::train}, s.grc->initial_state(2));
+  const auto found = s.grc->forward({x, {}, AttendTable({SpanKind::tokens, 6}, core::Rule::all()), Mode::train},
+                                    s.grc->initial_state(2));
   found.y[0].sum().backward();
   EXPECT_GT(test::largest(x.grad()[1]), 1e-6);
   EXPECT_FALSE(cache_of(found.state).requires_grad());
@@ -81,7 +84,9 @@ TEST(GrcImages, StoredEvaluationReadsTheCacheAsItIs) {
   const core::State state = warm(s, numbers);
   const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state);
   EXPECT_LE(difference(s.grc->forward({x, {}, table}, state).y, s.mix(s.read(x, cache), x * 2.0) * 3.0), 1e-13);
-  EXPECT_LE(difference(s.grc->forward({x, {}, table, Mode::train}, state).y, s.mix(s.read(x, updated(s, x, cache)), x * 2.0) * 3.0), 1e-13);
+  EXPECT_LE(difference(s.grc->forward({x, {}, table, Mode::train}, state).y,
+                       s.mix(s.read(x, updated(s, x, cache)), x * 2.0) * 3.0),
+            1e-13);
 }
 
 TEST(GrcImages, GatesWithoutBiasesAreThePrintedEquations) {
@@ -148,9 +153,11 @@ TEST(GrcImages, AReducedCacheIsConvolvedOnItsGridAndNormed) {
     for (int64_t j = 0; j < 3; ++j) {
       at::Tensor sum = bias.expand({2, 4});
       for (int64_t a = 0; a < 2; ++a) {
-        for (int64_t b = 0; b < 2; ++b) sum = sum + at::matmul(c.select(1, (2 * i + a) * 6 + 2 * j + b), weight.select(3, b).select(2, a).t());
+        for (int64_t b = 0; b < 2; ++b)
+          sum = sum + at::matmul(c.select(1, (2 * i + a) * 6 + 2 * j + b), weight.select(3, b).select(2, a).t());
       }
-      reduced.push_back(at::layer_norm(sum, {4}, s.parameters.find("grc.sr_norm.weight"), s.parameters.find("grc.sr_norm.bias"), 1e-5));
+      reduced.push_back(at::layer_norm(sum, {4}, s.parameters.find("grc.sr_norm.weight"),
+                                       s.parameters.find("grc.sr_norm.bias"), 1e-5));
     }
   }
   const AttendTable table({SpanKind::tokens, 24}, core::Rule::all());
@@ -225,8 +232,18 @@ TEST(GrcImages, RefusesWhatTheLayoutHasNoReadingOf) {
   refuse([](auto& o) { o.lifetime = "sequence"; }, vit, false, {"images", "lifetime", "sequence"});
   refuse([](auto& o) { o.cache_len = 8; }, swin, false, {"3x3", "9", "8"});
   refuse([](auto& o) { o.cache_len = 15; }, pvt, false, {"cache_grid", "15", "4x4"});
-  refuse([](auto& o) { o.cache_len = 15; o.cache_grid = {4, 4}; }, pvt, false, {"15", "4x4"});
-  refuse([](auto& o) { o.cache_len = 9; o.cache_grid = {9, 1}; }, pvt, false, {"2x2", "9x1"});
+  refuse(
+      [](auto& o) {
+        o.cache_len = 15;
+        o.cache_grid = {4, 4};
+      },
+      pvt, false, {"15", "4x4"});
+  refuse(
+      [](auto& o) {
+        o.cache_len = 9;
+        o.cache_grid = {9, 1};
+      },
+      pvt, false, {"2x2", "9x1"});
   refuse([](auto& o) { o.cache_grid = {3, 3}; }, vit, false, {"cache_grid"});
   refuse([](auto& o) { o.position = "cpe"; }, {}, false, {"grid"});
   GrcOptions odd;

@@ -23,7 +23,9 @@ constexpr int64_t kDim = 8, kHeads = 2;
 /// A core that gives its input back: what GRC adds is then plain to see.
 class Identity final : public core::CoreAttention {
  public:
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override { return {input.x * 2.0, state}; }
+  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
+    return {input.x * 2.0, state};
+  }
   at::Tensor project(const at::Tensor& heads) const override { return heads * 3.0; }
   core::State initial_state(int64_t) const override { return {}; }
 };
@@ -31,24 +33,31 @@ class Identity final : public core::CoreAttention {
 struct Subject {
   Subject(GrcOptions options, bool causal, const core::ImageLayout& image = {}) : parameters(1, at::kDouble) {
     const layers::Scope root = parameters.root();
-    grc = std::make_unique<Grc>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kDim / kHeads, causal, 0.3}, std::make_unique<Identity>(),
-                                image);
+    grc =
+        std::make_unique<Grc>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kDim / kHeads, causal, 0.3},
+                              std::make_unique<Identity>(), image);
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
+    for (const auto& [name, tensor] : parameters.named())
+      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
   }
   at::Tensor linear(const std::string& name, const at::Tensor& x) const {
-    const at::Tensor bias = parameters.find("grc." + name + ".bias"), out = at::matmul(x, parameters.find("grc." + name + ".weight").t());
+    const at::Tensor bias = parameters.find("grc." + name + ".bias"),
+                     out = at::matmul(x, parameters.find("grc." + name + ".weight").t());
     return bias.defined() ? out + bias : out;
   }
   /// m of eq. 3: every head of the first channels reads the cache.
-  at::Tensor read(const at::Tensor& x, const at::Tensor& cache, const at::Tensor& bias = at::zeros({kHeads, 1, 1}, at::kDouble)) const {
+  at::Tensor read(const at::Tensor& x, const at::Tensor& cache,
+                  const at::Tensor& bias = at::zeros({kHeads, 1, 1}, at::kDouble)) const {
     const int64_t channels = cache.size(-1), width = channels / kHeads;
     const at::Tensor q = linear("q", x.narrow(-1, 0, channels)), k = linear("k", cache), v = linear("v", cache);
     std::vector<at::Tensor> heads;
     for (int64_t h = 0; h < kHeads; ++h) {
       const auto head = [&](const at::Tensor& t) { return t.narrow(-1, h * width, width); };
-      heads.push_back(at::matmul(at::softmax(at::matmul(head(q), head(k).transpose(-1, -2)) / std::sqrt(static_cast<double>(width)) + bias[h], -1), head(v)));
+      heads.push_back(at::matmul(
+          at::softmax(at::matmul(head(q), head(k).transpose(-1, -2)) / std::sqrt(static_cast<double>(width)) + bias[h],
+                      -1),
+          head(v)));
     }
     return at::cat(heads, -1);
   }

@@ -36,8 +36,11 @@ TEST(Grc, CausalReadsTheCacheAsItWasBefore) {
       const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state);
       const auto found = s.grc->forward({x, {}, table, Mode::train}, state);
       EXPECT_LE(difference(found.y, s.mix(s.read(x, cache.expand({2, 3, 4})), x * 2.0) * 3.0), 1e-13);
-      const at::Tensor updated = s.step(cache.expand({2, 3, 4}), x.narrow(-1, 0, 4).index_select(1, at::tensor({0, 2, 4}, at::kLong)));
-      EXPECT_LE(difference(cache_of(found.state), state.child("grc").as<GrcState>().per_sequence ? updated : updated.mean(0, true)), 1e-14);
+      const at::Tensor updated =
+          s.step(cache.expand({2, 3, 4}), x.narrow(-1, 0, 4).index_select(1, at::tensor({0, 2, 4}, at::kLong)));
+      EXPECT_LE(difference(cache_of(found.state),
+                           state.child("grc").as<GrcState>().per_sequence ? updated : updated.mean(0, true)),
+                1e-14);
       state = found.state;
     }
   }
@@ -53,11 +56,14 @@ TEST(Grc, SequencesOfPaddingAloneLeaveTheirCacheAsItIs) {
   state = s.grc->forward({x, {}, AttendTable({SpanKind::tokens, 4}), Mode::train}, state).state;
   const at::Tensor before = cache_of(state), after = cache_of(s.grc->forward({x, {}, table}, state).state);
   EXPECT_EQ(difference(after[0], before[0]), 0.0);
-  EXPECT_LE(difference(after[1], s.step(before[1], x[1].narrow(-1, 0, 4).index_select(0, at::tensor({0, 0, 1}, at::kLong)))), 1e-14);
+  EXPECT_LE(
+      difference(after[1], s.step(before[1], x[1].narrow(-1, 0, 4).index_select(0, at::tensor({0, 0, 1}, at::kLong)))),
+      1e-14);
   // A model's cache with nothing real in the batch stays.
   const Subject m(small(), true);
   table.set_valid(at::zeros({2, 4}, at::kBool));
-  const core::State moved = m.grc->forward({x, {}, AttendTable({SpanKind::tokens, 4}), Mode::train}, m.grc->initial_state(2)).state;
+  const core::State moved =
+      m.grc->forward({x, {}, AttendTable({SpanKind::tokens, 4}), Mode::train}, m.grc->initial_state(2)).state;
   EXPECT_EQ(difference(cache_of(m.grc->forward({x, {}, table, Mode::train}, moved).state), cache_of(moved)), 0.0);
 }
 
@@ -84,11 +90,17 @@ TEST(Grc, RefusesShapesThatDoNotFit) {
   image.grid = {2, 3};
   const Subject s(image, false);
   const AttendTable table({SpanKind::tokens, 5}, core::Rule::all());
-  test::expect_error<base::ShapeError>([&] { s.grc->forward({Numbers(1).normal({1, 5, kDim}), {}, table}, s.grc->initial_state(1)); },
-                                       {"0 + 2x3", "5"});
+  test::expect_error<base::ShapeError>(
+      [&] {
+        s.grc->forward({Numbers(1).normal({1, 5, kDim}), {}, table}, s.grc->initial_state(1));
+      },
+      {"0 + 2x3", "5"});
   const Subject one(small("sequence"), true);
   test::expect_error<base::ShapeError>(
-      [&] { one.grc->forward({Numbers(1).normal({3, 5, kDim}), {}, AttendTable({SpanKind::tokens, 5})}, one.grc->initial_state(2)); },
+      [&] {
+        one.grc->forward({Numbers(1).normal({3, 5, kDim}), {}, AttendTable({SpanKind::tokens, 5})},
+                         one.grc->initial_state(2));
+      },
       {"state", "[3,3,4]", "[2,3,4]"});
 }
 
@@ -103,7 +115,8 @@ TEST(Grc, PositionIsAGroupedConvolutionOfTheInput) {
   for (const auto& [name, tensor] : without.parameters.named()) at::Tensor(tensor).copy_(with.parameters.find(name));
   const AttendTable table({SpanKind::tokens, 7}, core::Rule::all());
   const at::Tensor x = Numbers(2).normal({1, 7, kDim});
-  const at::Tensor found = with.grc->forward({x, {}, table}, with.grc->initial_state(1)).y - without.grc->forward({x, {}, table}, without.grc->initial_state(1)).y;
+  const at::Tensor found = with.grc->forward({x, {}, table}, with.grc->initial_state(1)).y -
+                           without.grc->forward({x, {}, table}, without.grc->initial_state(1)).y;
   const at::Tensor weight = with.parameters.find("grc.cpe.weight"), bias = with.parameters.find("grc.cpe.bias");
   at::Tensor expected = at::zeros({1, 7, kDim}, at::kDouble);
   for (int64_t row = 0; row < 2; ++row) {
@@ -114,7 +127,8 @@ TEST(Grc, PositionIsAGroupedConvolutionOfTheInput) {
           for (int64_t dc = -1; dc <= 1; ++dc) {
             if (row + dr < 0 || row + dr > 1 || column + dc < 0 || column + dc > 2) continue;
             for (int64_t in = 0; in < 2; ++in) {  // 8 channels in 4 groups of 2
-              sum += weight[c][in][dr + 1][dc + 1].item<double>() * x[0][1 + (row + dr) * 3 + column + dc][c / 2 * 2 + in].item<double>();
+              sum += weight[c][in][dr + 1][dc + 1].item<double>() *
+                     x[0][1 + (row + dr) * 3 + column + dc][c / 2 * 2 + in].item<double>();
             }
           }
         }

@@ -63,7 +63,9 @@ SegmentCacheOptions segment_cache(int64_t mem_len) {
   return options;
 }
 
-core::SegmentRows three_tokens() { return {Numbers(1).normal({1, 3, kDim}), {}, core::AttendTable({SpanKind::tokens, 3})}; }
+core::SegmentRows three_tokens() {
+  return {Numbers(1).normal({1, 3, kDim}), {}, core::AttendTable({SpanKind::tokens, 3})};
+}
 
 /// A segment of three tokens behind a cache of `cached` rows, as the model puts it together.
 template <class Memory>
@@ -83,25 +85,27 @@ TEST(MemoryTokensTable, IsTheMemoryTransformers) {
   EXPECT_EQ(picture(entered(reading, 3).table), (Picture{"xxxxx...", "xxxxx...", "xxxxxx..", "xxxxxxx.", "xxxxxxxx"}));
   const core::SegmentRows rows = entered(memory, 0);
   EXPECT_TRUE(at::equal(rows.rows.narrow(1, 0, 2)[0], b.parameters.find("memory.tokens")));
-  EXPECT_EQ(entered(memory, 0, {false, true}).rows.size(1), 3) << "memory stands in front of a segment's first part alone";
+  EXPECT_EQ(entered(memory, 0, {false, true}).rows.size(1), 3)
+      << "memory stands in front of a segment's first part alone";
 }
 
 TEST(RecurrentTokensTable, OpenBlocks) {
   Builder b;
   const RecurrentTokens memory(recurrent_tokens(), b.build());
-  EXPECT_EQ(picture(entered(memory, 3).table), (Picture{"...xx.....", "...xx.....", "xxxxxx....", "xxxxxxx...", "xxxxxxxx..",
-                                                        "...xxxxxxx", "...xxxxxxx"}));
+  EXPECT_EQ(picture(entered(memory, 3).table), (Picture{"...xx.....", "...xx.....", "xxxxxx....", "xxxxxxx...",
+                                                        "xxxxxxxx..", "...xxxxxxx", "...xxxxxxx"}));
   Builder r;
   const RecurrentTokens reading(recurrent_tokens(true), r.build());
-  EXPECT_EQ(picture(entered(reading, 3).table), (Picture{"xxxxx.....", "xxxxx.....", "xxxxxx....", "xxxxxxx...", "xxxxxxxx..",
-                                                         "xxxxxxxxxx", "xxxxxxxxxx"}));
+  EXPECT_EQ(picture(entered(reading, 3).table), (Picture{"xxxxx.....", "xxxxx.....", "xxxxxx....", "xxxxxxx...",
+                                                         "xxxxxxxx..", "xxxxxxxxxx", "xxxxxxxxxx"}));
 }
 
 TEST(RecurrentTokensTable, CausalOverAllRows) {
   Builder b;
   const RecurrentTokens memory(recurrent_tokens(false, "causal"), b.build());
   const core::SegmentRows rows = entered(memory, 0);
-  EXPECT_EQ(picture(rows.table), (Picture{"x......", "xx.....", "xxx....", "xxxx...", "xxxxx..", "xxxxxx.", "xxxxxxx"}));
+  EXPECT_EQ(picture(rows.table),
+            (Picture{"x......", "xx.....", "xxx....", "xxxx...", "xxxxx..", "xxxxxx.", "xxxxxxx"}));
   EXPECT_TRUE(rows.table.plain_causal());
 }
 
@@ -116,11 +120,13 @@ TEST(RecurrentTokens, TheSameVectorsStandAtBothEndsAndTheLastRowsGoOn) {
   EXPECT_TRUE(at::equal(rows.rows.narrow(1, 0, 2), tokens) && at::equal(rows.rows.narrow(1, 5, 2), tokens));
   EXPECT_TRUE(at::equal(rows.valid, at::tensor({1, 1, 1, 1, 0, 1, 1}).view({1, 7}).to(at::kBool)));
   const at::Tensor hidden = Numbers(4).normal({1, 7, kDim});
-  EXPECT_TRUE(at::equal(memory.leave(hidden, rows.table, state, {}).as<RecurrentTokensState>().tokens, hidden.narrow(1, 5, 2)));
+  EXPECT_TRUE(
+      at::equal(memory.leave(hidden, rows.table, state, {}).as<RecurrentTokensState>().tokens, hidden.narrow(1, 5, 2)));
   EXPECT_TRUE(memory.leave(hidden, rows.table, state, {true, false}).as<RecurrentTokensState>().tokens.is_same(tokens));
   const core::State wrong = RecurrentTokensState{Numbers(3).normal({1, 3, kDim})};
   core::SegmentRows other = three_tokens();
-  test::expect_error<base::ShapeError>([&] { memory.enter(other, wrong, {}); }, {"recurrent_tokens", "[1,2,2]", "[1,3,2]"});
+  test::expect_error<base::ShapeError>([&] { memory.enter(other, wrong, {}); },
+                                       {"recurrent_tokens", "[1,2,2]", "[1,3,2]"});
 }
 
 TEST(MemoryTokens, AuthorsCarryTheFrontRows) {
@@ -147,7 +153,8 @@ core::State filled(const SegmentCache& cache, const std::vector<int64_t>& length
   for (const int64_t length : lengths) {
     core::AttendTable table({SpanKind::tokens, length});
     cache.add_spans(table, state, mode);
-    const at::Tensor rows = at::arange(number, number + length, at::kDouble).view({1, length, 1}).expand({1, length, kDim});
+    const at::Tensor rows =
+        at::arange(number, number + length, at::kDouble).view({1, length, 1}).expand({1, length, kDim});
     state = cache.after({rows, rows + 0.5}, {}, table, state, mode);
     number += length;
   }
@@ -180,7 +187,8 @@ TEST(SegmentCache, SharesNoMemoryWithTheSegment) {
   const core::AttendTable table({SpanKind::tokens, 50});
   const core::State state = cache.after({rows}, {}, table, cache.initial_state(1), Mode::train);
   const at::Tensor kept = cache.before(0, state).rows;
-  EXPECT_EQ(kept.storage().nbytes(), static_cast<size_t>(2 * kDim) * sizeof(double)) << "a view would keep the whole segment alive";
+  EXPECT_EQ(kept.storage().nbytes(), static_cast<size_t>(2 * kDim) * sizeof(double))
+      << "a view would keep the whole segment alive";
 }
 
 TEST(SegmentCache, LengthsFollowTheMode) {
@@ -223,9 +231,11 @@ TEST(SegmentCache, MemoryRowsStayOutIfToldSo) {
     table.prepend_rows({SpanKind::read, 2}).append_rows({SpanKind::write, 2});
     const at::Tensor rows = at::arange(7, at::kDouble).view({1, 7, 1}).expand({1, 7, kDim});
     const at::Tensor valid = at::tensor({1, 1, 1, 1, 0, 1, 1}).view({1, 7}).to(at::kBool);
-    const core::ContextRows kept = cache.before(0, cache.after({rows}, valid, table, cache.initial_state(1), Mode::train));
+    const core::ContextRows kept =
+        cache.before(0, cache.after({rows}, valid, table, cache.initial_state(1), Mode::train));
     EXPECT_EQ(first_column(kept.rows), keep ? (std::vector<double>{3, 4, 5, 6}) : (std::vector<double>{2, 3, 4}));
-    EXPECT_TRUE(at::equal(kept.valid, (keep ? at::tensor({1, 0, 1, 1}) : at::tensor({1, 1, 0})).to(at::kBool).unsqueeze(0)));
+    EXPECT_TRUE(
+        at::equal(kept.valid, (keep ? at::tensor({1, 0, 1, 1}) : at::tensor({1, 1, 0})).to(at::kBool).unsqueeze(0)));
   }
 }
 
@@ -242,7 +252,8 @@ TEST(LearnedTokens, StartAsRowsOfTheirOwnOrAsOneRepeated) {
     for (const Builder* builder : {&recurrent, &plain}) {
       const at::Tensor rows = builder->parameters.find("memory.tokens");
       ASSERT_EQ(rows.sizes(), at::IntArrayRef({3, kDim}));
-      for (int64_t row = 1; row < 3; ++row) EXPECT_EQ(at::equal(rows[row], rows[0]), std::string(init) == "repeated") << init;
+      for (int64_t row = 1; row < 3; ++row)
+        EXPECT_EQ(at::equal(rows[row], rows[0]), std::string(init) == "repeated") << init;
       EXPECT_GT(test::largest(rows[0]), 0.0);
       EXPECT_FALSE(at::equal(rows[0], rows[0][0].expand({kDim}))) << "a row is drawn number by number";
       EXPECT_TRUE(rows.is_contiguous()) << "rows learn one by one";

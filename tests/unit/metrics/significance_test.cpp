@@ -35,7 +35,8 @@ TEST(StudentT, ClosedForms) {
 
 TEST(StudentT, TablesThatEveryBookHas) {
   // Two-sided 5 % points, and 1 % points.
-  const std::pair<double, double> five[] = {{1, 12.706}, {2, 4.303}, {3, 3.182}, {4, 2.776}, {5, 2.571}, {10, 2.228}, {30, 2.042}, {120, 1.980}};
+  const std::pair<double, double> five[] = {{1, 12.706}, {2, 4.303},  {3, 3.182},  {4, 2.776},
+                                            {5, 2.571},  {10, 2.228}, {30, 2.042}, {120, 1.980}};
   for (const auto& [df, t] : five) EXPECT_NEAR(student_t_two_sided(t, df), 0.05, 6e-5) << df;
   const std::pair<double, double> one[] = {{2, 9.925}, {4, 4.604}, {10, 3.169}, {30, 2.750}};
   for (const auto& [df, t] : one) EXPECT_NEAR(student_t_two_sided(t, df), 0.01, 2e-5) << df;
@@ -44,7 +45,8 @@ TEST(StudentT, TablesThatEveryBookHas) {
 
 TEST(StudentT, AgreesWithIntegration) {
   for (const double df : {0.7, 1.5, 2.37, 3.9, 4.0, 17.2, 250.0}) {
-    for (const double t : {0.01, 0.5, 1.7, 3.3, 6.0}) EXPECT_NEAR(student_t_two_sided(t, df), by_integration(t, df), 1e-9) << t << " " << df;
+    for (const double t : {0.01, 0.5, 1.7, 3.3, 6.0})
+      EXPECT_NEAR(student_t_two_sided(t, df), by_integration(t, df), 1e-9) << t << " " << df;
   }
   EXPECT_EQ(student_t_two_sided(std::numeric_limits<double>::infinity(), 3), 0.0);
   EXPECT_TRUE(std::isnan(student_t_two_sided(std::nan(""), 3)));

@@ -13,13 +13,17 @@ namespace {
 using test::expect_error;
 
 std::unique_ptr<Model> model_with(const std::vector<std::string>& assignments) {
-  base::Node node = base::parse_toml("segment_size = 4\n[embedding]\nvocab_size = 13\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = 12\n", "test");
+  base::Node node = base::parse_toml(
+      "segment_size = 4\n[embedding]\nvocab_size = 13\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = "
+      "12\n",
+      "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return build(base::read_options<ModelOptions>(node), 3);
 }
 
 TEST(ToT2r, KeepsEveryParameterAndAddsFeatureMaps) {
-  const auto softmax = model_with({"backbone.attention.type=softmax", "backbone.attention.qkv_bias=false", "memory[0].type=grc", "memory[0].cache_len=3"});
+  const auto softmax = model_with({"backbone.attention.type=softmax", "backbone.attention.qkv_bias=false",
+                                   "memory[0].type=grc", "memory[0].cache_len=3"});
   core::Segment segment;
   segment.tokens = test::Numbers(3).tokens({2, 4}, 13);
   segment.mode = core::Mode::train;
@@ -35,8 +39,10 @@ TEST(ToT2r, KeepsEveryParameterAndAddsFeatureMaps) {
   const at::Tensor fresh = t2r->parameters().find("backbone.layers.1.attn.feature.weight");
   EXPECT_EQ(fresh.sizes(), at::IntArrayRef({2, 5, 4}));
   EXPECT_GT(test::largest(fresh), 0.0);
-  EXPECT_TRUE(test::same_bits(fresh, to_t2r(*softmax, 5, 7)->parameters().find("backbone.layers.1.attn.feature.weight")));
-  EXPECT_FALSE(test::same_bits(fresh, to_t2r(*softmax, 5, 8)->parameters().find("backbone.layers.1.attn.feature.weight")));
+  EXPECT_TRUE(
+      test::same_bits(fresh, to_t2r(*softmax, 5, 7)->parameters().find("backbone.layers.1.attn.feature.weight")));
+  EXPECT_FALSE(
+      test::same_bits(fresh, to_t2r(*softmax, 5, 8)->parameters().find("backbone.layers.1.attn.feature.weight")));
   // The cache of the model goes along.
   size_t caches = 0;
   const auto state = t2r->initial_state(1).fields(), from = softmax->initial_state(1).fields();

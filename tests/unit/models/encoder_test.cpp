@@ -16,8 +16,9 @@ using test::difference;
 using test::expect_error;
 using test::Numbers;
 
-const std::vector<std::string> kBlock = {"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2", "memory[0].layout=encoder",
-                                         "memory[0].cls_token=1", "memory[0].sep_token=2", "memory[0].pad_token=0"};
+const std::vector<std::string> kBlock = {"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2",
+                                         "memory[0].layout=encoder",        "memory[0].cls_token=1",
+                                         "memory[0].sep_token=2",           "memory[0].pad_token=0"};
 const std::vector<std::string> kClasses = {"head.type=classification", "head.num_classes=3"};
 
 std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
@@ -26,13 +27,17 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 }
 
 ModelOptions encoder_options(const std::vector<std::string>& assignments) {
-  base::Node node = base::parse_toml("segment_size = 4\n[embedding]\nvocab_size = 7\n[backbone]\ntype = \"encoder\"\nnum_layers = 2\ndim = 4\n"
-                                     "num_heads = 2\nffn_dim = 6\nattention = \"softmax\"\ninit_std = 0.3\n", "test.toml");
+  base::Node node = base::parse_toml(
+      "segment_size = 4\n[embedding]\nvocab_size = 7\n[backbone]\ntype = \"encoder\"\nnum_layers = 2\ndim = 4\n"
+      "num_heads = 2\nffn_dim = 6\nattention = \"softmax\"\ninit_std = 0.3\n",
+      "test.toml");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return base::read_options<ModelOptions>(node);
 }
 
-std::unique_ptr<Model> encoder_of(const std::vector<std::string>& assignments) { return build(encoder_options(assignments), 1, at::kDouble); }
+std::unique_ptr<Model> encoder_of(const std::vector<std::string>& assignments) {
+  return build(encoder_options(assignments), 1, at::kDouble);
+}
 
 void refuse(const std::vector<std::string>& assignments, std::initializer_list<std::string> parts) {
   expect_error<base::InputError>([&] { encoder_of(assignments); }, parts);
@@ -46,10 +51,12 @@ core::Segment tokens_of(const at::Tensor& tokens, const at::Tensor& valid = {}) 
 }
 
 TEST(Encoder, ParametersHaveTheNamesOfTheGoldenFiles) {
-  const auto model = encoder_of(kBlock + kClasses + std::vector<std::string>{"backbone.token_types=2", "backbone.embed_norm=true",
-                                                                             "backbone.position.type=learned", "head.pooler=tanh"});
-  for (const char* name : {"backbone.token_types.weight", "backbone.embed_norm.weight", "backbone.positions.weight", "memory.tokens",
-                           "head.pooler.weight", "head.classifier.bias", "backbone.layers.1.attn.q.weight"}) {
+  const auto model = encoder_of(kBlock + kClasses +
+                                std::vector<std::string>{"backbone.token_types=2", "backbone.embed_norm=true",
+                                                         "backbone.position.type=learned", "head.pooler=tanh"});
+  for (const char* name :
+       {"backbone.token_types.weight", "backbone.embed_norm.weight", "backbone.positions.weight", "memory.tokens",
+        "head.pooler.weight", "head.classifier.bias", "backbone.layers.1.attn.q.weight"}) {
     EXPECT_TRUE(model->parameters().find(name).defined()) << name;
   }
   EXPECT_EQ(model->parameters().find("backbone.token_types.weight").sizes(), at::IntArrayRef({2, 4}));
@@ -58,14 +65,17 @@ TEST(Encoder, ParametersHaveTheNamesOfTheGoldenFiles) {
 }
 
 TEST(Encoder, AddsPositionTypeAndNormBeforeTheFirstLayer) {
-  const auto model = encoder_of({"backbone.token_types=2", "backbone.embed_norm=true", "backbone.position.type=learned", "embedding.scale=false"});
+  const auto model = encoder_of({"backbone.token_types=2", "backbone.embed_norm=true", "backbone.position.type=learned",
+                                 "embedding.scale=false"});
   const at::NoGradGuard no_grad;
   const auto parameter = [&](const char* name) { return model->parameters().find(name); };
   parameter("backbone.embed_norm.bias").copy_(Numbers(2).normal({4}));
   const at::Tensor tokens = Numbers(1).tokens({2, 3}, 7);
-  const at::Tensor rows = at::embedding(parameter("embed.weight"), tokens) + parameter("backbone.positions.weight").narrow(0, 0, 3) +
+  const at::Tensor rows = at::embedding(parameter("embed.weight"), tokens) +
+                          parameter("backbone.positions.weight").narrow(0, 0, 3) +
                           parameter("backbone.token_types.weight")[0];
-  const at::Tensor expected = at::layer_norm(rows, {4}, parameter("backbone.embed_norm.weight"), parameter("backbone.embed_norm.bias"), 1e-5);
+  const at::Tensor expected =
+      at::layer_norm(rows, {4}, parameter("backbone.embed_norm.weight"), parameter("backbone.embed_norm.bias"), 1e-5);
   // Layers that add nothing and normalise nothing anew.
   for (const auto& [name, tensor] : model->parameters().named()) {
     if (name.find(".o.") != std::string::npos || name.find("ffn.1") != std::string::npos) at::Tensor(tensor).zero_();
@@ -79,8 +89,10 @@ TEST(Encoder, AddsPositionTypeAndNormBeforeTheFirstLayer) {
 
 TEST(Classification, ReadsALearnedRowOrTheMeanOfTheRealOnes) {
   const at::NoGradGuard no_grad;
-  const at::Tensor tokens = Numbers(1).tokens({2, 4}, 7), valid = at::arange(4).unsqueeze(0) < at::tensor({2, 4}, at::kLong).unsqueeze(1);
-  const auto plain = encoder_of({}), mean = encoder_of(kClasses + std::vector<std::string>{"head.pool=mean"}), cls = encoder_of(kClasses);
+  const at::Tensor tokens = Numbers(1).tokens({2, 4}, 7),
+                   valid = at::arange(4).unsqueeze(0) < at::tensor({2, 4}, at::kLong).unsqueeze(1);
+  const auto plain = encoder_of({}), mean = encoder_of(kClasses + std::vector<std::string>{"head.pool=mean"}),
+             cls = encoder_of(kClasses);
   const auto copy = [&](const Model& to) {
     for (const auto& [name, tensor] : to.parameters().named()) {
       if (const at::Tensor source = plain->parameters().find(name); source.defined()) at::Tensor(tensor).copy_(source);
@@ -120,7 +132,8 @@ TEST(Classification, LogitsAreThoseOfTheFormula) {
 
 TEST(Classification, WhatCannotBeReadIsRefused) {
   refuse({"head.type=classification"}, {"head.num_classes", "2", "0"});
-  refuse(kClasses + std::vector<std::string>{"backbone.type=decoder"}, {"--set head.type", "classification", "backbone.type = \"encoder\""});
+  refuse(kClasses + std::vector<std::string>{"backbone.type=decoder"},
+         {"--set head.type", "classification", "backbone.type = \"encoder\""});
   refuse(kClasses + kBlock + std::vector<std::string>{"head.pool=mean"}, {"pool", "recurrent_tokens", "\"cls\""});
   refuse(kClasses + std::vector<std::string>{"kind=layer_stack"}, {"layer_stack", "head"});
   refuse({"head.type=clasification"}, {"clasification", "classification"});
@@ -154,31 +167,43 @@ TEST(RecurrentBlock, MoreMemoryThanASegmentHasRoomForIsRefused) {
   refuse(kBlock + nine + std::vector<std::string>{"memory[0].num_mem_tokens=3"},
          {"num_mem_tokens = 3", "segment_size = 4", "10 rows", "max_len is 9"});
   // In a file it is told where.
-  const base::Node file = base::parse_toml("segment_size = 4\nbackbone = { position = { type = \"learned\", max_len = 9 } }\n[[memory]]\n"
-                                           "type = \"recurrent_tokens\"\nnum_mem_tokens = 3\n", "long.toml");
-  expect_error<base::InputError>([&] { base::read_options<ModelOptions>(file); }, {"long.toml:3", "num_mem_tokens = 3", "max_len is 9"});
+  const base::Node file = base::parse_toml(
+      "segment_size = 4\nbackbone = { position = { type = \"learned\", max_len = 9 } }\n[[memory]]\n"
+      "type = \"recurrent_tokens\"\nnum_mem_tokens = 3\n",
+      "long.toml");
+  expect_error<base::InputError>([&] { base::read_options<ModelOptions>(file); },
+                                 {"long.toml:3", "num_mem_tokens = 3", "max_len is 9"});
   // The same for the two blocks of a decoder: 3 + 4 + 3.
-  refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3"}, {"num_mem_tokens = 3", "10 rows"});
-  refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=memory_tokens", "memory[0].num_mem_tokens=6"}, {"num_mem_tokens = 6", "10 rows"});
+  refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=recurrent_tokens",
+                                         "memory[0].num_mem_tokens=3"},
+         {"num_mem_tokens = 3", "10 rows"});
+  refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=memory_tokens",
+                                         "memory[0].num_mem_tokens=6"},
+         {"num_mem_tokens = 6", "10 rows"});
 }
 
 TEST(RecurrentBlock, IsTheModelOfItsRows) {
   // Rows by hand through the same layers: [CLS] mem [SEP] x [SEP], sequence by sequence, without any padding.
   const at::NoGradGuard no_grad;
   for (const bool authors : {false, true}) {
-    auto options = kBlock + kClasses + std::vector<std::string>{"backbone.position.type=learned", "backbone.position.max_len=16"};
+    auto options =
+        kBlock + kClasses + std::vector<std::string>{"backbone.position.type=learned", "backbone.position.max_len=16"};
     if (authors) options.emplace_back("memory[0].memory_position=authors");
     const auto model = encoder_of(options);
-    const auto stack = encoder_of({"kind=layer_stack", "backbone.position.type=learned", "backbone.position.max_len=16"});
-    for (const auto& [name, tensor] : stack->parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
+    const auto stack =
+        encoder_of({"kind=layer_stack", "backbone.position.type=learned", "backbone.position.max_len=16"});
+    for (const auto& [name, tensor] : stack->parameters().named())
+      at::Tensor(tensor).copy_(model->parameters().find(name));
     const at::Tensor tokens = Numbers(1).tokens({2, 4}, 7), lengths = at::tensor({2, 4}, at::kLong);
-    const auto step = model->forward(tokens_of(tokens, at::arange(4).unsqueeze(0) < lengths.unsqueeze(1)), model->initial_state(2));
+    const auto step =
+        model->forward(tokens_of(tokens, at::arange(4).unsqueeze(0) < lengths.unsqueeze(1)), model->initial_state(2));
     const at::Tensor memory = step.state.fields().front().second;
     for (int64_t row = 0; row < 2; ++row) {
       const at::Tensor table = model->parameters().find("embed.weight") * 2.0;
       const at::Tensor own = at::embedding(table, tokens[row].narrow(0, 0, lengths[row].item<int64_t>()));
       core::Segment by_hand;
-      by_hand.rows = at::cat({table.narrow(0, 1, 1), model->parameters().find("memory.tokens"), table.narrow(0, 2, 1), own, table.narrow(0, 2, 1)})
+      by_hand.rows = at::cat({table.narrow(0, 1, 1), model->parameters().find("memory.tokens"), table.narrow(0, 2, 1),
+                              own, table.narrow(0, 2, 1)})
                          .unsqueeze(0);
       const at::Tensor hidden = stack->forward(by_hand, stack->initial_state(1)).hidden[0];
       EXPECT_LE(difference(step.hidden[row][0], hidden[0]), 1e-14);
@@ -201,12 +226,16 @@ TEST(Encoder, WhatNeedsTheNextTokenRefusesIt) {
 TEST(Encoder, PresetsOfTheArenaRun) {
   const at::NoGradGuard no_grad;
   for (const char* preset : {"lra_transformer", "lra_bigbird", "lra_reformer"}) {
-    for (const char* grc : {"", "[[memory]]\ntype = \"grc\"\ncache_len = 5\n", "[[memory]]\ntype = \"grc\"\nvariant = \"authors\"\ncache_len = 21\n"}) {
+    for (const char* grc : {"", "[[memory]]\ntype = \"grc\"\ncache_len = 5\n",
+                            "[[memory]]\ntype = \"grc\"\nvariant = \"authors\"\ncache_len = 21\n"}) {
       SCOPED_TRACE(std::string(preset) + grc);
-      const std::string small = "preset = \"" + std::string(preset) + "\"\nsegment_size = 20\nembedding = { vocab_size = 16 }\nbackbone = { num_layers = 2, dim = 32, "
-                                "num_heads = 4, ffn_dim = 12 }\n";
+      const std::string small =
+          "preset = \"" + std::string(preset) +
+          "\"\nsegment_size = 20\nembedding = { vocab_size = 16 }\nbackbone = { num_layers = 2, dim = 32, "
+          "num_heads = 4, ffn_dim = 12 }\n";
       const auto model = build(read_model_options(base::parse_toml(small + grc, "small.toml")), 3);
-      const at::Tensor tokens = Numbers(1).tokens({3, 20}, 16), valid = at::arange(20).unsqueeze(0) < at::tensor({20, 7, 13}, at::kLong).unsqueeze(1);
+      const at::Tensor tokens = Numbers(1).tokens({3, 20}, 16),
+                       valid = at::arange(20).unsqueeze(0) < at::tensor({20, 7, 13}, at::kLong).unsqueeze(1);
       const core::StepResult step = model->forward(tokens_of(tokens, valid), model->initial_state(3));
       const at::Tensor logits = model->logits(step.hidden);
       EXPECT_EQ(logits.sizes(), at::IntArrayRef({3, 1, 10}));

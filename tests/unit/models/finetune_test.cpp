@@ -12,7 +12,9 @@ namespace {
 ModelOptions small(const std::string& more = "") {
   return base::read_options<ModelOptions>(base::parse_json(
       R"({"backbone": {"type": "vit", "image_size": [8, 8], "patch_size": 4, "dim": 8, "num_layers": 2, "num_heads": 2, "mlp_ratio": 2.0},
-          "head": {"type": "classification", "num_classes": 3})" + more + "}", "test"));
+          "head": {"type": "classification", "num_classes": 3})" +
+          more + "}",
+      "test"));
 }
 
 const std::vector<std::string> kLabels = {"a", "b", "c", "d"};
@@ -46,13 +48,17 @@ Names with(Names names, const std::vector<std::string>& more) {
 TEST(Finetune, EachRegimeTrainsItsOwnParameters) {
   EXPECT_EQ(trained(plan(R"({"regime": "head", "name": "t"})")), kHead);
   EXPECT_EQ(trained(plan(R"({"regime": "head_and_class_token", "name": "t"})")), with(kHead, {"task.t.cls_token"}));
-  EXPECT_EQ(trained(plan(R"({"regime": "memory", "name": "t"})")), with(kHead, {"task.t.cls_token", "task.t.memory.0", "task.t.memory.1"}));
-  EXPECT_EQ(trained(plan(R"({"regime": "masked_memory", "name": "t", "layers": [1]})")), with(kHead, {"task.t.class_token", "task.t.memory.1"}));
-  EXPECT_EQ(trained(plan(R"({"regime": "masked_memory", "name": "t", "num_mem_tokens": 0})")), with(kHead, {"task.t.class_token"}));
+  EXPECT_EQ(trained(plan(R"({"regime": "memory", "name": "t"})")),
+            with(kHead, {"task.t.cls_token", "task.t.memory.0", "task.t.memory.1"}));
+  EXPECT_EQ(trained(plan(R"({"regime": "masked_memory", "name": "t", "layers": [1]})")),
+            with(kHead, {"task.t.class_token", "task.t.memory.1"}));
+  EXPECT_EQ(trained(plan(R"({"regime": "masked_memory", "name": "t", "num_mem_tokens": 0})")),
+            with(kHead, {"task.t.class_token"}));
   Names adapters = kHead;
   for (const char* layer : {"0", "1"}) {
     for (const char* adapter : {"adapter1", "adapter2"}) {
-      for (const char* part : {"down.weight", "down.bias", "up.weight", "up.bias"}) adapters.insert(fmt::format("backbone.layers.{}.{}.{}", layer, adapter, part));
+      for (const char* part : {"down.weight", "down.bias", "up.weight", "up.bias"})
+        adapters.insert(fmt::format("backbone.layers.{}.{}.{}", layer, adapter, part));
     }
   }
   EXPECT_EQ(trained(plan(R"({"regime": "adapters", "name": "t", "bottleneck": 2})")), adapters);
@@ -65,7 +71,8 @@ TEST(Finetune, EachRegimeTrainsItsOwnParameters) {
 
 TEST(Finetune, TheTaskHasTheLabelsAndWhatItSees) {
   const FinetunePlan first = plan(R"({"regime": "masked_memory", "name": "t"})");
-  const FinetunePlan second = plan(R"({"regime": "masked_memory", "name": "u", "sees": ["t"], "memory_norm": "before"})", first.options);
+  const FinetunePlan second =
+      plan(R"({"regime": "masked_memory", "name": "u", "sees": ["t"], "memory_norm": "before"})", first.options);
   const VisionModel model(second.options, 0, at::kFloat);
   ASSERT_EQ(model.tasks()->options().tasks.size(), 2U);
   const memory::TaskOptions& task = model.tasks()->options().tasks[1];
@@ -79,7 +86,8 @@ TEST(Finetune, TheTaskHasTheLabelsAndWhatItSees) {
 // Adapters that the model has are part of what the task is made for.
 TEST(Finetune, AModelWithAdaptersOfItsOwnKeepsThem) {
   const ModelOptions model = small(R"(, "adapters": {"bottleneck": 3})");
-  const FinetunePlan first = plan(R"({"regime": "head", "name": "t"})", model), second = plan(R"({"regime": "masked_memory", "name": "u", "num_mem_tokens": 0})", first.options);
+  const FinetunePlan first = plan(R"({"regime": "head", "name": "t"})", model),
+                     second = plan(R"({"regime": "masked_memory", "name": "u", "num_mem_tokens": 0})", first.options);
   EXPECT_EQ(trained(first), kHead);
   EXPECT_EQ(trained(second), (Names{"task.u.class_token", "task.u.head.bias", "task.u.head.weight"}));
   EXPECT_FALSE(VisionModel(second.options, 0, at::kFloat).tasks()->options().tasks[1].own_adapters);
@@ -99,14 +107,17 @@ TEST(Finetune, AClassTokenInPlaceOfTheBackbonesStandsThere) {
   }
   ASSERT_EQ(made.starts.size(), 1U);
   const at::Tensor pixels = numbers.normal({2, 3, 8, 8});
-  const auto rows = [&](const VisionModel& one) { return one.forward({.tokens = {}, .rows = {}, .pixels = pixels}, one.initial_state(2)).hidden; };
+  const auto rows = [&](const VisionModel& one) {
+    return one.forward({.tokens = {}, .rows = {}, .pixels = pixels}, one.initial_state(2)).hidden;
+  };
   EXPECT_GT(test::difference(rows(model), rows(plain)), 1e-3);
   model.parameters().find(made.starts[0].first).copy_(model.parameters().find(made.starts[0].second).view({1, 1, -1}));
   EXPECT_LT(test::difference(rows(model), rows(plain)), 1e-12);
 }
 
 TEST(Finetune, WhatMakesNoSenseIsRefused) {
-  const auto refuse = [](const std::string& options, std::initializer_list<std::string> what, const ModelOptions& model = small()) {
+  const auto refuse = [](const std::string& options, std::initializer_list<std::string> what,
+                         const ModelOptions& model = small()) {
     test::expect_error<base::InputError>([&] { plan(options, model); }, what);
   };
   refuse(R"({"regime": "mem"})", {"regime", "mem"});
@@ -114,10 +125,13 @@ TEST(Finetune, WhatMakesNoSenseIsRefused) {
   refuse(R"({"regime": "masked_memory", "propagation": "first"})", {"propagation", "memory"});
   refuse(R"({"regime": "memory", "sees": ["x"]})", {"sees", "masked_memory"});
   refuse(R"({"regime": "head", "num_mem_tokens": 7})", {"num_mem_tokens", "masked_memory", "found regime = \"head\""});
-  refuse(R"({"regime": "adapters", "memory_norm": "before"})", {"memory_norm", "masked_memory", "found regime = \"adapters\""});
-  refuse(R"({"regime": "memory", "class_token_position": "none"})", {"class_token_position", "masked_memory", "found regime = \"memory\""});
+  refuse(R"({"regime": "adapters", "memory_norm": "before"})",
+         {"memory_norm", "masked_memory", "found regime = \"adapters\""});
+  refuse(R"({"regime": "memory", "class_token_position": "none"})",
+         {"class_token_position", "masked_memory", "found regime = \"memory\""});
   refuse(R"({"regime": "full", "bottleneck": 3})", {"bottleneck", "adapters", "found regime = \"full\""});
-  refuse(R"({"regime": "adapters", "name": "t"})", {"adapters of its own"}, small(R"(, "adapters": {"bottleneck": 3})"));
+  refuse(R"({"regime": "adapters", "name": "t"})", {"adapters of its own"},
+         small(R"(, "adapters": {"bottleneck": 3})"));
   refuse(R"({"regime": "masked_memory", "sees": ["x"]})", {"'x'", "earlier"});
   refuse(R"({"regime": "masked_memory", "name": "a b"})", {"name", "letters"});
   const ModelOptions one = plan(R"({"regime": "masked_memory", "name": "t"})").options;

@@ -21,7 +21,8 @@ using test::expect_error;
 using test::Numbers;
 
 ModelOptions options_of(const std::vector<std::string>& assignments) {
-  base::Node node = base::parse_toml("[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 4\nnum_heads = 2\nffn_dim = 6\n", "test");
+  base::Node node = base::parse_toml(
+      "[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 4\nnum_heads = 2\nffn_dim = 6\n", "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return base::read_options<ModelOptions>(node);
 }
@@ -43,9 +44,10 @@ TEST(Model, ParametersHaveTheNamesOfTheGoldenFiles) {
                                "backbone.position.type=learned", "backbone.attention.bias=true", "head.tied=false"});
   std::set<std::string> names;
   for (const auto& [name, tensor] : model->parameters().named()) names.insert(name);
-  for (const char* name : {"embed.weight", "backbone.u", "backbone.v", "backbone.layers.1.attn.q.weight", "backbone.layers.1.attn.r.weight",
-                           "backbone.layers.0.attn.o.bias", "backbone.layers.0.norm1.weight", "backbone.layers.0.ffn.1.bias",
-                           "backbone.final_norm.bias", "backbone.positions.weight", "memory.tokens", "head.weight", "head.bias",
+  for (const char* name : {"embed.weight", "backbone.u", "backbone.v", "backbone.layers.1.attn.q.weight",
+                           "backbone.layers.1.attn.r.weight", "backbone.layers.0.attn.o.bias",
+                           "backbone.layers.0.norm1.weight", "backbone.layers.0.ffn.1.bias", "backbone.final_norm.bias",
+                           "backbone.positions.weight", "memory.tokens", "head.weight", "head.bias",
                            "backbone.layers.0.attn.grc.reset_gate.weight", "backbone.layers.0.attn.grc.lambda"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
@@ -55,7 +57,8 @@ TEST(Model, ParametersHaveTheNamesOfTheGoldenFiles) {
 
 TEST(Model, FreshParametersDependOnTheSeedAlone) {
   const auto a = build_of({}, 5), b = build_of({}, 5), c = build_of({}, 6);
-  for (const auto& [name, tensor] : a->parameters().named()) EXPECT_TRUE(at::equal(tensor, b->parameters().find(name))) << name;
+  for (const auto& [name, tensor] : a->parameters().named())
+    EXPECT_TRUE(at::equal(tensor, b->parameters().find(name))) << name;
   EXPECT_FALSE(at::equal(a->parameters().find("embed.weight"), c->parameters().find("embed.weight")));
 }
 
@@ -73,11 +76,13 @@ TEST(Model, CommittedCachesAreWhereNewSequencesStart) {
 }
 
 TEST(Model, EachStateFieldHasItsOwnDepth) {
-  const auto model = build_of({"backbone.attention.type=abc", "backbone.attention.num_slots=2", "backbone.attention.bptt_depth=3",
-                               "memory[0].type=grc", "memory[0].cache_len=2", "memory[1].type=recurrent_tokens",
-                               "memory[1].block_mask=causal", "memory[1].bptt_depth=2"});
+  const auto model =
+      build_of({"backbone.attention.type=abc", "backbone.attention.num_slots=2", "backbone.attention.bptt_depth=3",
+                "memory[0].type=grc", "memory[0].cache_len=2", "memory[1].type=recurrent_tokens",
+                "memory[1].block_mask=causal", "memory[1].bptt_depth=2"});
   std::map<std::string, int64_t> found;
-  for (const auto& [field, tensor] : model->initial_state(1).fields()) found[field.path] = model->bptt_depth(field.path);
+  for (const auto& [field, tensor] : model->initial_state(1).fields())
+    found[field.path] = model->bptt_depth(field.path);
   EXPECT_EQ(found.at("recurrent_tokens.tokens"), 2);
   EXPECT_EQ(found.at("layers.backbone.layers.0.attn.grc.cache"), 1);
   EXPECT_EQ(found.at("layers.backbone.layers.1.attn.core.k"), 3);
@@ -92,7 +97,8 @@ TEST(Model, LogitsAndLossAreThoseOfASoftmax) {
     model->parameters().find("head.bias").copy_(Numbers(3).normal({7}));
     const at::Tensor hidden = Numbers(1).normal({2, 3, 4}), targets = Numbers(2).tokens({2, 3}, 7);
     targets[0][1] = core::kIgnoreTarget;
-    const at::Tensor matrix = model->parameters().find(std::string(tied) == "head.tied=true" ? "embed.weight" : "head.weight");
+    const at::Tensor matrix =
+        model->parameters().find(std::string(tied) == "head.tied=true" ? "embed.weight" : "head.weight");
     const at::Tensor logits = at::matmul(hidden, matrix.t()) + model->parameters().find("head.bias");
     EXPECT_LE(difference(model->logits(hidden), logits), 1e-14);
     const at::Tensor nll = model->nll(hidden, targets), log_p = at::log_softmax(logits, -1);
@@ -106,8 +112,8 @@ TEST(Model, LogitsAndLossAreThoseOfASoftmax) {
 }
 
 TEST(Model, AuxiliaryLossPredictsItsTokenFromEveryWriteRow) {
-  const auto model = build_of({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3", "memory[0].aux_loss.weight=0.25",
-                               "memory[0].aux_loss.token=5"});
+  const auto model = build_of({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3",
+                               "memory[0].aux_loss.weight=0.25", "memory[0].aux_loss.token=5"});
   const at::NoGradGuard no_grad;
   const auto step = model->forward(segment_of(Numbers(1).tokens({2, 4}, 7)), model->initial_state(2));
   EXPECT_EQ(step.write_hidden.sizes(), at::IntArrayRef({2, 3, 4}));
@@ -123,13 +129,19 @@ TEST(Model, AuxiliaryLossPredictsItsTokenFromEveryWriteRow) {
 }
 
 TEST(Model, PositionsThatRunOutAreNamed) {
-  const auto model = build_of({"backbone.attention.type=softmax", "backbone.position.type=learned", "backbone.position.max_len=5"});
+  const auto model =
+      build_of({"backbone.attention.type=softmax", "backbone.position.type=learned", "backbone.position.max_len=5"});
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(1).tokens({1, 6}, 7);
-  expect_error<base::InputError>([&] { model->forward(segment_of(tokens), model->initial_state(1)); }, {"6 rows", "max_len is 5"});
+  expect_error<base::InputError>([&] { model->forward(segment_of(tokens), model->initial_state(1)); },
+                                 {"6 rows", "max_len is 5"});
   const auto open = model->forward(segment_of(tokens.narrow(1, 0, 4), {true, false}), model->initial_state(1));
   model->forward(segment_of(tokens.narrow(1, 4, 1), {false, false}), open.state);
-  expect_error<base::InputError>([&] { model->forward(segment_of(tokens.narrow(1, 4, 2), {false, true}), open.state); }, {"6 rows"});
+  expect_error<base::InputError>(
+      [&] {
+        model->forward(segment_of(tokens.narrow(1, 4, 2), {false, true}), open.state);
+      },
+      {"6 rows"});
 }
 
 TEST(Model, SequencesEndASegmentTogetherOrNotAtAll) {
@@ -137,15 +149,20 @@ TEST(Model, SequencesEndASegmentTogetherOrNotAtAll) {
   const at::NoGradGuard no_grad;
   std::vector<core::State> states;
   for (const int64_t length : {2, 3}) {
-    states.push_back(model->forward(segment_of(Numbers(1).tokens({1, length}, 7), {true, false}), model->initial_state(1)).state);
+    states.push_back(
+        model->forward(segment_of(Numbers(1).tokens({1, length}, 7), {true, false}), model->initial_state(1)).state);
   }
   const core::State joined = core::concat_batch(states);
-  expect_error<base::InputError>([&] { model->forward(segment_of(Numbers(1).tokens({2, 1}, 7), {false, true}), joined); },
-                                 {"together", "6 to 7"});
+  expect_error<base::InputError>(
+      [&] {
+        model->forward(segment_of(Numbers(1).tokens({2, 1}, 7), {false, true}), joined);
+      },
+      {"together", "6 to 7"});
 }
 
 TEST(Model, DrawsTheTableThatASegmentHas) {
-  const auto model = build_of({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2", "memory[1].type=segment_cache", "memory[1].mem_len=3"});
+  const auto model = build_of({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2",
+                               "memory[1].type=segment_cache", "memory[1].mem_len=3"});
   const at::NoGradGuard no_grad;
   core::State state = model->initial_state(1);
   EXPECT_EQ(model->attend_table(3, state, Mode::evaluate).num_keys(), 7);
@@ -164,27 +181,35 @@ TEST(Model, LayerStackTakesRowsAndHasNoHead) {
   segment.rows = Numbers(1).normal({2, 3, 4});
   EXPECT_EQ(model->forward(segment, model->initial_state(2)).hidden.sizes(), at::IntArrayRef({2, 3, 4}));
   expect_error<base::InternalError>([&] { model->logits(segment.rows); }, {"no head"});
-  expect_error<base::InternalError>([&] { model->forward(segment_of(at::zeros({1, 2}, at::kLong)), model->initial_state(1)); }, {"rows, not tokens"});
+  expect_error<base::InternalError>(
+      [&] {
+        model->forward(segment_of(at::zeros({1, 2}, at::kLong)), model->initial_state(1));
+      },
+      {"rows, not tokens"});
 }
 
 TEST(Model, DropoutActsInTrainingAlone) {
   const auto model = build_of({"backbone.dropout=0.5"});
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(1).tokens({2, 3}, 7);
-  const auto hidden = [&](Mode mode) { return model->forward(segment_of(tokens, {}, mode), model->initial_state(2)).hidden; };
+  const auto hidden = [&](Mode mode) {
+    return model->forward(segment_of(tokens, {}, mode), model->initial_state(2)).hidden;
+  };
   EXPECT_TRUE(at::equal(hidden(Mode::evaluate), hidden(Mode::evaluate)));
   EXPECT_FALSE(at::equal(hidden(Mode::train), hidden(Mode::train)));
 }
 
 TEST(Model, TrainsAfterItHasServed) {
   // Tables made while serving (inference mode) must not stand in the way of a backward pass.
-  const auto model = build_of({"memory[0].type=segment_cache", "memory[1].type=recurrent_tokens", "memory[2].type=grc"});
+  const auto model =
+      build_of({"memory[0].type=segment_cache", "memory[1].type=recurrent_tokens", "memory[2].type=grc"});
   const at::Tensor tokens = Numbers(1).tokens({2, 3}, 7);
   {
     const c10::InferenceMode inference;
     model->forward(segment_of(tokens), model->initial_state(2));
   }
-  ASSERT_NO_THROW(model->forward(segment_of(tokens, {}, Mode::train), model->initial_state(2)).hidden.pow(3).sum().backward());
+  ASSERT_NO_THROW(
+      model->forward(segment_of(tokens, {}, Mode::train), model->initial_state(2)).hidden.pow(3).sum().backward());
   EXPECT_GT(test::largest(model->parameters().find("backbone.layers.0.attn.r.weight").grad()), 0.0);
 }
 

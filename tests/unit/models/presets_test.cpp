@@ -25,9 +25,11 @@ ModelOptions published(const Preset& preset) {
 }
 
 TEST(Presets, HaveTheParametersOfTheirPapers) {
-  // The arena's encoders: words, [CLS], layers of four maps (Reformer: two), feed-forward and norms, the last norm, the head.
+  // The arena's encoders: words, [CLS], layers of four maps (Reformer: two), feed-forward and norms, the last norm, the
+  // head.
   const auto arena = [](int64_t layers, int64_t maps) {
-    return 16 * 512 + 512 + layers * (maps * 512 * 512 + 2 * 512 * 1024 + 1024 + 512 + 4 * 512) + 2 * 512 + (512 * 1024 + 1024) + (1024 * 10 + 10);
+    return 16 * 512 + 512 + layers * (maps * 512 * 512 + 2 * 512 * 1024 + 1024 + 512 + 4 * 512) + 2 * 512 +
+           (512 * 1024 + 1024) + (1024 * 10 + 10);
   };
   const std::map<std::string_view, int64_t> counts = {
       {"lra_transformer", arena(4, 4)},
@@ -70,9 +72,11 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
 }
 
 TEST(Presets, AreDeclaredAsTheyAreBuilt) {
-  const ModelOptions small = read_model_options(table(
-      "preset = \"transformer_xl_wt103_large\"\nembedding = {vocab_size = 41, cutoffs = [9, 20], dim = 16}\nhead.adaptive.cutoffs = [9, 20]\n"
-      "head.adaptive.tie_projections = [false, true, true]\nbackbone = {num_layers = 2, dim = 8, num_heads = 2, head_dim = 4, ffn_dim = 12}\n"));
+  const ModelOptions small =
+      read_model_options(table("preset = \"transformer_xl_wt103_large\"\nembedding = {vocab_size = 41, cutoffs = [9, "
+                               "20], dim = 16}\nhead.adaptive.cutoffs = [9, 20]\n"
+                               "head.adaptive.tie_projections = [false, true, true]\nbackbone = {num_layers = 2, dim = "
+                               "8, num_heads = 2, head_dim = 4, ffn_dim = 12}\n"));
   const auto built = build(small);
   int64_t count = 0;
   for (const auto& [name, tensor] : built->parameters().named()) count += tensor.numel();
@@ -80,9 +84,10 @@ TEST(Presets, AreDeclaredAsTheyAreBuilt) {
 }
 
 TEST(Presets, KeysBesideThemWin) {
-  const ModelOptions options = read_model_options(table(
-      "preset = \"transformer_xl_wt103_base\"\nsegment_size = 64\n[backbone]\nnum_layers = 2\n[backbone.attention]\nclamp_len = 7\n"
-      "[head.adaptive]\ndropout = 0.25\n"));
+  const ModelOptions options =
+      read_model_options(table("preset = \"transformer_xl_wt103_base\"\nsegment_size = 64\n[backbone]\nnum_layers = "
+                               "2\n[backbone.attention]\nclamp_len = 7\n"
+                               "[head.adaptive]\ndropout = 0.25\n"));
   EXPECT_EQ(options.segment_size, 64);
   EXPECT_EQ(options.backbone.num_layers, 2);
   EXPECT_EQ(options.backbone.dim, 410);
@@ -93,7 +98,8 @@ TEST(Presets, KeysBesideThemWin) {
   EXPECT_EQ(options.memory.size(), 1U);
   EXPECT_FALSE(options.preset);
   // A list, and a table of another type, take the place of the preset's.
-  const ModelOptions other = read_model_options(table("preset = \"transformer_xl_enwik8\"\nmemory = []\n[backbone]\nattention = \"softmax\"\n"));
+  const ModelOptions other = read_model_options(
+      table("preset = \"transformer_xl_enwik8\"\nmemory = []\n[backbone]\nattention = \"softmax\"\n"));
   EXPECT_TRUE(other.memory.empty());
   EXPECT_EQ(type_of(other.backbone.attention), "softmax");
   EXPECT_FALSE(other.backbone.attention.contains("clamp_len"));
@@ -109,14 +115,18 @@ TEST(Presets, AreWrittenOutInFull) {
 TEST(Presets, UnknownNamesSuggestTheNearest) {
   expect_error<base::InputError>([] { read_model_options(table("\npreset = \"transformer_xl_enwik\"\n")); },
                                  {"recipe.toml:2", "'model.preset'", "did you mean 'transformer_xl_enwik8'"});
-  expect_error<base::InputError>([] { read_model_options(table("preset = 3\n")); }, {"recipe.toml:1", "expected string", "3"});
-  expect_error<base::InputError>([] { read_model_options(table("presett = \"x\"\n")); }, {"presett", "did you mean 'preset'"});
+  expect_error<base::InputError>([] { read_model_options(table("preset = 3\n")); },
+                                 {"recipe.toml:1", "expected string", "3"});
+  expect_error<base::InputError>([] { read_model_options(table("presett = \"x\"\n")); },
+                                 {"presett", "did you mean 'preset'"});
   // Read without carrying it out, it is not passed over.
-  expect_error<base::InputError>([] { base::read_options<ModelOptions>(table("preset = \"transformer_xl_enwik8\"\n")); },
-                                 {"preset", "has not been carried out"});
+  expect_error<base::InputError>(
+      [] { base::read_options<ModelOptions>(table("preset = \"transformer_xl_enwik8\"\n")); },
+      {"preset", "has not been carried out"});
   // A key that the preset's options do not have keeps its own place.
-  expect_error<base::InputError>([] { read_model_options(table("preset = \"transformer_xl_enwik8\"\n[backbone]\nnum_layer = 3\n")); },
-                                 {"recipe.toml:3", "backbone.num_layer", "num_layers"});
+  expect_error<base::InputError>(
+      [] { read_model_options(table("preset = \"transformer_xl_enwik8\"\n[backbone]\nnum_layer = 3\n")); },
+      {"recipe.toml:3", "backbone.num_layer", "num_layers"});
 }
 
 }  // namespace

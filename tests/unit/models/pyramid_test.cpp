@@ -1,4 +1,5 @@
-// PVT, PVTv2 and Swin as whole networks: against their equations written out densely, at any size; presets against published figures.
+// PVT, PVTv2 and Swin as whole networks: against their equations written out densely, at any size; presets against
+// published figures.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -7,8 +8,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "models/build.h"
 #include "inspect/cost.h"
+#include "models/build.h"
 #include "models/presets.h"
 #include "models/vision_model.h"
 #include "tests/support/expect_error.h"
@@ -77,7 +78,8 @@ std::unique_ptr<VisionModel> vision(const ModelOptions& of) {
   auto model = std::make_unique<VisionModel>(of, 1, at::kDouble);
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
-  for (const auto& [name, tensor] : model->parameters().named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.4);
+  for (const auto& [name, tensor] : model->parameters().named())
+    at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.4);
   return model;
 }
 
@@ -92,7 +94,9 @@ core::StepResult step(const VisionModel& model, const at::Tensor& pixels, core::
 struct Twin {
   explicit Twin(const VisionModel& of) : model(of) {}
   at::Tensor p(const std::string& name) const { return model.parameters().find("backbone." + name); }
-  at::Tensor map(const std::string& name, const at::Tensor& x) const { return at::linear(x, p(name + ".weight"), p(name + ".bias")); }
+  at::Tensor map(const std::string& name, const at::Tensor& x) const {
+    return at::linear(x, p(name + ".weight"), p(name + ".bias"));
+  }
   at::Tensor norm(const std::string& name, const at::Tensor& x, double eps) const {
     const at::Tensor mean = x.mean(-1, true), variance = (x - mean).square().mean(-1, true);
     return (x - mean) / (variance + eps).sqrt() * p(name + ".weight") + p(name + ".bias");
@@ -103,7 +107,8 @@ struct Twin {
     return rows.transpose(1, 2).reshape({rows.size(0), rows.size(2), h, w});
   }
   /// Heads one after another, with what is added to the scores, [H,Q,K] or undefined.
-  at::Tensor attention(const std::string& name, const at::Tensor& x, const at::Tensor& sources, int64_t num_heads, const at::Tensor& bias = {}) const {
+  at::Tensor attention(const std::string& name, const at::Tensor& x, const at::Tensor& sources, int64_t num_heads,
+                       const at::Tensor& bias = {}) const {
     const at::Tensor q = map(name + ".q", x), k = map(name + ".k", sources), v = map(name + ".v", sources);
     const int64_t width = q.size(2) / num_heads;
     std::vector<at::Tensor> heads;
@@ -126,7 +131,8 @@ at::Tensor pvt_twin(const VisionModel& model, const at::Tensor& pixels) {
     const std::string at = fmt::format("stages.{}.", s);
     const int64_t patch = s == 0 ? o.patch_size : 2;
     image = at::conv2d(image, t.p(at + "patch_embedding.weight"), t.p(at + "patch_embedding.bias"), patch);
-    const int64_t h = image.size(2), w = image.size(3), own_h = o.image_size[0] / o.patch_size >> s, own_w = o.image_size[1] / o.patch_size >> s;
+    const int64_t h = image.size(2), w = image.size(3), own_h = o.image_size[0] / o.patch_size >> s,
+                  own_w = o.image_size[1] / o.patch_size >> s;
     const bool last = s + 1 == o.depths.size();
     x = t.norm(at + "patch_norm", Twin::rows(image), 1e-5);
     at::Tensor table = t.p(at + "positions.weight"), cls_row;
@@ -142,7 +148,8 @@ at::Tensor pvt_twin(const VisionModel& model, const at::Tensor& pixels) {
       const at::Tensor u = t.norm(layer + "norm1", x, 1e-6);
       at::Tensor sources = u;
       if (const int64_t sr = o.sr_ratios[s]; sr > 1) {
-        sources = Twin::rows(at::conv2d(Twin::image(u, h, w), t.p(layer + "attn.sr.weight"), t.p(layer + "attn.sr.bias"), sr));
+        sources = Twin::rows(
+            at::conv2d(Twin::image(u, h, w), t.p(layer + "attn.sr.weight"), t.p(layer + "attn.sr.bias"), sr));
         sources = t.norm(layer + "attn.sr_norm", sources, 1e-5);
       }
       x = x + t.attention(layer + "attn", u, sources, o.num_heads[s]);
@@ -159,7 +166,8 @@ at::Tensor pvt_v2_twin(const VisionModel& model, const at::Tensor& pixels) {
   at::Tensor image = pixels, x;
   for (size_t s = 0; s < o.depths.size(); ++s) {
     const std::string at = fmt::format("stages.{}.", s);
-    image = at::conv2d(image, t.p(at + "patch_embedding.weight"), t.p(at + "patch_embedding.bias"), s == 0 ? 4 : 2, s == 0 ? 3 : 1);
+    image = at::conv2d(image, t.p(at + "patch_embedding.weight"), t.p(at + "patch_embedding.bias"), s == 0 ? 4 : 2,
+                       s == 0 ? 3 : 1);
     const int64_t h = image.size(2), w = image.size(3);
     x = t.norm(at + "patch_norm", Twin::rows(image), 1e-5);
     for (int64_t n = 0; n < o.depths[s]; ++n) {
@@ -170,13 +178,16 @@ at::Tensor pvt_v2_twin(const VisionModel& model, const at::Tensor& pixels) {
       if (o.linear || sr > 1) {
         at::Tensor from = Twin::image(u, h, w);
         if (o.linear) from = at::adaptive_avg_pool2d(from, {7, 7});
-        sources = t.norm(layer + "attn.sr_norm", Twin::rows(at::conv2d(from, t.p(layer + "attn.sr.weight"), t.p(layer + "attn.sr.bias"), sr)), 1e-5);
+        sources =
+            t.norm(layer + "attn.sr_norm",
+                   Twin::rows(at::conv2d(from, t.p(layer + "attn.sr.weight"), t.p(layer + "attn.sr.bias"), sr)), 1e-5);
         if (o.linear) sources = Twin::gelu(sources);
       }
       x = x + t.attention(layer + "attn", u, sources, o.num_heads[s]);
       at::Tensor hidden = t.map(layer + "ffn.0", t.norm(layer + "norm2", x, 1e-6));
       if (o.linear) hidden = at::relu(hidden);
-      hidden = at::conv2d(Twin::image(hidden, h, w), t.p(layer + "ffn.dwconv.weight"), t.p(layer + "ffn.dwconv.bias"), 1, 1, 1, hidden.size(2));
+      hidden = at::conv2d(Twin::image(hidden, h, w), t.p(layer + "ffn.dwconv.weight"), t.p(layer + "ffn.dwconv.bias"),
+                          1, 1, 1, hidden.size(2));
       x = x + t.map(layer + "ffn.1", Twin::gelu(Twin::rows(hidden)));
     }
     x = t.norm(at + "norm", x, 1e-6);
@@ -185,7 +196,8 @@ at::Tensor pvt_v2_twin(const VisionModel& model, const at::Tensor& pixels) {
   return x;
 }
 
-/// What stands between two places of a padded image of size h x w: the bias of the table, -100 between regions, minus infinity between windows.
+/// What stands between two places of a padded image of size h x w: the bias of the table, -100 between regions, minus
+/// infinity between windows.
 struct WindowRule {
   int64_t window, shift, table, padded;
   int64_t region(int64_t at) const { return shift == 0 || at < padded - window ? 0 : at < padded - shift ? 1 : 2; }
@@ -194,14 +206,18 @@ struct WindowRule {
 at::Tensor swin_twin(const VisionModel& model, const at::Tensor& pixels) {
   const auto& o = std::get<backbones::SwinOptions>(model.options().backbone.vision);
   const Twin t(model);
-  const at::Tensor patches = at::conv2d(pixels, t.p("patch_embedding.weight"), t.p("patch_embedding.bias"), o.patch_size);
-  int64_t h = patches.size(2), w = patches.size(3), own_h = o.image_size[0] / o.patch_size, own_w = o.image_size[1] / o.patch_size;
+  const at::Tensor patches =
+      at::conv2d(pixels, t.p("patch_embedding.weight"), t.p("patch_embedding.bias"), o.patch_size);
+  int64_t h = patches.size(2), w = patches.size(3), own_h = o.image_size[0] / o.patch_size,
+          own_w = o.image_size[1] / o.patch_size;
   at::Tensor x = t.norm("patch_norm", Twin::rows(patches), 1e-5);
   for (size_t s = 0; s < o.depths.size(); ++s) {
     const std::string at = fmt::format("stages.{}.", s);
     if (s > 0) {
       const at::Tensor image = at::constant_pad_nd(x.view({x.size(0), h, w, x.size(2)}), {0, 0, 0, w % 2, 0, h % 2});
-      const auto part = [&](int64_t row, int64_t column) { return image.slice(1, row, std::nullopt, 2).slice(2, column, std::nullopt, 2); };
+      const auto part = [&](int64_t row, int64_t column) {
+        return image.slice(1, row, std::nullopt, 2).slice(2, column, std::nullopt, 2);
+      };
       const at::Tensor four = at::cat({part(0, 0), part(1, 0), part(0, 1), part(1, 1)}, 3);
       h = (h + 1) / 2, w = (w + 1) / 2, own_h = (own_h + 1) / 2, own_w = (own_w + 1) / 2;
       x = at::linear(t.norm(at + "merging.norm", four, 1e-5), t.p(at + "merging.reduction.weight")).flatten(1, 2);
@@ -210,16 +226,19 @@ at::Tensor swin_twin(const VisionModel& model, const at::Tensor& pixels) {
       const std::string layer = fmt::format("{}layers.{}.", at, n);
       const auto rule = [&](int64_t size, int64_t own, int64_t wanted) {
         const int64_t table = std::min(wanted, own), window = std::min(table, size);
-        return WindowRule{window, n % 2 == 1 && size > window ? window / 2 : 0, table, (size + window - 1) / window * window};
+        return WindowRule{window, n % 2 == 1 && size > window ? window / 2 : 0, table,
+                          (size + window - 1) / window * window};
       };
       const WindowRule down = rule(h, own_h, o.window_size[0]), right = rule(w, own_w, o.window_size[1]);
       const int64_t places = down.padded * right.padded, heads = o.num_heads[s];
       const at::Tensor u = t.norm(layer + "norm1", x, 1e-5), table = t.p(layer + "attn.relative_position_bias_table");
-      at::Tensor rolled = at::zeros({x.size(0), places, x.size(2)}, at::kDouble), bias = at::zeros({heads, places, places}, at::kDouble);
+      at::Tensor rolled = at::zeros({x.size(0), places, x.size(2)}, at::kDouble),
+                 bias = at::zeros({heads, places, places}, at::kDouble);
       std::vector<int64_t> source(static_cast<size_t>(places), -1);
       for (int64_t i = 0; i < places; ++i) {
         const int64_t row = i / right.padded, column = i % right.padded;
-        if (row < h && column < w) source[static_cast<size_t>(i)] = (row + down.shift) % h * w + (column + right.shift) % w;
+        if (row < h && column < w)
+          source[static_cast<size_t>(i)] = (row + down.shift) % h * w + (column + right.shift) % w;
         if (source[static_cast<size_t>(i)] >= 0) rolled.select(1, i).copy_(u.select(1, source[static_cast<size_t>(i)]));
         for (int64_t j = 0; j < places; ++j) {
           const int64_t other_row = j / right.padded, other_column = j % right.padded;
@@ -228,8 +247,10 @@ at::Tensor swin_twin(const VisionModel& model, const at::Tensor& pixels) {
             here.fill_(-std::numeric_limits<double>::infinity());
             continue;
           }
-          here.copy_(table[(row - other_row + down.table - 1) * (2 * right.table - 1) + column - other_column + right.table - 1]);
-          if (down.region(row) != down.region(other_row) || right.region(column) != right.region(other_column)) here.sub_(100.0);
+          here.copy_(table[(row - other_row + down.table - 1) * (2 * right.table - 1) + column - other_column +
+                           right.table - 1]);
+          if (down.region(row) != down.region(other_row) || right.region(column) != right.region(other_column))
+            here.sub_(100.0);
         }
       }
       const at::Tensor y = t.attention(layer + "attn", rolled, rolled, heads, bias);
@@ -249,7 +270,8 @@ TEST(Pvt, IsItsFormulaAtItsOwnSizeAndAtOthers) {
   const auto model = vision(options(kPvt));
   for (const auto& [height, width] : {std::pair{16, 24}, {22, 17}, {8, 4}}) {
     const at::Tensor pixels = Numbers(7).normal({2, 3, height, width});
-    EXPECT_LE(difference(step(*model, pixels).hidden, pvt_twin(*model, pixels).narrow(1, 0, 1)), 1e-12) << height << "x" << width;
+    EXPECT_LE(difference(step(*model, pixels).hidden, pvt_twin(*model, pixels).narrow(1, 0, 1)), 1e-12)
+        << height << "x" << width;
   }
   const auto mean = vision(options(kPvt, {"head.pool=mean", "backbone.qkv_bias=false"}));
   const at::Tensor pixels = Numbers(7).normal({2, 3, 16, 24}), rows = pvt_twin(*mean, pixels);
@@ -262,7 +284,8 @@ TEST(PvtV2, IsItsFormulaAtAnySize) {
     const auto model = vision(options(kPvtV2, {linear}));
     for (const auto& [height, width] : {std::pair{32, 48}, {33, 21}, {9, 9}}) {
       const at::Tensor pixels = Numbers(7).normal({2, 3, height, width});
-      EXPECT_LE(difference(step(*model, pixels).hidden, pvt_v2_twin(*model, pixels).mean(1, true)), 1e-12) << linear << " " << height << "x" << width;
+      EXPECT_LE(difference(step(*model, pixels).hidden, pvt_v2_twin(*model, pixels).mean(1, true)), 1e-12)
+          << linear << " " << height << "x" << width;
     }
   }
 }
@@ -272,7 +295,8 @@ TEST(Swin, IsItsFormulaAtAnySize) {
   const auto model = vision(options(kSwin));
   for (const auto& [height, width] : {std::pair{12, 20}, {8, 12}, {26, 14}, {2, 2}}) {
     const at::Tensor pixels = Numbers(7).normal({2, 3, height, width});
-    EXPECT_LE(difference(step(*model, pixels).hidden, swin_twin(*model, pixels).mean(1, true)), 1e-12) << height << "x" << width;
+    EXPECT_LE(difference(step(*model, pixels).hidden, swin_twin(*model, pixels).mean(1, true)), 1e-12)
+        << height << "x" << width;
   }
 }
 
@@ -330,18 +354,21 @@ TEST(Pyramids, DropWholeBranchesInTrainingAlone) {
 /// Rows on their way, by name.
 std::map<std::string, at::Tensor> rows_of(const VisionModel& model, const core::Segment& segment) {
   std::map<std::string, at::Tensor> rows;
-  model.forward(segment, model.initial_state(1), {}, [&](std::string_view name, const at::Tensor& tensor) { rows[std::string(name)] = tensor; });
+  model.forward(segment, model.initial_state(1), {},
+                [&](std::string_view name, const at::Tensor& tensor) { rows[std::string(name)] = tensor; });
   return rows;
 }
 
 TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
-  const auto check = [](const char* toml, const std::vector<std::string>& first_stage, const std::string& last_layer, const std::string& expected_rows) {
+  const auto check = [](const char* toml, const std::vector<std::string>& first_stage, const std::string& last_layer,
+                        const std::string& expected_rows) {
     const auto whole = vision(options(toml));
     ModelOptions of_stack = options(toml, first_stage);
     of_stack.kind = "layer_stack";
     const VisionModel stack(of_stack, 0, at::kDouble);
     const at::NoGradGuard no_grad;
-    for (const auto& [name, tensor] : stack.parameters().named()) at::Tensor(tensor).copy_(whole->parameters().find(name));
+    for (const auto& [name, tensor] : stack.parameters().named())
+      at::Tensor(tensor).copy_(whole->parameters().find(name));
     const std::vector<int64_t> size = whole->options().backbone.image_size();
     core::Segment images, rows;
     images.pixels = Numbers(5).normal({2, 3, size[0], size[1]});
@@ -349,12 +376,15 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
     rows.rows = expected.at("embed");
     EXPECT_LE(difference(stack.forward(rows, stack.initial_state(2)).hidden, expected.at(last_layer)), 1e-13);
     rows.rows = rows.rows.narrow(1, 0, 3);
-    expect_error<base::InputError>([&] { stack.forward(rows, stack.initial_state(2)); }, {"expected rows", expected_rows, "[2, 3, 4]"});
+    expect_error<base::InputError>([&] { stack.forward(rows, stack.initial_state(2)); },
+                                   {"expected rows", expected_rows, "[2, 3, 4]"});
     of_stack = whole->options();
     of_stack.kind = "layer_stack";
     expect_error<base::InputError>([&] { VisionModel(of_stack, 0, at::kDouble); }, {"layer_stack", "stages"});
   };
-  check(kPvt, {"backbone.depths=[1]", "backbone.num_heads=[1]", "backbone.dims=[4]", "backbone.mlp_ratios=[2]", "backbone.sr_ratios=[2]"},
+  check(kPvt,
+        {"backbone.depths=[1]", "backbone.num_heads=[1]", "backbone.dims=[4]", "backbone.mlp_ratios=[2]",
+         "backbone.sr_ratios=[2]"},
         "stages.0.layers.0", "[B,96,4]");
   check(kSwin, {"backbone.depths=[2]", "backbone.num_heads=[1]"}, "stages.0.layers.1", "[B,60,4]");
   ModelOptions none = options(kPvtV2);
@@ -367,11 +397,19 @@ struct Published {
   double millions, giga;  ///< parameters; multiply-adds of one image of 224
 };
 
-// Wang et al. 2021, table 1; Wang et al. 2022, tables 1 and 2; Liu et al. 2021, table 1 (28.3 million in its repository).
+// Wang et al. 2021, table 1; Wang et al. 2022, tables 1 and 2; Liu et al. 2021, table 1 (28.3 million in its
+// repository).
 TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
-  for (const Published& one : {Published{"pvt_tiny", 13.2, 1.9}, {"pvt_small", 24.5, 3.8}, {"pvt_medium", 44.2, 6.7}, {"pvt_v2_b2", 25.4, 4.0},
-                               {"pvt_v2_b2_linear", 22.6, 3.9}, {"pvt_v2_b3", 45.2, 6.9}, {"pvt_v2_b4", 62.6, 10.1}, {"swin_tiny", 28.3, 4.5}}) {
-    const ModelOptions of = read_model_options(base::parse_toml(fmt::format("preset = \"{}\"", one.preset), "recipe.toml"));
+  for (const Published& one : {Published{"pvt_tiny", 13.2, 1.9},
+                               {"pvt_small", 24.5, 3.8},
+                               {"pvt_medium", 44.2, 6.7},
+                               {"pvt_v2_b2", 25.4, 4.0},
+                               {"pvt_v2_b2_linear", 22.6, 3.9},
+                               {"pvt_v2_b3", 45.2, 6.9},
+                               {"pvt_v2_b4", 62.6, 10.1},
+                               {"swin_tiny", 28.3, 4.5}}) {
+    const ModelOptions of =
+        read_model_options(base::parse_toml(fmt::format("preset = \"{}\"", one.preset), "recipe.toml"));
     const VisionModel model(of, 0, at::kFloat);
     EXPECT_NEAR(static_cast<double>(model.parameters().count()) / 1e6, one.millions, 0.05) << one.preset;
     const ModelCost cost = count_cost(model);

@@ -28,44 +28,63 @@ struct Case {
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
-      {"vit", R"(type = "vit"
+      {"vit",
+       R"(type = "vit"
 image_size = [8, 12]
 patch_size = 4
 dim = 16
 num_layers = 2
 num_heads = 2
-mlp_ratio = 2)", {7, 7}, {16, 16}},
-      {"pvt", R"(type = "pvt"
+mlp_ratio = 2)",
+       {7, 7},
+       {16, 16}},
+      {"pvt",
+       R"(type = "pvt"
 image_size = [8, 12]
 patch_size = 2
 dims = [8, 16]
 depths = [1, 2]
 num_heads = [1, 2]
 mlp_ratios = [2, 2]
-sr_ratios = [2, 1])", {24, 7, 7}, {8, 16, 16}},
-      {"pvt_v2", R"(type = "pvt_v2"
+sr_ratios = [2, 1])",
+       {24, 7, 7},
+       {8, 16, 16}},
+      {"pvt_v2",
+       R"(type = "pvt_v2"
 image_size = [16, 24]
 dims = [8, 16]
 depths = [1, 2]
 num_heads = [1, 2]
 mlp_ratios = [2, 2]
-sr_ratios = [2, 1])", {24, 6, 6}, {8, 16, 16}, 16, 24},
-      {"pvt_v2_linear", R"(type = "pvt_v2"
+sr_ratios = [2, 1])",
+       {24, 6, 6},
+       {8, 16, 16},
+       16,
+       24},
+      {"pvt_v2_linear",
+       R"(type = "pvt_v2"
 image_size = [16, 24]
 dims = [8, 16]
 depths = [1, 2]
 num_heads = [1, 2]
 mlp_ratios = [2, 2]
 sr_ratios = [2, 1]
-linear = true)", {24, 6, 6}, {8, 16, 16}, 16, 24},
-      {"swin", R"(type = "swin"
+linear = true)",
+       {24, 6, 6},
+       {8, 16, 16},
+       16,
+       24},
+      {"swin",
+       R"(type = "swin"
 image_size = [8, 12]
 patch_size = 2
 dim = 8
 depths = [2, 1]
 num_heads = [1, 2]
 window_size = [2, 3]
-mlp_ratio = 2)", {6, 6, 6}, {8, 8, 16}},
+mlp_ratio = 2)",
+       {6, 6, 6},
+       {8, 8, 16}},
   };
   return all;
 }
@@ -74,7 +93,8 @@ void PrintTo(const Case& of, std::ostream* out) { *out << of.name; }
 
 /// The head reads the mean of the grid's rows: a class token does not see the last layer's convolution of them.
 ModelOptions options(const Case& of, const std::string& memory) {
-  const std::string toml = "[backbone]\n" + of.backbone + "\n[head]\ntype = \"classification\"\nnum_classes = 5\npool = \"mean\"\n" +
+  const std::string toml = "[backbone]\n" + of.backbone +
+                           "\n[head]\ntype = \"classification\"\nnum_classes = 5\npool = \"mean\"\n" +
                            (memory.empty() ? "" : "[[memory]]\n" + memory + "\n");
   return read_model_options(base::parse_toml(toml, "recipe.toml"));
 }
@@ -83,11 +103,14 @@ std::unique_ptr<VisionModel> make(const Case& of, const std::string& memory) {
   auto model = std::make_unique<VisionModel>(options(of, memory), 1, at::kDouble);
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
-  for (const auto& [name, tensor] : model->parameters().named()) at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.3);
+  for (const auto& [name, tensor] : model->parameters().named())
+    at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.3);
   return model;
 }
 
-at::Tensor pixels(const Case& of, int64_t batch, uint64_t seed = 2) { return Numbers(seed).normal({batch, 3, of.height, of.width}); }
+at::Tensor pixels(const Case& of, int64_t batch, uint64_t seed = 2) {
+  return Numbers(seed).normal({batch, 3, of.height, of.width});
+}
 
 core::StepResult run(const VisionModel& model, const at::Tensor& images, const core::State& state, core::Mode mode) {
   core::Segment segment;
@@ -117,7 +140,8 @@ std::vector<at::Tensor> kept(const VisionModel& model, const std::string& ending
 class VisionGrc : public testing::TestWithParam<Case> {};
 
 TEST_P(VisionGrc, EveryLayerHasACacheAsLongAsItselfAtEveryRatio) {
-  for (const auto& [ratio, share] : std::vector<std::pair<const char*, double>>{{"0.125", 0.125}, {"0.25", 0.25}, {"0.5", 0.5}, {"1.0", 1.0}}) {
+  for (const auto& [ratio, share] :
+       std::vector<std::pair<const char*, double>>{{"0.125", 0.125}, {"0.25", 0.25}, {"0.5", 0.5}, {"1.0", 1.0}}) {
     const auto model = make(GetParam(), std::string("type = \"grc\"\ncache_ratio = ") + ratio);
     const auto caches = kept(*model, ".grc.cache");
     ASSERT_EQ(caches.size(), GetParam().rows.size());
@@ -135,7 +159,8 @@ TEST_P(VisionGrc, WithoutAShareItIsTheInnerAttention) {
   for (const char* variant : {"paper", "authors"}) {
     const auto model = make(GetParam(), std::string("type = \"grc\"\nvariant = \"") + variant + "\"");
     const auto plain = make(GetParam(), "");
-    for (const auto& [name, tensor] : plain->parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
+    for (const auto& [name, tensor] : plain->parameters().named())
+      at::Tensor(tensor).copy_(model->parameters().find(name));
     train(GetParam(), *model, 5);
     const at::Tensor expected = evaluate(*plain, pixels(GetParam(), 2)).hidden;
     EXPECT_GT(difference(evaluate(*model, pixels(GetParam(), 2)).hidden, expected), 1e-6) << variant;
@@ -148,7 +173,8 @@ TEST_P(VisionGrc, WithoutAShareItIsTheInnerAttention) {
 
 TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
   const at::NoGradGuard no_grad;
-  for (const char* reading : {"", "\nattend = \"batch_mean\"", "\neval_read = \"stored\"", "\nvariant = \"authors\"\nposition = \"cpe\""}) {
+  for (const char* reading :
+       {"", "\nattend = \"batch_mean\"", "\neval_read = \"stored\"", "\nvariant = \"authors\"\nposition = \"cpe\""}) {
     const auto model = make(GetParam(), std::string("type = \"grc\"") + reading);
     const auto zero = kept(*model, ".grc.cache");
     train(GetParam(), *model, 5);
@@ -167,7 +193,9 @@ TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
     // A training step of the same images gives another answer once the cache has moved on.
     const at::Tensor first = run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train).hidden;
     train(GetParam(), *model, 6);
-    EXPECT_GT(difference(run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train).hidden, first), 1e-9) << reading;
+    EXPECT_GT(difference(run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train).hidden, first),
+              1e-9)
+        << reading;
   }
 }
 
@@ -175,15 +203,19 @@ TEST_P(VisionGrc, OrderAndCompanyInTheBatchDoNotMatter) {
   const at::NoGradGuard no_grad;
   const at::Tensor images = pixels(GetParam(), 3), order = at::tensor({2, 0, 1}, at::kLong);
   for (const bool mean : {false, true}) {
-    const auto model = make(GetParam(), mean ? "type = \"grc\"\nattend = \"batch_mean\"\neval_read = \"stored\"" : "type = \"grc\"");
+    const auto model =
+        make(GetParam(), mean ? "type = \"grc\"\nattend = \"batch_mean\"\neval_read = \"stored\"" : "type = \"grc\"");
     train(GetParam(), *model, 5);
     const at::Tensor together = evaluate(*model, images).hidden;
-    EXPECT_LE(difference(evaluate(*model, images.index_select(0, order)).hidden, together.index_select(0, order)), 1e-12);
-    for (int64_t i = 0; i < 3; ++i) EXPECT_LE(difference(evaluate(*model, images.narrow(0, i, 1)).hidden, together.narrow(0, i, 1)), 1e-12);
+    EXPECT_LE(difference(evaluate(*model, images.index_select(0, order)).hidden, together.index_select(0, order)),
+              1e-12);
+    for (int64_t i = 0; i < 3; ++i)
+      EXPECT_LE(difference(evaluate(*model, images.narrow(0, i, 1)).hidden, together.narrow(0, i, 1)), 1e-12);
     // In training the cache is a mean, whatever the order.
     const auto state_of = [&](const at::Tensor& batch) {
       std::vector<at::Tensor> caches;
-      for (const auto& [field, tensor] : run(*model, batch, model->initial_state(3), core::Mode::train).state.fields()) {
+      for (const auto& [field, tensor] :
+           run(*model, batch, model->initial_state(3), core::Mode::train).state.fields()) {
         if (field.path.ends_with(".grc.cache")) caches.push_back(tensor);
       }
       return caches;
@@ -201,16 +233,20 @@ TEST_P(VisionGrc, TheCacheIsTheModels) {
     train(GetParam(), *model, 5);
     // What a model's file holds: parameters, and fields that no sequence owns.
     VisionModel loaded(options(GetParam(), memory), 9, at::kDouble);
-    for (const auto& [name, tensor] : loaded.parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
+    for (const auto& [name, tensor] : loaded.parameters().named())
+      at::Tensor(tensor).copy_(model->parameters().find(name));
     const core::State kept = model->initial_state(1);
     for (const auto& [field, tensor] : kept.fields()) EXPECT_FALSE(field.per_sequence()) << field.path;
     loaded.commit(kept);
-    EXPECT_EQ(difference(evaluate(loaded, pixels(GetParam(), 2)).hidden, evaluate(*model, pixels(GetParam(), 2)).hidden), 0.0) << memory;
+    EXPECT_EQ(
+        difference(evaluate(loaded, pixels(GetParam(), 2)).hidden, evaluate(*model, pixels(GetParam(), 2)).hidden), 0.0)
+        << memory;
   }
 }
 
 TEST_P(VisionGrc, EveryParameterOfEveryLayerLearns) {
-  for (const char* memory : {"type = \"grc\"\nposition = \"cpe\"", "type = \"grc\"\nvariant = \"authors\"\nposition = \"cpe\"\nattend = \"batch_mean\""}) {
+  for (const char* memory : {"type = \"grc\"\nposition = \"cpe\"",
+                             "type = \"grc\"\nvariant = \"authors\"\nposition = \"cpe\"\nattend = \"batch_mean\""}) {
     const auto model = make(GetParam(), memory);
     train(GetParam(), *model, 5);
     const core::StepResult step = run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train);
@@ -229,7 +265,9 @@ TEST_P(VisionGrc, TellsSigmaLambdaOfEveryLayerAndHead) {
   for (size_t layer = 0; layer < gauges.size(); ++layer) {
     EXPECT_EQ(gauges[layer].name, fmt::format("layers.{}.sigma_lambda", layer));
     const std::string& name = model->backbone().layer_name(static_cast<int64_t>(layer));
-    EXPECT_LE(difference(at::tensor(gauges[layer].values, at::kDouble), at::sigmoid(model->parameters().find(name + ".grc.lambda"))), 1e-15);
+    EXPECT_LE(difference(at::tensor(gauges[layer].values, at::kDouble),
+                         at::sigmoid(model->parameters().find(name + ".grc.lambda"))),
+              1e-15);
   }
 }
 
@@ -240,27 +278,33 @@ TEST_P(VisionGrc, BranchesAreSeenOnTheWay) {
   int64_t seen = 0;
   core::Segment segment;
   segment.pixels = pixels(GetParam(), 2);
-  model->forward(segment, model->initial_state(2), [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
-    const auto* mixes = dynamic_cast<const core::MixesBranches*>(&attention);
-    ASSERT_NE(mixes, nullptr);
-    const auto branches = mixes->branches(input, state);
-    ASSERT_EQ(branches.size(), 2u);
-    const int64_t dim = GetParam().dims[static_cast<size_t>(layer)];
-    EXPECT_EQ(branches[0].rows.sizes(), at::IntArrayRef({input.x.size(0), input.x.size(1), dim}));
-    EXPECT_EQ(branches[1].rows.sizes(), at::IntArrayRef({input.x.size(0), input.x.size(1), dim / 2}));
-    EXPECT_EQ(seen++, layer);
-  }, {});
+  model->forward(segment, model->initial_state(2),
+                 [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
+                     const core::State& state) {
+                   const auto* mixes = dynamic_cast<const core::MixesBranches*>(&attention);
+                   ASSERT_NE(mixes, nullptr);
+                   const auto branches = mixes->branches(input, state);
+                   ASSERT_EQ(branches.size(), 2u);
+                   const int64_t dim = GetParam().dims[static_cast<size_t>(layer)];
+                   EXPECT_EQ(branches[0].rows.sizes(), at::IntArrayRef({input.x.size(0), input.x.size(1), dim}));
+                   EXPECT_EQ(branches[1].rows.sizes(), at::IntArrayRef({input.x.size(0), input.x.size(1), dim / 2}));
+                   EXPECT_EQ(seen++, layer);
+                 },
+                 {});
   EXPECT_EQ(seen, static_cast<int64_t>(GetParam().rows.size()));
 }
 
 // The backbone knows how rows lie and how many class tokens there are.
 TEST_P(VisionGrc, RefusesAnotherLayoutThanTheBackbones) {
-  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe\"\ngrid = [5, 7]"); }, {"grc", "grid = [", "found [5, 7]"});
-  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe\"\ncls_tokens = 3"); }, {"grc", "cls_tokens = ", "found 3"});
+  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe\"\ngrid = [5, 7]"); },
+                                 {"grc", "grid = [", "found [5, 7]"});
+  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe\"\ncls_tokens = 3"); },
+                                 {"grc", "cls_tokens = ", "found 3"});
 }
 
 TEST_P(VisionGrc, RefusesCachesOfSequences) {
-  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nlifetime = \"sequence\""); }, {"lifetime", "sequence"});
+  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nlifetime = \"sequence\""); },
+                                 {"lifetime", "sequence"});
 }
 
 class VisionAttentionCache : public testing::TestWithParam<Case> {};
@@ -268,12 +312,14 @@ class VisionAttentionCache : public testing::TestWithParam<Case> {};
 TEST_P(VisionAttentionCache, ReadsTheLastImagesOfTraining) {
   const at::NoGradGuard no_grad;
   if (GetParam().name == "swin") {
-    expect_error<base::InputError>([&] { make(GetParam(), "type = \"attention_cache\""); }, {"attention_cache", "window"});
+    expect_error<base::InputError>([&] { make(GetParam(), "type = \"attention_cache\""); },
+                                   {"attention_cache", "window"});
     return;
   }
   const auto model = make(GetParam(), "type = \"attention_cache\"");
   const auto plain = make(GetParam(), "");
-  for (const auto& [name, tensor] : plain->parameters().named()) at::Tensor(tensor).copy_(model->parameters().find(name));
+  for (const auto& [name, tensor] : plain->parameters().named())
+    at::Tensor(tensor).copy_(model->parameters().find(name));
   // Nothing is there before the first training step, and one image after it.
   const at::Tensor images = pixels(GetParam(), 2), expected = evaluate(*plain, images).hidden;
   EXPECT_EQ(difference(evaluate(*model, images).hidden, expected), 0.0);
@@ -283,9 +329,11 @@ TEST_P(VisionAttentionCache, ReadsTheLastImagesOfTraining) {
   std::vector<at::Tensor> inputs;
   core::Segment segment;
   segment.pixels = pixels(GetParam(), 3, 5).narrow(0, 2, 1);
-  plain->forward(segment, plain->initial_state(1), [&](int64_t, const core::Attention&, const core::AttentionInput& input, const core::State&) {
-    inputs.push_back(input.x);
-  }, {});
+  plain->forward(segment, plain->initial_state(1),
+                 [&](int64_t, const core::Attention&, const core::AttentionInput& input, const core::State&) {
+                   inputs.push_back(input.x);
+                 },
+                 {});
   const auto rows = kept(*model, "attention_cache.rows"), filled = kept(*model, "attention_cache.filled");
   ASSERT_EQ(rows.size(), inputs.size());
   for (size_t layer = 0; layer < rows.size(); ++layer) {
@@ -310,22 +358,27 @@ TEST(AttentionCacheInImages, OfAViTIsAttentionOverItsRowsAndThoseOfTheCache) {
   train(vit, *model, 5);
   core::Segment segment;
   segment.pixels = pixels(vit, 2);
-  model->forward(segment, model->initial_state(2), [&](int64_t, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
-    const core::State own = state.child("attention_cache");
-    at::Tensor rows;
-    for (const auto& [field, tensor] : own.fields()) {
-      if (field.path == "rows") rows = tensor;
-    }
-    const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
-    const core::AttentionView view = inspectable->look(input, state, {});
-    ASSERT_EQ(view.maps.size(), 1u);
-    EXPECT_EQ(view.maps[0].weights.sizes(), at::IntArrayRef({2, 2, 7, 11}));
-    EXPECT_EQ(rows.sizes(), at::IntArrayRef({1, 4, 16}));
-  }, {});
+  model->forward(
+      segment, model->initial_state(2),
+      [&](int64_t, const core::Attention& attention, const core::AttentionInput& input, const core::State& state) {
+        const core::State own = state.child("attention_cache");
+        at::Tensor rows;
+        for (const auto& [field, tensor] : own.fields()) {
+          if (field.path == "rows") rows = tensor;
+        }
+        const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
+        const core::AttentionView view = inspectable->look(input, state, {});
+        ASSERT_EQ(view.maps.size(), 1u);
+        EXPECT_EQ(view.maps[0].weights.sizes(), at::IntArrayRef({2, 2, 7, 11}));
+        EXPECT_EQ(rows.sizes(), at::IntArrayRef({1, 4, 16}));
+      },
+      {});
 }
 
-INSTANTIATE_TEST_SUITE_P(Backbones, VisionGrc, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Backbones, VisionAttentionCache, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Backbones, VisionGrc, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Backbones, VisionAttentionCache, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace mnemo::models::vision_grc_test

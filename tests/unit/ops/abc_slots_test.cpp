@@ -19,7 +19,8 @@ TEST(RandomSlots, AreUniformAndIndependentOfTheirCompany) {
   const at::Tensor count = at::bincount(drawn, {}, 7).to(at::kDouble);
   EXPECT_LT(((count - 40'000.0 / 7).square() / (40'000.0 / 7)).sum().item<double>(), 22.5);
   // Pairs of neighbours too, 48 degrees: 84.0.
-  const at::Tensor pairs = at::bincount(drawn.narrow(0, 0, 39'999) * 7 + drawn.narrow(0, 1, 39'999), {}, 49).to(at::kDouble);
+  const at::Tensor pairs =
+      at::bincount(drawn.narrow(0, 0, 39'999) * 7 + drawn.narrow(0, 1, 39'999), {}, 49).to(at::kDouble);
   EXPECT_LT(((pairs - 39'999.0 / 49).square() / (39'999.0 / 49)).sum().item<double>(), 84.0);
   const at::Tensor some = at::tensor(std::vector<int64_t>{39'999, 5, 5}, at::kLong).view({3, 1});
   EXPECT_TRUE(at::equal(random_slots(some, 7, 3, 1).view({-1}), drawn.index_select(0, some.view({-1}))));
@@ -41,19 +42,22 @@ TEST(NearestMeans, FastAndNaiveAgree) {
   Numbers numbers(3);
   for (const int64_t tokens : {1, 4, 50}) {
     for (const bool padded : {false, true}) {
-      const at::Tensor keys = numbers.normal({3, tokens, 6}), counts = at::tensor({0., 2., 0., 1., 1., 3., 0., 0., 0.}, at::kDouble).view({3, 3});
+      const at::Tensor keys = numbers.normal({3, tokens, 6}),
+                       counts = at::tensor({0., 2., 0., 1., 1., 3., 0., 0., 0.}, at::kDouble).view({3, 3});
       const at::Tensor sums = numbers.normal({3, 3, 6}) * counts.unsqueeze(-1);
       const at::Tensor valid = padded ? numbers.flags({3, tokens}, 0.6) : at::Tensor();
       const at::Tensor expected = nearest_means_naive(keys, sums, counts, valid);
       EXPECT_TRUE(at::equal(nearest_means(keys, sums, counts, valid), expected)) << tokens << padded;
-      EXPECT_TRUE(at::equal(nearest_means(keys.to(at::kFloat), sums.to(at::kFloat), counts.to(at::kFloat), valid), expected)) << tokens << padded;
+      EXPECT_TRUE(
+          at::equal(nearest_means(keys.to(at::kFloat), sums.to(at::kFloat), counts.to(at::kFloat), valid), expected))
+          << tokens << padded;
     }
   }
 }
 
 TEST(NearestMeans, EmptyClustersAreFilledFirstThenTheNearestMeanWins) {
-  // In one dimension, worked by hand: 0, 10, 4 found the clusters; 6 joins 4 (mean 5), 8 joins 10 (mean 9), 7 is as near to 5 as to 9 and
-  // joins the first of them, cluster 1.
+  // In one dimension, worked by hand: 0, 10, 4 found the clusters; 6 joins 4 (mean 5), 8 joins 10 (mean 9), 7 is as
+  // near to 5 as to 9 and joins the first of them, cluster 1.
   const at::Tensor keys = at::tensor({0., 10., 4., 6., 8., 7.}, at::kDouble).view({1, 6, 1});
   const at::Tensor found = nearest_means(keys, at::zeros({1, 3, 1}, at::kDouble), at::zeros({1, 3}, at::kDouble), {});
   EXPECT_TRUE(at::equal(found, at::tensor(std::vector<int64_t>{0, 1, 2, 2, 1, 1}, at::kLong).view({1, 6})));

@@ -22,9 +22,12 @@ struct Input {
 /// With values of their own width; phi shared by heads, as most controls have it.
 Input random_input(int64_t tokens, bool factor, bool open, at::ScalarType dtype = at::kDouble) {
   Numbers numbers(static_cast<uint64_t>(tokens) + 1);
-  Input in{numbers.normal({2, tokens, 2, 4}).transpose(1, 2).to(dtype), numbers.normal({2, 2, tokens, 4}).to(dtype), numbers.normal({2, 2, tokens, 5}).to(dtype),
+  Input in{numbers.normal({2, tokens, 2, 4}).transpose(1, 2).to(dtype),
+           numbers.normal({2, 2, tokens, 4}).to(dtype),
+           numbers.normal({2, 2, tokens, 5}).to(dtype),
            numbers.normal({2, 1, tokens, 3}).to(dtype).expand({2, 2, tokens, 3}),
-           {numbers.normal({2, 2, 3, 4}).to(dtype), numbers.normal({2, 2, 3, 5}).to(dtype)}, {}};
+           {numbers.normal({2, 2, 3, 4}).to(dtype), numbers.normal({2, 2, 3, 5}).to(dtype)},
+           {}};
   if (factor) in.reading.factor = numbers.normal({2, 2, tokens, 3}).abs().to(dtype);
   if (open) in.reading.open = numbers.flags({2, 1, tokens, 3}, 0.5).expand({2, 2, tokens, 3});
   return in;
@@ -89,13 +92,15 @@ TEST(AbcSums, FastFormsAndNaiveTwinAgreeAtEveryLength) {
 TEST(AbcSums, AnySplitIsTheWhole) {
   const Input in = random_input(70, true, true);
   const auto expected = abc_sums(in.q, in.k, in.v, in.phi, in.sums, in.reading, 0.5);
-  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 69}, {64, 6}, {65, 5}, {7, 33, 30}, std::vector<int64_t>(70, 1)}) {
+  for (const std::vector<int64_t>& lengths :
+       {std::vector<int64_t>{1, 69}, {64, 6}, {65, 5}, {7, 33, 30}, std::vector<int64_t>(70, 1)}) {
     AbcSumsOutput now{{}, in.sums};
     std::vector<at::Tensor> outputs;
     int64_t done = 0;
     for (const int64_t length : lengths) {
       const auto part = [&](const at::Tensor& x) { return x.narrow(2, done, length); };
-      now = abc_sums(part(in.q), part(in.k), part(in.v), part(in.phi), now.sums, {part(in.reading.factor), part(in.reading.open)}, 0.5);
+      now = abc_sums(part(in.q), part(in.k), part(in.v), part(in.phi), now.sums,
+                     {part(in.reading.factor), part(in.reading.open)}, 0.5);
       outputs.push_back(now.o);
       done += length;
     }
@@ -124,7 +129,8 @@ TEST(AbcSums, WithEverySlotClosedTheOutputIsZero) {
   for (const auto& form : {&abc_sums, &abc_sums_naive, &abc_sums_by_products}) {
     EXPECT_EQ(test::largest(form(in.q, in.k, in.v, in.phi, in.sums, in.reading, 0.5).o), 0.0);
   }
-  EXPECT_EQ(test::largest(abc_sums_full(in.q, in.k, in.v, in.phi, {{}, at::zeros({2, 2, 1, 3}, at::kBool)}, 0.5).o), 0.0);
+  EXPECT_EQ(test::largest(abc_sums_full(in.q, in.k, in.v, in.phi, {{}, at::zeros({2, 2, 1, 3}, at::kBool)}, 0.5).o),
+            0.0);
 }
 
 TEST(AbcSums, LookingBothWaysIsTheLastCausalMemory) {
@@ -133,7 +139,8 @@ TEST(AbcSums, LookingBothWaysIsTheLastCausalMemory) {
     const AbcSums nothing{at::zeros_like(in.sums.k), at::zeros_like(in.sums.v)};
     const auto last = [](const at::Tensor& x) { return x.defined() ? x.narrow(2, 5, 1) : x; };
     const auto causal = abc_sums_naive(in.q, in.k, in.v, in.phi, nothing, in.reading, 0.5);
-    const at::Tensor full = abc_sums_full(in.q, in.k, in.v, in.phi, {last(in.reading.factor), last(in.reading.open)}, 0.5).o;
+    const at::Tensor full =
+        abc_sums_full(in.q, in.k, in.v, in.phi, {last(in.reading.factor), last(in.reading.open)}, 0.5).o;
     EXPECT_LE(difference(full.select(2, 5), causal.o.select(2, 5)), 1e-13);
   }
 }
@@ -141,8 +148,8 @@ TEST(AbcSums, LookingBothWaysIsTheLastCausalMemory) {
 TEST(AbcSums, OfBfloat16IsSummedInFloat32AndFloat32IsClose) {
   const Input in = random_input(130, true, true, at::kBFloat16);
   const auto as = [&](at::ScalarType type) {
-    return abc_sums(in.q.to(type), in.k.to(type), in.v.to(type), in.phi.to(type), {in.sums.k.to(type), in.sums.v.to(type)},
-                    {in.reading.factor.to(type), in.reading.open}, 0.5);
+    return abc_sums(in.q.to(type), in.k.to(type), in.v.to(type), in.phi.to(type),
+                    {in.sums.k.to(type), in.sums.v.to(type)}, {in.reading.factor.to(type), in.reading.open}, 0.5);
   };
   const auto narrow = as(at::kBFloat16), single = as(at::kFloat), exact = as(at::kDouble);
   EXPECT_LE(difference(single.o.to(at::kDouble), exact.o), 1e-4 * (1 + test::largest(exact.o)));

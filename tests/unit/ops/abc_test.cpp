@@ -21,8 +21,8 @@ struct Input {
 
 Input random_input(int64_t tokens, double logits, at::ScalarType dtype = at::kDouble) {
   Numbers numbers(static_cast<uint64_t>(tokens) + 1);
-  return {numbers.normal({2, 2, tokens, 4}, dtype), numbers.normal({2, 2, tokens, 4}, dtype), numbers.normal({2, 2, tokens, 4}, dtype),
-          numbers.normal({2, 2, tokens, 3}, dtype) * logits};
+  return {numbers.normal({2, 2, tokens, 4}, dtype), numbers.normal({2, 2, tokens, 4}, dtype),
+          numbers.normal({2, 2, tokens, 4}, dtype), numbers.normal({2, 2, tokens, 3}, dtype) * logits};
 }
 
 AbcMemory empty(AbcActivation activation, at::ScalarType dtype = at::kDouble) {
@@ -33,7 +33,8 @@ void expect_near(const AbcOutput& found, const AbcOutput& expected, double toler
   EXPECT_LE(difference(found.o, expected.o), tolerance);
   EXPECT_LE(difference(found.memory.k, expected.memory.k), tolerance * (1 + test::largest(expected.memory.k)));
   EXPECT_LE(difference(found.memory.v, expected.memory.v), tolerance * (1 + test::largest(expected.memory.v)));
-  EXPECT_LE(difference(found.memory.z, expected.memory.z), tolerance * (1 + test::largest(at::nan_to_num(expected.memory.z, 0, 0, 0))));
+  EXPECT_LE(difference(found.memory.z, expected.memory.z),
+            tolerance * (1 + test::largest(at::nan_to_num(expected.memory.z, 0, 0, 0))));
 }
 
 TEST(Abc, NaiveTwinIsTheSumOfThePaper) {
@@ -43,7 +44,9 @@ TEST(Abc, NaiveTwinIsTheSumOfThePaper) {
     const auto found = abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5);
     for (int64_t t = 0; t < 5; ++t) {
       const at::Tensor s = in.s.narrow(2, 0, t + 1);
-      const at::Tensor a = activation == AbcActivation::exp ? s.exp() : activation == AbcActivation::relu ? s.clamp_min(0) : s.sigmoid();
+      const at::Tensor a = activation == AbcActivation::exp    ? s.exp()
+                           : activation == AbcActivation::relu ? s.clamp_min(0)
+                                                               : s.sigmoid();
       const double eps = activation == AbcActivation::exp ? 0.0 : 1e-6;
       const at::Tensor phi = (a / (a.sum(2, true) + eps)).transpose(-1, -2);
       const at::Tensor k = at::matmul(phi, in.k.narrow(2, 0, t + 1)), v = at::matmul(phi, in.v.narrow(2, 0, t + 1));
@@ -65,12 +68,17 @@ TEST(Abc, FastAndNaiveAgreeAtEveryLength) {
     for (const int64_t tokens : {1, 2, 63, 64, 65, 130}) {
       for (const double logits : {1.0, 1e2, 1e4}) {
         for (const bool padded : {false, true}) {
-          SCOPED_TRACE(fmt::format("activation {}, {} tokens, logits {}, padded {}", static_cast<int>(activation), tokens, logits, padded));
+          SCOPED_TRACE(fmt::format("activation {}, {} tokens, logits {}, padded {}", static_cast<int>(activation),
+                                   tokens, logits, padded));
           const Input in = random_input(tokens, logits);
           const at::Tensor valid = padded ? Numbers(9).flags({2, tokens}, 0.6) : at::Tensor();
-          if (padded) valid.narrow(1, 0, std::min<int64_t>(tokens - 1, 3)).fill_(false);  // slots are first written inside a chunk
-          const auto expected = abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), valid, activation, 1e-6, 0.5);
-          expect_near(abc_causal(in.q, in.k, in.v, in.s, empty(activation), valid, activation, 1e-6, 0.5), expected, 1e-11);
+          if (padded)
+            valid.narrow(1, 0, std::min<int64_t>(tokens - 1, 3))
+                .fill_(false);  // slots are first written inside a chunk
+          const auto expected =
+              abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), valid, activation, 1e-6, 0.5);
+          expect_near(abc_causal(in.q, in.k, in.v, in.s, empty(activation), valid, activation, 1e-6, 0.5), expected,
+                      1e-11);
           ASSERT_TRUE(at::isfinite(expected.o).all().item<bool>());
         }
       }
@@ -83,7 +91,8 @@ TEST(Abc, AnySplitIsTheWholeAndTokenByTokenToo) {
     for (const double logits : {1.0, 1e4}) {
       const Input in = random_input(70, logits);
       const auto expected = abc_causal(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5);
-      for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 69}, {64, 6}, {65, 5}, {7, 33, 30}, std::vector<int64_t>(70, 1)}) {
+      for (const std::vector<int64_t>& lengths :
+           {std::vector<int64_t>{1, 69}, {64, 6}, {65, 5}, {7, 33, 30}, std::vector<int64_t>(70, 1)}) {
         AbcOutput now{{}, empty(activation)};
         std::vector<at::Tensor> outputs;
         int64_t done = 0;
@@ -103,11 +112,14 @@ TEST(Abc, PaddingWritesNothing) {
   const Input in = random_input(6, 1.0);
   const at::Tensor valid = at::tensor({1, 0, 1, 1, 0, 1}).to(at::kBool), real = valid.nonzero().squeeze(-1);
   for (const AbcActivation activation : kActivations) {
-    const auto padded = abc_causal(in.q, in.k, in.v, in.s, empty(activation), valid.expand({2, 6}), activation, 1e-6, 0.5);
+    const auto padded =
+        abc_causal(in.q, in.k, in.v, in.s, empty(activation), valid.expand({2, 6}), activation, 1e-6, 0.5);
     const auto pick = [&](const at::Tensor& x) { return x.index_select(2, real); };
-    const auto alone = abc_causal(pick(in.q), pick(in.k), pick(in.v), pick(in.s), empty(activation), {}, activation, 1e-6, 0.5);
+    const auto alone =
+        abc_causal(pick(in.q), pick(in.k), pick(in.v), pick(in.s), empty(activation), {}, activation, 1e-6, 0.5);
     expect_near({pick(padded.o), padded.memory}, alone, 1e-14);
-    const auto nothing = abc_causal(in.q, in.k, in.v, in.s, empty(activation), at::zeros({2, 6}, at::kBool), activation, 1e-6, 0.5);
+    const auto nothing =
+        abc_causal(in.q, in.k, in.v, in.s, empty(activation), at::zeros({2, 6}, at::kBool), activation, 1e-6, 0.5);
     EXPECT_EQ(test::largest(nothing.o), 0.0);
     expect_near({nothing.o, nothing.memory}, {nothing.o, empty(activation)}, 0.0);
   }
@@ -122,8 +134,10 @@ TEST(Abc, LookingBothWaysIsTheLastCausalMemory) {
     const at::Tensor valid = at::arange(6).unsqueeze(0).expand({2, 6}) < 4;
     const auto part = [](const at::Tensor& x) { return x.narrow(2, 0, 4); };
     EXPECT_LE(difference(abc_full(in.q, in.k, in.v, in.s, valid, activation, 1e-6, 0.5).o,
-                         abc_full(in.q, part(in.k), part(in.v), part(in.s), {}, activation, 1e-6, 0.5).o), 1e-14);
-    EXPECT_EQ(test::largest(abc_full(in.q, in.k, in.v, in.s, at::zeros({2, 6}, at::kBool), activation, 1e-6, 0.5).o), 0.0);
+                         abc_full(in.q, part(in.k), part(in.v), part(in.s), {}, activation, 1e-6, 0.5).o),
+              1e-14);
+    EXPECT_EQ(test::largest(abc_full(in.q, in.k, in.v, in.s, at::zeros({2, 6}, at::kBool), activation, 1e-6, 0.5).o),
+              0.0);
   }
 }
 
@@ -131,9 +145,11 @@ TEST(Abc, Float32IsCloseAndArgumentsAreLeftAlone) {
   for (const AbcActivation activation : kActivations) {
     for (const double logits : {1.0, 1e2, 1e4}) {
       const Input narrow = random_input(130, logits, at::kFloat);
-      const Input in{narrow.q.to(at::kDouble), narrow.k.to(at::kDouble), narrow.v.to(at::kDouble), narrow.s.to(at::kDouble)};
+      const Input in{narrow.q.to(at::kDouble), narrow.k.to(at::kDouble), narrow.v.to(at::kDouble),
+                     narrow.s.to(at::kDouble)};
       const auto expected = abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5);
-      const auto found = abc_causal(narrow.q, narrow.k, narrow.v, narrow.s, empty(activation, at::kFloat), {}, activation, 1e-6, 0.5);
+      const auto found =
+          abc_causal(narrow.q, narrow.k, narrow.v, narrow.s, empty(activation, at::kFloat), {}, activation, 1e-6, 0.5);
       EXPECT_LE(difference(found.o.to(at::kDouble), expected.o), 1e-5) << logits;
     }
     const AbcMemory start = empty(activation, at::kFloat);
@@ -149,10 +165,16 @@ TEST(Abc, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
   for (const AbcActivation activation : kActivations) {
     for (const int64_t tokens : {1, 2, 65, 130}) {
       for (const at::ScalarType kept : {at::kBFloat16, at::kFloat}) {
-        SCOPED_TRACE(fmt::format("activation {}, {} tokens, memory of {}", static_cast<int>(activation), tokens, at::toString(kept)));
+        SCOPED_TRACE(fmt::format("activation {}, {} tokens, memory of {}", static_cast<int>(activation), tokens,
+                                 at::toString(kept)));
         const Input in = random_input(tokens, 1.0, at::kBFloat16);
         Numbers numbers(7);
-        std::vector<at::Tensor> narrow = {in.q, in.k, in.v, in.s, numbers.normal({2, 2, 3, 4}).to(kept), numbers.normal({2, 2, 3, 4}).to(kept),
+        std::vector<at::Tensor> narrow = {in.q,
+                                          in.k,
+                                          in.v,
+                                          in.s,
+                                          numbers.normal({2, 2, 3, 4}).to(kept),
+                                          numbers.normal({2, 2, 3, 4}).to(kept),
                                           numbers.normal({2, 2, 3}).abs().to(kept)};
         std::vector<at::Tensor> exact;
         for (at::Tensor& x : narrow) {
@@ -160,10 +182,13 @@ TEST(Abc, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
           x.set_requires_grad(true);
         }
         const auto valid = at::arange(tokens).unsqueeze(0).expand({2, tokens}) != 1;
-        const auto fast = abc_causal(narrow[0], narrow[1], narrow[2], narrow[3], {narrow[4], narrow[5], narrow[6]}, valid, activation, 1e-6, 0.5);
-        const auto naive = abc_causal_naive(exact[0], exact[1], exact[2], exact[3], {exact[4], exact[5], exact[6]}, valid, activation, 1e-6, 0.5);
+        const auto fast = abc_causal(narrow[0], narrow[1], narrow[2], narrow[3], {narrow[4], narrow[5], narrow[6]},
+                                     valid, activation, 1e-6, 0.5);
+        const auto naive = abc_causal_naive(exact[0], exact[1], exact[2], exact[3], {exact[4], exact[5], exact[6]},
+                                            valid, activation, 1e-6, 0.5);
         // One rounding of the type it ends in, beside what sums in float32 add.
-        const auto expect_rounded = [](const at::Tensor& found, const at::Tensor& expected, at::ScalarType type, const std::string& what) {
+        const auto expect_rounded = [](const at::Tensor& found, const at::Tensor& expected, at::ScalarType type,
+                                       const std::string& what) {
           ASSERT_EQ(found.scalar_type(), type) << what;
           const at::Tensor error = (found.detach().to(at::kDouble) - expected.detach()).abs();
           const at::Tensor allowed = expected.detach().abs() * (type == at::kBFloat16 ? 0x1p-8 : 0.0);
@@ -181,10 +206,14 @@ TEST(Abc, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
         sum.backward();
         exact_sum.backward();
         for (size_t i = 0; i < narrow.size(); ++i) {
-          expect_rounded(narrow[i].grad(), exact[i].grad(), i < 4 ? at::kBFloat16 : kept, fmt::format("gradient {}", i));
+          expect_rounded(narrow[i].grad(), exact[i].grad(), i < 4 ? at::kBFloat16 : kept,
+                         fmt::format("gradient {}", i));
         }
         const at::NoGradGuard no_grad;
-        EXPECT_TRUE(at::equal(abc_causal(narrow[0], narrow[1], narrow[2], narrow[3], {narrow[4], narrow[5], narrow[6]}, valid, activation, 1e-6, 0.5).o, fast.o));
+        EXPECT_TRUE(at::equal(abc_causal(narrow[0], narrow[1], narrow[2], narrow[3], {narrow[4], narrow[5], narrow[6]},
+                                         valid, activation, 1e-6, 0.5)
+                                  .o,
+                              fast.o));
       }
     }
   }

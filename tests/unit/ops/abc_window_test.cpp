@@ -21,7 +21,9 @@ struct Input {
 
 Input random_input(int64_t queries, int64_t keys, int64_t slots) {
   Numbers numbers(static_cast<uint64_t>(keys) + 1);
-  return {numbers.normal({2, 2, queries, 4}), numbers.normal({2, keys, 2, 4}).transpose(1, 2), numbers.normal({2, 2, keys, 5}),
+  return {numbers.normal({2, 2, queries, 4}),
+          numbers.normal({2, keys, 2, 4}).transpose(1, 2),
+          numbers.normal({2, 2, keys, 5}),
           {numbers.normal({2, 2, slots, 4}), numbers.normal({2, 2, slots, 5})}};
 }
 
@@ -53,12 +55,18 @@ TEST(AbcWindow, FastAndNaiveAgree) {
 TEST(AbcWindow, QueriesReadWhatWasWrittenBefore) {
   const Input in = random_input(6, 4, 3);
   const std::vector<int64_t> seen = {0, 1, 1, 3, 4, 4};
-  const auto expected = abc_window_naive(in.q, in.k, in.v, in.queue, {}, seen, 0.5), found = abc_window(in.q, in.k, in.v, in.queue, {}, seen, 0.5);
+  const auto expected = abc_window_naive(in.q, in.k, in.v, in.queue, {}, seen, 0.5),
+             found = abc_window(in.q, in.k, in.v, in.queue, {}, seen, 0.5);
   EXPECT_LE(difference(found.o, expected.o), 1e-14);
   EXPECT_EQ(difference(found.sums.k, expected.sums.k), 0.0);
   // Without queries the keys are written all the same; without keys nothing moves.
-  EXPECT_EQ(difference(abc_window(in.q.narrow(2, 0, 0), in.k, in.v, in.queue, {}, {}, 0.5).sums.v, expected.sums.v), 0.0);
-  EXPECT_EQ(difference(abc_window(in.q, in.k.narrow(2, 0, 0), in.v.narrow(2, 0, 0), in.queue, {}, std::vector<int64_t>(6, 0), 0.5).sums.v, in.queue.v), 0.0);
+  EXPECT_EQ(difference(abc_window(in.q.narrow(2, 0, 0), in.k, in.v, in.queue, {}, {}, 0.5).sums.v, expected.sums.v),
+            0.0);
+  EXPECT_EQ(difference(abc_window(in.q, in.k.narrow(2, 0, 0), in.v.narrow(2, 0, 0), in.queue, {},
+                                  std::vector<int64_t>(6, 0), 0.5)
+                           .sums.v,
+                       in.queue.v),
+            0.0);
 }
 
 // Law 3: with empty slots masked it is softmax attention in a window.

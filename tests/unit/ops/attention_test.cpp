@@ -27,7 +27,8 @@ TEST(RelShift, SignedIsTheDistanceOfEveryPair) {
   for (int64_t i = 0; i < queries; ++i) {
     for (int64_t j = 0; j < keys; ++j) {
       const int64_t p = i + (keys - queries) - j, column = keys - 1 - p;
-      EXPECT_EQ(difference(shifted.select(2, i).select(2, j), position.select(2, i).select(2, column)), 0.0) << i << "," << j;
+      EXPECT_EQ(difference(shifted.select(2, i).select(2, j), position.select(2, i).select(2, column)), 0.0)
+          << i << "," << j;
     }
   }
 }
@@ -89,14 +90,17 @@ TEST(AttentionNaive, IsTheDefinition) {
     for (const RelShift shift : {RelShift::none, RelShift::signed_, RelShift::faithful}) {
       for (int masked = 0; masked < 3; ++masked) {
         Numbers numbers(static_cast<uint64_t>(queries));
-        const at::Tensor q = numbers.normal({2, 2, queries, 3}), k = numbers.normal({2, 2, keys, 3}), v = numbers.normal({2, 2, keys, 4});
+        const at::Tensor q = numbers.normal({2, 2, queries, 3}), k = numbers.normal({2, 2, keys, 3}),
+                         v = numbers.normal({2, 2, keys, 4});
         const int64_t columns = shift == RelShift::signed_ ? keys + queries - 1 : keys;
         const at::Tensor position = shift == RelShift::none ? at::Tensor() : numbers.normal({2, 2, queries, columns});
         at::Tensor mask;
         if (masked == 1) mask = numbers.flags({queries, keys}, 0.5);
         if (masked == 2) mask = numbers.flags({2, queries, keys}, 0.5);
         const at::Tensor shifted = position.defined() ? rel_shift(position, keys, shift) : at::Tensor();
-        EXPECT_LE(difference(attention_naive(q, k, v, position, shift, mask, 0.6), by_definition(q, k, v, shifted, mask, 0.6)), 1e-14);
+        EXPECT_LE(difference(attention_naive(q, k, v, position, shift, mask, 0.6),
+                             by_definition(q, k, v, shifted, mask, 0.6)),
+                  1e-14);
       }
     }
   }
@@ -110,7 +114,11 @@ struct Subject {
 
   Subject to(at::ScalarType type) const {
     auto cast = [&](const at::Tensor& x) { return x.defined() ? x.to(type) : x; };
-    return {cast(q), cast(k), cast(v), {cast(positions.u), cast(positions.v), cast(positions.r), cast(positions.scores)}, ranges};
+    return {cast(q),
+            cast(k),
+            cast(v),
+            {cast(positions.u), cast(positions.v), cast(positions.r), cast(positions.scores)},
+            ranges};
   }
   at::Tensor fast() const { return attention(q, k, v, positions, ranges, 0.6); }
   at::Tensor naive() const {
@@ -128,8 +136,11 @@ enum class Terms { none, distances, scores };
 Subject subject(int64_t queries, int64_t keys, Terms terms, int masked, int64_t width = 5) {
   Numbers numbers(static_cast<uint64_t>(queries * 1000 + keys));
   const int64_t batch = 2, heads = 3, columns = masked == 0 ? keys : keys + queries - 1;
-  Subject s{numbers.normal({batch, heads, queries, width}), numbers.normal({batch, heads, keys, width}),
-            numbers.normal({batch, heads, keys, width + 2}), {}, KeyRanges::causal(queries, keys)};
+  Subject s{numbers.normal({batch, heads, queries, width}),
+            numbers.normal({batch, heads, keys, width}),
+            numbers.normal({batch, heads, keys, width + 2}),
+            {},
+            KeyRanges::causal(queries, keys)};
   if (masked == 1) s.ranges = KeyRanges::from_mask(numbers.flags({queries, keys}, 0.3));
   if (masked == 2) s.ranges = KeyRanges::all(queries, keys);
   if (masked == 3) {
@@ -146,11 +157,26 @@ Subject subject(int64_t queries, int64_t keys, Terms terms, int masked, int64_t 
 }
 
 TEST(Attention, IsItsNaiveTwinAtEveryBorderOfTheTiles) {
-  for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {2, 2}, {3, 5}, {63, 63}, {64, 64}, {65, 65}, {130, 130}, {1, 255}, {1, 256}, {1, 257}, {5, 300}, {64, 256}, {65, 520}, {130, 257}, {257, 49}, {600, 50}}) {
+  for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{1, 1},
+                                                                              {2, 2},
+                                                                              {3, 5},
+                                                                              {63, 63},
+                                                                              {64, 64},
+                                                                              {65, 65},
+                                                                              {130, 130},
+                                                                              {1, 255},
+                                                                              {1, 256},
+                                                                              {1, 257},
+                                                                              {5, 300},
+                                                                              {64, 256},
+                                                                              {65, 520},
+                                                                              {130, 257},
+                                                                              {257, 49},
+                                                                              {600, 50}}) {
     for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
       for (int masked = 0; masked < 4; ++masked) {
-        SCOPED_TRACE(fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
+        SCOPED_TRACE(
+            fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
         const Subject s = subject(queries, keys, terms, masked);
         const at::Tensor expected = s.naive();
         EXPECT_LE(difference(s.fast(), expected), 1e-12);
@@ -166,7 +192,10 @@ TEST(Attention, IsItsNaiveTwinAtEveryBorderOfTheTiles) {
 TEST(Attention, LongPlainRowsAreThoseOfTheShortOnesKernel) {
   for (const auto& [causal, rows] : {std::pair<bool, int64_t>{true, 4100}, {false, 4100}, {false, 520}}) {
     Numbers numbers(3);
-    Subject s{numbers.normal({1, 2, rows, 16}), numbers.normal({1, 2, rows, 16}), numbers.normal({1, 2, rows, 16}), {},
+    Subject s{numbers.normal({1, 2, rows, 16}),
+              numbers.normal({1, 2, rows, 16}),
+              numbers.normal({1, 2, rows, 16}),
+              {},
               causal ? KeyRanges::causal(rows, rows) : KeyRanges::all(rows, rows)};
     Subject single = s.to(at::kFloat);
     for (Subject* subject : {&s, &single}) {
@@ -183,10 +212,12 @@ TEST(Attention, LongPlainRowsAreThoseOfTheShortOnesKernel) {
 }
 
 TEST(Attention, HasTheGradientsOfItsNaiveTwin) {
-  for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {64, 64}, {65, 65}, {130, 300}}) {
+  for (const auto& [queries, keys] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 5}, {64, 64}, {65, 65}, {130, 300}}) {
     for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
       for (int masked = 0; masked < 4; ++masked) {
-        SCOPED_TRACE(fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
+        SCOPED_TRACE(
+            fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
         const Subject s = subject(queries, keys, terms, masked);
         std::vector<at::Tensor> inputs = {s.q, s.k, s.v};
         for (const at::Tensor& x : {s.positions.u, s.positions.v, s.positions.r, s.positions.scores}) {
@@ -229,7 +260,9 @@ TEST(Threads, LoopsRunOnAllOfThem) {
 #endif
   const Threads two(2);
   std::vector<int> number(8, -1);
-  at::parallel_for(0, 8, 1, [&](int64_t begin, int64_t end) { std::fill(number.begin() + begin, number.begin() + end, at::get_thread_num()); });
+  at::parallel_for(0, 8, 1, [&](int64_t begin, int64_t end) {
+    std::fill(number.begin() + begin, number.begin() + end, at::get_thread_num());
+  });
   EXPECT_EQ(number, (std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}));
 }
 
@@ -275,21 +308,25 @@ TEST(Attention, SeveralThreadsHaveTheGradientsOfOne) {
 /// Whether `found`, of bfloat16, is `expected` rounded once, but for what sums in float32 add.
 ::testing::AssertionResult is_rounded(const at::Tensor& found, const at::Tensor& expected) {
   if (found.scalar_type() != at::kBFloat16) return ::testing::AssertionFailure() << "not of bfloat16";
-  const at::Tensor error = (found.detach().to(at::kDouble) - expected.detach()).abs(), allowed = expected.detach().abs() * 0x1p-8;
+  const at::Tensor error = (found.detach().to(at::kDouble) - expected.detach()).abs(),
+                   allowed = expected.detach().abs() * 0x1p-8;
   const double beyond = (error - allowed).max().item<double>(), sums = 2e-5 * (1.0 + test::largest(expected));
   if (beyond <= sums) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << beyond << " beyond half a step of bfloat16, " << sums << " allowed";
 }
 
 TEST(Attention, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
-  for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 257}, {3, 5}, {65, 130}, {130, 300}}) {
+  for (const auto& [queries, keys] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 257}, {3, 5}, {65, 130}, {130, 300}}) {
     for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
       for (int masked = 0; masked < 4; ++masked) {
-        SCOPED_TRACE(fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
+        SCOPED_TRACE(
+            fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
         Subject narrow = subject(queries, keys, terms, masked).to(at::kBFloat16), exact = narrow.to(at::kDouble);
         const auto inputs = [](Subject& s) {
           std::vector<at::Tensor> all;
-          for (at::Tensor& x : std::vector<at::Tensor>{s.q, s.k, s.v, s.positions.u, s.positions.v, s.positions.r, s.positions.scores}) {
+          for (at::Tensor& x : std::vector<at::Tensor>{s.q, s.k, s.v, s.positions.u, s.positions.v, s.positions.r,
+                                                       s.positions.scores}) {
             if (x.defined()) all.push_back(x.set_requires_grad(true));
           }
           return all;
@@ -300,7 +337,8 @@ TEST(Attention, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
         EXPECT_TRUE(is_rounded(found, expected));
         (found.to(at::kDouble) * weights).sum().backward();
         (expected * weights).sum().backward();
-        for (size_t i = 0; i < given.size(); ++i) EXPECT_TRUE(is_rounded(given[i].grad(), rounded[i].grad())) << "input " << i;
+        for (size_t i = 0; i < given.size(); ++i)
+          EXPECT_TRUE(is_rounded(given[i].grad(), rounded[i].grad())) << "input " << i;
         const at::NoGradGuard no_grad;
         EXPECT_TRUE(at::equal(narrow.fast(), found));
       }

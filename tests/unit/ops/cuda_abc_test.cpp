@@ -27,19 +27,26 @@ struct Tensors {
 
   std::vector<at::Tensor> list() const { return {q, k, v, s, memory.k, memory.v, memory.z}; }
   Tensors to(at::ScalarType dtype) const {
-    return {q.to(dtype), k.to(dtype), v.to(dtype), s.to(dtype), {memory.k.to(dtype), memory.v.to(dtype), memory.z.to(dtype)}};
+    return {q.to(dtype),
+            k.to(dtype),
+            v.to(dtype),
+            s.to(dtype),
+            {memory.k.to(dtype), memory.v.to(dtype), memory.z.to(dtype)}};
   }
 };
 
 Tensors tensors_of(const Case& c, at::ScalarType dtype = at::kDouble) {
   test::Numbers numbers(static_cast<uint64_t>(c.time * 131 + c.width));
   // q as a transposed view, as heads are.
-  Tensors in{numbers.normal({c.batch, c.time, c.heads, c.width}).transpose(1, 2), numbers.normal({c.batch, c.heads, c.time, c.width}),
-             numbers.normal({c.batch, c.heads, c.time, c.value_width}),
-             numbers.normal({c.batch, c.heads, c.time, c.slots}) * c.logits + c.level,
-             {numbers.normal({c.batch, c.heads, c.slots, c.width}), numbers.normal({c.batch, c.heads, c.slots, c.value_width}),
-              numbers.normal({c.batch, c.heads, c.slots}) * c.logits + c.level}};
-  if (c.padded) in.s.masked_fill_(numbers.flags({c.batch, 1, c.time, 1}, 0.4), -std::numeric_limits<double>::infinity());
+  Tensors in{
+      numbers.normal({c.batch, c.time, c.heads, c.width}).transpose(1, 2),
+      numbers.normal({c.batch, c.heads, c.time, c.width}),
+      numbers.normal({c.batch, c.heads, c.time, c.value_width}),
+      numbers.normal({c.batch, c.heads, c.time, c.slots}) * c.logits + c.level,
+      {numbers.normal({c.batch, c.heads, c.slots, c.width}), numbers.normal({c.batch, c.heads, c.slots, c.value_width}),
+       numbers.normal({c.batch, c.heads, c.slots}) * c.logits + c.level}};
+  if (c.padded)
+    in.s.masked_fill_(numbers.flags({c.batch, 1, c.time, 1}, 0.4), -std::numeric_limits<double>::infinity());
   if (c.fresh) {
     in.memory.k.zero_(), in.memory.v.zero_(), in.memory.z.fill_(-std::numeric_limits<double>::infinity());
   } else {
@@ -51,7 +58,9 @@ Tensors tensors_of(const Case& c, at::ScalarType dtype = at::kDouble) {
 
 constexpr double kScale = 0.3;
 
-AbcOutput naive(const Tensors& in) { return abc_causal_naive(in.q, in.k, in.v, in.s, in.memory, {}, AbcActivation::exp, 0.0, kScale); }
+AbcOutput naive(const Tensors& in) {
+  return abc_causal_naive(in.q, in.k, in.v, in.s, in.memory, {}, AbcActivation::exp, 0.0, kScale);
+}
 
 /// Outputs, memory, and the gradients of all inputs from random gradients of all outputs.
 template <class F>
@@ -71,7 +80,8 @@ std::vector<at::Tensor> with_gradients(const Tensors& in, F run) {
   return all;
 }
 
-const char* const kNames[] = {"o", "memory.k", "memory.v", "memory.z", "grad q", "grad k", "grad v", "grad s", "grad memory.k", "grad memory.v", "grad memory.z"};
+const char* const kNames[] = {"o",      "memory.k", "memory.v",      "memory.z",      "grad q",       "grad k",
+                              "grad v", "grad s",   "grad memory.k", "grad memory.v", "grad memory.z"};
 
 void expect_near(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected, double tolerance) {
   ASSERT_EQ(found.size(), expected.size());
@@ -87,14 +97,23 @@ AbcOutput run(const Tensors& in) {
 }
 
 TEST(CudaAbc, OutputsMemoryAndGradientsOfTheNaiveTwin) {
-  const Case cases[] = {
-      {1, 1, 1, 3, 16, 16},        {1, 2, 2, 5, 17, 17},        {2, 2, 63, 8, 16, 24},         {1, 2, 64, 16, 33, 33},
-      {2, 1, 65, 7, 40, 16},       {1, 2, 130, 5, 16, 16},      {1, 1, 130, 64, 31, 40},       {1, 1, 17, 64, 128, 128},
-      {2, 1, 2, 1, 127, 128},      {1, 2, 130, 8, 16, 16, 1e4}, {1, 1, 65, 8, 16, 16, 1, 1e4}, {2, 2, 65, 8, 24, 24, 5, 0, true},
-      {1, 2, 40, 6, 16, 16, 1, 0, true, true}};
+  const Case cases[] = {{1, 1, 1, 3, 16, 16},
+                        {1, 2, 2, 5, 17, 17},
+                        {2, 2, 63, 8, 16, 24},
+                        {1, 2, 64, 16, 33, 33},
+                        {2, 1, 65, 7, 40, 16},
+                        {1, 2, 130, 5, 16, 16},
+                        {1, 1, 130, 64, 31, 40},
+                        {1, 1, 17, 64, 128, 128},
+                        {2, 1, 2, 1, 127, 128},
+                        {1, 2, 130, 8, 16, 16, 1e4},
+                        {1, 1, 65, 8, 16, 16, 1, 1e4},
+                        {2, 2, 65, 8, 24, 24, 5, 0, true},
+                        {1, 2, 40, 6, 16, 16, 1, 0, true, true}};
   for (const Case& c : cases) {
-    SCOPED_TRACE(fmt::format("batch {}, heads {}, time {}, slots {}, widths {} {}, logits {} + {}, padded {}, fresh {}", c.batch, c.heads, c.time,
-                             c.slots, c.width, c.value_width, c.logits, c.level, c.padded, c.fresh));
+    SCOPED_TRACE(fmt::format("batch {}, heads {}, time {}, slots {}, widths {} {}, logits {} + {}, padded {}, fresh {}",
+                             c.batch, c.heads, c.time, c.slots, c.width, c.value_width, c.logits, c.level, c.padded,
+                             c.fresh));
     const Tensors in = tensors_of(c);
     ASSERT_TRUE(Ascending::fits(in.q.to(at::kFloat), in.v, in.s));
     const std::vector<at::Tensor> expected = with_gradients(in, naive);
@@ -112,10 +131,12 @@ TEST(CudaAbc, OutputsMemoryAndGradientsOfTheNaiveTwin) {
 
 TEST(CudaAbc, OneTokenWithoutAGraphIsTheSameStep) {
   const at::NoGradGuard no_grad;
-  for (const Case& c : {Case{2, 3, 1, 5, 16, 16}, Case{1, 1, 1, 64, 127, 33}, Case{1, 2, 1, 8, 16, 16, 1e4}, Case{2, 1, 1, 4, 16, 16, 1, 0, true, true}}) {
+  for (const Case& c : {Case{2, 3, 1, 5, 16, 16}, Case{1, 1, 1, 64, 127, 33}, Case{1, 2, 1, 8, 16, 16, 1e4},
+                        Case{2, 1, 1, 4, 16, 16, 1, 0, true, true}}) {
     const Tensors in = tensors_of(c);
     const AbcOutput expected = naive(in), found = run<Ascending>(in), other_order = run<Descending>(in);
-    expect_near({found.o, found.memory.k, found.memory.v, found.memory.z}, {expected.o, expected.memory.k, expected.memory.v, expected.memory.z}, 1e-12);
+    expect_near({found.o, found.memory.k, found.memory.v, found.memory.z},
+                {expected.o, expected.memory.k, expected.memory.v, expected.memory.z}, 1e-12);
     EXPECT_TRUE(test::same_bits(found.o, other_order.o) && test::same_bits(found.memory.v, other_order.memory.v));
   }
 }
@@ -123,7 +144,8 @@ TEST(CudaAbc, OneTokenWithoutAGraphIsTheSameStep) {
 // A float of size 1e4 knows 5e-4 no better: weights must come from differences of logits.
 TEST(CudaAbc, LogitsOfTenThousandAreExactInFloat) {
   const at::NoGradGuard no_grad;
-  for (const Case& c : {Case{1, 2, 130, 8, 16, 16, 1, 1e4, false, true}, Case{1, 2, 130, 8, 16, 16, 1, -1e4, false, true}}) {
+  for (const Case& c :
+       {Case{1, 2, 130, 8, 16, 16, 1, 1e4, false, true}, Case{1, 2, 130, 8, 16, 16, 1, -1e4, false, true}}) {
     const Tensors in = tensors_of(c, at::kFloat);
     const AbcOutput expected = naive(in.to(at::kDouble));
     EXPECT_LE(difference(run<Ascending>(in).o.to(at::kDouble), expected.o), 1e-5);

@@ -41,27 +41,36 @@ struct AttentionTensors {
   }
 };
 
-/// Causal among the last keys, as after a segment cache; a band; or ranges with gaps, where the fourth query sees nothing.
+/// Causal among the last keys, as after a segment cache; a band; or ranges with gaps, where the fourth query sees
+/// nothing.
 at::Tensor mask_of(const AttentionCase& c) {
   const at::Tensor i = at::arange(c.queries).unsqueeze(1) + (c.keys - c.queries), j = at::arange(c.keys).unsqueeze(0);
   if (c.seen == Seen::all) return at::ones({c.queries, c.keys}, at::kBool);
   if (c.seen == Seen::causal) return j.le(i);
   if (c.seen == Seen::banded) return j.le(i).logical_and(j.gt(i - 5));
-  at::Tensor mask = j.le(i).logical_and((j / 7).floor().remainder(3).ne(1)).logical_or(j.lt(2)).logical_or(j.gt(c.keys - 3));
+  at::Tensor mask =
+      j.le(i).logical_and((j / 7).floor().remainder(3).ne(1)).logical_or(j.lt(2)).logical_or(j.gt(c.keys - 3));
   if (c.queries > 3) mask.select(0, 3).fill_(false);
   return mask;
 }
 
 AttentionTensors tensors_of(const AttentionCase& c) {
   test::Numbers numbers(static_cast<uint64_t>(c.queries * 131 + c.width));
-  AttentionTensors in{numbers.normal({c.batch, c.queries, c.heads, c.width}).transpose(1, 2), numbers.normal({c.batch, c.heads, c.keys, c.width}),
-                      numbers.normal({c.batch, c.keys, c.heads, c.value_width}).transpose(1, 2), {}, KeyRanges::from_mask(mask_of(c))};
+  AttentionTensors in{numbers.normal({c.batch, c.queries, c.heads, c.width}).transpose(1, 2),
+                      numbers.normal({c.batch, c.heads, c.keys, c.width}),
+                      numbers.normal({c.batch, c.keys, c.heads, c.value_width}).transpose(1, 2),
+                      {},
+                      KeyRanges::from_mask(mask_of(c))};
   const bool right = c.seen == Seen::all || c.seen == Seen::holes;
   const int64_t distances = right ? c.keys + c.queries - 1 : c.keys;
   if (c.terms == Terms::distances) {
-    in.positions = {numbers.normal({c.heads, c.width}), numbers.normal({c.heads, c.width}), numbers.normal({distances, c.heads, c.width}), {}};
+    in.positions = {numbers.normal({c.heads, c.width}),
+                    numbers.normal({c.heads, c.width}),
+                    numbers.normal({distances, c.heads, c.width}),
+                    {}};
   } else if (c.terms == Terms::scores) {
-    in.positions = {numbers.normal({c.heads, c.width}), {}, {}, numbers.normal({c.batch, c.heads, c.queries, distances})};
+    in.positions = {
+        numbers.normal({c.heads, c.width}), {}, {}, numbers.normal({c.batch, c.heads, c.queries, distances})};
   }
   if (c.padded) in.ranges.valid = numbers.flags({c.batch, c.keys}, 0.7);
   return in;
@@ -92,28 +101,34 @@ std::vector<at::Tensor> with_gradients(AttentionTensors in, F run) {
 void expect_all_near(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected, double tolerance) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    EXPECT_LE(test::difference(found[i].to(at::kDouble), expected[i].to(at::kDouble)), tolerance * (1 + test::largest(expected[i]))) << "tensor " << i;
+    EXPECT_LE(test::difference(found[i].to(at::kDouble), expected[i].to(at::kDouble)),
+              tolerance * (1 + test::largest(expected[i])))
+        << "tensor " << i;
   }
 }
 
 TEST(CudaAttention, OutputsAndGradientsOfTheNaiveTwin) {
   using enum Seen;
   constexpr Terms kTerms[] = {Terms::none, Terms::distances, Terms::scores};
-  const AttentionCase cases[] = {{1, 1, 1, 1, 16, 16},         {2, 2, 2, 2, 17, 17},        {1, 2, 63, 63, 16, 24},       {2, 1, 64, 64, 33, 16, all},
-                                 {1, 2, 65, 130, 16, 16},      {1, 1, 130, 130, 16, 31},    {1, 2, 5, 70, 40, 40, holes}, {2, 2, 37, 65, 16, 16, holes},
-                                 {1, 1, 33, 33, 127, 128},     {1, 1, 40, 72, 16, 16, banded}, {1, 1, 20, 36, 128, 128, all}, {1, 1, 130, 40, 16, 16, all}};
+  const AttentionCase cases[] = {
+      {1, 1, 1, 1, 16, 16},           {2, 2, 2, 2, 17, 17},          {1, 2, 63, 63, 16, 24},
+      {2, 1, 64, 64, 33, 16, all},    {1, 2, 65, 130, 16, 16},       {1, 1, 130, 130, 16, 31},
+      {1, 2, 5, 70, 40, 40, holes},   {2, 2, 37, 65, 16, 16, holes}, {1, 1, 33, 33, 127, 128},
+      {1, 1, 40, 72, 16, 16, banded}, {1, 1, 20, 36, 128, 128, all}, {1, 1, 130, 40, 16, 16, all}};
   for (AttentionCase c : cases) {
     for (const Terms terms : kTerms) {
       c.terms = terms, c.padded = terms != Terms::none && c.batch == 2;
-      SCOPED_TRACE(fmt::format("batch {}, heads {}, queries {}, keys {}, widths {} {}, seen {}, terms {}, padded {}", c.batch, c.heads, c.queries,
-                               c.keys, c.width, c.value_width, static_cast<int>(c.seen), static_cast<int>(c.terms), c.padded));
+      SCOPED_TRACE(fmt::format("batch {}, heads {}, queries {}, keys {}, widths {} {}, seen {}, terms {}, padded {}",
+                               c.batch, c.heads, c.queries, c.keys, c.width, c.value_width, static_cast<int>(c.seen),
+                               static_cast<int>(c.terms), c.padded));
       const AttentionTensors in = tensors_of(c), rounded = in.to(at::kFloat);
       ASSERT_TRUE(AscendingAttention::fits(in.q, in.v) && AscendingAttention::fits(rounded.q, rounded.v));
       expect_all_near(with_gradients(in, emulated<AscendingAttention>), with_gradients(in, naive_attention), 1e-11);
       const std::vector<at::Tensor> found = with_gradients(rounded, emulated<AscendingAttention>);
       expect_all_near(found, with_gradients(rounded.to(at::kDouble), naive_attention), 1e-5);
       const std::vector<at::Tensor> other_order = with_gradients(rounded, emulated<DescendingAttention>);
-      for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(test::same_bits(found[i], other_order[i])) << "tensor " << i;
+      for (size_t i = 0; i < found.size(); ++i)
+        EXPECT_TRUE(test::same_bits(found[i], other_order[i])) << "tensor " << i;
     }
   }
 }
@@ -122,7 +137,9 @@ TEST(CudaAttention, FormForAnySizeIsTheCpus) {
   for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
     const AttentionTensors in = tensors_of({2, 2, 9, 14, 150, 7, Seen::holes, terms, true});
     EXPECT_FALSE(AscendingAttention::fits(in.q, in.v));
-    EXPECT_LE(test::difference(naive_attention(in), ops::attention(in.q, in.k, in.v, in.positions, in.ranges, kAttentionScale)), 1e-12);
+    EXPECT_LE(test::difference(naive_attention(in),
+                               ops::attention(in.q, in.k, in.v, in.positions, in.ranges, kAttentionScale)),
+              1e-12);
   }
 }
 
@@ -131,7 +148,8 @@ TEST(CudaAttention, PlainFormsAreTold) {
   EXPECT_EQ(plain_form(KeyRanges::causal(5, 5)), Plain::causal);
   EXPECT_EQ(plain_form(KeyRanges::causal(1, 5)), Plain::all);  // the last query sees everything
   EXPECT_EQ(plain_form(KeyRanges::causal(3, 5)), Plain::no);   // ATen's causal form starts from the first key
-  for (const Seen seen : {Seen::banded, Seen::holes}) EXPECT_EQ(plain_form(KeyRanges::from_mask(mask_of({1, 1, 9, 9, 16, 16, seen}))), Plain::no);
+  for (const Seen seen : {Seen::banded, Seen::holes})
+    EXPECT_EQ(plain_form(KeyRanges::from_mask(mask_of({1, 1, 9, 9, 16, 16, seen}))), Plain::no);
   KeyRanges padded = KeyRanges::all(3, 5);
   padded.valid = at::ones({2, 5}, at::kBool);
   EXPECT_EQ(plain_form(padded), Plain::no);

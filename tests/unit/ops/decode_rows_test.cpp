@@ -32,16 +32,22 @@ void expect_attention() {
   for (const int64_t width : {16, 32, 48, 64, 80, 128, 192}) {
     for (const int64_t count : {1, 2, 3, 4, 5, 63, 64, 65, 130, 511, 512, 1037}) {
       const at::Tensor q = random({width}, 1), qr = random({width}, 2), p = random({count}, 3);
-      const at::Tensor k = in_memory<T>(random({count, width}, 4)), r = in_memory<T>(random({count, width}, 5)), v = in_memory<T>(random({count, width}, 6));
+      const at::Tensor k = in_memory<T>(random({count, width}, 4)), r = in_memory<T>(random({count, width}, 5)),
+                       v = in_memory<T>(random({count, width}, 6));
       at::Tensor s = at::empty({count}), o = at::empty({width});
       const T* first_distance = data<T>(r) + (count - 1) * width;  // distances fall as keys go on
-      key_scores<T>(q.const_data_ptr<float>(), qr.const_data_ptr<float>(), data<T>(k), first_distance, count, width, s.mutable_data_ptr<float>());
+      key_scores<T>(q.const_data_ptr<float>(), qr.const_data_ptr<float>(), data<T>(k), first_distance, count, width,
+                    s.mutable_data_ptr<float>());
       const at::Tensor wide_k = k.to(at::kDouble), wide_r = r.to(at::kDouble).flip(0);
-      EXPECT_TRUE(at::allclose(s.to(at::kDouble), at::mv(wide_k, q.to(at::kDouble)) + at::mv(wide_r, qr.to(at::kDouble)), 1e-5, 2e-5)) << width << " " << count;
+      EXPECT_TRUE(at::allclose(s.to(at::kDouble),
+                               at::mv(wide_k, q.to(at::kDouble)) + at::mv(wide_r, qr.to(at::kDouble)), 1e-5, 2e-5))
+          << width << " " << count;
       key_scores<T>(q.const_data_ptr<float>(), nullptr, data<T>(k), nullptr, count, width, s.mutable_data_ptr<float>());
-      EXPECT_TRUE(at::allclose(s.to(at::kDouble), at::mv(wide_k, q.to(at::kDouble)), 1e-5, 2e-5)) << width << " " << count;
+      EXPECT_TRUE(at::allclose(s.to(at::kDouble), at::mv(wide_k, q.to(at::kDouble)), 1e-5, 2e-5))
+          << width << " " << count;
       weigh_values<T>(p.const_data_ptr<float>(), data<T>(v), count, width, o.mutable_data_ptr<float>());
-      EXPECT_TRUE(at::allclose(o.to(at::kDouble), at::mv(v.to(at::kDouble).t(), p.to(at::kDouble)), 1e-5, 2e-5)) << width << " " << count;
+      EXPECT_TRUE(at::allclose(o.to(at::kDouble), at::mv(v.to(at::kDouble).t(), p.to(at::kDouble)), 1e-5, 2e-5))
+          << width << " " << count;
     }
   }
 }
@@ -50,7 +56,9 @@ TEST(DecodeRows, ScoresAndWeighsKeysOfFloat32) { test::for_each_instruction_set(
 TEST(DecodeRows, ScoresAndWeighsKeysOfBf16) { test::for_each_instruction_set(expect_attention<Bf16Bits>); }
 
 TEST(DecodeRows, RoundsToBf16LikeLibTorch) {
-  at::Tensor x = at::cat({random({1000}, 1), at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f, std::numeric_limits<float>::infinity()})});
+  at::Tensor x =
+      at::cat({random({1000}, 1),
+               at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f, std::numeric_limits<float>::infinity()})});
   at::Tensor rounded = at::empty(x.sizes(), at::kBFloat16);
   copy_row(x.const_data_ptr<float>(), x.numel(), static_cast<Bf16Bits*>(rounded.mutable_data_ptr()));
   EXPECT_TRUE(at::equal(rounded, x.to(at::kBFloat16)));
@@ -62,19 +70,25 @@ void expect_abc_steps() {
     for (const int64_t slots : {1, 3, 8, 9, 33}) {
       for (const float size : {1.0f, 1e4f}) {
         if (size > 1.0f && activation != AbcActivation::exp) continue;
-        const at::Tensor q = random({1, 1, tokens, d}, 1), k = random({1, 1, tokens, d}, 2), v = random({1, 1, tokens, d}, 3);
+        const at::Tensor q = random({1, 1, tokens, d}, 1), k = random({1, 1, tokens, d}, 2),
+                         v = random({1, 1, tokens, d}, 3);
         const at::Tensor s = random({1, 1, tokens, slots}, 4) * size;
         const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble); };
-        const AbcOutput expected = abc_causal_naive(wide(q), wide(k), wide(v), wide(s), abc_empty(1, 1, slots, d, activation, at::kDouble), {}, activation, 1e-3, 0.5);
+        const AbcOutput expected =
+            abc_causal_naive(wide(q), wide(k), wide(v), wide(s), abc_empty(1, 1, slots, d, activation, at::kDouble), {},
+                             activation, 1e-3, 0.5);
         const AbcMemory start = abc_empty(1, 1, slots, width, activation, at::kFloat);
-        const AbcSlots memory{start.k.mutable_data_ptr<float>(), start.v.mutable_data_ptr<float>(), start.z.mutable_data_ptr<float>(), slots, width};
+        const AbcSlots memory{start.k.mutable_data_ptr<float>(), start.v.mutable_data_ptr<float>(),
+                              start.z.mutable_data_ptr<float>(), slots, width};
         std::vector<float> scratch(static_cast<size_t>(3 * slots), std::numeric_limits<float>::quiet_NaN());
         at::Tensor o = at::empty({tokens, width});
-        const auto row = [&](const at::Tensor& x, int64_t t) { return at::constant_pad_nd(x[0][0][t], {0, width - d}).contiguous(); };
+        const auto row = [&](const at::Tensor& x, int64_t t) {
+          return at::constant_pad_nd(x[0][0][t], {0, width - d}).contiguous();
+        };
         for (int64_t t = 0; t < tokens; ++t) {
           const at::Tensor qt = row(q * 0.5, t), kt = row(k, t), vt = row(v, t), st = s[0][0][t].contiguous();
-          abc_step(memory, qt.const_data_ptr<float>(), kt.const_data_ptr<float>(), vt.const_data_ptr<float>(), st.const_data_ptr<float>(), activation, 1e-3f,
-                   scratch.data(), o[t].mutable_data_ptr<float>());
+          abc_step(memory, qt.const_data_ptr<float>(), kt.const_data_ptr<float>(), vt.const_data_ptr<float>(),
+                   st.const_data_ptr<float>(), activation, 1e-3f, scratch.data(), o[t].mutable_data_ptr<float>());
         }
         EXPECT_TRUE(at::allclose(wide(o.narrow(1, 0, d)), expected.o[0][0], 1e-4, 1e-5)) << slots << " " << size;
         EXPECT_TRUE(at::equal(o.narrow(1, d, width - d), at::zeros({tokens, width - d})));
@@ -91,7 +105,8 @@ void expect_norms_and_activations() {
   for (const int64_t size : {1, 2, 7, 8, 16, 63, 64, 65, 130}) {
     const at::Tensor x = random({size}, 1) * 3, weight = random({size}, 2), bias = random({size}, 3);
     at::Tensor y = at::empty({size});
-    normalise_row(x.const_data_ptr<float>(), weight.const_data_ptr<float>(), bias.const_data_ptr<float>(), 1e-5f, size, y.mutable_data_ptr<float>());
+    normalise_row(x.const_data_ptr<float>(), weight.const_data_ptr<float>(), bias.const_data_ptr<float>(), 1e-5f, size,
+                  y.mutable_data_ptr<float>());
     EXPECT_TRUE(at::allclose(y, at::layer_norm(x, {size}, weight, bias, 1e-5), 1e-5, 1e-5)) << size;
     const auto activated = [&](RowActivation activation) {
       at::Tensor copy = at::cat({x, at::tensor({-40.0f, 40.0f, 0.0f})});

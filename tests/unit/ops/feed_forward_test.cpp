@@ -26,10 +26,12 @@ struct Maps {
 
 TEST(FeedForward, InTilesAndWholeIsItsComposition) {
   const at::NoGradGuard no_grad;
-  for (const auto& [rows, hidden] : {std::pair<int64_t, int64_t>{1, 32}, {5, 2048}, {1000, 512}, {1001, 512}, {700, 4096}, {2000, 40}}) {
+  for (const auto& [rows, hidden] :
+       {std::pair<int64_t, int64_t>{1, 32}, {5, 2048}, {1000, 512}, {1001, 512}, {700, 4096}, {2000, 40}}) {
     const Maps maps(24, hidden, 16);
     const at::Tensor x = Numbers(4).normal({rows, 24}, at::kFloat), expected = feed_forward_naive(x, maps.in, maps.out);
-    EXPECT_LE(difference(feed_forward(x, maps.in, maps.out), expected), 2e-6 * largest(expected)) << rows << " rows, " << hidden;
+    EXPECT_LE(difference(feed_forward(x, maps.in, maps.out), expected), 2e-6 * largest(expected))
+        << rows << " rows, " << hidden;
   }
   // Rows that are a view.
   const Maps maps(24, 512, 16);
@@ -41,11 +43,13 @@ TEST(FeedForward, InTilesAndWholeIsItsComposition) {
 TEST(FeedForward, WithAGraphOrOfFloat64IsTheNaiveTwinToTheBit) {
   const Maps wide(8, 512, 8, at::kDouble), maps(8, 512, 8);
   const at::Tensor x = Numbers(4).normal({900, 8});
-  EXPECT_TRUE(test::same_bits(feed_forward(x.to(at::kFloat), maps.in, maps.out), feed_forward_naive(x.to(at::kFloat), maps.in, maps.out)));
+  EXPECT_TRUE(test::same_bits(feed_forward(x.to(at::kFloat), maps.in, maps.out),
+                              feed_forward_naive(x.to(at::kFloat), maps.in, maps.out)));
   const at::NoGradGuard no_grad;
   EXPECT_TRUE(test::same_bits(feed_forward(x, wide.in, wide.out), feed_forward_naive(x, wide.in, wide.out)));
   const ProductPrecisionGuard bf16(ProductPrecision::bf16);
-  EXPECT_TRUE(test::same_bits(feed_forward(x.to(at::kFloat), maps.in, maps.out), feed_forward_naive(x.to(at::kFloat), maps.in, maps.out)));
+  EXPECT_TRUE(test::same_bits(feed_forward(x.to(at::kFloat), maps.in, maps.out),
+                              feed_forward_naive(x.to(at::kFloat), maps.in, maps.out)));
 }
 
 TEST(FeedForward, DeclaresItsProductsInTilesToo) {

@@ -16,17 +16,21 @@ using test::Numbers;
 
 void expect_convolution() {
   for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {1, 4}, {3, 1}, {4, 5}}) {
-    for (const auto& [dim, group] : std::vector<std::pair<int64_t, int64_t>>{{4, 1}, {6, 2}, {18, 2}, {12, 3}, {32, 8}, {5, 5}}) {
+    for (const auto& [dim, group] :
+         std::vector<std::pair<int64_t, int64_t>>{{4, 1}, {6, 2}, {18, 2}, {12, 3}, {32, 8}, {5, 5}}) {
       Numbers numbers(static_cast<uint64_t>(dim));
       const auto leaf = [&](at::IntArrayRef shape) { return numbers.normal(shape).set_requires_grad(true); };
       const at::Tensor rows = leaf({3, height * width, dim}), weight = leaf({dim, group, 3, 3}), bias = leaf({dim});
       const at::Tensor out = numbers.normal({3, height * width, dim});
-      const at::Tensor naive = group_conv_naive(rows, height, width, weight, bias), fast = group_conv(rows, height, width, weight, bias);
+      const at::Tensor naive = group_conv_naive(rows, height, width, weight, bias),
+                       fast = group_conv(rows, height, width, weight, bias);
       EXPECT_LE(difference(fast, naive), 1e-13) << height << "x" << width << " " << dim << "/" << group;
       const std::vector<at::Tensor> leaves = {rows, weight, bias};
-      const auto expected = torch::autograd::grad({naive}, leaves, {out}), found = torch::autograd::grad({fast}, leaves, {out});
+      const auto expected = torch::autograd::grad({naive}, leaves, {out}),
+                 found = torch::autograd::grad({fast}, leaves, {out});
       for (size_t i = 0; i < 3; ++i) {
-        EXPECT_LE(difference(found[i], expected[i]), 1e-12) << i << " of " << height << "x" << width << " " << dim << "/" << group;
+        EXPECT_LE(difference(found[i], expected[i]), 1e-12)
+            << i << " of " << height << "x" << width << " " << dim << "/" << group;
       }
       const at::NoGradGuard no_grad;
       EXPECT_LE(difference(group_conv(rows, height, width, weight, bias), naive), 1e-13);

@@ -25,7 +25,11 @@ struct Input {
 /// Positive features, so that the plain division is well conditioned; some gates near 0 and 1.
 Input random_input(int64_t tokens, bool gated, bool padded) {
   Numbers numbers(static_cast<uint64_t>(tokens) + 1);
-  Input in{numbers.normal({2, 2, tokens, 5}).abs(), numbers.normal({2, 2, tokens, 5}).abs(), numbers.normal({2, 2, tokens, 3}), {}, {},
+  Input in{numbers.normal({2, 2, tokens, 5}).abs(),
+           numbers.normal({2, 2, tokens, 5}).abs(),
+           numbers.normal({2, 2, tokens, 3}),
+           {},
+           {},
            {numbers.normal({2, 2, 5, 3}), numbers.normal({2, 2, 5}).abs()}};
   const at::Tensor valid = padded ? numbers.flags({2, 1, tokens}, 0.6) : at::ones({2, 1, tokens}, at::kBool);
   in.k = in.k * valid.unsqueeze(-1);
@@ -47,7 +51,8 @@ TEST(LinearAttention, NaiveTwinIsTheSumOfThePaper) {
   // Without a gate: the weight of token j for query i is f(q_i).f(k_j), from nothing.
   const Input in = random_input(6, false, false);
   const LinearSums none{at::zeros_like(in.sums.s), at::zeros_like(in.sums.z)};
-  const at::Tensor weights = at::matmul(in.q, in.k.transpose(-1, -2)).tril(), a = weights.sum(-1, true), sum = at::matmul(weights, in.v);
+  const at::Tensor weights = at::matmul(in.q, in.k.transpose(-1, -2)).tril(), a = weights.sum(-1, true),
+                   sum = at::matmul(weights, in.v);
   const auto found = [&](const LinearNormaliser& normaliser) {
     return linear_attention_causal_naive(in.q, in.k, in.v, {}, {}, none, normaliser).o;
   };
@@ -58,13 +63,16 @@ TEST(LinearAttention, NaiveTwinIsTheSumOfThePaper) {
 
 TEST(LinearAttention, TheGateForgetsTokenByToken) {
   // One feature, one channel: S_2 = g_2 (g_1 S_0 + (1-g_1) k_1 v_1) + (1-g_2) k_2 v_2.
-  const auto cell = [](std::initializer_list<double> values) { return at::tensor(values, at::kDouble).view({1, 1, static_cast<int64_t>(values.size())}); };
+  const auto cell = [](std::initializer_list<double> values) {
+    return at::tensor(values, at::kDouble).view({1, 1, static_cast<int64_t>(values.size())});
+  };
   const at::Tensor k = cell({2, 3}).unsqueeze(-1), v = cell({5, 7}).unsqueeze(-1), q = cell({1, 1}).unsqueeze(-1);
   const LinearSums sums{at::full({1, 1, 1, 1}, 11.0, at::kDouble), at::full({1, 1, 1}, 13.0, at::kDouble)};
   const at::Tensor gates = cell({0.25, 0.5});
   for (const auto& form : {&linear_attention_causal_naive, &linear_attention_causal}) {
     const auto out = form(q, k, v, gates.log(), 1.0 - gates, sums, {Kind::plain, 0.0});
-    const double s1 = 0.25 * 11 + 0.75 * 10, s2 = 0.5 * s1 + 0.5 * 21, z1 = 0.25 * 13 + 0.75 * 2, z2 = 0.5 * z1 + 0.5 * 3;
+    const double s1 = 0.25 * 11 + 0.75 * 10, s2 = 0.5 * s1 + 0.5 * 21, z1 = 0.25 * 13 + 0.75 * 2,
+                 z2 = 0.5 * z1 + 0.5 * 3;
     EXPECT_NEAR(out.sums.s.item<double>(), s2, 1e-13);
     EXPECT_NEAR(out.sums.z.item<double>(), z2, 1e-13);
     EXPECT_NEAR(out.o[0][0][0][0].item<double>(), s1 / z1, 1e-13);
@@ -77,10 +85,13 @@ TEST(LinearAttention, FastAndNaiveAgreeAtEveryLength) {
     for (const bool gated : {false, true}) {
       for (const bool padded : {false, true}) {
         for (const LinearNormaliser& normaliser : kNormalisers) {
-          SCOPED_TRACE(fmt::format("{} tokens, gated {}, padded {}, division {}", tokens, gated, padded, static_cast<int>(normaliser.kind)));
+          SCOPED_TRACE(fmt::format("{} tokens, gated {}, padded {}, division {}", tokens, gated, padded,
+                                   static_cast<int>(normaliser.kind)));
           const Input in = random_input(tokens, gated, padded);
-          const auto expected = linear_attention_causal_naive(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser);
-          expect_near(linear_attention_causal(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser), expected, 1e-10);
+          const auto expected =
+              linear_attention_causal_naive(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser);
+          expect_near(linear_attention_causal(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser), expected,
+                      1e-10);
           ASSERT_TRUE(at::isfinite(expected.o).all().item<bool>());
         }
       }
@@ -97,16 +108,19 @@ TEST(LinearAttention, FastAndNaiveHaveTheSameGradients) {
         if (gated) leaves.insert(leaves.end(), {in.log_gate, in.written});
         for (at::Tensor& leaf : leaves) leaf = leaf.detach().set_requires_grad(true);
         const auto out = (naive ? linear_attention_causal_naive : linear_attention_causal)(
-            leaves[0], leaves[1], leaves[2], gated ? leaves[5] : at::Tensor(), gated ? leaves[6] : at::Tensor(), {leaves[3], leaves[4]},
-            {Kind::plus_eps, 1e-6});
+            leaves[0], leaves[1], leaves[2], gated ? leaves[5] : at::Tensor(), gated ? leaves[6] : at::Tensor(),
+            {leaves[3], leaves[4]}, {Kind::plus_eps, 1e-6});
         Numbers numbers(3);
-        ((out.o * numbers.normal(out.o.sizes())).sum() + (out.sums.s * numbers.normal(out.sums.s.sizes())).sum() + out.sums.z.sum()).backward();
+        ((out.o * numbers.normal(out.o.sizes())).sum() + (out.sums.s * numbers.normal(out.sums.s.sizes())).sum() +
+         out.sums.z.sum())
+            .backward();
         std::vector<at::Tensor> grads;
         for (const at::Tensor& leaf : leaves) grads.push_back(leaf.grad());
         return grads;
       };
       const auto fast = gradients(false), naive = gradients(true);
-      for (size_t i = 0; i < fast.size(); ++i) EXPECT_LE(difference(fast[i], naive[i]), 1e-10 * (1 + test::largest(naive[i]))) << tokens << " " << i;
+      for (size_t i = 0; i < fast.size(); ++i)
+        EXPECT_LE(difference(fast[i], naive[i]), 1e-10 * (1 + test::largest(naive[i]))) << tokens << " " << i;
     }
   }
 }
@@ -116,13 +130,15 @@ TEST(LinearAttention, AnySplitIsTheWholeAndTokenByTokenToo) {
     const Input in = random_input(70, gated, false);
     const LinearNormaliser normaliser{Kind::plus_eps, 1e-6};
     const auto expected = linear_attention_causal(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser);
-    for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 69}, {64, 6}, {65, 5}, {7, 33, 30}, std::vector<int64_t>(70, 1)}) {
+    for (const std::vector<int64_t>& lengths :
+         {std::vector<int64_t>{1, 69}, {64, 6}, {65, 5}, {7, 33, 30}, std::vector<int64_t>(70, 1)}) {
       LinearOutput now{{}, in.sums};
       std::vector<at::Tensor> outputs;
       int64_t done = 0;
       for (const int64_t length : lengths) {
         const auto part = [&](const at::Tensor& x) { return x.defined() ? x.narrow(2, done, length) : x; };
-        now = linear_attention_causal(part(in.q), part(in.k), part(in.v), part(in.log_gate), part(in.written), now.sums, normaliser);
+        now = linear_attention_causal(part(in.q), part(in.k), part(in.v), part(in.log_gate), part(in.written), now.sums,
+                                      normaliser);
         outputs.push_back(now.o);
         done += length;
       }
@@ -142,7 +158,8 @@ TEST(LinearAttention, TheLastCausalQueryReadsWhatTheOtherFormReads) {
   // Sums below zero: the two forms of the authors' code divide differently.
   const at::Tensor q = -in.q;
   EXPECT_LE(difference(linear_attention_full(q, in.k, in.v, {Kind::at_least_one, 0.0}),
-                       at::matmul(at::matmul(q, in.k.transpose(-1, -2)), in.v) / at::matmul(q, in.k.transpose(-1, -2)).sum(-1, true).abs().clamp_min(1.0)),
+                       at::matmul(at::matmul(q, in.k.transpose(-1, -2)), in.v) /
+                           at::matmul(q, in.k.transpose(-1, -2)).sum(-1, true).abs().clamp_min(1.0)),
             1e-12);
 }
 
@@ -173,7 +190,9 @@ TEST(LinearAttention, LaterTokensChangeNoBitOfEarlierOutputs) {
         changed.narrow(2, from, 130 - from).mul_(3.0);
         return changed;
       };
-      EXPECT_TRUE(test::same_bits(o(other(in.k), other(in.v), other(in.log_gate)).narrow(2, 0, from), expected.narrow(2, 0, from))) << from;
+      EXPECT_TRUE(test::same_bits(o(other(in.k), other(in.v), other(in.log_gate)).narrow(2, 0, from),
+                                  expected.narrow(2, 0, from)))
+          << from;
     }
   }
 }
@@ -182,7 +201,8 @@ TEST(Features, AreTheirFormulas) {
   Numbers numbers(4);
   const at::Tensor x = numbers.normal({2, 2, 3, 4}), w = numbers.normal({2, 5, 4}), b = numbers.normal({2, 5});
   EXPECT_LE(difference(elu_features(x), at::where(x > 0, x + 1, x.exp())), 1e-15);
-  const at::Tensor t2r = t2r_features(x, w, b), rfa = random_features(x, w, 0.1, 1e-3), plain = random_features(x, w, 0.1, 0.0);
+  const at::Tensor t2r = t2r_features(x, w, b), rfa = random_features(x, w, 0.1, 1e-3),
+                   plain = random_features(x, w, 0.1, 0.0);
   for (int64_t h = 0; h < 2; ++h) {
     for (int64_t t = 0; t < 3; ++t) {
       const at::Tensor row = x[1][h][t];

@@ -95,12 +95,20 @@ TEST(LinearMaps, NoRowsAreNoError) {
 
 TEST(LinearMaps, OfAnotherWidthOrTypeSayWhich) {
   const LinearSubject s({2, 5}, {{3, true}});
-  test::expect_error<base::ShapeError>([&] { linear_maps(at::zeros({2, 4}, at::kDouble), s.maps); }, {"expected rows of 5 numbers of type Double", "found 4 of type Double"});
-  test::expect_error<base::ShapeError>([&] { linear_maps(at::zeros({2, 5}, at::kFloat), s.maps); }, {"found 5 of type Float"});
+  test::expect_error<base::ShapeError>(
+      [&] {
+        linear_maps(at::zeros({2, 4}, at::kDouble), s.maps);
+      },
+      {"expected rows of 5 numbers of type Double", "found 4 of type Double"});
+  test::expect_error<base::ShapeError>(
+      [&] {
+        linear_maps(at::zeros({2, 5}, at::kFloat), s.maps);
+      },
+      {"found 5 of type Float"});
 }
 
-/// Whole numbers up to 511: those from 257 on are rounded, the odd ones lie in the middle of two. Sums of products of the rounded ones
-/// are exact in float32, whatever their order.
+/// Whole numbers up to 511: those from 257 on are rounded, the odd ones lie in the middle of two. Sums of products of
+/// the rounded ones are exact in float32, whatever their order.
 at::Tensor whole_numbers(Numbers& numbers, at::IntArrayRef shape) {
   return (numbers.tokens(shape, 1023) - 511).to(at::kFloat);
 }
@@ -123,7 +131,8 @@ struct RoundedSubject {
   std::vector<at::Tensor> outputs() const { return linear_maps(x, maps); }
   std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& outputs) const {
     at::Tensor sum = at::zeros({}, at::kDouble);
-    for (size_t m = 0; m < maps.size(); ++m) sum = sum + (outputs[m].to(at::kDouble) * weights[m].to(at::kDouble)).sum();
+    for (size_t m = 0; m < maps.size(); ++m)
+      sum = sum + (outputs[m].to(at::kDouble) * weights[m].to(at::kDouble)).sum();
     sum.backward();
     std::vector<at::Tensor> all;
     for (at::Tensor tensor : {x, maps[0].weight, maps[0].bias, maps[1].weight}) {
@@ -134,24 +143,30 @@ struct RoundedSubject {
   }
   /// Outputs and gradients in float64, of factors rounded or not.
   std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>> expected(bool rounded) const {
-    const auto factor = [&](const at::Tensor& t) { return (rounded ? t.detach().to(at::kBFloat16) : t.detach()).to(at::kDouble); };
+    const auto factor = [&](const at::Tensor& t) {
+      return (rounded ? t.detach().to(at::kBFloat16) : t.detach()).to(at::kDouble);
+    };
     const auto sum = [](const at::Tensor& t) { return t.detach().to(at::kDouble); };
-    const at::Tensor rows = factor(x), w = factor(maps[0].weight), w2 = factor(maps[1].weight), g = factor(weights[0]), g2 = factor(weights[1]);
+    const at::Tensor rows = factor(x), w = factor(maps[0].weight), w2 = factor(maps[1].weight), g = factor(weights[0]),
+                     g2 = factor(weights[1]);
     return {{at::matmul(rows, w.t()) + sum(maps[0].bias), at::matmul(rows, w2.t())},
-            {at::matmul(g, w) + at::matmul(g2, w2), at::matmul(g.t(), rows), sum(weights[0]).sum(0), at::matmul(g2.t(), rows)}};
+            {at::matmul(g, w) + at::matmul(g2, w2), at::matmul(g.t(), rows), sum(weights[0]).sum(0),
+             at::matmul(g2.t(), rows)}};
   }
 };
 
 bool same(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected) {
   bool all = found.size() == expected.size();
   for (size_t i = 0; all && i < found.size(); ++i) {
-    all = found[i].scalar_type() == at::kFloat && at::equal(found[i].detach().to(at::kDouble), expected[i].detach().to(at::kDouble));
+    all = found[i].scalar_type() == at::kFloat &&
+          at::equal(found[i].detach().to(at::kDouble), expected[i].detach().to(at::kDouble));
   }
   return all;
 }
 
 TEST(ProductPrecision, Bf16MultipliesRoundedFactorsAndSumsInFloat32) {
-  EXPECT_EQ(at::tensor({257.0f, 259.0f, -505.0f}).to(at::kBFloat16).to(at::kFloat).sum().item<float>(), 256.0f + 260.0f - 504.0f);
+  EXPECT_EQ(at::tensor({257.0f, 259.0f, -505.0f}).to(at::kBFloat16).to(at::kFloat).sum().item<float>(),
+            256.0f + 260.0f - 504.0f);
   const ProductPrecisionGuard guard(ProductPrecision::bf16);
   for (const int64_t rows : {1, 2, 3, 17, 64, 65, 130}) {
     for (const int64_t in : {1, 2, 7, 31, 64, 127, 130}) {

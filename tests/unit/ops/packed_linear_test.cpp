@@ -68,7 +68,8 @@ void expect_independent_rows() {
     const PackedLinear linear(weight, bias, precision);
     const at::Tensor together = apply(linear, x);
     for (int64_t row = 0; row < x.size(0); ++row) {
-      EXPECT_TRUE(at::equal(apply(linear, x.narrow(0, row, 1)), together.narrow(0, row, 1))) << name_of(precision) << " row " << row;
+      EXPECT_TRUE(at::equal(apply(linear, x.narrow(0, row, 1)), together.narrow(0, row, 1)))
+          << name_of(precision) << " row " << row;
     }
     const int threads = at::get_num_threads();
     at::set_num_threads(2);
@@ -77,7 +78,9 @@ void expect_independent_rows() {
   }
 }
 
-TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) { test::for_each_instruction_set(expect_independent_rows); }
+TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) {
+  test::for_each_instruction_set(expect_independent_rows);
+}
 
 TEST(PackedLinear, ManyRowsPassInBlocks) {
   constexpr int64_t kIn = 4100, kRows = 600;
@@ -86,7 +89,8 @@ TEST(PackedLinear, ManyRowsPassInBlocks) {
     const PackedLinear linear(weight, {}, precision);
     const at::Tensor together = apply(linear, x);
     for (const int64_t row : {0, 254, 255, 256, 511, 599}) {
-      EXPECT_TRUE(at::equal(apply(linear, x.narrow(0, row, 1)), together.narrow(0, row, 1))) << name_of(precision) << " row " << row;
+      EXPECT_TRUE(at::equal(apply(linear, x.narrow(0, row, 1)), together.narrow(0, row, 1)))
+          << name_of(precision) << " row " << row;
     }
   }
 }
@@ -94,7 +98,8 @@ TEST(PackedLinear, ManyRowsPassInBlocks) {
 TEST(PackedLinear, TakesAnotherBias) {
   const at::Tensor weight = gaussian({19, 33}, 1), bias = gaussian({19}, 2), x = gaussian({5, 33}, 3);
   at::Tensor y = at::empty({5, 19});
-  PackedLinear(weight, gaussian({19}, 4), Precision::float32)(x.const_data_ptr<float>(), 5, 33, y.mutable_data_ptr<float>(), 19, bias.const_data_ptr<float>());
+  PackedLinear(weight, gaussian({19}, 4), Precision::float32)(
+      x.const_data_ptr<float>(), 5, 33, y.mutable_data_ptr<float>(), 19, bias.const_data_ptr<float>());
   EXPECT_TRUE(at::equal(y, apply(PackedLinear(weight, bias, Precision::float32), x)));
 }
 
@@ -115,7 +120,8 @@ TEST(PackedLinear, Int8KeepsRowsOfZerosAndLargeNumbers) {
 TEST(PackedLinear, RefusesWeightsThatNoStepCanHold) {
   at::Tensor weight = at::ones({4, 4});
   weight[2][1] = std::numeric_limits<float>::infinity();
-  test::expect_error<base::InputError>([&] { PackedLinear(weight, {}, Precision::int8); }, {"finite weights, found inf in row 2"});
+  test::expect_error<base::InputError>([&] { PackedLinear(weight, {}, Precision::int8); },
+                                       {"finite weights, found inf in row 2"});
 }
 
 TEST(PackedLinear, TakesLessMemoryWithFewerBits) {
@@ -130,7 +136,8 @@ TEST(Precision, HasNames) {
   for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
     EXPECT_EQ(precision_of(name_of(precision), "here"), precision);
   }
-  test::expect_error<base::InputError>([] { precision_of("fp4", "--precision"); }, {"--precision: expected float32, bf16 or int8, found 'fp4'"});
+  test::expect_error<base::InputError>([] { precision_of("fp4", "--precision"); },
+                                       {"--precision: expected float32, bf16 or int8, found 'fp4'"});
 }
 
 }  // namespace

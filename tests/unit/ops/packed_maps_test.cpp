@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/linear/feed_forward.h"
 #include "ops/image/image_rows.h"
+#include "ops/linear/feed_forward.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/products.h"
 #include "tests/support/numbers.h"
@@ -61,9 +61,13 @@ TEST_F(PackedMapsTest, RowsMayBeViews) {
   const at::Tensor weight = normal({20, 12}), whole = normal({3, 7, 30});
   maps_.add(weight);
   const PackedMapsGuard guard(maps_);
-  for (const at::Tensor& x : {whole.narrow(2, 5, 12), whole.narrow(1, 2, 4).narrow(2, 0, 12), whole.narrow(2, 0, 12).transpose(0, 1), whole.narrow(1, 3, 1).narrow(2, 1, 12),
-                              whole.unsqueeze(1).narrow(2, 0, 4).narrow(3, 0, 12), whole.unsqueeze(2).narrow(1, 0, 4).narrow(3, 0, 12), whole.flatten().narrow(0, 3, 12), whole.narrow(2, 0, 1).expand({3, 7, 12})}) {
-    EXPECT_TRUE(same_bits(linear(x, weight, none_), linear(x.contiguous(), weight, none_))) << c10::str(x.sizes(), " ", x.strides());
+  for (const at::Tensor& x :
+       {whole.narrow(2, 5, 12), whole.narrow(1, 2, 4).narrow(2, 0, 12), whole.narrow(2, 0, 12).transpose(0, 1),
+        whole.narrow(1, 3, 1).narrow(2, 1, 12), whole.unsqueeze(1).narrow(2, 0, 4).narrow(3, 0, 12),
+        whole.unsqueeze(2).narrow(1, 0, 4).narrow(3, 0, 12), whole.flatten().narrow(0, 3, 12),
+        whole.narrow(2, 0, 1).expand({3, 7, 12})}) {
+    EXPECT_TRUE(same_bits(linear(x, weight, none_), linear(x.contiguous(), weight, none_)))
+        << c10::str(x.sizes(), " ", x.strides());
   }
 }
 
@@ -108,7 +112,9 @@ TEST_F(PackedMapsTest, AKernelMeetsItsPatches) {
   at::Tensor kernel = normal({8, 3, 2, 3});
   const at::Tensor bias = normal({8}), rows = normal({2, 35, 3});
   const at::Tensor expected = strided_conv_naive(rows, 5, 7, kernel, bias);
-  const auto both = [&] { return std::pair(strided_conv(rows, 5, 7, kernel, bias), patch_conv(rows_to_image(rows, 5, 7), kernel, bias)); };
+  const auto both = [&] {
+    return std::pair(strided_conv(rows, 5, 7, kernel, bias), patch_conv(rows_to_image(rows, 5, 7), kernel, bias));
+  };
   const auto [by_rows, by_image] = both();
   EXPECT_LE(std::max(difference(by_rows, expected), difference(by_image, expected)), 2e-6 * largest(expected));
   pack(kernel);
@@ -137,7 +143,8 @@ TEST_F(PackedMapsTest, AFeedForwardTakesThemInTilesToo) {
     {
       const PackedMapsGuard guard(maps);
       const ProductCounter counter;
-      EXPECT_LE(difference(feed_forward(x, {in, bias_in}, {out, bias_out}), expected), 4e-6 * largest(expected)) << rows;
+      EXPECT_LE(difference(feed_forward(x, {in, bias_in}, {out, bias_out}), expected), 4e-6 * largest(expected))
+          << rows;
       EXPECT_EQ(counter.total(), rows * 512 * (24 + 16));
     }
     in.mul_(0.5);

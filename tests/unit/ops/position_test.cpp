@@ -1,7 +1,7 @@
 #include "ops/attention/position.h"
 
-#include <gtest/gtest.h>
 #include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <cmath>
@@ -33,12 +33,14 @@ TEST(Sinusoids, AreTwoHalvesOfSinesAndCosines) {
   // Positions of a batch, each sequence its own.
   EXPECT_EQ(sinusoids(positions.view({5, 1}), 4, kDouble).sizes(), at::IntArrayRef({5, 1, 4}));
   // In float32 the angle is still computed wide: 1000 keeps its digits.
-  EXPECT_NEAR(sinusoids(positions, 2, at::TensorOptions().dtype(at::kFloat))[4][0].item<double>(), std::sin(1000.0), 1e-6);
+  EXPECT_NEAR(sinusoids(positions, 2, at::TensorOptions().dtype(at::kFloat))[4][0].item<double>(), std::sin(1000.0),
+              1e-6);
 }
 
 TEST(DistanceSinusoids, AreRowsFromTheFarthestKeyToTheRight) {
   // Sizes up and down, so that a table once made is grown and cut.
-  for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{3, 5}, {1, 1}, {7, 90}, {3, 5}, {70, 80}, {2, 300}, {1, 64}}) {
+  for (const auto& [queries, keys] :
+       std::vector<std::pair<int64_t, int64_t>>{{3, 5}, {1, 1}, {7, 90}, {3, 5}, {70, 80}, {2, 300}, {1, 64}}) {
     for (const bool right : {false, true}) {
       for (const int64_t clamp : {0, 4}) {
         const at::Tensor found = distance_sinusoids(queries, keys, right, clamp, 6, kDouble);
@@ -46,7 +48,8 @@ TEST(DistanceSinusoids, AreRowsFromTheFarthestKeyToTheRight) {
         for (int64_t row = 0; row < found.size(0); row += 3) {
           double p = static_cast<double>(keys - 1 - row);
           if (clamp > 0) p = std::clamp(p, -static_cast<double>(clamp), static_cast<double>(clamp));
-          for (int64_t c = 0; c < 6; ++c) ASSERT_NEAR(found[row][c].item<double>(), sinusoid(p, c, 6), 1e-12) << keys << " " << row;
+          for (int64_t c = 0; c < 6; ++c)
+            ASSERT_NEAR(found[row][c].item<double>(), sinusoid(p, c, 6), 1e-12) << keys << " " << row;
         }
       }
     }

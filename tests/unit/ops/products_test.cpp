@@ -33,7 +33,10 @@ TEST(ProductCounter, CountsLibTorchsProductsByTheirShapes) {
   EXPECT_EQ(counted([&] { at::dot(x({3}), x({3})); }), 3);
   EXPECT_EQ(counted([&] { at::matmul(x({4, 7, 2, 3}), x({4, 7, 3, 5})); }), 4 * 7 * 2 * 3 * 5);
   EXPECT_EQ(counted([&] { at::linear(x({4, 2, 3}), x({5, 3}), x({5})); }), 4 * 2 * 3 * 5);
-  EXPECT_EQ(counted([&] { at::conv2d(x({2, 6, 4, 5}), x({3, 2, 3, 3}), x({3}), 1, 1, 1, 3); }), 2 * 3 * 4 * 5 * (2 * 3 * 3));
+  EXPECT_EQ(counted([&] {
+              at::conv2d(x({2, 6, 4, 5}), x({3, 2, 3, 3}), x({3}), 1, 1, 1, 3);
+            }),
+            2 * 3 * 4 * 5 * (2 * 3 * 3));
   EXPECT_EQ(counted([&] { at::softmax(x({2, 3}) * x({2, 3}), -1); }), 0);
 }
 
@@ -84,7 +87,8 @@ TEST(DeclaredProducts, LinearMapsAreThoseOfTheNaiveTwin) {
   Numbers numbers(2);
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     for (const int64_t rows : {1, 6}) {
-      const at::Tensor x = numbers.normal({2, rows, 5}, dtype), a = numbers.normal({3, 5}, dtype), b = numbers.normal({7, 5}, dtype);
+      const at::Tensor x = numbers.normal({2, rows, 5}, dtype), a = numbers.normal({3, 5}, dtype),
+                       b = numbers.normal({7, 5}, dtype);
       const int64_t naive = counted([&] { at::linear(x, a), at::linear(x, b); });
       EXPECT_EQ(counted([&] { linear_maps(x, {{a, {}}, {b, {}}}); }), naive);
       const at::NoGradGuard no_grad;
@@ -99,9 +103,11 @@ TEST(DeclaredProducts, AttentionToAllKeysIsThatOfTheNaiveTwin) {
   const at::Tensor q = numbers.normal({batch, heads, queries, width}), k = numbers.normal({batch, heads, keys, width}),
                    v = numbers.normal({batch, heads, keys, value_width});
   const KeyRanges all = KeyRanges::all(queries, keys);
-  EXPECT_EQ(counted([&] { attention(q, k, v, {}, all, 1.0); }), counted([&] { attention_naive(q, k, v, {}, RelShift::none, {}, 1.0); }));
+  EXPECT_EQ(counted([&] { attention(q, k, v, {}, all, 1.0); }),
+            counted([&] { attention_naive(q, k, v, {}, RelShift::none, {}, 1.0); }));
   // One query sees every distance; the naive twin's position scores are a product of their own.
-  const at::Tensor one = q.narrow(2, 0, 1), r = numbers.normal({keys, heads, width}), bias = numbers.normal({heads, width});
+  const at::Tensor one = q.narrow(2, 0, 1), r = numbers.normal({keys, heads, width}),
+                   bias = numbers.normal({heads, width});
   const int64_t naive = counted([&] {
     const at::Tensor position = at::matmul(one + bias.unsqueeze(1), r.permute({1, 2, 0}));
     attention_naive(one, k, v, position, RelShift::signed_, {}, 1.0);
@@ -113,7 +119,8 @@ TEST(DeclaredProducts, AttentionCountsPairsThatMayAttend) {
   Numbers numbers(4);
   const at::Tensor q = numbers.normal({2, 3, 5, 4}), k = numbers.normal({2, 3, 7, 4}), v = numbers.normal({2, 3, 7, 6});
   // Causal, two rows before: queries see 3, 4, 5, 6 and 7 keys.
-  EXPECT_EQ(counted([&] { attention(q, k, v, {}, KeyRanges::causal(5, 7), 1.0); }), 2 * 3 * (3 + 4 + 5 + 6 + 7) * (4 + 6));
+  EXPECT_EQ(counted([&] { attention(q, k, v, {}, KeyRanges::causal(5, 7), 1.0); }),
+            2 * 3 * (3 + 4 + 5 + 6 + 7) * (4 + 6));
 }
 
 TEST(DeclaredProducts, AbcIsItsFormula) {
@@ -121,7 +128,8 @@ TEST(DeclaredProducts, AbcIsItsFormula) {
   const int64_t batch = 2, heads = 3, time = 70, slots = 5, width = 4;
   const at::Tensor q = numbers.normal({batch, heads, time, width}), s = numbers.normal({batch, heads, time, slots});
   const AbcMemory empty = abc_empty(batch, heads, slots, width, AbcActivation::exp, q.options());
-  const int64_t expected = batch * heads * time * slots * width * 4;  // written to K and to V, read by q and by the weights
+  const int64_t expected =
+      batch * heads * time * slots * width * 4;  // written to K and to V, read by q and by the weights
   EXPECT_EQ(counted([&] { abc_causal(q, q, q, s, empty, {}, AbcActivation::exp, 1e-6, 1.0); }), expected);
 }
 

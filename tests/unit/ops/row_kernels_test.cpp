@@ -28,7 +28,8 @@ void expect_exponentials_of_no_number() {
   exp_of_difference(s.data(), none.data(), found.data(), 9);
   const std::vector<float> expected = {0.0f, inf, NAN, 0.0f, 0.0f, 0.0f, inf, inf, NAN};
   for (size_t i = 0; i < 9; ++i) {
-    EXPECT_TRUE(found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i]))) << s[i] << " gave " << found[i];
+    EXPECT_TRUE(found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i])))
+        << s[i] << " gave " << found[i];
   }
 }
 
@@ -57,7 +58,8 @@ void expect_softmax_of_every_size() {
     for (int64_t i = 0; i < size; ++i) {
       EXPECT_EQ(s[i], again[i]) << i << " of " << size;
       EXPECT_NEAR(s[i], std::exp(static_cast<double>(before[i] + bias[i] - high)), 1e-6) << i << " of " << size;
-      EXPECT_NEAR(difference[i], std::exp(static_cast<double>(before[i] - bias[i])), 1e-6 * difference[i]) << i << " of " << size;
+      EXPECT_NEAR(difference[i], std::exp(static_cast<double>(before[i] - bias[i])), 1e-6 * difference[i])
+          << i << " of " << size;
     }
     EXPECT_EQ(s[size], guard);
     EXPECT_EQ(again[size], guard);
@@ -75,7 +77,8 @@ void expect_softmax_of_rows() {
       std::vector<T> s(static_cast<size_t>(kRows * stride + kSoftmaxBeyond), guard), log_sum(kRows);
       const auto at = [&](int64_t row, int64_t i) -> T& { return s[static_cast<size_t>(row * stride + i)]; };
       for (int64_t row = 0; row < kRows; ++row) {
-        for (int64_t i = 0; i < columns; ++i) at(row, i) = row == 1 ? -inf : static_cast<T>(100 * row + std::sin(3.0 * static_cast<double>(i + row)) * 4);
+        for (int64_t i = 0; i < columns; ++i)
+          at(row, i) = row == 1 ? -inf : static_cast<T>(100 * row + std::sin(3.0 * static_cast<double>(i + row)) * 4);
       }
       at(2, 0) = -inf;
       at(3, columns - 1) = static_cast<T>(NAN);
@@ -83,10 +86,14 @@ void expect_softmax_of_rows() {
       softmax_rows(s.data(), kRows, columns, stride, log_sum.data());
       for (int64_t row = 0; row < kRows; ++row) {
         double sum = 0;
-        for (int64_t i = 0; i < columns; ++i) sum += std::exp(static_cast<double>(before[static_cast<size_t>(row * stride + i)]) - 100.0 * static_cast<double>(row));
+        for (int64_t i = 0; i < columns; ++i)
+          sum += std::exp(static_cast<double>(before[static_cast<size_t>(row * stride + i)]) -
+                          100.0 * static_cast<double>(row));
         const bool none = row == 1 || (row == 2 && columns == 1);
         for (int64_t i = 0; i < columns; ++i) {
-          const double exact = std::exp(static_cast<double>(before[static_cast<size_t>(row * stride + i)]) - 100.0 * static_cast<double>(row)) / sum;
+          const double exact = std::exp(static_cast<double>(before[static_cast<size_t>(row * stride + i)]) -
+                                        100.0 * static_cast<double>(row)) /
+                               sum;
           if (row == 3) {
             EXPECT_TRUE(std::isnan(at(row, i))) << i << " of " << columns;
           } else {

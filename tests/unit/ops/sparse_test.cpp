@@ -6,10 +6,10 @@
 
 #include "ops/attention/attention.h"
 #include "ops/attention/block_pattern.h"
-#include "ops/fixed_numbers.h"
 #include "ops/attention/key_window.h"
 #include "ops/attention/linformer.h"
 #include "ops/attention/lsh.h"
+#include "ops/fixed_numbers.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::sparse_test {
@@ -23,13 +23,15 @@ constexpr int64_t kLengths[] = {1, 2, 63, 64, 65, 130};
 TEST(KeyWindow, IsTheCutOfTheMask) {
   Numbers numbers(1);
   for (const auto& [queries, keys] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {4, 4}, {3, 9}, {1, 7}}) {
-    for (const auto& [left, right] : std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {2, 0}, {2, 2}, {1, 3}, {20, 20}}) {
+    for (const auto& [left, right] :
+         std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {2, 0}, {2, 2}, {1, 3}, {20, 20}}) {
       for (const int64_t dropped : {int64_t{0}, std::max<int64_t>(keys - queries - left, 0)}) {
         const KeyRanges given = KeyRanges::from_mask(numbers.flags({queries, keys}, 0.7));
         const at::Tensor p = at::arange(queries).unsqueeze(1) + (keys - queries) - at::arange(keys).unsqueeze(0);
         const at::Tensor band = at::logical_and(p <= left, p >= -right);
         const at::Tensor expected = at::logical_and(given.mask(), band).narrow(1, dropped, keys - dropped);
-        EXPECT_TRUE(at::equal(key_window(given, left, right, dropped).mask(), expected)) << queries << " " << keys << " " << left << " " << right;
+        EXPECT_TRUE(at::equal(key_window(given, left, right, dropped).mask(), expected))
+            << queries << " " << keys << " " << left << " " << right;
       }
     }
   }
@@ -39,11 +41,14 @@ TEST(KeyWindow, AttentionIsThatOfTheMask) {
   for (const int64_t tokens : kLengths) {
     for (const int64_t window : {1, 2, 5, 70}) {
       Numbers numbers(static_cast<uint64_t>(tokens));
-      const at::Tensor q = numbers.normal({2, 2, tokens, 4}), k = numbers.normal({2, 2, tokens, 4}), v = numbers.normal({2, 2, tokens, 4});
+      const at::Tensor q = numbers.normal({2, 2, tokens, 4}), k = numbers.normal({2, 2, tokens, 4}),
+                       v = numbers.normal({2, 2, tokens, 4});
       const KeyRanges causal = key_window(KeyRanges::causal(tokens, tokens), window - 1, window - 1);
       const at::Tensor p = at::arange(tokens).unsqueeze(1) - at::arange(tokens).unsqueeze(0);
       const at::Tensor mask = at::logical_and(p >= 0, p < window);
-      EXPECT_LE(difference(attention(q, k, v, {}, causal, 0.5), attention_naive(q, k, v, {}, RelShift::none, mask, 0.5)), 1e-13);
+      EXPECT_LE(
+          difference(attention(q, k, v, {}, causal, 0.5), attention_naive(q, k, v, {}, RelShift::none, mask, 0.5)),
+          1e-13);
     }
   }
 }
@@ -96,8 +101,10 @@ TEST(BigBird, AttentionByBlocksIsThatOfTheMask) {
           (o * weights).sum().backward();
           return std::vector<at::Tensor>{o, q.grad(), k.grad(), v.grad()};
         };
-        const auto fast = run(attention(q, k, v, {}, ranges, 0.5)), naive = run(attention_naive(q, k, v, {}, RelShift::none, ranges.mask(), 0.5));
-        for (size_t i = 0; i < fast.size(); ++i) EXPECT_LE(difference(fast[i], naive[i]), 1e-12) << tokens << " by " << block << ", tensor " << i;
+        const auto fast = run(attention(q, k, v, {}, ranges, 0.5)),
+                   naive = run(attention_naive(q, k, v, {}, RelShift::none, ranges.mask(), 0.5));
+        for (size_t i = 0; i < fast.size(); ++i)
+          EXPECT_LE(difference(fast[i], naive[i]), 1e-12) << tokens << " by " << block << ", tensor " << i;
       }
     }
   }
@@ -107,9 +114,12 @@ TEST(Linformer, FastAndNaiveAgree) {
   for (const int64_t tokens : kLengths) {
     for (const bool padded : {false, true}) {
       Numbers numbers(static_cast<uint64_t>(tokens));
-      const at::Tensor q = numbers.normal({2, 2, 5, 4}), k = numbers.normal({2, 2, tokens, 4}), v = numbers.normal({2, 2, tokens, 4});
-      const at::Tensor e = numbers.normal({3, tokens}), f = numbers.normal({3, tokens}), valid = padded ? numbers.flags({2, tokens}, 0.6) : at::Tensor();
-      EXPECT_LE(difference(linformer(q, k, v, e, f, valid, 0.5), linformer_naive(q, k, v, e, f, valid, 0.5)), 1e-12) << tokens;
+      const at::Tensor q = numbers.normal({2, 2, 5, 4}), k = numbers.normal({2, 2, tokens, 4}),
+                       v = numbers.normal({2, 2, tokens, 4});
+      const at::Tensor e = numbers.normal({3, tokens}), f = numbers.normal({3, tokens}),
+                       valid = padded ? numbers.flags({2, tokens}, 0.6) : at::Tensor();
+      EXPECT_LE(difference(linformer(q, k, v, e, f, valid, 0.5), linformer_naive(q, k, v, e, f, valid, 0.5)), 1e-12)
+          << tokens;
     }
   }
 }
@@ -124,7 +134,8 @@ std::vector<LshCase> lsh_cases() {
   for (const int64_t tokens : kLengths) {
     for (const int64_t chunk : {4, 32, 200}) {
       for (const int64_t rounds : {1, 3}) {
-        for (int flags = 0; flags < 8; ++flags) cases.push_back({tokens, chunk, rounds, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0});
+        for (int flags = 0; flags < 8; ++flags)
+          cases.push_back({tokens, chunk, rounds, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0});
       }
     }
   }
@@ -133,10 +144,11 @@ std::vector<LshCase> lsh_cases() {
 
 TEST(Lsh, FastAndNaiveAgreeWithTheirGradients) {
   for (const LshCase& one : lsh_cases()) {
-    SCOPED_TRACE(fmt::format("{} tokens, chunks of {}, {} rounds, across {}, causal {}, padded {}", one.tokens, one.chunk, one.rounds, one.across,
-                             one.causal, one.padded));
+    SCOPED_TRACE(fmt::format("{} tokens, chunks of {}, {} rounds, across {}, causal {}, padded {}", one.tokens,
+                             one.chunk, one.rounds, one.across, one.causal, one.padded));
     Numbers numbers(static_cast<uint64_t>(one.tokens));
-    const at::Tensor qk = numbers.normal({2, 2, one.tokens, 4}).set_requires_grad(true), v = numbers.normal({2, 2, one.tokens, 4}).set_requires_grad(true);
+    const at::Tensor qk = numbers.normal({2, 2, one.tokens, 4}).set_requires_grad(true),
+                     v = numbers.normal({2, 2, one.tokens, 4}).set_requires_grad(true);
     const at::Tensor rotations = numbers.normal({one.rounds, 2, 4, 3}), weights = numbers.normal({2, 2, one.tokens, 4});
     const at::Tensor valid = one.padded ? numbers.flags({2, one.tokens}, 0.6) : at::Tensor();
     const LshOptions options{6, one.chunk, one.across, one.causal};
@@ -146,7 +158,8 @@ TEST(Lsh, FastAndNaiveAgreeWithTheirGradients) {
       (o * weights).sum().backward();
       return std::vector<at::Tensor>{o, qk.grad(), v.grad()};
     };
-    const auto fast = run(lsh_attention(qk, v, buckets, valid, options)), naive = run(lsh_attention_naive(qk, v, buckets, valid, options));
+    const auto fast = run(lsh_attention(qk, v, buckets, valid, options)),
+               naive = run(lsh_attention_naive(qk, v, buckets, valid, options));
     for (size_t i = 0; i < fast.size(); ++i) ASSERT_LE(difference(fast[i], naive[i]), 1e-11) << "tensor " << i;
   }
 }
@@ -154,7 +167,8 @@ TEST(Lsh, FastAndNaiveAgreeWithTheirGradients) {
 TEST(Lsh, BucketsAreTheNearestDirections) {
   Numbers numbers(3);
   const at::Tensor qk = numbers.normal({1, 2, 5, 4}), rotations = numbers.normal({2, 2, 4, 3});
-  const at::Tensor valid = at::tensor({1, 1, 0, 1, 1}).view({1, 5}).to(at::kBool), found = lsh_buckets(qk, rotations, valid);
+  const at::Tensor valid = at::tensor({1, 1, 0, 1, 1}).view({1, 5}).to(at::kBool),
+                   found = lsh_buckets(qk, rotations, valid);
   for (int64_t r = 0; r < 2; ++r) {
     for (int64_t h = 0; h < 2; ++h) {
       for (int64_t t = 0; t < 5; ++t) {
@@ -169,17 +183,20 @@ TEST(Lsh, BucketsAreTheNearestDirections) {
 TEST(Lsh, InOneBucketAndChunkItIsAttentionWithItselfLast) {
   // All rows in one bucket of one chunk: full attention to the others; row 0, causal, has only itself.
   Numbers numbers(3);
-  const at::Tensor qk = numbers.normal({2, 2, 5, 4}), v = numbers.normal({2, 2, 5, 4}), buckets = at::zeros({2, 2, 1, 5}, at::kLong);
+  const at::Tensor qk = numbers.normal({2, 2, 5, 4}), v = numbers.normal({2, 2, 5, 4}),
+                   buckets = at::zeros({2, 2, 1, 5}, at::kLong);
   const at::Tensor unit = qk / qk.norm(2, -1, true);
   const at::Tensor scores = at::matmul(qk, unit.transpose(-1, -2)) / 2.0;
   const at::Tensor others = scores.masked_fill(at::eye(5).to(at::kBool), -1e5);
-  EXPECT_LE(difference(lsh_attention(qk, v, buckets, {}, {6, 8, false, false}), at::matmul(at::softmax(others, -1), v)), 1e-14);
+  EXPECT_LE(difference(lsh_attention(qk, v, buckets, {}, {6, 8, false, false}), at::matmul(at::softmax(others, -1), v)),
+            1e-14);
   EXPECT_LE(difference(lsh_attention(qk, v, buckets, {}, {6, 8, false, true}).select(2, 0), v.select(2, 0)), 1e-15);
 }
 
 TEST(Lsh, PaddingIsAsGoodAsNone) {
   Numbers numbers(3);
-  const at::Tensor qk = numbers.normal({1, 2, 20, 4}), v = numbers.normal({1, 2, 20, 4}), rotations = numbers.normal({2, 2, 4, 2});
+  const at::Tensor qk = numbers.normal({1, 2, 20, 4}), v = numbers.normal({1, 2, 20, 4}),
+                   rotations = numbers.normal({2, 2, 4, 2});
   for (const bool across : {false, true}) {
     for (const bool causal : {false, true}) {
       const LshOptions options{4, 4, across, causal};
@@ -187,7 +204,8 @@ TEST(Lsh, PaddingIsAsGoodAsNone) {
         const at::Tensor valid = at::logical_and(at::arange(20) >= before, at::arange(20) < 20 - after).unsqueeze(0);
         const auto alone = [&](const at::Tensor& x) { return x.narrow(2, before, 20 - before - after); };
         const at::Tensor found = lsh_attention(qk, v, lsh_buckets(qk, rotations, valid), valid, options);
-        const at::Tensor expected = lsh_attention(alone(qk), alone(v), lsh_buckets(alone(qk), rotations, {}), {}, options);
+        const at::Tensor expected =
+            lsh_attention(alone(qk), alone(v), lsh_buckets(alone(qk), rotations, {}), {}, options);
         EXPECT_LE(difference(alone(found), expected), 1e-14) << before << " " << after;
       }
     }
@@ -197,9 +215,13 @@ TEST(Lsh, PaddingIsAsGoodAsNone) {
 TEST(Lsh, TheArenasFormAndItsNaiveTwinAgree) {
   for (const int64_t tokens : kLengths) {
     Numbers numbers(static_cast<uint64_t>(tokens));
-    const at::Tensor qk = numbers.normal({2, 2, tokens, 4}), v = numbers.normal({2, 2, tokens, 4}), rotations = numbers.normal({1, 2, 4, 5});
+    const at::Tensor qk = numbers.normal({2, 2, tokens, 4}), v = numbers.normal({2, 2, tokens, 4}),
+                     rotations = numbers.normal({1, 2, 4, 5});
     for (const LshOptions& options : {LshOptions{10, 10}, LshOptions{10, 20}}) {
-      EXPECT_LE(difference(lsh_attention_arena(qk, v, rotations, options), lsh_attention_arena_naive(qk, v, rotations, options)), 1e-12) << tokens;
+      EXPECT_LE(difference(lsh_attention_arena(qk, v, rotations, options),
+                           lsh_attention_arena_naive(qk, v, rotations, options)),
+                1e-12)
+          << tokens;
     }
   }
 }

@@ -22,7 +22,11 @@ Case made(int64_t batch, int64_t width, int64_t tasks, uint64_t seed = 3) {
   const auto rows = [&](int64_t count) { return numbers.normal({batch, kHeads, count, width}).to(at::kFloat); };
   Case made;
   made.q = rows(tasks);
-  made.keys = {rows(kOld), rows(kOld), rows(tasks), rows(tasks), numbers.normal({kHeads, kMemory, width}).to(at::kFloat),
+  made.keys = {rows(kOld),
+               rows(kOld),
+               rows(tasks),
+               rows(tasks),
+               numbers.normal({kHeads, kMemory, width}).to(at::kFloat),
                numbers.normal({kHeads, kMemory, width}).to(at::kFloat)};
   return made;
 }
@@ -35,7 +39,8 @@ Case in_double(const Case& one) {
 
 TEST(TaskAttention, MaskIsTheTableOfThePaper) {
   const at::Tensor mask = task_mask({{{0}, {{0, 2}}}, {{1, 0}, {{2, 3}, {0, 2}}}}, 2, 3);
-  const at::Tensor expected = at::tensor({1, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1}, at::kLong).to(at::kBool).view({2, 7});
+  const at::Tensor expected =
+      at::tensor({1, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1}, at::kLong).to(at::kBool).view({2, 7});
   EXPECT_TRUE(at::equal(mask, expected)) << mask;
 }
 
@@ -44,7 +49,8 @@ TEST(TaskAttention, IsTheDenseMask) {
     const Case one = made(2, width, 3);
     const double scale = 1.0 / std::sqrt(static_cast<double>(width));
     const Case exact = in_double(one);
-    const at::Tensor naive = task_attention_naive(exact.q, exact.keys, kSights, scale), fast = task_attention(one.q, one.keys, kSights, scale);
+    const at::Tensor naive = task_attention_naive(exact.q, exact.keys, kSights, scale),
+                     fast = task_attention(one.q, one.keys, kSights, scale);
     EXPECT_LT((naive - fast).abs().max().item<double>(), 2e-6) << width;
   }
 }
@@ -52,7 +58,8 @@ TEST(TaskAttention, IsTheDenseMask) {
 TEST(TaskAttention, StridedKeysAreReadAsTheyAre) {
   const Case one = made(2, 16, 3);
   TaskKeys strided = one.keys;
-  for (at::Tensor* keys : {&strided.old_k, &strided.old_v, &strided.class_k}) *keys = keys->transpose(1, 2).contiguous().transpose(1, 2);
+  for (at::Tensor* keys : {&strided.old_k, &strided.old_v, &strided.class_k})
+    *keys = keys->transpose(1, 2).contiguous().transpose(1, 2);
   EXPECT_TRUE(at::equal(task_attention(one.q, one.keys, kSights, 0.25), task_attention(one.q, strided, kSights, 0.25)));
 }
 
@@ -76,16 +83,26 @@ TEST(TaskAttention, ATaskDependsOnWhatItSeesAlone) {
   EXPECT_TRUE(at::equal(some({0}).select(2, 0), all.select(2, 0)));
   EXPECT_TRUE(at::equal(some({2}).select(2, 0), all.select(2, 2)));
   const at::Tensor turned = some({2, 1, 0});
-  for (int64_t task = 0; task < 3; ++task) EXPECT_TRUE(at::equal(turned.select(2, 2 - task), all.select(2, task))) << task;
+  for (int64_t task = 0; task < 3; ++task)
+    EXPECT_TRUE(at::equal(turned.select(2, 2 - task), all.select(2, task))) << task;
 }
 
 TEST(TaskAttention, WithoutMemory) {
   Case one = made(1, 16, 2);
   one.keys.memory_k = one.keys.memory_v = at::Tensor();
   const std::vector<TaskSight> sights = {{{0}, {}}, {{1, 0}, {}}};
-  const Case exact = {one.q.to(at::kDouble), {one.keys.old_k.to(at::kDouble), one.keys.old_v.to(at::kDouble), one.keys.class_k.to(at::kDouble),
-                                              one.keys.class_v.to(at::kDouble), {}, {}}};
-  EXPECT_LT((task_attention(one.q, one.keys, sights, 0.3) - task_attention_naive(exact.q, exact.keys, sights, 0.3)).abs().max().item<double>(), 2e-6);
+  const Case exact = {one.q.to(at::kDouble),
+                      {one.keys.old_k.to(at::kDouble),
+                       one.keys.old_v.to(at::kDouble),
+                       one.keys.class_k.to(at::kDouble),
+                       one.keys.class_v.to(at::kDouble),
+                       {},
+                       {}}};
+  EXPECT_LT((task_attention(one.q, one.keys, sights, 0.3) - task_attention_naive(exact.q, exact.keys, sights, 0.3))
+                .abs()
+                .max()
+                .item<double>(),
+            2e-6);
 }
 
 }  // namespace

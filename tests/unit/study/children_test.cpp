@@ -23,8 +23,8 @@ TEST(Children, DISABLED_Waits) {
   for (int i = 0; i < 600; ++i) std::this_thread::sleep_for(milliseconds(100));
 }
 
-/// The end of such a child where this process gets a signal, one `second` later, and one `third` after that if it is still there by then; how many
-/// signals that were.
+/// The end of such a child where this process gets a signal, one `second` later, and one `third` after that if it is
+/// still there by then; how many signals that were.
 std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds third) {
   const test::TemporaryFolder folder;
   ChildEnd found;
@@ -53,7 +53,8 @@ std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds thi
   };
   // The signals must find the handlers that run_children sets; the last may come behind it.
   const auto before = signal(SIGTERM, SIG_IGN);
-  const int stopped_by = run_children({{{"--gtest_filter=Children.DISABLED_Waits", "--gtest_also_run_disabled_tests"}, folder / "log.txt"}}, options);
+  const int stopped_by = run_children(
+      {{{"--gtest_filter=Children.DISABLED_Waits", "--gtest_also_run_disabled_tests"}, folder / "log.txt"}}, options);
   later.join();
   signal(SIGTERM, before);
   EXPECT_EQ(stopped_by, SIGTERM);

@@ -41,7 +41,8 @@ TEST(Report, EscapesTextFromOutside) {
 
 TEST(Report, PicturesCannotBringScripts) {
   Comparison comparison = sample_comparison();
-  comparison.studies[0].points[0].variants[0].runs[0].span_svg = "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>";
+  comparison.studies[0].points[0].variants[0].runs[0].span_svg =
+      "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>";
   const std::string page = visible(comparison);
   EXPECT_FALSE(holds(page, "alert(2)\""));
   EXPECT_FALSE(holds(page, "<script>alert"));
@@ -82,7 +83,8 @@ TEST(Report, DrawsASweepWithThePapersValues) {
   EXPECT_TRUE(holds(page, "<title>cache, the paper: 80.0 % (figure 2)</title>"));
   EXPECT_FALSE(holds(page, "the paper: 24")) << "another metric is listed, not drawn";
   EXPECT_TRUE(holds(page, "<td>24.100</td><td class=\"left\">perplexity</td>"));
-  EXPECT_TRUE(holds(page, "<b>100.0 ± 0.0 %</b> <span class=\"sign better\">▲</span> <span class=\"paper\">[100.0 ± 2.0 %]</span>"));
+  EXPECT_TRUE(holds(
+      page, "<b>100.0 ± 0.0 %</b> <span class=\"sign better\">▲</span> <span class=\"paper\">[100.0 ± 2.0 %]</span>"));
   EXPECT_TRUE(holds(page, "dashed and hollow"));
   EXPECT_TRUE(holds(page, "<summary>num_segments 9</summary>"));
   EXPECT_FALSE(holds(page, "nan"));

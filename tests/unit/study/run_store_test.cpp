@@ -40,7 +40,8 @@ class RunStores : public testing::Test {
 };
 
 TEST_F(RunStores, FoldersHaveLegibleNames) {
-  EXPECT_EQ(folder_of(job("RMT + Transformer-XL cache")), "held-out-text-rmt-transformer-xl-cache-num-segments-3-seed0");
+  EXPECT_EQ(folder_of(job("RMT + Transformer-XL cache")),
+            "held-out-text-rmt-transformer-xl-cache-num-segments-3-seed0");
   EXPECT_EQ(slug("σ(λ)"), "variant");
   EXPECT_LE(slug(std::string(300, 'x')).size(), 60u);
 }
@@ -92,7 +93,8 @@ TEST_F(RunStores, AFolderHasOneComparisonAtATime) {
     const RunStore second(folder_.path());
     FAIL() << "two at a time";
   } catch (const base::InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("another comparison is at work in this folder"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("another comparison is at work in this folder"), std::string::npos)
+        << error.what();
   }
 }
 
@@ -102,7 +104,9 @@ TEST_F(RunStores, PreparedFoldersHoldTheRecipe) {
   store.place(made);
   store.prepare(made, false);
   EXPECT_EQ(training_text(read_job(made.folder)), training_text(made));
-  EXPECT_EQ(base::write_options(experiment::read_recipe(experiment::RecipeFile::read(base::join_path(made.folder, "recipe.toml")).recipe())), base::write_options(made.recipe));
+  EXPECT_EQ(base::write_options(experiment::read_recipe(
+                experiment::RecipeFile::read(base::join_path(made.folder, "recipe.toml")).recipe())),
+            base::write_options(made.recipe));
   base::make_folders(base::join_path(made.folder, "step-00000003"));
   store.prepare(made, false);
   EXPECT_TRUE(base::is_folder(base::join_path(made.folder, "step-00000003")));

@@ -25,7 +25,11 @@ inline RunResult sample_run(const std::string& variant, int64_t seed, double val
   run.peak_memory = 312'000'000;
   for (int64_t i = 1; i <= 40; ++i) {
     const double decay = std::exp(-static_cast<double>(i) / 9);
-    CurvePoint point{i * 10, i * 10'240, 0.5 * static_cast<double>(i), value + 2 * decay + 0.03 * std::sin(static_cast<double>(7 * i + seed)), {}};
+    CurvePoint point{i * 10,
+                     i * 10'240,
+                     0.5 * static_cast<double>(i),
+                     value + 2 * decay + 0.03 * std::sin(static_cast<double>(7 * i + seed)),
+                     {}};
     if (i % 4 == 0) point.held_out = value + 1.7 * decay;
     run.curve.push_back(point);
   }
@@ -75,8 +79,8 @@ inline StudyGrid one_table(StudySummary study) {
   return grid;
 }
 
-/// Accuracies of three variants over 3 and 9 segments; the third is left out at 9. Of the paper: one value at a point of ours, one between,
-/// one of another metric.
+/// Accuracies of three variants over 3 and 9 segments; the third is left out at 9. Of the paper: one value at a point
+/// of ours, one between, one of another metric.
 inline StudyGrid sample_grid(int64_t seeds = 3) {
   StudyGrid grid;
   grid.name = "Copy <task>";
@@ -90,23 +94,35 @@ inline StudyGrid sample_grid(int64_t seeds = 3) {
     StudySummary point;
     point.name = grid.name;
     point.point = "num_segments " + grid.axes[0].labels[p];
-    point.metric = {.name = "accuracy", .short_name = "accuracy", .higher_is_better = true, .percent = true, .generates = false, .chance = 0.1};
+    point.metric = {.name = "accuracy",
+                    .short_name = "accuracy",
+                    .higher_is_better = true,
+                    .percent = true,
+                    .generates = false,
+                    .chance = 0.1};
     point.least_gain = 0.01;
     for (size_t v = 0; v < (p == 0 ? 3u : 2u); ++v) {
       VariantSummary variant;
       variant.name = grid.variants[v];
       variant.index = v;
       for (int64_t seed = 0; seed < seeds; ++seed) {
-        variant.runs.push_back(sample_run(variant.name, seed, values[p][v] - (v == 2 ? 0 : 0.004 * static_cast<double>(seed * seed))));
+        variant.runs.push_back(
+            sample_run(variant.name, seed, values[p][v] - (v == 2 ? 0 : 0.004 * static_cast<double>(seed * seed))));
       }
       point.variants.push_back(std::move(variant));
     }
     summarise(point);
     grid.points.push_back(std::move(point));
   }
-  grid.paper = {{.variant = "RMT", .labels = {"3"}, .numbers = {3}, .value = 1.0, .deviation = 0.02, .source = "figure <2>"},
-                {.variant = "cache", .labels = {"6"}, .numbers = {6}, .value = 0.8, .source = "figure 2"},
-                {.variant = "cache", .labels = {"9"}, .numbers = {9}, .value = 24.1, .metric = "perplexity", .source = "table 1"}};
+  grid.paper = {
+      {.variant = "RMT", .labels = {"3"}, .numbers = {3}, .value = 1.0, .deviation = 0.02, .source = "figure <2>"},
+      {.variant = "cache", .labels = {"6"}, .numbers = {6}, .value = 0.8, .source = "figure 2"},
+      {.variant = "cache",
+       .labels = {"9"},
+       .numbers = {9},
+       .value = 24.1,
+       .metric = "perplexity",
+       .source = "table 1"}};
   return grid;
 }
 
@@ -119,8 +135,14 @@ inline Comparison sample_comparison() {
   comparison.trainings = "13 trainings, seeds 0, 1, 2";
   comparison.jobs = 2;
   comparison.seconds = 280;
-  comparison.machine = base::Node::table({{"cpu", "A Processor"}, {"capability", "AVX2"}, {"features", "avx2 fma"}, {"cores", 2},
-                                          {"memory", 16'000'000'000}, {"system", "Linux"}, {"libtorch", "2.15.0"}, {"mnemo", "0.1.0"}});
+  comparison.machine = base::Node::table({{"cpu", "A Processor"},
+                                          {"capability", "AVX2"},
+                                          {"features", "avx2 fma"},
+                                          {"cores", 2},
+                                          {"memory", 16'000'000'000},
+                                          {"system", "Linux"},
+                                          {"libtorch", "2.15.0"},
+                                          {"mnemo", "0.1.0"}});
   comparison.recipe = "name = \"x\" # </pre><script>alert(1)</script>\n";
   comparison.studies.push_back(one_table(sample_study()));
   return comparison;

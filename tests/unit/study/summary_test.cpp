@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/text_format.h"
 #include "tests/unit/cli/sample_comparison.h"
 
 namespace mnemo::study {
@@ -48,7 +49,8 @@ TEST(Summary, TellsWhatHelpsAndWhatDoesNot) {
   EXPECT_EQ(study.variants[4].verdict, Verdict::failed);
   EXPECT_NEAR(*study.variants[1].difference, -0.18, 1e-12);
   EXPECT_EQ(study.conclusion(),
-            "Better than 'no memory' by Welch's t-test over 3 seeds (p < 0.05 after Holm's correction): segment cache. No gain: memory <tokens>. "
+            "Better than 'no memory' by Welch's t-test over 3 seeds (p < 0.05 after Holm's correction): segment cache. "
+            "No gain: memory <tokens>. "
             "Worse: GRC. Failed: broken.");
 }
 
@@ -56,7 +58,8 @@ TEST(Summary, NothingHelpsIsSaidPlainly) {
   StudySummary study = sample_study(1);
   study.variants.erase(study.variants.begin() + 1);
   summarise(study);
-  EXPECT_TRUE(study.conclusion().starts_with("Nothing beats 'no memory' by more than 0.01 on one seed.")) << study.conclusion();
+  EXPECT_TRUE(study.conclusion().starts_with("Nothing beats 'no memory' by more than 0.01 on one seed."))
+      << study.conclusion();
 }
 
 TEST(Summary, OneValueLeftOfSeveralGivesNoVerdict) {
@@ -116,10 +119,10 @@ TEST(Summary, PercentagesAndGroups) {
   EXPECT_EQ(difference_text(accuracy, variant), "−4.2");
   variant.difference = 0.00001;
   EXPECT_EQ(difference_text(accuracy, variant), "±0.0");
-  EXPECT_EQ(grouped(0), "0");
-  EXPECT_EQ(grouped(999), "999");
-  EXPECT_EQ(grouped(1000), "1,000");
-  EXPECT_EQ(grouped(-1234567), "-1,234,567");
+  EXPECT_EQ(base::grouped(0), "0");
+  EXPECT_EQ(base::grouped(999), "999");
+  EXPECT_EQ(base::grouped(1000), "1,000");
+  EXPECT_EQ(base::grouped(-1234567), "-1,234,567");
 }
 
 TEST(Summary, ResultsJsonHoldsEveryRun) {
@@ -144,12 +147,16 @@ TEST(Summary, ASweepIsOneTableWithThePapersValues) {
   EXPECT_EQ(cells.rows[1][2].text, "") << "left out";
   const std::string text = study_text(grid);
   EXPECT_NE(text.find("100.0 ± 0.0 % ▲ [100.0 ± 2.0 %]"), std::string::npos) << text;
-  EXPECT_NE(text.find("Welch's t-test over the seeds, p < 0.05 after Holm's correction for the variants of a row. In brackets: the paper's. Guessing gives 10.0 %."),
-            std::string::npos) << text;
-  EXPECT_NE(study_text(sample_grid(1)).find("by more than 1.0 % on one seed"), std::string::npos) << study_text(sample_grid(1));
+  EXPECT_NE(text.find("Welch's t-test over the seeds, p < 0.05 after Holm's correction for the variants of a row. In "
+                      "brackets: the paper's. Guessing gives 10.0 %."),
+            std::string::npos)
+      << text;
+  EXPECT_NE(study_text(sample_grid(1)).find("by more than 1.0 % on one seed"), std::string::npos)
+      << study_text(sample_grid(1));
   Comparison comparison = sample_comparison();
   comparison.studies = {grid};
-  EXPECT_NE(to_markdown(comparison).find("**100.0 ± 0.0 %** ▲ [100.0 ± 2.0 %]"), std::string::npos) << to_markdown(comparison);
+  EXPECT_NE(to_markdown(comparison).find("**100.0 ± 0.0 %** ▲ [100.0 ± 2.0 %]"), std::string::npos)
+      << to_markdown(comparison);
   const base::Node node = base::parse_json(base::to_json(to_node(comparison)), "results.json");
   const base::Node& study = node.at("studies").items().at(0);
   EXPECT_EQ(study.at("points").items().at(1).at("point").at("num_segments").as_double(), 9);

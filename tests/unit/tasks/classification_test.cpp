@@ -30,7 +30,8 @@ TEST(Classification, DocumentsOfSeveralSegmentsAreAlignedRight) {
   const auto segments = document_segments(*documents, {0, 1, 2, 3}, 4, {.max_length = 100, .ask_every_segment = true});
   ASSERT_EQ(segments.size(), 3U);
   const std::vector<std::vector<int64_t>> counts = {{0, 0, 2, 0}, {0, 4, 4, 0}, {3, 4, 4, 1}};
-  const std::vector<std::vector<bool>> starts = {{false, false, true, false}, {false, true, false, false}, {true, false, false, true}};
+  const std::vector<std::vector<bool>> starts = {
+      {false, false, true, false}, {false, true, false, false}, {true, false, false, true}};
   std::vector<std::vector<int64_t>> read(4);
   for (size_t s = 0; s < 3; ++s) {
     int64_t targets = 0;
@@ -39,7 +40,8 @@ TEST(Classification, DocumentsOfSeveralSegmentsAreAlignedRight) {
       const at::Tensor valid = segments[s].valid[b];
       EXPECT_EQ(valid.sum().item<int64_t>(), expected);
       EXPECT_EQ(valid.narrow(0, 0, expected).sum().item<int64_t>(), expected) << "padding is on the right";
-      for (int64_t t = 0; t < expected; ++t) read[static_cast<size_t>(b)].push_back(segments[s].tokens[b][t].item<int64_t>());
+      for (int64_t t = 0; t < expected; ++t)
+        read[static_cast<size_t>(b)].push_back(segments[s].tokens[b][t].item<int64_t>());
       EXPECT_EQ(segments[s].targets[b][0].item<int64_t>(), expected > 0 ? b : data::kIgnoreTarget);
       EXPECT_TRUE(s == 0 || segments[s].reset[b].item<bool>() == starts[s][static_cast<size_t>(b)]);
       targets += expected > 0 ? 1 : 0;
@@ -60,7 +62,8 @@ TEST(Classification, DocumentsOfOneSegmentArePaddedAndCut) {
   ASSERT_EQ(batch.size(), 1U);
   EXPECT_EQ(batch[0].tokens.sizes(), (std::vector<int64_t>{2, 8}));
   EXPECT_EQ(batch[0].targets.sizes(), (std::vector<int64_t>{2, 1}));
-  EXPECT_EQ(document_segments(*documents, {0, 1}, 50, {.max_length = 20, .pad_to_max_length = true})[0].tokens.size(1), 20);
+  EXPECT_EQ(document_segments(*documents, {0, 1}, 50, {.max_length = 20, .pad_to_max_length = true})[0].tokens.size(1),
+            20);
   const auto cut = document_segments(*documents, {2}, 50, {.max_length = 4});
   EXPECT_EQ(cut[0].tokens.size(1), 4);
   EXPECT_EQ(cut[0].tokens[0][3].item<int64_t>(), 6);
@@ -69,16 +72,21 @@ TEST(Classification, DocumentsOfOneSegmentArePaddedAndCut) {
   EXPECT_EQ(document_segments(*documents, {0, 1}, 4, {.max_length = 20, .pad_to_max_length = true}).size(), 2U);
 }
 
-std::unique_ptr<models::Model> encoder(int64_t segment_size, const std::string& memory, const std::string& attention = R"("softmax")") {
-  const base::Node node = base::parse_json(fmt::format(R"({{"segment_size": {}, "embedding": {{"vocab_size": 100}}, "memory": [{}],
+std::unique_ptr<models::Model> encoder(int64_t segment_size, const std::string& memory,
+                                       const std::string& attention = R"("softmax")") {
+  const base::Node node =
+      base::parse_json(fmt::format(R"({{"segment_size": {}, "embedding": {{"vocab_size": 100}}, "memory": [{}],
       "head": {{"type": "classification", "num_classes": 4}},
       "backbone": {{"type": "encoder", "num_layers": 2, "dim": 8, "num_heads": 2, "ffn_dim": 16, "init_std": 0.6, "attention": {},
-                    "position": {{"type": "learned", "max_len": 64}}}}}})", segment_size, memory, attention), "model");
+                    "position": {{"type": "learned", "max_len": 64}}}}}})",
+                                   segment_size, memory, attention),
+                       "model");
   return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
 }
 
 /// Logits after the last segment [B,C].
-at::Tensor logits(const models::Model& model, const data::LabelledDocuments& documents, const std::vector<int64_t>& rows, const ClassificationOptions& options) {
+at::Tensor logits(const models::Model& model, const data::LabelledDocuments& documents,
+                  const std::vector<int64_t>& rows, const ClassificationOptions& options) {
   const at::NoGradGuard no_grad;
   core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
   at::Tensor found;
@@ -93,15 +101,19 @@ at::Tensor logits(const models::Model& model, const data::LabelledDocuments& doc
 
 TEST(Classification, ADocumentsLabelDoesNotDependOnItsNeighbours) {
   const auto documents = documents_of({3, 8, 11, 1});
-  for (const char* memory : {"", R"({"type": "recurrent_tokens", "layout": "encoder", "num_mem_tokens": 2, "cls_token": 97, "sep_token": 98, "pad_token": 99})",
-                             R"({"type": "grc", "cache_len": 3, "lifetime": "sequence"})"}) {
+  for (
+      const char* memory :
+      {"",
+       R"({"type": "recurrent_tokens", "layout": "encoder", "num_mem_tokens": 2, "cls_token": 97, "sep_token": 98, "pad_token": 99})",
+       R"({"type": "grc", "cache_len": 3, "lifetime": "sequence"})"}) {
     for (const int64_t segment_size : {4, 16}) {
       const auto model = encoder(segment_size, memory);
       for (const bool pad : {false, true}) {
         const ClassificationOptions options{.max_length = 12, .pad_to_max_length = pad};
         const at::Tensor together = logits(*model, *documents, {0, 1, 2, 3}, options);
         for (int64_t b = 0; b < 4; ++b) {
-          EXPECT_TRUE(at::allclose(together[b], logits(*model, *documents, {b}, {.max_length = 12})[0], 1e-12, 1e-12)) << memory << segment_size << b;
+          EXPECT_TRUE(at::allclose(together[b], logits(*model, *documents, {b}, {.max_length = 12})[0], 1e-12, 1e-12))
+              << memory << segment_size << b;
         }
       }
     }
@@ -112,7 +124,9 @@ TEST(Classification, AccuracyIsTheShareOfRightLabelsAfterTheLastSegment) {
   const auto documents = documents_of({3, 8, 11, 1});
   const data::LabelledSets sets{documents, documents, nullptr};
   const Classification task(sets, {.batch_size = 2, .eval_batch_size = 3, .max_length = 12, .ask_every_segment = true});
-  const auto model = encoder(4, R"({"type": "recurrent_tokens", "layout": "encoder", "num_mem_tokens": 2, "cls_token": 97, "sep_token": 98, "pad_token": 99})");
+  const auto model = encoder(
+      4,
+      R"({"type": "recurrent_tokens", "layout": "encoder", "num_mem_tokens": 2, "cls_token": 97, "sep_token": 98, "pad_token": 99})");
   const auto found = task.evaluate(*model, data::Part::valid);
   const at::Tensor all = logits(*model, *documents, {0, 1, 2, 3}, {.max_length = 12});
   EXPECT_EQ(found->at("accuracy"), all.argmax(-1).eq(at::arange(4)).sum().item<double>() / 4);
@@ -126,7 +140,8 @@ TEST(Classification, AccuracyIsTheShareOfRightLabelsAfterTheLastSegment) {
 
 TEST(Classification, EveryEpochHoldsEveryDocumentOnceAndGoesOnWhereItWas) {
   const auto documents = documents_of({3, 8, 10, 1, 2, 5});
-  Classification one({documents, nullptr, nullptr}, {.batch_size = 2, .shuffle = true, .seed = 4, .max_length = 100}), two = one;
+  Classification one({documents, nullptr, nullptr}, {.batch_size = 2, .shuffle = true, .seed = 4, .max_length = 100}),
+      two = one;
   std::set<int64_t> seen;
   for (int i = 0; i < 3; ++i) {
     const auto targets = one.next(100)[0].targets;

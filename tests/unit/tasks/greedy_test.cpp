@@ -16,8 +16,11 @@ namespace {
 using base::Node;
 
 std::unique_ptr<models::Model> decoder(int64_t vocabulary, int64_t segment_size, const std::string& memory) {
-  const Node node = base::parse_json(fmt::format(R"({{"segment_size": {}, "embedding": {{"vocab_size": {}}}, "memory": [{}],
-      "backbone": {{"num_layers": 2, "dim": 8, "num_heads": 2, "ffn_dim": 16, "init_std": 0.6}}}})", segment_size, vocabulary, memory), "model");
+  const Node node =
+      base::parse_json(fmt::format(R"({{"segment_size": {}, "embedding": {{"vocab_size": {}}}, "memory": [{}],
+      "backbone": {{"num_layers": 2, "dim": 8, "num_heads": 2, "ffn_dim": 16, "init_std": 0.6}}}})",
+                                   segment_size, vocabulary, memory),
+                       "model");
   return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
 }
 
@@ -50,8 +53,9 @@ at::Tensor naive(const core::Model& model, const data::SampleBatch& batch, int64
 TEST(Greedy, IsTheWholeSampleRunAgainForEverySymbol) {
   const data::AlgorithmicTask task({.task = "copy", .num_symbols = 4, .alphabet = 5}, 1);
   const data::SampleBatch batch = task.batch(data::Part::valid, 0, 6);
-  for (const char* memory : {"", R"({"type": "segment_cache", "mem_len": 3})", R"({"type": "recurrent_tokens", "num_mem_tokens": 2})",
-                             R"({"type": "grc", "cache_len": 3, "lifetime": "sequence"})"}) {
+  for (const char* memory :
+       {"", R"({"type": "segment_cache", "mem_len": 3})", R"({"type": "recurrent_tokens", "num_mem_tokens": 2})",
+        R"({"type": "grc", "cache_len": 3, "lifetime": "sequence"})"}) {
     for (const int64_t segment_size : {1, 3, 5, 12}) {
       const auto model = decoder(task.vocabulary_size(), segment_size, memory);
       const at::Tensor found = greedy_predictions(*model, batch, segment_size);
@@ -63,11 +67,14 @@ TEST(Greedy, IsTheWholeSampleRunAgainForEverySymbol) {
 
 TEST(Greedy, SamplesOfDifferentLengthRunTogether) {
   const test::TemporaryFolder folder;
-  base::write_file_atomic(folder / "samples.tsv", "input\ttarget\tanswer\n2 3 1 2 3\t3 1 2 3 4\t0 0 1 1 1\n4 1\t1 4\t0 1\n2 1 2 3 3 3 3\t1 2 3 3 3 3 2\t0 1 1 0 0 1 1\n");
+  base::write_file_atomic(folder / "samples.tsv",
+                          "input\ttarget\tanswer\n2 3 1 2 3\t3 1 2 3 4\t0 0 1 1 1\n4 1\t1 4\t0 1\n2 1 2 3 3 3 3\t1 2 3 "
+                          "3 3 3 2\t0 1 1 0 0 1 1\n");
   const data::SampleBatch batch = data::read_task_file(folder / "samples.tsv").batch({0, 1, 2});
   for (const int64_t segment_size : {2, 4, 7}) {
     const auto model = decoder(6, segment_size, R"({"type": "segment_cache", "mem_len": 20})");
-    EXPECT_TRUE(at::equal(greedy_predictions(*model, batch, segment_size), naive(*model, batch, segment_size))) << segment_size;
+    EXPECT_TRUE(at::equal(greedy_predictions(*model, batch, segment_size), naive(*model, batch, segment_size)))
+        << segment_size;
   }
 }
 
@@ -82,7 +89,9 @@ class Counting final : public core::Model {
   void commit(const core::State&) override {}
   int64_t bptt_depth(const std::string&) const override { return 0; }
   at::Tensor logits(const at::Tensor& hidden) const override { return hidden; }
-  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override { return at::zeros(targets.sizes(), hidden.options()); }
+  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override {
+    return at::zeros(targets.sizes(), hidden.options());
+  }
   const layers::ParameterSet& parameters() const override { return parameters_; }
   int64_t segment_size() const override { return 2; }
   int64_t vocab_size() const override { return vocabulary_; }
@@ -94,7 +103,8 @@ class Counting final : public core::Model {
 
 TEST(Greedy, AccuracyIsOfTheModelsOwnSymbols) {
   const test::TemporaryFolder folder;
-  // The first is counted right by the model's own symbols, teacher forced wrong twice; the second is right both ways, its padding apart.
+  // The first is counted right by the model's own symbols, teacher forced wrong twice; the second is right both ways,
+  // its padding apart.
   base::write_file_atomic(folder / "valid.tsv", "input\ttarget\tanswer\n3 9 9\t4 5 6\t1 1 1\n5 6 7\t6 7 0\t1 1 2\n");
   base::write_file_atomic(folder / "train.tsv", "input\ttarget\tanswer\n3\t4\t1\n");
   data::TaskFileOptions options;

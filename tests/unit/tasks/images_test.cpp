@@ -109,12 +109,14 @@ TEST(ImagesTask, GoesOnWhereItWasSavedWithAnyNumberOfWorkers) {
     for (int i = 0; i < 7; ++i) third.next(0);
     for (int i = 0; i < 3; ++i) {
       const auto expected = third.next(0).front(), found = second.next(0).front();
-      EXPECT_TRUE(at::equal(expected.pixels, found.pixels) && at::equal(expected.soft_targets, found.soft_targets)) << workers;
+      EXPECT_TRUE(at::equal(expected.pixels, found.pixels) && at::equal(expected.soft_targets, found.soft_targets))
+          << workers;
     }
   }
   options.valid_fraction = 0.0;
   Images other(data::load_images(options), options, {.batch_size = 5, .seed = 3});
-  test::expect_error<base::InputError>([&] { other.load(find); }, {"it belongs to other images than those of data.train"});
+  test::expect_error<base::InputError>([&] { other.load(find); },
+                                       {"it belongs to other images than those of data.train"});
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "tests/support/expect_error.h"
-#include "tests/support/temporary_folder.h"
 #include "models/model.h"
 #include "tasks/algorithmic.h"
 #include "tasks/language_model.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -19,7 +19,8 @@ using base::Node;
 std::unique_ptr<models::Model> make_model(int64_t vocabulary, int64_t segment_size, std::vector<Node> memory) {
   Node node = Node::table({{"segment_size", segment_size}});
   node.set("embedding", Node::table({{"vocab_size", vocabulary}}));
-  node.set("backbone", Node::table({{"num_layers", 2}, {"dim", 8}, {"num_heads", 2}, {"ffn_dim", 16}, {"init_std", 0.3}}));
+  node.set("backbone",
+           Node::table({{"num_layers", 2}, {"dim", 8}, {"num_heads", 2}, {"ffn_dim", 16}, {"init_std", 0.3}}));
   node.set("memory", Node::array(std::move(memory)));
   return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
 }
@@ -41,7 +42,8 @@ TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
   for (const std::string separator : {"none", "blank_line"}) {
     const data::Corpus corpus = make_corpus(folder / "text", separator);
     // A cache that holds the whole text: every token sees its whole document, however it is cut.
-    const auto model = make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "segment_cache"}, {"mem_len", 1000}})});
+    const auto model =
+        make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "segment_cache"}, {"mem_len", 1000}})});
     const double whole = evaluate_text(*model, corpus.valid, {1, corpus.valid->size()}).nll();
     for (const int64_t segment_size : {1, 3, 8, 50}) {
       EXPECT_NEAR(evaluate_text(*model, corpus.valid, {1, segment_size}).nll(), whole, 1e-12) << segment_size;
@@ -56,7 +58,8 @@ TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
 TEST(LanguageModelTask, SegmentsThatStandAloneSeeNoMemory) {
   const test::TemporaryFolder folder;
   const data::Corpus corpus = make_corpus(folder / "text");
-  const auto cached = make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "segment_cache"}, {"mem_len", 8}})});
+  const auto cached =
+      make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "segment_cache"}, {"mem_len", 8}})});
   const auto plain = make_model(corpus.tokenizer->size(), 8, {});
   const double alone = evaluate_text(*plain, corpus.valid).nll();
   EXPECT_NEAR(evaluate_text(*cached, corpus.valid, {1, 0, true}).nll(), alone, 1e-12);
@@ -64,7 +67,8 @@ TEST(LanguageModelTask, SegmentsThatStandAloneSeeNoMemory) {
   LanguageModel task(corpus, {.batch_size = 2, .segments_per_step = 3, .eval_batch_size = 1, .reset_segments = true});
   EXPECT_NEAR(task.evaluate(*cached, data::Part::valid)->at("nll"), alone, 1e-12);
   for (int step = 0; step < 2; ++step) {
-    for (const data::TokenSegment& segment : task.next(8)) EXPECT_TRUE(segment.reset.defined() && segment.reset.all().item<bool>());
+    for (const data::TokenSegment& segment : task.next(8))
+      EXPECT_TRUE(segment.reset.defined() && segment.reset.all().item<bool>());
   }
 }
 
@@ -77,7 +81,8 @@ TEST(LanguageModelTask, EvaluationLeavesTheModelAlone) {
   const auto first = task.evaluate(*model, data::Part::valid), second = task.evaluate(*model, data::Part::valid);
   EXPECT_EQ(first->metrics, second->metrics);
   const auto after = core::save(model->initial_state(1));
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(at::equal(before[i].second, after[i].second)) << before[i].first;
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(at::equal(before[i].second, after[i].second)) << before[i].first;
   EXPECT_FALSE(task.evaluate(*model, data::Part::test).has_value());
   for (const auto& [name, tensor] : model->parameters().named()) EXPECT_FALSE(tensor.grad().defined()) << name;
 }
@@ -100,7 +105,8 @@ TEST(LanguageModelTask, TheUnitOfTheTextDecides) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "\xC3\xA4 plum\n";  // eight bytes, seven characters
   base::write_file_atomic(folder / "text", text);
-  for (const auto& [unit, metric] : {std::pair("bytes", "bits_per_byte"), std::pair("characters", "bits_per_character"), std::pair("words", "perplexity")}) {
+  for (const auto& [unit, metric] : {std::pair("bytes", "bits_per_byte"), std::pair("characters", "bits_per_character"),
+                                     std::pair("words", "perplexity")}) {
     data::TextOptions options;
     options.train = folder / "text";
     options.unit = unit;
@@ -131,12 +137,15 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   EXPECT_EQ(task.next(5).back().tokens.size(1), 2);
   Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4}}, {.batch_size = 3});
   EXPECT_EQ(cut.segment_size(), 3);
-  test::expect_error<base::InputError>([&] { cut.next(4); }, {"copy: data.num_segments = 4", "expected model.segment_size = 3, found 4"});
-  test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); }, {"'num_segments': a sample of 72 tokens cannot be cut into 50 segments"});
+  test::expect_error<base::InputError>([&] { cut.next(4); },
+                                       {"copy: data.num_segments = 4", "expected model.segment_size = 3, found 4"});
+  test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); },
+                                       {"'num_segments': a sample of 72 tokens cannot be cut into 50 segments"});
 }
 
 TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
-  const Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5}, {.batch_size = 3, .eval_batch_size = 7, .eval_samples = 20});
+  const Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5},
+                         {.batch_size = 3, .eval_batch_size = 7, .eval_samples = 20});
   const auto model = make_model(task.source().vocabulary_size(), 6, {});
   // A head that always says 2: right for one symbol in `alphabet`.
   {
@@ -146,7 +155,8 @@ TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
   }
   int64_t right = 0, count = 0;
   for (int64_t number = 0, left = 20; left > 0; left -= 7, ++number) {
-    for (const auto& segment : data::cut_segments(task.source().batch(data::Part::valid, number, std::min<int64_t>(left, 7)), 6)) {
+    for (const auto& segment :
+         data::cut_segments(task.source().batch(data::Part::valid, number, std::min<int64_t>(left, 7)), 6)) {
       right += (segment.targets == 2).sum().item<int64_t>();
       count += segment.num_targets;
     }

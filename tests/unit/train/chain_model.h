@@ -22,7 +22,8 @@ struct ChainState {
 };
 
 /// A model whose gradients over segments can be written down: input rows x [B,T,D], state fields a and b.
-///   hidden = w * x + a + 2 b,   a' = u * a + 3 mean_t(hidden),   b' = tanh(hidden's mean) + v * b,   shared' = mean_b(hidden's mean)
+///   hidden = w * x + a + 2 b,   a' = u * a + 3 mean_t(hidden),   b' = tanh(hidden's mean) + v * b,   shared' =
+///   mean_b(hidden's mean)
 /// w [D], u [D], v [D], and start [D], the learned first a. Each field has a depth of its own.
 class ChainModel final : public core::Model {
  public:
@@ -51,7 +52,8 @@ class ChainModel final : public core::Model {
     return step;
   }
   core::State initial_state(int64_t batch) const override {
-    return ChainState{start_.expand({batch, kDim}), at::zeros({batch, kDim}, start_.options().requires_grad(false)), shared_};
+    return ChainState{start_.expand({batch, kDim}), at::zeros({batch, kDim}, start_.options().requires_grad(false)),
+                      shared_};
   }
   void commit(const core::State& state) override { shared_ = state.as<ChainState>().shared.detach().clone(); }
   int64_t bptt_depth(const std::string& path) const override { return depths_.at(path); }

@@ -14,7 +14,8 @@ namespace {
 
 using base::Node;
 
-/// Documents of up to three segments of four tokens, aligned right: the class is that of the first token, in the last segment.
+/// Documents of up to three segments of four tokens, aligned right: the class is that of the first token, in the last
+/// segment.
 class FirstToken final : public tasks::Task {
  public:
   explicit FirstToken(int64_t batch) : batch_(batch) {}
@@ -38,17 +39,21 @@ class FirstToken final : public tasks::Task {
     return tasks::Evaluation{{{"accuracy", accuracy.value()}}};
   }
   weights::NamedTensors save() const override { return {{"next", at::full({1}, next_, at::kLong)}}; }
-  void load(const std::function<at::Tensor(const std::string&)>& find) override { next_ = find("next").item<int64_t>(); }
+  void load(const std::function<at::Tensor(const std::string&)>& find) override {
+    next_ = find("next").item<int64_t>();
+  }
 
  private:
   static std::vector<data::TokenSegment> make(int64_t number, int64_t size, int64_t batch) {
     test::Numbers numbers(static_cast<uint64_t>(number) + 5);
     const int64_t total = 3 * size;
-    const at::Tensor lengths = numbers.tokens({batch, 1}, total) + 1, first = total - (lengths + size - 1).floor_divide(size) * size;
+    const at::Tensor lengths = numbers.tokens({batch, 1}, total) + 1,
+                     first = total - (lengths + size - 1).floor_divide(size) * size;
     const at::Tensor words = numbers.tokens({batch, total}, 4) + 3;
     std::vector<data::TokenSegment> segments;
     // The document starts with a whole segment's border; its last segment is padded on the right.
-    const at::Tensor place = at::arange(total).unsqueeze(0), real = (place >= first).logical_and(place < first + lengths);
+    const at::Tensor place = at::arange(total).unsqueeze(0),
+                     real = (place >= first).logical_and(place < first + lengths);
     const at::Tensor label = words.gather(1, first) - 3;
     for (int64_t s = 0; s < 3; ++s) {
       data::TokenSegment segment;
@@ -66,16 +71,20 @@ class FirstToken final : public tasks::Task {
 };
 
 std::unique_ptr<models::Model> make_model(const std::vector<std::string>& assignments, double dropout = 0.0) {
-  Node node = base::parse_toml("segment_size = 4\n[embedding]\nvocab_size = 7\n[backbone]\ntype = \"encoder\"\nnum_layers = 1\ndim = 16\nnum_heads = 2\n"
-                               "ffn_dim = 32\nattention = \"softmax\"\nposition = { type = \"learned\", max_len = 16 }\ninit_std = 0.2\n"
-                               "[head]\ntype = \"classification\"\nnum_classes = 4\n", "test");
+  Node node = base::parse_toml(
+      "segment_size = 4\n[embedding]\nvocab_size = 7\n[backbone]\ntype = \"encoder\"\nnum_layers = 1\ndim = "
+      "16\nnum_heads = 2\n"
+      "ffn_dim = 32\nattention = \"softmax\"\nposition = { type = \"learned\", max_len = 16 }\ninit_std = 0.2\n"
+      "[head]\ntype = \"classification\"\nnum_classes = 4\n",
+      "test");
   node.find("backbone")->set("dropout", dropout);
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return models::build(base::read_options<models::ModelOptions>(node), 3);
 }
 
-const std::vector<std::string> kRmt = {"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2", "memory[0].layout=encoder",
-                                       "memory[0].cls_token=0", "memory[0].sep_token=1", "memory[0].pad_token=2"};
+const std::vector<std::string> kRmt = {"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2",
+                                       "memory[0].layout=encoder",        "memory[0].cls_token=0",
+                                       "memory[0].sep_token=1",           "memory[0].pad_token=2"};
 
 TrainOptions options_of(int64_t steps) {
   TrainOptions options;
@@ -111,7 +120,8 @@ TEST(ClassificationTraining, WithoutMemoryTheFirstSegmentIsLost) {
 }
 
 TEST(ClassificationTraining, RecomputedAndInPartsItIsTheSame) {
-  for (const std::vector<std::string>& assignments : {kRmt, std::vector<std::string>{"head.pool=mean", "memory[0].type=grc", "memory[0].cache_len=3"}}) {
+  for (const std::vector<std::string>& assignments :
+       {kRmt, std::vector<std::string>{"head.pool=mean", "memory[0].type=grc", "memory[0].cache_len=3"}}) {
     const auto weights_after = [&](const std::string& recompute, int64_t accumulate, double dropout) {
       const auto model = make_model(assignments, dropout);
       FirstToken task(16);
@@ -145,7 +155,8 @@ TEST(ClassificationTraining, AResumedRunIsBitwiseTheUninterruptedOne) {
   Run second(folder / "cut");
   ASSERT_TRUE(second.trainer->resume_latest());
   second.trainer->run(quiet());
-  for (const auto& [name, tensor] : whole.model->parameters().named()) EXPECT_TRUE(at::equal(tensor, second.model->parameters().find(name))) << name;
+  for (const auto& [name, tensor] : whole.model->parameters().named())
+    EXPECT_TRUE(at::equal(tensor, second.model->parameters().find(name))) << name;
 }
 
 }  // namespace

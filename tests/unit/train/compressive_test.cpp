@@ -4,11 +4,11 @@
 
 #include <cmath>
 
+#include "base/file_io.h"
 #include "models/model.h"
 #include "tests/support/numbers.h"
 #include "tests/support/small_training.h"
 #include "tests/support/temporary_folder.h"
-#include "base/file_io.h"
 
 namespace mnemo::train::compressive_test {
 namespace {
@@ -19,7 +19,8 @@ using test::Numbers;
 std::unique_ptr<models::Model> model_of(const std::vector<std::string>& assignments) {
   base::Node node = base::parse_toml(
       "kind = \"layer_stack\"\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = 12\ninit_std = 0.4\n"
-      "[[memory]]\ntype = \"compressive\"\nmem_len = 3\ncompressed_len = 4\ncompression_rate = 2\n", "test");
+      "[[memory]]\ntype = \"compressive\"\nmem_len = 3\ncompressed_len = 4\ncompression_rate = 2\n",
+      "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
 }
@@ -34,7 +35,8 @@ core::Segment segment_of(const at::Tensor& rows, core::Mode mode = core::Mode::t
 bool of_compression(const std::string& name) { return name.starts_with("memory.compression."); }
 
 /// Softmax attention by content, head by head.
-at::Tensor attend(const models::Model& model, int64_t layer, const at::Tensor& queries, const at::Tensor& rows, bool pre) {
+at::Tensor attend(const models::Model& model, int64_t layer, const at::Tensor& queries, const at::Tensor& rows,
+                  bool pre) {
   const std::string at_layer = "backbone.layers." + std::to_string(layer);
   const auto parameter = [&](const std::string& name) { return model.parameters().find(at_layer + name).detach(); };
   const auto normed = [&](const at::Tensor& x) {
@@ -42,10 +44,12 @@ at::Tensor attend(const models::Model& model, int64_t layer, const at::Tensor& q
   };
   const auto heads = [&](const at::Tensor& x, const char* map) {
     at::Tensor y = at::matmul(normed(x), parameter(std::string(".attn.") + map + ".weight").t());
-    if (const at::Tensor bias = model.parameters().find(at_layer + ".attn." + map + ".bias"); bias.defined()) y = y + bias.detach();
+    if (const at::Tensor bias = model.parameters().find(at_layer + ".attn." + map + ".bias"); bias.defined())
+      y = y + bias.detach();
     return y.view({x.size(0), x.size(1), 2, 4}).transpose(1, 2);
   };
-  return at::matmul(at::softmax(at::matmul(heads(queries, "q"), heads(rows, "k").transpose(-1, -2)) / 2.0, -1), heads(rows, "v"));
+  return at::matmul(at::softmax(at::matmul(heads(queries, "q"), heads(rows, "k").transpose(-1, -2)) / 2.0, -1),
+                    heads(rows, "v"));
 }
 
 TEST(CompressiveLoss, IsTheReconstructionOfAttention) {
@@ -61,7 +65,8 @@ TEST(CompressiveLoss, IsTheReconstructionOfAttention) {
       const auto losses = model->auxiliary_losses(second);
       ASSERT_EQ(losses.size(), 1U);
       EXPECT_EQ(losses[0].weight, 1.0);
-      // Seven rows, three may stay: the first four leave as two blocks. The last row of the old memory and the segment's are what stays.
+      // Seven rows, three may stay: the first four leave as two blocks. The last row of the old memory and the
+      // segment's are what stays.
       at::Tensor expected = at::zeros({2}, at::kDouble);
       for (int64_t layer = 0; layer < 2; ++layer) {
         const auto tensor = [&](const core::State& state) {
@@ -77,16 +82,21 @@ TEST(CompressiveLoss, IsTheReconstructionOfAttention) {
         if (layer == 0) {
           const at::Tensor old = at::cat({before, rows.narrow(1, 0, 1)}, 1);
           const std::string own = "memory.compression.layers.0.";
-          const at::Tensor made = at::matmul(old.reshape({2, 2, 16}), model->parameters().find(own + "weight").t()) + model->parameters().find(own + "bias");
+          const at::Tensor made = at::matmul(old.reshape({2, 2, 16}), model->parameters().find(own + "weight").t()) +
+                                  model->parameters().find(own + "bias");
           EXPECT_LE(difference(compressed, made), 1e-13);
           EXPECT_TRUE(at::equal(plain, rows.narrow(1, 1, 3)));
-          expected += (attend(*model, 0, rows, old, norm == "pre") - attend(*model, 0, rows, made, norm == "pre")).square().mean(at::IntArrayRef({1, 2, 3}));
+          expected += (attend(*model, 0, rows, old, norm == "pre") - attend(*model, 0, rows, made, norm == "pre"))
+                          .square()
+                          .mean(at::IntArrayRef({1, 2, 3}));
         }
       }
       // The second layer's part by itself: the loss of a model of one layer is the first's alone.
       EXPECT_GT(test::largest(losses[0].values - expected), 0.0);
-      const auto one = model_of({"backbone.norm=" + norm, "backbone.attention.type=" + attention, "backbone.num_layers=1"});
-      for (const auto& [name, value] : one->parameters().named()) at::Tensor(value).copy_(model->parameters().find(name));
+      const auto one =
+          model_of({"backbone.norm=" + norm, "backbone.attention.type=" + attention, "backbone.num_layers=1"});
+      for (const auto& [name, value] : one->parameters().named())
+        at::Tensor(value).copy_(model->parameters().find(name));
       core::State state = one->forward(segment_of(Numbers(4).normal({2, 3, 8})), one->initial_state(2)).state;
       EXPECT_LE(difference(one->auxiliary_losses(one->forward(segment_of(rows), state)).at(0).values, expected), 1e-14);
     }
@@ -98,7 +108,8 @@ TEST(CompressiveLoss, ReachesTheCompressionAndNothingElse) {
     for (const std::string norm : {"post", "pre"}) {
       const auto model = model_of({"memory[0].compression=" + function, "backbone.norm=" + norm});
       Numbers numbers(5);
-      const at::Tensor first = numbers.normal({2, 4, 8}).set_requires_grad(true), second = numbers.normal({2, 5, 8}).set_requires_grad(true);
+      const at::Tensor first = numbers.normal({2, 4, 8}).set_requires_grad(true),
+                       second = numbers.normal({2, 5, 8}).set_requires_grad(true);
       const auto before = model->forward(segment_of(first), model->initial_state(2));
       const auto step = model->forward(segment_of(second), before.state);
       model->auxiliary_losses(step).at(0).values.sum().backward();
@@ -127,7 +138,8 @@ TEST(CompressiveLoss, OfASequenceIsItsOwnWhoeverRunsBesideIt) {
   ASSERT_EQ(together.sizes(), at::IntArrayRef({3}));
   EXPECT_EQ(together[1].item<double>(), 0.0) << "three rows may stay";
   for (const int64_t row : {0, 2}) {
-    const auto step = model->forward(segment_of(rows.narrow(0, row, 1).narrow(1, 0, lengths[row].item<int64_t>())), model->initial_state(1));
+    const auto step = model->forward(segment_of(rows.narrow(0, row, 1).narrow(1, 0, lengths[row].item<int64_t>())),
+                                     model->initial_state(1));
     EXPECT_LE(difference(together.narrow(0, row, 1), model->auxiliary_losses(step).at(0).values), 1e-14) << row;
   }
 }
@@ -136,7 +148,10 @@ TEST(CompressiveLoss, IsOfTrainingAndOfFunctionsThatLearn) {
   const auto loss = [](const std::vector<std::string>& assignments, core::Mode mode) {
     const auto model = model_of(assignments);
     const at::NoGradGuard no_grad;
-    return !model->auxiliary_losses(model->forward(segment_of(Numbers(4).normal({1, 9, 8}), mode), model->initial_state(1))).empty();
+    return !model
+                ->auxiliary_losses(
+                    model->forward(segment_of(Numbers(4).normal({1, 9, 8}), mode), model->initial_state(1)))
+                .empty();
   };
   EXPECT_TRUE(loss({}, core::Mode::train));
   EXPECT_FALSE(loss({}, core::Mode::evaluate));
@@ -147,7 +162,8 @@ TEST(CompressiveLoss, IsOfTrainingAndOfFunctionsThatLearn) {
 }
 
 TEST(CompressiveMemory, MostUsedKeepsWhatIsAttendedTo) {
-  const auto model = model_of({"memory[0].compression=most_used", "backbone.num_layers=1", "backbone.attention.type=softmax"});
+  const auto model =
+      model_of({"memory[0].compression=most_used", "backbone.num_layers=1", "backbone.attention.type=softmax"});
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
   const at::Tensor rows = numbers.normal({1, 9, 8});
@@ -156,21 +172,26 @@ TEST(CompressiveMemory, MostUsedKeepsWhatIsAttendedTo) {
   ASSERT_EQ(kept.size(1), 6);  // 3 of the 6 rows that left, and 3
   const auto heads = [&](const char* map) {
     const std::string name = std::string("backbone.layers.0.attn.") + map;
-    return (at::matmul(rows, model->parameters().find(name + ".weight").t()) + model->parameters().find(name + ".bias")).view({1, 9, 2, 4}).transpose(1, 2);
+    return (at::matmul(rows, model->parameters().find(name + ".weight").t()) + model->parameters().find(name + ".bias"))
+        .view({1, 9, 2, 4})
+        .transpose(1, 2);
   };
-  const at::Tensor usage = at::softmax(at::matmul(heads("q"), heads("k").narrow(2, 0, 6).transpose(-1, -2)) / 2.0, -1).mean(at::IntArrayRef({0, 1, 2}));
+  const at::Tensor usage = at::softmax(at::matmul(heads("q"), heads("k").narrow(2, 0, 6).transpose(-1, -2)) / 2.0, -1)
+                               .mean(at::IntArrayRef({0, 1, 2}));
   const at::Tensor most = std::get<0>(std::get<1>(usage.topk(3)).sort());
   EXPECT_TRUE(at::equal(kept.narrow(1, 0, 3), rows.index_select(1, most)));
   EXPECT_TRUE(at::equal(kept.narrow(1, 3, 3), rows.narrow(1, 6, 3)));
 }
 
 TEST(CompressiveMemory, DilatedTapsAreTwoRowsApart) {
-  const auto model = model_of({"memory[0].compression=dilated_conv", "memory[0].compression_rate=3", "backbone.num_layers=1"});
+  const auto model =
+      model_of({"memory[0].compression=dilated_conv", "memory[0].compression_rate=3", "backbone.num_layers=1"});
   const at::NoGradGuard no_grad;
   const at::Tensor rows = Numbers(4).normal({1, 9, 8});
   const at::Tensor kept = model->forward(segment_of(rows), model->initial_state(1)).state.fields().front().second;
   ASSERT_EQ(kept.size(1), 5);
-  const at::Tensor weight = model->parameters().find("memory.compression.layers.0.weight"), bias = model->parameters().find("memory.compression.layers.0.bias");
+  const at::Tensor weight = model->parameters().find("memory.compression.layers.0.weight"),
+                   bias = model->parameters().find("memory.compression.layers.0.bias");
   for (int64_t block = 0; block < 2; ++block) {
     at::Tensor expected = bias.clone();
     for (int64_t tap = 0; tap < 3; ++tap) {
@@ -191,8 +212,11 @@ TEST(CompressiveTraining, MovesTheCompressionAndLowersItsLoss) {
   options.segments_per_step = 3;
   options.optimiser = base::Node::table({{"type", "adam"}, {"lr", 0.003}});
   const auto build_one = [&](double weight) {
-    return test::small_model(corpus.tokenizer->size(), {base::Node::table({{"type", "compressive"}, {"mem_len", 8}, {"compressed_len", 8},
-                                                                           {"compression_rate", 2}, {"loss_weight", weight}})});
+    return test::small_model(corpus.tokenizer->size(), {base::Node::table({{"type", "compressive"},
+                                                                           {"mem_len", 8},
+                                                                           {"compressed_len", 8},
+                                                                           {"compression_rate", 2},
+                                                                           {"loss_weight", weight}})});
   };
   const auto parameters = [](const models::Model& model) {
     std::vector<at::Tensor> of;

@@ -29,7 +29,8 @@ layers::ParameterSet make_parameters(uint64_t seed = 3) {
 void set_gradients(const layers::ParameterSet& set, int64_t step, const std::string& skip = "") {
   for (const layers::Parameter& parameter : set.all()) {
     const at::Tensor places = at::arange(parameter.tensor.numel(), at::kDouble).view(parameter.tensor.sizes());
-    parameter.tensor.mutable_grad() = parameter.name == skip ? at::Tensor() : at::sin(places * 1.7 + static_cast<double>(step));
+    parameter.tensor.mutable_grad() =
+        parameter.name == skip ? at::Tensor() : at::sin(places * 1.7 + static_cast<double>(step));
   }
 }
 
@@ -158,7 +159,11 @@ TEST(Optimiser, OptionsAreChecked) {
   const auto make = [&](base::Node options) { make_optimiser(options, set); };
   test::expect_error<base::InputError>([&] { make("adamx"); }, {"adamx", "adam"});
   test::expect_error<base::InputError>([&] { make(base::Node::table({{"type", "sgd"}, {"betas", 1}})); }, {"betas"});
-  test::expect_error<base::InputError>([&] { make(base::Node::table({{"type", "sgd"}, {"nesterov", true}})); }, {"momentum"});
+  test::expect_error<base::InputError>(
+      [&] {
+        make(base::Node::table({{"type", "sgd"}, {"nesterov", true}}));
+      },
+      {"momentum"});
   EXPECT_EQ(make_optimiser("adamw", set)->base_lr(), 1e-3);
 }
 

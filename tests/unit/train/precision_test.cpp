@@ -40,12 +40,14 @@ class PrecisionTest : public ::testing::Test {
     std::unique_ptr<tasks::LanguageModel> task;
     std::unique_ptr<Trainer> trainer;
   };
-  Run make(const TrainOptions& options, const std::string& run_folder = {}, double dropout = 0.1, at::ScalarType dtype = at::kFloat) {
+  Run make(const TrainOptions& options, const std::string& run_folder = {}, double dropout = 0.1,
+           at::ScalarType dtype = at::kFloat) {
     Run run;
-    run.model = test::small_model(corpus_.tokenizer->size(),
-                                  {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 2}}),
-                                   Node::table({{"type", "segment_cache"}, {"mem_len", 5}})},
-                                  8, dropout, dtype);
+    run.model =
+        test::small_model(corpus_.tokenizer->size(),
+                          {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 2}}),
+                           Node::table({{"type", "segment_cache"}, {"mem_len", 5}})},
+                          8, dropout, dtype);
     run.task = std::make_unique<tasks::LanguageModel>(corpus_, test::task_options(options));
     run.trainer = std::make_unique<Trainer>(*run.model, *run.task, options, run_folder);
     return run;
@@ -83,7 +85,8 @@ TEST_F(PrecisionTest, Bf16TrainsNearFloat32WithParametersAndStatesInFloat32) {
     (step == 0 ? first : last) = found.loss;
   }
   EXPECT_LT(last, first);
-  for (const auto& [name, tensor] : rounded.model->parameters().named()) EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
+  for (const auto& [name, tensor] : rounded.model->parameters().named())
+    EXPECT_EQ(tensor.scalar_type(), at::kFloat) << name;
   int64_t finer = 0;
   for (const auto& [name, tensor] : rounded.model->parameters().named()) {
     finer += (tensor != tensor.to(at::kBFloat16).to(at::kFloat)).sum().item<int64_t>();
@@ -107,7 +110,8 @@ TEST_F(PrecisionTest, RecomputingIsBitwiseStoring) {
     TrainOptions again = stored;
     again.recompute = "segment";
     const std::string name = bptt;
-    expect_same(train(make(stored, folder_ / (name + "_stored")), 6), train(make(again, folder_ / (name + "_again")), 6), "train.json");
+    expect_same(train(make(stored, folder_ / (name + "_stored")), 6),
+                train(make(again, folder_ / (name + "_again")), 6), "train.json");
   }
 }
 
@@ -122,7 +126,8 @@ TEST_F(PrecisionTest, EvaluationIsInFloat32) {
 }
 
 TEST_F(PrecisionTest, Float64AndOtherNamesAreErrors) {
-  test::expect_error<base::InputError>([&] { make(options("bf16"), {}, 0.0, at::kDouble); }, {"precision", "bf16", "expected float32", "found Double"});
+  test::expect_error<base::InputError>([&] { make(options("bf16"), {}, 0.0, at::kDouble); },
+                                       {"precision", "bf16", "expected float32", "found Double"});
   test::expect_error<base::InputError>([&] { make(options("fp8")); }, {"precision", "float32", "bf16", "fp8"});
 }
 

@@ -30,8 +30,12 @@ class CountedModel final : public core::Model {
   void commit(const core::State& state) override { model_->commit(state); }
   int64_t bptt_depth(const std::string& path) const override { return model_->bptt_depth(path); }
   at::Tensor logits(const at::Tensor& hidden) const override { return model_->logits(hidden); }
-  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override { return model_->nll(hidden, targets); }
-  std::vector<core::AuxiliaryLoss> auxiliary_losses(const core::StepResult& step) const override { return model_->auxiliary_losses(step); }
+  at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override {
+    return model_->nll(hidden, targets);
+  }
+  std::vector<core::AuxiliaryLoss> auxiliary_losses(const core::StepResult& step) const override {
+    return model_->auxiliary_losses(step);
+  }
   const layers::ParameterSet& parameters() const override { return model_->parameters(); }
   int64_t segment_size() const override { return model_->segment_size(); }
   int64_t vocab_size() const override { return model_->vocab_size(); }
@@ -42,8 +46,10 @@ class CountedModel final : public core::Model {
   std::unique_ptr<core::Model> model_;
 };
 
-CountedModel counted_model(const std::vector<std::string>& assignments, const std::string& sizes = "dim = 8\nffn_dim = 12\ndropout = 0.2\n") {
-  base::Node node = base::parse_toml("[embedding]\nvocab_size = 11\n[backbone]\nnum_layers = 2\nnum_heads = 2\n" + sizes, "test");
+CountedModel counted_model(const std::vector<std::string>& assignments,
+                           const std::string& sizes = "dim = 8\nffn_dim = 12\ndropout = 0.2\n") {
+  base::Node node =
+      base::parse_toml("[embedding]\nvocab_size = 11\n[backbone]\nnum_layers = 2\nnum_heads = 2\n" + sizes, "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return CountedModel(models::build(base::read_options<models::ModelOptions>(node), 3));
 }
@@ -74,14 +80,16 @@ struct Traces {
   int64_t forwards = 0;
 };
 
-Traces trace(const CountedModel& model, const std::vector<data::TokenSegment>& segments, BpttForm form, int64_t stored_bytes) {
+Traces trace(const CountedModel& model, const std::vector<data::TokenSegment>& segments, BpttForm form,
+             int64_t stored_bytes) {
   const int64_t rows = segments.front().tokens.size(0);
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   generator.set_current_seed(17);
   model.parameters().zero_grad();
   model.forwards = 0;
   std::vector<BpttSegment> inputs;
-  for (const auto& segment : segments) inputs.push_back({tasks::model_input(segment, core::Mode::train), segment.reset});
+  for (const auto& segment : segments)
+    inputs.push_back({tasks::model_input(segment, core::Mode::train), segment.reset});
   // What the step before left, with a gradient of its own.
   test::Numbers numbers(9);
   const core::State given = model.initial_state(rows).map([&](const core::Field&, const at::Tensor& tensor) {
@@ -110,7 +118,8 @@ void expect_same_bits(const Traces& found, const Traces& expected) {
   for (size_t i = 0; i < expected.tensors.size(); ++i) {
     ASSERT_EQ(found.tensors[i].defined(), expected.tensors[i].defined()) << "tensor " << i;
     if (expected.tensors[i].defined()) {
-      EXPECT_TRUE(at::equal(found.tensors[i], expected.tensors[i])) << "tensor " << i << " of " << expected.tensors.size();
+      EXPECT_TRUE(at::equal(found.tensors[i], expected.tensors[i]))
+          << "tensor " << i << " of " << expected.tensors.size();
     }
   }
 }
@@ -118,7 +127,8 @@ void expect_same_bits(const Traces& found, const Traces& expected) {
 /// What the graph of one segment keeps.
 int64_t graph_bytes(const CountedModel& model, const data::TokenSegment& segment) {
   const TensorMeter meter;
-  const core::StepResult step = model.forward(tasks::model_input(segment, core::Mode::train), model.initial_state(segment.tokens.size(0)));
+  const core::StepResult step =
+      model.forward(tasks::model_input(segment, core::Mode::train), model.initial_state(segment.tokens.size(0)));
   const at::Tensor loss = tasks::token_loss(model, step, segment, 100, 0.1).total;
   return meter.bytes();
 }
@@ -131,20 +141,26 @@ struct MemoryCase {
 
 std::vector<MemoryCase> memory_cases() {
   const std::string relative = "backbone.attention.type=relative", softmax = "backbone.attention.type=softmax",
-                    rmt = "memory[0].type=recurrent_tokens", two = "memory[0].num_mem_tokens=2", aux = "memory[0].aux_loss.weight=0.5",
-                    xl = "memory[1].type=segment_cache", long_cache = "memory[1].mem_len=9", abc = "backbone.attention.type=abc",
-                    slots = "backbone.attention.num_slots=3", grc = "memory[1].type=grc", grc_len = "memory[1].cache_len=3",
-                    causal = "memory[0].block_mask=causal";
+                    rmt = "memory[0].type=recurrent_tokens", two = "memory[0].num_mem_tokens=2",
+                    aux = "memory[0].aux_loss.weight=0.5", xl = "memory[1].type=segment_cache",
+                    long_cache = "memory[1].mem_len=9", abc = "backbone.attention.type=abc",
+                    slots = "backbone.attention.num_slots=3", grc = "memory[1].type=grc",
+                    grc_len = "memory[1].cache_len=3", causal = "memory[0].block_mask=causal";
   const auto depth = [](const std::string& k) { return "memory[0].bptt_depth=" + k; };
   const auto slots_depth = [](const std::string& k) { return "backbone.attention.bptt_depth=" + k; };
-  // The last segment's graph is used at once, the others run again: once, or twice where the farthest finite depth is 2 or more.
+  // The last segment's graph is used at once, the others run again: once, or twice where the farthest finite depth is 2
+  // or more.
   constexpr int64_t at_once = kSegments, once = 2 * kSegments - 1, twice = 3 * kSegments - 2;
   return {
       {"none", {relative}, at_once},
       {"xl", {relative, "memory[0].type=segment_cache", "memory[0].mem_len=9"}, at_once},
-      {"compressive", {relative, "memory[0].type=compressive", "memory[0].mem_len=4", "memory[0].compression_rate=2"}, at_once},
-      {"layer_drop", {relative, "backbone.layer_drop=0.4", "backbone.attention.dropout=0.2", "backbone.activation_dropout=0.2",
-                      "backbone.output_dropout=0.2", "backbone.attention.position_dropout=0.2", rmt, two}, once},
+      {"compressive",
+       {relative, "memory[0].type=compressive", "memory[0].mem_len=4", "memory[0].compression_rate=2"},
+       at_once},
+      {"layer_drop",
+       {relative, "backbone.layer_drop=0.4", "backbone.attention.dropout=0.2", "backbone.activation_dropout=0.2",
+        "backbone.output_dropout=0.2", "backbone.attention.position_dropout=0.2", rmt, two},
+       once},
       {"rmt_0", {relative, rmt, two, aux, depth("0")}, at_once},
       {"rmt_full", {relative, rmt, two, aux}, once},
       {"rmt_1", {relative, rmt, two, aux, depth("1")}, once + 1},
@@ -152,10 +168,14 @@ std::vector<MemoryCase> memory_cases() {
       {"rmt_4", {relative, rmt, two, aux, depth("4")}, twice},
       {"rmt_xl_full", {relative, rmt, two, aux, xl, long_cache}, once},
       {"rmt_xl_1", {relative, rmt, two, aux, depth("1"), xl, long_cache}, once + 1},
-      {"rmt_xl_read_2", {relative, rmt, two, aux, depth("2"), xl, long_cache, "memory[0].read_mem_from_cache=true"}, twice},
+      {"rmt_xl_read_2",
+       {relative, rmt, two, aux, depth("2"), xl, long_cache, "memory[0].read_mem_from_cache=true"},
+       twice},
       {"mt_authors", {relative, "memory[0].type=memory_tokens", two, "memory[0].variant=authors"}, once},
       {"grc_model", {softmax, "memory[0].type=grc", "memory[0].cache_len=3"}, once + 1},
-      {"grc_sequence", {softmax, "memory[0].type=grc", "memory[0].cache_len=3", "memory[0].lifetime=sequence"}, once + 1},
+      {"grc_sequence",
+       {softmax, "memory[0].type=grc", "memory[0].cache_len=3", "memory[0].lifetime=sequence"},
+       once + 1},
       {"abc_full", {abc, slots}, once},
       {"abc_1", {abc, slots, slots_depth("1")}, once + 1},
       {"abc_3", {abc, slots, slots_depth("3")}, twice},
@@ -194,18 +214,20 @@ TEST_P(Recompute, HasTheBitsOfStoringEverything) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Recompute, testing::ValuesIn(memory_cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Recompute, testing::ValuesIn(memory_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(RecomputeWide, HasTheBitsOfStoringEverythingAtTheSizesOfRealModels) {
   const std::string relative = "backbone.attention.type=relative", rmt = "memory[0].type=recurrent_tokens";
-  for (const std::vector<std::string>& assignments : std::vector<std::vector<std::string>>{
-           {relative, rmt, "memory[1].type=segment_cache", "memory[1].mem_len=70"},
-           {"backbone.attention.type=abc", "backbone.attention.num_slots=16"},
-           {relative, rmt, "memory[1].type=grc", "memory[1].cache_len=16"}}) {
+  for (const std::vector<std::string>& assignments :
+       std::vector<std::vector<std::string>>{{relative, rmt, "memory[1].type=segment_cache", "memory[1].mem_len=70"},
+                                             {"backbone.attention.type=abc", "backbone.attention.num_slots=16"},
+                                             {relative, rmt, "memory[1].type=grc", "memory[1].cache_len=16"}}) {
     SCOPED_TRACE(testing::PrintToString(assignments));
     const CountedModel model = counted_model(assignments, "dim = 128\nffn_dim = 256\ndropout = 0.1\n");
     const auto segments = random_segments(3, 2, 90, false);
-    expect_same_bits(trace(model, segments, BpttForm::sliding, 0), trace(model, segments, BpttForm::sliding, kStoreAll));
+    expect_same_bits(trace(model, segments, BpttForm::sliding, 0),
+                     trace(model, segments, BpttForm::sliding, kStoreAll));
   }
 }
 
@@ -216,8 +238,8 @@ TEST(RecomputeOrder, OneLossASegmentFromTheLast) {
 }
 
 TEST(RecomputeOrder, WhatIsDifferentiatedMakesRoom) {
-  const CountedModel model = counted_model(
-      {"backbone.attention.type=relative", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2", "memory[0].bptt_depth=1"});
+  const CountedModel model = counted_model({"backbone.attention.type=relative", "memory[0].type=recurrent_tokens",
+                                            "memory[0].num_mem_tokens=2", "memory[0].bptt_depth=1"});
   const auto segments = random_segments(kSegments, kRows, kTokens, false);
   const int64_t bytes = graph_bytes(model, segments.front());
   for (const BpttForm form : {BpttForm::sliding, BpttForm::chunked}) {
@@ -257,7 +279,9 @@ int64_t peak_bytes(const std::vector<std::string>& assignments, int64_t count, i
     const TensorMeter meter;
     backward_segments(
         model, inputs, state,
-        [&](const core::StepResult& step, size_t index) { return tasks::token_loss(model, step, segments[index], 100, 0.1).total; },
+        [&](const core::StepResult& step, size_t index) {
+          return tasks::token_loss(model, step, segments[index], 100, 0.1).total;
+        },
         BpttForm::sliding, stored_bytes);
     peak = meter.peak();
   }
@@ -265,9 +289,11 @@ int64_t peak_bytes(const std::vector<std::string>& assignments, int64_t count, i
 }
 
 TEST(RecomputeMemory, OfManySegmentsIsThatOfTwo) {
-  const std::string relative = "backbone.attention.type=relative", rmt = "memory[0].type=recurrent_tokens", two = "memory[0].num_mem_tokens=2";
+  const std::string relative = "backbone.attention.type=relative", rmt = "memory[0].type=recurrent_tokens",
+                    two = "memory[0].num_mem_tokens=2";
   const auto growth = [&](const std::vector<std::string>& assignments, int64_t stored_bytes) {
-    return static_cast<double>(peak_bytes(assignments, 64, stored_bytes)) / static_cast<double>(peak_bytes(assignments, 2, stored_bytes));
+    return static_cast<double>(peak_bytes(assignments, 64, stored_bytes)) /
+           static_cast<double>(peak_bytes(assignments, 2, stored_bytes));
   };
   EXPECT_LE(growth({relative, rmt, two}, 0), 1.15);
   EXPECT_GE(growth({relative, rmt, two}, kStoreAll), 10.0);

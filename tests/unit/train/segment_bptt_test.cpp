@@ -47,7 +47,8 @@ at::Tensor square_loss(const core::StepResult& step, size_t index) {
   return step.hidden.square().sum() * (1.0 + static_cast<double>(index));
 }
 
-/// The definition, loss by loss: run everything again for loss s with boundary b = s - h + 1 closed to the fields with depth < h.
+/// The definition, loss by loss: run everything again for loss s with boundary b = s - h + 1 closed to the fields with
+/// depth < h.
 void by_definition(const ChainModel& model, const Case& input, const SegmentLoss& loss) {
   for (size_t s = 0; s < input.segments.size(); ++s) {
     core::State state = input.state;
@@ -59,7 +60,8 @@ void by_definition(const ChainModel& model, const Case& input, const SegmentLoss
           return depth >= 0 && depth < hop ? tensor.detach() : tensor;
         });
       }
-      const core::StepResult step = model.forward(input.segments[t].input, start_documents(model, state, input.segments[t].reset));
+      const core::StepResult step =
+          model.forward(input.segments[t].input, start_documents(model, state, input.segments[t].reset));
       if (t == s) {
         const at::Tensor value = loss(step, s);
         if (value.defined()) value.backward();
@@ -84,7 +86,8 @@ std::vector<at::Tensor> take_gradients(const ChainModel& model, Case& input) {
   return gradients;
 }
 
-void expect_equal(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected, const std::string& what) {
+void expect_equal(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected,
+                  const std::string& what) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     const double scale = 1 + expected[i].abs().max().item<double>();
@@ -168,7 +171,8 @@ TEST(SegmentBptt, LossesAndFinalStateAreThoseOfAPlainRun) {
     const BpttResult result = backward_segments(model, input.segments, input.state, square_loss, form);
     core::State state = input.state;
     for (size_t s = 0; s < 4; ++s) {
-      const core::StepResult step = model.forward(input.segments[s].input, start_documents(model, state, input.segments[s].reset));
+      const core::StepResult step =
+          model.forward(input.segments[s].input, start_documents(model, state, input.segments[s].reset));
       EXPECT_TRUE(at::equal(result.losses[s], square_loss(step, s)));
       EXPECT_FALSE(result.losses[s].requires_grad());
       state = step.state;

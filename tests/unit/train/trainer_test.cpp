@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/temporary_folder.h"
 #include "tests/support/small_training.h"
+#include "tests/support/temporary_folder.h"
 #include "train/signals.h"
 
 namespace mnemo::train {
@@ -28,7 +28,8 @@ const std::map<std::string, std::vector<Node>>& memories() {
        {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
         Node::table({{"type", "segment_cache"}, {"mem_len", 5}})}},
       {"grc", {Node::table({{"type", "grc"}, {"cache_len", 4}})}},
-      {"compressive", {Node::table({{"type", "compressive"}, {"mem_len", 5}, {"compressed_len", 3}, {"compression_rate", 2}})}},
+      {"compressive",
+       {Node::table({{"type", "compressive"}, {"mem_len", 5}, {"compressed_len", 3}, {"compression_rate", 2}})}},
   };
   return all;
 }
@@ -59,8 +60,8 @@ class TrainerTest : public ::testing::Test {
     std::unique_ptr<tasks::LanguageModel> task;
     std::unique_ptr<Trainer> trainer;
   };
-  Run make(const TrainOptions& options, const std::vector<Node>& memory, const std::string& run_folder = {}, double dropout = 0.0,
-           at::ScalarType dtype = at::kFloat) {
+  Run make(const TrainOptions& options, const std::vector<Node>& memory, const std::string& run_folder = {},
+           double dropout = 0.0, at::ScalarType dtype = at::kFloat) {
     Run run;
     run.model = test::small_model(corpus_.tokenizer->size(), memory, 8, dropout, dtype);
     run.task = std::make_unique<tasks::LanguageModel>(corpus_, test::task_options(options));
@@ -107,7 +108,8 @@ TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
     const TrainReport expected = make(options, memory, whole, 0.1).trainer->run(quiet());
     EXPECT_EQ(expected.steps, 6);
     Run first = make(options, memory, cut, 0.1);
-    const TrainReport stopped = first.trainer->run(quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
+    const TrainReport stopped =
+        first.trainer->run(quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
     EXPECT_EQ(stopped.signal, SIGTERM);
     EXPECT_EQ(stopped.steps, 3);
     Run second = make(options, memory, cut, 0.1);
@@ -117,7 +119,8 @@ TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
     expect_same(expected.checkpoint, resumed.checkpoint);
     ASSERT_EQ(resumed.history.losses.size(), expected.history.losses.size());
     EXPECT_EQ(resumed.history.losses.front().loss, expected.history.losses.front().loss);
-    EXPECT_EQ(resumed.history.evaluations.back().evaluation.metrics, expected.history.evaluations.back().evaluation.metrics);
+    EXPECT_EQ(resumed.history.evaluations.back().evaluation.metrics,
+              expected.history.evaluations.back().evaluation.metrics);
   }
 }
 
@@ -164,7 +167,8 @@ TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
   const TrainReport resumed = second.trainer->run(quiet());
   EXPECT_LT(expected.history.losses.back().lr, 0.5 * expected.history.losses.front().lr);
   expect_same(expected.checkpoint, resumed.checkpoint);
-  for (const std::string& run_folder : {whole, cut}) EXPECT_EQ(weights::best_checkpoint(run_folder)->step, 1) << run_folder;
+  for (const std::string& run_folder : {whole, cut})
+    EXPECT_EQ(weights::best_checkpoint(run_folder)->step, 1) << run_folder;
 }
 
 TEST_F(TrainerTest, GradientsAreClippedBeforeTheStep) {
@@ -178,7 +182,8 @@ TEST_F(TrainerTest, GradientsAreClippedBeforeTheStep) {
   EXPECT_GT(run.trainer->step().gradient_norm, 0.1);
   double moved = 0;
   size_t i = 0;
-  for (const auto& [name, tensor] : run.model->parameters().named()) moved += (tensor.detach() - before[i++]).square().sum().item<double>();
+  for (const auto& [name, tensor] : run.model->parameters().named())
+    moved += (tensor.detach() - before[i++]).square().sum().item<double>();
   EXPECT_NEAR(std::sqrt(moved), 0.01, 1e-6);
 }
 
@@ -213,7 +218,9 @@ TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchs) {
 
 // Documents end at different places, so the parts of a batch have different numbers of real targets, some of them none.
 TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchsWithPaddedRowsToo) {
-  use_documents("one\n\nthree four five six seven eight nine ten\n\nab\n\nfive six seven\n\na\n\neleven and twelve are more than ten\n\n");
+  use_documents(
+      "one\n\nthree four five six seven eight nine ten\n\nab\n\nfive six seven\n\na\n\neleven and twelve are more than "
+      "ten\n\n");
   Node rmt = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}});
   rmt.set("aux_loss", Node::table({{"weight", 0.5}, {"token", 0}}));
   auto all = memories();
@@ -257,7 +264,9 @@ TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchsWithPaddedRowsToo) {
 }
 
 TEST_F(TrainerTest, RecomputingIsBitwiseStoring) {
-  use_documents("one\n\nthree four five six seven eight nine ten\n\nab\n\nfive six seven\n\na\n\neleven and twelve are more than ten\n\n");
+  use_documents(
+      "one\n\nthree four five six seven eight nine ten\n\nab\n\nfive six seven\n\na\n\neleven and twelve are more than "
+      "ten\n\n");
   Node rmt = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}});
   rmt.set("aux_loss", Node::table({{"weight", 0.5}, {"token", 0}}));
   auto all = memories();
@@ -269,7 +278,8 @@ TEST_F(TrainerTest, RecomputingIsBitwiseStoring) {
       SCOPED_TRACE(fmt::format("{}, {} parts", name, parts));
       TrainOptions options = small_options();
       options.accumulate = parts;
-      const std::string stored = folder_ / fmt::format("stored{}", number), again = folder_ / fmt::format("again{}", number);
+      const std::string stored = folder_ / fmt::format("stored{}", number),
+                        again = folder_ / fmt::format("again{}", number);
       ++number;
       const TrainReport expected = make(options, memory, stored, 0.1).trainer->run(quiet());
       options.recompute = "segment";
@@ -286,7 +296,8 @@ TEST_F(TrainerTest, RecomputeAndItsLimitGoTogether) {
   options.memory_limit = 100;
   make(options, {});
   options.recompute = "segment";
-  test::expect_error<base::InputError>([&] { make(options, {}); }, {"memory_limit", "auto", "found recompute = \"segment\""});
+  test::expect_error<base::InputError>([&] { make(options, {}); },
+                                       {"memory_limit", "auto", "found recompute = \"segment\""});
   options.recompute = "all";
   test::expect_error<base::InputError>([&] { make(options, {}); }, {"recompute", "all", "segment"});
 }
@@ -299,7 +310,8 @@ TEST_F(TrainerTest, TheModelsCacheIsWhatTheStepMadeOfIt) {
   for (int64_t step = 0; step < 3; ++step) {
     const at::NoGradGuard no_grad;
     const core::State before = run.model->initial_state(4);
-    const auto expected = run.model->forward(tasks::model_input(twin.next(8).front(), core::Mode::train), before).state.fields();
+    const auto expected =
+        run.model->forward(tasks::model_input(twin.next(8).front(), core::Mode::train), before).state.fields();
     run.trainer->step();
     const auto found = run.model->initial_state(4).fields();
     ASSERT_EQ(found.size(), 1U);
@@ -425,7 +437,8 @@ TEST_F(TrainerTest, LossFallsAndTheBestIsKept) {
   EXPECT_LT(report.history.losses.back().loss, 0.7 * report.history.losses.front().loss);
   ASSERT_EQ(report.history.evaluations.size(), 3U);
   double best = INFINITY;
-  for (const EvaluationPoint& point : report.history.evaluations) best = std::min(best, point.evaluation.at("bits_per_character"));
+  for (const EvaluationPoint& point : report.history.evaluations)
+    best = std::min(best, point.evaluation.at("bits_per_character"));
   const auto saved = weights::best_checkpoint(run_folder);
   ASSERT_TRUE(saved.has_value());
   EXPECT_EQ(saved->metrics.at("valid.bits_per_character"), best);
@@ -438,7 +451,8 @@ TEST_F(TrainerTest, StopsWhereTheMetricIsGoodEnough) {
   options.eval_every = 5;
   const auto values = [](const TrainReport& report) {
     std::vector<double> found;
-    for (const EvaluationPoint& point : report.history.evaluations) found.push_back(point.evaluation.at("bits_per_character"));
+    for (const EvaluationPoint& point : report.history.evaluations)
+      found.push_back(point.evaluation.at("bits_per_character"));
     return found;
   };
   const std::vector<double> all = values(make(options, memories().at("segment cache")).trainer->run(quiet()));
@@ -462,14 +476,16 @@ TEST_F(TrainerTest, ResumeRefusesAnotherRunsCheckpoint) {
   TrainOptions options = small_options();
   const TrainReport report = make(options, {}, folder_ / "run").trainer->run(quiet());
   Run other = make(options, memories().at("rmt, depth 1, and cache"));
-  test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); }, {"model.safetensors", "memory.tokens"});
+  test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); },
+                                       {"model.safetensors", "memory.tokens"});
   options.accumulate = 2;
   Run parts = make(options, {});
   test::expect_error<base::InputError>([&] { parts.trainer->resume(report.checkpoint); }, {"accumulate"});
   options.optimiser = "sgd";
   options.accumulate = 1;
   Run sgd = make(options, {});
-  test::expect_error<base::InputError>([&] { sgd.trainer->resume(report.checkpoint); }, {"optimiser.safetensors", "exp_avg"});
+  test::expect_error<base::InputError>([&] { sgd.trainer->resume(report.checkpoint); },
+                                       {"optimiser.safetensors", "exp_avg"});
 }
 
 }  // namespace

@@ -108,12 +108,14 @@ TEST_F(WeightAverageTest, ResumesBitwise) {
   whole.trainer->take_average();
   second.trainer->take_average();
   expect_same(copies(*whole.model), copies(*second.model));
-  EXPECT_EQ(whole.trainer->history().evaluations.back().evaluation.at("nll"), second.trainer->history().evaluations.back().evaluation.at("nll"));
+  EXPECT_EQ(whole.trainer->history().evaluations.back().evaluation.at("nll"),
+            second.trainer->history().evaluations.back().evaluation.at("nll"));
 
   TrainOptions without = options_;
   without.ema_decay.reset();
   Run other = begin(without, folder_ / "run");
-  test::expect_error<base::InputError>([&] { other.trainer->resume_latest(); }, {"holds a moving average of the weights, and train.ema_decay is unset"});
+  test::expect_error<base::InputError>([&] { other.trainer->resume_latest(); },
+                                       {"holds a moving average of the weights, and train.ema_decay is unset"});
 }
 
 }  // namespace

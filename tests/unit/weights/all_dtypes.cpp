@@ -16,14 +16,18 @@ weights::NamedTensors all_dtypes() {
   weights::NamedTensors tensors;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kFloat8_e4m3fn, at::kFloat8_e5m2, at::kFloat8_e8m0fnu, at::kComplexFloat}) {
-    const at::Tensor values = at::tensor({0.0, -0.0, 1.5, -2.25, kNan, kInfinity, -kInfinity, 1e-30}, at::kDouble).reshape({2, 4});
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kFloat8_e4m3fn, at::kFloat8_e5m2,
+                          at::kFloat8_e8m0fnu, at::kComplexFloat}) {
+    const at::Tensor values =
+        at::tensor({0.0, -0.0, 1.5, -2.25, kNan, kInfinity, -kInfinity, 1e-30}, at::kDouble).reshape({2, 4});
     tensors.emplace_back(std::string("model.") + c10::toString(type), values.to(type));
   }
-  for (const auto type : {at::kBool, at::kByte, at::kChar, at::kUInt16, at::kShort, at::kUInt32, at::kInt, at::kUInt64, at::kLong}) {
+  for (const auto type :
+       {at::kBool, at::kByte, at::kChar, at::kUInt16, at::kShort, at::kUInt32, at::kInt, at::kUInt64, at::kLong}) {
     at::Tensor values = at::empty({3, 1, 2}, at::TensorOptions().dtype(type));
     auto* bytes = static_cast<unsigned char*>(values.data_ptr());
-    for (size_t i = 0; i < values.nbytes(); ++i) bytes[i] = static_cast<unsigned char>(type == at::kBool ? i % 2 : 251 * i + 7);
+    for (size_t i = 0; i < values.nbytes(); ++i)
+      bytes[i] = static_cast<unsigned char>(type == at::kBool ? i % 2 : 251 * i + 7);
     tensors.emplace_back(std::string("model.") + c10::toString(type), values);
   }
   tensors.emplace_back("scalar", at::tensor(3.5, at::kFloat));

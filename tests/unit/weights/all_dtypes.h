@@ -4,7 +4,8 @@
 
 namespace mnemo::test {
 
-/// A tensor of every dtype that the reader knows, with NaN and infinity where the type has them, and tensors of rank 0 and of size 0.
+/// A tensor of every dtype that the reader knows, with NaN and infinity where the type has them, and tensors of rank 0
+/// and of size 0.
 weights::NamedTensors all_dtypes();
 
 /// Same names in the same order, same dtypes and shapes, same bytes (so that NaN equals NaN).

@@ -29,8 +29,10 @@ using Names = std::vector<std::string>;
 
 CheckpointContent content_of(int64_t step) {
   CheckpointContent content;
-  content.tensors["model.safetensors"].tensors = {{"w", at::full({64, 64}, static_cast<double>(step), at::kFloat)}, {"step", at::full({}, step, at::kLong)}};
-  content.tensors["optimiser.safetensors"].tensors = {{"w.m", at::full({1000}, static_cast<double>(step), at::kDouble)}};
+  content.tensors["model.safetensors"].tensors = {{"w", at::full({64, 64}, static_cast<double>(step), at::kFloat)},
+                                                  {"step", at::full({}, step, at::kLong)}};
+  content.tensors["optimiser.safetensors"].tensors = {
+      {"w.m", at::full({1000}, static_cast<double>(step), at::kDouble)}};
   content.files["trainer.json"] = "{\"step\": " + std::to_string(step) + "}";
   content.metrics["loss"] = 1.0 / static_cast<double>(step + 1);
   return content;
@@ -71,7 +73,8 @@ TEST(Checkpoint, RoundTrip) {
   content.metrics["tenth"] = 0.1;
   const std::string path = save_checkpoint(folder / "run", 42, content, {.keep_last = 3, .is_best = true});
   EXPECT_EQ(path, folder / "run/step-00000042");
-  EXPECT_EQ(base::list_folder(path), (Names{"manifest.json", "model.safetensors", "optimiser.safetensors", "trainer.json"}));
+  EXPECT_EQ(base::list_folder(path),
+            (Names{"manifest.json", "model.safetensors", "optimiser.safetensors", "trainer.json"}));
   const auto info = latest_checkpoint(folder / "run");
   ASSERT_TRUE(info);
   EXPECT_EQ(info->path, path);
@@ -96,7 +99,8 @@ TEST(Checkpoint, NothingThereIsNothing) {
 
 TEST(Checkpoint, KeepsTheLastAndTheBest) {
   const TemporaryFolder folder;
-  for (int64_t step = 1; step <= 7; ++step) save(folder.path(), step, {.keep_last = 2, .is_best = step == 1 || step == 3});
+  for (int64_t step = 1; step <= 7; ++step)
+    save(folder.path(), step, {.keep_last = 2, .is_best = step == 1 || step == 3});
   EXPECT_EQ(base::list_folder(folder.path()), (Names{"step-00000003", "step-00000006", "step-00000007"}));
   EXPECT_EQ(best_checkpoint(folder.path())->step, 3);
   EXPECT_EQ(latest_checkpoint(folder.path())->step, 7);
@@ -188,7 +192,8 @@ TEST(Checkpoint, ManifestsAreShortAndFlat) {
   for (int i = 0; i < 100; ++i) many.files["shard-" + std::to_string(i) + "-of-00100.safetensors"] = "";
   EXPECT_EQ(verify_checkpoint(save_checkpoint(folder.path(), 2, many)).files.size(), 100U);
   for (int i = 0; i < 100; ++i) many.files[std::to_string(i) + std::string(150, 'x')] = "";
-  expect_error<InputError>([&] { save_checkpoint(folder.path(), 3, many); }, {"step-00000003/manifest.json", "200 files", "at most 32768"});
+  expect_error<InputError>([&] { save_checkpoint(folder.path(), 3, many); },
+                           {"step-00000003/manifest.json", "200 files", "at most 32768"});
   EXPECT_EQ(latest_checkpoint(folder.path())->step, 2);
 }
 
@@ -221,11 +226,13 @@ TEST(Checkpoint, KilledAtFiftyRandomMoments) {
   const auto start = std::chrono::steady_clock::now();
   save(folder / "trial", 0);
   save(folder / "trial", 1);
-  auto longest = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count() * 3 / 2;
+  auto longest =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count() * 3 / 2;
   base::remove_tree(folder / "trial");
   int64_t last = -1;
   int torn = 0;
-  // More rounds where the machine is busy: the kills must have hit half-written checkpoints, and work must have gone on.
+  // More rounds where the machine is busy: the kills must have hit half-written checkpoints, and work must have gone
+  // on.
   for (int round = 0; round < 50 || ((torn < 5 || last < 10) && round < 1000); ++round) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
@@ -261,7 +268,8 @@ TEST(Checkpoint, KilledAtFiftyRandomMoments) {
   EXPECT_GE(last, 10);
   save(folder.path(), last + 1, {.keep_last = 2});
   EXPECT_LE(base::list_folder(folder.path()).size(), 3U);
-  for (const std::string& name : base::list_folder(folder.path())) EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
+  for (const std::string& name : base::list_folder(folder.path()))
+    EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
 }
 
 }  // namespace

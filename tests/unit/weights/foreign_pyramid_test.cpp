@@ -25,9 +25,13 @@ base::Node config_of(const std::string& folder) {
   return parse_model_config(base::read_file(path, 1 << 22), path);
 }
 
-models::ModelOptions options_of(const base::Node& config) { return models::read_model_options(foreign_format_of(config)->options(config)); }
+models::ModelOptions options_of(const base::Node& config) {
+  return models::read_model_options(foreign_format_of(config)->options(config));
+}
 
-models::ModelOptions options_from(const std::string& text) { return options_of(parse_model_config(text, "m/config.json")); }
+models::ModelOptions options_from(const std::string& text) {
+  return options_of(parse_model_config(text, "m/config.json"));
+}
 
 TEST(ForeignPyramids, HaveTheirNamesAndShapesAtFullSize) {
   for (const char* folder : {"shapes_timm_pvt_v2_b2", "shapes_timm_swin_tiny_patch4_window7_224"}) {
@@ -40,7 +44,8 @@ TEST(ForeignPyramids, HaveTheirNamesAndShapesAtFullSize) {
     for (const base::Node::Member& member : shapes.at("tensors").members()) {
       for (const base::Node& size : member.value.at("shape").items()) expected[member.key].push_back(size.as_int());
     }
-    for (const auto& [name, tensor] : to_theirs(*foreign_format_of(config), model.parameters().named())) found[name] = tensor.sizes().vec();
+    for (const auto& [name, tensor] : to_theirs(*foreign_format_of(config), model.parameters().named()))
+      found[name] = tensor.sizes().vec();
     EXPECT_EQ(found, expected) << folder;
   }
 }
@@ -56,25 +61,36 @@ TEST(ForeignPyramids, LoadingAndWritingAreEachOthersInverse) {
     const NamedTensors back = to_theirs(format, model.parameters().named());
     EXPECT_EQ(back.size(), file.tensors.size());
     for (const auto& [name, tensor] : back) EXPECT_TRUE(test::same_bits(tensor, file.at(name, "m"))) << name;
-    EXPECT_EQ(base::write_options(models::read_model_options(format.options(format.config(options)))), base::write_options(options)) << folder;
+    EXPECT_EQ(base::write_options(models::read_model_options(format.options(format.config(options)))),
+              base::write_options(options))
+        << folder;
   }
 }
 
 TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
   const auto backbone = [](const models::ModelOptions& options) { return base::write_options(options.backbone); };
-  for (const auto& [architecture, preset] :
-       {std::pair{"pvt_tiny", "pvt_tiny"}, {"pvt_small", "pvt_small"}, {"pvt_medium", "pvt_medium"}, {"pvt_v2_b2", "pvt_v2_b2"},
-        {"pvt_v2_b2_li", "pvt_v2_b2_linear"}, {"pvt_v2_b3", "pvt_v2_b3"}, {"pvt_v2_b4", "pvt_v2_b4"}, {"swin_tiny_patch4_window7_224", "swin_tiny"}}) {
-    models::ModelOptions ours = models::read_model_options(base::parse_toml(fmt::format("preset = \"{}\"", preset), "recipe.toml"));
+  for (const auto& [architecture, preset] : {std::pair{"pvt_tiny", "pvt_tiny"},
+                                             {"pvt_small", "pvt_small"},
+                                             {"pvt_medium", "pvt_medium"},
+                                             {"pvt_v2_b2", "pvt_v2_b2"},
+                                             {"pvt_v2_b2_li", "pvt_v2_b2_linear"},
+                                             {"pvt_v2_b3", "pvt_v2_b3"},
+                                             {"pvt_v2_b4", "pvt_v2_b4"},
+                                             {"swin_tiny_patch4_window7_224", "swin_tiny"}}) {
+    models::ModelOptions ours =
+        models::read_model_options(base::parse_toml(fmt::format("preset = \"{}\"", preset), "recipe.toml"));
     // timm's Swin drops paths unless it is told otherwise.
-    const models::ModelOptions theirs = options_from(fmt::format(R"({{"architecture": "{}", "model_args": {{"drop_path_rate": 0.0}}}})", architecture));
+    const models::ModelOptions theirs =
+        options_from(fmt::format(R"({{"architecture": "{}", "model_args": {{"drop_path_rate": 0.0}}}})", architecture));
     EXPECT_EQ(backbone(theirs), backbone(ours)) << architecture;
     EXPECT_EQ(theirs.head.at("pool"), ours.head.at("pool")) << architecture;
     const ForeignFormat& format = *foreign_format_of_backbone(ours.backbone.type);
     EXPECT_EQ(format.config(ours).at("architecture").as_string(), architecture);
-    EXPECT_EQ(backbone(models::read_model_options(format.options(format.config(ours)))), backbone(ours)) << architecture;
+    EXPECT_EQ(backbone(models::read_model_options(format.options(format.config(ours)))), backbone(ours))
+        << architecture;
   }
-  const auto swin = std::get<backbones::SwinOptions>(options_from(R"({"architecture": "swin_base_patch4_window12_384"})").backbone.vision);
+  const auto swin = std::get<backbones::SwinOptions>(
+      options_from(R"({"architecture": "swin_base_patch4_window12_384"})").backbone.vision);
   EXPECT_EQ(swin.dim, 128);
   EXPECT_EQ(swin.window_size, (std::vector<int64_t>{12, 12}));
   EXPECT_EQ(swin.drop_path, 0.1);
@@ -92,21 +108,29 @@ TEST(ForeignPyramids, ConfigsHaveTheirKeysInOrder) {
     return names;
   };
   const auto config = [](const char* architecture, const char* format) {
-    return foreign_format(format).config(options_from(fmt::format(R"({{"architecture": "{}", "num_classes": 7}})", architecture)));
+    return foreign_format(format).config(
+        options_from(fmt::format(R"({{"architecture": "{}", "num_classes": 7}})", architecture)));
   };
-  const base::Node pvt = config("pvt_small", "pvt"), pvt_v2 = config("pvt_v2_b2", "timm_pvt_v2"), swin = config("swin_tiny_patch4_window7_224", "timm_swin");
+  const base::Node pvt = config("pvt_small", "pvt"), pvt_v2 = config("pvt_v2_b2", "timm_pvt_v2"),
+                   swin = config("swin_tiny_patch4_window7_224", "timm_swin");
   EXPECT_EQ(keys(pvt), "architecture num_classes num_features model_args");
-  EXPECT_EQ(keys(pvt.at("model_args")), "img_size patch_size in_chans num_classes embed_dims num_heads mlp_ratios depths sr_ratios qkv_bias drop_path_rate");
+  EXPECT_EQ(keys(pvt.at("model_args")),
+            "img_size patch_size in_chans num_classes embed_dims num_heads mlp_ratios depths sr_ratios qkv_bias "
+            "drop_path_rate");
   EXPECT_EQ(keys(pvt_v2), "architecture num_classes num_features global_pool model_args pretrained_cfg");
   EXPECT_EQ(keys(pvt_v2.at("model_args")),
-            "in_chans num_classes global_pool depths embed_dims num_heads sr_ratios mlp_ratios qkv_bias linear drop_path_rate");
+            "in_chans num_classes global_pool depths embed_dims num_heads sr_ratios mlp_ratios qkv_bias linear "
+            "drop_path_rate");
   EXPECT_EQ(keys(swin), "architecture num_classes num_features global_pool model_args");
   EXPECT_EQ(keys(swin.at("model_args")),
-            "img_size patch_size in_chans num_classes global_pool embed_dim depths num_heads window_size mlp_ratio qkv_bias drop_path_rate");
-  for (const base::Node& one : {pvt, pvt_v2, swin}) EXPECT_EQ(one.at("num_classes").as_int() + one.at("model_args").at("num_classes").as_int(), 14);
+            "img_size patch_size in_chans num_classes global_pool embed_dim depths num_heads window_size mlp_ratio "
+            "qkv_bias drop_path_rate");
+  for (const base::Node& one : {pvt, pvt_v2, swin})
+    EXPECT_EQ(one.at("num_classes").as_int() + one.at("model_args").at("num_classes").as_int(), 14);
 }
 
-// Swin as Microsoft publishes it: merging at the end of the stage before, the head by another name, tensors that follow from the sizes.
+// Swin as Microsoft publishes it: merging at the end of the stage before, the head by another name, tensors that follow
+// from the sizes.
 TEST(ForeignPyramids, MicrosoftsSwinIsReadToo) {
   const base::Node config = config_of("timm_swin");
   const ForeignFormat& format = *foreign_format_of(config);
@@ -119,16 +143,19 @@ TEST(ForeignPyramids, MicrosoftsSwinIsReadToo) {
     microsoft.tensors.emplace_back(name, tensor);
   }
   for (const char* layer : {"layers.0.blocks.0", "layers.0.blocks.1", "layers.1.blocks.0", "layers.1.blocks.1"}) {
-    microsoft.tensors.emplace_back(fmt::format("{}.attn.relative_position_index", layer), ops::window_position_index(4, 4, 4, 4));
+    microsoft.tensors.emplace_back(fmt::format("{}.attn.relative_position_index", layer),
+                                   ops::window_position_index(4, 4, 4, 4));
   }
   microsoft.tensors.emplace_back("layers.0.blocks.1.attn_mask", at::zeros({16, 16, 16}));
   const models::VisionModel model(options, 0, at::kFloat), other(options, 1, at::kFloat);
   load_theirs(format, timm, model.parameters().named(), "m");
   load_theirs(format, microsoft, other.parameters().named(), "m");
-  for (const auto& [name, tensor] : model.parameters().named()) EXPECT_TRUE(test::same_bits(tensor, other.parameters().find(name))) << name;
+  for (const auto& [name, tensor] : model.parameters().named())
+    EXPECT_TRUE(test::same_bits(tensor, other.parameters().find(name))) << name;
   microsoft.tensors[microsoft.tensors.size() - 2].second = ops::window_position_index(4, 4, 4, 4).t();
-  expect_error<base::InputError>([&] { load_theirs(format, microsoft, other.parameters().named(), "m/model.safetensors"); },
-                                 {"m/model.safetensors", "layers.1.blocks.1.attn.relative_position_index"});
+  expect_error<base::InputError>(
+      [&] { load_theirs(format, microsoft, other.parameters().named(), "m/model.safetensors"); },
+      {"m/model.safetensors", "layers.1.blocks.1.attn.relative_position_index"});
 }
 
 TEST(ForeignPyramids, WhatCannotBeHonouredIsNamed) {
@@ -137,9 +164,12 @@ TEST(ForeignPyramids, WhatCannotBeHonouredIsNamed) {
   };
   refused(R"({"architecture": "pvt_v2_b2", "model_args": {"attn_drop_rate": 0.1}})", {"model_args.attn_drop_rate"});
   refused(R"({"architecture": "pvt_v2_b2", "model_args": {"global_pool": ""}})", {"model_args.global_pool", "avg"});
-  refused(R"({"architecture": "pvt_v2_b2", "pretrained_cfg": {"input_size": [224, 224]}})", {"input_size", "[channels, height, width]"});
-  refused(R"({"architecture": "swin_tiny_patch4_window7_224", "model_args": {"head_dim": 16}})", {"model_args.head_dim"});
-  refused(R"({"architecture": "pvt_tiny", "model_args": {"sr_ratios": [8, 4, 2]}})", {"sr_ratios", "each of the 4 stages"});
+  refused(R"({"architecture": "pvt_v2_b2", "pretrained_cfg": {"input_size": [224, 224]}})",
+          {"input_size", "[channels, height, width]"});
+  refused(R"({"architecture": "swin_tiny_patch4_window7_224", "model_args": {"head_dim": 16}})",
+          {"model_args.head_dim"});
+  refused(R"({"architecture": "pvt_tiny", "model_args": {"sr_ratios": [8, 4, 2]}})",
+          {"sr_ratios", "each of the 4 stages"});
   models::ModelOptions options = options_from(R"({"architecture": "pvt_tiny"})");
   options.head.set("pool", "mean");
   expect_error<base::InputError>([&] { foreign_format("pvt").config(options); }, {"pvt", "class token"});

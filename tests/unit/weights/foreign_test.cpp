@@ -55,7 +55,8 @@ TEST(Foreign, ModelsOfOtherLibrariesHaveTheirNamesAndShapes) {
     for (const base::Node::Member& member : shapes.at("tensors").members()) {
       for (const base::Node& size : member.value.at("shape").items()) expected[member.key].push_back(size.as_int());
     }
-    for (const auto& [name, tensor] : to_theirs(*foreign_format_of(config), model.parameters().named())) found[name] = tensor.sizes().vec();
+    for (const auto& [name, tensor] : to_theirs(*foreign_format_of(config), model.parameters().named()))
+      found[name] = tensor.sizes().vec();
     EXPECT_EQ(found, expected) << folder;
   }
 }
@@ -72,13 +73,17 @@ TEST(Foreign, LoadingAndWritingAreEachOthersInverse) {
     EXPECT_EQ(back.size(), file.tensors.size());
     for (const auto& [name, tensor] : back) EXPECT_TRUE(test::same_bits(tensor, file.at(name, "m"))) << name;
     // The config made anew says the same.
-    EXPECT_EQ(base::write_options(models::read_model_options(format.options(format.config(options)))), base::write_options(options)) << folder;
+    EXPECT_EQ(base::write_options(models::read_model_options(format.options(format.config(options)))),
+              base::write_options(options))
+        << folder;
   }
 }
 
 TEST(Foreign, ConfigsHaveTheFactorysOwnValues) {
   const auto read = [](const std::string& text) { return options_of(parse_model_config(text, "m/config.json")); };
-  const auto vit = [](const models::ModelOptions& options) { return std::get<backbones::VitOptions>(options.backbone.vision); };
+  const auto vit = [](const models::ModelOptions& options) {
+    return std::get<backbones::VitOptions>(options.backbone.vision);
+  };
   const auto large = vit(read(R"({"architecture": "vit_large_patch32_384"})"));
   EXPECT_EQ(large.image_size, (std::vector<int64_t>{384, 384}));
   EXPECT_EQ(large.patch_size, 32);
@@ -87,9 +92,15 @@ TEST(Foreign, ConfigsHaveTheFactorysOwnValues) {
   EXPECT_EQ(large.num_heads, 16);
   EXPECT_EQ(large.norm_eps, 1e-6);
   EXPECT_EQ(read(R"({"architecture": "deit_tiny_patch16_224", "num_classes": 7})").head.at("num_classes").as_int(), 7);
-  EXPECT_EQ(vit(read(R"({"architecture": "vit_base_patch16_224", "model_args": {"img_size": 32, "patch_size": [4, 4], "init_values": 0.1}})")).image_size,
-            (std::vector<int64_t>{32, 32}));
-  EXPECT_EQ(read(R"({"architecture": "vit_base_patch16_224", "model_args": {"global_pool": "avg", "fc_norm": false}})").head.at("pool").as_string(), "mean");
+  EXPECT_EQ(
+      vit(read(
+              R"({"architecture": "vit_base_patch16_224", "model_args": {"img_size": 32, "patch_size": [4, 4], "init_values": 0.1}})"))
+          .image_size,
+      (std::vector<int64_t>{32, 32}));
+  EXPECT_EQ(read(R"({"architecture": "vit_base_patch16_224", "model_args": {"global_pool": "avg", "fc_norm": false}})")
+                .head.at("pool")
+                .as_string(),
+            "mean");
   const auto hf = vit(read(R"({"architectures": ["ViTForImageClassification"]})"));
   EXPECT_EQ(hf.dim, 768);
   EXPECT_EQ(hf.norm_eps, 1e-12);
@@ -101,7 +112,8 @@ TEST(Foreign, ConfigsHaveTheFactorysOwnValues) {
 TEST(Foreign, ABackboneWithoutAHeadIsRead) {
   const std::string path = kFolder + "timm_vit/config.json";
   std::string text = base::read_file(path, 1 << 22);
-  for (size_t at = 0; (at = text.find("\"num_classes\": 10", at)) != std::string::npos;) text.replace(at, 17, "\"num_classes\": 0");
+  for (size_t at = 0; (at = text.find("\"num_classes\": 10", at)) != std::string::npos;)
+    text.replace(at, 17, "\"num_classes\": 0");
   const base::Node config = parse_model_config(text, path);
   const ForeignFormat& format = *foreign_format_of(config);
   const models::VisionModel model(options_of(config), 1, at::kFloat);
@@ -121,14 +133,19 @@ TEST(Foreign, WhatCannotBeHonouredIsNamed) {
   refused(R"({"architectures": ["BertModel"]})", {"architectures", "\"BertModel\"", "huggingface_vit"});
   refused(R"({"model_type": "llama"})", {"model_type", "\"llama\""});
   refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"pre_norm": true}})", {"model_args.pre_norm"});
-  refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"global_pool": "avg"}})", {"model_args.global_pool", "fc_norm"});
-  refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"patch_size": [16, 8]}})", {"equal sides", "16 x 8"});
-  refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"img_size": "big"}})", {"[height, width]", "\"big\""});
-  refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"num_heads": 7}})", {"num_heads", "divisor of dim = 768"});
+  refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"global_pool": "avg"}})",
+          {"model_args.global_pool", "fc_norm"});
+  refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"patch_size": [16, 8]}})",
+          {"equal sides", "16 x 8"});
+  refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"img_size": "big"}})",
+          {"[height, width]", "\"big\""});
+  refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"num_heads": 7}})",
+          {"num_heads", "divisor of dim = 768"});
   refused(R"({"architecture": "vit_base_patch16_224", "model_args": 3})", {"model_args", "table"});
   refused(R"({"architectures": ["ViTForImageClassification"], "hidden_act": "relu"})", {"hidden_act", "gelu", "relu"});
   refused(R"({"architectures": ["ViTForImageClassification"], "hidden_size": 0})", {"hidden_size", "0"});
-  refused(R"({"architectures": ["ViTForImageClassification"], "attention_probs_dropout_prob": 0.1})", {"attention_probs_dropout_prob", "0.1"});
+  refused(R"({"architectures": ["ViTForImageClassification"], "attention_probs_dropout_prob": 0.1})",
+          {"attention_probs_dropout_prob", "0.1"});
   expect_error<base::InputError>([] { foreign_format("timm_vitt"); }, {"timm_vitt", "timm_vit"});
 }
 
@@ -141,17 +158,26 @@ TEST(Foreign, WrongTensorsAreListedByTheirNamesAndNothingIsLoaded) {
   const auto refused = [&](const std::function<void(NamedTensors&)>& spoil, std::initializer_list<std::string> parts) {
     TensorFile file = good;
     spoil(file.tensors);
-    expect_error<base::InputError>([&] { load_theirs(format, file, model.parameters().named(), "m/model.safetensors"); }, parts);
+    expect_error<base::InputError>(
+        [&] { load_theirs(format, file, model.parameters().named(), "m/model.safetensors"); }, parts);
     EXPECT_TRUE(test::same_bits(model.parameters().all().front().tensor, before));
   };
   const auto named = [](NamedTensors& tensors, const std::string& name) {
     return std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) { return tensor.first == name; });
   };
-  refused([&](NamedTensors& all) { all.erase(named(all, "blocks.1.attn.qkv.weight")); }, {"m/model.safetensors", "missing 1: 'blocks.1.attn.qkv.weight'"});
-  refused([&](NamedTensors& all) { named(all, "pos_embed")->second = at::zeros({1, 16, 48}); }, {"'pos_embed' expected shape [1,17,48], found [1,16,48]"});
-  refused([&](NamedTensors& all) { named(all, "cls_token")->second = at::zeros({48}); }, {"'cls_token' expected shape [1,1,48], found [48]"});
-  refused([&](NamedTensors& all) { all.emplace_back("blocks.3.norm1.weight", at::zeros({48})); }, {"unexpected 1: 'blocks.3.norm1.weight'"});
-  refused([&](NamedTensors& all) { named(all, "norm.bias")->second = at::zeros({48}, at::kLong); }, {"'norm.bias' expected Float, found Long"});
+  refused([&](NamedTensors& all) { all.erase(named(all, "blocks.1.attn.qkv.weight")); },
+          {"m/model.safetensors", "missing 1: 'blocks.1.attn.qkv.weight'"});
+  refused(
+      [&](NamedTensors& all) {
+        named(all, "pos_embed")->second = at::zeros({1, 16, 48});
+      },
+      {"'pos_embed' expected shape [1,17,48], found [1,16,48]"});
+  refused([&](NamedTensors& all) { named(all, "cls_token")->second = at::zeros({48}); },
+          {"'cls_token' expected shape [1,1,48], found [48]"});
+  refused([&](NamedTensors& all) { all.emplace_back("blocks.3.norm1.weight", at::zeros({48})); },
+          {"unexpected 1: 'blocks.3.norm1.weight'"});
+  refused([&](NamedTensors& all) { named(all, "norm.bias")->second = at::zeros({48}, at::kLong); },
+          {"'norm.bias' expected Float, found Long"});
 }
 
 TEST(Foreign, RatesOfDroppingGoAlong) {
@@ -159,7 +185,8 @@ TEST(Foreign, RatesOfDroppingGoAlong) {
   auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
   vit.drop_path = 0.125;
   vit.dropout = 0.25;
-  const auto back = std::get<backbones::VitOptions>(options_of(foreign_format("timm_vit").config(options)).backbone.vision);
+  const auto back =
+      std::get<backbones::VitOptions>(options_of(foreign_format("timm_vit").config(options)).backbone.vision);
   EXPECT_EQ(back.drop_path, 0.125);
   EXPECT_EQ(back.dropout, 0.25);
 }
@@ -169,7 +196,8 @@ TEST(Foreign, WhatAFormatCannotSayIsNamed) {
   options.memory = {base::Node::table({{"type", "grc"}, {"cache_len", 4}})};
   options = models::read_model_options(base::write_options(options));
   const models::VisionModel model(options, 0, at::kFloat, {}, at::kMeta);
-  expect_error<base::InputError>([&] { to_theirs(foreign_format("timm_vit"), model.parameters().named()); }, {"timm_vit", "attn.grc."});
+  expect_error<base::InputError>([&] { to_theirs(foreign_format("timm_vit"), model.parameters().named()); },
+                                 {"timm_vit", "attn.grc."});
   options.memory.clear();
   auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
   vit.norm_eps = 1e-5;

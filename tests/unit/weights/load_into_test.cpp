@@ -32,12 +32,13 @@ TEST(LoadInto, CopiesInPlaceOutsideAutograd) {
 
 TEST(LoadInto, NothingIsCopiedWhenAnythingIsWrong) {
   TensorFile file;
-  file.tensors = {{"a", at::ones({2})}, {"b", at::ones({3})}, {"extra", at::ones({1})}, {"d", at::ones({1}, at::kLong)}};
+  file.tensors = {
+      {"a", at::ones({2})}, {"b", at::ones({3})}, {"extra", at::ones({1})}, {"d", at::ones({1}, at::kLong)}};
   const at::Tensor a = at::zeros({2});
   const NamedTensors targets = {{"a", a}, {"b", at::zeros({4})}, {"c", at::zeros({1})}, {"d", at::zeros({1})}};
   expect_error<base::ShapeError>([&] { load_into(file, targets, "m.safetensors"); },
-                                 {"m.safetensors", "missing 1: 'c'", "unexpected 1: 'extra'", "'b' expected shape [4], found [3]",
-                                  "'d' expected Float, found Long"});
+                                 {"m.safetensors", "missing 1: 'c'", "unexpected 1: 'extra'",
+                                  "'b' expected shape [4], found [3]", "'d' expected Float, found Long"});
   EXPECT_TRUE(at::equal(a, at::zeros({2})));
   // Without `strict` a wrong shape is an error all the same.
   expect_error<base::ShapeError>([&] { load_into(file, targets, "m", {.strict = false}); }, {"'b' expected shape [4]"});
@@ -59,14 +60,18 @@ TEST(LoadInto, WithoutStrictWhatIsMissingIsReported) {
 TEST(LoadInto, ConversionCanBeRefused) {
   TensorFile file;
   file.tensors = {{"a", at::ones({2}, at::kDouble)}};
-  expect_error<base::ShapeError>([&] { load_into(file, {{"a", at::zeros({2})}}, "m", {.convert_floating = false}); },
-                                 {"'a' expected Float, found Double"});
+  expect_error<base::ShapeError>(
+      [&] {
+        load_into(file, {{"a", at::zeros({2})}}, "m", {.convert_floating = false});
+      },
+      {"'a' expected Float, found Double"});
 }
 
 TEST(LoadInto, LongListsAreCut) {
   NamedTensors targets;
   for (int i = 0; i < 100; ++i) targets.emplace_back("t" + std::to_string(i), at::zeros({1}));
-  const std::string message = expect_error<base::ShapeError>([&] { load_into({}, targets, "m"); }, {"missing 100: 't0'", "and 95 more"});
+  const std::string message =
+      expect_error<base::ShapeError>([&] { load_into({}, targets, "m"); }, {"missing 100: 't0'", "and 95 more"});
   EXPECT_LT(message.size(), 200U);
 }
 

@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "tests/support/memory_meter.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/weights/all_dtypes.h"
-#include "tests/support/memory_meter.h"
 #include "tests/unit/weights/raw_safetensors.h"
 #include "weights/safetensors.h"
 
@@ -23,7 +23,9 @@ using test::raw_safetensors;
 constexpr int64_t kMegabyte = 1 << 20;
 
 // Without the fsync of an atomic write, which hundreds of files would feel.
-void write_plainly(const std::string& path, const std::string& content) { std::ofstream(path, std::ios::binary) << content; }
+void write_plainly(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
 
 std::string small_model() {
   return encode_safetensors({{"embedding.weight", at::arange(24, at::kFloat).reshape({4, 6})},
@@ -104,7 +106,8 @@ struct Attack {
 
 std::string tiny_entries(int count, const std::string& tail) {
   std::string header = "{";
-  for (int i = 0; i < count; ++i) header += "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},";
+  for (int i = 0; i < count; ++i)
+    header += "\"" + std::to_string(i) + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},";
   header += tail;
   if (header.back() == ',') header.pop_back();
   return header + "}";
@@ -112,7 +115,9 @@ std::string tiny_entries(int count, const std::string& tail) {
 
 std::vector<Attack> attacks() {
   std::vector<Attack> all;
-  const auto header = [&](const std::string& what, const std::string& json, bool valid = false) { all.push_back({what, raw_safetensors(json), valid}); };
+  const auto header = [&](const std::string& what, const std::string& json, bool valid = false) {
+    all.push_back({what, raw_safetensors(json), valid});
+  };
   all.push_back({"length of 2^64 - 1", raw_safetensors(~uint64_t{0}, "{}", ""), false});
   all.push_back({"length of 10^8 in a small file", raw_safetensors(100'000'000, "{}", ""), false});
   header("a huge shape", R"({"a":{"dtype":"F64","shape":[1000000000000],"data_offsets":[0,8000000000000]}})");

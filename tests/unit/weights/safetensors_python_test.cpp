@@ -33,13 +33,16 @@ TEST(SafetensorsPython, RoundTripBothWays) {
   write_safetensors(folder / "ours", tensors, metadata);
   nlohmann::json description = {{"metadata", metadata}, {"tensors", nlohmann::json::array()}};
   for (const auto& [name, tensor] : tensors) {
-    description["tensors"].push_back(
-        {{"name", name}, {"dtype", find_dtype(tensor.scalar_type())->name}, {"shape", tensor.sizes().vec()}, {"hex", hex(tensor)}});
+    description["tensors"].push_back({{"name", name},
+                                      {"dtype", find_dtype(tensor.scalar_type())->name},
+                                      {"shape", tensor.sizes().vec()},
+                                      {"hex", hex(tensor)}});
   }
   base::write_file_atomic(folder / "description", description.dump());
 
-  const std::string command = fmt::format("'{}' '{}/tests/python/safetensors_round_trip.py' '{}' '{}' '{}' > '{}' 2>&1", python, source_dir, folder / "ours",
-                                          folder / "description", folder / "theirs", folder / "log");
+  const std::string command =
+      fmt::format("'{}' '{}/tests/python/safetensors_round_trip.py' '{}' '{}' '{}' > '{}' 2>&1", python, source_dir,
+                  folder / "ours", folder / "description", folder / "theirs", folder / "log");
   ASSERT_EQ(::system(command.c_str()), 0) << base::read_file(folder / "log");
 
   const TensorFile theirs = read_safetensors(folder / "theirs");

@@ -36,13 +36,15 @@ TEST(Safetensors, RoundTripOfEveryDtypeIsBitwise) {
 }
 
 TEST(Safetensors, HeaderAndTensorsAreAligned) {
-  const std::string bytes = encode_safetensors({{"b", at::ones({3}, at::kByte)}, {"d", at::ones({1}, at::kDouble)}, {"h", at::ones({1}, at::kHalf)}});
+  const std::string bytes = encode_safetensors(
+      {{"b", at::ones({3}, at::kByte)}, {"d", at::ones({1}, at::kDouble)}, {"h", at::ones({1}, at::kHalf)}});
   const uint64_t header = static_cast<unsigned char>(bytes[0]) + 256U * static_cast<unsigned char>(bytes[1]);
   EXPECT_EQ(header % 8, 0U);
   const std::string json = bytes.substr(8, header);
-  EXPECT_EQ(json.substr(0, json.find_last_not_of(' ') + 1),
-            R"({"b":{"dtype":"U8","shape":[3],"data_offsets":[10,13]},"d":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},)"
-            R"("h":{"dtype":"F16","shape":[1],"data_offsets":[8,10]}})");
+  EXPECT_EQ(
+      json.substr(0, json.find_last_not_of(' ') + 1),
+      R"({"b":{"dtype":"U8","shape":[3],"data_offsets":[10,13]},"d":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},)"
+      R"("h":{"dtype":"F16","shape":[1],"data_offsets":[8,10]}})");
   EXPECT_EQ(bytes.size(), 8 + header + 13);
 }
 
@@ -56,8 +58,11 @@ TEST(Safetensors, ViewsAndGradientsAreWrittenAsPlainTensors) {
   const at::Tensor base = at::arange(12, at::kFloat).reshape({3, 4});
   const at::Tensor leaf = at::randn({2, 2}).set_requires_grad(true);
   const at::Tensor complex = at::randn({3}, at::kComplexFloat);
-  const NamedTensors tensors = {{"transposed", base.t()}, {"strided", base.slice(1, 0, 4, 2)}, {"expanded", base[0][1].expand({5})},
-                                {"leaf", leaf}, {"conjugate", complex.conj()}};
+  const NamedTensors tensors = {{"transposed", base.t()},
+                                {"strided", base.slice(1, 0, 4, 2)},
+                                {"expanded", base[0][1].expand({5})},
+                                {"leaf", leaf},
+                                {"conjugate", complex.conj()}};
   const TensorFile file = read_safetensors(encode_safetensors(tensors), "memory");
   for (const auto& [name, tensor] : tensors) EXPECT_TRUE(at::equal(file.at(name, "memory"), tensor.detach())) << name;
   EXPECT_FALSE(file.at("leaf", "memory").requires_grad());
@@ -65,7 +70,8 @@ TEST(Safetensors, ViewsAndGradientsAreWrittenAsPlainTensors) {
 
 TEST(Safetensors, WriterRefusesWhatTheReaderWould) {
   const at::Tensor one = at::ones({1});
-  const auto refuse = [&](const NamedTensors& tensors, const Metadata& metadata, std::initializer_list<std::string> parts) {
+  const auto refuse = [&](const NamedTensors& tensors, const Metadata& metadata,
+                          std::initializer_list<std::string> parts) {
     const test::TemporaryFolder folder;
     const std::string path = folder / "a.safetensors";
     base::write_file_atomic(path, "old");
@@ -95,7 +101,8 @@ TEST(Safetensors, MissingTensorAndMissingFileAreNamed) {
   const TensorFile file = read_safetensors(encode_safetensors({{"a", at::ones({1})}}), "memory");
   EXPECT_EQ(file.find("b"), nullptr);
   expect_error<InputError>([&] { file.at("b", "model.safetensors"); }, {"model.safetensors", "'b'"});
-  expect_error<InputError>([&] { read_safetensors("/nowhere/a.safetensors"); }, {"/nowhere/a.safetensors", "No such file"});
+  expect_error<InputError>([&] { read_safetensors("/nowhere/a.safetensors"); },
+                           {"/nowhere/a.safetensors", "No such file"});
   expect_error<InputError>([&] { read_safetensors("/tmp"); }, {"/tmp", "a folder"});
   expect_error<InputError>([&] { read_safetensors("/dev/zero"); }, {"/dev/zero", "a device"});
 }

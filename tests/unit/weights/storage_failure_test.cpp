@@ -21,10 +21,10 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "bundle/model_folder.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "weights/checkpoint.h"
-#include "bundle/model_folder.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::weights {
@@ -56,11 +56,16 @@ void expect_failures_leave_all_in_place(const std::string& folder, const std::st
   model.weights.tensors = big();
 
   while_failing([&] {
-    expect_error<InputError>([&] { write_safetensors(folder + "/a.safetensors", big()); }, {folder + "/a.safetensors", reason});
-    expect_error<InputError>([&] { write_safetensors(folder + "/b.safetensors", big()); }, {folder + "/b.safetensors", reason});
-    expect_error<InputError>([&] { bundle::write_model_folder(folder + "/model", model); }, {folder + "/model", reason});
-    expect_error<InputError>([&] { save_checkpoint(folder + "/run", 2, checkpoint(big()), {.keep_last = 1}); }, {folder + "/run/step-00000002", reason});
-    expect_error<InputError>([&] { save_checkpoint(folder + "/run", 1, checkpoint(big()), {.keep_last = 1}); }, {folder + "/run/step-00000001", reason});
+    expect_error<InputError>([&] { write_safetensors(folder + "/a.safetensors", big()); },
+                             {folder + "/a.safetensors", reason});
+    expect_error<InputError>([&] { write_safetensors(folder + "/b.safetensors", big()); },
+                             {folder + "/b.safetensors", reason});
+    expect_error<InputError>([&] { bundle::write_model_folder(folder + "/model", model); },
+                             {folder + "/model", reason});
+    expect_error<InputError>([&] { save_checkpoint(folder + "/run", 2, checkpoint(big()), {.keep_last = 1}); },
+                             {folder + "/run/step-00000002", reason});
+    expect_error<InputError>([&] { save_checkpoint(folder + "/run", 1, checkpoint(big()), {.keep_last = 1}); },
+                             {folder + "/run/step-00000001", reason});
   });
 
   EXPECT_EQ(base::list_folder(folder), (Names{"a.safetensors", "model", "run"}));
@@ -73,8 +78,8 @@ void expect_failures_leave_all_in_place(const std::string& folder, const std::st
   EXPECT_TRUE(at::equal(CheckpointReader(latest->path).tensors("model.safetensors").at("w", ""), kSmall[0].second));
 }
 
-// A megabyte mounted over a folder. Only this thread sees it, in a namespace of its own that the kernel takes apart with
-// the process, so that nothing stays mounted however the test ends.
+// A megabyte mounted over a folder. Only this thread sees it, in a namespace of its own that the kernel takes apart
+// with the process, so that nothing stays mounted however the test ends.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::string& path) : path_(path) {
@@ -152,9 +157,13 @@ TEST(StorageFailure, UnwritableFolder) {
     const bool root = ::geteuid() == 0;
     ::chmod(folder.path().c_str(), 0555);
     ::chmod((folder / "run").c_str(), 0555);
-    if (root) { ASSERT_EQ(::seteuid(65534), 0); }
+    if (root) {
+      ASSERT_EQ(::seteuid(65534), 0);
+    }
     body();
-    if (root) { ASSERT_EQ(::seteuid(0), 0); }
+    if (root) {
+      ASSERT_EQ(::seteuid(0), 0);
+    }
     ::chmod(folder.path().c_str(), 0755);
     ::chmod((folder / "run").c_str(), 0755);
   });

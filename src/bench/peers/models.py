@@ -1,4 +1,4 @@
-"""The models of `mnemo bench` in plain eager PyTorch: the same functions, written as one would write them today.
+"""The models of `mnemo-bench` in plain eager PyTorch: the same functions, written as one would write them today.
 
 Letters: B batch, Q queries, M cached rows, K = M + Q keys, P distances, D width, H heads, d = D / H, n slots, m memory tokens.
 """

@@ -1,4 +1,4 @@
-"""A long-lived peer of `mnemo bench --all`: one model of Mnemo in eager PyTorch; reads one request a line, answers with one line.
+"""A long-lived peer of `mnemo-bench --all`: one model of Mnemo in eager PyTorch; reads one request a line, answers with one line.
 
   mechanisms.py CASE_JSON TENSORS [--fused]     CASE_JSON: config (the model's own), segment (tokens; 0: all in one), bptt_depth (-1: full), threads
                                                 TENSORS: safetensors with Mnemo's parameters, tokens, labels, and outputs of a text to check with

@@ -1,4 +1,4 @@
-"""Every attention of `mnemo bench --all` in eager PyTorch: the formulas of docs/, in the form that one would write for speed today.
+"""Every attention of `mnemo-bench --all` in eager PyTorch: the formulas of docs/, in the form that one would write for speed today.
 
 Letters: B batch, Q queries, M cached rows, K = M + Q keys, T tokens, D width, H heads, d = D / H, n slots, f features, C rows of a chunk,
 N chunks, R rounds, m memory rows.

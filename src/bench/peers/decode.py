@@ -1,4 +1,4 @@
-"""A peer of `mnemo bench decoding`: a GPT-2 in eager PyTorch or CTranslate2; reads one request a line, answers with one line.
+"""A peer of `mnemo-bench decoding`: a GPT-2 in eager PyTorch or CTranslate2; reads one request a line, answers with one line.
 
   decode.py CASE_JSON TENSORS torch|ctranslate2     TENSORS: safetensors with Mnemo's parameters
   greedy N                            -> JSON: the N likeliest tokens after the token 0, one by one, float32

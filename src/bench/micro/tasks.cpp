@@ -1,9 +1,10 @@
-// What further tasks of learnable memory cost: the class rows of 1, 2, 4, 8 and 16 tasks beside the old rows of a ViT-B/32 at 224, turn about
-// in one run.
+// What further tasks of learnable memory cost: the class rows of 1, 2, 4, 8 and 16 tasks beside the old rows of a
+// ViT-B/32 at 224, turn about in one run.
 //   cmake --build --preset release --target bench_tasks && build/release/bench_tasks
-// Every task has a class token and 5 memory tokens in each of 12 layers, 100 classes, joined by concatenation; fresh weights, float32, one
-// thread. `times` is the median over rounds of (time with K tasks) / (time with one); `more` is what one more task adds, (times - 1) / (K - 1).
-// `naive` runs the model itself, task by task. Time is processor time of the program.
+// Every task has a class token and 5 memory tokens in each of 12 layers, 100 classes, joined by concatenation; fresh
+// weights, float32, one thread. `times` is the median over rounds of (time with K tasks) / (time with one); `more` is
+// what one more task adds, (times - 1) / (K - 1). `naive` runs the model itself, task by task. Time is processor time
+// of the program.
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <torch/types.h>
@@ -29,8 +30,11 @@ double now() {
 }
 
 std::shared_ptr<models::VisionModel> build(int64_t tasks) {
-  base::Node node = base::parse_toml("[backbone]\ntype = \"vit\"\nimage_size = [224, 224]\npatch_size = 32\ndim = 768\nnum_layers = 12\nnum_heads = 12\n"
-                                     "[head]\ntype = \"classification\"\nnum_classes = 1000\n[[memory]]\ntype = \"learnable_tokens\"\n", "benchmark");
+  base::Node node = base::parse_toml(
+      "[backbone]\ntype = \"vit\"\nimage_size = [224, 224]\npatch_size = 32\ndim = 768\nnum_layers = 12\nnum_heads = "
+      "12\n"
+      "[head]\ntype = \"classification\"\nnum_classes = 1000\n[[memory]]\ntype = \"learnable_tokens\"\n",
+      "benchmark");
   for (int64_t k = 0; k < tasks; ++k) {
     base::set_value(node, fmt::format("memory[0].tasks[{}].name=\"t{}\"", k, k));
     base::set_value(node, fmt::format("memory[0].tasks[{}].num_classes=100", k));
@@ -86,8 +90,16 @@ void naive(benchmark::State& state) { compare(state, true); }
 
 }  // namespace
 
-BENCHMARK(packed)->ArgNames({"tasks", "batch"})->ArgsProduct({{1, 2, 4, 8, 16}, {1, 8}})->Iterations(1)->Unit(benchmark::kMillisecond);
-BENCHMARK(naive)->ArgNames({"tasks", "batch"})->ArgsProduct({{16}, {1, 8}})->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(packed)
+    ->ArgNames({"tasks", "batch"})
+    ->ArgsProduct({{1, 2, 4, 8, 16}, {1, 8}})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(naive)
+    ->ArgNames({"tasks", "batch"})
+    ->ArgsProduct({{16}, {1, 8}})
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 int main(int argc, char** argv) {
   cli::apply_process_settings();

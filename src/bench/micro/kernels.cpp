@@ -1,9 +1,10 @@
 // Single operations under Google Benchmark:
 //   cmake --build --preset release --target bench_kernels && build/release/bench_kernels --benchmark_filter=abc
-// One thread; sizes are those of the 6-layer, 256-wide models of `mnemo bench` (4 heads of 64, batch 4) where nothing else is said.
+// One thread; sizes are those of the 6-layer, 256-wide models of `mnemo-bench` (4 heads of 64, batch 4) where nothing
+// else is said.
 #include <ATen/Parallel.h>
-#include <c10/core/InferenceMode.h>
 #include <benchmark/benchmark.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
@@ -15,8 +16,8 @@
 #include "memory/segment_cache.h"
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
-#include "ops/grc/grc.h"
 #include "ops/attention/position.h"
+#include "ops/grc/grc.h"
 
 namespace {
 
@@ -29,7 +30,8 @@ at::Tensor random(at::IntArrayRef shape, bool gradient = false) { return at::ran
 /// Tokens a second beside the time.
 void count_tokens(benchmark::State& state, int64_t tokens) { state.SetItemsProcessed(state.iterations() * tokens); }
 
-/// Causal attention over `keys` keys, the last `queries` of them the queries' own; relative: with the terms of Transformer-XL.
+/// Causal attention over `keys` keys, the last `queries` of them the queries' own; relative: with the terms of
+/// Transformer-XL.
 struct AttentionInputs {
   AttentionInputs(bool relative, int64_t queries, int64_t keys, bool gradient)
       : q(random({kBatch, kHeads, queries, kWidth}, gradient)),
@@ -45,8 +47,8 @@ struct AttentionInputs {
   /// The naive twin: the whole matrix of scores.
   at::Tensor run_naive() const {
     const at::Tensor position = relative ? at::matmul(q + u.unsqueeze(1), r.permute({1, 2, 0})) : at::Tensor();
-    return ops::attention_naive(relative ? q + u.unsqueeze(1) : q, k, v, position, relative ? ops::RelShift::signed_ : ops::RelShift::none,
-                                ranges.mask(), 0.125);
+    return ops::attention_naive(relative ? q + u.unsqueeze(1) : q, k, v, position,
+                                relative ? ops::RelShift::signed_ : ops::RelShift::none, ranges.mask(), 0.125);
   }
   std::vector<at::Tensor> leaves() const { return relative ? std::vector{q, k, v, u, r} : std::vector{q, k, v}; }
   at::Tensor q, k, v, u, r;
@@ -125,8 +127,14 @@ void abc_control(benchmark::State& state, const char* toml) {
 void grc_step(benchmark::State& state) {
   const at::NoGradGuard no_grad;
   const int64_t rows = state.range(0), width = kDim / 2;
-  const ops::GrcGates gates{random({width, 2 * width}), random({width}), random({width, 2 * width}), random({width}),
-                            random({width, 2 * width}), random({width}), {}, {}};
+  const ops::GrcGates gates{random({width, 2 * width}),
+                            random({width}),
+                            random({width, 2 * width}),
+                            random({width}),
+                            random({width, 2 * width}),
+                            random({width}),
+                            {},
+                            {}};
   const at::Tensor cache = random({kBatch, rows, width}), input = random({kBatch, rows, width});
   for (auto _ : state) benchmark::DoNotOptimize(ops::grc_step(cache, input, gates, false));
 }
@@ -134,7 +142,8 @@ void grc_step(benchmark::State& state) {
 /// A table that stands already, as in every call but the first.
 void distance_sinusoids(benchmark::State& state) {
   for (auto _ : state) {
-    benchmark::DoNotOptimize(ops::distance_sinusoids(256, state.range(0), false, 0, kDim, at::TensorOptions(at::kFloat)));
+    benchmark::DoNotOptimize(
+        ops::distance_sinusoids(256, state.range(0), false, 0, kDim, at::TensorOptions(at::kFloat)));
   }
 }
 
@@ -160,8 +169,9 @@ core::State segment_cache_state(int64_t batch) {
 core::State abc_state(int64_t batch) {
   core::State::Children layers;
   for (int64_t layer = 0; layer < 6; ++layer) {
-    layers.emplace_back(std::to_string(layer), memory::AbcState{random({batch, kHeads, 32, kWidth}), random({batch, kHeads, 32, kWidth}),
-                                                                random({batch, kHeads, 32})});
+    layers.emplace_back(std::to_string(layer),
+                        memory::AbcState{random({batch, kHeads, 32, kWidth}), random({batch, kHeads, 32, kWidth}),
+                                         random({batch, kHeads, 32})});
   }
   return core::State::list(std::move(layers));
 }
@@ -185,7 +195,12 @@ void concat_batch(benchmark::State& state) {
 constexpr auto kTiles = &AttentionInputs::run, kNaive = &AttentionInputs::run_naive;
 constexpr bool kSoftmax = false, kRelative = true;
 void sizes(benchmark::internal::Benchmark* of) {
-  of->ArgNames({"Q", "K"})->Unit(benchmark::kMillisecond)->Args({128, 128})->Args({512, 512})->Args({256, 512})->Args({1, 512});
+  of->ArgNames({"Q", "K"})
+      ->Unit(benchmark::kMillisecond)
+      ->Args({128, 128})
+      ->Args({512, 512})
+      ->Args({256, 512})
+      ->Args({1, 512});
 }
 void training_sizes(benchmark::internal::Benchmark* of) {
   of->ArgNames({"Q", "K"})->Unit(benchmark::kMillisecond)->Args({128, 128})->Args({512, 512})->Args({256, 512});
@@ -200,9 +215,14 @@ BENCHMARK_TEMPLATE(attention_forward_and_backward, kRelative, kTiles)->Apply(tra
 BENCHMARK_TEMPLATE(attention_forward_and_backward, kRelative, kNaive)->Apply(training_sizes);
 BENCHMARK(append_rows)->Arg(64)->Arg(512)->ArgName("past")->Unit(benchmark::kMicrosecond);
 BENCHMARK(abc_forward)->ArgsProduct({{32, 64}, {512, 2048}})->ArgNames({"slots", "T"})->Unit(benchmark::kMillisecond);
-BENCHMARK(abc_forward_and_backward)->ArgsProduct({{32, 64}, {512, 2048}})->ArgNames({"slots", "T"})->Unit(benchmark::kMillisecond);
+BENCHMARK(abc_forward_and_backward)
+    ->ArgsProduct({{32, 64}, {512, 2048}})
+    ->ArgNames({"slots", "T"})
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(abc_token)->Arg(32)->Arg(64)->ArgName("slots")->Unit(benchmark::kMicrosecond);
-void lengths(benchmark::internal::Benchmark* all) { all->Arg(512)->Arg(2048)->ArgName("T")->Unit(benchmark::kMillisecond); }
+void lengths(benchmark::internal::Benchmark* all) {
+  all->Arg(512)->Arg(2048)->ArgName("T")->Unit(benchmark::kMillisecond);
+}
 BENCHMARK_CAPTURE(abc_control, mlp, "")->Apply(lengths);
 BENCHMARK_CAPTURE(abc_control, relu, "control = { type = 'mlp', activation = 'relu' }")->Apply(lengths);
 BENCHMARK_CAPTURE(abc_control, random, "control = 'random'")->Apply(lengths);

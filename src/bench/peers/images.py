@@ -1,4 +1,4 @@
-"""The peer of `mnemo bench images`: a model of timm, or of pvt.py, in eager PyTorch; reads one request a line, answers with one line.
+"""The peer of `mnemo-bench images`: a model of timm, or of pvt.py, in eager PyTorch; reads one request a line, answers with one line.
 
   images.py FOLDER THREADS [--fused]   FOLDER: a model folder as timm has it, with pixels.safetensors (pixels, labels); then the line "ready"
   check          -> JSON: logits of the pixels, loss of one training step

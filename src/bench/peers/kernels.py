@@ -1,4 +1,4 @@
-"""The peer of `mnemo bench kernels`: the same operations in eager PyTorch; reads one request a line, answers with one line.
+"""The peer of `mnemo-bench kernels`: the same operations in eager PyTorch; reads one request a line, answers with one line.
 
   kernels.py THREADS
   load FILE             reads the inputs of one operation: safetensors with q, k, v, weight (of the output's gradient) and s, or r, u and

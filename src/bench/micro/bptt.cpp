@@ -1,8 +1,9 @@
 // What `train.recompute = "segment"` costs and saves, in one run with storing everything, turn about:
 //   cmake --build --preset release --target bench_bptt && build/release/bench_bptt
-// A training step without the optimiser's part of the RMT of `mnemo bench`: 6 layers, 256 wide, 4 heads, segments of 128 with 16 memory
-// tokens, relative attention; one sequence, one thread. `times` is the median of 7 rounds of recomputing / storing, MB the most that
-// tensors take beside those that were there before the step (parameters, gradients, tokens).
+// A training step without the optimiser's part of the RMT of `mnemo-bench`: 6 layers, 256 wide, 4 heads, segments of
+// 128 with 16 memory tokens, relative attention; one sequence, one thread. `times` is the median of 7 rounds of
+// recomputing / storing, MB the most that tensors take beside those that were there before the step (parameters,
+// gradients, tokens).
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <torch/types.h>
@@ -21,9 +22,11 @@ using namespace mnemo;
 constexpr int64_t kVocabulary = 65, kSegment = 128;
 
 std::unique_ptr<models::Model> build_rmt(int64_t depth, double dropout) {
-  base::Node node = base::parse_toml("[embedding]\nvocab_size = 65\n[backbone]\nnum_layers = 6\ndim = 256\nnum_heads = 4\nffn_dim = 1024\n"
-                                     "norm = \"pre\"\nfinal_norm = true\nattention.type = \"relative\"\n"
-                                     "[[memory]]\ntype = \"recurrent_tokens\"\nnum_mem_tokens = 16\n", "benchmark");
+  base::Node node = base::parse_toml(
+      "[embedding]\nvocab_size = 65\n[backbone]\nnum_layers = 6\ndim = 256\nnum_heads = 4\nffn_dim = 1024\n"
+      "norm = \"pre\"\nfinal_norm = true\nattention.type = \"relative\"\n"
+      "[[memory]]\ntype = \"recurrent_tokens\"\nnum_mem_tokens = 16\n",
+      "benchmark");
   base::set_value(node, fmt::format("backbone.dropout={}", dropout));
   if (depth >= 0) base::set_value(node, fmt::format("memory[0].bptt_depth={}", depth));
   return models::build(base::read_options<models::ModelOptions>(node), 0);
@@ -56,7 +59,9 @@ class Step {
   void run(int64_t stored_bytes) const {
     train::backward_segments(
         model_, segments_, model_.initial_state(1),
-        [&](const core::StepResult& step, size_t index) { return model_.nll(step.hidden, targets_[index]).mean() * share_; },
+        [&](const core::StepResult& step, size_t index) {
+          return model_.nll(step.hidden, targets_[index]).mean() * share_;
+        },
         train::BpttForm::sliding, stored_bytes);
   }
 

@@ -1,4 +1,4 @@
-"""A long-lived peer of `mnemo bench`: reads one request a line, answers with one line.
+"""A long-lived peer of `mnemo-bench`: reads one request a line, answers with one line.
 
   peer.py CASE_JSON TENSORS [--fused]     TENSORS: safetensors with Mnemo's parameters and the tokens; then the line "ready"
   check          -> JSON: loss and gradient norm of the first training step, the likeliest next tokens of a text fed one by one,

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace mnemo::base {
+
+/// Exit statuses; 130 and 143 are for a run that SIGINT or SIGTERM stopped.
+inline constexpr int kDone = 0;
+inline constexpr int kAnswerIsNo = 1;  ///< verify out of tolerance, a bar missed
+inline constexpr int kWrongInput = 2;  ///< base::InputError
+inline constexpr int kOwnFault = 3;    ///< everything else
+inline constexpr int kInterrupted = 130;
+inline constexpr int kTerminated = 143;
+
+}  // namespace mnemo::base

@@ -1,0 +1,84 @@
+#include "inspect/draw/span_picture.h"
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+
+namespace mnemo::inspect {
+
+std::string svg_of(const core::AttendTable& table) {
+  core::AttendTable plain = table;
+  plain.set_valid({});
+  const at::Tensor mask = plain.expand();
+  const std::vector<core::Span> all = table.keys();
+  const int64_t cells = std::max(table.num_rows(), table.num_keys());
+  const double cell = std::clamp(480.0 / static_cast<double>(std::max<int64_t>(cells, 1)), 1.0, 14.0);
+  const double left = 70, top = 34;
+  const double width = left + cell * static_cast<double>(table.num_keys()) + 10;
+  const double height = top + cell * static_cast<double>(table.num_rows()) + 10;
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"spans\" viewBox=\"0 0 {0:.1f} {1:.1f}\" width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"10\">\n",
+      width, height);
+  auto colour = [](core::SpanKind kind) {
+    switch (kind) {
+      case core::SpanKind::cache:
+        return "#7a5195";
+      case core::SpanKind::read:
+        return "#2f8f5b";
+      case core::SpanKind::tokens:
+        return "#2f6fb3";
+      case core::SpanKind::write:
+        return "#d1662a";
+      case core::SpanKind::class_token:
+        return "#b8860b";
+      case core::SpanKind::memory:
+        return "#cc79a7";
+    }
+    return "#000";
+  };
+  double x = left;
+  for (const core::Span& span : all) {
+    const double w = cell * static_cast<double>(span.length);
+    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"5\" fill=\"{}\"/>", x, top - 7, w,
+                       colour(span.kind));
+    if (span.length > 0) {
+      svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" transform=\"rotate(-18 {:.1f} {:.1f})\">{}</text>\n", x + 1,
+                         top - 10, x + 1, top - 10, core::label(span));
+    }
+    x += w;
+  }
+  double y = top;
+  for (const core::Span& span : table.rows()) {
+    const double h = cell * static_cast<double>(span.length);
+    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"5\" height=\"{:.1f}\" fill=\"{}\"/>", left - 7, y, h,
+                       colour(span.kind));
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 10, y + h / 2 + 4,
+                       core::label(span));
+    y += h;
+  }
+  // Neighbouring cells of a row are one rectangle: a [T,T] picture stays small.
+  int64_t query = 0;
+  for (const core::Span& span : table.rows()) {
+    for (int64_t i = 0; i < span.length; ++i, ++query) {
+      const bool* row = mask.data_ptr<bool>() + query * table.num_keys();
+      for (int64_t j = 0; j < table.num_keys();) {
+        int64_t end = j;
+        while (end < table.num_keys() && row[end] == row[j]) ++end;
+        if (row[j]) {
+          svg += fmt::format(
+              "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" "
+              "opacity=\"0.75\"/>",
+              left + cell * static_cast<double>(j), top + cell * static_cast<double>(query),
+              cell * static_cast<double>(end - j), std::max(cell - 0.6, 0.8), colour(span.kind));
+        }
+        j = end;
+      }
+      svg += '\n';
+    }
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace mnemo::inspect
