@@ -48,8 +48,8 @@ void train(models::Model& model, const at::Tensor& text, int64_t steps) {
   // Each stream reads its part of the text; the target of a token is the one after it.
   const at::Tensor inputs = text.narrow(0, 0, streams * length).view({streams, length});
   const at::Tensor targets = text.narrow(0, 1, streams * length).view({streams, length});
-  const auto optimiser =
-      train::make_optimiser(base::Node::table({{"type", "adamw"}, {"lr", 3e-3}}), model.parameters());
+  const auto optimiser = train::make_optimiser(base::Node::table({{"type", "adamw"}, {"lr", 3e-3}}),
+                                               model.parameters());
 
   core::State state = model.initial_state(streams);
   int64_t start = 0;

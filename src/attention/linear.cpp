@@ -52,19 +52,19 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
   if (options.feature_map == "t2r") {
     weight_ = feature.add("weight", {build.num_heads, num_features_, build.head_dim},
                           layers::normal(1.0 / std::sqrt(static_cast<double>(build.head_dim))));
-    feature_bias_ =
-        feature.add("bias", {build.num_heads, num_features_}, layers::constant(0.0), layers::ParameterKind::bias);
+    feature_bias_ = feature.add("bias", {build.num_heads, num_features_}, layers::constant(0.0),
+                                layers::ParameterKind::bias);
   } else if (options.feature_map == "rfa") {
-    sigma_ =
-        feature.add("sigma", {build.num_heads, 1, build.head_dim}, layers::constant(1.0), layers::ParameterKind::bias);
-    random_ =
-        ops::fixed_normal({build.num_heads, num_features_ / 2, build.head_dim},
-                          {static_cast<uint64_t>(options.seed.value_or(0)), static_cast<uint64_t>(build.layer_number)});
+    sigma_ = feature.add("sigma", {build.num_heads, 1, build.head_dim}, layers::constant(1.0),
+                         layers::ParameterKind::bias);
+    random_ = ops::fixed_normal(
+        {build.num_heads, num_features_ / 2, build.head_dim},
+        {static_cast<uint64_t>(options.seed.value_or(0)), static_cast<uint64_t>(build.layer_number)});
   }
   if (options.gate) {
     gate_weight_ = (build.attn / "gate").add("weight", {build.num_heads, build.dim}, layers::normal(build.init_std));
-    gate_bias_ =
-        (build.attn / "gate").add("bias", {build.num_heads}, layers::constant(0.0), layers::ParameterKind::bias);
+    gate_bias_ = (build.attn / "gate")
+                     .add("bias", {build.num_heads}, layers::constant(0.0), layers::ParameterKind::bias);
   }
 }
 
@@ -129,8 +129,8 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
       share = share.masked_fill(padding, 0.0);
     }
   }
-  auto [o, sums] =
-      ops::linear_attention_causal(reading, written, values, log_gate, share, {past.s, past.z}, normaliser_);
+  auto [o, sums] = ops::linear_attention_causal(reading, written, values, log_gate, share, {past.s, past.z},
+                                                normaliser_);
   return {maps_.join(o), LinearState{sums.s, sums.z}};
 }
 
@@ -144,8 +144,8 @@ core::AttentionView Linear::look(const core::AttentionInput& input, const core::
   // Were every value one, s would be z in each column.
   const LinearState ones{past.z.unsqueeze(-1).expand_as(past.s).contiguous(), past.z};
   const at::Tensor all = run(input, ones, [](const at::Tensor& v) { return at::ones_like(v); }).heads;
-  view.maps[0].past =
-      all.unflatten(-1, {maps_.num_heads, -1}).select(-1, 0).transpose(1, 2) - view.maps[0].weights.sum(3);
+  view.maps[0].past = all.unflatten(-1, {maps_.num_heads, -1}).select(-1, 0).transpose(1, 2) -
+                      view.maps[0].weights.sum(3);
   return view;
 }
 

@@ -10,8 +10,8 @@
 namespace mnemo::attention {
 
 /// Makes an attention from its options table (checked and complete).
-using Factory =
-    std::function<std::unique_ptr<core::CoreAttention>(const base::Node& options, const core::AttentionBuild&)>;
+using Factory = std::function<std::unique_ptr<core::CoreAttention>(const base::Node& options,
+                                                                   const core::AttentionBuild&)>;
 
 /// Every attention of this folder: option types and factories, filled by explicit lines.
 void add_attentions(base::OptionTypes& types, base::Registry<Factory>& factories);

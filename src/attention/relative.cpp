@@ -70,8 +70,9 @@ core::AttentionView Relative::look(const core::AttentionInput& input, const core
                                    const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);
-  const at::Tensor r =
-      r_(sinusoids(input, q, kv.k.size(2))).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
+  const at::Tensor r = r_(sinusoids(input, q, kv.k.size(2)))
+                           .view({-1, maps_.num_heads, maps_.head_dim})
+                           .permute({1, 2, 0});  // [H,d,P]
   const ops::RelShift shift = faithful(input.table) ? ops::RelShift::faithful : ops::RelShift::signed_;
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,

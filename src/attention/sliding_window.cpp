@@ -28,8 +28,8 @@ core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input,
   core::AttentionInput seen = input;
   // Rows of a cache that lie beyond the first query's window are not even projected.
   if (causal_ && input.context.defined() && input.context.size(1) >= window_) {
-    seen.context =
-        window_ == 1 ? at::Tensor() : input.context.narrow(1, input.context.size(1) - window_ + 1, window_ - 1);
+    seen.context = window_ == 1 ? at::Tensor()
+                                : input.context.narrow(1, input.context.size(1) - window_ + 1, window_ - 1);
   }
   const auto [q, k, v] = maps_.heads(input.x, key_rows(seen));
   const KvState kv = extend(state.as<KvState>(), k, v);

@@ -27,9 +27,9 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   const KvState kv = extend(state.as<KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;
-  const at::Tensor o =
-      drops ? ops::attention_naive(q, kv.k, kv.v, {}, ops::RelShift::none, input.table.expand(), scale, dropout_)
-            : ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), scale);
+  const at::Tensor o = drops ? ops::attention_naive(q, kv.k, kv.v, {}, ops::RelShift::none, input.table.expand(), scale,
+                                                    dropout_)
+                             : ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), scale);
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
 }
 

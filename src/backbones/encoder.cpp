@@ -7,8 +7,8 @@ namespace mnemo::backbones {
 Encoder::Encoder(const EncoderOptions& options, const layers::Scope& scope, const core::AttentionMaker& make_attention)
     : LayerStack(options, scope, false, make_attention) {
   if (options.token_types > 0) {
-    token_types_ =
-        (scope / "token_types").add("weight", {options.token_types, options.dim}, layers::normal(options.init_std));
+    token_types_ = (scope / "token_types")
+                       .add("weight", {options.token_types, options.dim}, layers::normal(options.init_std));
   }
   if (options.embed_norm) embed_norm_ = layers::LayerNorm(scope / "embed_norm", options.dim, options.norm_eps);
 }

@@ -20,8 +20,8 @@ LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& sc
                        const core::AttentionMaker& make_attention)
     : options_(options) {
   if (options.position.type == "learned") {
-    positions_ =
-        (scope / "positions").add("weight", {options.position.max_len, options.dim}, layers::normal(options.init_std));
+    positions_ = (scope / "positions")
+                     .add("weight", {options.position.max_len, options.dim}, layers::normal(options.init_std));
   }
   for (int64_t n = 0; n < options.num_layers; ++n) {
     const layers::Scope layer = scope / "layers" / n;
@@ -111,9 +111,9 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     slots = std::move(attended.slots);
     const at::Tensor y = layers::dropout(attended.y, options_.dropout, training);
     h = pre ? h + y : layer.norm1(h + y);
-    const at::Tensor ffn =
-        layers::dropout(layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training),
-                        options_.dropout, training);
+    const at::Tensor ffn = layers::dropout(
+        layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout,
+        training);
     h = pre ? h + ffn : layer.norm2(h + ffn);
   }
   result.hidden = layers::dropout(options_.final_norm ? final_norm_(h) : h, options_.output_dropout, training);

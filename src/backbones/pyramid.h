@@ -50,8 +50,8 @@ class Pyramid : public VisionBackbone {
   void add_stage(const VisionBuild& build, int64_t depth, const StageBuild& stage);
 
   /// A layer's attention of rows that norm1 has gone over.
-  using Attend =
-      std::function<core::AttentionResult(const PyramidLayer& layer, int64_t number, const at::Tensor& rows)>;
+  using Attend = std::function<core::AttentionResult(const PyramidLayer& layer, int64_t number,
+                                                     const at::Tensor& rows)>;
   /// The rows h [B,T,D] after all layers of a stage; states are appended.
   at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const VisionInput& input,
                        core::State::Children& states, const Attend& attend) const;

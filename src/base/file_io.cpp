@@ -63,8 +63,8 @@ pid_t owner_of(std::string_view name) {
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), pid);
   const bool whole = error == std::errc() && end != rest.data() + rest.size() && *end == '-';
   if (!whole || pid <= 0) return 0;
-  const bool own =
-      pid == ::getpid() && std::string_view(end + 1, rest.data() + rest.size()).starts_with(process_token());
+  const bool own = pid == ::getpid() &&
+                   std::string_view(end + 1, rest.data() + rest.size()).starts_with(process_token());
   return own ? 0 : pid;
 }
 

@@ -51,9 +51,9 @@ std::string json_string(std::string_view text) {
 }
 
 std::string toml_key(std::string_view key) {
-  const bool bare =
-      !key.empty() && key.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
-                          std::string_view::npos;
+  const bool bare = !key.empty() &&
+                    key.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==
+                        std::string_view::npos;
   return bare ? std::string(key) : json_string(key);
 }
 

@@ -27,10 +27,10 @@ Rule number_rule(std::string text, std::function<bool(double)> holds) {
 
 std::string bounds_text(double lo, double hi, bool open_lo, bool open_hi) {
   const bool has_lo = lo != -kInfinity, has_hi = hi != kInfinity;
-  const std::string low =
-      open_lo ? fmt::format("more than {}", number_text(lo)) : fmt::format("at least {}", number_text(lo));
-  const std::string high =
-      open_hi ? fmt::format("less than {}", number_text(hi)) : fmt::format("at most {}", number_text(hi));
+  const std::string low = open_lo ? fmt::format("more than {}", number_text(lo))
+                                  : fmt::format("at least {}", number_text(lo));
+  const std::string high = open_hi ? fmt::format("less than {}", number_text(hi))
+                                   : fmt::format("at most {}", number_text(hi));
   if (has_lo && has_hi && !open_lo && !open_hi) return fmt::format("{} to {}", number_text(lo), number_text(hi));
   if (has_lo && has_hi) return low + " and " + high;
   return has_lo ? low : has_hi ? high : "";

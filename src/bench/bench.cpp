@@ -11,12 +11,12 @@
 #include "base/exit_status.h"
 #include "base/machine.h"
 #include "base/nearest.h"
+#include "base/output.h"
 #include "base/text_format.h"
 #include "bench/mechanism.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 
 namespace mnemo::bench {
 namespace {
@@ -76,8 +76,8 @@ int bench(const BenchArguments& arguments) {
   base::require(!arguments.all || arguments.part == BenchArguments().part,
                 "--all: a table of its own; leave out the part '{}'", arguments.part);
   const std::string& wanted = arguments.all ? std::string(kMechanisms) : arguments.part;
-  const BenchPart& part =
-      *std::find_if(parts.begin(), parts.end(), [&](const BenchPart& p) { return p.name == wanted; });
+  const BenchPart& part = *std::find_if(parts.begin(), parts.end(),
+                                        [&](const BenchPart& p) { return p.name == wanted; });
   for (const std::string& name : arguments.cases) require_known("--case", name, part.cases);
   base::require(arguments.precisions.empty() || arguments.part == "decoding",
                 "--precision: of decoding alone; the part is '{}'", arguments.part);
@@ -88,7 +88,7 @@ int bench(const BenchArguments& arguments) {
 
   Bars bars = arguments.check ? Bars(arguments.bars) : Bars();
   const BenchReport report = part.run(arguments, bars);
-  for (const std::string& line : report.differences) cli::print(fmt::format("not the same: {}\n", line));
+  for (const std::string& line : report.differences) base::print(fmt::format("not the same: {}\n", line));
   if (report.text.empty()) return base::kAnswerIsNo;
   const base::Machine machine = base::this_machine();
   if (arguments.json) {
@@ -100,12 +100,12 @@ int bench(const BenchArguments& arguments) {
     base::Node missed = base::Node::array();
     for (const std::string& line : bars.missed()) missed.push_back(line);
     node.set("missed", missed);
-    cli::print_json(node);
+    base::print_json(node);
   } else {
-    cli::print(fmt::format("{}\n{}, {} cores, {}; {} thread(s), median of {}\n\n{}", bench_command(arguments),
-                           machine.cpu, machine.cores, machine.capability, at::get_num_threads(), arguments.repeats,
-                           report.text));
-    for (const std::string& line : bars.missed()) cli::print(fmt::format("missed: {}\n", line));
+    base::print(fmt::format("{}\n{}, {} cores, {}; {} thread(s), median of {}\n\n{}", bench_command(arguments),
+                            machine.cpu, machine.cores, machine.capability, at::get_num_threads(), arguments.repeats,
+                            report.text));
+    for (const std::string& line : bars.missed()) base::print(fmt::format("missed: {}\n", line));
   }
   return bars.missed().empty() && report.differences.empty() ? base::kDone : base::kAnswerIsNo;
 }

@@ -79,8 +79,8 @@ DecodingRow measure_decoding(DecodingRow row, const DecodingPeers& peers, Decodi
     row.read = std::max(row.read, limit.measure());
     for (size_t i = 0; i < row.peers.size(); ++i) {
       const DecodingPeer& peer = row.peers[i];
-      const double their =
-          peer.process->seconds(fmt::format("token {} {} {} {}", peer.precision, row.context, row.batch, kTokens));
+      const double their = peer.process->seconds(
+          fmt::format("token {} {} {} {}", peer.precision, row.context, row.batch, kTokens));
       if (round < 0) continue;  // warm-up
       theirs[i].push_back(their);
       ratios[i].push_back(their / mine);
@@ -198,8 +198,8 @@ std::string decoding_text(const DecodingResults& results) {
                                       fmt::format("{:.3f}", r.seconds.most * 1e3),
                                       r.batch == 1 ? range_text(r.share()) : std::string()};
     for (const char* name : {"stock", "best", "dynamic_int8", "ctranslate2"}) {
-      const auto peer =
-          std::find_if(r.peers.begin(), r.peers.end(), [&](const DecodingPeer& p) { return p.name == name; });
+      const auto peer = std::find_if(r.peers.begin(), r.peers.end(),
+                                     [&](const DecodingPeer& p) { return p.name == name; });
       cells.push_back(peer == r.peers.end() ? std::string() : range_text(peer->ratio));
     }
     table.add_row(std::move(cells));
@@ -226,8 +226,9 @@ std::vector<std::string> decoding_case_names() {
 }
 
 BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars) {
-  const std::vector<std::string> precisions =
-      arguments.precisions.empty() ? std::vector<std::string>{"float32", "bf16", "int8"} : arguments.precisions;
+  const std::vector<std::string> precisions = arguments.precisions.empty()
+                                                  ? std::vector<std::string>{"float32", "bf16", "int8"}
+                                                  : arguments.precisions;
   DecodingResults results;
   ReadLimit limit;
   for (const DecodingCase& decoding_case : decoding_cases()) {

@@ -22,8 +22,8 @@ ImageSubject::ImageSubject(const models::ModelOptions& options)
     : model_(std::make_shared<models::VisionModel>(options, 1, at::kFloat)) {
   at::Generator generator = at::detail::createCPUGenerator(1);
   const std::vector<int64_t> size = model_->options().backbone.image_size();
-  pixels_ =
-      at::randn({kMostImages, model_->options().backbone.image_channels(), size[0], size[1]}, generator, at::kFloat);
+  pixels_ = at::randn({kMostImages, model_->options().backbone.image_channels(), size[0], size[1]}, generator,
+                      at::kFloat);
   labels_ = at::randint(0, model_->num_classes(), {kMostImages, 1}, generator, at::kLong);
   optimiser_ = train::make_optimiser(
       train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-4}})), model_->parameters());

@@ -61,12 +61,12 @@ const at::Tensor& KernelSubject::operator[](const std::string& name) const {
 at::Tensor KernelSubject::output() const {
   const KernelSubject& in = *this;
   if (case_.slots > 0) {
-    const ops::AbcMemory empty =
-        ops::abc_empty(1, kHeads, case_.slots, kHeadWidth, ops::AbcActivation::exp, weight_.options());
+    const ops::AbcMemory empty = ops::abc_empty(1, kHeads, case_.slots, kHeadWidth, ops::AbcActivation::exp,
+                                                weight_.options());
     return ops::abc_causal(in["q"], in["k"], in["v"], in["s"], empty, {}, ops::AbcActivation::exp, 1e-6, kScale).o;
   }
-  const ops::Positions positions =
-      case_.name == "relative" ? ops::Positions{in["u"], in["bias"], in["r"], {}} : ops::Positions{};
+  const ops::Positions positions = case_.name == "relative" ? ops::Positions{in["u"], in["bias"], in["r"], {}}
+                                                            : ops::Positions{};
   return ops::attention(in["q"], in["k"], in["v"], positions, ranges_, kScale);
 }
 

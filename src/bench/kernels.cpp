@@ -145,8 +145,8 @@ std::optional<KernelFact> measure_memory(const KernelCase& kernel_case) {
                              kernel_case.name, kernel_case.time);
     fact.value.median = (static_cast<double>(*extra) + needed) / all;
   } else {
-    fact.about =
-        fmt::format("{}, T = {}, forward: extra memory over q, k, v, r and output", kernel_case.name, kernel_case.time);
+    fact.about = fmt::format("{}, T = {}, forward: extra memory over q, k, v, r and output", kernel_case.name,
+                             kernel_case.time);
     fact.value.median = static_cast<double>(*extra) / needed;
   }
   fact.value.least = fact.value.most = fact.value.median;
@@ -219,9 +219,9 @@ std::string kernel_text(const KernelResults& results) {
                    fmt::format("{:.2f}", r.seconds.median * 1e3), fmt::format("{:.2f}", r.seconds.least * 1e3),
                    fmt::format("{:.2f}", r.seconds.most * 1e3), range_text(r.share), sdpa, eager});
   }
-  std::string text =
-      fmt::format("read {:.1f} GB/s, G {:.1f} GFLOP/s, the best of all rounds; 8 heads of 64, batch 1\n\n{}\n",
-                  results.read / 1e9, results.product / 1e9, table.text());
+  std::string text = fmt::format(
+      "read {:.1f} GB/s, G {:.1f} GFLOP/s, the best of all rounds; 8 heads of 64, batch 1\n\n{}\n", results.read / 1e9,
+      results.product / 1e9, table.text());
   for (const KernelFact& fact : results.facts) text += fmt::format("{}: {}\n", fact.about, range_text(fact.value));
   return text +
          "share of G: of the best float32 product in the same rounds. x SDPA, x eager: how many times faster than "

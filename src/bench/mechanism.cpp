@@ -159,8 +159,8 @@ struct MechanismSubject::Parts {
     Outcome outcome;
     outcome.outputs.resize(parts.size());
     const double share = 1.0 / static_cast<double>(parts.size());
-    const train::BpttResult result =
-        train::backward_segments(*model, inputs, model->initial_state(1), [&](const core::StepResult& step, size_t k) {
+    const train::BpttResult result = train::backward_segments(
+        *model, inputs, model->initial_state(1), [&](const core::StepResult& step, size_t k) {
           outcome.outputs[k] = step.hidden.detach();
           return tasks::token_loss(*model, step, parts[k], targets, share).total;
         });

@@ -18,10 +18,10 @@ struct MechanismCase {
   std::string attention;    ///< inside of an inline table of TOML: type = "softmax"
   std::string memory = {};  ///< inline tables: { type = "segment_cache" }
   bool encoder = false;     ///< looks both ways and gives one class a segment
-  double agree =
-      1.0;  ///< share of outputs that must be a peer's; less where rounding decides between buckets or clusters
-  double gradient =
-      1e-3;  ///< relative difference of the gradient's norm; more where float32 itself is further from float64
+  double
+      agree = 1.0;  ///< share of outputs that must be a peer's; less where rounding decides between buckets or clusters
+  double gradient = 1e-3;  ///< relative difference of the gradient's norm; more where float32 itself is further from
+                           ///< float64
 
   /// Tokens of a segment: models with a memory between segments get their text in such parts, the others (0) in one
   /// piece.

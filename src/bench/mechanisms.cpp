@@ -122,8 +122,8 @@ std::vector<std::string> start(const BenchArguments& arguments, const MechanismC
   std::vector<std::string> found;
   for (const auto& [name, peer] : {std::pair("stock", &stock), std::pair("best", &best)}) {
     const std::string answer = peer->process->ask(subject.check_request());
-    const std::string line =
-        mechanism_disagreement(mechanism, ours, read_mechanism_figures(answer, "the peer's answer"));
+    const std::string line = mechanism_disagreement(mechanism, ours,
+                                                    read_mechanism_figures(answer, "the peer's answer"));
     if (!line.empty()) found.push_back(fmt::format("{}, {}: {}", mechanism.name, name, line));
   }
   return found;
@@ -131,8 +131,8 @@ std::vector<std::string> start(const BenchArguments& arguments, const MechanismC
 
 base::Node as_node(const PeerSpeed& speed) {
   if (!speed.failed.empty()) return base::Node::table({{"failed", speed.failed}});
-  base::Node node =
-      base::Node::table({{"tokens_per_second", as_node(*speed.tokens_per_second)}, {"times", as_node(*speed.times)}});
+  base::Node node = base::Node::table(
+      {{"tokens_per_second", as_node(*speed.tokens_per_second)}, {"times", as_node(*speed.times)}});
   if (speed.memory) node.set("peak_memory", *speed.memory);
   return node;
 }
@@ -140,13 +140,13 @@ base::Node as_node(const PeerSpeed& speed) {
 base::Node mechanism_figures(const std::vector<MechanismRow>& rows) {
   base::Node results = base::Node::array();
   for (const MechanismRow& row : rows) {
-    base::Node node =
-        base::Node::table({{"case", row.mechanism.name},
-                           {"segment", row.mechanism.segment() == 0 ? row.tokens : row.mechanism.segment()},
-                           {"T", row.tokens},
-                           {"rounds", row.rounds},
-                           {"tokens_per_second", as_node(row.tokens_per_second)},
-                           {"state_bytes", row.state_bytes}});
+    base::Node node = base::Node::table(
+        {{"case", row.mechanism.name},
+         {"segment", row.mechanism.segment() == 0 ? row.tokens : row.mechanism.segment()},
+         {"T", row.tokens},
+         {"rounds", row.rounds},
+         {"tokens_per_second", as_node(row.tokens_per_second)},
+         {"state_bytes", row.state_bytes}});
     if (row.memory) node.set("peak_memory", *row.memory);
     base::Node peers = base::Node::table();
     if (row.stock) peers.set("stock", as_node(*row.stock));

@@ -91,21 +91,21 @@ void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, 
   }
   constexpr int64_t kTokens = 64;
   for (const int64_t position : {kNear, kMiddle, kFar}) {
-    ModelRow& measured =
-        add(fmt::format("token at {}", position), "generate",
-            measure_job(arguments.repeats, kTokens, peers, fmt::format("generate {} {}", position, kTokens),
-                        [&] { return subject.generate(position, kTokens); }));
+    ModelRow& measured = add(
+        fmt::format("token at {}", position), "generate",
+        measure_job(arguments.repeats, kTokens, peers, fmt::format("generate {} {}", position, kTokens),
+                    [&] { return subject.generate(position, kTokens); }));
     measured.allocated = subject.allocated(position);
   }
   if (bench_case.slots > 0) results.flat = far_over_near(subject, 300 * arguments.repeats);
   if (bench_case.evaluation_segment == 0) return;
-  const ModelRow cached =
-      add("evaluation, a token", "evaluate",
-          measure_job(arguments.repeats, subject.evaluation_tokens(), peers,
-                      fmt::format("evaluate {}", bench_case.evaluation_segment), [&] { return subject.evaluate(); }));
-  const ModelRow anew =
-      add("the same without cache", "",
-          measure_job(arguments.repeats, bench_case.batch, {}, {}, [&] { return subject.recompute(); }));
+  const ModelRow cached = add(
+      "evaluation, a token", "evaluate",
+      measure_job(arguments.repeats, subject.evaluation_tokens(), peers,
+                  fmt::format("evaluate {}", bench_case.evaluation_segment), [&] { return subject.evaluate(); }));
+  const ModelRow anew = add("the same without cache", "", measure_job(arguments.repeats, bench_case.batch, {}, {}, [&] {
+                              return subject.recompute();
+                            }));
   results.cache_speedup = anew.seconds.median / cached.seconds.median;
   results.window = subject.window();
 }
@@ -156,8 +156,8 @@ std::string model_text(const ModelResults& results, bool peers) {
                    range_text(m.share), range_text(m.stock), range_text(m.best),
                    m.allocated ? fmt::format("{:.1f}", *m.allocated / 1e3) : std::string()});
   }
-  std::string text =
-      fmt::format("G {:.1f} GFLOP/s, the best of all rounds\n\n{}\n", results.product / 1e9, table.text());
+  std::string text = fmt::format("G {:.1f} GFLOP/s, the best of all rounds\n\n{}\n", results.product / 1e9,
+                                 table.text());
   if (results.flat)
     text += fmt::format("ABC: a token at {} takes {:.3f} times one at {}\n", kFar, *results.flat, kNear);
   if (results.cache_speedup) {

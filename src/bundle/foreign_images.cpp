@@ -164,14 +164,14 @@ base::Node to_hugging_face(const ImageFacts& facts, const std::string& where) {
 }  // namespace
 
 std::string foreign_image_facts(const std::string& folder) {
-  return page::text_of(folder, ImageFacts::kFile, [&](const ForeignConfig& found) {
+  return text_of(folder, ImageFacts::kFile, [&](const ForeignConfig& found) {
     const auto facts = facts_of(folder, found.config);
     return facts ? base::read_options<ImageFacts>(*facts).text() : std::string();
   });
 }
 
 std::string foreign_class_lines(const std::string& folder) {
-  return page::text_of(folder, kClassesFile, [&](const ForeignConfig& found) {
+  return text_of(folder, kClassesFile, [&](const ForeignConfig& found) {
     return class_lines(found.config, found.format->options(found.config).at("head").at("num_classes").as_int());
   });
 }

@@ -27,8 +27,8 @@ ImageFacts ImageFacts::of(const data::ImageOptions& options) {
 
 std::optional<ImageFacts> ImageFacts::find(const std::string& folder) {
   const std::string path = base::join_path(folder, kFile);
-  const std::string text =
-      base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20) : foreign_image_facts(folder);
+  const std::string text = base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20)
+                                                   : foreign_image_facts(folder);
   if (text.empty()) return std::nullopt;
   return base::read_options<ImageFacts>(base::parse_json(text, path));
 }

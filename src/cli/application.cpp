@@ -16,8 +16,8 @@
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/output.h"
 #include "base/printable.h"
-#include "cli/output.h"
 
 namespace mnemo::cli {
 namespace {
@@ -115,10 +115,10 @@ int parse_and_act(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
   try {
     app->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    print(app->help());
+    base::print(app->help());
     return base::kDone;
   } catch (const CLI::CallForVersion&) {
-    print(version_text());
+    base::print(version_text());
     return base::kDone;
   } catch (const CLI::ParseError& error) {
     return refuse(error, *app);
@@ -191,7 +191,7 @@ int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return parse_and_act(argc, argv, app);
-  } catch (const OutputClosed&) {
+  } catch (const base::OutputClosed&) {
     return base::kDone;
   } catch (const base::InputError& error) {
     tell(error.what());

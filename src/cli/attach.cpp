@@ -5,12 +5,12 @@
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/file_io.h"
+#include "base/output.h"
 #include "bundle/foreign_images.h"
 #include "bundle/load.h"
 #include "bundle/model_folder.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "experiment/experiment.h"
 #include "models/build.h"
 #include "weights/model_tensors.h"
@@ -94,7 +94,7 @@ int attach_tasks(const AttachArguments& arguments) {
                         attached(folder.parts).back(), task.task().num_classes, task.task().num_mem_tokens, bytes);
   }
   folder.write(arguments.out);
-  print(text + summary_of(folder, arguments.out));
+  base::print(text + summary_of(folder, arguments.out));
   return base::kDone;
 }
 
@@ -102,7 +102,7 @@ int detach_task(const DetachArguments& arguments) {
   Folder folder(arguments.model);
   weights::detach(folder.parts, arguments.name, folder.path);
   folder.write(arguments.out);
-  print(summary_of(folder, arguments.out));
+  base::print(summary_of(folder, arguments.out));
   return base::kDone;
 }
 

@@ -11,12 +11,12 @@
 #include "base/file_io.h"
 #include "base/json_value.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/printable.h"
 #include "bundle/model_heads.h"
 #include "bundle/preprocessing.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_set.h"
 #include "data/images/image_transform.h"
@@ -119,8 +119,8 @@ ImageAnswers answers_of(const std::vector<models::TaskLogits>& all, int64_t row,
                         const std::vector<bundle::ModelHead>& heads, int64_t top) {
   ImageAnswers said;
   for (const bundle::ModelHead& head : heads) {
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const models::TaskLogits& one) { return one.name == head.name; });
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const models::TaskLogits& one) { return one.name == head.name; });
     base::ensure(found != all.end(), "no logits of '{}'", head.name);
     base::Node answers = base::Node::array();
     for (const Answer& answer : best(head, found->logits[row], top)) {
@@ -162,10 +162,10 @@ int classify(const ClassifyArguments& arguments) {
     const auto begin = images.begin() + static_cast<std::ptrdiff_t>(first);
     const size_t count = std::min(static_cast<size_t>(arguments.batch), images.size() - first);
     at::Tensor pixels;
-    const std::vector<BatchImage> batch =
-        read_batch({begin, begin + static_cast<std::ptrdiff_t>(count)}, transform, arguments.broken == "skip", pixels);
-    const std::vector<models::TaskLogits> all =
-        pixels.size(0) > 0 ? classifier(pixels.to(device)) : std::vector<models::TaskLogits>();
+    const std::vector<BatchImage> batch = read_batch({begin, begin + static_cast<std::ptrdiff_t>(count)}, transform,
+                                                     arguments.broken == "skip", pixels);
+    const std::vector<models::TaskLogits> all = pixels.size(0) > 0 ? classifier(pixels.to(device))
+                                                                   : std::vector<models::TaskLogits>();
     for (const BatchImage& image : batch) {
       if (image.row < 0) {
         ++broken;
@@ -176,11 +176,11 @@ int classify(const ClassifyArguments& arguments) {
       if (arguments.json) {
         results.push_back(base::Node::table({{"image", image.path}, {"tasks", std::move(said.tasks)}}));
       } else {
-        print((images.size() > 1 ? base::printable(image.path, 400) + "\n" : "") + said.text);
+        base::print((images.size() > 1 ? base::printable(image.path, 400) + "\n" : "") + said.text);
       }
     }
   }
-  if (arguments.json) print_json(results);
+  if (arguments.json) base::print_json(results);
   if (broken > 0) base::log_warning("{} of {} images skipped", broken, images.size());
   return base::kDone;
 }

@@ -13,11 +13,11 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/output.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
 #include "study/compare_job.h"
@@ -220,14 +220,14 @@ int compare(const CompareArguments& options) {
                 "shows the keys of a study",
                 options.recipe);
   check_same_data(file);
-  const std::string out =
-      options.out.value_or("runs/" + study::slug(std::filesystem::path(options.recipe).stem().string()));
+  const std::string out = options.out.value_or("runs/" +
+                                               study::slug(std::filesystem::path(options.recipe).stem().string()));
   study::RunStore store(out);
   ComparePlan plan = plan_of(file, options, store);
-  const int64_t parallel =
-      std::min<int64_t>(options.jobs.value_or(base::usable_cores()), static_cast<int64_t>(plan.jobs.size()));
-  const int64_t threads =
-      common_options().threads > 0 ? common_options().threads : std::max<int64_t>(1, base::usable_cores() / parallel);
+  const int64_t parallel = std::min<int64_t>(options.jobs.value_or(base::usable_cores()),
+                                             static_cast<int64_t>(plan.jobs.size()));
+  const int64_t threads = common_options().threads > 0 ? common_options().threads
+                                                       : std::max<int64_t>(1, base::usable_cores() / parallel);
   base::log_info("{}: {} trainings, {} at a time with {} each, into {}", file.name(), plan.jobs.size(), parallel,
                  threads == 1 ? "one thread" : fmt::format("{} threads", threads), out);
 
@@ -258,12 +258,12 @@ int compare(const CompareArguments& options) {
   base::write_file_atomic(base::join_path(out, "results.md"), study::to_markdown(comparison));
   base::write_file_atomic(base::join_path(out, "report.html"), study::report::report_html(comparison));
   if (options.json) {
-    print_json(to_node(comparison));
+    base::print_json(to_node(comparison));
   } else {
     std::string text;
     for (const study::StudyGrid& study : comparison.studies) text += "\n" + study::study_text(study);
-    print(fmt::format("{}\nTime in training {}; report: {}\n", text, base::duration_text(comparison.seconds),
-                      base::join_path(out, "report.html")));
+    base::print(fmt::format("{}\nTime in training {}; report: {}\n", text, base::duration_text(comparison.seconds),
+                            base::join_path(out, "report.html")));
   }
   return supervisor.status();
 }

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/exit_status.h"
+#include "base/output.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/output.h"
 #include "experiment/recipe.h"
 
 namespace mnemo::cli {
@@ -80,7 +80,7 @@ void add_completion(CLI::App& app) {
       .footer("source <(mnemo completion bash)")
       .action([shell] {
         base::require(*shell == "bash", "completion: expected bash, found '{}'", *shell);
-        print(bash_completion(*make_application()));
+        base::print(bash_completion(*make_application()));
         return base::kDone;
       });
 }

@@ -14,13 +14,13 @@
 #include "base/file_io.h"
 #include "base/machine.h"
 #include "base/nearest.h"
+#include "base/output.h"
 #include "base/text_format.h"
 #include "bundle/foreign_images.h"
 #include "bundle/load.h"
 #include "bundle/model_folder.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "experiment/experiment.h"
 #include "models/build.h"
 #include "models/convert.h"
@@ -62,8 +62,9 @@ int to_t2r(const ConvertArguments& options) {
       "t2r --out FOLDER\n",
       last_name(folder), base::grouped(made->parameters().count()), base::this_machine().mnemo);
   bundle::write_model_folder(options.out, content);
-  print(fmt::format("{}: {} parameters, {} of them fresh\n", options.out, base::grouped(made->parameters().count()),
-                    base::grouped(made->parameters().count() - stored.model->parameters().count())));
+  base::print(fmt::format("{}: {} parameters, {} of them fresh\n", options.out,
+                          base::grouped(made->parameters().count()),
+                          base::grouped(made->parameters().count() - stored.model->parameters().count())));
   return base::kDone;
 }
 
@@ -151,8 +152,8 @@ int to_format(const ConvertArguments& options) {
     content.weights.metadata = format->metadata;
   }
   bundle::write_model_folder(options.out, content);
-  print(fmt::format("{}: {} parameters under {} names\n", options.out,
-                    base::grouped(loaded.model->parameters().count()), options.to));
+  base::print(fmt::format("{}: {} parameters under {} names\n", options.out,
+                          base::grouped(loaded.model->parameters().count()), options.to));
   return base::kDone;
 }
 

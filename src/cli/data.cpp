@@ -5,8 +5,8 @@
 
 #include "base/exit_status.h"
 #include "base/file_io.h"
+#include "base/output.h"
 #include "cli/command.h"
-#include "cli/output.h"
 #include "data/answers/algorithmic.h"
 #include "data/answers/listops_set.h"
 #include "data/answers/quadratic.h"
@@ -35,9 +35,9 @@ int describe_text(const data::TextOptions& text, const DataArguments& options) {
   base::require(!options.part, "data: --part goes with made tasks; a text's parts are all described");
   const data::TextDescription description = data::describe(text);
   if (options.json) {
-    print_json(data::to_node(description));
+    base::print_json(data::to_node(description));
   } else {
-    print(data::to_text(description));
+    base::print(data::to_text(description));
   }
   return base::kDone;
 }
@@ -56,7 +56,7 @@ int show_samples(const data::SampleSource& source, base::Node facts, const DataA
   if (!options.json) {
     std::ostringstream lines;
     data::write_samples(source, part, count, lines);
-    print(lines.str());
+    base::print(lines.str());
     return base::kDone;
   }
   base::Node samples = base::Node::array();
@@ -79,7 +79,7 @@ int show_samples(const data::SampleSource& source, base::Node facts, const DataA
     facts.set(name, number);
   }
   facts.set("samples", std::move(samples));
-  print_json(facts);
+  base::print_json(facts);
   return base::kDone;
 }
 
@@ -89,9 +89,9 @@ int describe_image_set(const data::ImageOptions& images, const DataArguments& op
                 "data: --part goes with samples that are printed; of an image set all parts are described");
   const data::ImageDescription description = data::describe_images(images, options.check);
   if (options.json) {
-    print_json(data::to_node(description));
+    base::print_json(data::to_node(description));
   } else {
-    print(data::to_text(description));
+    base::print(data::to_text(description));
   }
   const bool broken = std::any_of(description.parts.begin(), description.parts.end(),
                                   [](const auto& part) { return !part.broken.empty(); });
@@ -124,10 +124,10 @@ int show_listops(const data::ListOpsOptions& listops, const DataArguments& optio
     data::read_listops(file, show);
   }
   if (options.json) {
-    print_json(base::Node::table(
+    base::print_json(base::Node::table(
         {{"data", base::write_options(listops)}, {"vocabulary_size", data::kListOpsVocabulary}, {"samples", samples}}));
   } else {
-    print(lines);
+    base::print(lines);
   }
   return base::kDone;
 }
@@ -202,14 +202,14 @@ int prepare(const DataArguments& options) {
   if (name == "images") {
     const std::string recipe = data::prepare_images(path, *options.out);
     if (options.json) {
-      print_json(base::Node::table({{"recipe", recipe}}));
+      base::print_json(base::Node::table({{"recipe", recipe}}));
     } else {
-      print(fmt::format("[data] of a recipe: {}\n", recipe));
+      base::print(fmt::format("[data] of a recipe: {}\n", recipe));
     }
     return base::kDone;
   }
-  base::Node root =
-      base::Node::table({{"data", base::Node::table({{"type", name == "listops" ? "listops" : "text"}})}});
+  base::Node root = base::Node::table(
+      {{"data", base::Node::table({{"type", name == "listops" ? "listops" : "text"}})}});
   root.find("data")->set_place_deep({std::make_shared<const std::string>("data"), 0, 0});
   for (const std::string& assignment : options.set) base::set_value(root, assignment);
   const base::Node keys = experiment::read_recipe(root).data;
@@ -226,9 +226,9 @@ int prepare(const DataArguments& options) {
     prepared = data::prepare_wikitext(name, path, *options.out);
   }
   if (options.json) {
-    print_json(data::to_node(prepared));
+    base::print_json(data::to_node(prepared));
   } else {
-    print(data::to_text(prepared));
+    base::print(data::to_text(prepared));
   }
   return base::kDone;
 }

@@ -6,6 +6,7 @@
 #include "base/file_io.h"
 #include "base/json_value.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/printable.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
@@ -13,7 +14,6 @@
 #include "bundle/preprocessing.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/output.h"
 #include "data/images/image_describe.h"
 #include "data/images/image_set.h"
 #include "experiment/device.h"
@@ -50,12 +50,15 @@ Measured measure_text(const experiment::StoredModel& stored, std::shared_ptr<con
   const data::Tokenizer& tokenizer = *stored.tokenizer;
   const int64_t batch = std::min(options.batch, text->size() - 1);
   if (options.reset) reset_segments = *options.reset == "segments";
-  const metrics::Likelihood likelihood =
-      options.precision
-          ? infer::evaluate_text(*experiment::make_engine(models::language_model(stored.model, "eval: --precision"),
-                                                          options.precision, "eval"),
-                                 text, reset_segments)
-          : tasks::evaluate_text(*stored.model, text, {batch, options.segment_size.value_or(0), reset_segments});
+  const metrics::Likelihood likelihood = options.precision
+                                             ? infer::evaluate_text(
+                                                   *experiment::make_engine(
+                                                       models::language_model(stored.model, "eval: --precision"),
+                                                       options.precision, "eval"),
+                                                   text, reset_segments)
+                                             : tasks::evaluate_text(
+                                                   *stored.model, text,
+                                                   {batch, options.segment_size.value_or(0), reset_segments});
   Measured measured{std::move(what), likelihood.count(), {}};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
   if (tokenizer.type() != "bytes") {
@@ -191,8 +194,8 @@ int evaluate(const EvalArguments& options) {
   choose_threads(
       stored.model->parameters().count(),
       options.batch * (images ? kRowsOfAnImage : options.segment_size.value_or(stored.model->segment_size())));
-  const std::optional<experiment::Recipe> recipe =
-      options.data && !images ? std::nullopt : experiment::recipe_beside(folder);
+  const std::optional<experiment::Recipe> recipe = options.data && !images ? std::nullopt
+                                                                           : experiment::recipe_beside(folder);
   const auto begin = std::chrono::steady_clock::now();
   Measured measured;
   if (options.data && images) {
@@ -214,14 +217,14 @@ int evaluate(const EvalArguments& options) {
     base::Node node = base::Node::table(
         {{"model", folder}, {"data", measured.what}, {"predictions", measured.targets}, {"seconds", seconds}});
     for (const auto& [name, value] : measured.metrics) node.set(name, base::json_number(value));
-    print_json(node);
+    base::print_json(node);
     return base::kDone;
   }
   base::TextTable table({"metric", "value"}, {base::TextTable::Align::left, base::TextTable::Align::right});
   for (const auto& [name, value] : measured.metrics) table.add_row({name, fmt::format("{:.5f}", value)});
   table.add_row({"predictions", base::grouped(measured.targets)});
   table.add_row({"seconds", fmt::format("{:.2f}", seconds)});
-  print(measured.what + "\n" + table.text());
+  base::print(measured.what + "\n" + table.text());
   return base::kDone;
 }
 

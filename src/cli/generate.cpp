@@ -8,12 +8,12 @@
 #include "base/json_value.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/output.h"
 #include "base/text_format.h"
 #include "bundle/load.h"
 #include "bundle/text_conventions.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/output.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
 #include "experiment/recipe.h"
@@ -68,8 +68,8 @@ int generate(const GenerateArguments& options) {
   const std::string folder = experiment::model_folder(options.model);
   const bundle::LoadedModel loaded = bundle::load_model(folder, {.device = experiment::device_named(options.device)});
   choose_threads(loaded.model->parameters().count(), 1);
-  const std::shared_ptr<const infer::Engine> engine =
-      experiment::make_engine(loaded.model, options.precision, "generate");
+  const std::shared_ptr<const infer::Engine> engine = experiment::make_engine(loaded.model, options.precision,
+                                                                              "generate");
   infer::Session session = engine && options.session ? infer::Session::load(*options.session, engine)
                            : engine                  ? infer::Session(engine, sampling)
                            : options.session         ? infer::Session::load(*options.session, loaded.model)
@@ -81,12 +81,12 @@ int generate(const GenerateArguments& options) {
 
   const auto begin = std::chrono::steady_clock::now();
   std::string written;
-  if (!options.json && !options.session) print(prompt);
+  if (!options.json && !options.session) base::print(prompt);
   const int64_t made = text.generate({.max_tokens = tokens}, [&](std::string_view piece) {
     if (options.json) {
       written += piece;
     } else {
-      print(piece);
+      base::print(piece);
     }
     return true;
   });
@@ -95,17 +95,17 @@ int generate(const GenerateArguments& options) {
   const double speed = seconds > 0 ? static_cast<double>(made) / seconds : 0;
   if (options.save) text.session().save(*options.save);
   if (options.json) {
-    print_json(base::Node::table({{"prompt", prompt},
-                                  {"text", written + rest},
-                                  {"tokens", made},
-                                  {"position", text.session().position()},
-                                  {"state_bytes", text.session().num_bytes()},
-                                  {"seconds", seconds},
-                                  {"tokens_per_second", base::json_number(speed)},
-                                  {"sampling", base::write_options(sampling)}}));
+    base::print_json(base::Node::table({{"prompt", prompt},
+                                        {"text", written + rest},
+                                        {"tokens", made},
+                                        {"position", text.session().position()},
+                                        {"state_bytes", text.session().num_bytes()},
+                                        {"seconds", seconds},
+                                        {"tokens_per_second", base::json_number(speed)},
+                                        {"sampling", base::write_options(sampling)}}));
     return base::kDone;
   }
-  print(rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
+  base::print(rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
   base::log_info("{} tokens, {} a second, state of {} bytes", made, base::grouped(static_cast<int64_t>(speed)),
                  base::grouped(text.session().num_bytes()));
   return base::kDone;

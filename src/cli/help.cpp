@@ -3,11 +3,11 @@
 
 #include "base/exit_status.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/output.h"
 #include "experiment/recipe.h"
 #include "models/build.h"
 #include "models/presets.h"
@@ -48,13 +48,13 @@ void add_help(CLI::App& app) {
       .flag("--markdown", options->markdown, "recipe: as Markdown tables")
       .action([options] {
         if (options->subject == "recipe") {
-          print(options->markdown ? experiment::recipe_help_markdown()
-                                  : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
+          base::print(options->markdown ? experiment::recipe_help_markdown()
+                                        : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
         } else if (options->subject == "presets") {
-          print(preset_help());
+          base::print(preset_help());
         } else {
           base::require(!options->markdown, "help: --markdown goes with: mnemo help recipe");
-          print(help_text(options->subject));
+          base::print(help_text(options->subject));
         }
         return base::kDone;
       });

@@ -7,18 +7,19 @@
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/printable.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
 #include "cli/command.h"
 #include "cli/inspect_input.h"
-#include "cli/output.h"
 #include "experiment/experiment.h"
 #include "experiment/recipe.h"
 #include "experiment/sample_task.h"
 #include "inspect/attention_summary.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
+#include "inspect/draw/span_picture.h"
 #include "inspect/image_attention.h"
 #include "inspect/model_summary.h"
 #include "models/build.h"
@@ -59,8 +60,8 @@ Inspected inspected_of(const InspectArguments& options) {
     inspected.gauges = inspect::read_gauges(folder == options.source ? base::join_path(folder, "..") : options.source);
     return inspected;
   }
-  const experiment::Recipe recipe =
-      experiment::read_recipe(experiment::RecipeFile::read(options.source, options.set).recipe(options.variant));
+  const experiment::Recipe recipe = experiment::read_recipe(
+      experiment::RecipeFile::read(options.source, options.set).recipe(options.variant));
   if (!options.input.given()) return {{experiment::build_model(recipe), nullptr}, recipe, {}};
   const experiment::Workbench bench = experiment::make_workbench(recipe);
   return {{bench.model, bench.tokenizer, recipe.is_text() && experiment::text_options(recipe).reset == "segments"},
@@ -94,9 +95,9 @@ int list_variants(const experiment::RecipeFile& file, const InspectArguments& op
     }
   }
   if (options.json) {
-    print_json(rows);
+    base::print_json(rows);
   } else {
-    print(table.text() + "\nOne of them in full: mnemo inspect " + options.source + " --variant NAME\n");
+    base::print(table.text() + "\nOne of them in full: mnemo inspect " + options.source + " --variant NAME\n");
   }
   return base::kDone;
 }
@@ -134,8 +135,8 @@ std::string page_sections(const inspect::AttentionPicture& picture, const std::o
 std::vector<int64_t> image_size_of(const std::optional<std::string>& text) {
   if (!text) return {};
   int height = 0, width = 0, read = 0;
-  const bool good =
-      std::sscanf(text->c_str(), "%5dx%5d%n", &height, &width, &read) == 2 && static_cast<size_t>(read) == text->size();
+  const bool good = std::sscanf(text->c_str(), "%5dx%5d%n", &height, &width, &read) == 2 &&
+                    static_cast<size_t>(read) == text->size();
   base::require(good, "inspect: --image-size: expected HxW, such as 224x224, found '{}'", base::printable(*text));
   return {height, width};
 }
@@ -203,7 +204,7 @@ int inspect(const InspectArguments& options) {
     if (image) node.set("attention", to_node(*image));
     if (!inspected.gauges.empty()) node.set("training", to_node(inspected.gauges));
     if (cost) node.set("cost", to_node(*cost));
-    print_json(node);
+    base::print_json(node);
   } else {
     // An input or the cost is what was asked for; the rest can be had without.
     std::string text = looked || cost ? std::string() : inspect::to_text(facts);
@@ -212,7 +213,7 @@ int inspect(const InspectArguments& options) {
     if (image) add(inspect::to_text(*image));
     if (!inspected.gauges.empty() && (looked || !cost)) add(inspect::to_text(inspected.gauges));
     if (cost) add(inspect::to_text(*cost));
-    print(text);
+    base::print(text);
   }
   for (const auto& file : {options.svg, options.png, options.html}) {
     if (file) base::log_info("wrote {}", *file);

@@ -8,12 +8,12 @@
 #include "base/file_io.h"
 #include "base/json_value.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "bundle/preprocessing.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/output.h"
 #include "data/images/image_describe.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
@@ -67,8 +67,8 @@ base::Node plain_finetuning(const TrainArguments& options) {
   found.augment.scale = {0.5, 1.0};
   base::Node data = base::write_options(found);
   data.set("type", "images");
-  base::Node root =
-      base::Node::table({{"data", std::move(data)}, {"finetune", base::Node::table({{"model", *options.model}})}});
+  base::Node root = base::Node::table(
+      {{"data", std::move(data)}, {"finetune", base::Node::table({{"model", *options.model}})}});
   const base::Node train = base::parse_toml(kPlainTraining, "finetune");
   root.set("train", train);
   return root;
@@ -101,10 +101,10 @@ Plan plan_of(const TrainArguments& options) {
     plan.folder = options.out.value_or(
         "runs/" + (plain ? options.name.value_or("task") : std::filesystem::path(options.recipe).stem().string()));
   }
-  plan.recipe =
-      experiment::read_recipe((plain ? experiment::RecipeFile::of(plain_finetuning(options), plan.source, assignments)
-                                     : experiment::RecipeFile::read(plan.source, assignments))
-                                  .recipe(options.variant));
+  plan.recipe = experiment::read_recipe(
+      (plain ? experiment::RecipeFile::of(plain_finetuning(options), plan.source, assignments)
+             : experiment::RecipeFile::read(plan.source, assignments))
+          .recipe(options.variant));
   base::require(
       plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", command, plan.source,
       options.finetunes ? "has no [finetune]: expected one, or --model" : "has [finetune]; it is for mnemo finetune");
@@ -145,15 +145,15 @@ void print_result(const Plan& plan, const experiment::Workbench& bench, const tr
   if (json) {
     base::Node metrics = base::Node::table();
     for (const auto& [name, value] : card.metrics) metrics.set(name, base::json_number(value));
-    print_json(base::Node::table({{"steps", report.steps},
-                                  {"tokens", report.tokens},
-                                  {"seconds", base::json_number(report.seconds)},
-                                  {"tokens_per_second", base::json_number(speed)},
-                                  {"parameters", bench.model->parameters().count()},
-                                  {"held_out", metrics},
-                                  {"run", plan.folder},
-                                  {"model", model},
-                                  {"checkpoint", report.checkpoint}}));
+    base::print_json(base::Node::table({{"steps", report.steps},
+                                        {"tokens", report.tokens},
+                                        {"seconds", base::json_number(report.seconds)},
+                                        {"tokens_per_second", base::json_number(speed)},
+                                        {"parameters", bench.model->parameters().count()},
+                                        {"held_out", metrics},
+                                        {"run", plan.folder},
+                                        {"model", model},
+                                        {"checkpoint", report.checkpoint}}));
     return;
   }
   std::string text = fmt::format("{0} steps, {1} {4}, {2}, {3} {4} a second\n", base::grouped(report.steps),
@@ -162,7 +162,7 @@ void print_result(const Plan& plan, const experiment::Workbench& bench, const tr
   for (const auto& [name, value] : card.metrics) text += fmt::format("held-out {} {:.4f}\n", name, value);
   text += fmt::format("model: {}\n", model);
   if (bench.tokenizer) text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", model);
-  print(text);
+  base::print(text);
 }
 
 /// Weights of another model in place of fresh ones.

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/exit_status.h"
+#include "base/output.h"
 #include "base/text_table.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/output.h"
 #include "experiment/device.h"
 #include "verify/golden.h"
 
@@ -48,7 +48,7 @@ int verify(const VerifyArguments& arguments) {
   for (const std::string& path : arguments.files) {
     const verify::GoldenReport report = verify::verify_golden(path, device);
     all = all && report.passed();
-    reports.push_back(bench::as_node(report));
+    reports.push_back(as_node(report));
     const std::string name = std::filesystem::path(path).lexically_normal().string();
     const size_t slash = name.find_last_of('/', name.size() - 2);
     for (const verify::GoldenGroup& group : report.groups) {
@@ -59,9 +59,9 @@ int verify(const VerifyArguments& arguments) {
     }
   }
   if (arguments.json) {
-    print(base::to_json(reports, 2) + "\n");
+    base::print(base::to_json(reports, 2) + "\n");
   } else {
-    print(fmt::format("{}{}\n", table.text(), all ? "all within tolerance" : "out of tolerance"));
+    base::print(fmt::format("{}{}\n", table.text(), all ? "all within tolerance" : "out of tolerance"));
   }
   return all ? base::kDone : base::kAnswerIsNo;
 }

@@ -154,8 +154,8 @@ State reset_rows(const State& state, const at::Tensor& rows, const State& initia
   auto fresh = initial.fields();
   return state.map([&](const Field& field, const at::Tensor& tensor) -> at::Tensor {
     if (!field.per_sequence()) return tensor;
-    auto found =
-        std::find_if(fresh.begin(), fresh.end(), [&](const auto& entry) { return entry.first.path == field.path; });
+    auto found = std::find_if(fresh.begin(), fresh.end(),
+                              [&](const auto& entry) { return entry.first.path == field.path; });
     if (found == fresh.end()) {
       throw base::ShapeError(
           fmt::format("reset_rows: the initial state has no field '{}'; a document may start only "

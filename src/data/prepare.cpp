@@ -179,8 +179,8 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out) {
       {{100'000'000, "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"},
        {4'000'000, "9f9ca3a41e2b87a0268d00380577e2c308e07959b22a94c8d7b1e8901bdefc37"}}};
   const TextSource whole(file);
-  const auto known =
-      std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& one) { return one.size == whole.size(); });
+  const auto known = std::find_if(kKnown.begin(), kKnown.end(),
+                                  [&](const Known& one) { return one.size == whole.size(); });
   base::require(known != kKnown.end(), "{}: expected enwik8, {} bytes, or its first {}, found {} bytes; get it from {}",
                 file, kKnown[0].size, kKnown[1].size, whole.size(), where_from("enwik8"));
   const std::string sum = sha256_of(whole);
@@ -195,14 +195,14 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out) {
     copy(part, output.file(i));
     prepared.parts.push_back({kParts[i], output.path(i), part.size(), 1, part.size()});
   }
-  prepared.recipe =
-      output.commit("enwik8: 90, 5 and 5 % of the bytes", "type = \"text\"\nunit = \"bytes\"\n", prepared.parts);
+  prepared.recipe = output.commit("enwik8: 90, 5 and 5 % of the bytes", "type = \"text\"\nunit = \"bytes\"\n",
+                                  prepared.parts);
   return prepared;
 }
 
 Prepared prepare_wikitext(const std::string& name, const std::string& folder, const std::string& out) {
-  const auto known =
-      std::find_if(kWikiTexts.begin(), kWikiTexts.end(), [&](const WikiText& one) { return one.name == name; });
+  const auto known = std::find_if(kWikiTexts.begin(), kWikiTexts.end(),
+                                  [&](const WikiText& one) { return one.name == name; });
   base::ensure(known != kWikiTexts.end(), "no WikiText '{}'", name);
   base::require(base::is_folder(folder), "{}: expected a folder with the three files of {}, found {}; get it from {}",
                 folder, name, base::path_exists(folder) ? "a file" : "nothing", where_from(name));
@@ -229,9 +229,9 @@ Prepared prepare_wikitext(const std::string& name, const std::string& folder, co
     copy(sources[i], output.file(i));
     prepared.parts[i].path = output.path(i);
   }
-  prepared.recipe =
-      output.commit(name + ", word level; an article is a document",
-                    "type = \"text\"\nunit = \"words\"\ndocument_separator = \"heading\"\n", prepared.parts);
+  prepared.recipe = output.commit(name + ", word level; an article is a document",
+                                  "type = \"text\"\nunit = \"words\"\ndocument_separator = \"heading\"\n",
+                                  prepared.parts);
   return prepared;
 }
 
@@ -348,9 +348,9 @@ Prepared prepare_listops(const std::string& folder, const std::string& out, cons
     }
   }
   std::erase_if(prepared.parts, [](const PreparedPart& part) { return part.documents == 0; });
-  prepared.recipe =
-      output.commit("Long ListOps, in the files of Long Range Arena",
-                    fmt::format("type = \"listops\"\nmax_length = {}\n", options.max_length), prepared.parts);
+  prepared.recipe = output.commit("Long ListOps, in the files of Long Range Arena",
+                                  fmt::format("type = \"listops\"\nmax_length = {}\n", options.max_length),
+                                  prepared.parts);
   return prepared;
 }
 

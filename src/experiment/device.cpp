@@ -16,8 +16,8 @@ at::Device device_named(const std::optional<std::string>& name) {
   const std::string_view number = name->starts_with("cuda:") ? std::string_view(*name).substr(kCuda.size() + 1) : "0";
   int64_t index = -1;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
-  const bool known =
-      (*name == kCuda || name->starts_with("cuda:")) && error == std::errc() && end == number.data() + number.size();
+  const bool known = (*name == kCuda || name->starts_with("cuda:")) && error == std::errc() &&
+                     end == number.data() + number.size();
   base::require(known && index >= 0, "--device: expected cpu, cuda or cuda:N, found '{}'", base::printable(*name));
   base::require(ops::cuda::compiled(), "--device {}: this build has no CUDA: configure with -DMNEMO_CUDA=ON", *name);
   const int64_t devices = ops::cuda::devices();

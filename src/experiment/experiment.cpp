@@ -179,8 +179,8 @@ models::ModelOptions complete_model(const Recipe& recipe) {
   int64_t vocabulary = recipe.model.embedding.vocab_size;
   if (vocabulary == 0) {
     const data::TextOptions text = text_options(recipe);
-    vocabulary =
-        data::make_tokenizer(text.unit, data::split_text(text).train, {text.min_count, text.max_vocabulary})->size();
+    vocabulary = data::make_tokenizer(text.unit, data::split_text(text).train, {text.min_count, text.max_vocabulary})
+                     ->size();
   }
   take_vocabulary(filled.model, vocabulary);
   return filled.model;

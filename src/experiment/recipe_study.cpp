@@ -258,8 +258,8 @@ std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& 
 
 std::vector<base::OptionDoc> study_docs() {
   std::vector<base::OptionDoc> docs;
-  const std::string group =
-      "[[study]], for compare: several variants of the recipe, the first of which the others are compared with";
+  const std::string
+      group = "[[study]], for compare: several variants of the recipe, the first of which the others are compared with";
   const auto add = [&](std::vector<base::OptionDoc> more, const std::string& prefix, const std::string& its_group) {
     for (base::OptionDoc& doc : more) {
       doc.path = prefix + doc.path;

@@ -235,8 +235,8 @@ std::optional<double> SweepAxis::number(size_t index) const {
 
 size_t Sweep::x_axis() const {
   if (const auto key = find_key(*this, figure.x)) return key->first;
-  const auto several =
-      std::find_if(axes.begin(), axes.end(), [](const SweepAxis& axis) { return axis.values.size() > 1; });
+  const auto several = std::find_if(axes.begin(), axes.end(),
+                                    [](const SweepAxis& axis) { return axis.values.size() > 1; });
   return several == axes.end() ? 0 : static_cast<size_t>(several - axes.begin());
 }
 

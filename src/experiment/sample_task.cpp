@@ -84,8 +84,8 @@ SampleTask image_task(const data::ImageOptions& options, const Recipe& recipe, c
 data::ImageOptions image_options(const Recipe& recipe) {
   auto options = base::read_typed_options<data::ImageOptions>(recipe.data);
   if (options.image_size.empty() && recipe.model.backbone.is_vision()) {
-    options.image_size =
-        std::visit([](const auto& backbone) { return backbone.image_size; }, recipe.model.backbone.vision);
+    options.image_size = std::visit([](const auto& backbone) { return backbone.image_size; },
+                                    recipe.model.backbone.vision);
   }
   return options;
 }

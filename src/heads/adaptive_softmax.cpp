@@ -107,8 +107,8 @@ at::Tensor AdaptiveSoftmax::nll(const at::Tensor& hidden, const at::Tensor& targ
   for (int64_t i = 1; i < clusters_.count(); ++i) {
     const at::Tensor& member = members[static_cast<size_t>(i - 1)];
     if (member.numel() == 0) continue;
-    const at::Tensor own =
-        loss(cluster_logits(rows.index_select(0, member), i), words.index_select(0, member) - clusters_.first(i));
+    const at::Tensor own = loss(cluster_logits(rows.index_select(0, member), i),
+                                words.index_select(0, member) - clusters_.first(i));
     nll = nll.index_add(0, member, own);
   }
   return nll.view(targets.sizes());

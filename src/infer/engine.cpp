@@ -107,8 +107,8 @@ EngineSequence Engine::import(const core::State& state) const {
     tensors.emplace_back(field.path, tensor);
   }
   const auto find = [&](const std::string& path) {
-    const auto found =
-        std::find_if(tensors.begin(), tensors.end(), [&](const auto& entry) { return entry.first == path; });
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [&](const auto& entry) { return entry.first == path; });
     return found == tensors.end() ? at::Tensor() : found->second;
   };
   // Rows that are not real stand on the left.
@@ -162,8 +162,8 @@ EngineSequence Engine::import(const core::State& state) const {
   const int64_t padding = padding_of(valid), rows = valid.size(1) - padding;
   sequence.reserve(0, rows);
   for (int64_t n = 0; n < plan_.layers && rows > 0; ++n) {
-    const std::vector<float> cached =
-        numbers(find("segment_cache.layers." + std::to_string(n)).to(at::kCPU, at::kFloat));
+    const std::vector<float> cached = numbers(
+        find("segment_cache.layers." + std::to_string(n)).to(at::kCPU, at::kFloat));
     std::copy(cached.begin() + padding * plan_.dim, cached.end(), sequence.cached_rows(n));
   }
   sequence.kept = rows;
@@ -214,11 +214,11 @@ std::shared_ptr<const Engine::Distances> Engine::distances(int64_t longest) cons
   if (plan_.clamp > 0) numbers_of = numbers_of.clamp(-plan_.clamp, plan_.clamp);
   const at::Tensor rows = ops::sinusoids(numbers_of, plan_.dim, at::TensorOptions().dtype(at::kFloat));
   for (const Layer& layer : layers_) {
-    const at::Tensor r =
-        at::constant_pad_nd(at::linear(rows, layer.r).view({grown->count, plan_.heads, plan_.head_dim}),
-                            {0, plan_.width - plan_.head_dim})
-            .transpose(0, 1)
-            .contiguous();
+    const at::Tensor r = at::constant_pad_nd(
+                             at::linear(rows, layer.r).view({grown->count, plan_.heads, plan_.head_dim}),
+                             {0, plan_.width - plan_.head_dim})
+                             .transpose(0, 1)
+                             .contiguous();
     ops::AlignedBytes& memory = grown->layers.emplace_back(r.numel() * (wide_keys() ? 4 : 2));
     if (wide_keys()) {
       ops::copy_row(r.const_data_ptr<float>(), r.numel(), memory.as<float>());

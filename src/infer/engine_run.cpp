@@ -239,8 +239,9 @@ void Engine::attend(int64_t layer, const Distances* distances, Workspace& worksp
       const int64_t at = (static_cast<int64_t>(i) * plan_.heads + head) * plan_.width;
       for (int64_t c = 0; c < plan_.head_dim; ++c) {
         const float q = maps[head * plan_.head_dim + c] * plan_.scale;
-        workspace.q[static_cast<size_t>(at + c)] =
-            plan_.relative ? q + of.u[static_cast<size_t>(head * plan_.width + c)] : q;
+        workspace.q[static_cast<size_t>(at + c)] = plan_.relative
+                                                       ? q + of.u[static_cast<size_t>(head * plan_.width + c)]
+                                                       : q;
         if (plan_.relative)
           workspace.qr[static_cast<size_t>(at + c)] = q + of.v[static_cast<size_t>(head * plan_.width + c)];
       }

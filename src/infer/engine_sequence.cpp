@@ -75,8 +75,8 @@ void EngineSequence::reserve(int64_t more, int64_t more_kept) {
     kept = plan_.mem_len;
   }
   if (kept_first_ + kept + more_kept <= kept_capacity_) return;
-  const int64_t capacity =
-      kept + more_kept <= kept_capacity_ / 2 ? kept_capacity_ : std::max(kFirstRoom, 2 * (kept + more_kept));
+  const int64_t capacity = kept + more_kept <= kept_capacity_ / 2 ? kept_capacity_
+                                                                  : std::max(kFirstRoom, 2 * (kept + more_kept));
   for (Layer& layer : layers_) {
     const auto size = static_cast<size_t>(kept * plan_.dim * 4);
     ops::AlignedBytes fresh;

@@ -150,8 +150,10 @@ void StaticDecoder::grow(int64_t room) {
     }
     if (plan_.cache) layer.rows = in_room(layer.rows, 0, room);
     if (plan_.relative) {
-      layer.distances =
-          at::linear(sinusoids, layer.r).view({room, plan_.heads, plan_.head_dim}).permute({1, 2, 0}).contiguous();
+      layer.distances = at::linear(sinusoids, layer.r)
+                            .view({room, plan_.heads, plan_.head_dim})
+                            .permute({1, 2, 0})
+                            .contiguous();
     }
   }
   room_ = room;
@@ -193,8 +195,8 @@ void StaticDecoder::run() {
     const at::Tensor y = at::linear(attend(layer, at::linear(x, layer.maps, optional(layer.maps_bias))), layer.o,
                                     optional(layer.o_bias));
     h = plan_.pre_norm ? h + y : norm(h + y, layer.norm1, layer.norm1_bias);
-    at::Tensor inner =
-        at::linear(plan_.pre_norm ? norm(h, layer.norm2, layer.norm2_bias) : h, layer.in, optional(layer.in_bias));
+    at::Tensor inner = at::linear(plan_.pre_norm ? norm(h, layer.norm2, layer.norm2_bias) : h, layer.in,
+                                  optional(layer.in_bias));
     inner = plan_.activation == ops::RowActivation::relu
                 ? at::relu(inner)
                 : at::gelu(inner, plan_.activation == ops::RowActivation::gelu ? "none" : "tanh");
@@ -223,8 +225,9 @@ at::Tensor StaticDecoder::attend(Layer& layer, const at::Tensor& maps) {
   const at::Tensor q = heads(0), k = heads(1), v = heads(2);
   if (plan_.abc) {
     const int64_t own = plan_.abc_shared_control ? 1 : plan_.heads;
-    const at::Tensor control =
-        maps.narrow(1, 3 * all, own * plan_.slots).view({1, own, 1, plan_.slots}).expand({-1, plan_.heads, -1, -1});
+    const at::Tensor control = maps.narrow(1, 3 * all, own * plan_.slots)
+                                   .view({1, own, 1, plan_.slots})
+                                   .expand({-1, plan_.heads, -1, -1});
     const auto [o, memory] = ops::abc_causal(q, k, v, control, {layer.keys, layer.values, layer.z}, {},
                                              plan_.abc_activation, plan_.abc_eps, plan_.scale);
     layer.keys.copy_(memory.k);

@@ -38,16 +38,15 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
     state_ = core::reset_rows(state_, reset, initial_);
     std::fill(histories_.begin(), histories_.end(), core::State());
   }
-  core::StepResult result = model_.forward(segment, state_,
-                                           [&](int64_t layer, const core::Attention& attention,
-                                               const core::AttentionInput& input, const core::State& state) {
-                                             const auto* inspectable =
-                                                 dynamic_cast<const core::Inspectable*>(&attention);
-                                             core::State& history = histories_[static_cast<size_t>(layer)];
-                                             if (on_layer) on_layer(layer, inspectable, input, state, history);
-                                             if (inspectable != nullptr)
-                                               history = inspectable->remember(input, state, history);
-                                           });
+  core::StepResult result = model_.forward(
+      segment, state_,
+      [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
+          const core::State& state) {
+        const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
+        core::State& history = histories_[static_cast<size_t>(layer)];
+        if (on_layer) on_layer(layer, inspectable, input, state, history);
+        if (inspectable != nullptr) history = inspectable->remember(input, state, history);
+      });
   state_ = result.state;
   return result;
 }
@@ -55,15 +54,15 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
 SegmentRecord AttentionRecorder::record(const core::Segment& segment, const std::vector<int64_t>& layers,
                                         const at::Tensor& reset) {
   SegmentRecord record{core::AttendTable({core::SpanKind::tokens, 0}), {}};
-  infer::run(segment, reset,
-             [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input,
-                 const core::State& state, const core::State& history) {
-               record.table = input.table;
-               if (layer == 0) record.compressed = compressed_rows(state_);
-               if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
-               record.layers.push_back(
-                   {layer, inspectable == nullptr ? core::AttentionView{} : inspectable->look(input, state, history)});
-             });
+  run(segment, reset,
+      [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input,
+          const core::State& state, const core::State& history) {
+        record.table = input.table;
+        if (layer == 0) record.compressed = compressed_rows(state_);
+        if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
+        record.layers.push_back(
+            {layer, inspectable == nullptr ? core::AttentionView{} : inspectable->look(input, state, history)});
+      });
   return record;
 }
 

@@ -21,8 +21,8 @@ struct LayerRecord {
 struct SegmentRecord {
   core::AttendTable table;  ///< of the segment's rows, memory rows among them
   std::vector<LayerRecord> layers;
-  int64_t compressed =
-      0;  ///< how many rows of the first sequence's cache, its first ones, are compressed (Compressive Transformer)
+  int64_t compressed = 0;  ///< how many rows of the first sequence's cache, its first ones, are compressed (Compressive
+                           ///< Transformer)
 };
 
 /// Runs sequences through a model segment by segment and writes down where its attentions look, as a model that nobody
@@ -31,9 +31,7 @@ class AttentionRecorder {
  public:
   explicit AttentionRecorder(const models::Model& model, int64_t batch = 1);
   /// The next segment of the sequences, a whole one. Rows with `reset` [B] bool start anew before it; undefined = none.
-  core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {}) {
-    return infer::run(segment, reset, {});
-  }
+  core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {}) { return run(segment, reset, {}); }
   /// The same, and what the attentions of these layers did. Takes memory for their weights [B,H,Q,K] at once.
   SegmentRecord record(const core::Segment& segment, const std::vector<int64_t>& layers, const at::Tensor& reset = {});
 

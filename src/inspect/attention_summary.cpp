@@ -64,8 +64,8 @@ std::vector<HeadShare> shares_of(const HeadMap& map, const AttentionFacts& facts
     if (past.defined()) past = past / total;
     HeadShare share{map.layer, map.head, std::string(core::name(rows.kind)), {}};
     const auto add = [&](const std::string& kind, double value) {
-      const auto found =
-          std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
+      const auto found = std::find_if(share.to.begin(), share.to.end(),
+                                      [&](const auto& to) { return to.first == kind; });
       if (found == share.to.end())
         share.to.emplace_back(kind, value);
       else
@@ -114,8 +114,8 @@ page::Cells share_cells(const AttentionFacts& facts) {
   for (const HeadShare& share : facts.shares) {
     std::vector<std::string> row = {std::to_string(share.layer), std::to_string(share.head), share.from};
     for (const std::string& kind : kinds) {
-      const auto found =
-          std::find_if(share.to.begin(), share.to.end(), [&](const auto& to) { return to.first == kind; });
+      const auto found = std::find_if(share.to.begin(), share.to.end(),
+                                      [&](const auto& to) { return to.first == kind; });
       row.push_back(found == share.to.end() ? "" : page::share_text(found->second));
     }
     cells.rows.push_back(std::move(row));
@@ -157,10 +157,10 @@ AttentionFacts look_at_attention(const models::Model& model, const std::vector<d
   const auto num_segments = static_cast<int64_t>(input.size());
   const models::BackboneOptions& backbone = model.options().backbone;
   const auto number = [](int64_t count) { return count == 1 ? std::string("0") : fmt::format("0-{}", count - 1); };
-  const std::vector<int64_t> layers =
-      chosen_numbers(choice.layers.value_or(number(backbone.num_layers)), backbone.num_layers, "inspect: --layers");
-  const std::vector<int64_t> heads =
-      chosen_numbers(choice.heads.value_or(number(backbone.num_heads)), backbone.num_heads, "inspect: --heads");
+  const std::vector<int64_t> layers = chosen_numbers(choice.layers.value_or(number(backbone.num_layers)),
+                                                     backbone.num_layers, "inspect: --layers");
+  const std::vector<int64_t> heads = chosen_numbers(choice.heads.value_or(number(backbone.num_heads)),
+                                                    backbone.num_heads, "inspect: --heads");
   const int64_t segment = choice.segment.value_or(num_segments);
   base::require(num_segments > 0, "inspect: the input has no tokens");
   base::require(segment >= 1 && segment <= num_segments,
@@ -222,8 +222,8 @@ std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, in
   const std::vector<core::Span> spans = spans_of(facts, axis, count);
   int64_t before = axis == MapAxis::keys ? facts.table.num_context() : 0;  // rows that are left of the contexts
   for (const core::Span& span : spans) {
-    const bool own =
-        before <= 0 && span.kind == core::SpanKind::tokens && span.length == static_cast<int64_t>(facts.words.size());
+    const bool own = before <= 0 && span.kind == core::SpanKind::tokens &&
+                     span.length == static_cast<int64_t>(facts.words.size());
     before -= span.length;
     for (int64_t i = 0; i < span.length; ++i) {
       labels.push_back(own ? facts.words[static_cast<size_t>(i)] : fmt::format("{} {}", kind_of(span), i));
@@ -233,9 +233,9 @@ std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, in
 }
 
 std::string to_text(const AttentionFacts& facts) {
-  std::string text =
-      fmt::format("Attention of {}: the share of each kind of rows, a mean over the queries of a kind\n{}",
-                  where_text(facts), page::text_of(share_cells(facts)));
+  std::string text = fmt::format(
+      "Attention of {}: the share of each kind of rows, a mean over the queries of a kind\n{}", where_text(facts),
+      page::text_of(share_cells(facts)));
   return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 

@@ -50,8 +50,8 @@ std::string part_of_state(std::string_view path) {
 class Parts {
  public:
   PartCost& at(const std::string& name) {
-    const auto found =
-        std::find_if(parts_.begin(), parts_.end(), [&](const PartCost& part) { return part.part == name; });
+    const auto found = std::find_if(parts_.begin(), parts_.end(),
+                                    [&](const PartCost& part) { return part.part == name; });
     return found != parts_.end() ? *found : parts_.emplace_back(PartCost{name});
   }
   std::vector<PartCost> take() { return std::move(parts_); }
@@ -130,8 +130,8 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
     return now;
   }
   // A sequence has no more tokens than its attention has places for, and the segment after this state is one of them.
-  const auto limit =
-      model.options().backbone.causal() ? models::row_limit(model.options().backbone.attention) : std::nullopt;
+  const auto limit = model.options().backbone.causal() ? models::row_limit(model.options().backbone.attention)
+                                                       : std::nullopt;
   int64_t before = -1, most = -1;
   int since = 0;
   for (int i = 0; i < kMostSegments; ++i, advance()) {
@@ -170,8 +170,8 @@ ModelCost count_cost(const models::Model& model, const CostOptions& options) {
 ModelCost count_cost(const models::VisionModel& model, const ImageCostOptions& options) {
   base::require(model.head() != nullptr, "cost: a layer_stack has no images");
   require_cost_batch(options.batch);
-  const std::vector<int64_t> size =
-      options.image_size.empty() ? model.options().backbone.image_size() : options.image_size;
+  const std::vector<int64_t> size = options.image_size.empty() ? model.options().backbone.image_size()
+                                                               : options.image_size;
   base::require(size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= 1 << 14 && size[1] <= 1 << 14,
                 "cost: image_size: expected [height, width] of 1 to {}, found {}", 1 << 14, c10::str(size));
   ModelCost cost = count_images(model, options.batch, size);

@@ -95,8 +95,8 @@ base::Node to_node(const ModelCost& cost) {
 }
 
 std::string to_html(const ModelCost& cost) {
-  std::string html =
-      fmt::format("<p>{}</p>\n<div class=\"scroll\"><table><thead><tr>", base::html_escape(headline(cost)));
+  std::string html = fmt::format("<p>{}</p>\n<div class=\"scroll\"><table><thead><tr>",
+                                 base::html_escape(headline(cost)));
   const std::vector<std::string> header = header_of(cost);
   for (size_t i = 0; i < header.size(); ++i)
     html += fmt::format("<th{}>{}</th>", i == 0 ? " class=\"left\"" : "", header[i]);

@@ -54,8 +54,8 @@ page::Cells look_cells(const ImageAttention& facts) {
     std::vector<std::string> row = {std::to_string(layer.layer), head < 0 ? "mean" : std::to_string(head), look.from,
                                     page::share_text(weights.sum().item<double>())};
     for (const std::string& kind : kinds) {
-      const auto found =
-          std::find_if(look.beside.begin(), look.beside.end(), [&](const auto& one) { return one.first == kind; });
+      const auto found = std::find_if(look.beside.begin(), look.beside.end(),
+                                      [&](const auto& one) { return one.first == kind; });
       row.push_back(found == look.beside.end() ? "" : page::share_text(of_head(found->second, head).item<double>()));
     }
     row.insert(row.end(),
@@ -88,8 +88,8 @@ at::Tensor of_head(const at::Tensor& heads, int64_t head) {
 ImageAttention look_at_image(const models::VisionModel& model, const bundle::ImageFacts& facts, const std::string& path,
                              const AttentionChoice& choice) {
   base::require(!choice.segment, "inspect: --segment goes with a text; an image is one segment");
-  data::Image picture =
-      data::TestCrop::of(facts.test_crop, facts.image_size[0], facts.image_size[1])(data::read_image(path));
+  data::Image picture = data::TestCrop::of(facts.test_crop, facts.image_size[0],
+                                           facts.image_size[1])(data::read_image(path));
   at::Tensor pixels = at::empty({1, 3, picture.height, picture.width});
   data::Normaliser(facts.mean, facts.std)(picture, pixels.mutable_data_ptr<float>());
   const at::Tensor& like = model.parameters().all().front().tensor;
@@ -99,7 +99,7 @@ ImageAttention look_at_image(const models::VisionModel& model, const bundle::Ima
   if (choice.layers) layers = chosen_numbers(*choice.layers, num_layers, "inspect: --layers");
   ImageAttention found{path, std::move(picture),
                        inspect::look_at_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
-  if (choice.heads) found.heads = chosen_numbers(*choice.heads, bundle::heads_of(found.layers), "inspect: --heads");
+  if (choice.heads) found.heads = chosen_numbers(*choice.heads, heads_of(found.layers), "inspect: --heads");
   bool any = false;
   for (inspect::ImageLayer& layer : found.layers) {
     any |= !layer.looks.empty() || !layer.branches.empty();
@@ -118,9 +118,9 @@ ImageAttention look_at_image(const models::VisionModel& model, const bundle::Ima
 }
 
 std::string to_text(const ImageAttention& facts) {
-  std::string text =
-      fmt::format("Attention over {}: shares of what a query looks at, and the place that it looks at most\n{}",
-                  seen_as(facts), page::text_of(look_cells(facts)));
+  std::string text = fmt::format(
+      "Attention over {}: shares of what a query looks at, and the place that it looks at most\n{}", seen_as(facts),
+      page::text_of(look_cells(facts)));
   return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 

@@ -69,8 +69,8 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
     share("cache", 0, context);  // which the attention puts there by itself
   }
   share("class token", context, rows.before);
-  look.weights =
-      weights.narrow(1, context + rows.before, rows.grid.size()).unflatten(1, {rows.grid.height, rows.grid.width});
+  look.weights = weights.narrow(1, context + rows.before, rows.grid.size())
+                     .unflatten(1, {rows.grid.height, rows.grid.width});
   const auto tasks = static_cast<int64_t>(rows.tasks.size());
   share("task rows", context + rows.before + rows.grid.size(), tasks);
   share_memory(context + rows.before + rows.grid.size() + tasks, rows.behind - tasks);
@@ -80,8 +80,8 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
 /// What each place gets on average from all queries of the image, of which only those of its window see it, [H,h,w].
 at::Tensor of_windows(const at::Tensor& weights, const core::WindowCut& windows) {
   // What fills the image up looks, too: it is left out of the mean.
-  const at::Tensor real =
-      windows.cut(at::ones({1, windows.image.size(), 1}, weights.options())).unsqueeze(1);      // [n,1,A,1]
+  const at::Tensor real = windows.cut(at::ones({1, windows.image.size(), 1}, weights.options()))
+                              .unsqueeze(1);                                                    // [n,1,A,1]
   const at::Tensor mean = (weights * real).sum(2) / static_cast<double>(windows.image.size());  // [n,H,A]
   return windows.join(mean.transpose(1, 2)).squeeze(0).t().unflatten(1, {windows.image.height, windows.image.width});
 }
@@ -116,8 +116,8 @@ std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::Attentio
 }
 
 at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
-  const at::Tensor image =
-      rows.windows != nullptr ? rows.windows->join(values) : values.narrow(1, rows.before, rows.grid.size());
+  const at::Tensor image = rows.windows != nullptr ? rows.windows->join(values)
+                                                   : values.narrow(1, rows.before, rows.grid.size());
   return image[0].squeeze(1).unflatten(0, {rows.grid.height, rows.grid.width});
 }
 
@@ -143,8 +143,8 @@ std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at
       rows.grid = vit->grid_of(pixels);
       rows.before = vit->num_class_tokens();
       rows.behind = input.x.size(1) - rows.before - rows.grid.size();
-      rows.memories =
-          memories_of(memory, static_cast<size_t>(number), rows.behind - static_cast<int64_t>(tasks.size()));
+      rows.memories = memories_of(memory, static_cast<size_t>(number),
+                                  rows.behind - static_cast<int64_t>(tasks.size()));
     } else {
       rows.before = input.x.size(1) - rows.grid.size();
     }

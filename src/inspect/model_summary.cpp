@@ -82,8 +82,8 @@ base::TextTable state_table(const ModelFacts& facts) {
 ModelFacts look_into(const core::Model& model) {
   const at::NoGradGuard no_grad;
   const auto* language = dynamic_cast<const models::Model*>(&model);
-  const core::State full =
-      language == nullptr ? model.initial_state(1) : inspect::fill_memories(*language, 1, model.segment_size()).state;
+  const core::State full = language == nullptr ? model.initial_state(1)
+                                               : inspect::fill_memories(*language, 1, model.segment_size()).state;
   ModelFacts facts;
   if (language != nullptr) {
     facts.table = language->attend_table(model.segment_size(), full, core::Mode::evaluate);
@@ -112,8 +112,8 @@ std::string to_text(const ModelFacts& facts) {
     text += state_table(facts).text();
   }
   if (facts.table) {
-    text +=
-        fmt::format("Inside a segment, token by token, a sequence holds at most {}.\n\n", bytes_text(facts.open_bytes));
+    text += fmt::format("Inside a segment, token by token, a sequence holds at most {}.\n\n",
+                        bytes_text(facts.open_bytes));
     text += "Who attends to whom (rows: queries, columns: keys):\n" + facts.table->draw();
   }
   if (!facts.cache_share.empty()) {

@@ -62,8 +62,8 @@ at::Tensor Compression::convolve(int64_t layer, const Forgotten& rows) const {
   const at::Tensor wanted = (at::arange(0, count, rate_, options).unsqueeze(1) + taps).flatten();  // [E]
   const at::Tensor inside = at::logical_and(wanted >= 0, wanted < count), index = wanted.clamp(0, count - 1);
   const at::Tensor real = at::logical_and(rows.valid.index_select(1, index), inside).unsqueeze(-1);
-  const at::Tensor taken =
-      at::where(real, rows.old.index_select(1, index), at::zeros({}, rows.old.options().requires_grad(false)));
+  const at::Tensor taken = at::where(real, rows.old.index_select(1, index),
+                                     at::zeros({}, rows.old.options().requires_grad(false)));
   return ops::linear(taken.reshape({rows.old.size(0), count / rate_, -1}), weights_[static_cast<size_t>(layer)],
                      biases_[static_cast<size_t>(layer)]);
 }
@@ -83,9 +83,9 @@ at::Tensor Compression::most_used(int64_t layer, const Forgotten& rows) const {
   const auto [q, k, v] = heads(layer, rows.queries, rows.old);
   const double lowest = -std::numeric_limits<double>::infinity();
   const at::Tensor scores = at::matmul(q, k.transpose(-1, -2)) / std::sqrt(static_cast<double>(q.size(3)));
-  const at::Tensor weights =
-      at::softmax(scores.masked_fill(rows.valid.logical_not().view({q.size(0), 1, 1, -1}), lowest), -1);  // [B,H,Q,E]
-  const at::Tensor asked = at::where(rows.asking.unsqueeze(-1), weights.mean(1), 0.0).sum(1);             // [B,E]
+  const at::Tensor weights = at::softmax(
+      scores.masked_fill(rows.valid.logical_not().view({q.size(0), 1, 1, -1}), lowest), -1);   // [B,H,Q,E]
+  const at::Tensor asked = at::where(rows.asking.unsqueeze(-1), weights.mean(1), 0.0).sum(1);  // [B,E]
   const at::Tensor usage = asked.masked_fill(rows.valid.logical_not(), lowest);
   // The first rank / rate rows of each sequence, in their order and right-aligned: ranks by usage, then a stable sort
   // of kept or not.
@@ -103,8 +103,8 @@ at::Tensor Compression::reconstruction_loss(int64_t layer, const Forgotten& rows
   const at::Tensor real = real_blocks(rows.valid, rate_).squeeze(-1);
   const at::Tensor wanted = attend(q, k.narrow(2, 0, old), v.narrow(2, 0, old), rows.valid).detach();
   const at::Tensor found = attend(q, k.narrow(2, old, made), v.narrow(2, old, made), real);
-  const at::Tensor counted =
-      at::logical_and(rows.asking, rows.valid.any(1, true)).view({q.size(0), 1, -1, 1}).to(q.scalar_type());
+  const at::Tensor
+      counted = at::logical_and(rows.asking, rows.valid.any(1, true)).view({q.size(0), 1, -1, 1}).to(q.scalar_type());
   const at::Tensor numbers = counted.sum({1, 2, 3}).clamp_min(1.0) * static_cast<double>(q.size(1) * q.size(3));
   return ((wanted - found).square() * counted).sum({1, 2, 3}) / numbers;
 }

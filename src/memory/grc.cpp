@@ -222,18 +222,19 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
 core::AttentionView Grc::look(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const {
   const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  core::AttentionView view =
-      inner == nullptr ? core::AttentionView{} : inner->look(input, state.child("core"), history);
+  core::AttentionView view = inner == nullptr ? core::AttentionView{}
+                                              : inner->look(input, state.child("core"), history);
   const core::State grc = state.child("grc");
   const GrcState& old = grc.as<GrcState>();
   const Source made_of = source(authors_ ? inner_->forward(input, state.child("core")).y : input.x, input.table);
   const at::Tensor rows = ops::resample_nearest(made_of.rows, cache_len_, made_of.valid);
-  const ops::GrcGateValues gates =
-      ops::grc_gate_values(old.cache.expand({rows.size(0), -1, -1}), rows, gates_, authors_);
+  const ops::GrcGateValues gates = ops::grc_gate_values(old.cache.expand({rows.size(0), -1, -1}), rows, gates_,
+                                                        authors_);
   view.gates.push_back({"reset", gates.reset});
   view.gates.push_back({"update", gates.update});
-  const at::Tensor kept =
-      causal_ || !updates(old, input.mode) ? old.cache : attended(update(old.cache, made_of), made_of, old.cache);
+  const at::Tensor kept = causal_ || !updates(old, input.mode)
+                              ? old.cache
+                              : attended(update(old.cache, made_of), made_of, old.cache);
   view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache,
                        ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
                          return reader_.heads(input.x.narrow(-1, 0, channels_), kept, input.grid, replace);

@@ -63,8 +63,8 @@ core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& i
   const auto& cache = own.as<ImageAttentionCacheState>();
   core::AttendTable table = input.table;
   const at::Tensor earlier = context(input, cache, table);
-  core::AttentionResult result =
-      inner_->forward({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid}, state.child("core"));
+  core::AttentionResult result = inner_->forward({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid},
+                                                 state.child("core"));
   ImageAttentionCacheState next = cache;
   if (input.mode == core::Mode::train && mem_len_ > 0) {
     const at::NoGradGuard no_grad;

@@ -72,11 +72,11 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
   where.require(propagation == "none" || (!masked && tasks.size() <= 1), "propagation",
                 "'{}' is for attention = \"full\" and one task; found \"{}\" and {}", propagation, attention,
                 tasks.size());
-  const auto own =
-      std::count_if(tasks.begin(), tasks.end(), [](const TaskOptions& task) { return task.own_class_token; });
+  const auto own = std::count_if(tasks.begin(), tasks.end(),
+                                 [](const TaskOptions& task) { return task.own_class_token; });
   where.require(own <= 1, "tasks", "{} tasks bring a class token in place of the backbone's; only one can", own);
-  const auto adapted =
-      std::count_if(tasks.begin(), tasks.end(), [](const TaskOptions& task) { return task.own_adapters; });
+  const auto adapted = std::count_if(tasks.begin(), tasks.end(),
+                                     [](const TaskOptions& task) { return task.own_adapters; });
   where.require(adapted <= 1, "tasks", "{} tasks bring adapters; only one can", adapted);
 }
 
@@ -103,9 +103,9 @@ LearnableTokens::LearnableTokens(const Options& options, const layers::Scope& ro
       base::require(layer < num_layers, "learnable_tokens: task '{}': expected layers 0 to {}, found {}", task.name,
                     num_layers - 1, layer);
       if (task.num_mem_tokens == 0 || (first_only && layer != task.layers->front())) continue;
-      part.memory[static_cast<size_t>(layer)] =
-          (scope / "memory")
-              .add(std::to_string(layer), {task.num_mem_tokens, dim}, layers::normal(init_std), ParameterKind::memory);
+      part.memory[static_cast<size_t>(layer)] = (scope / "memory")
+                                                    .add(std::to_string(layer), {task.num_mem_tokens, dim},
+                                                         layers::normal(init_std), ParameterKind::memory);
     }
     part.head = layers::Linear(scope / "head", dim, task.num_classes, true, init_std);
     parts_.push_back(std::move(part));

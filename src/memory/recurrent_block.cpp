@@ -27,10 +27,11 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   const at::Tensor& memory = state.as<RecurrentTokensState>().tokens;
   require_state("recurrent_tokens", memory, {batch, count, rows.rows.size(2)});
   const auto integers = at::TensorOptions().dtype(at::kLong).device(rows.rows.device());
-  const at::Tensor special =
-      embed_(at::tensor({*options_.cls_token, *options_.sep_token, *options_.pad_token}, at::kLong).to(integers))
-          .unsqueeze(0)
-          .expand({batch, -1, -1});  // [B,3,D]
+  const at::Tensor special = embed_(
+                                 at::tensor({*options_.cls_token, *options_.sep_token, *options_.pad_token}, at::kLong)
+                                     .to(integers))
+                                 .unsqueeze(0)
+                                 .expand({batch, -1, -1});  // [B,3,D]
   const auto token = [&](int64_t which) { return special.narrow(1, which, 1); };
   const at::Tensor cls = token(0), sep = token(1), pad = token(2);
 

@@ -29,8 +29,8 @@ struct Entry {
 void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries);
 
 /// An attention of this folder that replaces another (`backbone.attention`).
-using AttentionFactory =
-    std::function<std::unique_ptr<core::CoreAttention>(const base::Node& options, const core::AttentionBuild&)>;
+using AttentionFactory = std::function<std::unique_ptr<core::CoreAttention>(const base::Node& options,
+                                                                            const core::AttentionBuild&)>;
 void add_attentions(base::OptionTypes& types, base::Registry<AttentionFactory>& factories);
 
 }  // namespace mnemo::memory

@@ -75,8 +75,8 @@ core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const a
   for (size_t layer = 0; layer < entering.size(); ++layer) {
     next.rows.push_back(last_rows(cache.rows[layer], entering[layer].detach()));
   }
-  const at::Tensor real =
-      valid.defined() ? valid : at::ones({entering[0].size(0), table.num_rows()}, cache.valid.options());
+  const at::Tensor real = valid.defined() ? valid
+                                          : at::ones({entering[0].size(0), table.num_rows()}, cache.valid.options());
   next.valid = last_rows(cache.valid, real);
   return next;
 }

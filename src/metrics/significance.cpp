@@ -38,8 +38,8 @@ double incomplete_beta(double a, double b, double x) {
   base::require(a > 0 && b > 0 && x >= 0 && x <= 1,
                 "the incomplete beta function of a = {}, b = {}, x = {}: expected a, b > 0 and 0 <= x <= 1", a, b, x);
   if (x == 0 || x == 1) return x;
-  const double front =
-      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
+  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) +
+                                b * std::log1p(-x));
   if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(a, b, x) / a;
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }

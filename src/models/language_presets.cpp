@@ -111,8 +111,8 @@ adaptive = {{ cutoffs = [20000, 60000], div_val = 4, shortlist_projection = fals
 }  // namespace
 
 void add_language_presets(std::vector<Preset>& presets) {
-  static const std::string transformer_xl_base =
-                               fmt::format(kBaseLayers, ", eval_clamp_len = 400", fmt::format(kSegmentCache, 150, 640)),
+  static const std::string transformer_xl_base = fmt::format(kBaseLayers, ", eval_clamp_len = 400",
+                                                             fmt::format(kSegmentCache, 150, 640)),
                            rmt = fmt::format(kBaseLayers, "", kRmtMemory), enwik8 = fmt::format(kEnwik8Layers, "", ""),
                            transformer_xl_enwik8 = fmt::format(kEnwik8Layers, ", eval_clamp_len = 820",
                                                                fmt::format(kSegmentCache, 512, 2100)),

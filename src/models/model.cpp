@@ -138,8 +138,8 @@ void Model::make_language_model(const heads::LanguageModelOptions& head, const l
   if (!head.adaptive) {
     at::Tensor table;
     if (head.tied) table = embedding_ ? embedding_->weight : adaptive_embedding_->table(0);
-    head_ =
-        std::make_unique<heads::LanguageModel>(head, scope, table, vocab, backbone_->dim(), options_.backbone.init_std);
+    head_ = std::make_unique<heads::LanguageModel>(head, scope, table, vocab, backbone_->dim(),
+                                                   options_.backbone.init_std);
     return;
   }
   head_dropout_ = head.adaptive->dropout;
@@ -280,8 +280,8 @@ OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& 
                               bool starts) const {
   const auto options = rows.rows.options().requires_grad(false);
   const int64_t batch = rows.rows.size(0);
-  const at::Tensor real =
-      rows.valid.defined() ? rows.valid : at::ones({batch, rows.rows.size(1)}, options.dtype(at::kBool));
+  const at::Tensor real = rows.valid.defined() ? rows.valid
+                                               : at::ones({batch, rows.rows.size(1)}, options.dtype(at::kBool));
   if (!starts) {
     return {open.length + rows.rows.size(1), open.read_rows, core::append_rows(open.valid, real, 1)};
   }
@@ -334,8 +334,8 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   children.emplace_back("layers", result.state);
   children.emplace_back("open", segment.part.ends ? OpenSegment{} : still_open(rows, open, state, segment.part.starts));
 
-  step.hidden =
-      layers::dropout(hidden_of(result.hidden, rows, segment), head_dropout_, segment.mode == core::Mode::train);
+  step.hidden = layers::dropout(hidden_of(result.hidden, rows, segment), head_dropout_,
+                                segment.mode == core::Mode::train);
   if (const int64_t write = rows.table.row_offset(SpanKind::write); write >= 0) {
     step.write_hidden = result.hidden.narrow(1, write, rows.table.row_length(SpanKind::write));
   }

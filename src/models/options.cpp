@@ -113,8 +113,8 @@ int64_t rows_of(const base::Node& memory) {
 
 /// An encoder reads a segment at once: each of its rows needs its place.
 void check_places(const ModelOptions& options) {
-  const auto limit =
-      options.kind == "model" && !options.backbone.causal() ? row_limit(options.backbone.attention) : std::nullopt;
+  const auto limit = options.kind == "model" && !options.backbone.causal() ? row_limit(options.backbone.attention)
+                                                                           : std::nullopt;
   if (!limit) return;
   int64_t beside = 0;
   for (const base::Node& memory : options.memory) beside += rows_of(memory);
@@ -142,8 +142,8 @@ void check_embedding(const ModelOptions& options, const base::Where& where) {
                   "head.adaptive or head.tied = false");
     return;
   }
-  const bool alike =
-      adaptive && head.adaptive->cutoffs == embedding.cutoffs && head.adaptive->div_val == embedding.div_val;
+  const bool alike = adaptive && head.adaptive->cutoffs == embedding.cutoffs &&
+                     head.adaptive->div_val == embedding.div_val;
   where.require(alike || !head.tied, "head",
                 "a tied adaptive softmax reads the embedding's tables: expected embedding.type = \"adaptive\" with the "
                 "same cutoffs and div_val");

@@ -46,8 +46,8 @@ struct EmbeddingOptions {
 
 /// The options of every backbone of images; `kType` is its name, `Backbone` what they build. A new backbone is one more
 /// entry.
-using VisionOptions =
-    std::variant<backbones::VitOptions, backbones::PvtOptions, backbones::PvtV2Options, backbones::SwinOptions>;
+using VisionOptions = std::variant<backbones::VitOptions, backbones::PvtOptions, backbones::PvtV2Options,
+                                   backbones::SwinOptions>;
 
 struct BackboneOptions : backbones::EncoderOptions {
   std::string type = "decoder";

@@ -34,8 +34,8 @@ base::Node with_preset(const base::Node& model) {
   base::require(given->is_string(), "{}: 'preset': expected string, found {}", given->place().text(), given->found());
   const std::string& name = given->as_string();
   if (name == "unset") return rest;
-  const auto found =
-      std::find_if(presets().begin(), presets().end(), [&](const Preset& preset) { return preset.name == name; });
+  const auto found = std::find_if(presets().begin(), presets().end(),
+                                  [&](const Preset& preset) { return preset.name == name; });
   if (found == presets().end()) {
     base::input_error("{}: 'model.preset': unknown preset {}{}", given->place().text(), base::in_quotes(name, '\''),
                       base::suggestion(name, ModelOptions::preset_names()));

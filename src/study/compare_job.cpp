@@ -13,12 +13,14 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/output.h"
 #include "data/tokenizers/utf8.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
 #include "experiment/sample_task.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
+#include "inspect/draw/span_picture.h"
 #include "inspect/model_summary.h"
 #include "train/signals.h"
 #include "train/trainer.h"
@@ -41,8 +43,8 @@ std::vector<CurvePoint> curve_of(const train::History& history, const tasks::Tas
         {point.step, point.tokens, point.seconds, finite(task.metric_of_loss(point.loss).value_or(point.loss)), {}});
   }
   for (const train::EvaluationPoint& point : history.evaluations) {
-    auto at =
-        std::find_if(curve.begin(), curve.end(), [&](const CurvePoint& other) { return other.step >= point.step; });
+    auto at = std::find_if(curve.begin(), curve.end(),
+                           [&](const CurvePoint& other) { return other.step >= point.step; });
     if (at == curve.end() || at->step != point.step)
       at = curve.insert(at, {point.step, point.tokens, point.seconds, {}, {}});
     at->held_out = finite(point.evaluation.at(task.metric()));
@@ -196,7 +198,7 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   train::RunHooks hooks;
   hooks.show_progress = false;
   hooks.on_loss = [](const train::LossPoint& point) {
-    cli::print(fmt::format("progress {} {:.5g}\n", point.step, point.loss));
+    base::print(fmt::format("progress {} {:.5g}\n", point.step, point.loss));
   };
   const auto begin = std::chrono::steady_clock::now();
   hooks.stop = [&] {

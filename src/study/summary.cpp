@@ -116,8 +116,8 @@ void summarise(StudySummary& study) {
     // One value left of several trainings is no ground for a verdict; one of one is, by size.
     const bool judged = variant.corrected_p || (variant.runs.size() < 2 && study.variants.front().runs.size() < 2);
     if (variant.difference && judged)
-      variant.verdict =
-          judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better, study.least_gain);
+      variant.verdict = judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better,
+                              study.least_gain);
   }
 }
 
@@ -135,11 +135,11 @@ std::string StudySummary::conclusion() const {
   }
   const std::string& baseline = variants.front().name;
   const int64_t seeds = variants.front().value.count;
-  const std::string rule =
-      seeds > 1
-          ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)", seeds, kSignificant)
-          : fmt::format("by more than {} on one seed", metric.percent ? fmt::format("{:g} points", least_gain * 100)
-                                                                      : fmt::format("{:g}", least_gain));
+  const std::string rule = seeds > 1 ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)",
+                                                   seeds, kSignificant)
+                                     : fmt::format("by more than {} on one seed",
+                                                   metric.percent ? fmt::format("{:g} points", least_gain * 100)
+                                                                  : fmt::format("{:g}", least_gain));
   std::string text = better.empty() ? fmt::format("Nothing beats '{}' {}.", baseline, rule)
                                     : fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better));
   if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));

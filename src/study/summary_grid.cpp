@@ -91,12 +91,12 @@ std::string grid_legend(const StudyGrid& study) {
     text = fmt::format("▲ better, ▼ worse than {} by more than {} on one seed.", study.variants.front(),
                        value_text(study.metric(), {.count = 1, .mean = study.points.front().least_gain}));
   }
-  const bool has_paper =
-      std::any_of(study.paper.begin(), study.paper.end(), [](const PaperPoint& value) { return value.metric.empty(); });
+  const bool has_paper = std::any_of(study.paper.begin(), study.paper.end(),
+                                     [](const PaperPoint& value) { return value.metric.empty(); });
   if (has_paper) text += " In brackets: the paper's.";
   if (study.metric().chance)
-    text +=
-        fmt::format(" Guessing gives {}.", value_text(study.metric(), {.count = 1, .mean = *study.metric().chance}));
+    text += fmt::format(" Guessing gives {}.",
+                        value_text(study.metric(), {.count = 1, .mean = *study.metric().chance}));
   return text;
 }
 

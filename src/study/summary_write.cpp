@@ -28,8 +28,8 @@ base::Node variants_node(const StudySummary& study) {
   for (const VariantSummary& variant : study.variants) {
     base::Node runs = base::Node::array();
     for (const RunResult& run : variant.runs) runs.push_back(base::write_options(run));
-    base::Node node =
-        base::Node::table({{"name", variant.name}, {"about", variant.about}, {"options", variant.options}});
+    base::Node node = base::Node::table(
+        {{"name", variant.name}, {"about", variant.about}, {"options", variant.options}});
     node.set("verdict", verdict_text(variant.verdict));
     node.set("value", variant.failed() ? base::Node() : base::json_number(variant.value.mean));
     node.set("deviation", base::json_number(variant.value.deviation));
@@ -116,12 +116,12 @@ std::string to_markdown(const Comparison& comparison) {
     const base::Node* value = machine.find(key);
     return value != nullptr && value->is_string() ? value->as_string() : std::string("unknown");
   };
-  text +=
-      fmt::format("`{}`\n\n{}; {} at a time, {} each; {} of training in all. {} (LibTorch {} for {}), Mnemo {}. {}.\n",
-                  comparison.command, comparison.trainings, comparison.jobs,
-                  comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads),
-                  base::duration_text(comparison.seconds), word("cpu"), word("libtorch"), word("capability"),
-                  word("mnemo"), comparison.date);
+  text += fmt::format(
+      "`{}`\n\n{}; {} at a time, {} each; {} of training in all. {} (LibTorch {} for {}), Mnemo {}. {}.\n",
+      comparison.command, comparison.trainings, comparison.jobs,
+      comparison.threads == 1 ? "one thread" : fmt::format("{} threads", comparison.threads),
+      base::duration_text(comparison.seconds), word("cpu"), word("libtorch"), word("capability"), word("mnemo"),
+      comparison.date);
   return text;
 }
 

@@ -9,8 +9,8 @@
 namespace mnemo::tasks {
 
 double Evaluation::at(std::string_view name) const {
-  const auto found =
-      std::find_if(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.first == name; });
+  const auto found = std::find_if(metrics.begin(), metrics.end(),
+                                  [&](const auto& metric) { return metric.first == name; });
   base::ensure(found != metrics.end(), "an evaluation has no metric '{}'", name);
   return found->second;
 }
@@ -53,11 +53,10 @@ TokenLoss token_loss(const core::Model& model, const core::StepResult& step, con
                      int64_t targets, double auxiliary_share) {
   TokenLoss loss;
   if (segment.num_targets > 0) {
-    const at::Tensor nll =
-        segment.soft_targets.defined()
-            ? -(at::log_softmax(model.logits(step.hidden), -1) * segment.soft_targets.to(step.hidden.scalar_type()))
-                   .sum(-1)
-            : model.nll(step.hidden, segment.targets);
+    const at::Tensor nll = segment.soft_targets.defined() ? -(at::log_softmax(model.logits(step.hidden), -1) *
+                                                              segment.soft_targets.to(step.hidden.scalar_type()))
+                                                                 .sum(-1)
+                                                          : model.nll(step.hidden, segment.targets);
     loss.nll = nll.sum().div(static_cast<double>(targets));
     loss.total = loss.nll;
   }

@@ -129,12 +129,12 @@ History History::load(const weights::TensorFile& file, const weights::TensorFile
                 losses.size() / kLossColumns + measured.size() / static_cast<size_t>(columns),
                 of_losses.size() + of_evaluations.size());
   const auto gauges = file.metadata.find("gauges");
-  const std::vector<std::string> gauge_names =
-      gauges == file.metadata.end() ? std::vector<std::string>{} : split(gauges->second);
+  const std::vector<std::string> gauge_names = gauges == file.metadata.end() ? std::vector<std::string>{}
+                                                                             : split(gauges->second);
   int64_t width = 0;
   for (const std::string& name : gauge_names) width += gauge_width(name, where);
-  const std::vector<double> gauged =
-      gauge_names.empty() ? std::vector<double>{} : values_of(file, "gauges", width, where);
+  const std::vector<double> gauged = gauge_names.empty() ? std::vector<double>{}
+                                                         : values_of(file, "gauges", width, where);
   base::require(gauged.size() == of_losses.size() * static_cast<size_t>(width),
                 "{}: expected gauges for {} points, found {}", where, of_losses.size(),
                 width == 0 ? 0 : gauged.size() / static_cast<size_t>(width));

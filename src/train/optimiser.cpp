@@ -131,14 +131,14 @@ void Optimiser::step(double lr) {
 }
 
 std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters) {
-  const base::Node complete =
-      optimiser_types().complete(options.is_string() ? base::Node::table({{"type", options}}) : options);
+  const base::Node complete = optimiser_types().complete(options.is_string() ? base::Node::table({{"type", options}})
+                                                                             : options);
   const std::string& type = complete.at("type").as_string();
   if (type == "sgd") return std::make_unique<Sgd>(base::read_typed_options<SgdOptions>(complete), parameters);
   const bool decoupled = type == "adamw";
   base::ensure(decoupled || type == "adam", "optimiser '{}' is registered but cannot be made", type);
-  const AdamOptions adam =
-      decoupled ? base::read_typed_options<AdamWOptions>(complete) : base::read_typed_options<AdamOptions>(complete);
+  const AdamOptions adam = decoupled ? base::read_typed_options<AdamWOptions>(complete)
+                                     : base::read_typed_options<AdamOptions>(complete);
   return std::make_unique<Adam>(adam, decoupled, parameters);
 }
 

@@ -45,8 +45,8 @@ struct TensorMeter::Counter final : c10::MemoryReportingInfoBase {
   }
   bool memoryProfilingEnabled() const override { return true; }
 
-  c10::MemoryReportingInfoBase* outer =
-      dynamic_cast<c10::MemoryReportingInfoBase*>(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE));
+  c10::MemoryReportingInfoBase* outer = dynamic_cast<c10::MemoryReportingInfoBase*>(
+      c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE));
   std::unordered_map<void*, int64_t> sizes;
   int64_t bytes = 0, peak = 0;
 };

@@ -100,8 +100,8 @@ double Schedule::factor(int64_t step) const {
 }
 
 std::unique_ptr<Schedule> make_schedule(const base::Node& options, int64_t steps) {
-  const base::Node complete =
-      schedule_types().complete(options.is_string() ? base::Node::table({{"type", options}}) : options);
+  const base::Node complete = schedule_types().complete(options.is_string() ? base::Node::table({{"type", options}})
+                                                                            : options);
   const std::string& type = complete.at("type").as_string();
   if (type == "constant") return std::make_unique<Constant>(base::read_typed_options<ConstantOptions>(complete));
   if (type == "inverse_sqrt")

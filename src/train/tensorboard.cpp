@@ -93,8 +93,8 @@ uint32_t crc32c(std::string_view data) {
 TensorBoard::TensorBoard(const std::string& folder, int64_t start_step) {
   static std::atomic<int> files = 0;
   base::make_folders(folder);
-  const auto seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
+      std::chrono::system_clock::now().time_since_epoch());
   path_ = base::join_path(
       folder, fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds.count(), host_name(), ::getpid(), files++));
   file_ = std::fopen(path_.c_str(), "wbx");

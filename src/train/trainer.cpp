@@ -223,8 +223,8 @@ TrainReport Trainer::run(const RunHooks& hooks) {
                   other ? other->step : 0);
   }
   if (steps_ >= options_.steps || reached()) return report(0);
-  const std::unique_ptr<RunLog> log =
-      writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard) : nullptr;
+  const std::unique_ptr<RunLog> log = writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
+                                             : nullptr;
   std::optional<base::Progress> progress;
   if (hooks.show_progress) {
     base::ProgressOptions shown;

@@ -136,8 +136,8 @@ core::AttendTable table_of(const GoldenFile& file, int64_t k, const Subject& sub
   }
   core::AttendTable table({SpanKind::tokens, x.size(1)}, subject.causal ? Rule::causal() : Rule::all());
   if (subject.context) subject.context->add_spans(table, context_state, mode);
-  const bool pattern =
-      mask.defined() && mask.size(0) == x.size(1) && mask.size(1) == table.num_keys() && subject.context;
+  const bool pattern = mask.defined() && mask.size(0) == x.size(1) && mask.size(1) == table.num_keys() &&
+                       subject.context;
   if (pattern) {
     const int64_t cached = table.num_context();
     table.let(SpanKind::tokens, SpanKind::cache, Rule::pattern(mask.narrow(1, 0, cached)));
@@ -231,8 +231,8 @@ GoldenReport verify_attention(const GoldenFile& file) {
       }
     }
     for (const auto& [field, tensor] : context_state.fields()) {
-      const std::string name =
-          fmt::format("step.{}.state.segment_cache{}", k, subject.whole_memory_name ? "" : "." + field.path);
+      const std::string name = fmt::format("step.{}.state.segment_cache{}", k,
+                                           subject.whole_memory_name ? "" : "." + field.path);
       if (field.path == "valid") continue;
       if (const at::Tensor expected = file.find(name); expected.defined()) {
         comparison.compare("states", name, expected, tensor);

@@ -115,8 +115,8 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
     error = difference.max().item<double>();
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
   }
-  auto at =
-      std::find_if(report_.groups.begin(), report_.groups.end(), [&](const GoldenGroup& g) { return g.name == group; });
+  auto at = std::find_if(report_.groups.begin(), report_.groups.end(),
+                         [&](const GoldenGroup& g) { return g.name == group; });
   if (at == report_.groups.end())
     at = report_.groups.insert(report_.groups.end(),
                                GoldenGroup{group, 0, 0.0, tolerance.value_or(report_.tolerance), ""});

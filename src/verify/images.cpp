@@ -119,8 +119,8 @@ data::Image augmented(const Step& step, const base::Node& op, const data::Image&
   if (const base::Node* fill = op.find("fill")) {
     for (size_t c = 0; c < 3; ++c) geometry.fill[c] = static_cast<uint8_t>(fill->items().at(c).as_int());
   }
-  const double argument =
-      data::augment_argument(type, op.at("level").as_double(), static_cast<int>(op.at("sign").as_int()));
+  const double argument = data::augment_argument(type, op.at("level").as_double(),
+                                                 static_cast<int>(op.at("sign").as_int()));
   if (!op.at("arg").is_null()) step.config_value(op.at("type").as_string(), op.at("arg").as_double(), argument);
   return data::augment(image, type, argument, geometry);
 }
@@ -138,9 +138,9 @@ void run_mix(const Step& step, bool cut) {
                 classes = step.integer("num_classes");
   base::require(labels.size(0) == batch && pixels.size(1) == 3, "{}",
                 "config: pixels [B,3,H,W] and labels [B] do not fit");
-  const data::ImageMix mix =
-      cut ? data::cutmix_of(step.real("lam"), step.integer("center_y"), step.integer("center_x"), height, width)
-          : data::ImageMix{step.real("lam"), {}};
+  const data::ImageMix mix = cut ? data::cutmix_of(step.real("lam"), step.integer("center_y"), step.integer("center_x"),
+                                                   height, width)
+                                 : data::ImageMix{step.real("lam"), {}};
   at::Tensor targets = at::empty({batch, classes}, at::kDouble);
   data::mix_pixels(pixels.mutable_data_ptr<double>(), batch, height, width, mix);
   data::mix_targets(labels.const_data_ptr<int64_t>(), batch, classes, step.real("label_smoothing"), mix.lambda,
@@ -158,8 +158,8 @@ void run_erasing(const Step& step) {
   int64_t erased = 0;
   for (const base::Node& draw : step.config.at("draws").items()) {
     if (erased == count) break;
-    data::ImageBox box =
-        data::erase_box({draw.at("area").as_double(), draw.at("aspect").as_double()}, count, height, width);
+    data::ImageBox box = data::erase_box({draw.at("area").as_double(), draw.at("aspect").as_double()}, count, height,
+                                         width);
     if (box.height == 0) continue;
     box.top = draw.at("top").as_int();
     box.left = draw.at("left").as_int();

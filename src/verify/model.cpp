@@ -93,8 +93,8 @@ Pass run(const GoldenFile& file, const models::Model& model) {
     }
     return scalar;
   };
-  const train::BpttResult result =
-      train::backward_segments(model, pass.segments, pass.initial, loss, train::BpttForm::sliding);
+  const train::BpttResult result = train::backward_segments(model, pass.segments, pass.initial, loss,
+                                                            train::BpttForm::sliding);
   for (const at::Tensor& part : result.losses) {
     if (part.defined()) pass.loss += part.item<double>();
   }

@@ -193,8 +193,8 @@ void compare_bits(const TaskSubject& subject, const std::vector<models::TaskLogi
       const GoldenFile file(path, subject.file.device());
       others[path] = TaskSubject(file).run(file.step(0, "input.pixels"));
     }
-    const bool same =
-        at::equal(find(logits, promise.key, subject.file.path()), find(others[path], other.substr(colon + 1), path));
+    const bool same = at::equal(find(logits, promise.key, subject.file.path()),
+                                find(others[path], other.substr(colon + 1), path));
     comparison.compare("bitwise", promise.key, at::zeros({}, at::kDouble),
                        at::full({}, same ? 0.0 : kWrong, at::kDouble));
   }
@@ -202,8 +202,8 @@ void compare_bits(const TaskSubject& subject, const std::vector<models::TaskLogi
 
 void verify_forward(const TaskSubject& subject, GoldenComparison& comparison) {
   const GoldenFile& file = subject.file;
-  const at::Tensor pixels =
-      file.step(0, "input.pixels").clone().set_requires_grad(file.find("grad.step.0.input.pixels").defined());
+  const at::Tensor
+      pixels = file.step(0, "input.pixels").clone().set_requires_grad(file.find("grad.step.0.input.pixels").defined());
   const std::vector<models::TaskLogits> logits = subject.run(pixels, compare_hidden(subject, comparison));
   compare_logits(subject, 0, logits, comparison);
   at::Tensor scalar = at::zeros({}, pixels.options().requires_grad(false));
@@ -229,8 +229,8 @@ void verify_training(const TaskSubject& subject, GoldenComparison& comparison) {
     subject.model->parameters().zero_grad();
     const std::vector<models::TaskLogits> logits = subject.run(file.step(k, "input.pixels"));
     compare_logits(subject, k, logits, comparison);
-    const auto asked =
-        std::find_if(logits.begin(), logits.end(), [&](const auto& one) { return one.name == loss_task; });
+    const auto asked = std::find_if(logits.begin(), logits.end(),
+                                    [&](const auto& one) { return one.name == loss_task; });
     base::require(asked != logits.end(), "{}: loss_task: no task '{}'", file.path(), loss_task);
     const at::Tensor loss = at::cross_entropy_loss(asked->logits, file.step(k, "input.labels"));
     comparison.compare("outputs", fmt::format("step.{}.output.loss", k), file.step(k, "output.loss"), loss);

@@ -123,11 +123,11 @@ GoldenReport verify_vision_stack(const GoldenFile& file) {
                 "{}: expected the mode of each of its {} steps in 'steps'", file.path(), steps);
   const at::Tensor first = file.step(0, "input.x");
   base::require(first.defined() && first.dim() >= 3, "{}: expected step.0.input.x", file.path());
-  core::State state =
-      stack.model.initial_state(first.size(0)).map([&](const core::Field& field, const at::Tensor& tensor) {
-        const at::Tensor given = file.find("buffer." + stack.buffer_name(field.path));
-        return given.defined() ? given.clone() : tensor;
-      });
+  core::State state = stack.model.initial_state(first.size(0))
+                          .map([&](const core::Field& field, const at::Tensor& tensor) {
+                            const at::Tensor given = file.find("buffer." + stack.buffer_name(field.path));
+                            return given.defined() ? given.clone() : tensor;
+                          });
   std::vector<at::Tensor> inputs;
   at::Tensor scalar = at::zeros({}, first.options());
   for (int64_t k = 0; k < steps; ++k) {
@@ -142,10 +142,10 @@ GoldenReport verify_vision_stack(const GoldenFile& file) {
     };
     core::Segment segment;
     segment.rows = x.dim() == 4 ? x.flatten(1, 2) : x;
-    segment.mode =
-        modes.items()[static_cast<size_t>(k)].as_string() == "train" ? core::Mode::train : core::Mode::evaluate;
-    const core::StepResult step =
-        stack.model.forward(segment, state, {}, [&](std::string_view name, const at::Tensor& rows) {
+    segment.mode = modes.items()[static_cast<size_t>(k)].as_string() == "train" ? core::Mode::train
+                                                                                : core::Mode::evaluate;
+    const core::StepResult step = stack.model.forward(
+        segment, state, {}, [&](std::string_view name, const at::Tensor& rows) {
           for (int64_t layer = 0; layer < stack.model.backbone().num_layers(); ++layer) {
             if (name.ends_with(fmt::format("layers.{}", layer))) compare(fmt::format("hidden.blocks.{}", layer), rows);
           }

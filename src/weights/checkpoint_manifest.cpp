@@ -54,8 +54,8 @@ std::string format_manifest(const CheckpointInfo& info) {
 }
 
 CheckpointInfo parse_manifest(std::string_view text, const std::string& path) {
-  const Node manifest =
-      base::parse_json(text, base::printable(base::join_path(path, kManifestName), 400), kManifestLimits);
+  const Node manifest = base::parse_json(text, base::printable(base::join_path(path, kManifestName), 400),
+                                         kManifestLimits);
   const std::string& format = manifest.at("format").as_string();
   base::require(format == kFormat, "{}: format is '{}', expected '{}'", manifest.at("format").where(),
                 base::printable(format), kFormat);
@@ -81,8 +81,8 @@ std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kStepP
 int64_t checkpoint_step(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return -1;
   const std::string_view digits = name.substr(kStepPrefix.size());
-  const bool all_digits =
-      digits.size() >= 8 && std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool all_digits = digits.size() >= 8 &&
+                          std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
   int64_t step = -1;
   if (!all_digits || std::from_chars(digits.data(), digits.data() + digits.size(), step).ec != std::errc()) return -1;
   return step;

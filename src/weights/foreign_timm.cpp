@@ -33,8 +33,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kTimmNam
 
 /// Our name of an argument; empty where it is no option of ours.
 std::string_view ours_by_timm(std::string_view argument) {
-  const auto at =
-      std::find_if(kTimmNames.begin(), kTimmNames.end(), [&](const auto& names) { return names.first == argument; });
+  const auto at = std::find_if(kTimmNames.begin(), kTimmNames.end(),
+                               [&](const auto& names) { return names.first == argument; });
   return at == kTimmNames.end() ? std::string_view() : at->second;
 }
 
@@ -87,8 +87,8 @@ base::Node timm_model(std::string_view type, const base::Node& arguments, double
 }
 
 base::Node timm_arguments_of(const models::ModelOptions& options, base::Node factory) {
-  const base::Node backbone =
-      std::visit([](const auto& chosen) { return base::write_options(chosen); }, options.backbone.vision);
+  const base::Node backbone = std::visit([](const auto& chosen) { return base::write_options(chosen); },
+                                         options.backbone.vision);
   base::Node arguments = base::Node::table();
   for (const auto& [argument, value] : factory.members()) {
     const std::string_view ours = ours_by_timm(argument);

@@ -81,8 +81,8 @@ base::Node timm_pvt_v2_config(const models::ModelOptions& options) {
       architecture = size.name;
     }
   }
-  base::Node config =
-      timm_config(architecture, pvt.dims.back(), timm_arguments_of(options, base::write_options(TimmPvtV2Arguments())));
+  base::Node config = timm_config(architecture, pvt.dims.back(),
+                                  timm_arguments_of(options, base::write_options(TimmPvtV2Arguments())));
   const base::Node input_size = base::Node::array({pvt.in_channels, pvt.image_size[0], pvt.image_size[1]});
   config.set("pretrained_cfg", base::Node::table({{"input_size", input_size}}));
   return config;

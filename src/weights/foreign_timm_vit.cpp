@@ -79,8 +79,8 @@ std::optional<TimmVitArguments> factory_arguments(const std::string& name) {
 
 base::Node options_of_timm_vit(const base::Node& config) {
   const TimmVitArguments arguments = timm_arguments(config, *factory_arguments(timm_architecture(config)));
-  base::Node model =
-      timm_model("vit", base::write_options(arguments), 1e-6, arguments.global_pool == "avg" ? "mean" : "cls");
+  base::Node model = timm_model("vit", base::write_options(arguments), 1e-6,
+                                arguments.global_pool == "avg" ? "mean" : "cls");
   model.find("backbone")->set("cls_tokens", arguments.class_token ? 1 : 0);
   model.find("backbone")->set("position_resampling", "bicubic_antialias");
   return model;

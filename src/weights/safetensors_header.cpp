@@ -54,8 +54,8 @@ class HeaderParser {
   void check_utf8() {
     base::Utf8Checker checker;
     for (uint64_t at = kLengthBytes; at < header_.data_start;) {
-      const std::string_view piece =
-          source_.window(at).substr(0, static_cast<size_t>(std::min<uint64_t>(header_.data_start - at, size_t(-1))));
+      const std::string_view piece = source_.window(at).substr(
+          0, static_cast<size_t>(std::min<uint64_t>(header_.data_start - at, size_t(-1))));
       if (const auto bad = checker.feed(piece)) broken_rule(file_, 4, "ill-formed at byte {} of the header", *bad);
       at += piece.size();
     }
@@ -214,8 +214,8 @@ class HeaderParser {
   // Rule 5: spaces only, no other white space.
   void check_tail(uint64_t offset) {
     for (uint64_t at = kLengthBytes + offset; at < header_.data_start;) {
-      const std::string_view piece =
-          source_.window(at).substr(0, static_cast<size_t>(std::min<uint64_t>(header_.data_start - at, size_t(-1))));
+      const std::string_view piece = source_.window(at).substr(
+          0, static_cast<size_t>(std::min<uint64_t>(header_.data_start - at, size_t(-1))));
       const size_t other = piece.find_first_not_of(' ');
       if (other != std::string_view::npos) {
         broken_rule(file_, 5, "'{}' at byte {} of the header, after its end", base::printable(piece.substr(other, 1)),

@@ -120,9 +120,9 @@ std::string make_header(std::string_view file, const NamedTensors& tensors, cons
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, tensor] = tensors[i];
     append_json_string(json, name);
-    json +=
-        fmt::format(R"(:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)", find_dtype(tensor.scalar_type())->name,
-                    fmt::join(tensor.sizes(), ","), begin[i], begin[i] + tensor.nbytes());
+    json += fmt::format(R"(:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)",
+                        find_dtype(tensor.scalar_type())->name, fmt::join(tensor.sizes(), ","), begin[i],
+                        begin[i] + tensor.nbytes());
   }
   if (json.back() == ',') json.pop_back();
   json += '}';

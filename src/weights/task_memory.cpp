@@ -185,8 +185,8 @@ TaskMemoryFile read_task_memory(const std::string& path) {
   base::require(format != file.metadata.end() && format->second == kFormat,
                 "{}: expected a task memory of format \"{}\", found {}", shown, kFormat,
                 format == file.metadata.end() ? "a file without format" : base::in_quotes(format->second));
-  const auto config =
-      base::read_options<Config>(base::parse_json(text(file, "config", path), path + " (config)", kLimits));
+  const auto config = base::read_options<Config>(
+      base::parse_json(text(file, "config", path), path + " (config)", kLimits));
   TaskMemoryFile task{
       config.memory, config.adapters, file.tensors, text(file, "backbone", path), {}, text(file, "about", path)};
   base::require(task.memory.tasks.size() == 1, "{}: expected one task, found {}", shown, task.memory.tasks.size());
@@ -199,8 +199,8 @@ TaskMemoryFile read_task_memory(const std::string& path) {
 
 TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
   memory::LearnableTokensOptions memory = memory_of(model.options);
-  const auto found =
-      std::find_if(memory.tasks.begin(), memory.tasks.end(), [&](const auto& task) { return task.name == name; });
+  const auto found = std::find_if(memory.tasks.begin(), memory.tasks.end(),
+                                  [&](const auto& task) { return task.name == name; });
   base::ensure(found != memory.tasks.end(), "no task '{}'", name);
   TaskMemoryFile file;
   const memory::TaskOptions task = *found;

@@ -44,8 +44,8 @@ TEST(AbcEncoder, PaddingIsAsGoodAsNoneAndEveryTokenSeesLaterOnes) {
     const Outcome found = run(*model, rows, whole(9), model->initial_state(3), core::Mode::evaluate, valid);
     for (int64_t row = 0; row < 3; ++row) {
       const int64_t real = lengths[row].item<int64_t>();
-      const Outcome alone =
-          run(*model, rows.narrow(0, row, 1).narrow(1, 0, real), whole(real), model->initial_state(1));
+      const Outcome alone = run(*model, rows.narrow(0, row, 1).narrow(1, 0, real), whole(real),
+                                model->initial_state(1));
       EXPECT_LE(difference(found.hidden.narrow(0, row, 1).narrow(1, 0, real), alone.hidden), 1e-12) << row;
     }
     at::Tensor other = rows.clone();

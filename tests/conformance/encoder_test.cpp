@@ -49,8 +49,9 @@ TEST_P(BothWays, SegmentsAreJoinedByTheStateAlone) {
   const at::NoGradGuard no_grad;
   const core::State warm = warm_state(*model, 2);
   const at::Tensor tokens = Numbers(3).tokens({2, 7}, kVocab);
-  const at::Tensor second =
-      run(*model, tokens.narrow(1, 4, 3), whole(3), run(*model, tokens.narrow(1, 0, 4), whole(4), warm).state).hidden;
+  const at::Tensor second = run(*model, tokens.narrow(1, 4, 3), whole(3),
+                                run(*model, tokens.narrow(1, 0, 4), whole(4), warm).state)
+                                .hidden;
   const at::Tensor alone = run(*model, tokens.narrow(1, 4, 3), whole(3), warm).hidden;
   bool carries = false;
   for (const auto& [field, tensor] : warm.fields()) carries = carries || (field.per_sequence() && tensor.numel() > 0);

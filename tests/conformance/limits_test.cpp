@@ -25,8 +25,8 @@ size_t copy_parameters(const layers::ParameterSet& from, const layers::Parameter
 void expect_same_model(models::Model& left, models::Model& right) {
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(3).tokens({3, 11}, kVocab);
-  const Plan plan =
-      left.options().backbone.causal() ? segments({4}) + parts({2, 2}) + segments({3}) : segments({4, 4, 3});
+  const Plan plan = left.options().backbone.causal() ? segments({4}) + parts({2, 2}) + segments({3})
+                                                     : segments({4, 4, 3});
   for (const core::Mode mode : {core::Mode::evaluate, core::Mode::train}) {
     EXPECT_TRUE(same_bits(run(left, tokens, plan, left.initial_state(3), mode).hidden,
                           run(right, tokens, plan, right.initial_state(3), mode).hidden));
@@ -217,14 +217,14 @@ TEST(Limits, GrcOfBothReadingsAroundOpenAttention) {
     const layers::Scope root = parameters.root();
     const core::AttentionBuild build{root, root, root, 8, 2, 4, false, 0.3};
     const base::Node softmax = mechanisms.attention_types.complete(base::Node::table({{"type", "softmax"}}));
-    const base::Node grc =
-        mechanisms.memory_types.complete(base::Node::table({{"type", "grc"}, {"variant", variant}, {"cache_len", 3}}));
+    const base::Node grc = mechanisms.memory_types.complete(
+        base::Node::table({{"type", "grc"}, {"variant", variant}, {"cache_len", 3}}));
     const auto attention = mechanisms.memories.find("grc").wrap_attention(
         grc, build, mechanisms.attentions.find("softmax")(softmax, build));
     layers::ParameterSet plain_parameters(2, at::kDouble);
     const layers::Scope plain_root = plain_parameters.root();
-    const auto plain =
-        mechanisms.attentions.find("softmax")(softmax, {plain_root, plain_root, plain_root, 8, 2, 4, false, 0.3});
+    const auto plain = mechanisms.attentions.find("softmax")(softmax,
+                                                             {plain_root, plain_root, plain_root, 8, 2, 4, false, 0.3});
     copy_parameters(parameters, plain_parameters);
 
     const at::NoGradGuard no_grad;

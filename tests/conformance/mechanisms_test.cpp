@@ -236,8 +236,8 @@ Sizes sizes(const Mechanism& mechanism) {
   const auto model = models::build(options);
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(3).tokens({1, 2048}, kVocab);
-  const core::State between =
-      run(*model, tokens.narrow(1, 0, 1536), segments({512, 512, 512}), model->initial_state(1)).state;
+  const core::State between = run(*model, tokens.narrow(1, 0, 1536), segments({512, 512, 512}), model->initial_state(1))
+                                  .state;
   const auto bytes = [](const core::State& state) { return fmt::format("{}", core::num_bytes(state)); };
   const inspect::ModelCost cost = inspect::count_cost(*model, {1, 512, 1536});
   int64_t flops = cost.total.flops;

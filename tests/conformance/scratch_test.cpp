@@ -51,8 +51,8 @@ TEST_P(Scratch, FullOfNanChangesNothing) {
   const core::State warm = warm_state(*model, 2);
   Numbers numbers(3);
   const at::Tensor tokens = numbers.tokens({2, 12}, kVocab), weights = numbers.normal({2, 12, 8});
-  const at::Tensor valid =
-      at::cat({at::ones({2, 9}, at::kBool), at::tensor({1, 0, 0, 1, 1, 1}).view({2, 3}).to(at::kBool)}, 1);
+  const at::Tensor valid = at::cat(
+      {at::ones({2, 9}, at::kBool), at::tensor({1, 0, 0, 1, 1, 1}).view({2, 3}).to(at::kBool)}, 1);
   const Plan plan = segments({4}) + in_parts(config(), {2, 1, 2}) + segments({3});
   const auto everything = [&] {
     model->parameters().zero_grad();

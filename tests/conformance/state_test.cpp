@@ -139,8 +139,8 @@ TEST_P(StateInsideASegment, SequencesAtDifferentPlacesOfASegmentRunTogether) {
   // And apart again: padding on the left changes nothing for the one that leaves.
   for (int64_t row = 0; row < 3; ++row) {
     const core::State mine = core::select_batch(together.state, at::tensor({row}, at::kLong));
-    const core::State own =
-        run(*model_, tokens_.narrow(0, row, 1).narrow(1, 8, 3), after, states[static_cast<size_t>(row)]).state;
+    const core::State
+        own = run(*model_, tokens_.narrow(0, row, 1).narrow(1, 8, 3), after, states[static_cast<size_t>(row)]).state;
     const Plan last = Plan{{1, {false, true}}} + segments({2});
     const at::Tensor more = tokens_.narrow(0, row, 1).narrow(1, 0, 3);
     expect_near(run(*model_, more, last, mine).hidden, run(*model_, more, last, own).hidden, kExact,
@@ -228,8 +228,9 @@ TEST_P(PaddedPast, IsThatOfRealTokens) {
   for (int64_t row = 0; row < 3; ++row) {
     const int64_t real = lengths[row].item<int64_t>();
     const at::Tensor mine = tokens.narrow(0, row, 1);
-    const core::State alone =
-        run(*model, mine.narrow(1, 0, real), whole(real), core::select_batch(warm, at::tensor({row}, at::kLong))).state;
+    const core::State alone = run(*model, mine.narrow(1, 0, real), whole(real),
+                                  core::select_batch(warm, at::tensor({row}, at::kLong)))
+                                  .state;
     expect_near(found.narrow(0, row, 1), run(*model, mine.narrow(1, 5, 4), segments({4}), alone).hidden, kExact,
                 fmt::format("row {}", row));
   }

@@ -79,8 +79,8 @@ TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
         inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
         inputs.push_back(numbers.normal({2, 3, slots}).to(dtype));
         auto run = [](const std::vector<at::Tensor>& x) {
-          const ops::AbcOutput out =
-              ops::abc_causal(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {}, ops::AbcActivation::exp, 0.0, 0.3);
+          const ops::AbcOutput out = ops::abc_causal(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {},
+                                                     ops::AbcActivation::exp, 0.0, 0.3);
           return std::vector<at::Tensor>{out.o, out.memory.k, out.memory.v, out.memory.z};
         };
         // The CPU's scan knows no bfloat16: the same numbers in float32, and the result rounded.

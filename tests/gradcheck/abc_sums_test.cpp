@@ -105,8 +105,8 @@ TEST(AbcWindowGradient, IsThatOfDifferencesAndOfTheNaiveTwin) {
                        v = leaf(numbers, {2, 2, tokens, 3}), old_k = leaf(numbers, {2, 2, 4, 3}),
                        old_v = leaf(numbers, {2, 2, 4, 3}), weights = numbers.normal({2, 2, tokens, 3}),
                        ends = numbers.normal({2, 2, 4, 3});
-      const at::Tensor open =
-          masked ? at::arange(4).unsqueeze(0) >= at::tensor({4, 2}, at::kLong).unsqueeze(1) : at::Tensor();
+      const at::Tensor open = masked ? at::arange(4).unsqueeze(0) >= at::tensor({4, 2}, at::kLong).unsqueeze(1)
+                                     : at::Tensor();
       std::vector<int64_t> seen(static_cast<size_t>(tokens));
       std::iota(seen.begin(), seen.end(), 1);
       const Inputs inputs = {{"q", q}, {"k", k}, {"v", v}, {"K", old_k}, {"V", old_v}};

@@ -43,8 +43,8 @@ struct Abc {
   }
   /// Weighted outputs and final memory.
   at::Tensor scalar(bool fast) const {
-    const auto out =
-        (fast ? ops::abc_causal : ops::abc_causal_naive)(q, k, v, s, start, valid, setting.activation, 1e-6, 0.5);
+    const auto out = (fast ? ops::abc_causal : ops::abc_causal_naive)(q, k, v, s, start, valid, setting.activation,
+                                                                      1e-6, 0.5);
     const at::Tensor z = at::where(at::isfinite(out.memory.z), out.memory.z, 0.0);
     return (out.o * weights).sum() + (out.memory.k * end_k).sum() + (out.memory.v * end_v).sum() + (z * end_z).sum();
   }

@@ -47,8 +47,8 @@ TEST_P(AttentionGradient, IsThatOfDifferences) {
     positions.r = term("r", {columns, heads, width});
   }
   if (one.terms == 3) positions.scores = term("scores", {batch, heads, one.queries, columns});
-  ops::KeyRanges ranges =
-      one.terms == 2 ? ops::KeyRanges::causal(one.queries, one.keys) : ops::KeyRanges::all(one.queries, one.keys);
+  ops::KeyRanges ranges = one.terms == 2 ? ops::KeyRanges::causal(one.queries, one.keys)
+                                         : ops::KeyRanges::all(one.queries, one.keys);
   if (one.mask == 1)
     ranges = ops::KeyRanges::from_mask(
         numbers.flags({one.queries, one.keys}, 0.6).index_fill(1, at::tensor({0}, at::kLong), 1));

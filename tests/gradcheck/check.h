@@ -43,8 +43,8 @@ inline void expect_gradients(const std::function<at::Tensor()>& f, const Inputs&
       EXPECT_LE(std::abs(found - expected), options.tolerance * (1 + std::abs(found)))
           << name << where << ": difference " << found << ", gradient " << expected;
     };
-    const int64_t stride =
-        std::max<int64_t>(1, (input.numel() + options.most_elements - 1) / std::max<int64_t>(1, options.most_elements));
+    const int64_t stride = std::max<int64_t>(
+        1, (input.numel() + options.most_elements - 1) / std::max<int64_t>(1, options.most_elements));
     for (int64_t i = 0; options.most_elements > 0 && i < input.numel(); i += stride) {
       at::Tensor direction = at::zeros_like(start).contiguous();
       direction.view({-1})[i] = 1.0;

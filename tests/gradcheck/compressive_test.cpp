@@ -8,12 +8,12 @@ namespace {
 TEST(CompressiveGradient, OfTheReconstructionLossIsThatOfDifferences) {
   for (const std::string function : {"conv", "dilated_conv"}) {
     for (const std::string attention : {"relative", "softmax"}) {
-      const auto model =
-          make_model(configuration("compressive",
-                                   {"kind=layer_stack", "backbone.attention.type=" + attention, "backbone.norm=pre",
-                                    "memory[0].type=compressive", "memory[0].mem_len=2", "memory[0].compressed_len=3",
-                                    "memory[0].compression_rate=2", "memory[0].compression=" + function})
-                         .options);
+      const auto model = make_model(
+          configuration("compressive",
+                        {"kind=layer_stack", "backbone.attention.type=" + attention, "backbone.norm=pre",
+                         "memory[0].type=compressive", "memory[0].mem_len=2", "memory[0].compressed_len=3",
+                         "memory[0].compression_rate=2", "memory[0].compression=" + function})
+              .options);
       Numbers numbers(5);
       const at::Tensor rows = numbers.normal({2, 7, 8}),
                        valid = at::tensor({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}).view({2, 7}).to(at::kBool);

@@ -116,8 +116,8 @@ TEST_P(ClassifierGradient, OfTheParametersIsThatOfDifferences) {
   expect_gradients(
       [&] {
         // In evaluation: a GRC cache that has moved is a constant for the second segment.
-        const Outcome found =
-            run(*model, tokens, segments({4, 3}), model->initial_state(3), core::Mode::evaluate, valid);
+        const Outcome found = run(*model, tokens, segments({4, 3}), model->initial_state(3), core::Mode::evaluate,
+                                  valid);
         return (model->nll(found.hidden, labels) * weights).sum();
       },
       inputs, {.most_elements = 0, .directions = 1, .step = 2e-4, .tolerance = 5e-8});

@@ -88,10 +88,10 @@ TEST_F(CommandLine, CompletionIsBashWithTheKeysOfRecipes) {
   const Finished outcome = run({"completion", "bash"});
   EXPECT_EQ(outcome.status, 0);
   write(folder_ / "complete.sh", outcome.out);
-  const std::string script =
-      "source '" + (folder_ / "complete.sh") +
-      "'; COMP_WORDS=(mnemo train --set train.sched); COMP_CWORD=3; _mnemo; echo \"${COMPREPLY[*]}\" > '" +
-      (folder_ / "reply.txt") + "'";
+  const std::string
+      script = "source '" + (folder_ / "complete.sh") +
+               "'; COMP_WORDS=(mnemo train --set train.sched); COMP_CWORD=3; _mnemo; echo \"${COMPREPLY[*]}\" > '" +
+               (folder_ / "reply.txt") + "'";
   ASSERT_EQ(std::system(("bash -c \"" +
                          [&] {
                            std::string quoted;
@@ -134,22 +134,22 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   EXPECT_TRUE(std::isfinite(other.at("nll").as_double()));
   EXPECT_NEAR(other.at("bits_per_character").as_double(), other.at("nll").as_double() / std::log(2.0), 1e-9);
 
-  const Finished stream =
-      run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--quiet"});
+  const Finished stream = run(
+      {"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--quiet"});
   EXPECT_EQ(stream.status, 0) << stream.err;
-  const base::Node whole =
-      json(run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--json"}).out);
+  const base::Node whole = json(
+      run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--json"}).out);
   EXPECT_EQ(stream.out, "line " + whole.at("text").as_string());
-  const base::Node else_seed =
-      json(run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "6", "--json"}).out);
+  const base::Node else_seed = json(
+      run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "6", "--json"}).out);
   EXPECT_NE(else_seed.at("text").as_string(), whole.at("text").as_string());
 
   // A session kept and gone on with is the text in one piece.
   const std::string session = folder_ / "session.safetensors";
-  const Finished first =
-      run({"generate", run_folder, "--prompt", "line ", "--tokens", "11", "--seed", "5", "--save", session, "--quiet"});
-  const Finished second =
-      run({"generate", run_folder, "--session", session, "--tokens", "9", "--seed", "5", "--quiet"});
+  const Finished first = run(
+      {"generate", run_folder, "--prompt", "line ", "--tokens", "11", "--seed", "5", "--save", session, "--quiet"});
+  const Finished second = run(
+      {"generate", run_folder, "--session", session, "--tokens", "9", "--seed", "5", "--quiet"});
   EXPECT_EQ(first.out + second.out, stream.out);
 
   const Finished nowhere = run({"generate", run_folder, "--tokens", "5", "--save", folder_ / "none/session"});
@@ -237,8 +237,8 @@ TEST_F(CommandLine, SignalsStopTrainingAfterSaving) {
     EXPECT_EQ(outcome.status, status) << outcome.err;
     EXPECT_TRUE(holds(outcome.err, "mnemo train --resume " + folder)) << outcome.err;
     const int64_t done = std::stoll(outcome.err.substr(outcome.err.find("stopped after step ") + 19));
-    const Finished resumed =
-        run({"train", "--resume", folder, "--set", "train.steps=" + std::to_string(done + 2), "--json"});
+    const Finished resumed = run(
+        {"train", "--resume", folder, "--set", "train.steps=" + std::to_string(done + 2), "--json"});
     EXPECT_EQ(resumed.status, 0) << resumed.err;
     EXPECT_EQ(json(resumed.out).at("steps").as_int(), done + 2);
   }
@@ -283,8 +283,8 @@ TEST_F(CommandLine, InspectShowsWhereAnInputIsLookedAt) {
   EXPECT_EQ(node.at("training").items().at(5).at("gauges").at("layers.0.sigma_lambda").size(), 2u);
   EXPECT_NE(node.at("training").items().at(5).at("gauges").at("layers.0.sigma_lambda").items().at(0).as_double(), 0.5)
       << "lambda has moved";
-  const base::Node of_recipe =
-      json(run({"inspect", recipe_, "--set", "data.train=" + text_, "--tokens", "1 2 3", "--json"}).out);
+  const base::Node of_recipe = json(
+      run({"inspect", recipe_, "--set", "data.train=" + text_, "--tokens", "1 2 3", "--json"}).out);
   EXPECT_EQ(of_recipe.at("attention").at("tokens").size(), 3u);
 
   const std::pair<std::vector<std::string>, std::string> wrong[] = {
@@ -369,8 +369,8 @@ TEST_F(CommandLine, InspectListsTheVariantsOfARecipe) {
   const base::Node rows = json(run({"inspect", folder_ / "two.toml", "--json"}).out);
   ASSERT_EQ(rows.size(), 2u);
   for (const base::Node& row : rows.items()) {
-    const base::Node one =
-        json(run({"inspect", folder_ / "two.toml", "--variant", row.at("variant").as_string(), "--json"}).out);
+    const base::Node one = json(
+        run({"inspect", folder_ / "two.toml", "--variant", row.at("variant").as_string(), "--json"}).out);
     EXPECT_EQ(row.at("parameters").as_int(), one.at("parameters").as_int());
   }
 }

@@ -26,8 +26,8 @@ class DataCommands : public testing::Test {
   Result run(const std::vector<std::string>& arguments) {
     std::string command = MNEMO_EXECUTABLE;
     for (const std::string& argument : arguments) command += " '" + argument + "'";
-    const int status =
-        std::system((command + " >'" + (folder_ / "out.txt") + "' 2>'" + (folder_ / "err.txt") + "'").c_str());
+    const int status = std::system(
+        (command + " >'" + (folder_ / "out.txt") + "' 2>'" + (folder_ / "err.txt") + "'").c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, base::read_file(folder_ / "out.txt"),
             base::read_file(folder_ / "err.txt")};
   }
@@ -181,8 +181,8 @@ TEST_F(DataCommands, ListOpsFilesAreCheckedLineByLine) {
   std::filesystem::copy(kListOps + "arena_500_2000.tsv", folder_ / "arena/basic_train.tsv");
   std::filesystem::copy(kListOps + "arena_2_200.tsv", folder_ / "arena/basic_val.tsv");
   std::filesystem::copy(kListOps + "nangia_bowman_test.tsv", folder_ / "arena/basic_test.tsv");
-  const base::Node prepared =
-      json({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out", "--json"});
+  const base::Node prepared = json(
+      {"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out", "--json"});
   EXPECT_EQ(prepared.at("parts").items()[1].at("documents").as_int(), 200);
   EXPECT_EQ(read("out/basic_train.tsv"), read("arena/basic_train.tsv"));
   EXPECT_EQ(read("out/basic_val.tsv"), read("arena/basic_val.tsv"));

@@ -166,9 +166,9 @@ TEST_P(Generation, SessionsSeeTheSameAsTheModelRunOverSegments) {
   at::Tensor logits;
   for (int64_t s = 0; s < 3; ++s) {
     core::Segment segment;
-    segment.tokens =
-        at::tensor(std::vector<int64_t>(tokens.begin() + s * kSegment, tokens.begin() + (s + 1) * kSegment))
-            .unsqueeze(0);
+    segment.tokens = at::tensor(
+                         std::vector<int64_t>(tokens.begin() + s * kSegment, tokens.begin() + (s + 1) * kSegment))
+                         .unsqueeze(0);
     auto step = model->forward(segment, state);
     logits = model->logits(step.hidden.select(1, kSegment - 1)).select(0, 0);
     state = std::move(step.state);

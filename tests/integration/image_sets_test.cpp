@@ -57,8 +57,8 @@ ema_decay = 0.9
   Result run(const std::vector<std::string>& arguments) {
     std::string command = MNEMO_EXECUTABLE;
     for (const std::string& argument : arguments) command += " '" + argument + "'";
-    const int status =
-        std::system((command + " >'" + (folder_ / "out.txt") + "' 2>'" + (folder_ / "err.txt") + "'").c_str());
+    const int status = std::system(
+        (command + " >'" + (folder_ / "out.txt") + "' 2>'" + (folder_ / "err.txt") + "'").c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, base::read_file(folder_ / "out.txt"),
             base::read_file(folder_ / "err.txt")};
   }
@@ -123,12 +123,12 @@ TEST_F(ImageSets, FoldersAreDescribedCheckedAndPrepared) {
 }
 
 TEST_F(ImageSets, WhatDoesNotFitIsSaid) {
-  const Result tokens =
-      run({"train", folder_ / "recipe.toml", "--out", folder_ / "run", "--set", "model.backbone={type=\"encoder\"}"});
+  const Result tokens = run(
+      {"train", folder_ / "recipe.toml", "--out", folder_ / "run", "--set", "model.backbone={type=\"encoder\"}"});
   EXPECT_EQ(tokens.status, 2);
   EXPECT_NE(tokens.err.find("needs a model of images"), std::string::npos) << tokens.err;
-  const Result classes =
-      run({"train", folder_ / "recipe.toml", "--out", folder_ / "run", "--set", "model.head.num_classes=7"});
+  const Result classes = run(
+      {"train", folder_ / "recipe.toml", "--out", folder_ / "run", "--set", "model.head.num_classes=7"});
   EXPECT_EQ(classes.status, 2);
   EXPECT_NE(classes.err.find("expected 0 or the data's 3, found 7"), std::string::npos) << classes.err;
 }

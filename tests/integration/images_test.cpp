@@ -145,8 +145,8 @@ TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {
                     picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
   ASSERT_EQ(run({"convert", kImports + "timm_vit", "--to", "mnemo", "--out", model}).status, 0);
   const std::string png = folder_ / "heat.png", svg = folder_ / "heat.svg", page = folder_ / "page.html";
-  const Finished text =
-      run({"inspect", model, "--image", picture, "--heads", "1", "--png", png, "--svg", svg, "--html", page});
+  const Finished text = run(
+      {"inspect", model, "--image", picture, "--heads", "1", "--png", png, "--svg", svg, "--html", page});
   ASSERT_EQ(text.status, 0) << text.err;
   for (const char* part : {"class token", "mean", "to image", "32 x 32 as the model sees it"})
     EXPECT_TRUE(holds(text.out, part)) << text.out;

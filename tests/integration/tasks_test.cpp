@@ -205,8 +205,8 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
   for (const char* regime : {"head", "masked_memory", "head_and_class_token", "memory", "adapters", "full"}) {
     SCOPED_TRACE(regime);
     const std::string out = folder_ / regime;
-    const Finished outcome =
-        run({"finetune", recipe, "--model", backbone_, "--regime", regime, "--name", regime, "--out", out, "--quiet"});
+    const Finished outcome = run(
+        {"finetune", recipe, "--model", backbone_, "--regime", regime, "--name", regime, "--out", out, "--quiet"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const std::string file = out + "/" + regime + ".task.safetensors";
     EXPECT_EQ(base::path_exists(file), std::string(regime) != "full");
@@ -286,8 +286,9 @@ TEST_F(TaskRuns, EvalMeasuresTheHeadThatWasTrained) {
   expect_refused({"eval", out},
                  {"class \"dog\" of the data is none of the head 'insects'", "3 classes", "the data's 4"});
   // Four classes beside the model's three.
-  const base::Node more =
-      result({"finetune", recipe_, "--name", "more", "--out", folder_ / "more", "--json", "--quiet"}).at("held_out");
+  const base::Node more = result(
+                              {"finetune", recipe_, "--name", "more", "--out", folder_ / "more", "--json", "--quiet"})
+                              .at("held_out");
   EXPECT_NEAR(result({"eval", folder_ / "more", "--json"}).at("nll").as_double(), more.at("nll").as_double(), 1e-6);
 }
 

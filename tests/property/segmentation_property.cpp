@@ -18,8 +18,8 @@ namespace {
 
 const Configuration& any_configuration(const std::vector<std::string>& names) {
   const std::string name = *rc::gen::elementOf(names);
-  const auto found =
-      std::find_if(configurations().begin(), configurations().end(), [&](const auto& c) { return c.name == name; });
+  const auto found = std::find_if(configurations().begin(), configurations().end(),
+                                  [&](const auto& c) { return c.name == name; });
   RC_ASSERT(found != configurations().end());
   return *found;
 }
@@ -38,9 +38,9 @@ Plan any_parts(int64_t length) { return parts(any_cut(length)); }
 
 RC_GTEST_PROP(SegmentationProperty, PartsOfASegmentNeverShow, ()) {
   const at::NoGradGuard no_grad;
-  const auto& config =
-      any_configuration({"relative_segment_cache_recurrent_tokens_grc", "rmt_xl_tokens", "rmt_causal_learned",
-                         "abc_rmt_grc", "xl_short", "mt_xl_read", "grc_sequence", "abc_sigmoid", "abc_dilated_masked"});
+  const auto& config = any_configuration({"relative_segment_cache_recurrent_tokens_grc", "rmt_xl_tokens",
+                                          "rmt_causal_learned", "abc_rmt_grc", "xl_short", "mt_xl_read", "grc_sequence",
+                                          "abc_sigmoid", "abc_dilated_masked"});
   auto model = make_model(config.options);
   const std::vector<int64_t> lengths = any_cut(between<int64_t>(1, 14));
   Plan in_parts;

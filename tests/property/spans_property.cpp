@@ -136,8 +136,8 @@ Pair any_table() {
         made.table.let(query, key, rule);
         for (size_t q = 0; q < plain.rows.size(); ++q) {
           for (size_t k = 0; k < plain.contexts.size() + plain.rows.size(); ++k) {
-            const SpanKind kind =
-                k < plain.contexts.size() ? plain.contexts[k].kind : plain.rows[k - plain.contexts.size()].kind;
+            const SpanKind kind = k < plain.contexts.size() ? plain.contexts[k].kind
+                                                            : plain.rows[k - plain.contexts.size()].kind;
             if (plain.rows[q].kind == query && kind == key) plain.rules[q][k] = rule;
           }
         }

@@ -26,8 +26,8 @@ struct BlockEmulator {
     /// Numbers that each thread keeps across barriers.
     template <class A, int N>
     struct Kept {
-      std::vector<A> numbers =
-          std::vector<A>(static_cast<size_t>(ops::cuda::kThreads * N), std::numeric_limits<A>::quiet_NaN());
+      std::vector<A> numbers = std::vector<A>(static_cast<size_t>(ops::cuda::kThreads * N),
+                                              std::numeric_limits<A>::quiet_NaN());
       A* operator()(int thread) { return numbers.data() + thread * N; }
     };
   };

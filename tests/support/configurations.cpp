@@ -44,8 +44,8 @@ Combinations combine() {
       std::vector<std::string> assignments = small_sizes(mechanisms.attention_types, attention, "backbone.attention");
       for (size_t i = 0; i < memories.size(); ++i) {
         if ((set >> i & 1) == 0) continue;
-        const auto more =
-            small_sizes(mechanisms.memory_types, memories[i], fmt::format("memory[{}]", names.size() - 1));
+        const auto more = small_sizes(mechanisms.memory_types, memories[i],
+                                      fmt::format("memory[{}]", names.size() - 1));
         assignments.insert(assignments.end(), more.begin(), more.end());
         names.push_back(memories[i]);
       }
@@ -282,8 +282,8 @@ const std::vector<Configuration>& encoders() {
         std::string name = attention;
         for (const std::string& memory : memories) name += "_" + memory;
         try {
-          Configuration probe =
-              configuration("probe", {"backbone.type=encoder", "backbone.attention.type=" + attention});
+          Configuration probe = configuration("probe",
+                                              {"backbone.type=encoder", "backbone.attention.type=" + attention});
           models::build(probe.options);
         } catch (const base::InputError&) {
           continue;  // it is causal by nature

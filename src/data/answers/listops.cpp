@@ -78,8 +78,8 @@ class Parser {
       items_.push_back({Kind::open});
       return;
     }
-    const auto known =
-        std::find(kWords.begin() + kZero, kWords.begin() + kClose, word);  // "]" is not spelt as the model's X
+    const auto known = std::find(kWords.begin() + kZero, kWords.begin() + kClose,
+                                 word);  // "]" is not spelt as the model's X
     const auto token = static_cast<uint8_t>(known - kWords.begin());
     if (token == kClose && word != "]") fail("'(', ')', a digit, '[MIN', '[MAX', '[MED', '[SM' or ']'", found);
     const bool first = open_.empty() || behind_open() == 0;
@@ -177,8 +177,8 @@ ListOpsExpression parse_listops_line(std::string_view line, const LinePlace& pla
   const int64_t value_column = value_first ? 1 : static_cast<int64_t>(tab) + 2;
   base::require(value.size() == 1 && value[0] >= '0' && value[0] <= '9', "{}: expected a value from 0 to 9, found '{}'",
                 place.at(value_column), base::printable(value, 40));
-  ListOpsExpression expression =
-      value_first ? parse_listops(right, place, static_cast<int64_t>(tab) + 2) : parse_listops(left, place);
+  ListOpsExpression expression = value_first ? parse_listops(right, place, static_cast<int64_t>(tab) + 2)
+                                             : parse_listops(left, place);
   base::require(expression.value == value[0] - '0', "{}: expected the expression's value, {}, found {}",
                 place.at(value_column), expression.value, value);
   return expression;

@@ -170,8 +170,8 @@ class Affine {
     std::array<double, 4> rows;
     for (int64_t i = 0; i < 4; ++i) {
       const int64_t at = y - 1 + i;
-      rows[static_cast<size_t>(i)] =
-          cubic(pixel(at, x - 1, c), pixel(at, x, c), pixel(at, x + 1, c), pixel(at, x + 2, c), dx);
+      rows[static_cast<size_t>(i)] = cubic(pixel(at, x - 1, c), pixel(at, x, c), pixel(at, x + 1, c),
+                                           pixel(at, x + 2, c), dx);
     }
     const double value = cubic(rows[0], rows[1], rows[2], rows[3], dy);
     return value <= 0.0 ? 0 : value >= 255.0 ? 255 : static_cast<uint8_t>(value);

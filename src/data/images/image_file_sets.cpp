@@ -330,8 +330,8 @@ FoundSet find_places365(const ImageOptions& options) {
                     });
     return images.take();
   };
-  set.train =
-      part({"places365_train_standard.txt"}, {"data_256_standard", "data_256", "data_large_standard", "data_large"});
+  set.train = part({"places365_train_standard.txt"},
+                   {"data_256_standard", "data_256", "data_large_standard", "data_large"});
   set.valid = part({"places365_val.txt"}, {"val_256", "val_large"});
   return set;
 }

@@ -93,8 +93,8 @@ class PngFile {
     }
     png_set_read_fn(png_, &input_, mnemo_png_read);
     // Nothing of these is used, and texts and profiles may be inflated to megabytes.
-    static const png_byte kIgnored[] =
-        "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
+    static const png_byte
+        kIgnored[] = "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, kIgnored, sizeof kIgnored / 5);
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ImageLimits says how many pixels there may be
     png_read_info(png_, info_);

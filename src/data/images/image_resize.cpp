@@ -52,15 +52,15 @@ Taps taps_of(int64_t from, int64_t to, int64_t begin, int64_t outputs, Interpola
     const int64_t count = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), from) - first;
     double sum = 0.0;
     for (int64_t j = 0; j < count; ++j) {
-      exact[static_cast<size_t>(j)] =
-          kernel(interpolation, (static_cast<double>(first + j) - center + 0.5) * (1.0 / widened));
+      exact[static_cast<size_t>(j)] = kernel(interpolation,
+                                             (static_cast<double>(first + j) - center + 0.5) * (1.0 / widened));
       sum += exact[static_cast<size_t>(j)];
     }
     for (int64_t j = 0; j < count; ++j) {
-      const double weight =
-          (sum == 0.0 ? exact[static_cast<size_t>(j)] : exact[static_cast<size_t>(j)] / sum) * (1 << kBits);
-      taps.weights[static_cast<size_t>(i * taps.stride + j)] =
-          static_cast<int32_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
+      const double weight = (sum == 0.0 ? exact[static_cast<size_t>(j)] : exact[static_cast<size_t>(j)] / sum) *
+                            (1 << kBits);
+      taps.weights[static_cast<size_t>(i * taps.stride + j)] = static_cast<int32_t>(weight < 0 ? weight - 0.5
+                                                                                               : weight + 0.5);
     }
     taps.outputs.push_back({first, count});
   }

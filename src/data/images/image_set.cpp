@@ -43,8 +43,8 @@ class RawImageFile final : public ImageSource {
     for (int64_t p = 0; p < pixels; ++p) {
       for (int64_t c = 0; c < 3; ++c) {
         const int64_t channel = std::min(c, channels - 1);
-        image->bytes[static_cast<size_t>(p * 3 + c)] =
-            from[images_.planes ? channel * pixels + p : p * channels + channel];
+        image->bytes[static_cast<size_t>(p * 3 + c)] = from[images_.planes ? channel * pixels + p
+                                                                           : p * channels + channel];
       }
     }
     return image;

@@ -118,8 +118,8 @@ ImageTransform::ImageTransform(const ImageOptions& options)
 Image ImageTransform::cropped(const Image& image, Random& random) const {
   if (augment_.crop == "resized") {
     const ImageBox box = draw_crop_box(image.height, image.width, augment_.scale, augment_.ratio, random);
-    const bool bilinear =
-        augment_.interpolation == "bilinear" || (augment_.interpolation == "random" && draw_chance(random, 0.5));
+    const bool bilinear = augment_.interpolation == "bilinear" ||
+                          (augment_.interpolation == "random" && draw_chance(random, 0.5));
     return resize(image, box, test_.height, test_.width, bilinear ? Interpolation::bilinear : Interpolation::bicubic);
   }
   Image whole = test_(image);

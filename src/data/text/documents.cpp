@@ -88,8 +88,8 @@ void DocumentSplitter::split(bool at_end) {
     const auto [line, known] = line_at(at);
     if (!inside_line_) {
       if (!known) break;
-      bool heading =
-          rule_.kind == DocumentRule::Kind::heading && after_blank_ && line.size() <= kLongestLine && is_heading(line);
+      bool heading = rule_.kind == DocumentRule::Kind::heading && after_blank_ && line.size() <= kLongestLine &&
+                     is_heading(line);
       if (heading) {
         const auto [next, next_known] = line_at(at + line.size());
         if (!next_known) break;

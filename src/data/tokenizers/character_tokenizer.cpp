@@ -61,8 +61,8 @@ class CharacterTokenizer final : public Tokenizer {
   static constexpr char32_t kUnknownMark = 0xFFFFFFFF;
 
   explicit CharacterTokenizer(std::vector<char32_t> characters) : characters_(std::move(characters)) {
-    unknown_ =
-        static_cast<int32_t>(std::find(characters_.begin(), characters_.end(), kUnknownMark) - characters_.begin());
+    unknown_ = static_cast<int32_t>(std::find(characters_.begin(), characters_.end(), kUnknownMark) -
+                                    characters_.begin());
     small_.fill(unknown_);
     for (size_t id = 0; id < characters_.size(); ++id) {
       const char32_t c = characters_[id];

@@ -197,8 +197,8 @@ void draw_chart(Canvas& canvas, const std::vector<GaugePoint>& points, size_t ga
   low = middle - half, high = middle + half;
   const auto first_step = static_cast<double>(points.front().step), last_step = static_cast<double>(points.back().step);
   const auto at = [&](int64_t step, double value) {
-    const double along =
-        last_step > first_step ? (static_cast<double>(step) - first_step) / (last_step - first_step) : 0.5;
+    const double along = last_step > first_step ? (static_cast<double>(step) - first_step) / (last_step - first_step)
+                                                : 0.5;
     return Canvas::Point{x + along * width, y + (high - value) / (high - low) * height};
   };
   for (int tick = 0; tick <= 4; ++tick) {

@@ -166,8 +166,8 @@ void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& pi
   for (const inspect::ImageLayer& layer : facts.layers) {
     for (const inspect::ImageLook& look : layer.looks) {
       if (look.from != from) continue;
-      const auto memory =
-          std::find_if(look.beside.begin(), look.beside.end(), [](const auto& one) { return one.first == "memory"; });
+      const auto memory = std::find_if(look.beside.begin(), look.beside.end(),
+                                       [](const auto& one) { return one.first == "memory"; });
       const auto draw = [&](int64_t head) {
         const at::Tensor weights = of_head(look.weights, head);
         const double most = weights.max().item<double>();

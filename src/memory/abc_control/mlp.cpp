@@ -33,20 +33,20 @@ AbcMlpControl::AbcMlpControl(const Options& options, const AbcControlBuild& buil
 
 core::State AbcMlpControl::initial_state(int64_t batch) const {
   if (!causal_) return AbcState{};
-  const auto empty =
-      ops::abc_empty(batch, heads_, slots_, head_dim_, activation_, weight_.options().requires_grad(false));
+  const auto empty = ops::abc_empty(batch, heads_, slots_, head_dim_, activation_,
+                                    weight_.options().requires_grad(false));
   return AbcState{empty.k, empty.v, empty.z};
 }
 
 AbcAnswer AbcMlpControl::attend(const AbcCall& call, const core::State& state) const {
-  const at::Tensor logits =
-      ops::linear(call.rows, weight_, {})
-          .view({call.rows.size(0), call.rows.size(1), options_.shared_across_heads ? 1 : heads_, slots_})
-          .transpose(1, 2)
-          .expand({-1, heads_, -1, -1});  // [B,H,S,n]
+  const at::Tensor logits = ops::linear(call.rows, weight_, {})
+                                .view({call.rows.size(0), call.rows.size(1), options_.shared_across_heads ? 1 : heads_,
+                                       slots_})
+                                .transpose(1, 2)
+                                .expand({-1, heads_, -1, -1});  // [B,H,S,n]
   if (!causal_) {
-    const ops::AbcSumsOutput full =
-        ops::abc_full(call.q, call.k, call.v, logits, call.valid, activation_, options_.eps, scale_);
+    const ops::AbcSumsOutput full = ops::abc_full(call.q, call.k, call.v, logits, call.valid, activation_, options_.eps,
+                                                  scale_);
     return {full.o, state, {}, full.sums.v};
   }
   const auto& past = state.as<AbcState>();

@@ -95,8 +95,8 @@ AbcAnswer AbcQueueControl::attend(const AbcCall& call, const core::State& state)
                std::vector<bool>(static_cast<size_t>(keys), true));
   } else {
     // Padding and other places in the queues: the sequences' tokens go different ways.
-    const at::Tensor valid =
-        call.valid.defined() ? call.valid.to(at::kCPU).contiguous() : at::ones({batch, keys}, at::kBool);
+    const at::Tensor valid = call.valid.defined() ? call.valid.to(at::kCPU).contiguous()
+                                                  : at::ones({batch, keys}, at::kBool);
     std::vector<at::Tensor> o, k, v, z;
     for (int64_t row = 0; row < batch; ++row) {
       const bool* real = valid.const_data_ptr<bool>() + row * keys;

@@ -66,8 +66,8 @@ at::Tensor AbcSumControl::given_slots(const AbcCall& call) const {
 void AbcSumControl::require_numbers(const AbcCall& call, const at::Tensor& numbers, int64_t limit,
                                     const std::string& option) const {
   if (numbers.numel() == 0) return;
-  const int64_t last =
-      (call.valid.defined() ? numbers.masked_fill(call.valid.logical_not(), 0) : numbers).max().item<int64_t>();
+  const int64_t
+      last = (call.valid.defined() ? numbers.masked_fill(call.valid.logical_not(), 0) : numbers).max().item<int64_t>();
   base::require(last < limit,
                 "[abc] control '{}' takes sequences of at most {} tokens, which is its {}; found token number {}",
                 name_, limit, option, last + 1);
@@ -97,8 +97,8 @@ AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) c
   ops::AbcReading reading;
   if (counts()) {
     const at::Tensor tokens = written.tokens.detach(), before = past.z.detach();
-    const at::Tensor held =
-        causal_ ? before.unsqueeze(1) + tokens.cumsum(1) : tokens.sum(1, true);  // [B,T,n] or [B,1,n]
+    const at::Tensor held = causal_ ? before.unsqueeze(1) + tokens.cumsum(1)
+                                    : tokens.sum(1, true);  // [B,T,n] or [B,1,n]
     next.z = keys == 0 ? before : held.select(1, held.size(1) - 1);
     if (keeps_ == Keeps::means)
       reading.factor = held.clamp_min(1.0).reciprocal().unsqueeze(1).expand({-1, heads_, -1, -1});

@@ -124,8 +124,8 @@ class Chunk {
     std::fill(grad_d_, grad_d_ + c * n_, T(0));
     T* grad_last = grad_d_ + (c - 1) * n_;
     for (int64_t j = 0; j < n_; ++j) {
-      grad_last[j] =
-          inner_product(grad.k + j * dk, next_k_ + j * dk, dk) + inner_product(grad.v + j * dv, next_v_ + j * dv, dv);
+      grad_last[j] = inner_product(grad.k + j * dk, next_k_ + j * dk, dk) +
+                     inner_product(grad.v + j * dv, next_v_ + j * dv, dv);
       std::copy(grad.k + j * dk, grad.k + (j + 1) * dk, scaled_k_ + j * dk);
       std::copy(grad.v + j * dv, grad.v + (j + 1) * dv, scaled_v_ + j * dv);
       multiply(scaled_k_ + j * dk, dk, last_d()[j]);

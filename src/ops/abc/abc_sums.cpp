@@ -177,9 +177,9 @@ AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   });
   if (!q.is_cpu()) return abc_sums_by_products(q, k, v, phi, sums, reading, scale);
   if (q.scalar_type() == at::kBFloat16) {
-    const AbcSumsOutput out =
-        abc_sums(as_float(q), as_float(k), as_float(v), as_float(phi), {as_float(sums.k), as_float(sums.v)},
-                 {as_float(reading.factor), reading.open}, scale);
+    const AbcSumsOutput out = abc_sums(as_float(q), as_float(k), as_float(v), as_float(phi),
+                                       {as_float(sums.k), as_float(sums.v)}, {as_float(reading.factor), reading.open},
+                                       scale);
     const at::ScalarType kept = sums.k.scalar_type();
     return {out.o.to(at::kBFloat16), {out.sums.k.to(kept), out.sums.v.to(kept)}};
   }
@@ -195,8 +195,8 @@ AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tenso
     return {run.o, run.sums};
   }
   const auto given = [](const at::Tensor& x) { return x.defined() ? std::optional(x) : std::nullopt; };
-  const variable_list out =
-      SumFunction::apply(in.q, in.k, in.v, in.phi, given(in.factor), given(in.bias), sums.k, sums.v, scale);
+  const variable_list out = SumFunction::apply(in.q, in.k, in.v, in.phi, given(in.factor), given(in.bias), sums.k,
+                                               sums.v, scale);
   return {out[0], {out[1], out[2]}};
 }
 

@@ -13,8 +13,9 @@ AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const a
                                const at::Tensor& open, const std::vector<int64_t>& seen, double scale) {
   const int64_t slots = queue.k.size(2);
   AbcSums now = queue;
-  at::Tensor open_now =
-      open.defined() ? open : at::ones({q.size(0), slots}, q.options().dtype(at::kBool).requires_grad(false));
+  at::Tensor open_now = open.defined()
+                            ? open
+                            : at::ones({q.size(0), slots}, q.options().dtype(at::kBool).requires_grad(false));
   int64_t written = 0;
   const auto write_until = [&](int64_t keys) {
     for (; written < keys; ++written) {
@@ -28,8 +29,8 @@ AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const a
   std::vector<at::Tensor> outputs;
   for (size_t t = 0; t < seen.size(); ++t) {
     write_until(seen[t]);
-    const at::Tensor scores =
-        at::matmul(now.k, q.select(2, static_cast<int64_t>(t)).unsqueeze(-1)).squeeze(-1) * scale;  // [B,H,n]
+    const at::Tensor scores = at::matmul(now.k, q.select(2, static_cast<int64_t>(t)).unsqueeze(-1)).squeeze(-1) *
+                              scale;  // [B,H,n]
     const at::Tensor closed = open_now.logical_not().unsqueeze(1);
     const at::Tensor p = at::_safe_softmax(scores.masked_fill(closed, -std::numeric_limits<double>::infinity()), -1);
     outputs.push_back((p.unsqueeze(-1) * now.v).sum(2));

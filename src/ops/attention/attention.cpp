@@ -85,8 +85,8 @@ Plain library_form(const Inputs& in) {
 std::optional<Outputs> library_forward(const Inputs& in) {
   const Plain plain = library_form(in);
   if (plain == Plain::no) return {};
-  auto [o, log_sum] =
-      at::_scaled_dot_product_flash_attention_for_cpu(in.q, in.k, in.v, 0.0, plain == Plain::causal, {}, in.scale);
+  auto [o, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(in.q, in.k, in.v, 0.0, plain == Plain::causal, {},
+                                                                      in.scale);
   return Outputs{std::move(o), log_sum.contiguous()};
 }
 

@@ -70,8 +70,8 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
   if (log_gate.defined()) {
     const at::Tensor sum = cut(log_gate).cumsum(-1), write = cut(written);  // [B,H,N,C]
     const at::Tensor later = at::ones({chunk, chunk}, q.options().dtype(at::kBool)).triu(1);
-    const at::Tensor between =
-        (sum.unsqueeze(-1) - sum.unsqueeze(-2)).masked_fill(later, -std::numeric_limits<double>::infinity());
+    const at::Tensor between = (sum.unsqueeze(-1) - sum.unsqueeze(-2))
+                                   .masked_fill(later, -std::numeric_limits<double>::infinity());
     scores = scores * between.exp() * write.unsqueeze(-2);
     from_past = sum.exp().unsqueeze(-1);
     const at::Tensor last = sum.narrow(-1, chunk - 1, 1);
@@ -88,8 +88,8 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
     before.push_back(now);
     now = (kept.defined() ? now * kept.select(2, static_cast<int64_t>(before.size()) - 1) : now) + of_chunk;
   }
-  const at::Tensor both =
-      at::matmul(scores, vs) + at::matmul(from_past.defined() ? qs * from_past : qs, at::stack(before, 2));
+  const at::Tensor both = at::matmul(scores, vs) +
+                          at::matmul(from_past.defined() ? qs * from_past : qs, at::stack(before, 2));
   const at::Tensor o = normalised(both.narrow(-1, 0, width), both.select(-1, width), normaliser, true).flatten(2, 3);
   return {o.size(2) == time ? o : o.narrow(2, 0, time),
           {now.narrow(-1, 0, width).contiguous(), now.select(-1, width).contiguous()}};

@@ -28,8 +28,8 @@ at::Tensor linformer_naive(const at::Tensor& q, const at::Tensor& k, const at::T
   for (int64_t n = 0; n < e.size(0); ++n) {
     at::Tensor key = at::zeros_like(k.select(2, 0)), value = at::zeros_like(v.select(2, 0));
     for (int64_t t = 0; t < k.size(2); ++t) {
-      const at::Tensor real =
-          valid.defined() ? valid.select(1, t).to(k.scalar_type()).view({-1, 1, 1}) : at::ones({1, 1, 1}, k.options());
+      const at::Tensor real = valid.defined() ? valid.select(1, t).to(k.scalar_type()).view({-1, 1, 1})
+                                              : at::ones({1, 1, 1}, k.options());
       key = key + e[n][t] * real * k.select(2, t);
       value = value + f[n][t] * real * v.select(2, t);
     }

@@ -97,10 +97,10 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
   const at::Tensor o = at::matmul((scores - sum).exp(), with_blocks(values, before));  // [B,H,R,N,C,d]
 
   // Back to the rows' own order, round by round, and the rounds by their sums.
-  const at::Tensor row =
-      ranks + arange_like(batch * heads * rounds, buckets).view({batch, heads, rounds, 1}) * sorted_rows;
-  const at::Tensor outputs =
-      o.reshape({-1, v.size(3)}).index_select(0, row.flatten()).view({batch, heads, rounds, time, v.size(3)});
+  const at::Tensor row = ranks +
+                         arange_like(batch * heads * rounds, buckets).view({batch, heads, rounds, 1}) * sorted_rows;
+  const at::Tensor
+      outputs = o.reshape({-1, v.size(3)}).index_select(0, row.flatten()).view({batch, heads, rounds, time, v.size(3)});
   if (rounds == 1) return outputs.squeeze(2);
   const at::Tensor sums = sum.reshape({-1}).index_select(0, row.flatten()).view({batch, heads, rounds, time, 1});
   return (outputs * at::softmax(sums, 2)).sum(2);
@@ -121,8 +121,8 @@ at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const 
                      chunk = at::floor_divide(rank, options.chunk_len);
     const at::Tensor last = at::floor_divide(real.sum(1) - 1, options.chunk_len).view({batch, 1, 1});
     const at::Tensor previous = at::where(chunk == 0, last, chunk - 1);
-    at::Tensor sees =
-        (chunk.unsqueeze(-1) == chunk.unsqueeze(-2)).logical_or(previous.unsqueeze(-1) == chunk.unsqueeze(-2));
+    at::Tensor sees = (chunk.unsqueeze(-1) == chunk.unsqueeze(-2))
+                          .logical_or(previous.unsqueeze(-1) == chunk.unsqueeze(-2));
     if (!options.attend_across_buckets) sees = sees.logical_and(bucket.unsqueeze(-1) == bucket.unsqueeze(-2));
     if (options.causal) sees = sees.logical_and(place.unsqueeze(-1) >= place);
     const at::Tensor scores = plain.masked_fill(sees.logical_and(both).logical_not(), kHidden).masked_fill(self, kSelf);
@@ -154,11 +154,11 @@ at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const 
                             arange_like(batch * heads, buckets).view({batch, heads, 1}) * chunks;
   const at::Tensor q = pick_rows(rows, places).unflatten(2, {chunks, chunk});
   const at::Tensor values = pick_rows(arena_rows(v, options), places).unflatten(2, {chunks, chunk});
-  const at::Tensor scores =
-      at::matmul(q, with_blocks(q, before).transpose(-1, -2)) * std::sqrt(static_cast<double>(qk.size(3)));
+  const at::Tensor scores = at::matmul(q, with_blocks(q, before).transpose(-1, -2)) *
+                            std::sqrt(static_cast<double>(qk.size(3)));
   const at::Tensor o = at::matmul(at::softmax(scores, -1), with_blocks(values, before)).flatten(2, 3);
-  const at::Tensor row =
-      ranks.narrow(2, 0, qk.size(2)) + arange_like(batch * heads, buckets).view({batch, heads, 1}) * time;
+  const at::Tensor row = ranks.narrow(2, 0, qk.size(2)) +
+                         arange_like(batch * heads, buckets).view({batch, heads, 1}) * time;
   return o.reshape({-1, v.size(3)}).index_select(0, row.flatten()).view(v.sizes());
 }
 

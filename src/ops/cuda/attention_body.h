@@ -86,8 +86,8 @@ struct AttentionTile {
         const A plain = real ? static_cast<A>(from[e]) : A(0);
         q[row * wk + e] = plain + (in.u != nullptr && real ? static_cast<A>(in.u[h * in.width + e]) : A(0));
         if (qp != nullptr)
-          qp[row * wk + e] =
-              plain + (in.v_bias != nullptr && real ? static_cast<A>(in.v_bias[h * in.width + e]) : A(0));
+          qp[row * wk + e] = plain +
+                             (in.v_bias != nullptr && real ? static_cast<A>(in.v_bias[h * in.width + e]) : A(0));
       }
     }
   }

@@ -21,8 +21,8 @@ namespace mnemo::ops::cuda {
 inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                         const Positions& positions, const KeyRanges& ranges, double scale) {
   auto biased = [&](const at::Tensor& bias) { return bias.defined() ? q + bias.unsqueeze(1) : q; };
-  const at::Tensor scores =
-      positions.r.defined() ? at::matmul(biased(positions.v), positions.r.permute({1, 2, 0})) : positions.scores;
+  const at::Tensor scores = positions.r.defined() ? at::matmul(biased(positions.v), positions.r.permute({1, 2, 0}))
+                                                  : positions.scores;
   return attention_naive(biased(positions.u), k, v, scores, scores.defined() ? RelShift::signed_ : RelShift::none,
                          ranges.mask(), scale);
 }
@@ -99,8 +99,8 @@ struct AttentionKernels {
 
   static Outputs forward(const AttentionOperands& in) {
     const at::Tensor o = empty_heads(in.q, in.q.size(2), in.v.size(3));
-    const at::Tensor log_sum =
-        at::empty({in.q.size(0), in.q.size(1), in.q.size(2)}, in.q.options().dtype(wide_type(in.q)));
+    const at::Tensor log_sum = at::empty({in.q.size(0), in.q.size(1), in.q.size(2)},
+                                         in.q.options().dtype(wide_type(in.q)));
     with_type_of(in.q, [&](auto type) {
       using S = decltype(type);
       Launch::run(AttentionForward<S>{in.inputs<S>(), rows_of<S>(o), log_sum.mutable_data_ptr<Wide<S>>()});

@@ -53,8 +53,8 @@ GrcGateValues grc_gate_values(const at::Tensor& cache, const at::Tensor& input, 
 at::Tensor grc_step_naive(const at::Tensor& shared, const at::Tensor& input, const GrcGates& gates, bool authors) {
   const at::Tensor cache = shared.expand_as(input);
   const auto [reset, update] = grc_gate_values(cache, input, gates, authors);
-  const at::Tensor candidate =
-      linear(join(reset * cache, input, authors), gates.candidate_weight, gates.candidate_bias);
+  const at::Tensor candidate = linear(join(reset * cache, input, authors), gates.candidate_weight,
+                                      gates.candidate_bias);
   return at::lerp(cache, authors ? through_norm(candidate, gates) : candidate, update);
 }
 

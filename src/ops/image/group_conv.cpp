@@ -185,8 +185,8 @@ at::Tensor group_conv(const at::Tensor& rows, int64_t height, int64_t width, con
                    weight.size(0) == rows.size(2) && rows.size(2) % weight.size(1) == 0,
                "group_conv: {} rows of {} are no image of {}x{} for these weights", rows.size(1), rows.size(2), height,
                width);
-  const bool ours =
-      rows.is_cpu() && (rows.scalar_type() == at::kFloat || rows.scalar_type() == at::kDouble) && rows.numel() > 0;
+  const bool ours = rows.is_cpu() && (rows.scalar_type() == at::kFloat || rows.scalar_type() == at::kDouble) &&
+                    rows.numel() > 0;
   if (!ours) return group_conv_naive(rows, height, width, weight, bias);
   const DeclaredProducts products("mnemo::group_conv", [&] { return rows.numel() * weight.size(1) * 9; });
   const at::Tensor x = rows.contiguous(), w = weight.contiguous(), b = bias.contiguous();

@@ -38,8 +38,8 @@ at::Tensor strided_conv(const at::Tensor& rows, int64_t height, int64_t width, c
   const int64_t high = weight.size(2), wide = weight.size(3), down = height / high, right = width / wide;
   base::ensure(down > 0 && right > 0, "a {}x{} kernel is larger than its image of {}x{}", high, wide, height, width);
   const at::Tensor image = rows.unflatten(1, {height, width}).narrow(1, 0, down * high).narrow(2, 0, right * wide);
-  const at::Tensor patches =
-      image.unflatten(1, {down, high}).unflatten(3, {right, wide}).transpose(2, 3);  // [B,h/r,w/s,r,s,D]
+  const at::Tensor
+      patches = image.unflatten(1, {down, high}).unflatten(3, {right, wide}).transpose(2, 3);  // [B,h/r,w/s,r,s,D]
   const at::Tensor flat = patches.reshape({rows.size(0), down * right, high * wide * rows.size(2)});
   const PackedLinear* packed = packed_kernel(flat, weight);
   return packed ? linear(flat, *packed, bias) : linear(flat, weight.permute({0, 2, 3, 1}).flatten(1), bias);

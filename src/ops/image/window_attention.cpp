@@ -103,8 +103,8 @@ variable_list backward_windows(const WindowInputs& in, const at::Tensor& grad_o)
   const int64_t batch = in.q.size(0), heads = in.q.size(1);
   const int64_t parts = std::clamp<int64_t>((at::get_num_threads() + heads - 1) / heads, 1, batch),
                 most = (batch + parts - 1) / parts;
-  const at::Tensor grad_bias =
-      in.bias.defined() ? at::zeros({parts, heads, in.q.size(2), in.k.size(2)}, in.q.options()) : at::Tensor();
+  const at::Tensor grad_bias = in.bias.defined() ? at::zeros({parts, heads, in.q.size(2), in.k.size(2)}, in.q.options())
+                                                 : at::Tensor();
   AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "window_attention_backward", [&] {
     const WindowProblem<scalar_t> p(in);
     const auto go = heads_of<const scalar_t>(grad_o);
@@ -152,8 +152,8 @@ struct WindowAttentionFunction : torch::autograd::Function<WindowAttentionFuncti
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list s = ctx->get_saved_variables();
-    variable_list all =
-        backward_windows({s[0], s[1], s[2], s[3], s[4], ctx->saved_data["scale"].toDouble()}, with_rows(grads[0]));
+    variable_list all = backward_windows({s[0], s[1], s[2], s[3], s[4], ctx->saved_data["scale"].toDouble()},
+                                         with_rows(grads[0]));
     all.resize(6);
     return all;
   }

@@ -50,8 +50,8 @@ at::Tensor window_region_bias(int64_t height, int64_t width, int64_t window_heig
                               int64_t shift_height, int64_t shift_width, const at::TensorOptions& options) {
   const at::Tensor region = regions(height, window_height, shift_height).unsqueeze(1) * 3 +
                             regions(width, window_width, shift_width).unsqueeze(0);
-  const at::Tensor windows =
-      cut_windows(region.view({1, height, width, 1}), window_height, window_width).squeeze(2);  // [n,A]
+  const at::Tensor windows = cut_windows(region.view({1, height, width, 1}), window_height, window_width)
+                                 .squeeze(2);  // [n,A]
   const at::Tensor apart = windows.unsqueeze(1) != windows.unsqueeze(2);
   return at::where(apart, -100.0, 0.0).to(options);
 }

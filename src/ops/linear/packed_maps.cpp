@@ -24,8 +24,8 @@ const PackedLinear* PackedMaps::find(const at::Tensor& weight) const {
   const auto found = maps_.find(weight.const_data_ptr());
   if (found == maps_.end()) return nullptr;
   const Entry& entry = found->second;
-  const bool same =
-      weight.is_contiguous() && weight.sizes() == entry.weight.sizes() && weight.scalar_type() == at::kFloat;
+  const bool same = weight.is_contiguous() && weight.sizes() == entry.weight.sizes() &&
+                    weight.scalar_type() == at::kFloat;
   return same ? &entry.packed : nullptr;
 }
 

@@ -35,8 +35,8 @@ struct Float32 {
     const F d;
     Sum row[P * kVectors];
     HWY_UNROLL(16)
-    for (int v = 0; v < P * kVectors; ++v) row[v] =
-        hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
+    for (int v = 0; v < P * kVectors; ++v)
+      row[v] = hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
       const auto input = hn::Set(d, x[r * stride + k]);
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
@@ -91,8 +91,8 @@ struct Int8 {
       const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
       for (int r = 0; r < MR; ++r) {
         const int32_t both = x[r * stride + k];
-        sums[r][v] =
-            hn::Add(sums[r][v], hn::Set(d32, at[0] * static_cast<int16_t>(both & 0xFFFF) + at[1] * (both >> 16)));
+        sums[r][v] = hn::Add(sums[r][v],
+                             hn::Set(d32, at[0] * static_cast<int16_t>(both & 0xFFFF) + at[1] * (both >> 16)));
       }
     }
 #else
@@ -199,8 +199,9 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
       // What comes next: more inputs of these panels, or the next panels.
       const bool here = from + part < in;
       const int64_t next_panel = here ? group : end, next_from = here ? from + part : 0;
-      const int64_t lines =
-          next_panel < last ? HWY_MIN(part, in - next_from) / K::kPerStep * 16 * sizeof(typename K::Weight) / 64 : 0;
+      const int64_t lines = next_panel < last
+                                ? HWY_MIN(part, in - next_from) / K::kPerStep * 16 * sizeof(typename K::Weight) / 64
+                                : 0;
       const auto* next = static_cast<const std::byte*>(panels.weights) + next_panel * size +
                          next_from / K::kPerStep * 16 * sizeof(typename K::Weight);
       for (int64_t tile = 0; tile < tiles; ++tile) {

@@ -82,8 +82,8 @@ std::vector<Panel> panels_of(const StudyGrid& study, const Positions& positions)
   std::vector<Panel> panels;
   const auto panel_of = [&](const std::vector<std::string>& labels) -> Panel& {
     const std::string title = panel_title(study, labels);
-    const auto found =
-        std::find_if(panels.begin(), panels.end(), [&](const Panel& panel) { return panel.title == title; });
+    const auto found = std::find_if(panels.begin(), panels.end(),
+                                    [&](const Panel& panel) { return panel.title == title; });
     if (found != panels.end()) return *found;
     panels.push_back({title, {}});
     return panels.back();
@@ -117,8 +117,8 @@ std::vector<Panel> panels_of(const StudyGrid& study, const Positions& positions)
       panels.pop_back();
       continue;
     }
-    const std::string title =
-        fmt::format("{}, the paper: {} ({})", value.variant, value_label(study, value.value), value.source);
+    const std::string title = fmt::format("{}, the paper: {} ({})", value.variant, value_label(study, value.value),
+                                          value.source);
     line_of(panel, static_cast<size_t>(variant - study.variants.begin()), true)
         .marks.push_back({*x, value.value, value.deviation.value_or(0), title});
   }
@@ -207,8 +207,8 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
        tick += scale.step) {
     const int digits = scale.step >= 1 ? 0 : scale.step >= 0.1 ? 1 : scale.step >= 0.01 ? 2 : 3;
     const double shown = std::abs(tick) < 1e-9 ? 0 : tick;
-    const std::string label =
-        study.metric().percent ? fmt::format("{:.0f} %", shown * 100) : fmt::format("{:.{}f}", shown, digits);
+    const std::string label = study.metric().percent ? fmt::format("{:.0f} %", shown * 100)
+                                                     : fmt::format("{:.{}f}", shown, digits);
     svg += fmt::format(
         "<path d=\"M{:.0f} {:.1f}H{:.0f}\" stroke=\"#e6ebf0\"/><text x=\"{:.0f}\" y=\"{:.1f}\" "
         "text-anchor=\"end\">{}</text>\n",
@@ -304,11 +304,11 @@ std::string paper(const StudyGrid& study) {
     for (const std::string& label : value.labels) html += fmt::format("<td>{}</td>", html_escape(label));
     const metrics::Spread spread{
         .count = value.deviation ? 2 : 1, .mean = value.value, .deviation = value.deviation.value_or(0)};
-    const std::string number =
-        value.metric.empty() ? value_text(study.metric(), spread) : value_text({.percent = false}, spread);
-    html +=
-        fmt::format("<td>{}</td><td class=\"left\">{}</td><td class=\"left\">{}</td></tr>\n", html_escape(number),
-                    html_escape(value.metric.empty() ? study.metric().name : value.metric), html_escape(value.source));
+    const std::string number = value.metric.empty() ? value_text(study.metric(), spread)
+                                                    : value_text({.percent = false}, spread);
+    html += fmt::format("<td>{}</td><td class=\"left\">{}</td><td class=\"left\">{}</td></tr>\n", html_escape(number),
+                        html_escape(value.metric.empty() ? study.metric().name : value.metric),
+                        html_escape(value.source));
   }
   return html + "</tbody></table></div></details>\n";
 }

@@ -46,8 +46,6 @@ std::string picture(std::string_view svg, std::string_view about) {
   return fmt::format("<img class=\"picture\" alt=\"{}\" src=\"data:image/svg+xml,{}\">\n", html_escape(about), address);
 }
 
-std::string number(double value) { return fmt::format("{:.2f}", value); }
-
 }  // namespace
 
 std::string_view colour(size_t index) {
@@ -139,9 +137,9 @@ std::string dots(const StudySummary& study) {
         x(variant.value.min), x(variant.value.max), y, y, colour(variant.index));
     for (const RunResult& run : variant.runs) {
       if (!run.value || !run.error.empty() || !std::isfinite(*run.value)) continue;
-      svg +=
-          fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>seed {}: {}</title></circle>",
-                      x(*run.value), y, colour(variant.index), run.seed, label(*run.value));
+      svg += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>seed {}: {}</title></circle>",
+          x(*run.value), y, colour(variant.index), run.seed, label(*run.value));
     }
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#5b6878\" font-size=\"12\">{}</text>\n",
                        x(variant.value.max) + 10, y + 4.5, label(variant.value.mean));
@@ -151,9 +149,9 @@ std::string dots(const StudySummary& study) {
 
 std::string card(const StudySummary& study, const VariantSummary& variant) {
   const RunResult& run = variant.shown();
-  std::string html =
-      fmt::format("<section class=\"card\"><h4><span class=\"key\" style=\"background:{}\"></span>{}</h4>\n",
-                  colour(variant.index), html_escape(variant.name));
+  std::string html = fmt::format(
+      "<section class=\"card\"><h4><span class=\"key\" style=\"background:{}\"></span>{}</h4>\n", colour(variant.index),
+      html_escape(variant.name));
   if (!variant.about.empty()) html += fmt::format("<div class=\"about\">{}</div>\n", html_escape(variant.about));
   for (const RunResult& other : variant.runs) {
     if (!other.error.empty())

@@ -43,8 +43,8 @@ std::string facts(const Comparison& comparison) {
   html += fact("versions", fmt::format("Mnemo {}, LibTorch {} for {}", machine_word(comparison, "mnemo"),
                                        machine_word(comparison, "libtorch"), machine_word(comparison, "capability")));
   html += "</dl>\n";
-  html +=
-      fmt::format("<details><summary>the recipe</summary><pre>{}</pre></details>\n", html_escape(comparison.recipe));
+  html += fmt::format("<details><summary>the recipe</summary><pre>{}</pre></details>\n",
+                      html_escape(comparison.recipe));
   return html;
 }
 
@@ -81,8 +81,8 @@ std::string point_section(const StudySummary& study, const std::string& id) {
 }
 
 std::string models_section(const StudySummary& study) {
-  std::string html =
-      fmt::format("<h3>The models{}</h3>\n", study.point.empty() ? "" : " at " + html_escape(study.point));
+  std::string html = fmt::format("<h3>The models{}</h3>\n",
+                                 study.point.empty() ? "" : " at " + html_escape(study.point));
   if (std::any_of(study.variants.begin(), study.variants.end(),
                   [](const VariantSummary& variant) { return !variant.shown().span_svg.empty(); })) {
     html +=
@@ -100,9 +100,9 @@ std::string section(const StudyGrid& study, size_t number, base::Node& curves) {
   if (!study.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(study.about));
   if (study.swept()) {
     html += report::figure(study) + report::grid(study);
-    html +=
-        fmt::format("<p class=\"note\">Mean ± standard deviation over the seeds; the best of a row in bold. {}</p>\n",
-                    html_escape(grid_legend(study)));
+    html += fmt::format(
+        "<p class=\"note\">Mean ± standard deviation over the seeds; the best of a row in bold. {}</p>\n",
+        html_escape(grid_legend(study)));
   }
   html += report::paper(study);
   for (size_t p = 0; p < study.points.size(); ++p) {

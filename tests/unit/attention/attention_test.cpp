@@ -173,9 +173,9 @@ TEST(Relative, PositionDropoutIsOfTheSinusoids) {
   const at::Tensor r = s.project("r", sines).view({-1, kHeads, kWidth}).permute({1, 2, 0});
   const auto heads = [&](const char* name) { return s.project(name, x).view({2, 5, kHeads, kWidth}).transpose(1, 2); };
   const auto bias = [&](const char* name) { return s.parameters.find(name).unsqueeze(1); };
-  const at::Tensor o =
-      ops::attention_naive(heads("q") + bias("u"), heads("k"), heads("v"), at::matmul(heads("q") + bias("v"), r),
-                           ops::RelShift::signed_, table.expand(), 1.0 / std::sqrt(double{kWidth}));
+  const at::Tensor o = ops::attention_naive(heads("q") + bias("u"), heads("k"), heads("v"),
+                                            at::matmul(heads("q") + bias("v"), r), ops::RelShift::signed_,
+                                            table.expand(), 1.0 / std::sqrt(double{kWidth}));
   EXPECT_LE(difference(found, s.project("o", o.transpose(1, 2).flatten(2))), 1e-13);
   // In evaluation nothing is dropped.
   const Subject<Relative> plain(RelativeOptions{});
@@ -250,8 +250,8 @@ TEST(KvCache, IsKeptWhileASegmentIsOpenOnly) {
   const Subject<Softmax> s(SoftmaxOptions{});
   const at::Tensor x = Numbers(1).normal({2, 4, kDim});
   const AttendTable first({SpanKind::tokens, 3});
-  const auto open =
-      s.attention->forward({x.narrow(1, 0, 3), {}, first, core::Mode::evaluate, false}, s.attention->initial_state(2));
+  const auto open = s.attention->forward({x.narrow(1, 0, 3), {}, first, core::Mode::evaluate, false},
+                                         s.attention->initial_state(2));
   EXPECT_EQ(open.state.as<KvState>().k.sizes(), at::IntArrayRef({2, kHeads, 3, kWidth}));
   AttendTable second({SpanKind::tokens, 1});
   second.append_context({SpanKind::tokens, 3}, Rule::causal());
@@ -325,8 +325,8 @@ TEST(Look, LinearAttentionKnowsWhatIsPast) {
   const AttendTable part({SpanKind::tokens, 5}), whole({SpanKind::tokens, 10});
   const core::State state = s.attention->forward({x.narrow(1, 0, 5), {}, part}, s.attention->initial_state(2)).state;
   const core::WeightMap later = s.attention->look({x.narrow(1, 5, 5), {}, part}, state, {}).maps.at(0);
-  const at::Tensor all =
-      s.attention->look({x, {}, whole}, s.attention->initial_state(2), {}).maps.at(0).weights.narrow(2, 5, 5);
+  const at::Tensor
+      all = s.attention->look({x, {}, whole}, s.attention->initial_state(2), {}).maps.at(0).weights.narrow(2, 5, 5);
   EXPECT_LE(difference(later.weights, all.narrow(3, 5, 5)), 1e-13);
   EXPECT_LE(difference(later.past, all.narrow(3, 0, 5).sum(3)), 1e-13);
 }

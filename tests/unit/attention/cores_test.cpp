@@ -34,8 +34,8 @@ struct Subject {
   explicit Subject(const typename A::Options& options, bool causal = false, int64_t layer = 0)
       : parameters(1, at::kDouble) {
     const layers::Scope root = parameters.root();
-    attention =
-        std::make_unique<A>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3, layer});
+    attention = std::make_unique<A>(options,
+                                    core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3, layer});
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
     for (const auto& [name, tensor] : parameters.named())
@@ -73,8 +73,8 @@ TEST(BigBird, IsAttentionOverItsBlocks) {
     table.set_valid(valid);
     const at::Tensor mask = at::logical_and(
         ops::block_mask(ops::bigbird_blocks(8, 1, 9, static_cast<uint64_t>(layer)), 4, 30), valid.unsqueeze(1));
-    const at::Tensor o =
-        ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none, mask, 0.5);
+    const at::Tensor o = ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {},
+                                              ops::RelShift::none, mask, 0.5);
     EXPECT_LE(difference(s.forward(x, table), s.project(o)), 1e-13);
   }
 }
@@ -137,8 +137,8 @@ TEST(SlidingWindow, SeesHalfOnEachSideWhereItLooksBothWays) {
   table.set_valid(valid);
   const at::Tensor p = at::arange(9).unsqueeze(1) - at::arange(9).unsqueeze(0);
   const at::Tensor mask = at::logical_and((p.abs() <= 2).unsqueeze(0), valid.unsqueeze(1));
-  const at::Tensor o =
-      ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none, mask, 0.5);
+  const at::Tensor o = ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none,
+                                            mask, 0.5);
   EXPECT_LE(difference(s.forward(x, table), s.project(o)), 1e-13);
   expect_error<base::InputError>(
       [&] {

@@ -68,8 +68,8 @@ TEST(SpatialReduction, IsAttentionOverItsConvolution) {
   const Subject<SpatialReduction> s(options);
   for (const core::Grid grid : {core::Grid{4, 6}, {5, 3}, {2, 2}}) {
     const at::Tensor x = Numbers(2).normal({2, grid.size(), kDim});
-    const at::Tensor convolved =
-        ops::strided_conv_naive(x, grid.height, grid.width, s.of("sr.weight"), s.of("sr.bias"));
+    const at::Tensor convolved = ops::strided_conv_naive(x, grid.height, grid.width, s.of("sr.weight"),
+                                                         s.of("sr.bias"));
     const at::Tensor rows = at::layer_norm(convolved, {kDim}, s.of("sr_norm.weight"), s.of("sr_norm.bias"), 1e-5);
     EXPECT_EQ(rows.size(1), (grid.height / 2) * (grid.width / 2));
     EXPECT_LE(difference(s.forward(x, grid), softmax_over(s, x, rows)), 1e-13);
@@ -92,8 +92,8 @@ TEST(SpatialReduction, PoolsToTheSameSizeWhateverTheImage) {
   EXPECT_EQ(s.of("sr.weight").sizes(), at::IntArrayRef({kDim, kDim, 1, 1}));
   for (const core::Grid grid : {core::Grid{6, 3}, {7, 5}, {2, 2}}) {
     const at::Tensor x = Numbers(2).normal({2, grid.size(), kDim});
-    const at::Tensor pooled =
-        at::adaptive_avg_pool2d(x.transpose(1, 2).reshape({2, kDim, grid.height, grid.width}), {3, 3});
+    const at::Tensor pooled = at::adaptive_avg_pool2d(x.transpose(1, 2).reshape({2, kDim, grid.height, grid.width}),
+                                                      {3, 3});
     const at::Tensor mixed = at::conv2d(pooled, s.of("sr.weight"), s.of("sr.bias")).flatten(2).transpose(1, 2);
     const at::Tensor rows = at::gelu(at::layer_norm(mixed, {kDim}, s.of("sr_norm.weight"), s.of("sr_norm.bias"), 1e-5));
     EXPECT_LE(difference(s.forward(x, grid), softmax_over(s, x, rows)), 1e-13) << grid.height << "x" << grid.width;
@@ -163,8 +163,8 @@ TEST(ShiftedWindow, IsItsFormulaInEveryWindow) {
           bias.select(1, i).select(1, j).copy_(s.of("relative_position_bias_table")[down * 3 + right]);
         }
       }
-      const at::Tensor o =
-          ops::window_attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), bias, regions, 0.5);
+      const at::Tensor o = ops::window_attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), bias, regions,
+                                                       0.5);
       EXPECT_LE(difference(s.forward(x, window, regions), s.project(o)), 1e-13) << window.height << "x" << window.width;
     }
   }

@@ -127,8 +127,8 @@ TEST(ReadOptions, AnErrorLeavesTheOptionsAlone) {
 }
 
 TEST(PolyOptions, AreCompletedAndKeepTheirPlaces) {
-  const SampleOptions options =
-      read("attention.inner = 'segment_cache'\nmemory = ['nothing', {type = 'segment_cache', mem_len = 3}]");
+  const SampleOptions options = read(
+      "attention.inner = 'segment_cache'\nmemory = ['nothing', {type = 'segment_cache', mem_len = 3}]");
   EXPECT_EQ(
       to_json(options.attention, -1),
       R"({"type":"gate","lambda":-5.0,"inner":{"type":"segment_cache","mem_len":64,"same_length":false,"variant":"paper","bptt_depth":"full"}})")

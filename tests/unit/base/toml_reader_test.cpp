@@ -28,8 +28,8 @@ TEST(Toml, ReadsEveryKindInOrderOfTheText) {
 }
 
 TEST(Toml, KnowsWhereEachValueWasWritten) {
-  const Node node =
-      parse_toml("# comment\na = 1\n\n[train]\n  steps = [\n    1,\n    2]\n[[memory]]\n[[memory]]\nx = 1\n", "r.toml");
+  const Node node = parse_toml(
+      "# comment\na = 1\n\n[train]\n  steps = [\n    1,\n    2]\n[[memory]]\n[[memory]]\nx = 1\n", "r.toml");
   EXPECT_EQ(node.at("a").place().text(), "r.toml:2");
   EXPECT_EQ(node.at("train").place().text(), "r.toml:4");
   EXPECT_EQ(node.at("train").at("steps").place().text(), "r.toml:5");
@@ -43,8 +43,8 @@ TEST(Toml, SyntaxErrorsNameTheLine) {
   for (const std::string& bad :
        std::vector<std::string>{"a = ", "a = [1, 2", "a 1", "a = 1\na = 2", "[a]\n[a]", "a = 'x", "a = \"\\q\"",
                                 "a = 1 b = 2", "= 1", "a = 01", "[a", "a = {b = 1", "a = \x01", "a = \"\xFF\""}) {
-    const std::string message =
-        expect_error<InputError>([&] { parse_toml("\n\n" + bad + "\n", "r.toml"); }, {"r.toml:"});
+    const std::string message = expect_error<InputError>([&] { parse_toml("\n\n" + bad + "\n", "r.toml"); },
+                                                         {"r.toml:"});
     const std::string line = message.substr(7, 2);
     EXPECT_TRUE(line == "3:" || line == "4:") << bad << " gave: " << message;
   }

@@ -80,8 +80,8 @@ TEST(Bench, TheCacheIsPartOfTheModel) {
 TEST(Bench, ATrainingStepHasThreeTimesTheProductsOfAForwardPass) {
   const BenchCase c = small("decoder");
   const double tokens = static_cast<double>(c.batch * c.segment), vocabulary = 65;
-  const double maps =
-      tokens * static_cast<double>(c.layers * (4 * c.dim * c.dim + 2 * c.dim * c.ffn) + c.dim * vocabulary);
+  const double maps = tokens *
+                      static_cast<double>(c.layers * (4 * c.dim * c.dim + 2 * c.dim * c.ffn) + c.dim * vocabulary);
   const double pairs = static_cast<double>(c.batch * c.segment * (c.segment + 1) / 2);
   const double attention = 2 * pairs * static_cast<double>(c.layers * c.dim);
   EXPECT_DOUBLE_EQ(BenchSubject(c).train_products(), 3 * 2 * (maps + attention));
@@ -133,8 +133,8 @@ TEST(Bench, ADisagreementNamesTheFigureAndBothNumbers) {
 }
 
 TEST(Bench, FiguresOfAPeerAreReadOrRefused) {
-  const BenchFigures figures =
-      read_figures(R"({"loss": 1.5, "gradient_norm": 2, "tokens": [3, 4], "held_out": 0.5})", "peer");
+  const BenchFigures figures = read_figures(R"({"loss": 1.5, "gradient_norm": 2, "tokens": [3, 4], "held_out": 0.5})",
+                                            "peer");
   EXPECT_EQ(disagreement({1.5, 2, 0.5, {3, 4}}, figures), "");
   EXPECT_THROW(read_figures("Traceback", "peer"), base::InputError);
   EXPECT_THROW(read_figures(R"({"loss": 1.5})", "peer"), base::InputError);
@@ -264,8 +264,8 @@ TEST(BenchMechanisms, APeerThatComputesSomethingElseIsToldApart) {
   EXPECT_EQ(mechanism_disagreement({.name = "a", .attention = "", .gradient = 5e-3}, ours, {2.0, 1.002}), "");
   EXPECT_NE(mechanism_disagreement(mechanism, ours, {2.0, 1.0, std::nan(""), 0}), "");
   EXPECT_NE(mechanism_disagreement(mechanism, ours, {std::nan(""), 1.0}), "");
-  const MechanismFigures read =
-      read_mechanism_figures(R"({"loss": 1.5, "gradient_norm": 2, "agree": 1, "off": 1e-6})", "peer");
+  const MechanismFigures read = read_mechanism_figures(R"({"loss": 1.5, "gradient_norm": 2, "agree": 1, "off": 1e-6})",
+                                                       "peer");
   EXPECT_EQ(mechanism_disagreement(mechanism, {1.5, 2}, read), "");
   EXPECT_THROW(read_mechanism_figures(R"({"loss": 1.5})", "peer"), base::InputError);
 }

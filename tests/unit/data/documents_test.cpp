@@ -40,8 +40,8 @@ TEST(Documents, Heading) {
   EXPECT_FALSE(is_heading("= =\n"));
   EXPECT_FALSE(is_heading("a = b\n"));
   const DocumentRule rule = DocumentRule::parse("heading", "");
-  const std::string first =
-      " \n = A = \n \n x \n \n = = S = = \n \n Key ; W \n = wins ; L = \n \n losses \n \n = t = \n y \n \n";
+  const std::string
+      first = " \n = A = \n \n x \n \n = = S = = \n \n Key ; W \n = wins ; L = \n \n losses \n \n = t = \n y \n \n";
   const std::string second = " = B = \n \n z \n \n";
   for (size_t chunk = 1; chunk < 100; ++chunk) {
     EXPECT_EQ(documents(rule, first + second + " = C = ", chunk), (Texts{first, second, " = C = "}));
@@ -75,8 +75,8 @@ TEST(Documents, BadRules) {
 }
 
 RC_GTEST_PROP(Documents, SameInAnyChunksAndNothingIsLost, ()) {
-  const auto pieces =
-      *rc::gen::container<Texts>(rc::gen::element<std::string>("\n", " ", "= A =", "= = B = =", "x", "<e>", "é"));
+  const auto pieces = *rc::gen::container<Texts>(
+      rc::gen::element<std::string>("\n", " ", "= A =", "= = B = =", "x", "<e>", "é"));
   std::string text;
   for (const std::string& piece : pieces) text += piece;
   for (const char* name : {"none", "blank_line", "heading", "line"}) {

@@ -21,8 +21,8 @@ std::string big_endian_bytes(uint32_t value) {
 }
 std::string png_chunk(const std::string& type, const std::string& data) {
   const std::string body = type + data;
-  const auto sum =
-      static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
+  const auto sum = static_cast<uint32_t>(
+      crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
   return big_endian_bytes(static_cast<uint32_t>(data.size())) + body + big_endian_bytes(sum);
 }
 /// A grey PNG of one row, all of it `value`.

@@ -275,8 +275,8 @@ TEST(ImageSet, WrongListsOfINaturalistAreRefusedByName) {
                     category = R"("categories":[{"id":7,"name":"a"}])";
   const auto refuse = [&](const std::string& text, std::initializer_list<std::string> parts) {
     write_text(folder / "train2018.json", text);
-    const std::string message =
-        test::expect_error<InputError>([&] { load_images(set_of("inaturalist", folder.path())); }, parts);
+    const std::string message = test::expect_error<InputError>(
+        [&] { load_images(set_of("inaturalist", folder.path())); }, parts);
     EXPECT_NE(message.find(folder / "train2018.json"), std::string::npos) << message;
   };
   refuse("", {"parse error"});

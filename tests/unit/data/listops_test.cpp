@@ -54,8 +54,8 @@ class Reference {
     int64_t sum = 0;
     for (const int64_t one : all) sum += one;
     const size_t n = all.size();
-    const double median =
-        n % 2 == 1 ? static_cast<double>(all[n / 2]) : 0.5 * static_cast<double>(all[n / 2 - 1] + all[n / 2]);
+    const double median = n % 2 == 1 ? static_cast<double>(all[n / 2])
+                                     : 0.5 * static_cast<double>(all[n / 2 - 1] + all[n / 2]);
     return {"",
             {},
             left.word == "[MIN"   ? all.front()

@@ -95,8 +95,8 @@ TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
       Recipe small = recipe;
       if (small.is_text() && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
       try {
-        const std::shared_ptr<core::Model> model =
-            small.is_images() ? models::build_any(image_model(small)) : build_model(small);
+        const std::shared_ptr<core::Model> model = small.is_images() ? models::build_any(image_model(small))
+                                                                     : build_model(small);
         EXPECT_LT(model->parameters().count(), 2'000'000) << name << ": " << variant;
       } catch (const std::exception& error) {
         ADD_FAILURE() << name << ": " << variant << ": " << error.what();

@@ -55,8 +55,8 @@ model.memory = [{ type = "recurrent_tokens", num_mem_tokens = 3 }]
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(Sweeps, PointsAreTheProductTheLastAxisFastest) {
-  const RecipeFile file =
-      read(with("model.segment_size = [4, 6, 9]\ntrain.optimiser.lr = [1e-3, 2e-3]\nseeds = [3, 5]\n"));
+  const RecipeFile file = read(
+      with("model.segment_size = [4, 6, 9]\ntrain.optimiser.lr = [1e-3, 2e-3]\nseeds = [3, 5]\n"));
   const RecipeStudy& study = file.studies().at(0);
   ASSERT_EQ(study.points.size(), 6u);
   EXPECT_EQ(study.points[1], (SweepPoint{0, 1}));
@@ -94,13 +94,13 @@ TEST_F(Sweeps, TheNumberOfSegmentsSaysHowLongOneIs) {
 }
 
 TEST_F(Sweeps, KeysThatMoveTogetherAreOneAxis) {
-  const RecipeFile file =
-      read(with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [4, 6] }]\n"));
+  const RecipeFile file = read(
+      with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [4, 6] }]\n"));
   ASSERT_EQ(file.studies()[0].points.size(), 2u);
   EXPECT_EQ(recipe(file, "RMT, data.num_symbols 8").model.segment_size, 4);
   EXPECT_EQ(recipe(file, "RMT, data.num_symbols 12").model.segment_size, 6);
-  const std::string error =
-      error_of(with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [6] }]\n"));
+  const std::string error = error_of(
+      with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [6] }]\n"));
   EXPECT_TRUE(contains(
       error,
       "a.toml:10: 'study[0].sweep.together.model.segment_size': expected 2 values, as many as of 'data.num_symbols'"))
@@ -117,9 +117,9 @@ TEST_F(Sweeps, NoPointComesTwice) {
 }
 
 TEST_F(Sweeps, PointsMayBeLeftOut) {
-  const RecipeFile file =
-      read(with("model.segment_size = [1, 3, 9]\nskip = [{ \"model.segment_size\" = 1 }, { \"model.segment_size\" = "
-                "[3, 9], variant = \"RMT\" }]\n"));
+  const RecipeFile file = read(
+      with("model.segment_size = [1, 3, 9]\nskip = [{ \"model.segment_size\" = 1 }, { \"model.segment_size\" = "
+           "[3, 9], variant = \"RMT\" }]\n"));
   const RecipeStudy& study = file.studies()[0];
   ASSERT_EQ(study.points.size(), 2u);
   EXPECT_TRUE(study.variants[0].recipes[0].has_value());
@@ -149,8 +149,8 @@ TEST_F(Sweeps, OneSweepForAllStudies) {
 }
 
 TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
-  const RecipeFile file =
-      read(with("model.segment_size = [1, 3]\n"), {"study[0].sweep.model.segment_size=[18]", "train.steps=9"});
+  const RecipeFile file = read(with("model.segment_size = [1, 3]\n"),
+                               {"study[0].sweep.model.segment_size=[18]", "train.steps=9"});
   ASSERT_EQ(file.studies()[0].points.size(), 1u);
   EXPECT_EQ(recipe(file, "RMT").model.segment_size, 18);
   EXPECT_EQ(recipe(file, "RMT").train.steps, 9);

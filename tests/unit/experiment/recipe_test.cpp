@@ -86,8 +86,8 @@ TEST_F(RecipeFiles, VariantsGoOnTopOfStudiesOnTopOfTheFile) {
 }
 
 TEST_F(RecipeFiles, TheCommandLineWins) {
-  const RecipeFile file =
-      RecipeFile::read(write("a.toml", kStudies), {"train.steps=7", "study[0].variant[1].model.memory[0].mem_len=9"});
+  const RecipeFile file = RecipeFile::read(write("a.toml", kStudies),
+                                           {"train.steps=7", "study[0].variant[1].model.memory[0].mem_len=9"});
   EXPECT_EQ(read_recipe(file.recipe("cache")).train.steps, 7);
   EXPECT_EQ(read_recipe(file.recipe("rmt")).train.steps, 7);
   EXPECT_EQ(read_recipe(file.recipe("cache")).model.memory[0].at("mem_len").as_int(), 9);

@@ -45,8 +45,8 @@ inline const std::vector<Case>& cases() {
        [](auto& o) { o.backbone.norm = "pre", o.backbone.final_norm = true, o.backbone.activation = "gelu"; }},
       {"clamped_own_uv",
        [](auto& o) {
-         o.backbone.attention =
-             Node::table({{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}});
+         o.backbone.attention = Node::table(
+             {{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}});
        }},
       {"odd_head", [](auto& o) { o.backbone.head_dim = 13, o.head.set("tied", false), o.head.set("bias", true); }},
       {"abc",
@@ -63,8 +63,8 @@ inline const std::vector<Case>& cases() {
        }},
       {"abc_sigmoid",
        [](auto& o) {
-         o.backbone.attention =
-             Node::table({{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"activation", "sigmoid"}})}});
+         o.backbone.attention = Node::table(
+             {{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"activation", "sigmoid"}})}});
        }},
       {"xl",
        [](auto& o) {
@@ -148,8 +148,8 @@ inline const std::vector<Case>& cases() {
        }},
       {"abc_tied",
        [](auto& o) {
-         o.backbone.attention =
-             Node::table({{"type", "abc"}, {"num_slots", 5}, {"tied_across_layers", true}, {"mask_empty_slots", true}});
+         o.backbone.attention = Node::table(
+             {{"type", "abc"}, {"num_slots", 5}, {"tied_across_layers", true}, {"mask_empty_slots", true}});
        }},
   };
   return all;

@@ -87,8 +87,8 @@ TEST(Engine, GoesOnFromTheModelsStateAtAnyToken) {
 TEST(Engine, GrowsPastItsFirstRoom) {
   const Case cached{"cached", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 150}})}; }};
   for (const auto& [of, segment] : {std::pair{cached, 40}, {cases()[0], 600}, {cases()[5], 600}}) {
-    const auto model =
-        build({of.name, [&of = of](auto& o) { of.change(o), o.backbone.position.max_len = 600; }}, segment);
+    const auto model = build({of.name, [&of = of](auto& o) { of.change(o), o.backbone.position.max_len = 600; }},
+                             segment);
     const auto engine = std::make_shared<Engine>(model);
     Session twin(model), packed(engine);
     for (int part = 0; part < 9; ++part) {
@@ -108,8 +108,8 @@ TEST(Engine, LeavesPaddingBehind) {
     Session longer(model), shorter(model);
     longer.feed(text(14));
     shorter.feed(text(6));
-    const core::State padded =
-        core::select_batch(core::concat_batch({longer.state(), shorter.state()}), at::tensor({int64_t{1}}));
+    const core::State padded = core::select_batch(core::concat_batch({longer.state(), shorter.state()}),
+                                                  at::tensor({int64_t{1}}));
     EngineSequence sequence = engine->import(padded);
     const std::vector<int64_t> rest = text(9, 1);
     std::vector<float> logits(kVocabulary);

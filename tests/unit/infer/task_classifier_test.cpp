@@ -50,9 +50,9 @@ std::shared_ptr<models::VisionModel> built(const weights::StoredParts& parts, at
 /// A task with random numbers, as fine-tuning leaves it.
 weights::TaskMemoryFile task(const weights::StoredParts& backbone, const std::string& name, uint64_t seed,
                              const std::string& more = "") {
-  auto options =
-      options_of(R"([{"type": "learnable_tokens", "tasks": [{"name": ")" + name +
-                 R"(", "num_classes": 4, "num_mem_tokens": )" + std::to_string(1 + seed % 4) + more + "}]}]");
+  auto options = options_of(R"([{"type": "learnable_tokens", "tasks": [{"name": ")" + name +
+                            R"(", "num_classes": 4, "num_mem_tokens": )" + std::to_string(1 + seed % 4) + more +
+                            "}]}]");
   const models::VisionModel model(options, 0, at::kFloat);
   fill(model, 100 + seed);
   weights::StoredParts parts{model.options(), weights::model_tensors(model)};
@@ -201,8 +201,8 @@ TEST(LearnableMemory, AHeadAloneReadsTheOldClassToken) {
   const Logits logits = by_model(parts);
   const auto model = built(parts);
   const at::NoGradGuard no_grad;
-  const at::Tensor hidden =
-      model->forward({.tokens = {}, .rows = {}, .pixels = pixels()}, model->initial_state(2)).hidden;
+  const at::Tensor hidden = model->forward({.tokens = {}, .rows = {}, .pixels = pixels()}, model->initial_state(2))
+                                .hidden;
   EXPECT_TRUE(at::equal(logits.at("a"), model->tasks()->head(0)(hidden).squeeze(1)));
   EXPECT_LT((packed(parts).at("a") - logits.at("a")).abs().max().item<double>(), 1e-5);
 }
@@ -213,8 +213,8 @@ TEST(LearnableMemory, ModelAnswersForTheTaskItIsAskedFor) {
   const auto model = built(parts);
   const at::NoGradGuard no_grad;
   const auto answer = [&] {
-    const core::StepResult step =
-        model->forward({.tokens = {}, .rows = {}, .pixels = pixels()}, model->initial_state(2));
+    const core::StepResult step = model->forward({.tokens = {}, .rows = {}, .pixels = pixels()},
+                                                 model->initial_state(2));
     return model->logits(step.hidden).squeeze(1);
   };
   const Logits all = by_model(parts);
@@ -428,8 +428,8 @@ TEST(TaskMemoryFile, OptionsOfTheBackboneAreInItsChecksum) {
                                          {"x.task", "another backbone"});
   }
   // What matters in training alone does not.
-  const weights::StoredParts same =
-      with([](auto&, auto& vit) { vit.dropout = vit.drop_path = 0.1, vit.init_std = 0.5; });
+  const weights::StoredParts same = with(
+      [](auto&, auto& vit) { vit.dropout = vit.drop_path = 0.1, vit.init_std = 0.5; });
   EXPECT_EQ(weights::backbone_checksum(same), weights::backbone_checksum(backbone));
 }
 

@@ -140,8 +140,8 @@ TEST(Cost, OfAnEncoderIsWhatTheProfilerCountsOfItsFormula) {
 }
 
 TEST(Cost, OfTransformerXlIsWhatTheProfilerCountsOfItsFormula) {
-  const auto model =
-      cost_model({"memory[0].type=segment_cache", "memory[0].mem_len=6", "backbone.attention.bias=true"});
+  const auto model = cost_model(
+      {"memory[0].type=segment_cache", "memory[0].mem_len=6", "backbone.attention.bias=true"});
   const at::NoGradGuard no_grad;
   const int64_t batch = 9;
   const core::State state = fill_memories(*model, batch, 1).state;
@@ -170,10 +170,10 @@ TEST(Cost, OfACausalDecoderIsTheFormula) {
 }
 
 TEST(Cost, OfMemoriesIsWhatTheyAdd) {
-  const auto model =
-      cost_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3", "memory[1].type=grc",
-                  "memory[1].cache_len=4", "memory[1].cache_ratio=0.5", "memory[2].type=segment_cache",
-                  "memory[2].mem_len=7", "backbone.attention.type=softmax", "memory[2].keep_memory_rows=false"});
+  const auto model = cost_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3", "memory[1].type=grc",
+                                 "memory[1].cache_len=4", "memory[1].cache_ratio=0.5", "memory[2].type=segment_cache",
+                                 "memory[2].mem_len=7", "backbone.attention.type=softmax",
+                                 "memory[2].keep_memory_rows=false"});
   const int64_t batch = 2, time = 5, rows = time + 6, channels = kDim / 2;
   const ModelCost cost = count_cost(*model, {batch});
   EXPECT_EQ(cost.segment_size, 5);
@@ -207,8 +207,8 @@ TEST(Cost, OfMemoriesIsWhatTheyAdd) {
 }
 
 TEST(Cost, GrowsWithThePositionUntilTheCacheIsFull) {
-  const auto model =
-      cost_model({"memory[0].type=segment_cache", "memory[0].mem_len=12", "backbone.attention.type=softmax"});
+  const auto model = cost_model(
+      {"memory[0].type=segment_cache", "memory[0].mem_len=12", "backbone.attention.type=softmax"});
   const auto at = [&](int64_t position) { return count_cost(*model, {1, 5, position}); };
   EXPECT_EQ(at(0).total.state_bytes, 0);
   EXPECT_EQ(at(5).total.state_bytes, kLayers * 5 * kDim * 8 + 5);

@@ -21,14 +21,14 @@ models::VisionModel model_of(const std::string& backbone, const std::string& mem
   return models::VisionModel(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kDouble);
 }
 
-constexpr const char* kVit =
-    R"({"type": "vit", "image_size": [12, 16], "patch_size": 4, "dim": 8, "num_layers": 2, "num_heads": 2})";
+constexpr const char*
+    kVit = R"({"type": "vit", "image_size": [12, 16], "patch_size": 4, "dim": 8, "num_layers": 2, "num_heads": 2})";
 constexpr const char* kPvt =
     R"({"type": "pvt", "image_size": [32, 32], "patch_size": 4, "dims": [8, 8, 16], "depths": [1, 1, 1], "num_heads": [1, 2, 2], "mlp_ratios": [2, 2, 2], "sr_ratios": [4, 2, 1]})";
 constexpr const char* kSwin =
     R"({"type": "swin", "image_size": [24, 20], "patch_size": 2, "dim": 8, "depths": [2], "num_heads": [2], "window_size": [5, 4], "mlp_ratio": 2.0})";
-constexpr const char* kTask =
-    R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3}]}])";
+constexpr const char*
+    kTask = R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3}]}])";
 constexpr const char* kGrc = R"([{"type": "grc", "cache_ratio": 0.5}])";
 
 std::vector<int64_t> all_layers(const models::VisionModel& model) {
@@ -208,8 +208,10 @@ TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
       [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
           const core::State& state) {
         if (layer != 1) return;
-        windows =
-            dynamic_cast<const core::Inspectable&>(attention).look(input, state, {}).maps.front().weights.contiguous();
+        windows = dynamic_cast<const core::Inspectable&>(attention)
+                      .look(input, state, {})
+                      .maps.front()
+                      .weights.contiguous();
         o_self = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state).front().rows.mean(2);
       },
       {});

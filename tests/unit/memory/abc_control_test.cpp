@@ -58,8 +58,8 @@ struct Subject {
   }
   /// Softmax attention of its own maps under a mask [T,T].
   at::Tensor softmax(const at::Tensor& x, const at::Tensor& mask) const {
-    const at::Tensor o =
-        ops::attention_naive(heads("q", x), heads("k", x), heads("v", x), {}, ops::RelShift::none, mask, 0.5);
+    const at::Tensor o = ops::attention_naive(heads("q", x), heads("k", x), heads("v", x), {}, ops::RelShift::none,
+                                              mask, 0.5);
     return at::linear(o.transpose(1, 2).flatten(2), parameters.find("o.weight"), parameters.find("o.bias"));
   }
   bool causal() const { return abc->support().keeps_state; }
@@ -226,8 +226,8 @@ TEST(AbcControl, RandomAndClusteringAssignByTheirStatedRules) {
   for (const bool causal : {true, false}) {
     const Subject clusters("num_slots = 3\ncontrol = \"clustering\"", causal);
     const at::Tensor keys = clusters.heads("k", x).transpose(1, 2).flatten(2);
-    const at::Tensor found =
-        ops::nearest_means_naive(keys, at::zeros({2, 3, kDim}, at::kDouble), at::zeros({2, 3}, at::kDouble), {});
+    const at::Tensor found = ops::nearest_means_naive(keys, at::zeros({2, 3, kDim}, at::kDouble),
+                                                      at::zeros({2, 3}, at::kDouble), {});
     EXPECT_EQ(difference(clusters.run(x, clusters.abc->initial_state(2), {}, found).y, clusters.run(x).y), 0.0);
     EXPECT_GT(
         difference(clusters.run(x, clusters.abc->initial_state(2), {}, at::zeros_like(found)).y, clusters.run(x).y),
@@ -245,8 +245,8 @@ TEST(AbcControl, LookingBothWaysPaddingIsAsGoodAsNone) {
     if (control.name.starts_with("dilated")) continue;
     const Subject s(control.toml, false);
     const at::Tensor x = Numbers(2).normal({2, 9, kDim});
-    const at::Tensor valid =
-        at::tensor({1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0}).view({2, 9}).to(at::kBool);
+    const at::Tensor
+        valid = at::tensor({1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0}).view({2, 9}).to(at::kBool);
     const at::Tensor real = valid[1].nonzero().squeeze(-1);
     const auto found = s.run(x, s.abc->initial_state(2), valid);
     EXPECT_LE(difference(found.y.narrow(0, 0, 1), s.run(x.narrow(0, 0, 1)).y), 1e-13) << control.name;
@@ -287,8 +287,8 @@ TEST(AbcControl, LayersShareWhatIsTied) {
     for (const bool tied : {false, true}) {
       layers::ParameterSet parameters(1, at::kDouble);
       const layers::Scope root = parameters.root();
-      const AbcOptions options =
-          options_of(fmt::format("num_slots = 3\ntied_across_layers = {}\ncontrol = {}", tied, control));
+      const AbcOptions options = options_of(
+          fmt::format("num_slots = 3\ntied_across_layers = {}\ncontrol = {}", tied, control));
       for (const int64_t layer : {0, 1}) {
         for (const char* attention : {"attn", "cross"}) {
           const Abc made(options, {root / "layers" / layer / attention, root / "layers" / layer, root, kDim, kHeads,

@@ -89,8 +89,9 @@ TEST(AbcLook, WeightsOfValuesAreTheOutput) {
           EXPECT_GT(filled.max().item<double>(), 0.0) << where;
           at::Tensor read = held;
           if (control.at("type").as_string() == "clustering") read = held / filled.clamp_min(1.0);
-          at::Tensor scores =
-              at::matmul(s.map("q", x), at::matmul(read.transpose(2, 3), s.map("k", x)).transpose(2, 3)) * 0.5;
+          at::Tensor scores = at::matmul(s.map("q", x),
+                                         at::matmul(read.transpose(2, 3), s.map("k", x)).transpose(2, 3)) *
+                              0.5;
           if (masked) scores = scores.masked_fill(filled == 0.0, -std::numeric_limits<double>::infinity());
           EXPECT_LE(difference(at::matmul(at::softmax(scores, -1), read.transpose(2, 3)), view.maps[0].weights), 1e-12)
               << where;
@@ -125,8 +126,8 @@ TEST(AbcLook, WhatIsLeftComesFromEarlierSegments) {
     const core::AttentionView view = s.abc->look({rows.back(), {}, table}, state, history);
     // The same as one segment of all tokens.
     const AttendTable whole = table_of(12, true);
-    const at::Tensor all =
-        s.abc->look({at::cat(rows, 1), {}, whole}, s.abc->initial_state(2), {}).maps[0].weights.narrow(2, 8, 4);
+    const at::Tensor
+        all = s.abc->look({at::cat(rows, 1), {}, whole}, s.abc->initial_state(2), {}).maps[0].weights.narrow(2, 8, 4);
     const std::string where = base::to_json(control, -1);
     EXPECT_LE(difference(view.maps[0].weights, all.narrow(3, 8, 4)), 1e-12) << where;
     ASSERT_TRUE(view.maps[0].past.defined());

@@ -60,12 +60,12 @@ TEST(Abc, IsTheRecurrenceOfItsProjections) {
       const at::Tensor x = Numbers(2).normal({2, 5, kDim});
       const AttendTable table({SpanKind::tokens, 5});
       const auto found = s.abc->forward({x, {}, table}, s.abc->initial_state(2));
-      const auto expected =
-          ops::abc_causal_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), logits(s, x, shared),
-                                ops::abc_empty(2, kHeads, 3, kWidth, ops::AbcActivation::exp, x.options()), {},
-                                ops::AbcActivation::exp, 1e-6, options.scale == "none" ? 1.0 : 0.5);
-      const at::Tensor y =
-          at::linear(expected.o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"), s.parameters.find("o.bias"));
+      const auto expected = ops::abc_causal_naive(
+          s.heads("q", x), s.heads("k", x), s.heads("v", x), logits(s, x, shared),
+          ops::abc_empty(2, kHeads, 3, kWidth, ops::AbcActivation::exp, x.options()), {}, ops::AbcActivation::exp, 1e-6,
+          options.scale == "none" ? 1.0 : 0.5);
+      const at::Tensor y = at::linear(expected.o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"),
+                                      s.parameters.find("o.bias"));
       EXPECT_LE(difference(found.y, y), 1e-13);
       EXPECT_LE(difference(found.state.as<AbcState>().k, expected.memory.k), 1e-14);
       EXPECT_LE(difference(found.state.as<AbcState>().z, expected.memory.z), 1e-14);

@@ -33,9 +33,9 @@ class Identity final : public core::CoreAttention {
 struct Subject {
   Subject(GrcOptions options, bool causal, const core::ImageLayout& image = {}) : parameters(1, at::kDouble) {
     const layers::Scope root = parameters.root();
-    grc =
-        std::make_unique<Grc>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kDim / kHeads, causal, 0.3},
-                              std::make_unique<Identity>(), image);
+    grc = std::make_unique<Grc>(options,
+                                core::AttentionBuild{root, root, root, kDim, kHeads, kDim / kHeads, causal, 0.3},
+                                std::make_unique<Identity>(), image);
     const at::NoGradGuard no_grad;
     Numbers numbers(4);
     for (const auto& [name, tensor] : parameters.named())

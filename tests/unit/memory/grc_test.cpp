@@ -36,8 +36,8 @@ TEST(Grc, CausalReadsTheCacheAsItWasBefore) {
       const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state);
       const auto found = s.grc->forward({x, {}, table, Mode::train}, state);
       EXPECT_LE(difference(found.y, s.mix(s.read(x, cache.expand({2, 3, 4})), x * 2.0) * 3.0), 1e-13);
-      const at::Tensor updated =
-          s.step(cache.expand({2, 3, 4}), x.narrow(-1, 0, 4).index_select(1, at::tensor({0, 2, 4}, at::kLong)));
+      const at::Tensor updated = s.step(cache.expand({2, 3, 4}),
+                                        x.narrow(-1, 0, 4).index_select(1, at::tensor({0, 2, 4}, at::kLong)));
       EXPECT_LE(difference(cache_of(found.state),
                            state.child("grc").as<GrcState>().per_sequence ? updated : updated.mean(0, true)),
                 1e-14);
@@ -62,8 +62,8 @@ TEST(Grc, SequencesOfPaddingAloneLeaveTheirCacheAsItIs) {
   // A model's cache with nothing real in the batch stays.
   const Subject m(small(), true);
   table.set_valid(at::zeros({2, 4}, at::kBool));
-  const core::State moved =
-      m.grc->forward({x, {}, AttendTable({SpanKind::tokens, 4}), Mode::train}, m.grc->initial_state(2)).state;
+  const core::State
+      moved = m.grc->forward({x, {}, AttendTable({SpanKind::tokens, 4}), Mode::train}, m.grc->initial_state(2)).state;
   EXPECT_EQ(difference(cache_of(m.grc->forward({x, {}, table, Mode::train}, moved).state), cache_of(moved)), 0.0);
 }
 

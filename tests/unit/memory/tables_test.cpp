@@ -153,8 +153,8 @@ core::State filled(const SegmentCache& cache, const std::vector<int64_t>& length
   for (const int64_t length : lengths) {
     core::AttendTable table({SpanKind::tokens, length});
     cache.add_spans(table, state, mode);
-    const at::Tensor rows =
-        at::arange(number, number + length, at::kDouble).view({1, length, 1}).expand({1, length, kDim});
+    const at::Tensor
+        rows = at::arange(number, number + length, at::kDouble).view({1, length, 1}).expand({1, length, kDim});
     state = cache.after({rows, rows + 0.5}, {}, table, state, mode);
     number += length;
   }
@@ -231,8 +231,8 @@ TEST(SegmentCache, MemoryRowsStayOutIfToldSo) {
     table.prepend_rows({SpanKind::read, 2}).append_rows({SpanKind::write, 2});
     const at::Tensor rows = at::arange(7, at::kDouble).view({1, 7, 1}).expand({1, 7, kDim});
     const at::Tensor valid = at::tensor({1, 1, 1, 1, 0, 1, 1}).view({1, 7}).to(at::kBool);
-    const core::ContextRows kept =
-        cache.before(0, cache.after({rows}, valid, table, cache.initial_state(1), Mode::train));
+    const core::ContextRows kept = cache.before(0,
+                                                cache.after({rows}, valid, table, cache.initial_state(1), Mode::train));
     EXPECT_EQ(first_column(kept.rows), keep ? (std::vector<double>{3, 4, 5, 6}) : (std::vector<double>{2, 3, 4}));
     EXPECT_TRUE(
         at::equal(kept.valid, (keep ? at::tensor({1, 0, 1, 1}) : at::tensor({1, 1, 0})).to(at::kBool).unsqueeze(0)));

@@ -118,8 +118,8 @@ TEST_F(WorkedExample, SelectingRowsIsRecomputing) {
 
 TEST_F(WorkedExample, ADocumentStartsAgain) {
   const core::State state = step(memory_->initial_state(2), at::rand({2, 4, 3}, at::kDouble));
-  const core::State reset =
-      core::reset_rows(state, at::tensor({1, 0}, at::kInt).to(at::kBool), memory_->initial_state(2));
+  const core::State reset = core::reset_rows(state, at::tensor({1, 0}, at::kInt).to(at::kBool),
+                                             memory_->initial_state(2));
   EXPECT_FALSE(memory_->before(0, reset).valid[0].item<bool>());
   EXPECT_TRUE(memory_->before(0, reset).valid[1].item<bool>());
 }

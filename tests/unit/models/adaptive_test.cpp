@@ -232,8 +232,8 @@ TEST(Dropout, OfAttentionActivationAndHeadActInTrainingAlone) {
 }
 
 TEST(Dropout, OfTheOutputIsOfRowsWrittenToMemoryToo) {
-  const auto model =
-      build_of({"backbone.output_dropout=0.5", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=4"});
+  const auto model = build_of(
+      {"backbone.output_dropout=0.5", "memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=4"});
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(1).tokens({2, 5}, kVocab);
   const auto step = [&](core::Mode mode) { return model->forward(segment_of(tokens, mode), model->initial_state(2)); };

@@ -74,8 +74,8 @@ TEST(Encoder, AddsPositionTypeAndNormBeforeTheFirstLayer) {
   const at::Tensor rows = at::embedding(parameter("embed.weight"), tokens) +
                           parameter("backbone.positions.weight").narrow(0, 0, 3) +
                           parameter("backbone.token_types.weight")[0];
-  const at::Tensor expected =
-      at::layer_norm(rows, {4}, parameter("backbone.embed_norm.weight"), parameter("backbone.embed_norm.bias"), 1e-5);
+  const at::Tensor expected = at::layer_norm(rows, {4}, parameter("backbone.embed_norm.weight"),
+                                             parameter("backbone.embed_norm.bias"), 1e-5);
   // Layers that add nothing and normalise nothing anew.
   for (const auto& [name, tensor] : model->parameters().named()) {
     if (name.find(".o.") != std::string::npos || name.find("ffn.1") != std::string::npos) at::Tensor(tensor).zero_();
@@ -186,17 +186,17 @@ TEST(RecurrentBlock, IsTheModelOfItsRows) {
   // Rows by hand through the same layers: [CLS] mem [SEP] x [SEP], sequence by sequence, without any padding.
   const at::NoGradGuard no_grad;
   for (const bool authors : {false, true}) {
-    auto options =
-        kBlock + kClasses + std::vector<std::string>{"backbone.position.type=learned", "backbone.position.max_len=16"};
+    auto options = kBlock + kClasses +
+                   std::vector<std::string>{"backbone.position.type=learned", "backbone.position.max_len=16"};
     if (authors) options.emplace_back("memory[0].memory_position=authors");
     const auto model = encoder_of(options);
-    const auto stack =
-        encoder_of({"kind=layer_stack", "backbone.position.type=learned", "backbone.position.max_len=16"});
+    const auto stack = encoder_of(
+        {"kind=layer_stack", "backbone.position.type=learned", "backbone.position.max_len=16"});
     for (const auto& [name, tensor] : stack->parameters().named())
       at::Tensor(tensor).copy_(model->parameters().find(name));
     const at::Tensor tokens = Numbers(1).tokens({2, 4}, 7), lengths = at::tensor({2, 4}, at::kLong);
-    const auto step =
-        model->forward(tokens_of(tokens, at::arange(4).unsqueeze(0) < lengths.unsqueeze(1)), model->initial_state(2));
+    const auto step = model->forward(tokens_of(tokens, at::arange(4).unsqueeze(0) < lengths.unsqueeze(1)),
+                                     model->initial_state(2));
     const at::Tensor memory = step.state.fields().front().second;
     for (int64_t row = 0; row < 2; ++row) {
       const at::Tensor table = model->parameters().find("embed.weight") * 2.0;
@@ -229,10 +229,10 @@ TEST(Encoder, PresetsOfTheArenaRun) {
     for (const char* grc : {"", "[[memory]]\ntype = \"grc\"\ncache_len = 5\n",
                             "[[memory]]\ntype = \"grc\"\nvariant = \"authors\"\ncache_len = 21\n"}) {
       SCOPED_TRACE(std::string(preset) + grc);
-      const std::string small =
-          "preset = \"" + std::string(preset) +
-          "\"\nsegment_size = 20\nembedding = { vocab_size = 16 }\nbackbone = { num_layers = 2, dim = 32, "
-          "num_heads = 4, ffn_dim = 12 }\n";
+      const std::string
+          small = "preset = \"" + std::string(preset) +
+                  "\"\nsegment_size = 20\nembedding = { vocab_size = 16 }\nbackbone = { num_layers = 2, dim = 32, "
+                  "num_heads = 4, ffn_dim = 12 }\n";
       const auto model = build(read_model_options(base::parse_toml(small + grc, "small.toml")), 3);
       const at::Tensor tokens = Numbers(1).tokens({3, 20}, 16),
                        valid = at::arange(20).unsqueeze(0) < at::tensor({20, 7, 13}, at::kLong).unsqueeze(1);

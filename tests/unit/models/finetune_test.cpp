@@ -71,8 +71,8 @@ TEST(Finetune, EachRegimeTrainsItsOwnParameters) {
 
 TEST(Finetune, TheTaskHasTheLabelsAndWhatItSees) {
   const FinetunePlan first = plan(R"({"regime": "masked_memory", "name": "t"})");
-  const FinetunePlan second =
-      plan(R"({"regime": "masked_memory", "name": "u", "sees": ["t"], "memory_norm": "before"})", first.options);
+  const FinetunePlan second = plan(
+      R"({"regime": "masked_memory", "name": "u", "sees": ["t"], "memory_norm": "before"})", first.options);
   const VisionModel model(second.options, 0, at::kFloat);
   ASSERT_EQ(model.tasks()->options().tasks.size(), 2U);
   const memory::TaskOptions& task = model.tasks()->options().tasks[1];

@@ -76,10 +76,10 @@ TEST(Model, CommittedCachesAreWhereNewSequencesStart) {
 }
 
 TEST(Model, EachStateFieldHasItsOwnDepth) {
-  const auto model =
-      build_of({"backbone.attention.type=abc", "backbone.attention.num_slots=2", "backbone.attention.bptt_depth=3",
-                "memory[0].type=grc", "memory[0].cache_len=2", "memory[1].type=recurrent_tokens",
-                "memory[1].block_mask=causal", "memory[1].bptt_depth=2"});
+  const auto model = build_of({"backbone.attention.type=abc", "backbone.attention.num_slots=2",
+                               "backbone.attention.bptt_depth=3", "memory[0].type=grc", "memory[0].cache_len=2",
+                               "memory[1].type=recurrent_tokens", "memory[1].block_mask=causal",
+                               "memory[1].bptt_depth=2"});
   std::map<std::string, int64_t> found;
   for (const auto& [field, tensor] : model->initial_state(1).fields())
     found[field.path] = model->bptt_depth(field.path);
@@ -97,8 +97,8 @@ TEST(Model, LogitsAndLossAreThoseOfASoftmax) {
     model->parameters().find("head.bias").copy_(Numbers(3).normal({7}));
     const at::Tensor hidden = Numbers(1).normal({2, 3, 4}), targets = Numbers(2).tokens({2, 3}, 7);
     targets[0][1] = core::kIgnoreTarget;
-    const at::Tensor matrix =
-        model->parameters().find(std::string(tied) == "head.tied=true" ? "embed.weight" : "head.weight");
+    const at::Tensor matrix = model->parameters().find(std::string(tied) == "head.tied=true" ? "embed.weight"
+                                                                                             : "head.weight");
     const at::Tensor logits = at::matmul(hidden, matrix.t()) + model->parameters().find("head.bias");
     EXPECT_LE(difference(model->logits(hidden), logits), 1e-14);
     const at::Tensor nll = model->nll(hidden, targets), log_p = at::log_softmax(logits, -1);
@@ -129,8 +129,8 @@ TEST(Model, AuxiliaryLossPredictsItsTokenFromEveryWriteRow) {
 }
 
 TEST(Model, PositionsThatRunOutAreNamed) {
-  const auto model =
-      build_of({"backbone.attention.type=softmax", "backbone.position.type=learned", "backbone.position.max_len=5"});
+  const auto model = build_of(
+      {"backbone.attention.type=softmax", "backbone.position.type=learned", "backbone.position.max_len=5"});
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(1).tokens({1, 6}, 7);
   expect_error<base::InputError>([&] { model->forward(segment_of(tokens), model->initial_state(1)); },
@@ -201,8 +201,8 @@ TEST(Model, DropoutActsInTrainingAlone) {
 
 TEST(Model, TrainsAfterItHasServed) {
   // Tables made while serving (inference mode) must not stand in the way of a backward pass.
-  const auto model =
-      build_of({"memory[0].type=segment_cache", "memory[1].type=recurrent_tokens", "memory[2].type=grc"});
+  const auto model = build_of(
+      {"memory[0].type=segment_cache", "memory[1].type=recurrent_tokens", "memory[2].type=grc"});
   const at::Tensor tokens = Numbers(1).tokens({2, 3}, 7);
   {
     const c10::InferenceMode inference;

@@ -72,11 +72,11 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
 }
 
 TEST(Presets, AreDeclaredAsTheyAreBuilt) {
-  const ModelOptions small =
-      read_model_options(table("preset = \"transformer_xl_wt103_large\"\nembedding = {vocab_size = 41, cutoffs = [9, "
-                               "20], dim = 16}\nhead.adaptive.cutoffs = [9, 20]\n"
-                               "head.adaptive.tie_projections = [false, true, true]\nbackbone = {num_layers = 2, dim = "
-                               "8, num_heads = 2, head_dim = 4, ffn_dim = 12}\n"));
+  const ModelOptions small = read_model_options(
+      table("preset = \"transformer_xl_wt103_large\"\nembedding = {vocab_size = 41, cutoffs = [9, "
+            "20], dim = 16}\nhead.adaptive.cutoffs = [9, 20]\n"
+            "head.adaptive.tie_projections = [false, true, true]\nbackbone = {num_layers = 2, dim = "
+            "8, num_heads = 2, head_dim = 4, ffn_dim = 12}\n"));
   const auto built = build(small);
   int64_t count = 0;
   for (const auto& [name, tensor] : built->parameters().named()) count += tensor.numel();
@@ -84,10 +84,10 @@ TEST(Presets, AreDeclaredAsTheyAreBuilt) {
 }
 
 TEST(Presets, KeysBesideThemWin) {
-  const ModelOptions options =
-      read_model_options(table("preset = \"transformer_xl_wt103_base\"\nsegment_size = 64\n[backbone]\nnum_layers = "
-                               "2\n[backbone.attention]\nclamp_len = 7\n"
-                               "[head.adaptive]\ndropout = 0.25\n"));
+  const ModelOptions options = read_model_options(
+      table("preset = \"transformer_xl_wt103_base\"\nsegment_size = 64\n[backbone]\nnum_layers = "
+            "2\n[backbone.attention]\nclamp_len = 7\n"
+            "[head.adaptive]\ndropout = 0.25\n"));
   EXPECT_EQ(options.segment_size, 64);
   EXPECT_EQ(options.backbone.num_layers, 2);
   EXPECT_EQ(options.backbone.dim, 410);

@@ -178,9 +178,9 @@ at::Tensor pvt_v2_twin(const VisionModel& model, const at::Tensor& pixels) {
       if (o.linear || sr > 1) {
         at::Tensor from = Twin::image(u, h, w);
         if (o.linear) from = at::adaptive_avg_pool2d(from, {7, 7});
-        sources =
-            t.norm(layer + "attn.sr_norm",
-                   Twin::rows(at::conv2d(from, t.p(layer + "attn.sr.weight"), t.p(layer + "attn.sr.bias"), sr)), 1e-5);
+        sources = t.norm(layer + "attn.sr_norm",
+                         Twin::rows(at::conv2d(from, t.p(layer + "attn.sr.weight"), t.p(layer + "attn.sr.bias"), sr)),
+                         1e-5);
         if (o.linear) sources = Twin::gelu(sources);
       }
       x = x + t.attention(layer + "attn", u, sources, o.num_heads[s]);
@@ -206,8 +206,8 @@ struct WindowRule {
 at::Tensor swin_twin(const VisionModel& model, const at::Tensor& pixels) {
   const auto& o = std::get<backbones::SwinOptions>(model.options().backbone.vision);
   const Twin t(model);
-  const at::Tensor patches =
-      at::conv2d(pixels, t.p("patch_embedding.weight"), t.p("patch_embedding.bias"), o.patch_size);
+  const at::Tensor patches = at::conv2d(pixels, t.p("patch_embedding.weight"), t.p("patch_embedding.bias"),
+                                        o.patch_size);
   int64_t h = patches.size(2), w = patches.size(3), own_h = o.image_size[0] / o.patch_size,
           own_w = o.image_size[1] / o.patch_size;
   at::Tensor x = t.norm("patch_norm", Twin::rows(patches), 1e-5);
@@ -408,8 +408,8 @@ TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
                                {"pvt_v2_b3", 45.2, 6.9},
                                {"pvt_v2_b4", 62.6, 10.1},
                                {"swin_tiny", 28.3, 4.5}}) {
-    const ModelOptions of =
-        read_model_options(base::parse_toml(fmt::format("preset = \"{}\"", one.preset), "recipe.toml"));
+    const ModelOptions of = read_model_options(
+        base::parse_toml(fmt::format("preset = \"{}\"", one.preset), "recipe.toml"));
     const VisionModel model(of, 0, at::kFloat);
     EXPECT_NEAR(static_cast<double>(model.parameters().count()) / 1e6, one.millions, 0.05) << one.preset;
     const ModelCost cost = count_cost(model);

@@ -203,8 +203,8 @@ TEST_P(VisionGrc, OrderAndCompanyInTheBatchDoNotMatter) {
   const at::NoGradGuard no_grad;
   const at::Tensor images = pixels(GetParam(), 3), order = at::tensor({2, 0, 1}, at::kLong);
   for (const bool mean : {false, true}) {
-    const auto model =
-        make(GetParam(), mean ? "type = \"grc\"\nattend = \"batch_mean\"\neval_read = \"stored\"" : "type = \"grc\"");
+    const auto model = make(
+        GetParam(), mean ? "type = \"grc\"\nattend = \"batch_mean\"\neval_read = \"stored\"" : "type = \"grc\"");
     train(GetParam(), *model, 5);
     const at::Tensor together = evaluate(*model, images).hidden;
     EXPECT_LE(difference(evaluate(*model, images.index_select(0, order)).hidden, together.index_select(0, order)),

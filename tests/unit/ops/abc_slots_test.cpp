@@ -19,8 +19,8 @@ TEST(RandomSlots, AreUniformAndIndependentOfTheirCompany) {
   const at::Tensor count = at::bincount(drawn, {}, 7).to(at::kDouble);
   EXPECT_LT(((count - 40'000.0 / 7).square() / (40'000.0 / 7)).sum().item<double>(), 22.5);
   // Pairs of neighbours too, 48 degrees: 84.0.
-  const at::Tensor pairs =
-      at::bincount(drawn.narrow(0, 0, 39'999) * 7 + drawn.narrow(0, 1, 39'999), {}, 49).to(at::kDouble);
+  const at::Tensor pairs = at::bincount(drawn.narrow(0, 0, 39'999) * 7 + drawn.narrow(0, 1, 39'999), {}, 49)
+                               .to(at::kDouble);
   EXPECT_LT(((pairs - 39'999.0 / 49).square() / (39'999.0 / 49)).sum().item<double>(), 84.0);
   const at::Tensor some = at::tensor(std::vector<int64_t>{39'999, 5, 5}, at::kLong).view({3, 1});
   EXPECT_TRUE(at::equal(random_slots(some, 7, 3, 1).view({-1}), drawn.index_select(0, some.view({-1}))));

@@ -139,8 +139,8 @@ TEST(AbcSums, LookingBothWaysIsTheLastCausalMemory) {
     const AbcSums nothing{at::zeros_like(in.sums.k), at::zeros_like(in.sums.v)};
     const auto last = [](const at::Tensor& x) { return x.defined() ? x.narrow(2, 5, 1) : x; };
     const auto causal = abc_sums_naive(in.q, in.k, in.v, in.phi, nothing, in.reading, 0.5);
-    const at::Tensor full =
-        abc_sums_full(in.q, in.k, in.v, in.phi, {last(in.reading.factor), last(in.reading.open)}, 0.5).o;
+    const at::Tensor
+        full = abc_sums_full(in.q, in.k, in.v, in.phi, {last(in.reading.factor), last(in.reading.open)}, 0.5).o;
     EXPECT_LE(difference(full.select(2, 5), causal.o.select(2, 5)), 1e-13);
   }
 }

@@ -75,8 +75,8 @@ TEST(Abc, FastAndNaiveAgreeAtEveryLength) {
           if (padded)
             valid.narrow(1, 0, std::min<int64_t>(tokens - 1, 3))
                 .fill_(false);  // slots are first written inside a chunk
-          const auto expected =
-              abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), valid, activation, 1e-6, 0.5);
+          const auto expected = abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), valid, activation, 1e-6,
+                                                 0.5);
           expect_near(abc_causal(in.q, in.k, in.v, in.s, empty(activation), valid, activation, 1e-6, 0.5), expected,
                       1e-11);
           ASSERT_TRUE(at::isfinite(expected.o).all().item<bool>());
@@ -112,14 +112,14 @@ TEST(Abc, PaddingWritesNothing) {
   const Input in = random_input(6, 1.0);
   const at::Tensor valid = at::tensor({1, 0, 1, 1, 0, 1}).to(at::kBool), real = valid.nonzero().squeeze(-1);
   for (const AbcActivation activation : kActivations) {
-    const auto padded =
-        abc_causal(in.q, in.k, in.v, in.s, empty(activation), valid.expand({2, 6}), activation, 1e-6, 0.5);
+    const auto padded = abc_causal(in.q, in.k, in.v, in.s, empty(activation), valid.expand({2, 6}), activation, 1e-6,
+                                   0.5);
     const auto pick = [&](const at::Tensor& x) { return x.index_select(2, real); };
-    const auto alone =
-        abc_causal(pick(in.q), pick(in.k), pick(in.v), pick(in.s), empty(activation), {}, activation, 1e-6, 0.5);
+    const auto alone = abc_causal(pick(in.q), pick(in.k), pick(in.v), pick(in.s), empty(activation), {}, activation,
+                                  1e-6, 0.5);
     expect_near({pick(padded.o), padded.memory}, alone, 1e-14);
-    const auto nothing =
-        abc_causal(in.q, in.k, in.v, in.s, empty(activation), at::zeros({2, 6}, at::kBool), activation, 1e-6, 0.5);
+    const auto nothing = abc_causal(in.q, in.k, in.v, in.s, empty(activation), at::zeros({2, 6}, at::kBool), activation,
+                                    1e-6, 0.5);
     EXPECT_EQ(test::largest(nothing.o), 0.0);
     expect_near({nothing.o, nothing.memory}, {nothing.o, empty(activation)}, 0.0);
   }
@@ -148,8 +148,8 @@ TEST(Abc, Float32IsCloseAndArgumentsAreLeftAlone) {
       const Input in{narrow.q.to(at::kDouble), narrow.k.to(at::kDouble), narrow.v.to(at::kDouble),
                      narrow.s.to(at::kDouble)};
       const auto expected = abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5);
-      const auto found =
-          abc_causal(narrow.q, narrow.k, narrow.v, narrow.s, empty(activation, at::kFloat), {}, activation, 1e-6, 0.5);
+      const auto found = abc_causal(narrow.q, narrow.k, narrow.v, narrow.s, empty(activation, at::kFloat), {},
+                                    activation, 1e-6, 0.5);
       EXPECT_LE(difference(found.o.to(at::kDouble), expected.o), 1e-5) << logits;
     }
     const AbcMemory start = empty(activation, at::kFloat);

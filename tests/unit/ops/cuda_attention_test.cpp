@@ -48,8 +48,8 @@ at::Tensor mask_of(const AttentionCase& c) {
   if (c.seen == Seen::all) return at::ones({c.queries, c.keys}, at::kBool);
   if (c.seen == Seen::causal) return j.le(i);
   if (c.seen == Seen::banded) return j.le(i).logical_and(j.gt(i - 5));
-  at::Tensor mask =
-      j.le(i).logical_and((j / 7).floor().remainder(3).ne(1)).logical_or(j.lt(2)).logical_or(j.gt(c.keys - 3));
+  at::Tensor
+      mask = j.le(i).logical_and((j / 7).floor().remainder(3).ne(1)).logical_or(j.lt(2)).logical_or(j.gt(c.keys - 3));
   if (c.queries > 3) mask.select(0, 3).fill_(false);
   return mask;
 }

@@ -56,9 +56,8 @@ TEST(DecodeRows, ScoresAndWeighsKeysOfFloat32) { test::for_each_instruction_set(
 TEST(DecodeRows, ScoresAndWeighsKeysOfBf16) { test::for_each_instruction_set(expect_attention<Bf16Bits>); }
 
 TEST(DecodeRows, RoundsToBf16LikeLibTorch) {
-  at::Tensor x =
-      at::cat({random({1000}, 1),
-               at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f, std::numeric_limits<float>::infinity()})});
+  at::Tensor x = at::cat({random({1000}, 1), at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f,
+                                                         std::numeric_limits<float>::infinity()})});
   at::Tensor rounded = at::empty(x.sizes(), at::kBFloat16);
   copy_row(x.const_data_ptr<float>(), x.numel(), static_cast<Bf16Bits*>(rounded.mutable_data_ptr()));
   EXPECT_TRUE(at::equal(rounded, x.to(at::kBFloat16)));
@@ -74,9 +73,9 @@ void expect_abc_steps() {
                          v = random({1, 1, tokens, d}, 3);
         const at::Tensor s = random({1, 1, tokens, slots}, 4) * size;
         const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble); };
-        const AbcOutput expected =
-            abc_causal_naive(wide(q), wide(k), wide(v), wide(s), abc_empty(1, 1, slots, d, activation, at::kDouble), {},
-                             activation, 1e-3, 0.5);
+        const AbcOutput expected = abc_causal_naive(wide(q), wide(k), wide(v), wide(s),
+                                                    abc_empty(1, 1, slots, d, activation, at::kDouble), {}, activation,
+                                                    1e-3, 0.5);
         const AbcMemory start = abc_empty(1, 1, slots, width, activation, at::kFloat);
         const AbcSlots memory{start.k.mutable_data_ptr<float>(), start.v.mutable_data_ptr<float>(),
                               start.z.mutable_data_ptr<float>(), slots, width};

@@ -35,11 +35,11 @@ TEST(ResampleNearest, IsFloorDivisionInIntegers) {
 
 TEST(ResampleNearest, PicksAmongRealRows) {
   const at::Tensor rows = Numbers(1).normal({4, 8, 2});
-  const at::Tensor valid =
-      at::tensor({1,      1, 1, 1, 1, 0, 0, 0, /**/ 0, 0, 1, 1, 1, 0, 0, 0, /**/ 1, 0, 1, 0, 1, 0, 1, 0,
-                  /**/ 1, 1, 1, 1, 1, 1, 1, 1})
-          .view({4, 8})
-          .to(at::kBool);
+  const at::Tensor valid = at::tensor({1,      1, 1, 1, 1,      0, 0, 0, /**/ 0, 0, 1, 1,
+                                       1,      0, 0, 0, /**/ 1, 0, 1, 0, 1,      0, 1, 0,
+                                       /**/ 1, 1, 1, 1, 1,      1, 1, 1})
+                               .view({4, 8})
+                               .to(at::kBool);
   for (const int64_t length : {1, 3, 5, 13}) {
     const at::Tensor found = resample_nearest(rows, length, valid);
     for (int64_t b = 0; b < 4; ++b) {
@@ -195,9 +195,9 @@ TEST(GrcMix, PutsZerosOnTheRightOfEveryHead) {
   const at::Tensor m = at::arange(1, 5, at::kDouble).view({1, 1, 4}), o = at::full({1, 1, 6}, 10.0, at::kDouble);
   const at::Tensor lambda = at::tensor({0.0, 1.0}, at::kDouble);
   const double g = sigma(1.0);
-  const at::Tensor expected =
-      at::tensor({5.5, 6.0, 5.0, 3 * g + 10 * (1 - g), 4 * g + 10 * (1 - g), 10 * (1 - g)}, at::kDouble)
-          .view({1, 1, 6});
+  const at::Tensor expected = at::tensor({5.5, 6.0, 5.0, 3 * g + 10 * (1 - g), 4 * g + 10 * (1 - g), 10 * (1 - g)},
+                                         at::kDouble)
+                                  .view({1, 1, 6});
   EXPECT_LE(difference(grc_mix(m, o, lambda), expected), 1e-14);
 }
 

@@ -88,8 +88,8 @@ TEST(LinearAttention, FastAndNaiveAgreeAtEveryLength) {
           SCOPED_TRACE(fmt::format("{} tokens, gated {}, padded {}, division {}", tokens, gated, padded,
                                    static_cast<int>(normaliser.kind)));
           const Input in = random_input(tokens, gated, padded);
-          const auto expected =
-              linear_attention_causal_naive(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser);
+          const auto expected = linear_attention_causal_naive(in.q, in.k, in.v, in.log_gate, in.written, in.sums,
+                                                              normaliser);
           expect_near(linear_attention_causal(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser), expected,
                       1e-10);
           ASSERT_TRUE(at::isfinite(expected.o).all().item<bool>());

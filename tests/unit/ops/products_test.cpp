@@ -128,8 +128,8 @@ TEST(DeclaredProducts, AbcIsItsFormula) {
   const int64_t batch = 2, heads = 3, time = 70, slots = 5, width = 4;
   const at::Tensor q = numbers.normal({batch, heads, time, width}), s = numbers.normal({batch, heads, time, slots});
   const AbcMemory empty = abc_empty(batch, heads, slots, width, AbcActivation::exp, q.options());
-  const int64_t expected =
-      batch * heads * time * slots * width * 4;  // written to K and to V, read by q and by the weights
+  const int64_t expected = batch * heads * time * slots * width *
+                           4;  // written to K and to V, read by q and by the weights
   EXPECT_EQ(counted([&] { abc_causal(q, q, q, s, empty, {}, AbcActivation::exp, 1e-6, 1.0); }), expected);
 }
 

@@ -204,8 +204,8 @@ TEST(Lsh, PaddingIsAsGoodAsNone) {
         const at::Tensor valid = at::logical_and(at::arange(20) >= before, at::arange(20) < 20 - after).unsqueeze(0);
         const auto alone = [&](const at::Tensor& x) { return x.narrow(2, before, 20 - before - after); };
         const at::Tensor found = lsh_attention(qk, v, lsh_buckets(qk, rotations, valid), valid, options);
-        const at::Tensor expected =
-            lsh_attention(alone(qk), alone(v), lsh_buckets(alone(qk), rotations, {}), {}, options);
+        const at::Tensor expected = lsh_attention(alone(qk), alone(v), lsh_buckets(alone(qk), rotations, {}), {},
+                                                  options);
         EXPECT_LE(difference(alone(found), expected), 1e-14) << before << " " << after;
       }
     }

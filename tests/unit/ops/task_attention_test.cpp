@@ -39,8 +39,8 @@ Case in_double(const Case& one) {
 
 TEST(TaskAttention, MaskIsTheTableOfThePaper) {
   const at::Tensor mask = task_mask({{{0}, {{0, 2}}}, {{1, 0}, {{2, 3}, {0, 2}}}}, 2, 3);
-  const at::Tensor expected =
-      at::tensor({1, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1}, at::kLong).to(at::kBool).view({2, 7});
+  const at::Tensor
+      expected = at::tensor({1, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1}, at::kLong).to(at::kBool).view({2, 7});
   EXPECT_TRUE(at::equal(mask, expected)) << mask;
 }
 

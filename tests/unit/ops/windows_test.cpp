@@ -28,8 +28,8 @@ TEST(StridedConv, IsAConvolutionWhoseRestIsDropped) {
   Numbers numbers(2);
   for (const auto& [height, width] : {std::pair{4, 6}, {5, 7}, {2, 3}}) {
     // Behind a class token, so that the rows are a view.
-    const at::Tensor rows =
-        numbers.normal({2, 1 + height * width, 3}).narrow(1, 1, height * width).set_requires_grad(false);
+    const at::Tensor
+        rows = numbers.normal({2, 1 + height * width, 3}).narrow(1, 1, height * width).set_requires_grad(false);
     const at::Tensor weight = numbers.normal({4, 3, 2, 3}), bias = numbers.normal({4});
     const at::Tensor found = strided_conv(rows, height, width, weight, bias),
                      twin = strided_conv_naive(rows, height, width, weight, bias);
@@ -68,8 +68,8 @@ TEST(Windows, PositionIndexIsItsFormula) {
 TEST(Windows, RegionsOfARolledImageAreThoseThatWereApart) {
   for (const auto& [shift_height, shift_width] : {std::pair{1, 2}, {0, 2}, {1, 0}, {0, 0}}) {
     const int64_t height = 6, width = 8, wh = 3, ww = 4;
-    const at::Tensor bias =
-        window_region_bias(height, width, wh, ww, shift_height, shift_width, at::TensorOptions().dtype(at::kDouble));
+    const at::Tensor bias = window_region_bias(height, width, wh, ww, shift_height, shift_width,
+                                               at::TensorOptions().dtype(at::kDouble));
     ASSERT_EQ(bias.sizes(), at::IntArrayRef({4, 12, 12}));
     // Two rows of a window of the rolled image are apart if the image's edge lies between them.
     const auto rolled_over = [](int64_t at, int64_t size, int64_t shift) { return at >= size - shift; };
@@ -126,10 +126,10 @@ TEST(WindowAttention, AndItsGradientsAreThoseOfTheNaiveTwin) {
       };
       const at::Tensor q = rows(one.queries), k = rows(one.keys), v = rows(one.keys),
                        cotangent = numbers.normal({6, 2, one.queries, 4}, dtype);
-      const at::Tensor bias =
-          one.bias ? numbers.normal({2, one.queries, one.keys}, dtype).set_requires_grad(true) : at::Tensor();
-      const at::Tensor window_bias =
-          one.window_bias ? numbers.normal({3, one.queries, one.keys}, dtype) * 5.0 : at::Tensor();
+      const at::Tensor bias = one.bias ? numbers.normal({2, one.queries, one.keys}, dtype).set_requires_grad(true)
+                                       : at::Tensor();
+      const at::Tensor window_bias = one.window_bias ? numbers.normal({3, one.queries, one.keys}, dtype) * 5.0
+                                                     : at::Tensor();
       const double tolerance = dtype == at::kDouble ? 1e-12 : 2e-5;
       std::vector<at::Tensor> leaves = {q, k, v};
       if (one.bias) leaves.push_back(bias);

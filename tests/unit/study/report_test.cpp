@@ -41,8 +41,11 @@ TEST(Report, EscapesTextFromOutside) {
 
 TEST(Report, PicturesCannotBringScripts) {
   Comparison comparison = sample_comparison();
-  comparison.studies[0].points[0].variants[0].runs[0].span_svg =
-      "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>";
+  comparison.studies[0]
+      .points[0]
+      .variants[0]
+      .runs[0]
+      .span_svg = "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>";
   const std::string page = visible(comparison);
   EXPECT_FALSE(holds(page, "alert(2)\""));
   EXPECT_FALSE(holds(page, "<script>alert"));

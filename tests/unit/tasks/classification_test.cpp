@@ -74,13 +74,13 @@ TEST(Classification, DocumentsOfOneSegmentArePaddedAndCut) {
 
 std::unique_ptr<models::Model> encoder(int64_t segment_size, const std::string& memory,
                                        const std::string& attention = R"("softmax")") {
-  const base::Node node =
-      base::parse_json(fmt::format(R"({{"segment_size": {}, "embedding": {{"vocab_size": 100}}, "memory": [{}],
+  const base::Node node = base::parse_json(
+      fmt::format(R"({{"segment_size": {}, "embedding": {{"vocab_size": 100}}, "memory": [{}],
       "head": {{"type": "classification", "num_classes": 4}},
       "backbone": {{"type": "encoder", "num_layers": 2, "dim": 8, "num_heads": 2, "ffn_dim": 16, "init_std": 0.6, "attention": {},
                     "position": {{"type": "learned", "max_len": 64}}}}}})",
-                                   segment_size, memory, attention),
-                       "model");
+                  segment_size, memory, attention),
+      "model");
   return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
 }
 

@@ -16,11 +16,11 @@ namespace {
 using base::Node;
 
 std::unique_ptr<models::Model> decoder(int64_t vocabulary, int64_t segment_size, const std::string& memory) {
-  const Node node =
-      base::parse_json(fmt::format(R"({{"segment_size": {}, "embedding": {{"vocab_size": {}}}, "memory": [{}],
+  const Node node = base::parse_json(
+      fmt::format(R"({{"segment_size": {}, "embedding": {{"vocab_size": {}}}, "memory": [{}],
       "backbone": {{"num_layers": 2, "dim": 8, "num_heads": 2, "ffn_dim": 16, "init_std": 0.6}}}})",
-                                   segment_size, vocabulary, memory),
-                       "model");
+                  segment_size, vocabulary, memory),
+      "model");
   return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
 }
 

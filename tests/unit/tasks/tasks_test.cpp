@@ -42,8 +42,8 @@ TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
   for (const std::string separator : {"none", "blank_line"}) {
     const data::Corpus corpus = make_corpus(folder / "text", separator);
     // A cache that holds the whole text: every token sees its whole document, however it is cut.
-    const auto model =
-        make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "segment_cache"}, {"mem_len", 1000}})});
+    const auto model = make_model(corpus.tokenizer->size(), 8,
+                                  {Node::table({{"type", "segment_cache"}, {"mem_len", 1000}})});
     const double whole = evaluate_text(*model, corpus.valid, {1, corpus.valid->size()}).nll();
     for (const int64_t segment_size : {1, 3, 8, 50}) {
       EXPECT_NEAR(evaluate_text(*model, corpus.valid, {1, segment_size}).nll(), whole, 1e-12) << segment_size;
@@ -58,8 +58,8 @@ TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
 TEST(LanguageModelTask, SegmentsThatStandAloneSeeNoMemory) {
   const test::TemporaryFolder folder;
   const data::Corpus corpus = make_corpus(folder / "text");
-  const auto cached =
-      make_model(corpus.tokenizer->size(), 8, {Node::table({{"type", "segment_cache"}, {"mem_len", 8}})});
+  const auto cached = make_model(corpus.tokenizer->size(), 8,
+                                 {Node::table({{"type", "segment_cache"}, {"mem_len", 8}})});
   const auto plain = make_model(corpus.tokenizer->size(), 8, {});
   const double alone = evaluate_text(*plain, corpus.valid).nll();
   EXPECT_NEAR(evaluate_text(*cached, corpus.valid, {1, 0, true}).nll(), alone, 1e-12);

@@ -93,8 +93,8 @@ TEST(CompressiveLoss, IsTheReconstructionOfAttention) {
       }
       // The second layer's part by itself: the loss of a model of one layer is the first's alone.
       EXPECT_GT(test::largest(losses[0].values - expected), 0.0);
-      const auto one =
-          model_of({"backbone.norm=" + norm, "backbone.attention.type=" + attention, "backbone.num_layers=1"});
+      const auto one = model_of(
+          {"backbone.norm=" + norm, "backbone.attention.type=" + attention, "backbone.num_layers=1"});
       for (const auto& [name, value] : one->parameters().named())
         at::Tensor(value).copy_(model->parameters().find(name));
       core::State state = one->forward(segment_of(Numbers(4).normal({2, 3, 8})), one->initial_state(2)).state;
@@ -162,8 +162,8 @@ TEST(CompressiveLoss, IsOfTrainingAndOfFunctionsThatLearn) {
 }
 
 TEST(CompressiveMemory, MostUsedKeepsWhatIsAttendedTo) {
-  const auto model =
-      model_of({"memory[0].compression=most_used", "backbone.num_layers=1", "backbone.attention.type=softmax"});
+  const auto model = model_of(
+      {"memory[0].compression=most_used", "backbone.num_layers=1", "backbone.attention.type=softmax"});
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
   const at::Tensor rows = numbers.normal({1, 9, 8});
@@ -184,8 +184,8 @@ TEST(CompressiveMemory, MostUsedKeepsWhatIsAttendedTo) {
 }
 
 TEST(CompressiveMemory, DilatedTapsAreTwoRowsApart) {
-  const auto model =
-      model_of({"memory[0].compression=dilated_conv", "memory[0].compression_rate=3", "backbone.num_layers=1"});
+  const auto model = model_of(
+      {"memory[0].compression=dilated_conv", "memory[0].compression_rate=3", "backbone.num_layers=1"});
   const at::NoGradGuard no_grad;
   const at::Tensor rows = Numbers(4).normal({1, 9, 8});
   const at::Tensor kept = model->forward(segment_of(rows), model->initial_state(1)).state.fields().front().second;

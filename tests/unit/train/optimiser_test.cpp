@@ -29,8 +29,8 @@ layers::ParameterSet make_parameters(uint64_t seed = 3) {
 void set_gradients(const layers::ParameterSet& set, int64_t step, const std::string& skip = "") {
   for (const layers::Parameter& parameter : set.all()) {
     const at::Tensor places = at::arange(parameter.tensor.numel(), at::kDouble).view(parameter.tensor.sizes());
-    parameter.tensor.mutable_grad() =
-        parameter.name == skip ? at::Tensor() : at::sin(places * 1.7 + static_cast<double>(step));
+    parameter.tensor.mutable_grad() = parameter.name == skip ? at::Tensor()
+                                                             : at::sin(places * 1.7 + static_cast<double>(step));
   }
 }
 

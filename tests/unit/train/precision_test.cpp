@@ -43,11 +43,11 @@ class PrecisionTest : public ::testing::Test {
   Run make(const TrainOptions& options, const std::string& run_folder = {}, double dropout = 0.1,
            at::ScalarType dtype = at::kFloat) {
     Run run;
-    run.model =
-        test::small_model(corpus_.tokenizer->size(),
-                          {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 2}}),
-                           Node::table({{"type", "segment_cache"}, {"mem_len", 5}})},
-                          8, dropout, dtype);
+    run.model = test::small_model(
+        corpus_.tokenizer->size(),
+        {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 2}}),
+         Node::table({{"type", "segment_cache"}, {"mem_len", 5}})},
+        8, dropout, dtype);
     run.task = std::make_unique<tasks::LanguageModel>(corpus_, test::task_options(options));
     run.trainer = std::make_unique<Trainer>(*run.model, *run.task, options, run_folder);
     return run;

@@ -48,8 +48,8 @@ class CountedModel final : public core::Model {
 
 CountedModel counted_model(const std::vector<std::string>& assignments,
                            const std::string& sizes = "dim = 8\nffn_dim = 12\ndropout = 0.2\n") {
-  base::Node node =
-      base::parse_toml("[embedding]\nvocab_size = 11\n[backbone]\nnum_layers = 2\nnum_heads = 2\n" + sizes, "test");
+  base::Node node = base::parse_toml(
+      "[embedding]\nvocab_size = 11\n[backbone]\nnum_layers = 2\nnum_heads = 2\n" + sizes, "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
   return CountedModel(models::build(base::read_options<models::ModelOptions>(node), 3));
 }
@@ -127,8 +127,8 @@ void expect_same_bits(const Traces& found, const Traces& expected) {
 /// What the graph of one segment keeps.
 int64_t graph_bytes(const CountedModel& model, const data::TokenSegment& segment) {
   const TensorMeter meter;
-  const core::StepResult step =
-      model.forward(tasks::model_input(segment, core::Mode::train), model.initial_state(segment.tokens.size(0)));
+  const core::StepResult step = model.forward(tasks::model_input(segment, core::Mode::train),
+                                              model.initial_state(segment.tokens.size(0)));
   const at::Tensor loss = tasks::token_loss(model, step, segment, 100, 0.1).total;
   return meter.bytes();
 }

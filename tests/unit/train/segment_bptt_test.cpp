@@ -60,8 +60,8 @@ void by_definition(const ChainModel& model, const Case& input, const SegmentLoss
           return depth >= 0 && depth < hop ? tensor.detach() : tensor;
         });
       }
-      const core::StepResult step =
-          model.forward(input.segments[t].input, start_documents(model, state, input.segments[t].reset));
+      const core::StepResult step = model.forward(input.segments[t].input,
+                                                  start_documents(model, state, input.segments[t].reset));
       if (t == s) {
         const at::Tensor value = loss(step, s);
         if (value.defined()) value.backward();
@@ -171,8 +171,8 @@ TEST(SegmentBptt, LossesAndFinalStateAreThoseOfAPlainRun) {
     const BpttResult result = backward_segments(model, input.segments, input.state, square_loss, form);
     core::State state = input.state;
     for (size_t s = 0; s < 4; ++s) {
-      const core::StepResult step =
-          model.forward(input.segments[s].input, start_documents(model, state, input.segments[s].reset));
+      const core::StepResult step = model.forward(input.segments[s].input,
+                                                  start_documents(model, state, input.segments[s].reset));
       EXPECT_TRUE(at::equal(result.losses[s], square_loss(step, s)));
       EXPECT_FALSE(result.losses[s].requires_grad());
       state = step.state;

@@ -108,8 +108,8 @@ TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
     const TrainReport expected = make(options, memory, whole, 0.1).trainer->run(quiet());
     EXPECT_EQ(expected.steps, 6);
     Run first = make(options, memory, cut, 0.1);
-    const TrainReport stopped =
-        first.trainer->run(quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
+    const TrainReport stopped = first.trainer->run(
+        quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
     EXPECT_EQ(stopped.signal, SIGTERM);
     EXPECT_EQ(stopped.steps, 3);
     Run second = make(options, memory, cut, 0.1);
@@ -310,8 +310,8 @@ TEST_F(TrainerTest, TheModelsCacheIsWhatTheStepMadeOfIt) {
   for (int64_t step = 0; step < 3; ++step) {
     const at::NoGradGuard no_grad;
     const core::State before = run.model->initial_state(4);
-    const auto expected =
-        run.model->forward(tasks::model_input(twin.next(8).front(), core::Mode::train), before).state.fields();
+    const auto expected = run.model->forward(tasks::model_input(twin.next(8).front(), core::Mode::train), before)
+                              .state.fields();
     run.trainer->step();
     const auto found = run.model->initial_state(4).fields();
     ASSERT_EQ(found.size(), 1U);

@@ -18,8 +18,8 @@ weights::NamedTensors all_dtypes() {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kFloat8_e4m3fn, at::kFloat8_e5m2,
                           at::kFloat8_e8m0fnu, at::kComplexFloat}) {
-    const at::Tensor values =
-        at::tensor({0.0, -0.0, 1.5, -2.25, kNan, kInfinity, -kInfinity, 1e-30}, at::kDouble).reshape({2, 4});
+    const at::Tensor values = at::tensor({0.0, -0.0, 1.5, -2.25, kNan, kInfinity, -kInfinity, 1e-30}, at::kDouble)
+                                  .reshape({2, 4});
     tensors.emplace_back(std::string("model.") + c10::toString(type), values.to(type));
   }
   for (const auto type :

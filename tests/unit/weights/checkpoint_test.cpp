@@ -226,8 +226,9 @@ TEST(Checkpoint, KilledAtFiftyRandomMoments) {
   const auto start = std::chrono::steady_clock::now();
   save(folder / "trial", 0);
   save(folder / "trial", 1);
-  auto longest =
-      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count() * 3 / 2;
+  auto longest = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start)
+                     .count() *
+                 3 / 2;
   base::remove_tree(folder / "trial");
   int64_t last = -1;
   int torn = 0;

@@ -77,11 +77,11 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
                                              {"pvt_v2_b3", "pvt_v2_b3"},
                                              {"pvt_v2_b4", "pvt_v2_b4"},
                                              {"swin_tiny_patch4_window7_224", "swin_tiny"}}) {
-    models::ModelOptions ours =
-        models::read_model_options(base::parse_toml(fmt::format("preset = \"{}\"", preset), "recipe.toml"));
+    models::ModelOptions ours = models::read_model_options(
+        base::parse_toml(fmt::format("preset = \"{}\"", preset), "recipe.toml"));
     // timm's Swin drops paths unless it is told otherwise.
-    const models::ModelOptions theirs =
-        options_from(fmt::format(R"({{"architecture": "{}", "model_args": {{"drop_path_rate": 0.0}}}})", architecture));
+    const models::ModelOptions theirs = options_from(
+        fmt::format(R"({{"architecture": "{}", "model_args": {{"drop_path_rate": 0.0}}}})", architecture));
     EXPECT_EQ(backbone(theirs), backbone(ours)) << architecture;
     EXPECT_EQ(theirs.head.at("pool"), ours.head.at("pool")) << architecture;
     const ForeignFormat& format = *foreign_format_of_backbone(ours.backbone.type);

@@ -185,8 +185,8 @@ TEST(Foreign, RatesOfDroppingGoAlong) {
   auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
   vit.drop_path = 0.125;
   vit.dropout = 0.25;
-  const auto back =
-      std::get<backbones::VitOptions>(options_of(foreign_format("timm_vit").config(options)).backbone.vision);
+  const auto back = std::get<backbones::VitOptions>(
+      options_of(foreign_format("timm_vit").config(options)).backbone.vision);
   EXPECT_EQ(back.drop_path, 0.125);
   EXPECT_EQ(back.dropout, 0.25);
 }

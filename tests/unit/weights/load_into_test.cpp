@@ -70,8 +70,8 @@ TEST(LoadInto, ConversionCanBeRefused) {
 TEST(LoadInto, LongListsAreCut) {
   NamedTensors targets;
   for (int i = 0; i < 100; ++i) targets.emplace_back("t" + std::to_string(i), at::zeros({1}));
-  const std::string message =
-      expect_error<base::ShapeError>([&] { load_into({}, targets, "m"); }, {"missing 100: 't0'", "and 95 more"});
+  const std::string message = expect_error<base::ShapeError>([&] { load_into({}, targets, "m"); },
+                                                             {"missing 100: 't0'", "and 95 more"});
   EXPECT_LT(message.size(), 200U);
 }
 

@@ -40,9 +40,9 @@ TEST(SafetensorsPython, RoundTripBothWays) {
   }
   base::write_file_atomic(folder / "description", description.dump());
 
-  const std::string command =
-      fmt::format("'{}' '{}/tests/python/safetensors_round_trip.py' '{}' '{}' '{}' > '{}' 2>&1", python, source_dir,
-                  folder / "ours", folder / "description", folder / "theirs", folder / "log");
+  const std::string command = fmt::format("'{}' '{}/tests/python/safetensors_round_trip.py' '{}' '{}' '{}' > '{}' 2>&1",
+                                          python, source_dir, folder / "ours", folder / "description",
+                                          folder / "theirs", folder / "log");
   ASSERT_EQ(::system(command.c_str()), 0) << base::read_file(folder / "log");
 
   const TensorFile theirs = read_safetensors(folder / "theirs");

@@ -174,8 +174,8 @@ TEST(SafetensorsRules, Rule11Contiguous) {
   expect_rule(11, raw_safetensors("{" + entry("a", "U8", "1", 0, 1) + "," + entry("b", "U8", "0", 9, 9) + "}", "x"),
               "'b' begins at byte 9");
   // The order of the header does not matter.
-  const TensorFile file =
-      parse(raw_safetensors("{" + entry("b", "U8", "1", 1, 2) + "," + entry("a", "U8", "1", 0, 1) + "}", "xy"));
+  const TensorFile file = parse(
+      raw_safetensors("{" + entry("b", "U8", "1", 1, 2) + "," + entry("a", "U8", "1", 0, 1) + "}", "xy"));
   EXPECT_EQ(file.tensors[0].first, "b");
   EXPECT_EQ(file.tensors[0].second.item<int>(), 'y');
 }
@@ -191,14 +191,14 @@ TEST(SafetensorsRules, Rule13Metadata) {
   expect_rule(13, raw_safetensors("{\"__metadata__\":{\"k\":{}}}"), "found '{}}}'");
   expect_rule(13, raw_safetensors("{\"__metadata__\":null}"), "found 'null}'");
   expect_rule(13, raw_safetensors("{\"__metadata__\":[]}"), "found '[]}'");
-  const TensorFile file =
-      parse(raw_safetensors("{\"__metadata__\":{\"k\":\"\\ud83d\\ude00 \\u00e4\\n\\/\",\"\":\"\"}}"));
+  const TensorFile file = parse(
+      raw_safetensors("{\"__metadata__\":{\"k\":\"\\ud83d\\ude00 \\u00e4\\n\\/\",\"\":\"\"}}"));
   EXPECT_EQ(file.metadata, (Metadata{{"", ""}, {"k", "\xf0\x9f\x98\x80 \xc3\xa4\n/"}}));
 }
 
 TEST(SafetensorsRules, Rule14RankZeroAndEmptyAreFine) {
-  const TensorFile file =
-      parse(raw_safetensors("{" + entry("s", "U8", "", 0, 1) + "," + entry("e", "F32", "3,0", 1, 1) + "}", "x"));
+  const TensorFile file = parse(
+      raw_safetensors("{" + entry("s", "U8", "", 0, 1) + "," + entry("e", "F32", "3,0", 1, 1) + "}", "x"));
   EXPECT_EQ(file.at("s", "x").dim(), 0);
   EXPECT_EQ(file.at("e", "x").sizes(), (std::vector<int64_t>{3, 0}));
   // A rank-0 tensor still has its one element.
@@ -221,8 +221,8 @@ TEST(SafetensorsRules, Rule15FiniteOnlyWhenAsked) {
 
 TEST(SafetensorsRules, Rule16NoAlignmentAssumed) {
   for (int padding = 0; padding < 9; ++padding) {
-    const std::string header =
-        "{" + entry("b", "U8", "1", 0, 1) + "," + entry("a", "F64", "1", 1, 9) + "}" + std::string(padding, ' ');
+    const std::string header = "{" + entry("b", "U8", "1", 0, 1) + "," + entry("a", "F64", "1", 1, 9) + "}" +
+                               std::string(padding, ' ');
     const TensorFile file = parse(raw_safetensors(header, std::string("x\x00\x00\x00\x00\x00\x00\xf0\x3f", 9)));
     EXPECT_EQ(file.at("a", "x").item<double>(), 1.0);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(file.at("a", "x").data_ptr()) % 64, 0U);
@@ -230,8 +230,8 @@ TEST(SafetensorsRules, Rule16NoAlignmentAssumed) {
 }
 
 TEST(SafetensorsRules, ABoolOtherThanZeroAndOneIsTrue) {
-  const TensorFile file =
-      parse(raw_safetensors("{" + entry("a", "BOOL", "3", 0, 3) + "}", std::string("\x00\x01\x80", 3)));
+  const TensorFile file = parse(
+      raw_safetensors("{" + entry("a", "BOOL", "3", 0, 3) + "}", std::string("\x00\x01\x80", 3)));
   const auto* bytes = static_cast<const uint8_t*>(file.tensors[0].second.const_data_ptr());
   EXPECT_EQ(std::vector<int>(bytes, bytes + 3), (std::vector<int>{0, 1, 1}));
 }

@@ -1,4 +1,4 @@
-#include "cli/output.h"
+#include "base/output.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json_value.h"
 
-namespace mnemo::cli {
+namespace mnemo::base {
 void print(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
@@ -17,11 +17,11 @@ void print(std::string_view text) {
     } else if (errno == EPIPE) {
       throw OutputClosed{};
     } else if (errno != EINTR) {
-      base::input_error("standard output: cannot be written: {}", std::strerror(errno));
+      input_error("standard output: cannot be written: {}", std::strerror(errno));
     }
   }
 }
 
-void print_json(const base::Node& node) { print(base::to_json(base::with_json_texts(node)) + "\n"); }
+void print_json(const Node& node) { print(to_json(with_json_texts(node)) + "\n"); }
 
-}  // namespace mnemo::cli
+}  // namespace mnemo::base
