@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
-#include "attention/look.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::attention {
@@ -46,10 +46,10 @@ core::CoreAttention::Heads BigBird::run(const core::AttentionInput& input, const
           state};
 }
 
-core::AttentionView BigBird::look(const core::AttentionInput& input, const core::State& state,
-                                  const core::State&) const {
-  return look_by_unit_values(input, maps_.num_heads,
-                             [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
+core::AttentionView BigBird::inspect(const core::AttentionInput& input, const core::State& state,
+                                     const core::State&) const {
+  return inspect_linear_in_values(input, maps_.num_heads,
+                                  [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

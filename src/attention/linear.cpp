@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
-#include "attention/look.h"
 #include "core/require_state.h"
-#include "ops/fixed_numbers.h"
+#include "ops/counter_rng.h"
 #include "ops/linear/linear.h"
 
 namespace mnemo::attention {
@@ -57,7 +57,7 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
   } else if (options.feature_map == "rfa") {
     sigma_ = feature.add("sigma", {build.num_heads, 1, build.head_dim}, layers::constant(1.0),
                          layers::ParameterKind::bias);
-    random_ = ops::fixed_normal(
+    random_ = ops::counter_normal(
         {build.num_heads, num_features_ / 2, build.head_dim},
         {static_cast<uint64_t>(options.seed.value_or(0)), static_cast<uint64_t>(build.layer_number)});
   }
@@ -134,11 +134,11 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
   return {maps_.join(o), LinearState{sums.s, sums.z}};
 }
 
-core::AttentionView Linear::look(const core::AttentionInput& input, const core::State& state,
-                                 const core::State&) const {
+core::AttentionView Linear::inspect(const core::AttentionInput& input, const core::State& state,
+                                    const core::State&) const {
   const LinearState& past = state.as<LinearState>();
   const core::State nothing = causal_ ? core::State(LinearState{at::zeros_like(past.s), past.z}) : state;
-  core::AttentionView view = look_by_unit_values(
+  core::AttentionView view = inspect_linear_in_values(
       input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, nothing, replace).heads; });
   if (!causal_ || past.z.eq(0.0).all().item<bool>()) return view;
   // Were every value one, s would be z in each column.

@@ -8,9 +8,9 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "core/reads_heads.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "ops/attention/linear_attention.h"
-#include "ops/unit_values.h"
+#include "ops/weights_from_outputs.h"
 
 namespace mnemo::attention {
 
@@ -71,8 +71,8 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads, public
   Heads heads(const core::AttentionInput& input, const core::State& state) const override {
     return run(input, state, {});
   }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, causal_}; }

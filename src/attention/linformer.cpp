@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
-#include "attention/look.h"
 #include "ops/attention/linformer.h"
 
 namespace mnemo::attention {
@@ -53,10 +53,10 @@ core::CoreAttention::Heads Linformer::run(const core::AttentionInput& input, con
   return {maps_.join(mix(q, k, ops::replaced(replace, v), valid)), state};
 }
 
-core::AttentionView Linformer::look(const core::AttentionInput& input, const core::State& state,
-                                    const core::State&) const {
-  return look_by_unit_values(input, maps_.num_heads,
-                             [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
+core::AttentionView Linformer::inspect(const core::AttentionInput& input, const core::State& state,
+                                       const core::State&) const {
+  return inspect_linear_in_values(input, maps_.num_heads,
+                                  [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

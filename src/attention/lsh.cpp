@@ -2,10 +2,10 @@
 
 #include <torch/types.h>
 
+#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
 #include "attention/kv_state.h"
-#include "attention/look.h"
-#include "ops/fixed_numbers.h"
+#include "ops/counter_rng.h"
 #include "ops/linear/linear.h"
 
 namespace mnemo::attention {
@@ -41,8 +41,9 @@ Lsh::Lsh(const Options& options, const core::AttentionBuild& build)
     o_ = layers::Linear(build.attn / "o", build.num_heads * build.head_dim, build.dim, options.bias, build.init_std);
   const auto seed = static_cast<uint64_t>(options.seed), layer = static_cast<uint64_t>(build.layer_number);
   const int64_t rounds = options.num_hashes.value_or(arena_ ? 1 : 2), columns = options_.num_buckets / 2;
-  rotations_ = arena_ ? ops::fixed_normal({1, 1, build.head_dim, columns}, {seed}).expand({1, build.num_heads, -1, -1})
-                      : ops::fixed_normal({rounds, build.num_heads, build.head_dim, columns}, {seed, layer});
+  rotations_ = arena_
+                   ? ops::counter_normal({1, 1, build.head_dim, columns}, {seed}).expand({1, build.num_heads, -1, -1})
+                   : ops::counter_normal({rounds, build.num_heads, build.head_dim, columns}, {seed, layer});
 }
 
 void Lsh::set_rotations(const at::Tensor& rotations) {
@@ -74,9 +75,10 @@ core::CoreAttention::Heads Lsh::run(const core::AttentionInput& input, const cor
   return {layers::AttentionProjections::join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
 }
 
-core::AttentionView Lsh::look(const core::AttentionInput& input, const core::State& state, const core::State&) const {
-  return look_by_unit_values(input, num_heads_,
-                             [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
+core::AttentionView Lsh::inspect(const core::AttentionInput& input, const core::State& state,
+                                 const core::State&) const {
+  return inspect_linear_in_values(input, num_heads_,
+                                  [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

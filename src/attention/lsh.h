@@ -7,9 +7,9 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "ops/attention/lsh.h"
-#include "ops/unit_values.h"
+#include "ops/weights_from_outputs.h"
 
 namespace mnemo::attention {
 
@@ -52,8 +52,8 @@ class Lsh final : public core::CoreAttention, public core::Inspectable {
   Heads heads(const core::AttentionInput& input, const core::State& state) const override {
     return run(input, state, {});
   }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override;
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }

@@ -66,8 +66,8 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
 }
 
-core::AttentionView Relative::look(const core::AttentionInput& input, const core::State& state,
-                                   const core::State&) const {
+core::AttentionView Relative::inspect(const core::AttentionInput& input, const core::State& state,
+                                      const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);
   const at::Tensor r = r_(sinusoids(input, q, kv.k.size(2)))

@@ -7,7 +7,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::attention {
@@ -50,8 +50,8 @@ class Relative final : public core::CoreAttention, public core::Inspectable {
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
 
  private:
   ops::Positions positions(const at::Tensor& q, const at::Tensor& sinusoids) const;

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "attention/look.h"
+#include "attention/inspect_linear.h"
 #include "base/error.h"
 #include "ops/image/window_attention.h"
 
@@ -39,10 +39,10 @@ core::CoreAttention::Heads ShiftedWindow::heads(const core::AttentionInput& inpu
           state};
 }
 
-core::AttentionView ShiftedWindow::look(const core::AttentionInput& input, const core::State&,
-                                        const core::State&) const {
+core::AttentionView ShiftedWindow::inspect(const core::AttentionInput& input, const core::State&,
+                                           const core::State&) const {
   require_window(input);
-  return look_by_unit_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) {
+  return inspect_linear_in_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) {
     const auto [q, k, v] = maps_.heads(input.x, input.x);
     return layers::AttentionProjections::join(
         ops::window_attention_naive(q, k, ops::replaced(replace, v), position_(input.grid.height, input.grid.width),

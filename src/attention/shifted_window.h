@@ -6,7 +6,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "layers/relative_position_bias.h"
 
 namespace mnemo::attention {
@@ -35,8 +35,8 @@ class ShiftedWindow final : public core::CoreAttention, public core::Inspectable
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t) const override { return {}; }
   core::AttentionSupport support() const override { return {false, false, false}; }
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
 
  private:
   void require_window(const core::AttentionInput& input) const;

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
 #include "attention/kv_state.h"
-#include "attention/look.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/key_window.h"
 
@@ -42,10 +42,10 @@ core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input,
   return {maps_.join(o), KvState{kv.k.narrow(2, keys - kept, kept), kv.v.narrow(2, keys - kept, kept)}};
 }
 
-core::AttentionView SlidingWindow::look(const core::AttentionInput& input, const core::State& state,
-                                        const core::State&) const {
-  return look_by_unit_values(input, maps_.num_heads,
-                             [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
+core::AttentionView SlidingWindow::inspect(const core::AttentionInput& input, const core::State& state,
+                                           const core::State&) const {
+  return inspect_linear_in_values(input, maps_.num_heads,
+                                  [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

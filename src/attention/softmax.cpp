@@ -33,8 +33,8 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
 }
 
-core::AttentionView Softmax::look(const core::AttentionInput& input, const core::State& state,
-                                  const core::State&) const {
+core::AttentionView Softmax::inspect(const core::AttentionInput& input, const core::State& state,
+                                     const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));

@@ -7,7 +7,7 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "core/reads_heads.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 namespace mnemo::attention {
 
@@ -36,8 +36,8 @@ class Softmax final : public core::CoreAttention, public core::ReadsHeads, publi
   core::State initial_state(int64_t batch) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
 
  private:
   layers::AttentionProjections maps_;

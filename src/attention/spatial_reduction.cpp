@@ -52,8 +52,8 @@ core::CoreAttention::Heads SpatialReduction::heads(const core::AttentionInput& i
   return {maps_.join(ops::attention(q, k, v, {}, ranges, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))), state};
 }
 
-core::AttentionView SpatialReduction::look(const core::AttentionInput& input, const core::State&,
-                                           const core::State&) const {
+core::AttentionView SpatialReduction::inspect(const core::AttentionInput& input, const core::State&,
+                                              const core::State&) const {
   const auto [rows, valid] = sources(input);
   const auto [q, k, v] = maps_.heads(input.x, rows);
   const at::Tensor mask = valid.defined() ? valid.unsqueeze(1).expand({-1, q.size(2), -1}) : valid;

@@ -8,8 +8,8 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "core/reduces_rows.h"
-#include "layers/bricks.h"
 #include "layers/grid_reduction.h"
+#include "layers/parts.h"
 
 namespace mnemo::attention {
 
@@ -50,8 +50,8 @@ class SpatialReduction final : public core::CoreAttention, public core::ReducesR
   core::AttentionSupport support() const override { return {false, true, false}; }
   const layers::AttentionProjections* projections() const override { return reduction_.reduces() ? nullptr : &maps_; }
   /// "attention": queries over the reduced rows.
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
   at::Tensor reduced(const at::Tensor& rows, core::Grid grid) const override {
     return reduction_(rows, grid.height, grid.width);
   }

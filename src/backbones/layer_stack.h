@@ -8,7 +8,7 @@
 #include "base/options.h"
 #include "core/attention_build.h"
 #include "core/backbone.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 namespace mnemo::backbones {
 

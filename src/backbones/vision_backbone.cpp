@@ -10,7 +10,7 @@ core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid) {
   if (class_tokens == 0) return table;
   table.prepend_rows({SpanKind::class_token, class_tokens});
   for (const auto query : {SpanKind::class_token, SpanKind::tokens}) {
-    for (const auto key : {SpanKind::class_token, SpanKind::tokens}) table.let(query, key, core::Rule::all());
+    for (const auto key : {SpanKind::class_token, SpanKind::tokens}) table.set_rule(query, key, core::Rule::all());
   }
   return table;
 }

@@ -7,7 +7,7 @@
 
 #include "backbones/vision_backbone.h"
 #include "base/options.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "layers/patch_embedding.h"
 
 namespace mnemo::backbones {

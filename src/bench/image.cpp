@@ -13,7 +13,7 @@
 namespace mnemo::bench {
 namespace {
 
-constexpr int64_t kMostImages = 8;
+constexpr int64_t kMaxImages = 8;
 constexpr double kImageTolerance = 1e-4;  ///< of the largest logit
 
 }  // namespace
@@ -22,9 +22,9 @@ ImageSubject::ImageSubject(const models::ModelOptions& options)
     : model_(std::make_shared<models::VisionModel>(options, 1, at::kFloat)) {
   at::Generator generator = at::detail::createCPUGenerator(1);
   const std::vector<int64_t> size = model_->options().backbone.image_size();
-  pixels_ = at::randn({kMostImages, model_->options().backbone.image_channels(), size[0], size[1]}, generator,
+  pixels_ = at::randn({kMaxImages, model_->options().backbone.image_channels(), size[0], size[1]}, generator,
                       at::kFloat);
-  labels_ = at::randint(0, model_->num_classes(), {kMostImages, 1}, generator, at::kLong);
+  labels_ = at::randint(0, model_->num_classes(), {kMaxImages, 1}, generator, at::kLong);
   optimiser_ = train::make_optimiser(
       train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-4}})), model_->parameters());
 }

@@ -17,7 +17,7 @@ using weights::member_or;
 
 constexpr const char* kProcessor = "preprocessor_config.json";
 
-/// A table of ImageFacts, of the keys that are there.
+/// A table of ImagePreprocessing, of the keys that are there.
 base::Node of_timm(const base::Node& pretrained) {
   base::Node facts = base::Node::table(), crop = base::Node::table();
   if (const base::Node* size = pretrained.find("input_size");
@@ -109,7 +109,7 @@ std::string text_of(const std::string& folder, const char* file, F&& make) {
 bool is_hugging_face(const weights::ForeignFormat& format) { return format.name == "huggingface_vit"; }
 
 /// crop_pct for which timm resizes as the model does: it has no resize_size.
-double crop_pct_of(const ImageFacts& facts, const std::string& where) {
+double crop_pct_of(const ImagePreprocessing& facts, const std::string& where) {
   const data::ImageTestOptions& crop = facts.test_crop;
   if (crop.resize_size == 0) return crop.crop_pct;
   const double side = static_cast<double>(facts.image_size[0]), resized = static_cast<double>(crop.resize_size);
@@ -121,7 +121,7 @@ double crop_pct_of(const ImageFacts& facts, const std::string& where) {
                     where, crop.resize_size);
 }
 
-base::Node to_timm(const ImageFacts& facts, const base::Node* before, const std::string& where) {
+base::Node to_timm(const ImagePreprocessing& facts, const base::Node* before, const std::string& where) {
   base::Node pretrained = before != nullptr && before->is_table() ? *before : base::Node::table();
   const base::Node size = base::Node::array({3, facts.image_size[0], facts.image_size[1]});
   // The size that a model without one of its own in model_args is made for.
@@ -139,13 +139,13 @@ base::Node to_timm(const ImageFacts& facts, const base::Node* before, const std:
   return pretrained;
 }
 
-base::Node to_hugging_face(const ImageFacts& facts, const std::string& where) {
+base::Node to_hugging_face(const ImagePreprocessing& facts, const std::string& where) {
   const data::ImageTestOptions& crop = facts.test_crop;
   base::require(
       crop.crop_mode == "squash" && crop.crop_pct == 1.0,
       "{}: 'test_crop': huggingface_vit resizes both sides and cuts nothing off; expected crop_mode = "
       "\"squash\" and crop_pct = 1, found \"{}\" and {}; write an {} with that if all images are of the model's size",
-      where, crop.crop_mode, crop.crop_pct, ImageFacts::kFile);
+      where, crop.crop_mode, crop.crop_pct, ImagePreprocessing::kFile);
   base::require(crop.interpolation != "box",
                 "{}: 'test_crop.interpolation': expected \"bilinear\" or \"bicubic\", found \"box\"", where);
   const base::Node node = base::write_options(facts);
@@ -163,10 +163,10 @@ base::Node to_hugging_face(const ImageFacts& facts, const std::string& where) {
 
 }  // namespace
 
-std::string foreign_image_facts(const std::string& folder) {
-  return text_of(folder, ImageFacts::kFile, [&](const ForeignConfig& found) {
+std::string foreign_preprocessing(const std::string& folder) {
+  return text_of(folder, ImagePreprocessing::kFile, [&](const ForeignConfig& found) {
     const auto facts = facts_of(folder, found.config);
-    return facts ? base::read_options<ImageFacts>(*facts).text() : std::string();
+    return facts ? base::read_options<ImagePreprocessing>(*facts).text() : std::string();
   });
 }
 
@@ -178,13 +178,14 @@ std::string foreign_class_lines(const std::string& folder) {
 
 std::map<std::string, std::string> image_files_of(const std::string& folder) {
   std::map<std::string, std::string> files = {{kSourceConfig, bundle::read_model_config(folder)}};
-  if (std::string facts = foreign_image_facts(folder); !facts.empty()) files[ImageFacts::kFile] = std::move(facts);
+  if (std::string facts = foreign_preprocessing(folder); !facts.empty())
+    files[ImagePreprocessing::kFile] = std::move(facts);
   if (std::string lines = foreign_class_lines(folder); !lines.empty()) files[kClassesFile] = std::move(lines);
   return files;
 }
 
 std::map<std::string, std::string> add_image_facts(base::Node& config, const weights::ForeignFormat& format,
-                                                   const std::optional<ImageFacts>& facts,
+                                                   const std::optional<ImagePreprocessing>& facts,
                                                    const std::vector<std::string>& classes, const std::string& where) {
   std::map<std::string, std::string> files;
   if (is_hugging_face(format)) {
@@ -209,12 +210,12 @@ std::map<std::string, std::string> add_image_facts(base::Node& config, const wei
 }
 
 bool says_image_facts(const base::Node& config, const weights::ForeignFormat& format,
-                      const std::optional<ImageFacts>& facts, const std::vector<std::string>& classes) {
+                      const std::optional<ImagePreprocessing>& facts, const std::vector<std::string>& classes) {
   if (!classes.empty() && names_in(config) != classes) return false;
   if (is_hugging_face(format) || !facts) return true;  // these stand in a file of their own there
   const base::Node* pretrained = config.find("pretrained_cfg");
   return pretrained != nullptr && pretrained->is_table() &&
-         base::read_options<ImageFacts>(of_timm(*pretrained)).text() == facts->text();
+         base::read_options<ImagePreprocessing>(of_timm(*pretrained)).text() == facts->text();
 }
 
 }  // namespace mnemo::bundle

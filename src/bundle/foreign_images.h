@@ -14,7 +14,7 @@ namespace mnemo::bundle {
 /// What another library's folder says of images beside its weights, as the text of images.json: timm's
 /// `pretrained_cfg`, Hugging Face's preprocessor_config.json. Empty for a folder of ours, and where nothing is said
 /// that can be honoured; the latter with a warning.
-std::string foreign_image_facts(const std::string& folder);
+std::string foreign_preprocessing(const std::string& folder);
 /// The text of classes.txt: `label_names` or `id2label`, if they are as many as the model's classes. Empty as above.
 std::string foreign_class_lines(const std::string& folder);
 
@@ -27,10 +27,10 @@ std::map<std::string, std::string> image_files_of(const std::string& folder);
 /// The way back: puts into a config.json of that format how images are read and what classes are called; returns the
 /// files that belong beside it. Throws InputError "WHERE: ..." for what the format cannot say.
 std::map<std::string, std::string> add_image_facts(base::Node& config, const weights::ForeignFormat& format,
-                                                   const std::optional<ImageFacts>& facts,
+                                                   const std::optional<ImagePreprocessing>& facts,
                                                    const std::vector<std::string>& classes, const std::string& where);
 /// Whether a config.json of that format says the same of them already.
 bool says_image_facts(const base::Node& config, const weights::ForeignFormat& format,
-                      const std::optional<ImageFacts>& facts, const std::vector<std::string>& classes);
+                      const std::optional<ImagePreprocessing>& facts, const std::vector<std::string>& classes);
 
 }  // namespace mnemo::bundle

@@ -8,16 +8,16 @@
 
 namespace mnemo::bundle {
 
-void ImageFacts::validate(const base::Where& where) const {
+void ImagePreprocessing::validate(const base::Where& where) const {
   where.require(image_size.size() == 2, "image_size", "expected [height, width], found {} numbers", image_size.size());
-  where.require(image_size[0] * image_size[1] <= kMostPixels, "image_size", "expected at most {} pixels, found {} x {}",
-                kMostPixels, image_size[0], image_size[1]);
+  where.require(image_size[0] * image_size[1] <= kMaxPixels, "image_size", "expected at most {} pixels, found {} x {}",
+                kMaxPixels, image_size[0], image_size[1]);
   where.require(mean.size() == 3, "mean", "expected 3 numbers, found {}", mean.size());
   where.require(std.size() == 3, "std", "expected 3 numbers, found {}", std.size());
 }
 
-ImageFacts ImageFacts::of(const data::ImageOptions& options) {
-  ImageFacts facts;
+ImagePreprocessing ImagePreprocessing::of(const data::ImageOptions& options) {
+  ImagePreprocessing facts;
   facts.image_size = options.image_size;
   facts.mean = options.mean;
   facts.std = options.std;
@@ -25,16 +25,16 @@ ImageFacts ImageFacts::of(const data::ImageOptions& options) {
   return facts;
 }
 
-std::optional<ImageFacts> ImageFacts::find(const std::string& folder) {
+std::optional<ImagePreprocessing> ImagePreprocessing::find(const std::string& folder) {
   const std::string path = base::join_path(folder, kFile);
   const std::string text = base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20)
-                                                   : foreign_image_facts(folder);
+                                                   : foreign_preprocessing(folder);
   if (text.empty()) return std::nullopt;
-  return base::read_options<ImageFacts>(base::parse_json(text, path));
+  return base::read_options<ImagePreprocessing>(base::parse_json(text, path));
 }
 
-ImageFacts ImageFacts::read(const std::string& folder) {
-  const std::optional<ImageFacts> facts = find(folder);
+ImagePreprocessing ImagePreprocessing::read(const std::string& folder) {
+  const std::optional<ImagePreprocessing> facts = find(folder);
   base::require(facts.has_value(),
                 "{}: not there; it says how an image becomes what the model reads: {{\"image_size\": [224, 224], "
                 "\"mean\": [0.485, 0.456, 0.406], "
@@ -43,9 +43,9 @@ ImageFacts ImageFacts::read(const std::string& folder) {
   return *facts;
 }
 
-std::string ImageFacts::text() const { return base::to_json(base::write_options(*this)) + "\n"; }
+std::string ImagePreprocessing::text() const { return base::to_json(base::write_options(*this)) + "\n"; }
 
-data::ImageOptions ImageFacts::options() const {
+data::ImageOptions ImagePreprocessing::options() const {
   data::ImageOptions options;
   options.train = "images";
   options.image_size = image_size;

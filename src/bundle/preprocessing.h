@@ -10,7 +10,7 @@
 namespace mnemo::bundle {
 
 /// What a model of images must be told beside its weights: how an image becomes what it reads.
-struct ImageFacts {
+struct ImagePreprocessing {
   std::vector<int64_t> image_size = {224, 224};
   std::vector<double> mean = {0.485, 0.456, 0.406};
   std::vector<double> std = {0.229, 0.224, 0.225};
@@ -23,16 +23,16 @@ struct ImageFacts {
     v("test_crop", test_crop, "how an image is brought to image_size");
   }
   void validate(const base::Where& where) const;
-  static constexpr int64_t kMostPixels = int64_t{1} << 24;
+  static constexpr int64_t kMaxPixels = int64_t{1} << 24;
 
   /// images.json of a model folder.
   static constexpr const char* kFile = "images.json";
-  static ImageFacts of(const data::ImageOptions& options);
+  static ImagePreprocessing of(const data::ImageOptions& options);
   /// Of images.json, or of what another library's folder says of images; nothing where there is neither. Throws
   /// InputError for a wrong file.
-  static std::optional<ImageFacts> find(const std::string& folder);
+  static std::optional<ImagePreprocessing> find(const std::string& folder);
   /// Throws InputError where there is neither.
-  static ImageFacts read(const std::string& folder);
+  static ImagePreprocessing read(const std::string& folder);
   std::string text() const;
   /// As options of a data set: for the test transform.
   data::ImageOptions options() const;

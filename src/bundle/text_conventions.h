@@ -8,7 +8,7 @@
 namespace mnemo::bundle {
 
 /// What a model of texts must be told beside its weights and its vocabulary: where its memory starts again.
-struct TextFacts {
+struct TextConventions {
   std::string reset = "documents";
   template <class V>
   void visit(V&& v) {
@@ -17,9 +17,9 @@ struct TextFacts {
 
   /// text.json of a model folder.
   static constexpr const char* kFile = "text.json";
-  static TextFacts of(const data::TextOptions& options) { return {options.reset}; }
+  static TextConventions of(const data::TextOptions& options) { return {options.reset}; }
   /// Where there is no such file, memory starts again at documents alone. Throws InputError for a wrong file.
-  static TextFacts read(const std::string& folder);
+  static TextConventions read(const std::string& folder);
   std::string text() const;
   bool resets_segments() const { return reset == "segments"; }
 };

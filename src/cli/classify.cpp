@@ -37,7 +37,7 @@ struct ClassifyArguments {
 };
 
 constexpr const char* kStandardInput = "-";
-constexpr size_t kMostBytes = size_t{1} << 28;
+constexpr size_t kMaxBytes = size_t{1} << 28;
 
 /// Files as they are given, and of folders every file that is called like an image, in the order of their names.
 std::vector<std::string> images_of(const std::vector<std::string>& given) {
@@ -61,8 +61,8 @@ data::Image image_at(const std::string& path) {
   std::array<char, 1 << 16> part;
   while (std::cin.read(part.data(), part.size()) || std::cin.gcount() > 0) {
     bytes.append(part.data(), static_cast<size_t>(std::cin.gcount()));
-    base::require(bytes.size() <= kMostBytes, "standard input: expected an image of at most {} bytes, found more",
-                  kMostBytes);
+    base::require(bytes.size() <= kMaxBytes, "standard input: expected an image of at most {} bytes, found more",
+                  kMaxBytes);
   }
   base::require(!bytes.empty(), "standard input: expected an image, found nothing");
   return data::decode_image(bytes, "standard input");
@@ -144,7 +144,7 @@ int classify(const ClassifyArguments& arguments) {
   const std::string folder = experiment::model_folder(arguments.model);
   const auto model = std::dynamic_pointer_cast<models::VisionModel>(experiment::read_model(folder).model);
   base::require(model != nullptr, "{}: expected a model of images, found another", folder);
-  const bundle::ImageFacts facts = bundle::ImageFacts::read(folder);
+  const bundle::ImagePreprocessing facts = bundle::ImagePreprocessing::read(folder);
   std::vector<bundle::ModelHead> heads = bundle::heads_of(*model, folder);
   for (const std::string& name : arguments.tasks) bundle::head_named(heads, name, "classify: --task");
   if (!arguments.tasks.empty()) {

@@ -77,7 +77,7 @@ std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experi
   return seeds;
 }
 
-/// Seeds outermost, so that a comparison that is stopped has whole rounds. Cells whose recipes are the same share a
+/// Seeds outermost, so that a comparison that is stopped has whole rounds. Table whose recipes are the same share a
 /// training.
 ComparePlan plan_of(const experiment::RecipeFile& file, const CompareArguments& options, study::RunStore& store) {
   ComparePlan plan;

@@ -107,7 +107,7 @@ std::string config_for(const weights::ForeignFormat& format, const bundle::AnyMo
   const auto read_back = [&](const base::Node& config) {
     return base::write_options(models::read_model_options(format.options(config)));
   };
-  const std::optional<bundle::ImageFacts> facts = bundle::ImageFacts::find(folder);
+  const std::optional<bundle::ImagePreprocessing> facts = bundle::ImagePreprocessing::find(folder);
   const std::vector<std::string> classes = bundle::class_names(folder);
   const int64_t num_classes = options.head.at("num_classes").as_int();
   base::require(classes.empty() || static_cast<int64_t>(classes.size()) == num_classes,
@@ -115,7 +115,8 @@ std::string config_for(const weights::ForeignFormat& format, const bundle::AnyMo
                 base::join_path(folder, bundle::kClassesFile), num_classes, classes.size());
   base::Node config = format.config(options);
   require_said(base::write_options(options), read_back(config), "", who);
-  files = bundle::add_image_facts(config, format, facts, classes, base::join_path(folder, bundle::ImageFacts::kFile));
+  files = bundle::add_image_facts(config, format, facts, classes,
+                                  base::join_path(folder, bundle::ImagePreprocessing::kFile));
   const std::string beside = base::join_path(folder, bundle::kSourceConfig);
   const std::string source = loaded.format != nullptr    ? loaded.config
                              : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)

@@ -132,7 +132,7 @@ Measured measure_image_folder(const experiment::StoredModel& stored, const std::
                               const bundle::ModelHead& head, const EvalArguments& options) {
   data::ImageOptions images = data::detect_images(*options.data);
   images.valid_fraction = 0;
-  const bundle::ImageFacts facts = bundle::ImageFacts::read(folder);
+  const bundle::ImagePreprocessing facts = bundle::ImagePreprocessing::read(folder);
   images.image_size = facts.image_size;
   images.mean = facts.mean;
   images.std = facts.std;

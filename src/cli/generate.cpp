@@ -75,7 +75,7 @@ int generate(const GenerateArguments& options) {
                            : options.session         ? infer::Session::load(*options.session, loaded.model)
                                                      : infer::Session(loaded.model, sampling);
   session.set_sampling(sampling);
-  session.set_reset_segments(bundle::TextFacts::read(folder).resets_segments());
+  session.set_reset_segments(bundle::TextConventions::read(folder).resets_segments());
   infer::TextSession text(std::move(session), loaded.tokenizer);
   if (!prompt.empty()) text.feed(prompt);
 

@@ -44,8 +44,8 @@ struct InspectArguments {
 struct Inspected {
   experiment::StoredModel stored;
   std::optional<experiment::Recipe> recipe;
-  std::vector<inspect::GaugePoint> gauges;  ///< of its training
-  std::string folder = {};                  ///< the model's; empty: a recipe's
+  std::vector<inspect::ScalarPoint> scalars;  ///< of its training
+  std::string folder = {};                    ///< the model's; empty: a recipe's
 };
 
 Inspected inspected_of(const InspectArguments& options) {
@@ -57,13 +57,14 @@ Inspected inspected_of(const InspectArguments& options) {
                         options.input.sample ? experiment::recipe_beside(folder) : std::nullopt,
                         {},
                         folder};
-    inspected.gauges = inspect::read_gauges(folder == options.source ? base::join_path(folder, "..") : options.source);
+    inspected.scalars = inspect::read_scalars(folder == options.source ? base::join_path(folder, "..")
+                                                                       : options.source);
     return inspected;
   }
   const experiment::Recipe recipe = experiment::read_recipe(
       experiment::RecipeFile::read(options.source, options.set).recipe(options.variant));
   if (!options.input.given()) return {{experiment::build_model(recipe), nullptr}, recipe, {}};
-  const experiment::Workbench bench = experiment::make_workbench(recipe);
+  const experiment::Experiment bench = experiment::make_experiment(recipe);
   return {{bench.model, bench.tokenizer, recipe.is_text() && experiment::text_options(recipe).reset == "segments"},
           recipe,
           {}};
@@ -125,8 +126,8 @@ std::string page_sections(const inspect::AttentionPicture& picture, const std::o
     html += "<h2>Attention</h2>\n" + inspect::to_html(*picture.attention) + drawn({picture.attention});
   if (picture.image != nullptr)
     html += "<h2>Attention</h2>\n" + inspect::to_html(*picture.image) + drawn({nullptr, picture.image});
-  if (picture.gauges != nullptr && !picture.gauges->empty())
-    html += "<h2>Over training</h2>\n<div class=\"scroll\">" + inspect::gauges_svg(*picture.gauges) + "</div>\n";
+  if (picture.scalars != nullptr && !picture.scalars->empty())
+    html += "<h2>Over training</h2>\n<div class=\"scroll\">" + inspect::scalars_svg(*picture.scalars) + "</div>\n";
   if (cost) html += "<h2>Cost</h2>\n" + inspect::to_html(*cost);
   return html;
 }
@@ -157,10 +158,11 @@ inspect::ImageAttention look_at(const std::string& image, const Inspected& inspe
                                 const inspect::AttentionChoice& choice) {
   const models::VisionModel& model = models::require_vision_model(*inspected.stored.model, "inspect: --image");
   if (!inspected.recipe)
-    return inspect::look_at_image(model, bundle::ImageFacts::read(inspected.folder), image, choice);
+    return inspect::inspect_image(model, bundle::ImagePreprocessing::read(inspected.folder), image, choice);
   experiment::Recipe recipe = *inspected.recipe;
   recipe.model = model.options();  // it may stand in the model that [finetune] names
-  return inspect::look_at_image(model, bundle::ImageFacts::of(experiment::image_options(recipe)), image, choice);
+  return inspect::inspect_image(model, bundle::ImagePreprocessing::of(experiment::image_options(recipe)), image,
+                                choice);
 }
 
 int inspect(const InspectArguments& options) {
@@ -171,8 +173,8 @@ int inspect(const InspectArguments& options) {
   }
   const Inspected inspected = inspected_of(options);
   const core::Model& model = *inspected.stored.model;
-  const inspect::ModelFacts facts = inspect::look_into(model);
-  std::optional<inspect::AttentionFacts> attention;
+  const inspect::ModelSummary facts = inspect::summarize(model);
+  std::optional<inspect::AttentionSummary> attention;
   if (options.input.given()) {
     const models::Model& texts = models::require_language_model(model, "inspect: --text, --tokens and --sample");
     const InputSegments input = read_input(options.input, inspected.stored, inspected.recipe);
@@ -184,8 +186,8 @@ int inspect(const InspectArguments& options) {
   std::optional<inspect::ModelCost> cost;
   if (options.cost) cost = cost_of(model, options);
   const inspect::AttentionPicture picture{attention ? &*attention : nullptr, image ? &*image : nullptr,
-                                          &inspected.gauges};
-  base::require(!options.png || looked || !inspected.gauges.empty(),
+                                          &inspected.scalars};
+  base::require(!options.png || looked || !inspected.scalars.empty(),
                 "inspect: --png draws what an input does; give one with --text, --tokens, --sample or --image");
   base::require(!options.svg || looked || facts.table,
                 "inspect: --svg draws the spans of a model of texts; of images there are none, give one with --image");
@@ -202,7 +204,7 @@ int inspect(const InspectArguments& options) {
     base::Node node = to_node(facts);
     if (attention) node.set("attention", to_node(*attention));
     if (image) node.set("attention", to_node(*image));
-    if (!inspected.gauges.empty()) node.set("training", to_node(inspected.gauges));
+    if (!inspected.scalars.empty()) node.set("training", to_node(inspected.scalars));
     if (cost) node.set("cost", to_node(*cost));
     base::print_json(node);
   } else {
@@ -211,7 +213,7 @@ int inspect(const InspectArguments& options) {
     const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
     if (attention) add(inspect::to_text(*attention));
     if (image) add(inspect::to_text(*image));
-    if (!inspected.gauges.empty() && (looked || !cost)) add(inspect::to_text(inspected.gauges));
+    if (!inspected.scalars.empty() && (looked || !cost)) add(inspect::to_text(inspected.scalars));
     if (cost) add(inspect::to_text(*cost));
     base::print(text);
   }

@@ -50,7 +50,7 @@ std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t 
 }
 
 std::vector<data::TokenSegment> sample_of(const experiment::Recipe& recipe, int64_t row, int64_t segment_size) {
-  experiment::Workbench bench = experiment::make_workbench(recipe);
+  experiment::Experiment bench = experiment::make_experiment(recipe);
   const int64_t batch = bench.task->batch_size();
   base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1,
                 row);

@@ -59,7 +59,7 @@ struct Plan {
 /// A task without a recipe: images as the model reads them, and settings that suit a few thousand photos.
 base::Node plain_finetuning(const TrainArguments& options) {
   data::ImageOptions found = data::detect_images(std::filesystem::absolute(*options.data).lexically_normal().string());
-  const bundle::ImageFacts facts = bundle::ImageFacts::read(experiment::model_folder(*options.model));
+  const bundle::ImagePreprocessing facts = bundle::ImagePreprocessing::read(experiment::model_folder(*options.model));
   found.image_size = facts.image_size;
   found.mean = facts.mean;
   found.std = facts.std;
@@ -137,7 +137,7 @@ std::string command_of(const Plan& plan, const TrainArguments& options) {
   return line;
 }
 
-void print_result(const Plan& plan, const experiment::Workbench& bench, const train::TrainReport& report,
+void print_result(const Plan& plan, const experiment::Experiment& bench, const train::TrainReport& report,
                   const experiment::ModelCard& card, bool json) {
   const double processed = static_cast<double>(bench.tokens_per_step) * static_cast<double>(report.steps);
   const double speed = report.seconds > 0 ? processed / report.seconds : 0;
@@ -166,7 +166,7 @@ void print_result(const Plan& plan, const experiment::Workbench& bench, const tr
 }
 
 /// Weights of another model in place of fresh ones.
-void start_from(const std::string& path, experiment::Workbench& bench) {
+void start_from(const std::string& path, experiment::Experiment& bench) {
   const std::string folder = experiment::model_folder(path);
   const experiment::StoredModel stored = experiment::read_model(folder);
   const bool same_tokens = (stored.tokenizer == nullptr) == (bench.tokenizer == nullptr) &&
@@ -182,7 +182,7 @@ void start_from(const std::string& path, experiment::Workbench& bench) {
 int run_training(const TrainArguments& options) {
   const at::Device device = experiment::device_named(options.device);
   Plan plan = plan_of(options);
-  experiment::Workbench bench = experiment::make_workbench(plan.recipe);
+  experiment::Experiment bench = experiment::make_experiment(plan.recipe);
   if (options.init) start_from(*options.init, bench);
   experiment::move_to(*bench.model, device);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.

@@ -62,9 +62,9 @@ at::Tensor append_in_place(const at::Tensor& past, const at::Tensor& fresh, int6
 
 at::Tensor append_in_new_room(const at::Tensor& past, const at::Tensor& fresh, int64_t dim) {
   const int64_t before = past.defined() ? past.size(dim) : 0, count = before + fresh.size(dim);
-  constexpr int64_t kLeastRows = 16;
+  constexpr int64_t kMinRows = 16;
   std::vector<int64_t> sizes = fresh.sizes().vec();
-  sizes[dim] = std::max(kLeastRows, 2 * count);
+  sizes[dim] = std::max(kMinRows, 2 * count);
   const at::TensorOptions options = fresh.options().requires_grad(false);
   std::unique_ptr<Room> room(new Room{at::empty(sizes, options), sizes[dim], count});
   void* data = room->memory.mutable_data_ptr();

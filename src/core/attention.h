@@ -5,7 +5,7 @@
 #include "core/mode.h"
 #include "core/spans.h"
 #include "core/state.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 namespace mnemo::core {
 

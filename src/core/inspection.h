@@ -38,7 +38,7 @@ struct AttentionView {
 };
 
 /// Numbers of a mechanism that are worth following through a training.
-struct Gauge {
+struct Scalar {
   std::string name;
   std::vector<double> values;
 };
@@ -48,14 +48,14 @@ struct Gauge {
 class Inspectable {
  public:
   virtual ~Inspectable() = default;
-  /// What forward(input, state) does. `history` is what remember() gave for the segments before, empty at a sequence's
+  /// What forward(input, state) does. `history` is what history() gave for the segments before, empty at a sequence's
   /// start.
-  virtual AttentionView look(const AttentionInput& input, const State& state, const State& history) const = 0;
-  /// What a later look() needs to know of this segment beside the state.
-  virtual State remember(const AttentionInput& /*input*/, const State& /*state*/, const State& /*history*/) const {
+  virtual AttentionView inspect(const AttentionInput& input, const State& state, const State& history) const = 0;
+  /// What a later inspect() needs to know of this segment beside the state.
+  virtual State history(const AttentionInput& /*input*/, const State& /*state*/, const State& /*history*/) const {
     return {};
   }
-  virtual std::vector<Gauge> gauges() const { return {}; }
+  virtual std::vector<Scalar> scalars() const { return {}; }
 };
 
 /// Told of each attention of a forward pass before it runs.

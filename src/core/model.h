@@ -56,7 +56,7 @@ class Model {
   virtual std::vector<AuxiliaryLoss> auxiliary_losses(const StepResult&) const { return {}; }
 
   /// What is worth following through a training, "layers.0.sigma_lambda" and the like.
-  virtual std::vector<Gauge> gauges() const { return {}; }
+  virtual std::vector<Scalar> scalars() const { return {}; }
 
   virtual const layers::ParameterSet& parameters() const = 0;
   /// Tokens of a segment, as trained: where generation ends segments.

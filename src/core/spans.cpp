@@ -109,7 +109,7 @@ AttendTable& AttendTable::append_rows(Span span) {
   return *this;
 }
 
-AttendTable& AttendTable::let(SpanKind query, SpanKind key, const Rule& rule) {
+AttendTable& AttendTable::set_rule(SpanKind query, SpanKind key, const Rule& rule) {
   const std::vector<Span> all = keys();
   for (size_t q = 0; q < rows_.size(); ++q) {
     for (size_t k = 0; k < all.size(); ++k) {
@@ -291,8 +291,8 @@ std::string AttendTable::draw() const {
     for (size_t k = 0; k < all.size(); ++k) text += fmt::format("{:<{}}", rule_word(rules_[q][k]), width);
   }
   text += '\n';
-  constexpr int64_t kMostRows = 40, kMostKeys = 100;
-  if (num_rows() > kMostRows || num_keys() > kMostKeys) return text;
+  constexpr int64_t kMaxRows = 40, kMaxKeys = 100;
+  if (num_rows() > kMaxRows || num_keys() > kMaxKeys) return text;
   AttendTable plain = *this;
   plain.set_valid({});
   const at::Tensor mask = plain.expand();

@@ -56,11 +56,11 @@ class AttendTable {
   /// Sets the length of the first context of that kind, where there is one: a segment that goes on knows it from its
   /// rows.
   AttendTable& resize_context(SpanKind kind, int64_t length);
-  /// Adds rows before or after the rows there are; until let() says otherwise nothing attends to or from them.
+  /// Adds rows before or after the rows there are; until set_rule() says otherwise nothing attends to or from them.
   AttendTable& prepend_rows(Span span);
   AttendTable& append_rows(Span span);
   /// Sets the rule of every pair of spans with these kinds.
-  AttendTable& let(SpanKind query, SpanKind key, const Rule& rule);
+  AttendTable& set_rule(SpanKind query, SpanKind key, const Rule& rule);
   /// Marks keys that are not real: valid [B,K] bool, K all keys. Undefined = all are real.
   AttendTable& set_valid(at::Tensor valid);
 

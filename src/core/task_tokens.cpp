@@ -50,20 +50,20 @@ AttendTable task_table(const TaskMemory& tasks, int64_t layer, int64_t old_rows,
   if (propagated > 0) {
     table.append_rows({SpanKind::memory, propagated});
     for (const SpanKind one : {SpanKind::tokens, SpanKind::class_token, SpanKind::memory}) {
-      table.let(one, SpanKind::memory, Rule::all());
-      table.let(SpanKind::memory, one, Rule::all());
+      table.set_rule(one, SpanKind::memory, Rule::all());
+      table.set_rule(SpanKind::memory, one, Rule::all());
     }
   }
   if (rows == 0) return table;
-  table.let(SpanKind::class_token, SpanKind::tokens, Rule::all());
-  table.let(SpanKind::tokens, SpanKind::class_token, among);
+  table.set_rule(SpanKind::class_token, SpanKind::tokens, Rule::all());
+  table.set_rule(SpanKind::tokens, SpanKind::class_token, among);
   if (!tasks.masked) {
-    table.let(SpanKind::class_token, SpanKind::class_token, Rule::all());
+    table.set_rule(SpanKind::class_token, SpanKind::class_token, Rule::all());
     return table;
   }
   const at::Tensor mask = ops::task_mask(sights, 0, memory);
-  table.let(SpanKind::class_token, SpanKind::class_token, Rule::pattern(mask.narrow(1, 0, rows)));
-  if (memory > 0) table.let(SpanKind::class_token, SpanKind::memory, Rule::pattern(mask.narrow(1, rows, memory)));
+  table.set_rule(SpanKind::class_token, SpanKind::class_token, Rule::pattern(mask.narrow(1, 0, rows)));
+  if (memory > 0) table.set_rule(SpanKind::class_token, SpanKind::memory, Rule::pattern(mask.narrow(1, rows, memory)));
   return table;
 }
 

@@ -18,8 +18,8 @@ struct TaskTokens {
   bool class_position = true;           ///< the position of the backbone's class row is added to it
   std::vector<at::Tensor> memory = {};  ///< [m,D] for each layer; undefined where a layer has none
   bool norm_memory = false;             ///< memory passes the layer's first norm, as rows do
-  std::vector<int64_t> sees =
-      {};  ///< numbers of other tasks whose class row and memory this one's class row may attend to
+  /// numbers of other tasks whose class row and memory this one's class row may attend to
+  std::vector<int64_t> sees = {};
 };
 
 /// What becomes of memory rows above the layer that brought them.

@@ -18,8 +18,8 @@ struct TokenSegment {
   at::Tensor tokens, targets, reset, valid;
   int64_t num_targets = 0;  ///< targets that are predicted
   at::Tensor pixels = {};   ///< [B,C,H,W] float, normalised: images, in place of tokens (which are undefined then)
-  at::Tensor soft_targets =
-      {};  ///< [B,1,K]: shares of the classes, where targets are mixed or smoothed; targets then hold the labels
+  /// [B,1,K]: shares of the classes, where targets are mixed or smoothed; targets then hold the labels
+  at::Tensor soft_targets = {};
 };
 
 }  // namespace mnemo::data

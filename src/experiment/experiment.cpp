@@ -131,7 +131,7 @@ base::Node shown_recipe(const Recipe& recipe) {
   return node;
 }
 
-std::string card_text(const Workbench& workbench, const ModelCard& card) {
+std::string card_text(const Experiment& workbench, const ModelCard& card) {
   std::string metrics;
   for (const auto& [name, value] : card.metrics) metrics += fmt::format("| {} | {:.4f} |\n", name, value);
   const bool writes = workbench.tokenizer != nullptr;
@@ -242,7 +242,7 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
 }
 
 /// The trained model that a recipe starts from, told what its data are.
-void start_finetuning(Workbench& bench) {
+void start_finetuning(Experiment& bench) {
   Recipe& recipe = bench.recipe;
   const std::string folder = model_folder(recipe.finetune->model);
   const StoredModel stored = read_model(folder);
@@ -255,13 +255,13 @@ void start_finetuning(Workbench& bench) {
   SampleTask samples = make_sample_task(recipe, {recipe.train.eval_batch_size, recipe.train.eval_samples});
   FinetuneModel made = finetune_model(*stored.model, folder, *recipe.finetune, samples.shape.classes,
                                       static_cast<uint64_t>(recipe.train.seed));
-  if (const std::optional<bundle::ImageFacts> facts = bundle::ImageFacts::find(folder);
+  if (const std::optional<bundle::ImagePreprocessing> facts = bundle::ImagePreprocessing::find(folder);
       facts && made.plan.has_task_memory) {
     const data::ImageOptions images = image_options(recipe);
     base::require(images.image_size == facts->image_size && images.mean == facts->mean && images.std == facts->std,
                   "recipe: 'data': expected image_size, mean and std as the model has them ({}: {}, or what its "
                   "config.json says), since all tasks read the same pixels",
-                  folder, bundle::ImageFacts::kFile);
+                  folder, bundle::ImagePreprocessing::kFile);
   }
   recipe.model = made.plan.options;
   bench.model = made.model;
@@ -275,8 +275,8 @@ void start_finetuning(Workbench& bench) {
 
 }  // namespace
 
-Workbench make_workbench(const Recipe& recipe) {
-  Workbench bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
+Experiment make_experiment(const Recipe& recipe) {
+  Experiment bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
   const train::TrainOptions& train = recipe.train;
   if (recipe.finetune) {
     start_finetuning(bench);
@@ -320,12 +320,12 @@ std::string model_folder(const std::string& path) {
 }
 
 std::map<std::string, std::string> files_beside(const std::string& folder) {
-  constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+  constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
   std::map<std::string, std::string> files;
   for (const std::string& name : base::list_folder(folder)) {
     const std::string path = base::join_path(folder, name);
     if (name == "config.json" || name == "model.safetensors" || name == "README.md" || base::is_folder(path)) continue;
-    files[name] = base::read_file(path, kMostBytes);
+    files[name] = base::read_file(path, kMaxBytes);
   }
   return files;
 }
@@ -341,7 +341,7 @@ StoredModel read_model(const std::string& folder) {
                 base::path_exists(folder) ? "a file" : "nothing");
   if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
     bundle::LoadedModel loaded = bundle::load_model(folder);
-    return {loaded.model, loaded.tokenizer, bundle::TextFacts::read(folder).resets_segments()};
+    return {loaded.model, loaded.tokenizer, bundle::TextConventions::read(folder).resets_segments()};
   }
   return {bundle::load_any(folder).model, nullptr};
 }
@@ -352,7 +352,7 @@ std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::M
   infer::EngineOptions options;
   const std::string where = fmt::format("{}: --precision", command);
   if (precision) options.precision = ops::precision_of(*precision, where);
-  const std::string objection = infer::engine_objection(*model);
+  const std::string objection = infer::unsupported_reason(*model);
   if (!objection.empty()) {
     base::require(!precision, "{} {}: the decoding engine cannot run this model: {}; leave the option out", where,
                   precision.value_or(""), objection);
@@ -361,16 +361,19 @@ std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::M
   return std::make_shared<const infer::Engine>(std::move(model), options);
 }
 
-void write_model(const std::string& folder, const Workbench& workbench, const ModelCard& card) {
+void write_model(const std::string& folder, const Experiment& workbench, const ModelCard& card) {
   bundle::ModelFolder content;
   content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";
   content.weights.tensors = weights::model_tensors(*workbench.model);
   if (workbench.tokenizer) {
     content.vocabulary = workbench.tokenizer->save();
-    content.vocabulary[bundle::TextFacts::kFile] = bundle::TextFacts::of(text_options(workbench.recipe)).text();
+    content.vocabulary[bundle::TextConventions::kFile] = bundle::TextConventions::of(text_options(workbench.recipe))
+                                                             .text();
   }
   if (workbench.recipe.is_images())
-    content.vocabulary[bundle::ImageFacts::kFile] = bundle::ImageFacts::of(image_options(workbench.recipe)).text();
+    content.vocabulary[bundle::ImagePreprocessing::kFile] = bundle::ImagePreprocessing::of(
+                                                                image_options(workbench.recipe))
+                                                                .text();
   if (!workbench.classes.empty())
     content.vocabulary[bundle::kClassesFile] = fmt::format("{}\n", fmt::join(workbench.classes, "\n"));
   content.card = card_text(workbench, card);

@@ -31,7 +31,7 @@ models::ModelOptions complete_model(const Recipe& recipe);
 void require_buildable(const Recipe& recipe);
 
 /// Everything a training needs, made from a recipe.
-struct Workbench {
+struct Experiment {
   Recipe recipe;  ///< with what the data decide filled in: embedding.vocab_size, head.num_classes, segment_size by
                   ///< data.num_segments
   std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null for made tasks
@@ -42,7 +42,7 @@ struct Workbench {
   std::string unit = "tokens";            ///< what these are, or "images"
   std::vector<std::string> classes = {};  ///< their names, of images: classes.txt of the model's folder
 };
-Workbench make_workbench(const Recipe& recipe);
+Experiment make_experiment(const Recipe& recipe);
 
 /// A folder that is a model, or a run's with the model inside; the model's folder.
 std::string model_folder(const std::string& path);
@@ -72,6 +72,6 @@ struct ModelCard {
   double seconds = 0;
 };
 /// Writes a model folder whole.
-void write_model(const std::string& folder, const Workbench& workbench, const ModelCard& card);
+void write_model(const std::string& folder, const Experiment& workbench, const ModelCard& card);
 
 }  // namespace mnemo::experiment

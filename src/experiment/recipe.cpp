@@ -75,12 +75,12 @@ void take_places(const base::Node& written, base::Node& filled) {
   }
 }
 
-constexpr int kMostBases = 8;
+constexpr int kMaxBases = 8;
 
 /// A recipe file with its `base` under it and its `set` carried out.
 base::Node read_with_bases(const std::string& path, int depth = 0) {
-  base::require(depth < kMostBases, "{}: more than {} recipes on top of each other; does 'base' go round in a circle?",
-                path, kMostBases);
+  base::require(depth < kMaxBases, "{}: more than {} recipes on top of each other; does 'base' go round in a circle?",
+                path, kMaxBases);
   base::Node root = base::read_config_file(path);
   std::vector<std::string> assignments;
   if (const base::Node* set = root.find("set")) {

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<const char*, 5> kRecipeTables = {"data", "model", "finetune", "train", "generate"};
 constexpr std::array<const char*, 4> kOwnKeys = {"seeds", "together", "skip", "figure"};
 constexpr const char* kVariant = "variant";
-constexpr size_t kMostPoints = 10'000;
+constexpr size_t kMaxPoints = 10'000;
 
 std::string first_part(const std::string& key) { return key.substr(0, key.find_first_of(".[")); }
 
@@ -276,8 +276,8 @@ Sweep read_sweep(const base::Node& table, const std::string& path, const std::ve
 std::vector<SweepPoint> sweep_points(const Sweep& sweep, const base::Place& place) {
   std::vector<SweepPoint> points = {{}};
   for (const SweepAxis& axis : sweep.axes) {
-    base::require(points.size() * axis.values.size() <= kMostPoints, "{}: a sweep of more than {} points", place.text(),
-                  kMostPoints);
+    base::require(points.size() * axis.values.size() <= kMaxPoints, "{}: a sweep of more than {} points", place.text(),
+                  kMaxPoints);
     std::vector<SweepPoint> more;
     for (const SweepPoint& point : points) {
       for (size_t i = 0; i < axis.values.size(); ++i) {

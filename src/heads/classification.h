@@ -4,7 +4,7 @@
 
 #include "base/options.h"
 #include "core/head.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 namespace mnemo::heads {
 

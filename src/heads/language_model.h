@@ -5,7 +5,7 @@
 #include "base/options.h"
 #include "core/head.h"
 #include "heads/adaptive_softmax.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 namespace mnemo::heads {
 

@@ -53,7 +53,7 @@ Batcher::Id Batcher::add(Session session) {
   if (!members_.empty()) require_same_shared(session.state(), members_.begin()->second.block->state());
   session.progress_ = session.progress();
   session.recorded_.reset();
-  auto block = std::make_shared<Block>(std::move(session.progress_.state));
+  auto block = std::make_shared<PaddedBatch>(std::move(session.progress_.state));
   session.progress_.state = {};
   members_.emplace(id, Member{std::move(session), std::move(block), 0});
   return id;
@@ -136,13 +136,13 @@ void Batcher::run_pending() {
 void Batcher::run_group(const std::vector<Member*>& group) {
   const auto batch = static_cast<int64_t>(group.size());
   // The usual case: the same sequences as in the step before, in the same order, so nothing has to be moved.
-  std::shared_ptr<Block> block = group.front()->block;
+  std::shared_ptr<PaddedBatch> block = group.front()->block;
   bool together = block->size() == batch;
   for (int64_t row = 0; together && row < batch; ++row) together = group[row]->block == block && group[row]->row == row;
   if (!together) {
-    std::vector<Block::Seat> seats;
+    std::vector<PaddedBatch::Row> seats;
     for (const Member* member : group) seats.push_back({member->block, member->row});
-    block = std::make_shared<Block>(seats);
+    block = std::make_shared<PaddedBatch>(seats);
   }
 
   core::Segment segment;

@@ -18,18 +18,18 @@ namespace mnemo::infer {
 /// Rows of the past (dimension M of a state) are right-aligned, so a shorter sequence has padding on its left. The
 /// block knows how much, and drops it when the sequence leaves: without that, sequences that take turns in being the
 /// shorter one would grow without end.
-class Block {
+class PaddedBatch {
  public:
   /// One sequence of a block.
-  struct Seat {
-    std::shared_ptr<const Block> block;
+  struct Row {
+    std::shared_ptr<const PaddedBatch> block;
     int64_t row;
   };
 
   /// A block of one.
-  explicit Block(core::State state);
+  explicit PaddedBatch(core::State state);
   /// Joins sequences, in that order, from wherever they sit. Throws ShapeError if their states have different fields.
-  explicit Block(const std::vector<Seat>& seats);
+  explicit PaddedBatch(const std::vector<Row>& rows);
 
   const core::State& state() const { return state_; }
   int64_t size() const { return size_; }
@@ -41,7 +41,7 @@ class Block {
  private:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
   /// A field with rows of the past.
-  struct Ragged {
+  struct PaddedField {
     std::string path;
     int64_t width;                 ///< of the whole block
     std::vector<int64_t> padding;  ///< of each sequence
@@ -49,17 +49,17 @@ class Block {
   };
   struct Piece {
     core::State state;
-    std::vector<Ragged> fields;
+    std::vector<PaddedField> fields;
   };
-  /// The ragged fields as they are now.
-  std::vector<Ragged> ragged() const;
+  /// The padded fields as they are now.
+  std::vector<PaddedField> padded_fields() const;
   /// Some sequences, without the padding that all of them have.
   Piece take(const std::vector<int64_t>& rows) const;
 
   core::State state_;
   int64_t size_ = 1;
-  std::vector<Ragged> made_;  // the ragged fields as they were when the block was made
-  int64_t tokens_ = 0;        // since then
+  std::vector<PaddedField> made_;  // the padded fields as they were when the block was made
+  int64_t tokens_ = 0;             // since then
   bool crossed_segment_ = false;
 };
 
@@ -95,8 +95,8 @@ class Batcher {
 
  private:
   struct Member {
-    Session session;               ///< its state is empty while the sequence sits in a block
-    std::shared_ptr<Block> block;  ///< null with an engine
+    Session session;                     ///< its state is empty while the sequence sits in a block
+    std::shared_ptr<PaddedBatch> block;  ///< null with an engine
     int64_t row;
   };
   Member& find(Id id);

@@ -27,7 +27,7 @@ std::vector<float> padded(const at::Tensor& heads, int64_t width, float scale) {
 
 const models::Model& plannable(const std::shared_ptr<const models::Model>& model) {
   base::ensure(model != nullptr, "an engine needs a model");
-  const std::string objection = engine_objection(*model);
+  const std::string objection = unsupported_reason(*model);
   base::require(objection.empty(), "the decoding engine cannot run this model: {}", objection);
   return *model;
 }

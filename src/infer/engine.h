@@ -28,7 +28,7 @@ struct EngineOptions {
 /// Constant after it was made; any number of threads may run sequences of their own.
 class Engine {
  public:
-  /// Throws InputError naming what it cannot run (engine_objection).
+  /// Throws InputError naming what it cannot run (unsupported_reason).
   explicit Engine(std::shared_ptr<const models::Model> model, const EngineOptions& options = {});
   ~Engine();
 

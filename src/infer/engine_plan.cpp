@@ -141,7 +141,7 @@ JoinedMaps joined_maps(const EnginePlan& plan, const layers::ParameterSet& param
   return {at::cat(weights), biased ? at::cat(biases) : at::Tensor()};
 }
 
-std::string engine_objection(const core::Model& model) {
+std::string unsupported_reason(const core::Model& model) {
   const auto* built = dynamic_cast<const models::Model*>(&model);
   if (built == nullptr) return "it is no model made from options";
   try {

@@ -62,6 +62,6 @@ struct JoinedMaps {
 JoinedMaps joined_maps(const EnginePlan& plan, const layers::ParameterSet& parameters, int64_t layer);
 
 /// Why the decoding engine cannot run a model; empty if it can.
-std::string engine_objection(const core::Model& model);
+std::string unsupported_reason(const core::Model& model);
 
 }  // namespace mnemo::infer

@@ -169,7 +169,7 @@ void Session::rewind(const Mark& mark) {
 }
 
 Session fastest_session(std::shared_ptr<const models::Model> model, const SamplingOptions& sampling) {
-  if (engine_objection(*model).empty()) return Session(std::make_shared<const Engine>(std::move(model)), sampling);
+  if (unsupported_reason(*model).empty()) return Session(std::make_shared<const Engine>(std::move(model)), sampling);
   return Session(std::move(model), sampling);
 }
 

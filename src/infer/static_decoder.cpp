@@ -15,7 +15,7 @@ namespace mnemo::infer {
 namespace {
 
 /// Room for keys at first; doubled where it ends.
-constexpr int64_t kLeastRoom = 256;
+constexpr int64_t kMinRoom = 256;
 
 at::Tensor field_of(const core::State& state, const std::string& path) {
   for (const auto& [field, tensor] : state.fields()) {
@@ -77,7 +77,7 @@ StaticDecoder::StaticDecoder(std::shared_ptr<const models::Model> model, const c
   }
   first_keys_ = plan_.abc ? 0 : layers_[0].keys.size(2);
   key_ = at::full({1}, first_keys_, numbers);
-  grow(std::max(kLeastRoom, 2 * first_keys_));
+  grow(std::max(kMinRoom, 2 * first_keys_));
 }
 
 StaticDecoder::StaticDecoder(const StaticDecoder& other)

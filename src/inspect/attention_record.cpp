@@ -45,7 +45,7 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
         const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
         core::State& history = histories_[static_cast<size_t>(layer)];
         if (on_layer) on_layer(layer, inspectable, input, state, history);
-        if (inspectable != nullptr) history = inspectable->remember(input, state, history);
+        if (inspectable != nullptr) history = inspectable->history(input, state, history);
       });
   state_ = result.state;
   return result;
@@ -61,7 +61,7 @@ SegmentRecord AttentionRecorder::record(const core::Segment& segment, const std:
         if (layer == 0) record.compressed = compressed_rows(state_);
         if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
         record.layers.push_back(
-            {layer, inspectable == nullptr ? core::AttentionView{} : inspectable->look(input, state, history)});
+            {layer, inspectable == nullptr ? core::AttentionView{} : inspectable->inspect(input, state, history)});
       });
   return record;
 }

@@ -21,7 +21,7 @@ namespace {
 using core::MapAxis;
 
 /// All keys' spans, contexts first; the compressed rows of a cache have one of their own.
-std::vector<core::Span> key_spans(const AttentionFacts& facts) {
+std::vector<core::Span> key_spans(const AttentionSummary& facts) {
   std::vector<core::Span> spans;
   int64_t compressed = facts.compressed;
   for (core::Span span : facts.table.contexts()) {
@@ -42,7 +42,7 @@ at::Tensor real_rows(const core::AttendTable& table) {
   return table.valid()[0].narrow(0, table.num_context(), table.num_rows());
 }
 
-std::vector<HeadShare> shares_of(const HeadMap& map, const AttentionFacts& facts) {
+std::vector<HeadShare> shares_of(const HeadMap& map, const AttentionSummary& facts) {
   if (map.rows != MapAxis::queries || map.columns != MapAxis::keys) return {};
   const core::AttendTable& table = facts.table;
   const at::Tensor real = real_rows(table);
@@ -97,7 +97,7 @@ const char* axis_name(MapAxis axis) {
 }
 
 /// Kinds of keys in the order in which they first come.
-std::vector<std::string> kinds_of(const AttentionFacts& facts) {
+std::vector<std::string> kinds_of(const AttentionSummary& facts) {
   std::vector<std::string> kinds;
   for (const HeadShare& share : facts.shares) {
     for (const auto& [kind, value] : share.to) {
@@ -107,8 +107,8 @@ std::vector<std::string> kinds_of(const AttentionFacts& facts) {
   return kinds;
 }
 
-page::Cells share_cells(const AttentionFacts& facts) {
-  page::Cells cells{{"layer", "head", "from"}, {}};
+page::Table share_cells(const AttentionSummary& facts) {
+  page::Table cells{{"layer", "head", "from"}, {}};
   const std::vector<std::string> kinds = kinds_of(facts);
   for (const std::string& kind : kinds) cells.header.push_back("to " + kind);
   for (const HeadShare& share : facts.shares) {
@@ -123,7 +123,7 @@ page::Cells share_cells(const AttentionFacts& facts) {
   return cells;
 }
 
-std::string where_text(const AttentionFacts& facts) {
+std::string where_text(const AttentionSummary& facts) {
   return fmt::format("segment {} of {}, {} tokens", facts.segment, facts.num_segments, facts.words.size());
 }
 
@@ -152,8 +152,8 @@ std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, cons
   return numbers;
 }
 
-AttentionFacts look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
-                                 const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice) {
+AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
+                                   const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice) {
   const auto num_segments = static_cast<int64_t>(input.size());
   const models::BackboneOptions& backbone = model.options().backbone;
   const auto number = [](int64_t count) { return count == 1 ? std::string("0") : fmt::format("0-{}", count - 1); };
@@ -177,8 +177,8 @@ AttentionFacts look_at_attention(const models::Model& model, const std::vector<d
     else
       recorder.run(rows, tokens.reset);
   }
-  AttentionFacts facts{segment, num_segments, words[static_cast<size_t>(segment - 1)], record->table,
-                       record->compressed};
+  AttentionSummary facts{segment, num_segments, words[static_cast<size_t>(segment - 1)], record->table,
+                         record->compressed};
   for (const inspect::LayerRecord& layer : record->layers) {
     for (const core::WeightMap& map : layer.view.maps) {
       const int64_t map_heads = map.weights.size(1);
@@ -206,13 +206,13 @@ std::string kind_of(const core::Span& span) {
                                                                        : std::string(core::name(span.kind));
 }
 
-std::vector<core::Span> spans_of(const AttentionFacts& facts, MapAxis axis, int64_t count) {
+std::vector<core::Span> spans_of(const AttentionSummary& facts, MapAxis axis, int64_t count) {
   if (axis == MapAxis::queries) return facts.table.rows();
   if (axis == MapAxis::keys && count == facts.table.num_keys()) return key_spans(facts);
   return {{core::SpanKind::tokens, count}};
 }
 
-std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, int64_t count) {
+std::vector<std::string> labels_of(const AttentionSummary& facts, MapAxis axis, int64_t count) {
   std::vector<std::string> labels;
   if (axis == MapAxis::slots || axis == MapAxis::cache) {
     for (int64_t i = 0; i < count; ++i)
@@ -232,14 +232,14 @@ std::vector<std::string> labels_of(const AttentionFacts& facts, MapAxis axis, in
   return labels;
 }
 
-std::string to_text(const AttentionFacts& facts) {
+std::string to_text(const AttentionSummary& facts) {
   std::string text = fmt::format(
       "Attention of {}: the share of each kind of rows, a mean over the queries of a kind\n{}", where_text(facts),
       page::text_of(share_cells(facts)));
   return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 
-base::Node to_node(const AttentionFacts& facts) {
+base::Node to_node(const AttentionSummary& facts) {
   const auto numbers = [](const at::Tensor& row) {
     base::Node node = base::Node::array();
     for (int64_t i = 0; i < row.numel(); ++i) node.push_back(base::rounded(row.const_data_ptr<double>()[i]));
@@ -282,15 +282,15 @@ base::Node to_node(const AttentionFacts& facts) {
                             {"maps", maps}});
 }
 
-std::string to_html(const AttentionFacts& facts) {
+std::string to_html(const AttentionSummary& facts) {
   std::string html = fmt::format("<p>Of {}: the share of each kind of rows, a mean over the queries of a kind.</p>\n{}",
                                  where_text(facts), page::html_of(share_cells(facts)));
   return html + to_html(facts.gates);
 }
 
-std::vector<GaugePoint> read_gauges(const std::string& run_folder) {
+std::vector<ScalarPoint> read_scalars(const std::string& run_folder) {
   const std::string path = base::join_path(run_folder, "log.jsonl");
-  std::vector<GaugePoint> points;
+  std::vector<ScalarPoint> points;
   if (!base::path_exists(path)) return points;
   const std::string log = base::read_file(path);
   for (size_t begin = 0; begin < log.size();) {
@@ -300,34 +300,34 @@ std::vector<GaugePoint> read_gauges(const std::string& run_folder) {
     begin = end + 1;
     if (!whole) break;
     const base::Node line = base::parse_json(text, path);
-    const base::Node* gauges = line.find("gauges");
+    const base::Node* scalars = line.find("gauges");
     const base::Node* step = line.find("step");
-    if (gauges == nullptr || !gauges->is_table() || step == nullptr || !step->is_int()) continue;
-    GaugePoint point{step->as_int(), {}};
-    for (const auto& [name, values] : gauges->members()) {
-      core::Gauge gauge{name, {}};
-      for (const base::Node& value : values.items()) gauge.values.push_back(value.is_null() ? NAN : value.as_double());
-      point.gauges.push_back(std::move(gauge));
+    if (scalars == nullptr || !scalars->is_table() || step == nullptr || !step->is_int()) continue;
+    ScalarPoint point{step->as_int(), {}};
+    for (const auto& [name, values] : scalars->members()) {
+      core::Scalar scalar{name, {}};
+      for (const base::Node& value : values.items()) scalar.values.push_back(value.is_null() ? NAN : value.as_double());
+      point.scalars.push_back(std::move(scalar));
     }
     points.push_back(std::move(point));
   }
   return points;
 }
 
-std::string to_text(const std::vector<GaugePoint>& points) {
+std::string to_text(const std::vector<ScalarPoint>& points) {
   constexpr size_t kColumns = 7;
   std::vector<size_t> shown;
   for (size_t i = 0; i < std::min(kColumns, points.size()); ++i) {
     shown.push_back(points.size() <= kColumns ? i : i * (points.size() - 1) / (kColumns - 1));
   }
-  page::Cells cells{{"gauge", "head"}, {}};
+  page::Table cells{{"gauge", "head"}, {}};
   for (const size_t i : shown) cells.header.push_back(fmt::format("step {}", points[i].step));
-  for (size_t g = 0; g < points.front().gauges.size(); ++g) {
-    for (size_t head = 0; head < points.front().gauges[g].values.size(); ++head) {
-      std::vector<std::string> row = {points.front().gauges[g].name, std::to_string(head)};
+  for (size_t g = 0; g < points.front().scalars.size(); ++g) {
+    for (size_t head = 0; head < points.front().scalars[g].values.size(); ++head) {
+      std::vector<std::string> row = {points.front().scalars[g].name, std::to_string(head)};
       for (const size_t i : shown) {
-        const bool there = g < points[i].gauges.size() && head < points[i].gauges[g].values.size();
-        row.push_back(there ? fmt::format("{:.3f}", points[i].gauges[g].values[head]) : "");
+        const bool there = g < points[i].scalars.size() && head < points[i].scalars[g].values.size();
+        row.push_back(there ? fmt::format("{:.3f}", points[i].scalars[g].values[head]) : "");
       }
       cells.rows.push_back(std::move(row));
     }
@@ -335,16 +335,16 @@ std::string to_text(const std::vector<GaugePoint>& points) {
   return "Over training:\n" + page::text_of(cells);
 }
 
-base::Node to_node(const std::vector<GaugePoint>& points) {
+base::Node to_node(const std::vector<ScalarPoint>& points) {
   base::Node node = base::Node::array();
-  for (const GaugePoint& point : points) {
-    base::Node gauges = base::Node::table();
-    for (const core::Gauge& gauge : point.gauges) {
+  for (const ScalarPoint& point : points) {
+    base::Node scalars = base::Node::table();
+    for (const core::Scalar& scalar : point.scalars) {
       base::Node values = base::Node::array();
-      for (const double value : gauge.values) values.push_back(base::json_number(value));
-      gauges.set(gauge.name, values);
+      for (const double value : scalar.values) values.push_back(base::json_number(value));
+      scalars.set(scalar.name, values);
     }
-    node.push_back(base::Node::table({{"step", point.step}, {"gauges", gauges}}));
+    node.push_back(base::Node::table({{"step", point.step}, {"gauges", scalars}}));
   }
   return node;
 }

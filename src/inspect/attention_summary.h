@@ -34,7 +34,7 @@ struct HeadShare {
 };
 
 /// What the attentions of a model did with one segment of an input.
-struct AttentionFacts {
+struct AttentionSummary {
   int64_t segment = 0, num_segments = 0;  ///< its number from 1
   std::vector<std::string> words;         ///< of its tokens
   core::AttendTable table;
@@ -56,31 +56,31 @@ std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, cons
 
 /// Runs an input of one sequence through the model. `words` are its tokens for people, segment by segment.
 /// Throws InputError for a choice out of range, and where no attention of the model gives a map.
-AttentionFacts look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
-                                 const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice);
+AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
+                                   const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice);
 
 /// The rows or columns of a map for people: "read 0", words of tokens, "slot 3".
-std::vector<std::string> labels_of(const AttentionFacts& facts, core::MapAxis axis, int64_t count);
+std::vector<std::string> labels_of(const AttentionSummary& facts, core::MapAxis axis, int64_t count);
 /// Kind of a span for people: that of the table, and "compressed" for the compressed rows of a cache.
 std::string kind_of(const core::Span& span);
 inline constexpr int64_t kCompressed = 1;  ///< tag of their span
 /// The spans that rows or columns of a map fall into; one of kind tokens for slots and caches.
-std::vector<core::Span> spans_of(const AttentionFacts& facts, core::MapAxis axis, int64_t count);
+std::vector<core::Span> spans_of(const AttentionSummary& facts, core::MapAxis axis, int64_t count);
 
-std::string to_text(const AttentionFacts& facts);
-base::Node to_node(const AttentionFacts& facts);
+std::string to_text(const AttentionSummary& facts);
+base::Node to_node(const AttentionSummary& facts);
 /// Tables for a page; the picture stands beside them.
-std::string to_html(const AttentionFacts& facts);
+std::string to_html(const AttentionSummary& facts);
 
-/// Gauges of a training: what log.jsonl says of each step.
-struct GaugePoint {
+/// Scalars of a training: what log.jsonl says of each step.
+struct ScalarPoint {
   int64_t step = 0;
-  std::vector<core::Gauge> gauges;
+  std::vector<core::Scalar> scalars;
 };
-/// Of a run's folder; empty where there is no log or it has no gauges.
-std::vector<GaugePoint> read_gauges(const std::string& run_folder);
-/// First, last and some points between, a row a gauge and head.
-std::string to_text(const std::vector<GaugePoint>& points);
-base::Node to_node(const std::vector<GaugePoint>& points);
+/// Of a run's folder; empty where there is no log or it has no scalars.
+std::vector<ScalarPoint> read_scalars(const std::string& run_folder);
+/// First, last and some points between, a row a scalar and head.
+std::string to_text(const std::vector<ScalarPoint>& points);
+base::Node to_node(const std::vector<ScalarPoint>& points);
 
 }  // namespace mnemo::inspect

@@ -9,13 +9,13 @@
 
 namespace mnemo::inspect {
 
-std::vector<CacheShare> cache_shares(const std::vector<core::Gauge>& gauges) {
+std::vector<CacheShare> cache_shares(const std::vector<core::Scalar>& scalars) {
   constexpr std::string_view kStart = "layers.", kEnd = ".sigma_lambda";
   std::vector<CacheShare> shares;
-  for (const core::Gauge& gauge : gauges) {
-    if (!gauge.name.ends_with(kEnd)) continue;
-    shares.push_back(
-        {"layer " + gauge.name.substr(kStart.size(), gauge.name.size() - kStart.size() - kEnd.size()), gauge.values});
+  for (const core::Scalar& scalar : scalars) {
+    if (!scalar.name.ends_with(kEnd)) continue;
+    shares.push_back({"layer " + scalar.name.substr(kStart.size(), scalar.name.size() - kStart.size() - kEnd.size()),
+                      scalar.values});
   }
   return shares;
 }

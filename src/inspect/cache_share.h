@@ -19,8 +19,8 @@ struct CacheShare {
   }
 };
 
-/// Numbers of every head's share of the cache, layer by layer, out of a model's gauges; empty for a model without GRC.
-std::vector<CacheShare> cache_shares(const std::vector<core::Gauge>& gauges);
+/// Numbers of every head's share of the cache, layer by layer, out of a model's scalars; empty for a model without GRC.
+std::vector<CacheShare> cache_shares(const std::vector<core::Scalar>& scalars);
 
 /// As small bars, one row a layer. Empty where there is none.
 std::string svg_of(const std::vector<CacheShare>& shares);

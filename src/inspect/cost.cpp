@@ -14,7 +14,7 @@ namespace mnemo::inspect {
 namespace {
 
 /// A memory that has not stopped growing after this many segments is taken to be without bounds.
-constexpr int kMostSegments = 4096;
+constexpr int kMaxSegments = 4096;
 /// One that grows and shrinks in turns (rows that wait to be compressed) is full when no segment of so many brings a
 /// new maximum.
 constexpr int kSegmentsWithoutGrowth = 16;
@@ -134,7 +134,7 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
                                                        : std::nullopt;
   int64_t before = -1, most = -1;
   int since = 0;
-  for (int i = 0; i < kMostSegments; ++i, advance()) {
+  for (int i = 0; i < kMaxSegments; ++i, advance()) {
     const int64_t bytes = core::num_bytes(now.state, core::Lifetime::sequence);
     since = bytes > most ? 0 : since + 1;
     if (bytes >= most) largest = now;

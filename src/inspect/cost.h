@@ -22,8 +22,8 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
 struct CostOptions {  // of a language model
   int64_t batch = 1;
   std::optional<int64_t> segment_size = {};  ///< unset: the model's
-  std::optional<int64_t> position =
-      {};  ///< tokens before the segment, a multiple of its size; unset: until memories are full
+  /// tokens before the segment, a multiple of its size; unset: until memories are full
+  std::optional<int64_t> position = {};
 };
 
 /// What one part of a model costs, all layers together.

@@ -11,8 +11,8 @@
 namespace mnemo::inspect {
 namespace {
 
-page::Cells gate_cells(const std::vector<GateSpread>& gates) {
-  page::Cells cells{{"layer", "gate", "mean"}, {}};
+page::Table gate_cells(const std::vector<GateSpread>& gates) {
+  page::Table cells{{"layer", "gate", "mean"}, {}};
   for (const double quantile : kGateQuantiles) cells.header.push_back(fmt::format("{:.0f} %", 100 * quantile));
   for (const GateSpread& gate : gates) {
     std::vector<std::string> row = {std::to_string(gate.layer), gate.gate, fmt::format("{:.3f}", gate.mean)};

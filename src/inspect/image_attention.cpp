@@ -38,14 +38,14 @@ void for_each_look(const ImageAttention& facts, F&& f) {
   }
 }
 
-page::Cells look_cells(const ImageAttention& facts) {
+page::Table look_cells(const ImageAttention& facts) {
   std::vector<std::string> kinds;
   for_each_look(facts, [&](const inspect::ImageLayer&, const inspect::ImageLook& look, int64_t) {
     for (const auto& [kind, share] : look.beside) {
       if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
     }
   });
-  page::Cells cells{{"layer", "head", "from", "to image"}, {}};
+  page::Table cells{{"layer", "head", "from", "to image"}, {}};
   for (const std::string& kind : kinds) cells.header.push_back("to " + kind);
   cells.header.insert(cells.header.end(), {"most", "at row, column"});
   for_each_look(facts, [&](const inspect::ImageLayer& layer, const inspect::ImageLook& look, int64_t head) {
@@ -85,8 +85,8 @@ at::Tensor of_head(const at::Tensor& heads, int64_t head) {
   return (head < 0 ? heads.mean(0) : heads[head]).contiguous();
 }
 
-ImageAttention look_at_image(const models::VisionModel& model, const bundle::ImageFacts& facts, const std::string& path,
-                             const AttentionChoice& choice) {
+ImageAttention inspect_image(const models::VisionModel& model, const bundle::ImagePreprocessing& facts,
+                             const std::string& path, const AttentionChoice& choice) {
   base::require(!choice.segment, "inspect: --segment goes with a text; an image is one segment");
   data::Image picture = data::TestCrop::of(facts.test_crop, facts.image_size[0],
                                            facts.image_size[1])(data::read_image(path));
@@ -98,7 +98,7 @@ ImageAttention look_at_image(const models::VisionModel& model, const bundle::Ima
   std::iota(layers.begin(), layers.end(), 0);
   if (choice.layers) layers = chosen_numbers(*choice.layers, num_layers, "inspect: --layers");
   ImageAttention found{path, std::move(picture),
-                       inspect::look_at_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
+                       inspect::inspect_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
   if (choice.heads) found.heads = chosen_numbers(*choice.heads, heads_of(found.layers), "inspect: --heads");
   bool any = false;
   for (inspect::ImageLayer& layer : found.layers) {

@@ -25,8 +25,8 @@ struct ImageAttention {
 
 /// Runs an image file through the model. Heads are shown one by one where `choice` names some. Throws InputError for a
 /// file that is no image, a choice out of range, and where no attention of these layers says where it looks.
-ImageAttention look_at_image(const models::VisionModel& model, const bundle::ImageFacts& facts, const std::string& path,
-                             const AttentionChoice& choice);
+ImageAttention inspect_image(const models::VisionModel& model, const bundle::ImagePreprocessing& facts,
+                             const std::string& path, const AttentionChoice& choice);
 
 /// Of values by heads, [H,..]: those of one head, or their mean, head = -1.
 at::Tensor of_head(const at::Tensor& heads, int64_t head);

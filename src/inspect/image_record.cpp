@@ -18,8 +18,8 @@ struct ImageRows {
   int64_t before = 0, behind = 0;
   const core::WindowCut* windows = nullptr;
   std::vector<std::string> tasks = {};  ///< of the first rows behind the image
-  std::vector<std::pair<std::string, int64_t>> memories =
-      {};  ///< memory tokens of each task, as they stand one behind the other
+  /// memory tokens of each task, as they stand one behind the other
+  std::vector<std::pair<std::string, int64_t>> memories = {};
 };
 
 using Shares = std::vector<std::pair<std::string, at::Tensor>>;
@@ -104,14 +104,14 @@ std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::Attentio
   const at::Tensor weights = map.weights.to(at::kDouble);
   if (rows.windows != nullptr) return {{"all rows", of_windows(weights, *rows.windows), {}}};
   std::vector<ImageLook> looks;
-  const auto look = [&](std::string from, const at::Tensor& of) {
+  const auto add = [&](std::string from, const at::Tensor& of) {
     looks.push_back(split(std::move(from), of, map, input, rows));
   };
-  for (int64_t row = 0; row < rows.before; ++row) look("class token", weights[0].select(1, row));
+  for (int64_t row = 0; row < rows.before; ++row) add("class token", weights[0].select(1, row));
   for (size_t task = 0; task < rows.tasks.size(); ++task) {
-    look("task " + rows.tasks[task], weights[0].select(1, rows.before + rows.grid.size() + static_cast<int64_t>(task)));
+    add("task " + rows.tasks[task], weights[0].select(1, rows.before + rows.grid.size() + static_cast<int64_t>(task)));
   }
-  if (looks.empty()) look("all rows", weights[0].narrow(1, rows.before, rows.grid.size()).mean(1));
+  if (looks.empty()) add("all rows", weights[0].narrow(1, rows.before, rows.grid.size()).mean(1));
   return looks;
 }
 
@@ -123,7 +123,7 @@ at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
 
 }  // namespace
 
-std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at::Tensor& pixels,
+std::vector<ImageLayer> inspect_image(const models::VisionModel& model, const at::Tensor& pixels,
                                       const std::vector<int64_t>& layers) {
   base::require(model.head() != nullptr, "image record: expected a whole model, found a layer_stack");
   base::require(pixels.dim() == 4 && pixels.size(0) == 1, "image record: expected pixels [1,C,H,W], found {}",
@@ -150,7 +150,7 @@ std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at
     }
     ImageLayer layer{number, model.backbone().layer_name(number)};
     if (const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention)) {
-      core::AttentionView view = inspectable->look(input, state, {});
+      core::AttentionView view = inspectable->inspect(input, state, {});
       for (const core::WeightMap& map : view.maps) {
         if (map.name == "attention") layer.looks = looks_of(map, input, rows);
       }

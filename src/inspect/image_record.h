@@ -17,10 +17,10 @@ struct ImageLook {
   std::string from;  ///< "class token", "task NAME", "all rows"
   at::Tensor
       weights;  ///< [H,h,w]: of each place of the image; h x w is smaller than the layer's grid where keys are reduced
-  std::vector<std::pair<std::string, at::Tensor>> beside =
-      {};  ///< [H]: of what is no place: "class token", "task rows", "memory", "cache"
-  std::vector<std::pair<std::string, at::Tensor>> memory =
-      {};  ///< [H,m]: of each memory token, task by task; their sum is "memory" beside
+  /// [H]: of what is no place: "class token", "task rows", "memory", "cache"
+  std::vector<std::pair<std::string, at::Tensor>> beside = {};
+  /// [H,m]: of each memory token, task by task; their sum is "memory" beside
+  std::vector<std::pair<std::string, at::Tensor>> memory = {};
 };
 
 /// One branch of an attention as a picture: the mean of its rows over the channels [h,w] (Zhang et al. 2024, figure 4).
@@ -42,7 +42,7 @@ struct ImageLayer {
 /// attentions of these layers look, and what GRC mixes. Windows are put back to where they were cut; what fills an
 /// image up to whole windows is no query and no place. Masked tasks run in their dense form, which is the same to
 /// rounding. Everything is computed again by definition, for weights [H,Q,K] at once.
-std::vector<ImageLayer> look_at_image(const models::VisionModel& model, const at::Tensor& pixels,
+std::vector<ImageLayer> inspect_image(const models::VisionModel& model, const at::Tensor& pixels,
                                       const std::vector<int64_t>& layers);
 
 }  // namespace mnemo::inspect

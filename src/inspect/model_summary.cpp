@@ -32,8 +32,8 @@ int64_t bytes_inside(const models::Model& model, const core::State& full) {
   return core::num_bytes(run(model, tokens, {true, false}, full).state, core::Lifetime::sequence);
 }
 
-std::vector<ModuleFacts> modules_of(const layers::ParameterSet& parameters) {
-  std::vector<ModuleFacts> modules;
+std::vector<ModuleSummary> modules_of(const layers::ParameterSet& parameters) {
+  std::vector<ModuleSummary> modules;
   for (const layers::Parameter& parameter : parameters.all()) {
     const size_t dot = parameter.name.rfind('.');
     const std::string module = dot == std::string::npos ? "" : parameter.name.substr(0, dot);
@@ -53,9 +53,9 @@ std::string bytes_text(int64_t bytes) {
                      static_cast<double>(bytes) / (bytes < 10'000'000 ? 1e3 : 1e6), bytes < 10'000'000 ? "kB" : "MB");
 }
 
-base::TextTable module_table(const ModelFacts& facts) {
+base::TextTable module_table(const ModelSummary& facts) {
   base::TextTable table({"module", "parameters", "tensors"}, {Align::left, Align::right, Align::left});
-  for (const ModuleFacts& module : facts.modules) {
+  for (const ModuleSummary& module : facts.modules) {
     std::string tensors;
     for (const auto& [name, shape] : module.tensors)
       tensors += (tensors.empty() ? "" : "  ") + name + " " + shape_text(shape);
@@ -65,10 +65,10 @@ base::TextTable module_table(const ModelFacts& facts) {
   return table;
 }
 
-base::TextTable state_table(const ModelFacts& facts) {
+base::TextTable state_table(const ModelSummary& facts) {
   base::TextTable table({"state", "bytes", "shape", "dimensions", "type", "belongs to"},
                         {Align::left, Align::right, Align::left, Align::left, Align::left});
-  for (const StateFacts& field : facts.state) {
+  for (const StateFieldSummary& field : facts.state) {
     table.add_row({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
                    field.per_sequence ? "a sequence" : "the model"});
   }
@@ -79,12 +79,12 @@ base::TextTable state_table(const ModelFacts& facts) {
 
 }  // namespace
 
-ModelFacts look_into(const core::Model& model) {
+ModelSummary summarize(const core::Model& model) {
   const at::NoGradGuard no_grad;
   const auto* language = dynamic_cast<const models::Model*>(&model);
   const core::State full = language == nullptr ? model.initial_state(1)
                                                : inspect::fill_memories(*language, 1, model.segment_size()).state;
-  ModelFacts facts;
+  ModelSummary facts;
   if (language != nullptr) {
     facts.table = language->attend_table(model.segment_size(), full, core::Mode::evaluate);
     facts.open_bytes = bytes_inside(*language, full);
@@ -98,11 +98,11 @@ ModelFacts look_into(const core::Model& model) {
   }
   facts.state_bytes = core::num_bytes(full, core::Lifetime::sequence);
   facts.model_state_bytes = core::num_bytes(full, core::Lifetime::model);
-  facts.cache_share = cache_shares(model.gauges());
+  facts.cache_share = cache_shares(model.scalars());
   return facts;
 }
 
-std::string to_text(const ModelFacts& facts) {
+std::string to_text(const ModelSummary& facts) {
   std::string text = module_table(facts).text() + "\n";
   if (facts.state.empty()) {
     text += facts.table ? "The model carries no state from segment to segment.\n" : "The model carries no state.\n";
@@ -124,21 +124,21 @@ std::string to_text(const ModelFacts& facts) {
   return text;
 }
 
-base::Node to_node(const ModelFacts& facts) {
+base::Node to_node(const ModelSummary& facts) {
   auto list = [](const std::vector<int64_t>& numbers) {
     base::Node node = base::Node::array();
     for (const int64_t number : numbers) node.push_back(number);
     return node;
   };
   base::Node modules = base::Node::array();
-  for (const ModuleFacts& module : facts.modules) {
+  for (const ModuleSummary& module : facts.modules) {
     base::Node tensors = base::Node::table();
     for (const auto& [name, shape] : module.tensors) tensors.set(name, list(shape));
     modules.push_back(
         base::Node::table({{"name", module.name}, {"parameters", module.parameters}, {"tensors", tensors}}));
   }
   base::Node state = base::Node::array();
-  for (const StateFacts& field : facts.state) {
+  for (const StateFieldSummary& field : facts.state) {
     state.push_back(base::Node::table({{"path", field.path},
                                        {"shape", list(field.shape)},
                                        {"dimensions", field.dims},
@@ -167,7 +167,7 @@ base::Node to_node(const ModelFacts& facts) {
                             {"sigma_lambda", shares}});
 }
 
-std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options,
+std::string to_html(const ModelSummary& facts, const std::string& title, const std::string& options,
                     const std::string& sections) {
   using base::html_escape;
   auto table = [](const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
@@ -182,13 +182,13 @@ std::string to_html(const ModelFacts& facts, const std::string& title, const std
     return html + "</tbody></table></div>\n";
   };
   std::vector<std::vector<std::string>> modules, state;
-  for (const ModuleFacts& module : facts.modules) {
+  for (const ModuleSummary& module : facts.modules) {
     std::string tensors;
     for (const auto& [name, shape] : module.tensors)
       tensors += (tensors.empty() ? "" : ", ") + name + " " + shape_text(shape);
     modules.push_back({module.name, base::grouped(module.parameters), tensors});
   }
-  for (const StateFacts& field : facts.state) {
+  for (const StateFieldSummary& field : facts.state) {
     state.push_back({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
                      field.per_sequence ? "a sequence" : "the model"});
   }

@@ -13,14 +13,14 @@
 namespace mnemo::inspect {
 
 /// Parameters of one module ("backbone.layers.0.attn").
-struct ModuleFacts {
+struct ModuleSummary {
   std::string name;
   std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;  ///< last part of the name, shape
   int64_t parameters = 0;
 };
 
 /// One tensor of the state of one sequence.
-struct StateFacts {
+struct StateFieldSummary {
   std::string path;
   std::string dims;  ///< "B M D"
   std::vector<int64_t> shape;
@@ -30,26 +30,26 @@ struct StateFacts {
 };
 
 /// What can be said of a model without running it on data.
-struct ModelFacts {
-  std::vector<ModuleFacts> modules = {};
+struct ModelSummary {
+  std::vector<ModuleSummary> modules = {};
   int64_t parameters = 0;
-  std::vector<StateFacts> state = {};  ///< between segments, once every memory is full
-  int64_t state_bytes = 0;             ///< of one sequence
-  int64_t model_state_bytes = 0;       ///< of the model, shared by all sequences
-  int64_t open_bytes = 0;              ///< of one sequence at its largest, inside a segment decoded token by token
-  std::optional<core::AttendTable> table =
-      {};  ///< a whole segment after full memories, as in evaluation; none of a model of images
+  std::vector<StateFieldSummary> state = {};  ///< between segments, once every memory is full
+  int64_t state_bytes = 0;                    ///< of one sequence
+  int64_t model_state_bytes = 0;              ///< of the model, shared by all sequences
+  int64_t open_bytes = 0;  ///< of one sequence at its largest, inside a segment decoded token by token
+  /// a whole segment after full memories, as in evaluation; none of a model of images
+  std::optional<core::AttendTable> table = {};
   std::vector<CacheShare> cache_share = {};
 };
 
 /// Of a language model: runs segments of token 0 until no memory grows any more. Of a model of images: its state as it
 /// starts.
-ModelFacts look_into(const core::Model& model);
+ModelSummary summarize(const core::Model& model);
 
-std::string to_text(const ModelFacts& facts);
-base::Node to_node(const ModelFacts& facts);
+std::string to_text(const ModelSummary& facts);
+base::Node to_node(const ModelSummary& facts);
 /// One HTML page; `sections` are more of its body.
-std::string to_html(const ModelFacts& facts, const std::string& title, const std::string& options,
+std::string to_html(const ModelSummary& facts, const std::string& title, const std::string& options,
                     const std::string& sections = "");
 
 }  // namespace mnemo::inspect

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "base/options.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 namespace mnemo::layers {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "ops/linear/linear.h"
 
 namespace mnemo::layers {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 namespace mnemo::layers {
 

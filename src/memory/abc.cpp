@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/unit_values.h"
+#include "ops/weights_from_outputs.h"
 
 namespace mnemo::memory {
 namespace {
@@ -67,15 +67,15 @@ core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const c
   return {maps_.join(answer.o), std::move(answer.state), std::move(answer.slots)};
 }
 
-core::AttentionView Abc::look(const core::AttentionInput& input, const core::State& state,
-                              const core::State& history) const {
+core::AttentionView Abc::inspect(const core::AttentionInput& input, const core::State& state,
+                                 const core::State& history) const {
   AbcCall call = call_of(input);
   const at::Tensor own = call.v;
   const core::State nothing = state.map([](const core::Field& field, const at::Tensor& tensor) {
     return field.path == "v" ? at::zeros_like(tensor) : tensor;
   });
   std::vector<at::Tensor> held;  // slots are linear in the values too
-  const at::Tensor weights = ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
+  const at::Tensor weights = ops::weights_from_outputs([&](const ops::ReplaceValues& replace) {
     call.v = replace(own);
     const AbcAnswer answer = control_->attend(call, nothing);
     if (answer.held.defined()) held.push_back(answer.held.transpose(2, 3));
@@ -97,7 +97,7 @@ core::AttentionView Abc::look(const core::AttentionInput& input, const core::Sta
   return view;
 }
 
-core::State Abc::remember(const core::AttentionInput& input, const core::State&, const core::State& history) const {
+core::State Abc::history(const core::AttentionInput& input, const core::State&, const core::State& history) const {
   if (!causal_) return {};
   AbcCall call = call_of(input);
   call.v = at::ones_like(call.v);

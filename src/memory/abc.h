@@ -7,7 +7,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "memory/abc_control/control.h"
 
 namespace mnemo::memory {
@@ -56,10 +56,10 @@ class Abc final : public core::CoreAttention, public core::Inspectable {
   int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
   /// "attention": what of each token reaches a query through the slots, and in all of earlier segments; "held": what of
   /// each token the slots hold at the segment's end, as the control weighs it (causal models).
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
-  core::State remember(const core::AttentionInput& input, const core::State& state,
-                       const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
+  core::State history(const core::AttentionInput& input, const core::State& state,
+                      const core::State& history) const override;
 
  private:
   AbcCall call_of(const core::AttentionInput& input) const;

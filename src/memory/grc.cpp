@@ -219,11 +219,11 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   return {y, core::State::list({{"grc", next}, {"core", self.state}}), self.slots};
 }
 
-core::AttentionView Grc::look(const core::AttentionInput& input, const core::State& state,
-                              const core::State& history) const {
+core::AttentionView Grc::inspect(const core::AttentionInput& input, const core::State& state,
+                                 const core::State& history) const {
   const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
   core::AttentionView view = inner == nullptr ? core::AttentionView{}
-                                              : inner->look(input, state.child("core"), history);
+                                              : inner->inspect(input, state.child("core"), history);
   const core::State grc = state.child("grc");
   const GrcState& old = grc.as<GrcState>();
   const Source made_of = source(authors_ ? inner_->forward(input, state.child("core")).y : input.x, input.table);
@@ -236,7 +236,7 @@ core::AttentionView Grc::look(const core::AttentionInput& input, const core::Sta
                               ? old.cache
                               : attended(update(old.cache, made_of), made_of, old.cache);
   view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache,
-                       ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
+                       ops::weights_from_outputs([&](const ops::ReplaceValues& replace) {
                          return reader_.heads(input.x.narrow(-1, 0, channels_), kept, input.grid, replace);
                        })});
   return view;
@@ -254,13 +254,13 @@ std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, c
   return {{"o_self", self}, {"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid)}};
 }
 
-core::State Grc::remember(const core::AttentionInput& input, const core::State& state,
-                          const core::State& history) const {
+core::State Grc::history(const core::AttentionInput& input, const core::State& state,
+                         const core::State& history) const {
   const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  return inner == nullptr ? core::State() : inner->remember(input, state.child("core"), history);
+  return inner == nullptr ? core::State() : inner->history(input, state.child("core"), history);
 }
 
-std::vector<core::Gauge> Grc::gauges() const {
+std::vector<core::Scalar> Grc::scalars() const {
   const at::Tensor share = at::sigmoid(lambda_.detach()).to(at::kCPU, at::kDouble).contiguous();
   return {{"sigma_lambda", {share.const_data_ptr<double>(), share.const_data_ptr<double>() + share.numel()}}};
 }

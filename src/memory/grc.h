@@ -51,12 +51,12 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   int64_t cache_bptt_depth() const { return options_.bptt_depth.value_or(causal_ ? 1 : 0); }
   int64_t core_bptt_depth() const { return inner_->bptt_depth(); }
   /// The inner attention's maps; "grc_cache": what of the cache each query reads; the gates of this segment's update.
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
-  core::State remember(const core::AttentionInput& input, const core::State& state,
-                       const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
+  core::State history(const core::AttentionInput& input, const core::State& state,
+                      const core::State& history) const override;
   /// sigma(lambda) of every head: how much of the output comes from the cache.
-  std::vector<core::Gauge> gauges() const override;
+  std::vector<core::Scalar> scalars() const override;
   /// o_self and o_mem as they are mixed (the paper's figure of them), by default in the way of evaluation.
   std::vector<core::BranchRows> branches(const core::AttentionInput& input, const core::State& state) const override;
 

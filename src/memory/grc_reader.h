@@ -6,11 +6,11 @@
 #include "core/attention_build.h"
 #include "core/image_layout.h"
 #include "core/reads_heads.h"
-#include "layers/bricks.h"
 #include "layers/grid_reduction.h"
+#include "layers/parts.h"
 #include "layers/relative_position_bias.h"
 #include "memory/grc_options.h"
-#include "ops/unit_values.h"
+#include "ops/weights_from_outputs.h"
 
 namespace mnemo::memory {
 

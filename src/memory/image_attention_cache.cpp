@@ -76,15 +76,15 @@ core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& i
   return {result.y, core::State::list({{"attention_cache", next}, {"core", std::move(result.state)}})};
 }
 
-core::AttentionView ImageAttentionCache::look(const core::AttentionInput& input, const core::State& state,
-                                              const core::State& history) const {
+core::AttentionView ImageAttentionCache::inspect(const core::AttentionInput& input, const core::State& state,
+                                                 const core::State& history) const {
   const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
   if (inner == nullptr) return {};
   const core::State own = state.child("attention_cache");
   core::AttendTable table = input.table;
   const at::Tensor earlier = context(input, own.as<ImageAttentionCacheState>(), table);
-  return inner->look({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid}, state.child("core"),
-                     history);
+  return inner->inspect({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid}, state.child("core"),
+                        history);
 }
 
 }  // namespace mnemo::memory

@@ -38,8 +38,8 @@ class ImageAttentionCache final : public core::Attention, public core::Inspectab
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
   /// The inner attention's maps over [cache; x].
-  core::AttentionView look(const core::AttentionInput& input, const core::State& state,
-                           const core::State& history) const override;
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
 
  private:
   /// The rows [B,M,D] in front of the input's keys, undefined while there are none; `table` gets their span.

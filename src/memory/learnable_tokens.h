@@ -6,7 +6,7 @@
 
 #include "base/options.h"
 #include "core/task_tokens.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 namespace mnemo::memory {
 

@@ -31,9 +31,9 @@ void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core
   const at::Tensor tokens = carried.defined() ? carried : tokens_.for_batch(rows.rows.size(0));
   add_rows(rows, tokens, true);
   rows.table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
-      .let(SpanKind::read, SpanKind::read, Rule::all())
-      .let(SpanKind::read, SpanKind::cache, options_.read_mem_from_cache ? Rule::all() : Rule::none())
-      .let(SpanKind::tokens, SpanKind::read, Rule::all());
+      .set_rule(SpanKind::read, SpanKind::read, Rule::all())
+      .set_rule(SpanKind::read, SpanKind::cache, options_.read_mem_from_cache ? Rule::all() : Rule::none())
+      .set_rule(SpanKind::tokens, SpanKind::read, Rule::all());
 }
 
 core::State MemoryTokens::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,

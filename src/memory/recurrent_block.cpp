@@ -53,7 +53,7 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
       .prepend_rows({SpanKind::read, count})
       .prepend_rows({SpanKind::tokens, 1, 1});
   for (const SpanKind query : {SpanKind::read, SpanKind::tokens}) {
-    for (const SpanKind key : {SpanKind::read, SpanKind::tokens}) rows.table.let(query, key, Rule::all());
+    for (const SpanKind key : {SpanKind::read, SpanKind::tokens}) rows.table.set_rule(query, key, Rule::all());
   }
 }
 

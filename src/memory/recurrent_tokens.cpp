@@ -43,17 +43,17 @@ void RecurrentTokens::enter(core::SegmentRows& rows, const core::State& state, c
   if (part.starts) {
     add_rows(rows, tokens, true);
     rows.table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
-        .let(SpanKind::read, SpanKind::read, inside)
-        .let(SpanKind::read, SpanKind::cache, cache)
-        .let(SpanKind::tokens, SpanKind::read, causal ? Rule::causal() : Rule::all());
+        .set_rule(SpanKind::read, SpanKind::read, inside)
+        .set_rule(SpanKind::read, SpanKind::cache, cache)
+        .set_rule(SpanKind::tokens, SpanKind::read, causal ? Rule::causal() : Rule::all());
   }
   if (part.ends) {
     add_rows(rows, tokens, false);
     rows.table.append_rows({SpanKind::write, options_.num_mem_tokens})
-        .let(SpanKind::write, SpanKind::cache, cache)
-        .let(SpanKind::write, SpanKind::read, Rule::all())
-        .let(SpanKind::write, SpanKind::tokens, Rule::all())
-        .let(SpanKind::write, SpanKind::write, inside);
+        .set_rule(SpanKind::write, SpanKind::cache, cache)
+        .set_rule(SpanKind::write, SpanKind::read, Rule::all())
+        .set_rule(SpanKind::write, SpanKind::tokens, Rule::all())
+        .set_rule(SpanKind::write, SpanKind::write, inside);
   }
 }
 

@@ -42,7 +42,7 @@ void SegmentCache::add_spans(core::AttendTable& table, const core::State& state,
   }
   const core::Rule band = core::Rule::band(mem_len(mode));
   table.append_context({core::SpanKind::cache, rows}, band);
-  table.let(core::SpanKind::tokens, core::SpanKind::tokens, band);
+  table.set_rule(core::SpanKind::tokens, core::SpanKind::tokens, band);
 }
 
 core::ContextRows SegmentCache::before(int64_t layer, const core::State& state) const {

@@ -28,11 +28,11 @@ std::optional<RowLimit> row_limit(const base::Node& attention) {
 std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories,
                                                 const core::AttentionBuild& build) {
   const Mechanisms& mechanisms = Mechanisms::all();
-  auto made = at_its_place(core, [&] { return mechanisms.attentions.find(type_of(core))(core, build); });
+  auto made = with_location(core, [&] { return mechanisms.attentions.find(type_of(core))(core, build); });
   for (const base::Node& memory : memories) {
     const auto& entry = mechanisms.memories.find(type_of(memory));
     if (entry.wrap_attention)
-      return at_its_place(memory, [&] { return entry.wrap_attention(memory, build, std::move(made)); });
+      return with_location(memory, [&] { return entry.wrap_attention(memory, build, std::move(made)); });
   }
   return made;
 }

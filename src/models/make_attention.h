@@ -15,7 +15,7 @@ namespace mnemo::models {
 
 /// What `make` gives; what it refuses is told with the place where `options`, that it is made from, were written.
 template <class Make>
-auto at_its_place(const base::Node& options, Make make) {
+auto with_location(const base::Node& options, Make make) {
   try {
     return make();
   } catch (const base::InputError& error) {

@@ -12,7 +12,7 @@
 #include "heads/language_model.h"
 #include "memory/grc.h"
 #include "memory/recurrent_tokens.h"
-#include "models/attention_gauges.h"
+#include "models/attention_scalars.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
 #include "models/vision_model.h"
@@ -71,11 +71,11 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
     const std::string type = type_of(memory);
     const auto& entry = Mechanisms::all().memories.find(type);
     if (entry.layer_context) {
-      context_ = at_its_place(memory, [&] { return entry.layer_context(memory, memory_build); });
+      context_ = with_location(memory, [&] { return entry.layer_context(memory, memory_build); });
       context_name_ = type;
     }
     if (entry.sequence) {
-      sequence_ = at_its_place(memory, [&] { return entry.sequence(memory, memory_build); });
+      sequence_ = with_location(memory, [&] { return entry.sequence(memory, memory_build); });
       sequence_name_ = type;
     }
     for (const char* key : {"cls_token", "sep_token", "pad_token"}) {
@@ -85,7 +85,7 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
                     options.embedding.vocab_size, token == nullptr || !token->is_int() ? 0 : token->as_int());
     }
   }
-  at_its_place(options.backbone.attention, [&] { require_support(options); });
+  with_location(options.backbone.attention, [&] { require_support(options); });
   if (!whole) return;
   make_head(root / "head");
   if (const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get())) {
@@ -191,7 +191,7 @@ at::Tensor Model::nll(const at::Tensor& hidden, const at::Tensor& targets) const
   return head().nll(hidden, targets);
 }
 
-std::vector<core::Gauge> Model::gauges() const { return attention_gauges(*backbone_); }
+std::vector<core::Scalar> Model::scalars() const { return attention_scalars(*backbone_); }
 
 core::State Model::initial_state(int64_t batch) const {
   core::State::Children children;
@@ -233,7 +233,7 @@ core::SegmentRows Model::start_rows(const core::Segment& segment, const core::St
   if (cls_.defined()) {
     result.rows = at::cat({cls_.expand({rows.size(0), 1, -1}), rows}, 1);
     if (segment.valid.defined()) result.valid = at::cat({segment.valid.any(1, true), segment.valid}, 1);
-    table.prepend_rows({SpanKind::tokens, 1, 1}).let(SpanKind::tokens, SpanKind::tokens, Rule::all());
+    table.prepend_rows({SpanKind::tokens, 1, 1}).set_rule(SpanKind::tokens, SpanKind::tokens, Rule::all());
   }
   if (context_) context_->add_spans(table, state.child(context_name_), segment.mode);
   if (segment.part.starts) return result;

@@ -11,7 +11,7 @@
 #include "heads/classification.h"
 #include "heads/language_model.h"
 #include "layers/adaptive_embedding.h"
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "models/committed_state.h"
 #include "models/options.h"
 
@@ -52,7 +52,7 @@ class Model final : public core::Model {
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
   std::vector<core::AuxiliaryLoss> auxiliary_losses(const core::StepResult& step) const override;
   const layers::ParameterSet& parameters() const override { return parameters_; }
-  std::vector<core::Gauge> gauges() const override;
+  std::vector<core::Scalar> scalars() const override;
   int64_t segment_size() const override { return options_.segment_size; }
   int64_t vocab_size() const override { return options_.embedding.vocab_size; }
 

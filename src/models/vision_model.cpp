@@ -9,7 +9,7 @@
 
 #include "backbones/vit_tasks.h"
 #include "base/error.h"
-#include "models/attention_gauges.h"
+#include "models/attention_scalars.h"
 #include "models/make_attention.h"
 
 namespace mnemo::models {
@@ -138,7 +138,7 @@ at::Tensor VisionModel::nll(const at::Tensor& hidden, const at::Tensor& targets)
       .view(targets.sizes());
 }
 
-std::vector<core::Gauge> VisionModel::gauges() const { return attention_gauges(*backbone_); }
+std::vector<core::Scalar> VisionModel::scalars() const { return attention_scalars(*backbone_); }
 
 int64_t VisionModel::num_classes() const {
   if (answers_) return tasks_->options().tasks[*answers_].num_classes;

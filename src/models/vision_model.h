@@ -46,7 +46,7 @@ class VisionModel final : public core::Model {
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
   const layers::ParameterSet& parameters() const override { return parameters_; }
-  std::vector<core::Gauge> gauges() const override;
+  std::vector<core::Scalar> scalars() const override;
   /// 0: there are no tokens.
   int64_t segment_size() const override { return 0; }
   int64_t vocab_size() const override { return 0; }

@@ -7,14 +7,14 @@
 
 namespace mnemo::page {
 
-std::string text_of(const Cells& cells) {
+std::string text_of(const Table& cells) {
   base::TextTable table(cells.header,
                         std::vector<base::TextTable::Align>(cells.header.size(), base::TextTable::Align::right));
   for (const auto& row : cells.rows) table.add_row(row);
   return table.text();
 }
 
-std::string html_of(const Cells& cells) {
+std::string html_of(const Table& cells) {
   std::string html = "<div class=\"scroll\"><table><thead><tr>";
   for (const std::string& cell : cells.header) html += fmt::format("<th>{}</th>", base::html_escape(cell));
   html += "</tr></thead><tbody>\n";

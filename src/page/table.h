@@ -6,14 +6,14 @@
 namespace mnemo::page {
 
 /// A table of short texts, for a terminal or a page.
-struct Cells {
+struct Table {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
 };
 
 /// Columns aligned on the right.
-std::string text_of(const Cells& cells);
-std::string html_of(const Cells& cells);
+std::string text_of(const Table& cells);
+std::string html_of(const Table& cells);
 
 /// "12.3 %"
 std::string share_text(double share);

@@ -186,7 +186,7 @@ class Stopper {
  public:
   bool stopping() const { return told_ > 0; }
 
-  void look(const std::list<Child>& children) {
+  void inspect(const std::list<Child>& children) {
     const int seen = signals_seen;
     if (seen == 0) return;
     if (told_ == 0) {
@@ -226,7 +226,7 @@ int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& optio
     std::vector<pollfd> waiting;
     for (const Child& child : running) waiting.push_back({child.output(), POLLIN, 0});
     const int ready = ::poll(waiting.data(), waiting.size(), 200);
-    stopper.look(running);
+    stopper.inspect(running);
     if (ready <= 0) continue;
     size_t i = 0;
     for (auto child = running.begin(); child != running.end(); ++i) {

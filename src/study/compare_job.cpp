@@ -73,7 +73,7 @@ double generation_speed(const infer::Session& start, int64_t position, const std
 }
 
 /// Real text to read before the speed is taken: the prompt alone could be one symbol over and over.
-std::vector<int64_t> reading_text(const experiment::Workbench& bench) {
+std::vector<int64_t> reading_text(const experiment::Experiment& bench) {
   const data::TextOptions text = experiment::text_options(bench.recipe);
   const data::TextSource source = data::split_text(text).train;
   std::string bytes;
@@ -87,15 +87,15 @@ std::vector<int64_t> reading_text(const experiment::Workbench& bench) {
 
 /// A trained model is not lost for what it refuses to show: a table of places that is shorter than what would be read,
 /// for instance.
-void unless_refused(const char* what, const std::function<void()>& look) {
+void unless_refused(const char* what, const std::function<void()>& show) {
   try {
-    look();
+    show();
   } catch (const base::InputError& error) {
     base::log_warning("without {}: {}", what, error.what());
   }
 }
 
-void measure_generation(const experiment::Workbench& bench, RunResult& result) {
+void measure_generation(const experiment::Experiment& bench, RunResult& result) {
   const experiment::GenerateOptions& options = bench.recipe.generate;
   infer::Session start = infer::fastest_session(models::language_model(bench.model, "generation"), options.sampling);
   start.set_reset_segments(experiment::text_options(bench.recipe).reset == "segments");
@@ -113,7 +113,7 @@ void measure_generation(const experiment::Workbench& bench, RunResult& result) {
 }
 
 void show_model(const core::Model& model, RunResult& result) {
-  const inspect::ModelFacts facts = inspect::look_into(model);
+  const inspect::ModelSummary facts = inspect::summarize(model);
   result.state_bytes = facts.state_bytes;
   result.model_state_bytes = facts.model_state_bytes;
   if (facts.table) {
@@ -183,7 +183,7 @@ void remove_checkpoints(const std::string& folder) {
 
 int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   const at::Device where = experiment::device_named(device);
-  experiment::Workbench bench = experiment::make_workbench(job.recipe);
+  experiment::Experiment bench = experiment::make_experiment(job.recipe);
   experiment::move_to(*bench.model, where);
   train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, job.folder);
   try {
@@ -236,7 +236,7 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   result.parameters = bench.model->parameters().count();
   unless_refused("the size of its state", [&] { show_model(*bench.model, result); });
   for (const train::LossPoint& point : report.history.losses) {
-    if (!point.gauges.empty()) result.cache_share_curve.push_back({point.step, inspect::cache_shares(point.gauges)});
+    if (!point.scalars.empty()) result.cache_share_curve.push_back({point.step, inspect::cache_shares(point.scalars)});
   }
   if (bench.tokenizer) measure_generation(bench, result);
   experiment::write_model(base::join_path(job.folder, "model"), bench,

@@ -47,7 +47,7 @@ std::vector<std::string> split(const std::string& names) {
   return parts;
 }
 
-int64_t gauge_width(const std::string& name, const std::string& where) {
+int64_t scalar_width(const std::string& name, const std::string& where) {
   const size_t colon = name.rfind(':');
   int64_t count = 0;
   const char *begin = colon == std::string::npos ? nullptr : name.data() + colon + 1, *end = name.data() + name.size();
@@ -56,16 +56,17 @@ int64_t gauge_width(const std::string& name, const std::string& where) {
   return count;
 }
 
-/// "a:2,b:1" and a row of their values -> the gauges.
-std::vector<core::Gauge> gauges_of(const std::vector<std::string>& names, const double* row, const std::string& where) {
-  std::vector<core::Gauge> gauges;
+/// "a:2,b:1" and a row of their values -> the scalars.
+std::vector<core::Scalar> scalars_of(const std::vector<std::string>& names, const double* row,
+                                     const std::string& where) {
+  std::vector<core::Scalar> scalars;
   for (const std::string& name : names) {
     const size_t colon = name.rfind(':');
-    const int64_t count = gauge_width(name, where);
-    gauges.push_back({name.substr(0, colon), {row, row + count}});
+    const int64_t count = scalar_width(name, where);
+    scalars.push_back({name.substr(0, colon), {row, row + count}});
     row += count;
   }
-  return gauges;
+  return scalars;
 }
 
 }  // namespace
@@ -88,19 +89,19 @@ weights::NamedTensors History::save(weights::Metadata& metadata) const {
   metadata["metrics"] = names;
   const auto columns = kEvaluationColumns + static_cast<int64_t>(split(names).size());
   weights::NamedTensors tensors = {{"losses", table(rows, kLossColumns)}, {"evaluations", table(measured, columns)}};
-  if (!losses.empty() && !losses.front().gauges.empty()) {
-    std::string gauges;
+  if (!losses.empty() && !losses.front().scalars.empty()) {
+    std::string scalars;
     int64_t width = 0;
-    for (const core::Gauge& gauge : losses.front().gauges) {
-      gauges += fmt::format("{}{}:{}", gauges.empty() ? "" : ",", gauge.name, gauge.values.size());
-      width += static_cast<int64_t>(gauge.values.size());
+    for (const core::Scalar& scalar : losses.front().scalars) {
+      scalars += fmt::format("{}{}:{}", scalars.empty() ? "" : ",", scalar.name, scalar.values.size());
+      width += static_cast<int64_t>(scalar.values.size());
     }
     std::vector<double> values;
     for (const LossPoint& point : losses) {
-      for (const core::Gauge& gauge : point.gauges)
-        values.insert(values.end(), gauge.values.begin(), gauge.values.end());
+      for (const core::Scalar& scalar : point.scalars)
+        values.insert(values.end(), scalar.values.begin(), scalar.values.end());
     }
-    metadata["gauges"] = gauges;
+    metadata["gauges"] = scalars;
     tensors.emplace_back("gauges", table(values, width));
   }
   return tensors;
@@ -128,21 +129,21 @@ History History::load(const weights::TensorFile& file, const weights::TensorFile
                 "{}: expected a time for each of the {} points, found {} times", where,
                 losses.size() / kLossColumns + measured.size() / static_cast<size_t>(columns),
                 of_losses.size() + of_evaluations.size());
-  const auto gauges = file.metadata.find("gauges");
-  const std::vector<std::string> gauge_names = gauges == file.metadata.end() ? std::vector<std::string>{}
-                                                                             : split(gauges->second);
+  const auto scalars = file.metadata.find("gauges");
+  const std::vector<std::string> scalar_names = scalars == file.metadata.end() ? std::vector<std::string>{}
+                                                                               : split(scalars->second);
   int64_t width = 0;
-  for (const std::string& name : gauge_names) width += gauge_width(name, where);
-  const std::vector<double> gauged = gauge_names.empty() ? std::vector<double>{}
-                                                         : values_of(file, "gauges", width, where);
-  base::require(gauged.size() == of_losses.size() * static_cast<size_t>(width),
+  for (const std::string& name : scalar_names) width += scalar_width(name, where);
+  const std::vector<double> numbers = scalar_names.empty() ? std::vector<double>{}
+                                                           : values_of(file, "gauges", width, where);
+  base::require(numbers.size() == of_losses.size() * static_cast<size_t>(width),
                 "{}: expected gauges for {} points, found {}", where, of_losses.size(),
-                width == 0 ? 0 : gauged.size() / static_cast<size_t>(width));
+                width == 0 ? 0 : numbers.size() / static_cast<size_t>(width));
   History history;
   for (size_t i = 0; i < of_losses.size(); ++i) {
     const double* row = losses.data() + i * kLossColumns;
     history.losses.push_back({count_of(row[0], where), count_of(row[1], where), of_losses[i], row[2], row[3], row[4],
-                              gauges_of(gauge_names, gauged.data() + i * static_cast<size_t>(width), where)});
+                              scalars_of(scalar_names, numbers.data() + i * static_cast<size_t>(width), where)});
   }
   for (size_t i = 0; i < of_evaluations.size(); ++i) {
     const double* row = measured.data() + i * static_cast<size_t>(columns);

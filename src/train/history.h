@@ -13,13 +13,13 @@ namespace mnemo::train {
 
 /// Means over the steps since the point before.
 struct LossPoint {
-  int64_t step = 0;                      ///< steps done
-  int64_t tokens = 0;                    ///< training targets so far
-  double seconds = 0;                    ///< of training so far, measuring and saving left out
-  double loss = 0;                       ///< nats a target, without the auxiliary loss
-  double lr = 0;                         ///< of the last step
-  double gradient_norm = 0;              ///< before clipping
-  std::vector<core::Gauge> gauges = {};  ///< of the model at this step
+  int64_t step = 0;                        ///< steps done
+  int64_t tokens = 0;                      ///< training targets so far
+  double seconds = 0;                      ///< of training so far, measuring and saving left out
+  double loss = 0;                         ///< nats a target, without the auxiliary loss
+  double lr = 0;                           ///< of the last step
+  double gradient_norm = 0;                ///< before clipping
+  std::vector<core::Scalar> scalars = {};  ///< of the model at this step
 };
 
 struct EvaluationPoint {
@@ -35,7 +35,8 @@ struct History {
   std::vector<EvaluationPoint> evaluations;
 
   /// All numbers but the seconds, as float64 tensors "losses" [n,5] and "evaluations" [n,2+metrics], names of the
-  /// metrics under "metrics"; of a model with gauges also "gauges" [n,values], their names and counts under "gauges".
+  /// metrics under "metrics"; of a model with scalars also "scalars" [n,values], their names and counts under
+  /// "scalars".
   weights::NamedTensors save(weights::Metadata& metadata) const;
   /// The seconds, which differ from run to run: "loss_seconds" [n], "evaluation_seconds" [n].
   weights::NamedTensors save_seconds() const;

@@ -58,22 +58,22 @@ void RunLog::add(const LossPoint& point, double epoch) {
   object.set("lr", number(point.lr));
   object.set("gradient_norm", number(point.gradient_norm));
   object.set("epoch", number(epoch));
-  std::vector<std::pair<std::string, double>> scalars = {{"train/loss", point.loss},
-                                                         {"train/lr", point.lr},
-                                                         {"train/gradient_norm", point.gradient_norm},
-                                                         {"train/epoch", epoch}};
-  base::Node gauges = base::Node::table();
-  for (const core::Gauge& gauge : point.gauges) {
+  std::vector<std::pair<std::string, double>> curves = {{"train/loss", point.loss},
+                                                        {"train/lr", point.lr},
+                                                        {"train/gradient_norm", point.gradient_norm},
+                                                        {"train/epoch", epoch}};
+  base::Node scalars = base::Node::table();
+  for (const core::Scalar& scalar : point.scalars) {
     base::Node values = base::Node::array();
-    for (size_t i = 0; i < gauge.values.size(); ++i) {
-      values.push_back(number(gauge.values[i]));
-      scalars.emplace_back(fmt::format("{}/{}", gauge.name, i), gauge.values[i]);
+    for (size_t i = 0; i < scalar.values.size(); ++i) {
+      values.push_back(number(scalar.values[i]));
+      curves.emplace_back(fmt::format("{}/{}", scalar.name, i), scalar.values[i]);
     }
-    gauges.set(gauge.name, values);
+    scalars.set(scalar.name, values);
   }
-  if (!point.gauges.empty()) object.set("gauges", gauges);
+  if (!point.scalars.empty()) object.set("gauges", scalars);
   write_line(object);
-  if (tensorboard_) tensorboard_->scalars(point.step, scalars);
+  if (tensorboard_) tensorboard_->scalars(point.step, curves);
 }
 
 void RunLog::add(const EvaluationPoint& point) {

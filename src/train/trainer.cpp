@@ -189,8 +189,8 @@ void Trainer::take_average() {
 
 LossPoint Trainer::loss_point(double lr) {
   const auto count = static_cast<double>(running_.steps);
-  const LossPoint point{steps_,         tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count,
-                        model_.gauges()};
+  const LossPoint point{steps_,          tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count,
+                        model_.scalars()};
   running_ = {};
   return point;
 }

@@ -140,8 +140,8 @@ core::AttendTable table_of(const GoldenFile& file, int64_t k, const Subject& sub
                        subject.context;
   if (pattern) {
     const int64_t cached = table.num_context();
-    table.let(SpanKind::tokens, SpanKind::cache, Rule::pattern(mask.narrow(1, 0, cached)));
-    table.let(SpanKind::tokens, SpanKind::tokens, Rule::pattern(mask.narrow(1, cached, x.size(1))));
+    table.set_rule(SpanKind::tokens, SpanKind::cache, Rule::pattern(mask.narrow(1, 0, cached)));
+    table.set_rule(SpanKind::tokens, SpanKind::tokens, Rule::pattern(mask.narrow(1, cached, x.size(1))));
   } else if (mask.defined()) {
     table.set_valid(mask);
   }

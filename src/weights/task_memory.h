@@ -48,8 +48,8 @@ std::string task_checksum(const NamedTensors& tensors, const std::string& name);
 /// How a task is attached.
 struct AttachOptions {
   std::optional<std::string> name = {};  ///< what it is called here; unset: as in the file
-  std::optional<std::vector<std::string>> sees =
-      {};  ///< attached tasks that it extends; unset: those that it saw in training
+  /// attached tasks that it extends; unset: those that it saw in training
+  std::optional<std::vector<std::string>> sees = {};
 };
 
 /// Puts a task behind those that are attached. Nothing of the backbone and of other tasks is touched. Throws

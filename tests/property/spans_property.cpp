@@ -133,7 +133,7 @@ Pair any_table() {
       default: {
         const SpanKind query = any_kind(), key = any_kind();
         const Rule rule = shapeless_rule();
-        made.table.let(query, key, rule);
+        made.table.set_rule(query, key, rule);
         for (size_t q = 0; q < plain.rows.size(); ++q) {
           for (size_t k = 0; k < plain.contexts.size() + plain.rows.size(); ++k) {
             const SpanKind kind = k < plain.contexts.size() ? plain.contexts[k].kind

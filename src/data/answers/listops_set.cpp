@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kLongestListOpsLine = 1 << 24;  // bytes
 // At the arena's shape one draw in some twenty is kept; where a shape leaves almost nothing, drawing must end.
-constexpr int64_t kMostRefused = 2'000'000;
+constexpr int64_t kMaxRefused = 2'000'000;
 constexpr std::string_view kHeader = "Source\tTarget";
 
 uint64_t fingerprint(const std::vector<uint8_t>& tokens) {
@@ -59,12 +59,12 @@ void make_listops(const ListOpsOptions& options, const std::function<bool(Part, 
         refused = 0;
       } else {
         base::require(
-            ++refused < kMostRefused,
+            ++refused < kMaxRefused,
             "listops: of the {} different expressions wanted with data.min_length = {}, data.max_length = {}, "
             "data.max_depth = {}, data.max_args = {}, {} were found, and none in {} tries more; ask for fewer, or "
             "widen the limits",
             options.train_samples + options.valid_samples + options.test_samples, options.min_length,
-            options.max_length, options.max_depth, options.max_args, seen.size(), kMostRefused);
+            options.max_length, options.max_depth, options.max_args, seen.size(), kMaxRefused);
       }
     }
   }

@@ -17,13 +17,13 @@ namespace {
 constexpr std::array<const char*, 3> kColumns = {"input", "target", "answer"};
 
 /// The columns of a line, and where each begins (in bytes, from 1).
-struct Cells {
+struct Table {
   std::vector<std::string_view> text;
   std::vector<int64_t> begin;
 };
 
-Cells split_cells(std::string_view line) {
-  Cells cells;
+Table split_cells(std::string_view line) {
+  Table cells;
   for (size_t at = 0;;) {
     const size_t tab = line.find('\t', at);
     cells.text.push_back(line.substr(at, tab == std::string_view::npos ? tab : tab - at));
@@ -38,7 +38,7 @@ Cells split_cells(std::string_view line) {
 void TaskSamples::add_numbers(const LinePlace& place, std::string_view text, int64_t column, const char* name,
                               std::vector<int32_t>& out) const {
   const bool answer = name == kColumns[2];
-  const int64_t most = answer ? 2 : kMostTokens - 1;
+  const int64_t most = answer ? 2 : kMaxTokens - 1;
   for (size_t at = 0; at < text.size();) {
     if (text[at] == ' ') {
       ++at;
@@ -56,7 +56,7 @@ void TaskSamples::add_numbers(const LinePlace& place, std::string_view text, int
 }
 
 void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
-  const Cells cells = split_cells(line);
+  const Table cells = split_cells(line);
   if (place.line == 1) {
     for (size_t i = 0; i < std::max(kColumns.size(), cells.text.size()); ++i) {
       const bool there = i < cells.text.size(), wanted = i < kColumns.size();

@@ -16,7 +16,7 @@ namespace mnemo::data {
 /// Samples of a file: what write_samples and `mnemo data` write.
 class TaskSamples {
  public:
-  static constexpr int64_t kMostTokens = 1 << 24;   ///< different tokens
+  static constexpr int64_t kMaxTokens = 1 << 24;    ///< different tokens
   static constexpr int64_t kLongestLine = 1 << 26;  ///< bytes
 
   /// Takes one line of the file; the first must be "input<TAB>target<TAB>answer". Throws InputError naming file, line

@@ -12,7 +12,7 @@
 namespace mnemo::data {
 namespace {
 
-constexpr int64_t kMostHeaders = 10'000;
+constexpr int64_t kMaxHeaders = 10'000;
 constexpr size_t kShownBroken = 20, kShownClasses = 12;
 
 ImagePartDescription describe_part(std::string name, const ImageSet& set, bool check) {
@@ -23,7 +23,7 @@ ImagePartDescription describe_part(std::string name, const ImageSet& set, bool c
   for (int64_t i = 0; i < set.size(); ++i) ++counts[static_cast<size_t>(set.label(i))];
   part.fewest = *std::min_element(counts.begin(), counts.end());
   part.most = *std::max_element(counts.begin(), counts.end());
-  const int64_t looks = check ? set.size() : std::min(set.size(), kMostHeaders);
+  const int64_t looks = check ? set.size() : std::min(set.size(), kMaxHeaders);
   for (int64_t k = 0; k < looks; ++k) {
     const int64_t i = k * set.size() / looks;
     try {

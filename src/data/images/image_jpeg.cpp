@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kFormat = "JPEG";
 constexpr std::string_view kExif{"Exif\0\0", 6};
-constexpr int kMostScans = 1000;  // of a progressive file; real ones have about ten
+constexpr int kMaxScans = 1000;  // of a progressive file; real ones have about ten
 
 /// libjpeg's words for what went wrong, and the way back out of it.
 struct JpegErrors {
@@ -46,9 +46,9 @@ void mnemo_jpeg_message(j_common_ptr info, int level) {
 }
 void mnemo_jpeg_silent(j_common_ptr) {}
 void mnemo_jpeg_progress(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
   JpegErrors& errors = errors_of(info);
-  std::snprintf(errors.message, sizeof errors.message, "more than %d scans", kMostScans);
+  std::snprintf(errors.message, sizeof errors.message, "more than %d scans", kMaxScans);
   std::longjmp(errors.back, 1);
 }
 }

@@ -11,7 +11,7 @@ namespace mnemo::data {
 namespace {
 
 constexpr std::string_view kPngFormat = "PNG";
-constexpr uint64_t kMostInflation = 1032;  // deflate cannot make more of a byte
+constexpr uint64_t kMaxInflation = 1032;  // deflate cannot make more of a byte
 
 /// What libpng said, and the way back out of it.
 struct PngErrors {
@@ -66,7 +66,7 @@ class PngFile {
   /// So that a file cannot ask for much more memory than it is worth.
   void check_plausible(size_t bytes) const {
     const uint64_t stored = static_cast<uint64_t>(height()) * (png_get_rowbytes(png_, info_) + 1);
-    base::require(stored <= kMostInflation * bytes,
+    base::require(stored <= kMaxInflation * bytes,
                   "{}: {}: {} x {} pixels cannot come out of {} bytes; the file is cut off or damaged", name_,
                   kPngFormat, width(), height(), bytes);
   }

@@ -12,7 +12,7 @@
 namespace mnemo::data {
 namespace {
 
-constexpr uint64_t kMostRawBytes = uint64_t{1} << 33;
+constexpr uint64_t kMaxRawBytes = uint64_t{1} << 33;
 constexpr int64_t kCifarSide = 32;
 
 /// The numbers 0 to count - 1 as names, or the lines of a file where it is there.
@@ -41,7 +41,7 @@ struct IdxFile {
 
 IdxFile read_idx(const std::string& path, size_t rank) {
   IdxFile file;
-  const std::vector<uint8_t> bytes = read_maybe_packed(path, kMostRawBytes);
+  const std::vector<uint8_t> bytes = read_maybe_packed(path, kMaxRawBytes);
   const size_t header = 4 + 4 * rank;
   base::require(bytes.size() >= header && bytes[0] == 0 && bytes[1] == 0,
                 "{}: expected an IDX file, found {} bytes of something else", path, bytes.size());
@@ -52,8 +52,8 @@ IdxFile read_idx(const std::string& path, size_t rank) {
   for (size_t d = 0; d < rank; ++d) {
     uint64_t size = 0;
     for (size_t i = 0; i < 4; ++i) size = size << 8 | bytes[4 + 4 * d + i];
-    base::require(size == 0 || product <= kMostRawBytes / size, "{}: its dimensions ask for more than {} bytes", path,
-                  kMostRawBytes);
+    base::require(size == 0 || product <= kMaxRawBytes / size, "{}: its dimensions ask for more than {} bytes", path,
+                  kMaxRawBytes);
     product *= size;
     file.dims.push_back(static_cast<int64_t>(size));
   }
@@ -120,7 +120,7 @@ FoundImages cifar_part(const std::string& folder, const std::vector<std::string>
   RawImages images{folder, {}, kCifarSide, kCifarSide, 3, true};
   FoundImages part;
   for (const std::string& name : names) {
-    const std::string path = base::join_path(folder, name), bytes = base::read_file(path, kMostRawBytes);
+    const std::string path = base::join_path(folder, name), bytes = base::read_file(path, kMaxRawBytes);
     base::require(!bytes.empty() && static_cast<int64_t>(bytes.size()) % record == 0,
                   "{}: expected records of {} bytes, found {} bytes", path, record, bytes.size());
     for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(record)) {

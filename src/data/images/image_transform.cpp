@@ -10,7 +10,7 @@ namespace mnemo::data {
 namespace {
 
 constexpr int kCropTries = 10, kEraseTries = 10;
-constexpr double kLeastErased = 0.02, kMostErased = 1.0 / 3.0, kLeastAspect = 0.3;
+constexpr double kMinErased = 0.02, kMaxErased = 1.0 / 3.0, kMinAspect = 0.3;
 
 int64_t below(Random& random, int64_t bound) {
   return static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
@@ -138,8 +138,8 @@ void ImageTransform::erase(Random& random, float* out) const {
   const int64_t h = test_.height, w = test_.width;
   for (int64_t i = 0; i < augment_.erase_count; ++i) {
     for (int attempt = 0; attempt < kEraseTries; ++attempt) {
-      const EraseDraw draw{draw_uniform(random, kLeastErased, kMostErased),
-                           draw_ratio(random, kLeastAspect, 1.0 / kLeastAspect)};
+      const EraseDraw draw{draw_uniform(random, kMinErased, kMaxErased),
+                           draw_ratio(random, kMinAspect, 1.0 / kMinAspect)};
       ImageBox box = erase_box(draw, augment_.erase_count, h, w);
       if (box.height == 0 || box.width == 0) continue;
       box.top = below(random, h - box.height + 1);

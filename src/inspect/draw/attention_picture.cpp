@@ -18,8 +18,8 @@ using core::SpanKind;
 constexpr double kMargin = 16, kGap = 26, kTitle = 30, kStrip = 5;
 constexpr double kMapSize = 240;  // of the longer side, unless cells would be too large
 constexpr double kLargestCell = 12;
-constexpr int64_t kMostDots = 480;  // of one side; larger maps show the largest weight of each block
-constexpr double kWords = 84;       // room for the words of rows
+constexpr int64_t kMaxDots = 480;  // of one side; larger maps show the largest weight of each block
+constexpr double kWords = 84;      // room for the words of rows
 constexpr double kWordSize = 9;
 constexpr double kChartWidth = 480, kChartHeight = 150;
 constexpr Colour kGrey{0x5b, 0x68, 0x78}, kBorder{0xd1, 0x3c, 0x2b}, kFrame{0xb9, 0xc3, 0xce}, kNone{0xf4, 0xf4, 0xf4};
@@ -67,7 +67,7 @@ Place place_of(const HeadMap& map) {
   const int64_t rows = map.weights.size(0), columns = map.weights.size(1),
                 longest = std::max<int64_t>(1, std::max(rows, columns));
   Place place;
-  place.block = (longest + kMostDots - 1) / kMostDots;
+  place.block = (longest + kMaxDots - 1) / kMaxDots;
   const double dots = static_cast<double>((longest + place.block - 1) / place.block);
   place.cell = std::clamp(std::floor(2 * kMapSize / dots) / 2, 0.5, kLargestCell);
   place.width = place.cell * static_cast<double>((columns + place.block - 1) / place.block);
@@ -109,7 +109,7 @@ std::string short_word(const std::string& word) {
   return start;
 }
 
-void draw_map(Canvas& canvas, const AttentionFacts& facts, const HeadMap& map, double left, double top) {
+void draw_map(Canvas& canvas, const AttentionSummary& facts, const HeadMap& map, double left, double top) {
   const Place place = place_of(map);
   double largest = map.weights.numel() == 0 ? 0 : map.weights.max().item<double>();
   if (map.past.defined()) largest = std::max(largest, map.past.max().item<double>());
@@ -168,7 +168,7 @@ const char* about(const std::string& map) {
   return nullptr;
 }
 
-double draw_legend(Canvas& canvas, const AttentionFacts& facts, double x, double y) {
+double draw_legend(Canvas& canvas, const AttentionSummary& facts, double x, double y) {
   std::vector<std::string> kinds;
   for (const core::Span& span : spans_of(facts, MapAxis::keys, facts.table.num_keys())) {
     const std::string kind = kind_of(span);
@@ -181,14 +181,14 @@ double draw_legend(Canvas& canvas, const AttentionFacts& facts, double x, double
   return y + 10;
 }
 
-void draw_chart(Canvas& canvas, const std::vector<GaugePoint>& points, size_t gauge, double left, double top) {
-  const core::Gauge& first = points.front().gauges[gauge];
+void draw_chart(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t scalar, double left, double top) {
+  const core::Scalar& first = points.front().scalars[scalar];
   canvas.text(left, top + 11, first.name, 11);
   const double x = left + 34, y = top + 22, width = kChartWidth - 130, height = kChartHeight;
   double low = 1, high = 0;
-  for (const GaugePoint& point : points) {
-    if (gauge >= point.gauges.size()) continue;
-    for (const double value : point.gauges[gauge].values) {
+  for (const ScalarPoint& point : points) {
+    if (scalar >= point.scalars.size()) continue;
+    for (const double value : point.scalars[scalar].values) {
       if (std::isfinite(value)) low = std::min(low, value), high = std::max(high, value);
     }
   }
@@ -210,11 +210,11 @@ void draw_chart(Canvas& canvas, const std::vector<GaugePoint>& points, size_t ga
   canvas.text(x + width, y + height + 12, fmt::format("{}", points.back().step), 8, Anchor::right, kGrey);
   for (size_t head = 0; head < first.values.size(); ++head) {
     std::vector<Canvas::Point> line;
-    for (const GaugePoint& point : points) {
-      if (gauge >= point.gauges.size() || head >= point.gauges[gauge].values.size() ||
-          !std::isfinite(point.gauges[gauge].values[head]))
+    for (const ScalarPoint& point : points) {
+      if (scalar >= point.scalars.size() || head >= point.scalars[scalar].values.size() ||
+          !std::isfinite(point.scalars[scalar].values[head]))
         continue;
-      line.push_back(at(point.step, point.gauges[gauge].values[head]));
+      line.push_back(at(point.step, point.scalars[scalar].values[head]));
     }
     if (line.empty()) continue;
     const Colour colour = kLines[head % kLines.size()];
@@ -225,11 +225,11 @@ void draw_chart(Canvas& canvas, const std::vector<GaugePoint>& points, size_t ga
   }
 }
 
-double draw_gauges(Canvas& canvas, const std::vector<GaugePoint>& points, double y) {
-  const size_t count = points.front().gauges.size();
-  for (size_t gauge = 0; gauge < count; ++gauge) {
-    draw_chart(canvas, points, gauge, kMargin + static_cast<double>(gauge % 2) * kChartWidth,
-               y + static_cast<double>(gauge / 2) * (kChartHeight + 50));
+double draw_gauges(Canvas& canvas, const std::vector<ScalarPoint>& points, double y) {
+  const size_t count = points.front().scalars.size();
+  for (size_t scalar = 0; scalar < count; ++scalar) {
+    draw_chart(canvas, points, scalar, kMargin + static_cast<double>(scalar % 2) * kChartWidth,
+               y + static_cast<double>(scalar / 2) * (kChartHeight + 50));
   }
   return y + static_cast<double>((count + 1) / 2) * (kChartHeight + 50);
 }
@@ -242,7 +242,7 @@ class NoCanvas final : public Canvas {
   void cells(double, double, double, const Raster&) override {}
 };
 
-Size draw_maps(Canvas& canvas, const AttentionFacts& facts, double y) {
+Size draw_maps(Canvas& canvas, const AttentionSummary& facts, double y) {
   Size size{0, draw_legend(canvas, facts, kMargin, y + 12)};
   std::vector<std::string> names;
   for (const HeadMap& map : facts.maps) {
@@ -277,8 +277,8 @@ Size draw_picture(Canvas& canvas, const AttentionPicture& picture) {
     const Canvas::Point end = draw_image_attention(canvas, *picture.image, kMargin, size.height);
     size = {std::max(size.width, end.x), end.y};
   }
-  if (picture.gauges != nullptr && !picture.gauges->empty()) {
-    size.height = draw_gauges(canvas, *picture.gauges, size.height);
+  if (picture.scalars != nullptr && !picture.scalars->empty()) {
+    size.height = draw_gauges(canvas, *picture.scalars, size.height);
     size.width = std::max(size.width, 2 * kMargin + 2 * kChartWidth);
   }
   return size;
@@ -302,7 +302,7 @@ std::string png_of(const AttentionPicture& picture) {
   return canvas.finish();
 }
 
-std::string gauges_svg(const std::vector<GaugePoint>& points) {
+std::string scalars_svg(const std::vector<ScalarPoint>& points) {
   return points.empty() ? std::string() : svg_of({nullptr, nullptr, &points});
 }
 

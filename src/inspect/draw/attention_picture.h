@@ -8,12 +8,12 @@
 
 namespace mnemo::inspect {
 
-/// What is drawn: the maps of one segment, a row of them for each layer; or those of an image; and gauges over the
+/// What is drawn: the maps of one segment, a row of them for each layer; or those of an image; and scalars over the
 /// steps of a training. Each may be absent.
 struct AttentionPicture {
-  const AttentionFacts* attention = nullptr;
+  const AttentionSummary* attention = nullptr;
   const ImageAttention* image = nullptr;
-  const std::vector<GaugePoint>* gauges = nullptr;
+  const std::vector<ScalarPoint>* scalars = nullptr;
 };
 
 /// Rows are queries, columns keys; the darker, the larger the weight, each map on a scale of its own (its largest
@@ -21,7 +21,7 @@ struct AttentionPicture {
 std::string svg_of(const AttentionPicture& picture);
 std::string png_of(const AttentionPicture& picture);
 
-/// Gauges alone, for a report.
-std::string gauges_svg(const std::vector<GaugePoint>& points);
+/// Scalars alone, for a report.
+std::string scalars_svg(const std::vector<ScalarPoint>& points);
 
 }  // namespace mnemo::inspect

@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "layers/bricks.h"
+#include "layers/parts.h"
 #include "ops/abc/abc_slots.h"
 
 namespace mnemo::memory {

@@ -32,8 +32,8 @@ at::Tensor distance_sinusoids(int64_t num_queries, int64_t num_keys, bool looks_
     return table.dim == dim && table.clamp == clamp && table.dtype == dtype && table.device == options.device();
   });
   if (found == tables.end()) {
-    constexpr size_t kMostTables = 8;
-    if (tables.size() >= kMostTables) tables.erase(tables.begin());
+    constexpr size_t kMaxTables = 8;
+    if (tables.size() >= kMaxTables) tables.erase(tables.begin());
     found = tables.insert(tables.end(), Table{dim, clamp, -1, -1, dtype, options.device(), {}});
   }
   if (found->first < num_keys - 1 || found->last < last) {

@@ -128,7 +128,7 @@ struct AbcKernels {
 
   /// Whether these sizes have kernels; others go to the naive twin.
   static bool fits(const at::Tensor& q, const at::Tensor& v, const at::Tensor& s) {
-    if (s.size(3) > kAbcMostSlots || q.size(3) > kMostWidth || v.size(3) > kMostWidth) return false;
+    if (s.size(3) > kAbcMostSlots || q.size(3) > kMaxWidth || v.size(3) > kMaxWidth) return false;
     bool fits = false;
     with_type_of(q, [&](auto type) {
       AbcBackward<decltype(type)> largest{};

@@ -177,7 +177,7 @@ struct AttentionForward {
         row_state;  // the largest score of the row so far, and this thread's part of the sum
     block.each([&](int thread) {
       x.load_queries(thread, b, h, i0);
-      Tile::Sums::each(thread, kMostWidth, out(thread), [](int, int, A& sum) { sum = 0; });
+      Tile::Sums::each(thread, kMaxWidth, out(thread), [](int, int, A& sum) { sum = 0; });
       row_state(thread)[0] = -kInfinity<A>, row_state(thread)[1] = 0;
     });
     for (int j0 = 0; j0 < in.keys; j0 += kSide) {
@@ -324,8 +324,8 @@ struct AttentionBackwardQueries {
     typename Block::template Kept<A, Tile::Sums::kSize> content, position;
     block.each([&](int thread) {
       x.load_queries_and_gradients(thread, b, h, i0);
-      Tile::Sums::each(thread, kMostWidth, content(thread), [](int, int, A& sum) { sum = 0; });
-      Tile::Sums::each(thread, kMostWidth, position(thread), [](int, int, A& sum) { sum = 0; });
+      Tile::Sums::each(thread, kMaxWidth, content(thread), [](int, int, A& sum) { sum = 0; });
+      Tile::Sums::each(thread, kMaxWidth, position(thread), [](int, int, A& sum) { sum = 0; });
     });
     for (int j0 = 0; j0 < in.keys; j0 += kSide) {
       if (!x.seen(i0, j0)) continue;
@@ -384,8 +384,8 @@ struct AttentionBackwardKeys {
     typename Block::template Kept<A, Tile::Sums::kSize> of_k, of_v;
     block.each([&](int thread) {
       x.load_keys(thread, b, h, 0, j0);
-      Tile::Sums::each(thread, kMostWidth, of_k(thread), [](int, int, A& sum) { sum = 0; });
-      Tile::Sums::each(thread, kMostWidth, of_v(thread), [](int, int, A& sum) { sum = 0; });
+      Tile::Sums::each(thread, kMaxWidth, of_k(thread), [](int, int, A& sum) { sum = 0; });
+      Tile::Sums::each(thread, kMaxWidth, of_v(thread), [](int, int, A& sum) { sum = 0; });
     });
     for (int i0 = 0; i0 < in.queries; i0 += kSide) {
       if (!x.seen(i0, j0)) continue;
@@ -439,7 +439,7 @@ struct AttentionBackwardDistances {
     typename Block::template Kept<A, Tile::Sums::kSize> sums;
     block.each([&](int thread) {
       x.load_distances(thread, h, 0, p0);
-      Tile::Sums::each(thread, kMostWidth, sums(thread), [](int, int, A& sum) { sum = 0; });
+      Tile::Sums::each(thread, kMaxWidth, sums(thread), [](int, int, A& sum) { sum = 0; });
     });
     for (int64_t b = 0; b < in.batch; ++b) {
       for (int i0 = 0; i0 < in.queries; i0 += kSide) {

@@ -175,7 +175,7 @@ struct AttentionKernels {
 
   /// Whether these sizes have kernels.
   static bool fits(const at::Tensor& q, const at::Tensor& v) {
-    if (q.size(3) > kMostWidth || v.size(3) > kMostWidth) return false;
+    if (q.size(3) > kMaxWidth || v.size(3) > kMaxWidth) return false;
     bool fits = false;
     with_type_of(q, [&](auto type) {
       using S = decltype(type);

@@ -26,7 +26,7 @@ namespace mnemo::ops::cuda {
 
 inline constexpr int kThreads = 256, kLanes = 32, kGroups = kThreads / kLanes;
 /// The widest head that the kernels take.
-inline constexpr int kMostWidth = 128, kColumnsPerLane = kMostWidth / kLanes;
+inline constexpr int kMaxWidth = 128, kColumnsPerLane = kMaxWidth / kLanes;
 
 /// What sums are made in.
 template <class S>
@@ -86,7 +86,7 @@ MNEMO_BODY void products(int thread, int rows, int columns, int depth, Left a, R
   }
 }
 
-/// A thread's share of a matrix [kGroups R, up to kMostWidth] that is summed up over many steps: R rows, some columns.
+/// A thread's share of a matrix [kGroups R, up to kMaxWidth] that is summed up over many steps: R rows, some columns.
 template <int R>
 struct Share {
   static constexpr int kSize = R * kColumnsPerLane;

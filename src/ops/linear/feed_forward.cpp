@@ -16,7 +16,7 @@ namespace mnemo::ops {
 namespace {
 
 constexpr int64_t kTileNumbers = 1 << 16;  ///< hidden numbers of a tile: half of a small second-level cache
-constexpr int64_t kLeastTile = 48;  ///< fewer rows are not worth a product of their own: it packs the weights anew
+constexpr int64_t kMinTile = 48;  ///< fewer rows are not worth a product of their own: it packs the weights anew
 
 /// y of `count` rows of x.
 void multiply(const LinearMap& map, const PackedLinear* packed, const float* x, int64_t count, float* y) {
@@ -65,7 +65,7 @@ at::Tensor feed_forward(const at::Tensor& x, const LinearMap& in, const LinearMa
   if (!plain) return feed_forward_naive(x, in, out);
   const int64_t rows = x.numel() / std::max<int64_t>(1, x.size(-1)), hidden = in.weight.size(0);
   const int64_t tile = std::min<int64_t>(kTileNumbers / hidden / 16 * 16, 192);
-  if (tile >= kLeastTile && rows >= 2 * tile * at::get_num_threads())
+  if (tile >= kMinTile && rows >= 2 * tile * at::get_num_threads())
     return by_tiles(x.contiguous(), in, out, rows, tile);
   const at::Tensor h = linear(x, in.weight, in.bias);
   constexpr int64_t kGrain = 1 << 14;

@@ -163,12 +163,12 @@ std::string card(const StudySummary& study, const VariantSummary& variant) {
   if (!run.cache_share.empty())
     html += "<h5>σ(λ): share of each head's output that comes from the cache</h5>\n" + inspect::svg_of(run.cache_share);
   if (run.cache_share_curve.size() > 1) {
-    std::vector<inspect::GaugePoint> points;
+    std::vector<inspect::ScalarPoint> points;
     for (const CacheSharePoint& point : run.cache_share_curve) {
       points.push_back({point.step, {}});
-      for (const inspect::CacheShare& layer : point.layers) points.back().gauges.push_back({layer.layer, layer.heads});
+      for (const inspect::CacheShare& layer : point.layers) points.back().scalars.push_back({layer.layer, layer.heads});
     }
-    html += "<h5>σ(λ) over training</h5>\n" + picture(inspect::gauges_svg(points), "sigma(lambda) over training");
+    html += "<h5>σ(λ) over training</h5>\n" + picture(inspect::scalars_svg(points), "sigma(lambda) over training");
   }
   if (!variant.options.empty()) {
     html += fmt::format("<details><summary>memory options</summary><pre>{}</pre></details>\n",

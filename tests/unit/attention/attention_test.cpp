@@ -99,8 +99,8 @@ AttendTable some_table(int64_t cached, int64_t tokens) {
   AttendTable table({SpanKind::tokens, tokens});
   table.append_context({SpanKind::cache, cached}, Rule::causal());
   table.prepend_rows({SpanKind::read, 2})
-      .let(SpanKind::read, SpanKind::read, Rule::all())
-      .let(SpanKind::tokens, SpanKind::read, Rule::all());
+      .set_rule(SpanKind::read, SpanKind::read, Rule::all())
+      .set_rule(SpanKind::tokens, SpanKind::read, Rule::all());
   return table;
 }
 
@@ -261,14 +261,14 @@ TEST(KvCache, IsKeptWhileASegmentIsOpenOnly) {
   EXPECT_LE(difference(closed.y, s.attention->forward({x, {}, whole}, {}).y.narrow(1, 3, 1)), 1e-14);
 }
 
-/// look() times the values is what forward() projects.
+/// inspect() times the values is what forward() projects.
 template <class A>
 void expect_weights_of_forward(const typename A::Options& options, AttendTable table, const at::Tensor& context) {
   const Subject<A> s(options);
   const at::NoGradGuard no_grad;
   const at::Tensor x = Numbers(8).normal({2, table.num_rows(), kDim});
   const core::AttentionInput input{x, context, table};
-  const core::AttentionView view = s.attention->look(input, s.attention->initial_state(2), {});
+  const core::AttentionView view = s.attention->inspect(input, s.attention->initial_state(2), {});
   ASSERT_EQ(view.maps.size(), 1u);
   EXPECT_EQ(view.maps[0].name, "attention");
   const at::Tensor rows = context.defined() ? at::cat({context, x}, 1) : x;
@@ -282,8 +282,8 @@ TEST(Look, WeightsOfValuesAreTheOutput) {
   cached.append_context({SpanKind::cache, 3}, Rule::causal());
   AttendTable memory({SpanKind::tokens, 5});
   memory.prepend_rows({SpanKind::read, 2})
-      .let(SpanKind::read, SpanKind::read, Rule::all())
-      .let(SpanKind::tokens, SpanKind::read, Rule::all());
+      .set_rule(SpanKind::read, SpanKind::read, Rule::all())
+      .set_rule(SpanKind::tokens, SpanKind::read, Rule::all());
   AttendTable padded({SpanKind::tokens, 5});
   padded.set_valid(at::tensor({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, at::kLong).view({2, 5}).to(at::kBool));
   const at::Tensor context = Numbers(9).normal({2, 3, kDim});
@@ -324,9 +324,9 @@ TEST(Look, LinearAttentionKnowsWhatIsPast) {
   const at::Tensor x = Numbers(8).normal({2, 10, kDim});
   const AttendTable part({SpanKind::tokens, 5}), whole({SpanKind::tokens, 10});
   const core::State state = s.attention->forward({x.narrow(1, 0, 5), {}, part}, s.attention->initial_state(2)).state;
-  const core::WeightMap later = s.attention->look({x.narrow(1, 5, 5), {}, part}, state, {}).maps.at(0);
+  const core::WeightMap later = s.attention->inspect({x.narrow(1, 5, 5), {}, part}, state, {}).maps.at(0);
   const at::Tensor
-      all = s.attention->look({x, {}, whole}, s.attention->initial_state(2), {}).maps.at(0).weights.narrow(2, 5, 5);
+      all = s.attention->inspect({x, {}, whole}, s.attention->initial_state(2), {}).maps.at(0).weights.narrow(2, 5, 5);
   EXPECT_LE(difference(later.weights, all.narrow(3, 5, 5)), 1e-13);
   EXPECT_LE(difference(later.past, all.narrow(3, 0, 5).sum(3)), 1e-13);
 }

@@ -125,7 +125,7 @@ TEST(SpatialReduction, LooksAtItsReducedRows) {
   const AttendTable table({SpanKind::tokens, 8}, Rule::all());
   core::AttentionInput input{x, {}, table};
   input.grid = {2, 4};
-  const core::AttentionView view = s.attention->look(input, {}, {});
+  const core::AttentionView view = s.attention->inspect(input, {}, {});
   const at::Tensor v = s.heads("v", s.attention->reduced(x, {2, 4}));
   EXPECT_LE(difference(s.project(at::matmul(view.maps[0].weights, v)), s.forward(x, {2, 4})), 1e-13);
 }
@@ -179,7 +179,7 @@ TEST(ShiftedWindow, LooksAtWhatItWeighs) {
   core::AttentionInput input{x, {}, table};
   input.grid = {2, 3};
   input.window_bias = Numbers(3).normal({2, 6, 6});
-  const at::Tensor weights = s.attention->look(input, {}, {}).maps[0].weights;
+  const at::Tensor weights = s.attention->inspect(input, {}, {}).maps[0].weights;
   EXPECT_LE(difference(s.project(at::matmul(weights, s.heads("v", x))), s.forward(x, {2, 3}, input.window_bias)),
             1e-13);
 }

@@ -34,9 +34,9 @@ AttendTable recurrent() {
   AttendTable table({SpanKind::tokens, 3});
   table.append_context({SpanKind::cache, 2}, Rule::causal());
   table.prepend_rows({SpanKind::read, 2}).append_rows({SpanKind::write, 1});
-  table.let(SpanKind::read, SpanKind::read, Rule::all()).let(SpanKind::tokens, SpanKind::read, Rule::all());
+  table.set_rule(SpanKind::read, SpanKind::read, Rule::all()).set_rule(SpanKind::tokens, SpanKind::read, Rule::all());
   for (const SpanKind kind : {SpanKind::read, SpanKind::tokens, SpanKind::write})
-    table.let(SpanKind::write, kind, Rule::all());
+    table.set_rule(SpanKind::write, kind, Rule::all());
   return table;
 }
 
@@ -55,7 +55,7 @@ TEST(AttendTable, APatternIsTakenAsItIs) {
   table.append_context({SpanKind::cache, 3}, Rule::pattern(pattern));
   EXPECT_EQ(picture(table), (Picture{"x..x.", "xxxxx"}));
   EXPECT_TRUE(table.looks_right() == false && !table.plain_causal());
-  table.let(SpanKind::tokens, SpanKind::tokens, Rule::pattern(pattern));
+  table.set_rule(SpanKind::tokens, SpanKind::tokens, Rule::pattern(pattern));
   expect_error<base::ShapeError>([&] { table.expand(); }, {"pattern [2,2]", "[2, 3]"});
 }
 
@@ -64,12 +64,12 @@ TEST(AttendTable, SaysWhetherAKernelMayTakeAShortCut) {
   EXPECT_TRUE(plain.plain_causal() && !plain.open() && !plain.looks_right());
   plain.append_context({SpanKind::cache, 2}, Rule::causal());
   EXPECT_TRUE(plain.plain_causal());
-  EXPECT_TRUE(AttendTable(plain).let(SpanKind::tokens, SpanKind::cache, Rule::all()).plain_causal());
-  EXPECT_FALSE(AttendTable(plain).let(SpanKind::tokens, SpanKind::cache, Rule::none()).plain_causal());
-  EXPECT_FALSE(AttendTable(plain).let(SpanKind::tokens, SpanKind::cache, Rule::band(9)).plain_causal());
+  EXPECT_TRUE(AttendTable(plain).set_rule(SpanKind::tokens, SpanKind::cache, Rule::all()).plain_causal());
+  EXPECT_FALSE(AttendTable(plain).set_rule(SpanKind::tokens, SpanKind::cache, Rule::none()).plain_causal());
+  EXPECT_FALSE(AttendTable(plain).set_rule(SpanKind::tokens, SpanKind::cache, Rule::band(9)).plain_causal());
   EXPECT_TRUE(AttendTable(plain)
                   .resize_context(SpanKind::cache, 0)
-                  .let(SpanKind::tokens, SpanKind::cache, Rule::none())
+                  .set_rule(SpanKind::tokens, SpanKind::cache, Rule::none())
                   .plain_causal());
   EXPECT_FALSE(recurrent().plain_causal());
   EXPECT_TRUE(recurrent().looks_right());
@@ -101,7 +101,7 @@ TEST(AttendTable, ExpansionIsMadeOnceAndAfreshAfterAChange) {
   AttendTable table = recurrent();
   const at::Tensor first = table.expand();
   EXPECT_TRUE(table.expand().is_same(first));
-  table.let(SpanKind::tokens, SpanKind::cache, Rule::none());
+  table.set_rule(SpanKind::tokens, SpanKind::cache, Rule::none());
   EXPECT_EQ(picture(table)[2], "..xxx...");
   table.set_valid(at::tensor({1, 1, 0, 1, 1, 1, 1, 1}).view({1, 8}).to(at::kBool));
   EXPECT_EQ(table.expand().dim(), 3);

@@ -22,7 +22,7 @@ TEST(Engine, ComputesWhatTheModelComputesTokenByTokenAndByChunks) {
   for (const Case& of : cases()) {
     for (const int64_t segment : {1, 5}) {
       const auto model = build(of, segment);
-      ASSERT_EQ(engine_objection(*model), "") << of.name;
+      ASSERT_EQ(unsupported_reason(*model), "") << of.name;
       const auto engine = std::make_shared<Engine>(model);
       Session twin(model), single(engine), chunks(engine);
       const std::vector<int64_t> tokens = text(33);
@@ -247,27 +247,27 @@ TEST(Engine, SaysWhatItCannotRun) {
                    o.memory = {memory("grc", {{"position", "cpe"}, {"grid", Node::array({1, 5})}})};
                  }};
   const auto model = build(grc);
-  EXPECT_EQ(engine_objection(*model), "it has no form of grc with position = \"cpe\"");
+  EXPECT_EQ(unsupported_reason(*model), "it has no form of grc with position = \"cpe\"");
   test::expect_error<base::InputError>([&] { Engine engine(model); }, {"cannot run this model: it has no form of grc"});
   for (const char* type : {"compressive", "attention_cache"}) {
     const auto other = build({type, [&](auto& o) { o.memory = {memory(type, {})}; }});
-    EXPECT_EQ(engine_objection(*other), fmt::format("it has no form of the memory '{}'", type));
+    EXPECT_EQ(unsupported_reason(*other), fmt::format("it has no form of the memory '{}'", type));
   }
   const auto adaptive = build({"adaptive", [](auto& o) { o.embedding.type = "adaptive"; }});
-  EXPECT_EQ(engine_objection(*adaptive), "it has no form of an adaptive embedding or softmax");
+  EXPECT_EQ(unsupported_reason(*adaptive), "it has no form of an adaptive embedding or softmax");
   for (const char* control : {"random", "clustering", "window", "dilated", "linformer"}) {
     const Case of{control, [&](auto& o) {
                     o.backbone.attention = Node::table({{"type", "abc"}, {"control", control}});
                   }};
-    EXPECT_EQ(engine_objection(*build(of)), fmt::format("it has no form of ABC's control '{}'", control));
+    EXPECT_EQ(unsupported_reason(*build(of)), fmt::format("it has no form of ABC's control '{}'", control));
   }
   for (const char* type : {"linear", "sliding_window", "lsh"}) {
     const Case other{type, [&](auto& o) { o.backbone.attention = Node::table({{"type", type}}); }};
-    EXPECT_EQ(engine_objection(*build(other)), fmt::format("it has no form of the attention '{}'", type));
+    EXPECT_EQ(unsupported_reason(*build(other)), fmt::format("it has no form of the attention '{}'", type));
   }
   const auto wide = build(cases()[2]);
   wide->parameters().to(at::kDouble, at::kCPU);
-  EXPECT_NE(engine_objection(*wide).find("expected parameters of float32"), std::string::npos);
+  EXPECT_NE(unsupported_reason(*wide).find("expected parameters of float32"), std::string::npos);
 }
 
 TEST(Engine, AnErrorLeavesTheSessionAsItWas) {

@@ -9,6 +9,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/presets.h"
+#include "models/vision_model.h"
 #include "ops/attention/position.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -226,6 +228,31 @@ TEST(Cost, RefusesWhatItCannotCount) {
         count_cost(*model, {1, 5, 7});
       },
       {"cost: position: expected a multiple of the segment's 5 tokens, found 7"});
+}
+
+struct Published {
+  const char* preset;
+  double millions, giga;  ///< parameters; multiply-adds of one image of 224
+};
+
+// Wang et al. 2021, table 1; Wang et al. 2022, tables 1 and 2; Liu et al. 2021, table 1 (28.3 million in its
+// repository).
+TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
+  for (const Published& one : {Published{"pvt_tiny", 13.2, 1.9},
+                               {"pvt_small", 24.5, 3.8},
+                               {"pvt_medium", 44.2, 6.7},
+                               {"pvt_v2_b2", 25.4, 4.0},
+                               {"pvt_v2_b2_linear", 22.6, 3.9},
+                               {"pvt_v2_b3", 45.2, 6.9},
+                               {"pvt_v2_b4", 62.6, 10.1},
+                               {"swin_tiny", 28.3, 4.5}}) {
+    const models::ModelOptions of = models::read_model_options(
+        base::parse_toml(fmt::format("preset = \"{}\"", one.preset), "recipe.toml"));
+    const models::VisionModel model(of, 0, at::kFloat);
+    EXPECT_NEAR(static_cast<double>(model.parameters().count()) / 1e6, one.millions, 0.05) << one.preset;
+    const ModelCost cost = count_cost(model);
+    EXPECT_NEAR(static_cast<double>(cost.total.flops) / 2e9, one.giga, 0.05) << one.preset;
+  }
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ std::vector<int64_t> all_layers(const models::VisionModel& model) {
 }
 
 std::vector<ImageLayer> looked(const models::VisionModel& model, int64_t height, int64_t width) {
-  return look_at_image(model, test::Numbers(5).normal({1, 3, height, width}), all_layers(model));
+  return inspect_image(model, test::Numbers(5).normal({1, 3, height, width}), all_layers(model));
 }
 
 at::Tensor total(const ImageLook& look) {
@@ -103,7 +103,7 @@ TEST(ImageRecord, TheBrightestPatchIsWhereAQueryForBrightnessLooks) {
   set("backbone.layers.0.attn.q.bias", 1.0);
   at::Tensor pixels = at::zeros({1, 3, 12, 16}, at::kDouble);
   pixels.narrow(2, 8, 4).narrow(3, 4, 4).fill_(1.0);
-  const ImageLook look = look_at_image(model, pixels, {0}).front().looks.front();
+  const ImageLook look = inspect_image(model, pixels, {0}).front().looks.front();
   for (int64_t head = 0; head < 2; ++head)
     EXPECT_EQ(look.weights[head].argmax().item<int64_t>(), 2 * 4 + 1) << look.weights[head];
 }
@@ -209,7 +209,7 @@ TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
           const core::State& state) {
         if (layer != 1) return;
         windows = dynamic_cast<const core::Inspectable&>(attention)
-                      .look(input, state, {})
+                      .inspect(input, state, {})
                       .maps.front()
                       .weights.contiguous();
         o_self = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state).front().rows.mean(2);
@@ -250,8 +250,8 @@ TEST(WindowCut, JoinsWhatItCut) {
 
 TEST(ImageRecord, WhatIsNoImageIsRefused) {
   const models::VisionModel model = model_of(kVit);
-  EXPECT_THROW(look_at_image(model, at::zeros({2, 3, 12, 16}, at::kDouble), {0}), base::InputError);
-  EXPECT_TRUE(look_at_image(model, at::zeros({1, 3, 12, 16}, at::kDouble), {}).empty());
+  EXPECT_THROW(inspect_image(model, at::zeros({2, 3, 12, 16}, at::kDouble), {0}), base::InputError);
+  EXPECT_TRUE(inspect_image(model, at::zeros({1, 3, 12, 16}, at::kDouble), {}).empty());
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ Input small_input(int64_t segments) {
   return input;
 }
 
-AttentionFacts look(const models::Model& model, const AttentionChoice& choice = {}, int64_t segments = 3) {
+AttentionSummary inspect(const models::Model& model, const AttentionChoice& choice = {}, int64_t segments = 3) {
   const Input input = small_input(segments);
   return look_at_attention(model, input.segments, input.words, choice);
 }
@@ -62,10 +62,10 @@ TEST(ChosenNumbers, AreListsAndRanges) {
   }
 }
 
-TEST(AttentionFacts, SharesAreSumsOfWeightsBySpan) {
+TEST(AttentionSummary, SharesAreSumsOfWeightsBySpan) {
   const auto model = small_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2",
                                   "memory[1].type=segment_cache", "memory[1].mem_len=3"});
-  const AttentionFacts facts = look(*model);
+  const AttentionSummary facts = inspect(*model);
   EXPECT_EQ(facts.segment, 3);
   EXPECT_EQ(facts.maps.size(), 4u);
   EXPECT_EQ(facts.shares.size(), 2u * 2u * 3u) << "each layer and head, from read, tokens and write";
@@ -98,7 +98,7 @@ TEST(AttentionFacts, SharesAreSumsOfWeightsBySpan) {
   EXPECT_TRUE(holds(text, "to cache")) << text;
 }
 
-TEST(AttentionFacts, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
+TEST(AttentionSummary, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
   for (const std::vector<std::string>& assignments : std::vector<std::vector<std::string>>{
            {"backbone.attention.type=abc", "backbone.attention.num_slots=2", "backbone.attention.control.type=random"},
            {"backbone.type=encoder", "backbone.attention.type=linformer", "backbone.attention.max_len=8"}}) {
@@ -107,7 +107,7 @@ TEST(AttentionFacts, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
     test::Numbers numbers(4);  // large enough that signs and sums show
     for (const auto& [name, tensor] : model->parameters().named())
       at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()));
-    const AttentionFacts facts = look(*model);
+    const AttentionSummary facts = inspect(*model);
     double farthest = 0;
     for (const HeadMap& map : facts.maps) {
       if (map.columns != core::MapAxis::keys) continue;
@@ -131,10 +131,10 @@ TEST(AttentionFacts, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
   }
 }
 
-TEST(AttentionFacts, CompressedRowsAreTheirOwnKindOfKeys) {
+TEST(AttentionSummary, CompressedRowsAreTheirOwnKindOfKeys) {
   const auto model = small_model({"memory[0].type=compressive", "memory[0].mem_len=4", "memory[0].compressed_len=3",
                                   "memory[0].compression_rate=2"});
-  const AttentionFacts facts = look(*model);
+  const AttentionSummary facts = inspect(*model);
   // 8 rows before the third segment: the first 4 have become 2.
   const HeadMap& map = facts.maps[0];
   ASSERT_EQ(map.weights.sizes(), (at::IntArrayRef{4, 10}));
@@ -156,50 +156,50 @@ TEST(AttentionFacts, CompressedRowsAreTheirOwnKindOfKeys) {
                                       "b<", "c", "2"}));
   EXPECT_TRUE(holds(svg_of({&facts, nullptr}), "compressed"));
   // Before anything was compressed there are none.
-  EXPECT_EQ(to_node(look(*model, {{}, {}, 2})).at("keys").items()[0].at("kind").as_string(), "cache");
+  EXPECT_EQ(to_node(inspect(*model, {{}, {}, 2})).at("keys").items()[0].at("kind").as_string(), "cache");
 }
 
-TEST(AttentionFacts, PaddedQueriesDoNotCount) {
+TEST(AttentionSummary, PaddedQueriesDoNotCount) {
   const auto model = small_model({"backbone.attention.type=softmax"});
   Input input = small_input(1);
-  const AttentionFacts whole = look_at_attention(*model, input.segments, input.words, {});
+  const AttentionSummary whole = look_at_attention(*model, input.segments, input.words, {});
   input.segments[0].valid = at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}).to(at::kBool);
-  const AttentionFacts padded = look_at_attention(*model, input.segments, input.words, {});
+  const AttentionSummary padded = look_at_attention(*model, input.segments, input.words, {});
   ASSERT_EQ(padded.shares.size(), 4u);
   for (const HeadShare& share : padded.shares) EXPECT_NEAR(share.to.at(0).second, 1.0, 1e-12);
   EXPECT_EQ(test::difference(padded.maps[0].weights.narrow(0, 0, 3), whole.maps[0].weights.narrow(0, 0, 3)), 0.0);
 }
 
-TEST(AttentionFacts, ChoicesAreKeptOrRefused) {
+TEST(AttentionSummary, ChoicesAreKeptOrRefused) {
   const auto model = small_model({});
-  const AttentionFacts facts = look(*model, {"1", "0", 2});
+  const AttentionSummary facts = inspect(*model, {"1", "0", 2});
   ASSERT_EQ(facts.maps.size(), 1u);
   EXPECT_EQ(facts.maps[0].layer, 1);
   EXPECT_EQ(facts.maps[0].head, 0);
   EXPECT_EQ(facts.words.back(), "1");
   expect_error<base::InputError>(
       [&] {
-        look(*model, {"2", {}, {}});
+        inspect(*model, {"2", {}, {}});
       },
       {"inspect: --layers: expected numbers from 0 to 1", "found '2'"});
   expect_error<base::InputError>(
       [&] {
-        look(*model, {{}, "0-2", {}});
+        inspect(*model, {{}, "0-2", {}});
       },
       {"inspect: --heads: expected numbers from 0 to 1", "found '0-2'"});
   expect_error<base::InputError>(
       [&] {
-        look(*model, {{}, {}, 4});
+        inspect(*model, {{}, {}, 4});
       },
       {"inspect: --segment: the input has 3 segments; expected 1 to 3, found 4"});
 }
 
-TEST(AttentionFacts, GatesAndCacheOfGrc) {
+TEST(AttentionSummary, GatesAndCacheOfGrc) {
   const auto model = small_model({"memory[0].type=grc", "memory[0].cache_len=3", "memory[0].lifetime=sequence"});
   const at::NoGradGuard no_grad;
   at::Tensor bias = model->parameters().find("backbone.layers.0.attn.grc.update_gate.bias");
   bias.fill_(-30.0);
-  const AttentionFacts facts = look(*model);
+  const AttentionSummary facts = inspect(*model);
   EXPECT_EQ(facts.maps.size(), 8u) << "attention and grc_cache of two layers and heads";
   ASSERT_EQ(facts.gates.size(), 4u);
   EXPECT_EQ(facts.gates[1].gate, "update");
@@ -211,9 +211,9 @@ TEST(AttentionFacts, GatesAndCacheOfGrc) {
   EXPECT_EQ(to_node(facts).at("gates").size(), 4u);
 }
 
-TEST(AttentionFacts, JsonHoldsEveryWeight) {
+TEST(AttentionSummary, JsonHoldsEveryWeight) {
   const auto model = small_model({});
-  const base::Node node = to_node(look(*model, {"0", "1", {}}));
+  const base::Node node = to_node(inspect(*model, {"0", "1", {}}));
   const base::Node& map = node.at("maps").items().at(0);
   EXPECT_EQ(map.at("rows").as_string(), "queries");
   EXPECT_EQ(map.at("columns").as_string(), "keys");
@@ -274,7 +274,7 @@ TEST(Canvas, FontHasWhatPicturesSay) {
 
 TEST(AttentionPicture, ShowsMapsAndTheirBorders) {
   const auto model = small_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2"});
-  const AttentionFacts facts = look(*model);
+  const AttentionSummary facts = inspect(*model);
   const std::string svg = svg_of({&facts, nullptr});
   EXPECT_TRUE(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
   for (const char* part : {"layer 1 head 1", "data:image/png;base64,", "write 1", "b&lt;", "#d13c2b"})
@@ -287,12 +287,12 @@ TEST(AttentionPicture, ShowsMapsAndTheirBorders) {
   EXPECT_GT(border, 4 * 4 * 8 * 12 * 2);
   // A key that may not be seen is white, one that is looked at is not: the first map's first row of tokens and the
   // write keys.
-  const AttentionFacts larger = look(*small_model({"segment_size=700"}), {}, 1);
+  const AttentionSummary larger = inspect(*small_model({"segment_size=700"}), {}, 1);
   EXPECT_FALSE(png_of({&larger, nullptr}).empty());
 }
 
 TEST(AttentionPicture, LargeMapsShowTheLargestWeightOfABlock) {
-  AttentionFacts facts{1, 1, {}, core::AttendTable({core::SpanKind::tokens, 1000})};
+  AttentionSummary facts{1, 1, {}, core::AttendTable({core::SpanKind::tokens, 1000})};
   facts.words.assign(1000, "w");
   at::Tensor weights = at::zeros({1000, 1000}, at::kDouble);
   weights[500][701] = 1.0;
@@ -304,24 +304,24 @@ TEST(AttentionPicture, LargeMapsShowTheLargestWeightOfABlock) {
   EXPECT_LT(raster.width, 1200);
 }
 
-TEST(Gauges, AreDrawnOverSteps) {
-  std::vector<GaugePoint> points;
+TEST(Scalars, AreDrawnOverSteps) {
+  std::vector<ScalarPoint> points;
   for (int64_t step = 10; step <= 200; step += 10) {
     points.push_back({step,
                       {{"layers.0.sigma_lambda", {0.5 + 0.001 * static_cast<double>(step), 0.4}},
                        {"layers.1.sigma_lambda", {0.3, NAN}}}});
   }
-  const std::string svg = gauges_svg(points);
+  const std::string svg = scalars_svg(points);
   for (const char* part : {"layers.0.sigma_lambda", "layers.1.sigma_lambda", "<polyline", "head 1", "step 10"})
     EXPECT_TRUE(holds(svg, part)) << part;
   const std::string text = to_text(points);
   for (const char* part : {"step 10", "step 200", "0.700", "0.400"})
     EXPECT_TRUE(holds(text, part)) << part << "\n" << text;
   EXPECT_EQ(to_node(points).size(), 20u);
-  EXPECT_EQ(gauges_svg({}), "");
+  EXPECT_EQ(scalars_svg({}), "");
 }
 
-TEST(CostFacts, TellPartsAndWhatMemoriesAdd) {
+TEST(CostSummary, TellPartsAndWhatMemoriesAdd) {
   const auto model = small_model({"memory[0].type=segment_cache", "memory[0].mem_len=4"});
   const inspect::ModelCost cost = inspect::count_cost(*model, {2});
   const std::string text = to_text(cost), html = to_html(cost);

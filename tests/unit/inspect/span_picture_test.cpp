@@ -16,9 +16,9 @@ AttendTable recurrent() {
   AttendTable table({SpanKind::tokens, 3});
   table.append_context({SpanKind::cache, 2}, Rule::causal());
   table.prepend_rows({SpanKind::read, 2}).append_rows({SpanKind::write, 1});
-  table.let(SpanKind::read, SpanKind::read, Rule::all()).let(SpanKind::tokens, SpanKind::read, Rule::all());
+  table.set_rule(SpanKind::read, SpanKind::read, Rule::all()).set_rule(SpanKind::tokens, SpanKind::read, Rule::all());
   for (const SpanKind kind : {SpanKind::read, SpanKind::tokens, SpanKind::write})
-    table.let(SpanKind::write, kind, Rule::all());
+    table.set_rule(SpanKind::write, kind, Rule::all());
   return table;
 }
 
@@ -44,7 +44,7 @@ void expect_well_formed(const std::string& xml) {
   EXPECT_EQ(xml.substr(end), "\n");
 }
 
-/// Cells in the picture: widths of the rectangles of pairs, in cells.
+/// Table in the picture: widths of the rectangles of pairs, in cells.
 int64_t cells_of(const std::string& svg, double cell) {
   static const std::regex pair(R"re(width="([0-9.]+)" height="[0-9.]+" fill="#[0-9a-f]+" opacity)re");
   double cells = 0;

@@ -69,10 +69,11 @@ TEST(Grc, SequencesOfPaddingAloneLeaveTheirCacheAsItIs) {
 
 TEST(Grc, TellsItsShareAndDepths) {
   const Subject s(small(), true);
-  const std::vector<core::Gauge> gauges = s.grc->gauges();
-  ASSERT_EQ(gauges.size(), 1u);
-  EXPECT_EQ(gauges[0].name, "sigma_lambda");
-  EXPECT_LE(difference(at::tensor(gauges[0].values, at::kDouble), at::sigmoid(s.parameters.find("grc.lambda"))), 1e-15);
+  const std::vector<core::Scalar> scalars = s.grc->scalars();
+  ASSERT_EQ(scalars.size(), 1u);
+  EXPECT_EQ(scalars[0].name, "sigma_lambda");
+  EXPECT_LE(difference(at::tensor(scalars[0].values, at::kDouble), at::sigmoid(s.parameters.find("grc.lambda"))),
+            1e-15);
   EXPECT_EQ(s.grc->bptt_depth(), 1);
   EXPECT_EQ(Subject(small(), false).grc->bptt_depth(), 0);
   EXPECT_EQ(s.grc->core_bptt_depth(), 0);

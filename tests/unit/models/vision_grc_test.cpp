@@ -260,12 +260,12 @@ TEST_P(VisionGrc, EveryParameterOfEveryLayerLearns) {
 
 TEST_P(VisionGrc, TellsSigmaLambdaOfEveryLayerAndHead) {
   const auto model = make(GetParam(), "type = \"grc\"");
-  const auto gauges = model->gauges();
-  ASSERT_EQ(gauges.size(), GetParam().rows.size());
-  for (size_t layer = 0; layer < gauges.size(); ++layer) {
-    EXPECT_EQ(gauges[layer].name, fmt::format("layers.{}.sigma_lambda", layer));
+  const auto scalars = model->scalars();
+  ASSERT_EQ(scalars.size(), GetParam().rows.size());
+  for (size_t layer = 0; layer < scalars.size(); ++layer) {
+    EXPECT_EQ(scalars[layer].name, fmt::format("layers.{}.sigma_lambda", layer));
     const std::string& name = model->backbone().layer_name(static_cast<int64_t>(layer));
-    EXPECT_LE(difference(at::tensor(gauges[layer].values, at::kDouble),
+    EXPECT_LE(difference(at::tensor(scalars[layer].values, at::kDouble),
                          at::sigmoid(model->parameters().find(name + ".grc.lambda"))),
               1e-15);
   }
@@ -367,7 +367,7 @@ TEST(AttentionCacheInImages, OfAViTIsAttentionOverItsRowsAndThoseOfTheCache) {
           if (field.path == "rows") rows = tensor;
         }
         const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
-        const core::AttentionView view = inspectable->look(input, state, {});
+        const core::AttentionView view = inspectable->inspect(input, state, {});
         ASSERT_EQ(view.maps.size(), 1u);
         EXPECT_EQ(view.maps[0].weights.sizes(), at::IntArrayRef({2, 2, 7, 11}));
         EXPECT_EQ(rows.sizes(), at::IntArrayRef({1, 4, 16}));

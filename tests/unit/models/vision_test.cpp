@@ -230,7 +230,7 @@ TEST(Vit, KeepsACacheAroundItsAttention) {
   const at::Tensor before = hidden(*model, pixels);
   model->commit(step.state);
   EXPECT_GT(difference(hidden(*model, pixels), before), 1e-6);
-  EXPECT_EQ(model->gauges().size(), 2U);
+  EXPECT_EQ(model->scalars().size(), 2U);
   EXPECT_EQ(core::num_bytes(model->initial_state(3), core::Lifetime::sequence), 0);
 }
 

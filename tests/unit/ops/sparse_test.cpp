@@ -9,7 +9,7 @@
 #include "ops/attention/key_window.h"
 #include "ops/attention/linformer.h"
 #include "ops/attention/lsh.h"
-#include "ops/fixed_numbers.h"
+#include "ops/counter_rng.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::sparse_test {
@@ -227,11 +227,11 @@ TEST(Lsh, TheArenasFormAndItsNaiveTwinAgree) {
 }
 
 TEST(FixedNumbers, AreTheSameEverywhereAndNormal) {
-  const at::Tensor numbers = fixed_normal({20000}, {7, 1});
+  const at::Tensor numbers = counter_normal({20000}, {7, 1});
   EXPECT_NEAR(numbers.mean().item<double>(), 0.0, 0.02);
   EXPECT_NEAR(numbers.std().item<double>(), 1.0, 0.02);
-  EXPECT_TRUE(test::same_bits(numbers.narrow(0, 0, 5), fixed_normal({5}, {7, 1})));
-  EXPECT_FALSE(test::same_bits(numbers.narrow(0, 0, 5), fixed_normal({5}, {7, 2})));
+  EXPECT_TRUE(test::same_bits(numbers.narrow(0, 0, 5), counter_normal({5}, {7, 1})));
+  EXPECT_FALSE(test::same_bits(numbers.narrow(0, 0, 5), counter_normal({5}, {7, 2})));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/node.h"
-#include "tests/unit/cli/sample_comparison.h"
+#include "tests/unit/study/sample_comparison.h"
 
 namespace mnemo::study {
 namespace {

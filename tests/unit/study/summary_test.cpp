@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/text_format.h"
-#include "tests/unit/cli/sample_comparison.h"
+#include "tests/unit/study/sample_comparison.h"
 
 namespace mnemo::study {
 namespace {

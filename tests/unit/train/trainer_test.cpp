@@ -134,22 +134,22 @@ TEST_F(TrainerTest, GaugesOfTheModelStandBesideTheLoss) {
   ASSERT_TRUE(second.trainer->resume_latest());
   const History history = second.trainer->run(quiet()).history;
   ASSERT_EQ(history.losses.size(), 6u);
-  const std::vector<core::Gauge> last = second.model->gauges();
+  const std::vector<core::Scalar> last = second.model->scalars();
   ASSERT_FALSE(last.empty());
   EXPECT_EQ(last[0].name, "layers.0.sigma_lambda");
   for (size_t g = 0; g < last.size(); ++g) {
     for (size_t i = 0; i < history.losses.size(); ++i) {
-      ASSERT_EQ(history.losses[i].gauges.size(), last.size()) << "step " << i + 1;
-      EXPECT_EQ(history.losses[i].gauges[g].name, last[g].name);
-      ASSERT_EQ(history.losses[i].gauges[g].values.size(), last[g].values.size());
+      ASSERT_EQ(history.losses[i].scalars.size(), last.size()) << "step " << i + 1;
+      EXPECT_EQ(history.losses[i].scalars[g].name, last[g].name);
+      ASSERT_EQ(history.losses[i].scalars[g].values.size(), last[g].values.size());
     }
-    EXPECT_EQ(history.losses[5].gauges[g].values, last[g].values);
-    EXPECT_NE(history.losses[0].gauges[g].values, last[g].values) << "lambda learns";
-    EXPECT_EQ(history.losses[2].gauges[g].values, first.model->gauges()[g].values) << "what the checkpoint kept";
+    EXPECT_EQ(history.losses[5].scalars[g].values, last[g].values);
+    EXPECT_NE(history.losses[0].scalars[g].values, last[g].values) << "lambda learns";
+    EXPECT_EQ(history.losses[2].scalars[g].values, first.model->scalars()[g].values) << "what the checkpoint kept";
   }
   const std::string log = base::read_file(base::join_path(folder, "log.jsonl"));
   EXPECT_NE(log.find("\"gauges\":{\"layers.0.sigma_lambda\":["), std::string::npos) << log;
-  EXPECT_TRUE(make(options, {}).trainer->run(quiet()).history.losses.front().gauges.empty());
+  EXPECT_TRUE(make(options, {}).trainer->run(quiet()).history.losses.front().scalars.empty());
 }
 
 // What evaluations leave behind: the best metric so far, and how far a plateau has brought the learning rate down.

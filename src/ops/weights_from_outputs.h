@@ -20,7 +20,7 @@ inline at::Tensor replaced(const ReplaceValues& replace, const at::Tensor& v) { 
 ///   run(replace) -> [B,H,T,d], the outputs with values replace(v)
 /// Returns [B,H,T,S].
 template <class Run>
-at::Tensor weights_by_unit_values(const Run& run) {
+at::Tensor weights_from_outputs(const Run& run) {
   std::vector<at::Tensor> weights;
   int64_t first = 0, rows = 0, count = 0;
   do {

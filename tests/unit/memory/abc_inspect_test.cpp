@@ -70,7 +70,7 @@ TEST(AbcLook, WeightsOfValuesAreTheOutput) {
         const at::Tensor x = Numbers(2).normal({2, 7, kDim});  // more tokens than a head is wide
         const AttendTable table = table_of(7, causal);
         const core::AttentionInput input{x, {}, table};
-        const core::AttentionView view = s.abc->look(input, s.abc->initial_state(2), {});
+        const core::AttentionView view = s.abc->inspect(input, s.abc->initial_state(2), {});
         const std::string where = base::to_json(control, -1);
         ASSERT_FALSE(view.maps.empty()) << where;
         EXPECT_FALSE(view.maps[0].past.defined()) << where;
@@ -119,15 +119,16 @@ TEST(AbcLook, WhatIsLeftComesFromEarlierSegments) {
     for (int i = 0; i < 2; ++i) {
       rows.push_back(numbers.normal({2, 4, kDim}));
       const core::AttentionInput input{rows.back(), {}, table};
-      history = s.abc->remember(input, state, history);
+      history = s.abc->history(input, state, history);
       state = s.abc->heads(input, state).state;
     }
     rows.push_back(numbers.normal({2, 4, kDim}));
-    const core::AttentionView view = s.abc->look({rows.back(), {}, table}, state, history);
+    const core::AttentionView view = s.abc->inspect({rows.back(), {}, table}, state, history);
     // The same as one segment of all tokens.
     const AttendTable whole = table_of(12, true);
-    const at::Tensor
-        all = s.abc->look({at::cat(rows, 1), {}, whole}, s.abc->initial_state(2), {}).maps[0].weights.narrow(2, 8, 4);
+    const at::Tensor all = s.abc->inspect({at::cat(rows, 1), {}, whole}, s.abc->initial_state(2), {})
+                               .maps[0]
+                               .weights.narrow(2, 8, 4);
     const std::string where = base::to_json(control, -1);
     EXPECT_LE(difference(view.maps[0].weights, all.narrow(3, 8, 4)), 1e-12) << where;
     ASSERT_TRUE(view.maps[0].past.defined());
@@ -141,8 +142,8 @@ TEST(AbcLook, SharesOfAnExponentialControlSumToOne) {
   const AttendTable table = table_of(5, true);
   const at::Tensor x = Numbers(5).normal({2, 5, kDim});
   const core::State first = s.abc->heads({x, {}, table}, s.abc->initial_state(2)).state;
-  const core::State history = s.abc->remember({x, {}, table}, s.abc->initial_state(2), {});
-  const core::AttentionView view = s.abc->look({x, {}, table}, first, history);
+  const core::State history = s.abc->history({x, {}, table}, s.abc->initial_state(2), {});
+  const core::AttentionView view = s.abc->inspect({x, {}, table}, first, history);
   const at::Tensor sums = view.maps[0].weights.sum(3) + view.maps[0].past;
   EXPECT_LE(difference(sums, at::ones_like(sums)), 1e-12);
   EXPECT_GT(view.maps[0].past.min().item<double>(), 0.0);

@@ -1,4 +1,4 @@
-#include "ops/fixed_numbers.h"
+#include "ops/counter_rng.h"
 
 #include <torch/types.h>
 
@@ -9,7 +9,7 @@
 
 namespace mnemo::ops {
 
-at::Tensor fixed_normal(at::IntArrayRef shape, std::initializer_list<uint64_t> keys) {
+at::Tensor counter_normal(at::IntArrayRef shape, std::initializer_list<uint64_t> keys) {
   base::Random random(keys);
   const auto uniform = [&] { return static_cast<double>((random.next() >> 11) + 1) * 0x1p-53; };
   at::Tensor numbers = at::empty(shape, at::kDouble);

@@ -1,4 +1,4 @@
-#include "layers/bricks.h"
+#include "layers/parts.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -4,15 +4,15 @@
 #include <ATen/ops/constant_pad_nd.h>
 
 #include "core/inspection.h"
-#include "ops/unit_values.h"
+#include "ops/weights_from_outputs.h"
 
 namespace mnemo::attention {
 
 /// What an attention did whose heads are linear in its values: run(replace) -> heads [B,Q,H*d] with other values, of
 /// `num_heads` heads. Keys on the left that it did not even project have weight 0.
 template <class Run>
-core::AttentionView look_by_unit_values(const core::AttentionInput& input, int64_t num_heads, const Run& run) {
-  const at::Tensor weights = ops::weights_by_unit_values([&](const ops::ReplaceValues& replace) {
+core::AttentionView inspect_linear_in_values(const core::AttentionInput& input, int64_t num_heads, const Run& run) {
+  const at::Tensor weights = ops::weights_from_outputs([&](const ops::ReplaceValues& replace) {
     return run(replace).unflatten(-1, {num_heads, -1}).transpose(1, 2);
   });
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,

@@ -93,9 +93,9 @@ TEST_F(Buildable, ASequenceOfADecoderNeedsAPlaceForEachToken) {
   // Of a file the samples are known when it has been read, which is before anything is written.
   std::ofstream(folder_ / "task.tsv") << "input\ttarget\tanswer\n1 2 3\t2 3 1\t0 0 1\n";
   const std::string file = "type = \"task_file\"\ntrain = \"task.tsv\"";
-  expect_refused([&] { make_workbench(with(linformer(2), "decoder", file)); },
+  expect_refused([&] { make_experiment(with(linformer(2), "decoder", file)); },
                  key + "has places for 2 rows, expected 3");
-  expect_refused([&] { make_workbench(with("\"softmax\"", "decoder", file + "\nnum_segments = 9")); },
+  expect_refused([&] { make_experiment(with("\"softmax\"", "decoder", file + "\nnum_segments = 9")); },
                  "'data.num_segments': a sample of 3 tokens cannot be cut into 9 segments");
 }
 
@@ -105,7 +105,7 @@ TEST_F(Buildable, AModelThatMemoryCannotHoldIsRefusedBeforeItIsMade) {
       "[model.embedding]\nvocab_size = 16777216\n[model.backbone]\ndim = 65536\n[data]\ntype = \"task_file\"\ntrain = "
       "\"task.tsv\"\n";
   expect_error<base::InputError>(
-      [&] { make_workbench(read(text)); },
+      [&] { make_experiment(read(text)); },
       {"recipe: 'model': ", "and their gradients need", "embedding.vocab_size is 16777216, backbone.dim 65536"});
   expect_error<base::InputError>([&] { build_model(read(text)); }, {"recipe: 'model': ", " parameters need "});
 }

@@ -10,13 +10,13 @@ namespace mnemo::infer {
 namespace {
 
 /// The dimension of rows of the past in a field that lives per sequence, or -1.
-int64_t ragged_dim(const core::Field& field) { return field.per_sequence() ? field.dim("M") : -1; }
+int64_t past_dim(const core::Field& field) { return field.per_sequence() ? field.dim("M") : -1; }
 
-/// The i-th ragged field without its first drop[i] rows.
+/// The i-th padded field without its first drop[i] rows.
 core::State drop_left(const core::State& state, const std::vector<int64_t>& drop) {
   size_t i = 0;
   return state.map([&](const core::Field& field, const at::Tensor& tensor) {
-    const int64_t dim = ragged_dim(field);
+    const int64_t dim = past_dim(field);
     if (dim < 0) return tensor;
     const int64_t count = drop[i++];
     return count == 0 ? tensor : tensor.narrow(dim, count, tensor.size(dim) - count);
@@ -25,26 +25,26 @@ core::State drop_left(const core::State& state, const std::vector<int64_t>& drop
 
 }  // namespace
 
-Block::Block(core::State state) : state_(std::move(state)) { made_ = ragged(); }
+PaddedBatch::PaddedBatch(core::State state) : state_(std::move(state)) { made_ = padded_fields(); }
 
-Block::Block(const std::vector<Seat>& seats) : size_(static_cast<int64_t>(seats.size())) {
+PaddedBatch::PaddedBatch(const std::vector<Row>& members) : size_(static_cast<int64_t>(members.size())) {
   std::vector<Piece> pieces;  // neighbours from the same block come out together
   std::vector<core::State> states;
-  for (size_t i = 0; i < seats.size();) {
+  for (size_t i = 0; i < members.size();) {
     std::vector<int64_t> rows;
-    const Block& block = *seats[i].block;
-    for (; i < seats.size() && seats[i].block.get() == &block; ++i) rows.push_back(seats[i].row);
+    const PaddedBatch& block = *members[i].block;
+    for (; i < members.size() && members[i].block.get() == &block; ++i) rows.push_back(members[i].row);
     pieces.push_back(block.take(rows));
     states.push_back(pieces.back().state);
   }
   state_ = core::concat_batch(states);
   size_t f = 0;
   for (const auto& [field, tensor] : state_.fields()) {
-    const int64_t dim = ragged_dim(field);
+    const int64_t dim = past_dim(field);
     if (dim < 0) continue;
-    Ragged joined{field.path, tensor.size(dim), {}, WeakTensor(tensor.getIntrusivePtr())};
+    PaddedField joined{field.path, tensor.size(dim), {}, WeakTensor(tensor.getIntrusivePtr())};
     for (const Piece& piece : pieces) {
-      const Ragged& part = piece.fields[f];
+      const PaddedField& part = piece.fields[f];
       for (const int64_t padding : part.padding) joined.padding.push_back(padding + joined.width - part.width);
     }
     made_.push_back(std::move(joined));
@@ -52,20 +52,21 @@ Block::Block(const std::vector<Seat>& seats) : size_(static_cast<int64_t>(seats.
   }
 }
 
-void Block::advance(core::State state, int64_t tokens, core::Part part) {
+void PaddedBatch::advance(core::State state, int64_t tokens, core::Part part) {
   state_ = std::move(state);
   tokens_ += tokens;
   crossed_segment_ = crossed_segment_ || part.starts || part.ends;
 }
 
-std::vector<Block::Ragged> Block::ragged() const {
-  std::vector<Ragged> now;
+std::vector<PaddedBatch::PaddedField> PaddedBatch::padded_fields() const {
+  std::vector<PaddedField> now;
   for (const auto& [field, tensor] : state_.fields()) {
-    const int64_t dim = ragged_dim(field);
+    const int64_t dim = past_dim(field);
     if (dim < 0) continue;
     const int64_t width = tensor.size(dim);
     std::vector<int64_t> padding(static_cast<size_t>(size_), 0);
-    const auto before = std::find_if(made_.begin(), made_.end(), [&](const Ragged& r) { return r.path == field.path; });
+    const auto before = std::find_if(made_.begin(), made_.end(),
+                                     [&](const PaddedField& r) { return r.path == field.path; });
     if (before != made_.end()) {
       const bool same = before->tensor.lock().get() == tensor.unsafeGetTensorImpl();
       // Within a segment rows come in on the right, and as many as do not fit leave on the left. What a segment's
@@ -84,10 +85,10 @@ std::vector<Block::Ragged> Block::ragged() const {
   return now;
 }
 
-Block::Piece Block::take(const std::vector<int64_t>& rows) const {
+PaddedBatch::Piece PaddedBatch::take(const std::vector<int64_t>& rows) const {
   Piece piece;
   std::vector<int64_t> drop;
-  for (Ragged& field : ragged()) {
+  for (PaddedField& field : padded_fields()) {
     std::vector<int64_t> padding;
     for (const int64_t row : rows) padding.push_back(field.padding[row]);
     const int64_t shared = *std::min_element(padding.begin(), padding.end());

@@ -11,6 +11,6 @@ namespace mnemo::ops {
 /// and with every LibTorch, so a model folder need not hold them.
 ///   SplitMix64 (base/random.h) gives u in (0, 1] of 53 bits; pairs by Box and Muller: sqrt(-2 log u) cos(2 pi u'),
 ///   then the same with sin.
-at::Tensor fixed_normal(at::IntArrayRef shape, std::initializer_list<uint64_t> keys);
+at::Tensor counter_normal(at::IntArrayRef shape, std::initializer_list<uint64_t> keys);
 
 }  // namespace mnemo::ops
