@@ -31,7 +31,8 @@ enum class Propagation { none, first, added, appended };
 
 /// The tasks that a backbone serves in one pass.
 ///   masked  old rows see nothing of the tasks; a task's class row sees the old rows, itself, its memory, and what it
-///   `sees` else    everything sees everything
+///   `sees`
+///   else    everything sees everything
 struct TaskMemory {
   std::vector<TaskTokens> tasks;
   bool masked = true;

@@ -18,8 +18,9 @@ using tasks::start_documents;
 /// Where the gradient is cut between segments. Both cut each state field by its own depth k = model.bptt_depth(path);
 /// -1: never.
 ///   sliding  every segment's loss reaches exactly k boundaries back, so segments s, s-1, ... s-k (the golden files'
-///   definition) chunked  the field is detached at every (k+1)th boundary of the list, which is cheaper: a loss reaches
-///   0 to k boundaries back
+///   definition)
+///   chunked  the field is detached at every (k+1)th boundary of the list, which is cheaper: a loss reaches 0 to k
+///   boundaries back
 /// In both a field of depth 0 is cut at every boundary, and the state handed in is no boundary: it keeps its graph.
 enum class BpttForm { sliding, chunked };
 

@@ -13,8 +13,9 @@
 namespace mnemo::data {
 
 /// ListOps (Nangia and Bowman 2018): nested lists of digits under MIN, MAX, MED (the median, cut to an integer) and SM
-/// (the sum modulo 10), in the form of Long Range Arena (Tay et al. 2021): a binary tree in which an operator takes its
-/// arguments one by one,
+/// (the sum modulo
+/// 10), in the form of Long Range Arena (Tay et al. 2021): a binary tree in which an operator takes its arguments one
+/// by one,
 ///
 ///   ( ( ( ( [MAX 4 ) ( ( ( [SM 7 ) 8 ) ] ) ) 2 ) ] )        [MAX 4 [SM 7 8 X 2 X   as a model reads it
 ///

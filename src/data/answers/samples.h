@@ -75,8 +75,9 @@ int64_t segment_length(int64_t length, int64_t num_segments);
 std::vector<TokenSegment> cut_segments(const SampleBatch& batch, int64_t segment_size);
 
 /// Samples as lines of three columns after a line with their names: "input" and "target", tokens with blanks between,
-/// and "answer", 1 where the target is asked, 2 where it is asked but does not count for accuracy, 0 elsewhere.
-/// read_task_file reads it.
+/// and "answer",
+/// 1 where the target is asked, 2 where it is asked but does not count for accuracy, 0 elsewhere. read_task_file reads
+/// it.
 void write_samples(const SampleSource& source, Part part, int64_t count, std::ostream& out);
 
 /// The third column's numbers of one sample: [L] int64.

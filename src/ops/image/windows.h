@@ -21,8 +21,8 @@ at::Tensor window_position_index(int64_t window_height, int64_t window_width, in
                                  int64_t table_width);
 
 /// What keeps the regions of a rolled image apart: an axis of n rows that is rolled by -s is cut at n - window and n -
-/// s; tokens of different regions get -100, which leaves them 4e-44 of a weight. s = 0: the axis is one region. Returns
-/// [n,A,A] for an image of h x w (padding included) in windows of wh x ww. Source: the authors' code.
+/// s; tokens of different regions get -100, which leaves them 4e-44 of a weight. s = 0: the axis is one region.
+/// Returns [n,A,A] for an image of h x w (padding included) in windows of wh x ww. Source: the authors' code.
 at::Tensor window_region_bias(int64_t height, int64_t width, int64_t window_height, int64_t window_width,
                               int64_t shift_height, int64_t shift_width, const at::TensorOptions& options);
 
