@@ -197,10 +197,13 @@ std::vector<study::StudyGrid> collect(const experiment::RecipeFile& file, const 
 
 void check_same_data(const experiment::RecipeFile& file) {
   for (const experiment::RecipeStudy& study : file.studies()) {
-    const bool text = experiment::read_recipe(*study.variants.front().recipes.front()).is_text();
+    const auto generates = [](const base::Node& recipe) {
+      return experiment::read_recipe(recipe).task()->text() != nullptr;
+    };
+    const bool text = generates(*study.variants.front().recipes.front());
     for (const experiment::RecipeVariant& variant : study.variants) {
       for (const std::optional<base::Node>& recipe : variant.recipes) {
-        base::require(!recipe || experiment::read_recipe(*recipe).is_text() == text,
+        base::require(!recipe || generates(*recipe) == text,
                       "{}: study '{}': variant '{}' has data of another type than the first", file.path(), study.name,
                       variant.name);
       }

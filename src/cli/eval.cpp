@@ -18,7 +18,6 @@
 #include "data/images/image_set.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
-#include "experiment/sample_task.h"
 #include "infer/evaluate.h"
 #include "models/build.h"
 #include "study/summary.h"
@@ -146,32 +145,34 @@ Measured measure_own(const experiment::StoredModel& stored, const std::string& f
   base::require(!options.documents, "eval: --documents goes with --data; the run's recipe has its own rule");
   const std::string name = options.part.value_or("valid");
   const data::Part part = data::part_of(name, "eval: --part");
-  if (recipe.is_text()) {
+  const auto task = recipe.task();
+  if (const data::TextOptions* text = task->text()) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary", options.model);
-    const data::TextOptions text = experiment::text_options(recipe);
-    const data::TextSplit split = data::split_text(text);
+    const data::TextSplit split = data::split_text(*text);
     const std::optional<data::TextSource> source = part == data::Part::train   ? split.train
                                                    : part == data::Part::valid ? split.valid
                                                                                : split.test;
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", options.model, name);
-    return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text.document_rule()), options,
-                        name + " part of " + text.train, text.reset == "segments");
+    return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text->document_rule()), options,
+                        name + " part of " + text->train, text->resets_segments());
   }
-  if (recipe.is_images()) {
-    experiment::Recipe own = recipe;
-    own.model = models::options_of(*stored.model);  // of a fine-tuning it may stand in the trained model alone
-    return measure_images(stored, experiment::image_options(own), name,
-                          answering_head(*stored.model, folder, recipe, options), options,
-                          base::printable(experiment::image_options(own).train, 400));
+  // The stored model's options: of a fine-tuning they may stand in the trained model alone.
+  const models::ModelOptions& model = models::options_of(*stored.model);
+  if (task->input() == tasks::InputKind::images) {
+    const data::ImageOptions images = task->images(model);
+    return measure_images(stored, images, name, answering_head(*stored.model, folder, recipe, options), options,
+                          base::printable(images.train, 400));
   }
   base::require(!options.segment_size, "eval: --segment-size goes with texts");
   base::require(!options.precision, "eval: --precision goes with texts");
   base::require(!options.reset, "eval: --reset goes with texts");
   // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
-  const int64_t samples = recipe.data_type() == "algorithmic" ? recipe.train.eval_samples : INT64_MAX;
-  const auto found = experiment::make_sample_task(recipe, {options.batch, samples}).task->evaluate(*stored.model, part);
+  tasks::TaskSettings settings = recipe.task_settings();
+  settings.eval_batch_size = options.batch;
+  if (!task->endless()) settings.eval_samples = INT64_MAX;
+  const auto found = task->load(model, settings).task->evaluate(*stored.model, part);
   base::require(found.has_value(), "{}: its recipe has no {} part", options.model, name);
-  return {experiment::describe_samples(recipe) + " Part " + name + ".", found->predictions, found->metrics};
+  return {task->describe() + " Part " + name + ".", found->predictions, found->metrics};
 }
 
 int evaluate(const EvalArguments& options) {

@@ -15,7 +15,6 @@
 #include "cli/inspect_input.h"
 #include "experiment/experiment.h"
 #include "experiment/recipe.h"
-#include "experiment/sample_task.h"
 #include "inspect/attention_summary.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
@@ -65,7 +64,8 @@ Inspected inspected_of(const InspectArguments& options) {
       experiment::RecipeFile::read(options.source, options.set).recipe(options.variant));
   if (!options.input.given()) return {{experiment::build_model(recipe), nullptr}, recipe, {}};
   const experiment::Experiment bench = experiment::make_experiment(recipe);
-  return {{bench.model, bench.tokenizer, recipe.is_text() && experiment::text_options(recipe).reset == "segments"},
+  const auto task = recipe.task();
+  return {{bench.model, bench.tokenizer, task->text() != nullptr && task->text()->resets_segments()},
           recipe,
           {}};
 }
@@ -85,7 +85,7 @@ int list_variants(const experiment::RecipeFile& file, const InspectArguments& op
         const std::string name = study.title(variant, p);
         experiment::Recipe recipe = experiment::read_recipe(*variant.recipes[p]);
         int64_t& vocabulary = vocabularies[base::to_json(recipe.data)];
-        const bool reads = recipe.is_text() && recipe.model.embedding.vocab_size == 0;
+        const bool reads = recipe.task()->text() != nullptr && recipe.model.embedding.vocab_size == 0;
         if (reads) recipe.model.embedding.vocab_size = vocabulary;
         const models::ModelOptions model = experiment::complete_model(recipe);
         if (reads) vocabulary = model.embedding.vocab_size;
@@ -159,10 +159,9 @@ inspect::ImageAttention look_at(const std::string& image, const Inspected& inspe
   const models::VisionModel& model = models::require_vision_model(*inspected.stored.model, "inspect: --image");
   if (!inspected.recipe)
     return inspect::inspect_image(model, bundle::ImagePreprocessing::read(inspected.folder), image, choice);
-  experiment::Recipe recipe = *inspected.recipe;
-  recipe.model = model.options();  // it may stand in the model that [finetune] names
-  return inspect::inspect_image(model, bundle::ImagePreprocessing::of(experiment::image_options(recipe)), image,
-                                choice);
+  // The model's own options: they may stand in the model that [finetune] names.
+  const data::ImageOptions images = inspected.recipe->task()->images(model.options());
+  return inspect::inspect_image(model, bundle::ImagePreprocessing::of(images), image, choice);
 }
 
 int inspect(const InspectArguments& options) {

@@ -14,11 +14,11 @@
 #include "bundle/preprocessing.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "data/images/image_describe.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
 #include "experiment/finetune_model.h"
 #include "study/summary.h"
+#include "tasks/registry.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "weights/checkpoint.h"
@@ -58,17 +58,14 @@ struct Plan {
 
 /// A task without a recipe: images as the model reads them, and settings that suit a few thousand photos.
 base::Node plain_finetuning(const TrainArguments& options) {
-  data::ImageOptions found = data::detect_images(std::filesystem::absolute(*options.data).lexically_normal().string());
-  const bundle::ImagePreprocessing facts = bundle::ImagePreprocessing::read(experiment::model_folder(*options.model));
-  found.image_size = facts.image_size;
-  found.mean = facts.mean;
-  found.std = facts.std;
-  found.test_crop = facts.test_crop;
-  found.augment.scale = {0.5, 1.0};
-  base::Node data = base::write_options(found);
-  data.set("type", "images");
+  std::optional<base::Node> data = tasks::find_data(std::filesystem::absolute(*options.data).lexically_normal().string());
+  base::require(data.has_value(), "{}: expected the folder of an image set, found nothing", *options.data);
+  const base::Node facts = base::write_options(
+      bundle::ImagePreprocessing::read(experiment::model_folder(*options.model)));
+  for (const auto& [key, value] : facts.members()) data->set(key, value);
+  data->set("augment", base::Node::table({{"scale", base::Node::array({0.5, 1.0})}}));
   base::Node root = base::Node::table(
-      {{"data", std::move(data)}, {"finetune", base::Node::table({{"model", *options.model}})}});
+      {{"data", std::move(*data)}, {"finetune", base::Node::table({{"model", *options.model}})}});
   const base::Node train = base::parse_toml(kPlainTraining, "finetune");
   root.set("train", train);
   return root;
@@ -187,8 +184,9 @@ int run_training(const TrainArguments& options) {
   experiment::move_to(*bench.model, device);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.
   if (plan.recipe.train.threads == 0) {
+    const bool images = plan.recipe.task()->input() == tasks::InputKind::images;
     plan.recipe.train.threads = choose_threads(bench.model->parameters().count(),
-                                               bench.tokens_per_step * (plan.recipe.is_images() ? kRowsOfAnImage : 1));
+                                               bench.tokens_per_step * (images ? kRowsOfAnImage : 1));
     bench.recipe.train.threads = plan.recipe.train.threads;
   }
   base::make_folders(plan.folder);

@@ -15,9 +15,6 @@
 
 namespace mnemo::experiment {
 
-/// The text of a [data] table of type text. Throws InputError when no file is named.
-data::TextOptions text_options(const Recipe& recipe);
-
 /// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0
 /// becomes the data's, for which a text is read. Of a recipe with [finetune] and no [model] the trained model's options
 /// are read.
@@ -39,7 +36,7 @@ struct Experiment {
   std::unique_ptr<tasks::Task> task;
   std::optional<models::FinetunePlan> finetune = {};
   int64_t tokens_per_step = 0;            ///< that run through the model
-  std::string unit = "tokens";            ///< what these are, or "images"
+  std::string unit = {};                  ///< what these are: "tokens" or "images"
   std::vector<std::string> classes = {};  ///< their names, of images: classes.txt of the model's folder
 };
 Experiment make_experiment(const Recipe& recipe);
