@@ -58,7 +58,7 @@ struct LoadedTask {
 
 /// What `mnemo data` is asked to show.
 struct ShowOptions {
-  std::optional<std::string> part;  ///< "train", "valid" or "test"; none: train, or all parts of what is described whole
+  std::optional<std::string> part = {};  ///< "train", "valid" or "test"; none: train, or all parts of what is described whole
   int64_t count = 5;                ///< samples
   int64_t seed = 0;                 ///< of samples that are made
   bool check = false;               ///< of images: decode every one

@@ -78,7 +78,7 @@ TEST(TaskRegistry, WhatATaskIsAskedOfItsSpec) {
   EXPECT_FALSE(bytes->chance(model_of()).has_value());
   EXPECT_TRUE(bytes->completes(model_of()));
   EXPECT_FALSE(bytes->completes(model_of(Node::table({{"embedding", Node::table({{"vocab_size", 256}})}}))));
-  expect_error<base::InputError>([&] { bytes->images(model_of()); }, {"[data] of type \"text\" has no images"});
+  test::expect_error<base::InputError>([&] { bytes->images(model_of()); }, {"[data] of type \"text\" has no images"});
 
   const auto copy = spec_of(Node::table({{"type", "algorithmic"}, {"num_symbols", 4}, {"num_segments", 3}}));
   EXPECT_EQ(copy->text(), nullptr);
