@@ -96,8 +96,8 @@ int run_data(const DataArguments& options) {
   base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}",
                 options.count);
   const auto task = tasks::task_spec(data_of(options));
-  base::require(!options.check || task->input() == tasks::InputKind::images,
-                "data: --check goes with images, found {}", task->title());
+  base::require(!options.check || task->input() == tasks::InputKind::images, "data: --check goes with images, found {}",
+                task->title());
   const tasks::Shown shown = task->show({options.part, options.count, options.seed, options.check, options.json});
   if (options.json) {
     base::print_json(shown.json);

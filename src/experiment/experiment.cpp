@@ -1,6 +1,6 @@
 #include "experiment/experiment.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 
@@ -9,16 +9,12 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/text_format.h"
-#include "bundle/load.h"
-#include "bundle/model_folder.h"
-#include "bundle/preprocessing.h"
-#include "bundle/text_conventions.h"
+#include "bundle/bundle.h"
 #include "experiment/finetune_model.h"
 #include "memory/learnable_tokens.h"
 #include "models/build.h"
 #include "models/make_attention.h"
 #include "models/presets.h"
-#include "weights/model_tensors.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -101,23 +97,23 @@ base::Node shown_recipe(const Recipe& recipe) {
   return node;
 }
 
-std::string card_text(const Experiment& workbench, const ModelCard& card) {
+std::string card_text(const Experiment& experiment, const ModelCard& card) {
   std::string metrics;
   for (const auto& [name, value] : card.metrics) metrics += fmt::format("| {} | {:.4f} |\n", name, value);
-  const bool writes = workbench.tokenizer != nullptr;
+  const bool writes = experiment.tokenizer != nullptr;
   std::string text = fmt::format("---\nlibrary_name: mnemo\n{}---\n\n# {}\n\n",
                                  writes ? "pipeline_tag: text-generation\n" : "", card.title);
-  if (!workbench.recipe.about.empty()) text += workbench.recipe.about + "\n\n";
+  if (!experiment.recipe.about.empty()) text += experiment.recipe.about + "\n\n";
   text += fmt::format(
       "{} parameters. {}\n\nTrained for {} steps on {} {} in {} with Mnemo {} (LibTorch {}):\n\n    {}\n\n",
-      base::grouped(workbench.model->parameters().count()), workbench.recipe.task()->describe(), base::grouped(card.steps),
-      base::grouped(card.tokens), workbench.unit, base::duration_text(card.seconds), base::this_machine().mnemo,
-      base::this_machine().libtorch, card.command);
+      base::grouped(experiment.model->parameters().count()), experiment.recipe.task()->describe(),
+      base::grouped(card.steps), base::grouped(card.tokens), experiment.unit, base::duration_text(card.seconds),
+      base::this_machine().mnemo, base::this_machine().libtorch, card.command);
   if (!metrics.empty()) text += "## On held-out data\n\n| metric | value |\n| --- | ---: |\n" + metrics + "\n";
   if (writes)
     text +=
         "## Use\n\n    mnemo generate FOLDER --prompt \"…\" --tokens 200\n    mnemo eval FOLDER --data text.txt\n\n";
-  return text + "## Recipe\n\n```toml\n" + base::to_toml(shown_recipe(workbench.recipe)) + "```\n";
+  return text + "## Recipe\n\n```toml\n" + base::to_toml(shown_recipe(experiment.recipe)) + "```\n";
 }
 
 }  // namespace
@@ -128,7 +124,7 @@ models::ModelOptions complete_model(const Recipe& recipe) {
   models::ModelOptions model = recipe.model;
   // A recipe with [finetune] alone: the trained model says what it is.
   if (recipe.finetune && !recipe.model.backbone.is_vision())
-    model = models::options_of(*read_model(model_folder(recipe.finetune->model)).model);
+    model = bundle::read_bundle(recipe.finetune->model).options();
   require_fitting_model(*task, model);
   const tasks::DataShape data = task->shape(model);
   if (recipe.finetune) {
@@ -183,9 +179,9 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
 /// The trained model that a recipe starts from, told what its data are.
 void start_finetuning(Experiment& bench) {
   Recipe& recipe = bench.recipe;
-  const std::string folder = model_folder(recipe.finetune->model);
-  const StoredModel stored = read_model(folder);
-  const models::ModelOptions& options = models::options_of(*stored.model);
+  const bundle::Bundle stored = bundle::read_bundle(recipe.finetune->model);
+  const std::string& folder = stored.folder;
+  const models::ModelOptions& options = stored.options();
   const auto task = recipe.task();
   base::require(task->input() == tasks::InputKind::images,
                 "recipe: [finetune] is for images; expected [data] of images, found type \"{}\"", task->type());
@@ -239,64 +235,20 @@ Experiment make_experiment(const Recipe& recipe) {
   return bench;
 }
 
-std::string model_folder(const std::string& path) {
-  const std::string inside = base::join_path(path, "model");
-  const bool is_run = !base::path_exists(base::join_path(path, "config.json")) && base::is_folder(inside);
-  return is_run ? inside : path;
-}
-
-std::map<std::string, std::string> files_beside(const std::string& folder) {
-  constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
-  std::map<std::string, std::string> files;
-  for (const std::string& name : base::list_folder(folder)) {
-    const std::string path = base::join_path(folder, name);
-    if (name == "config.json" || name == "model.safetensors" || name == "README.md" || base::is_folder(path)) continue;
-    files[name] = base::read_file(path, kMaxBytes);
-  }
-  return files;
-}
-
 std::optional<Recipe> recipe_beside(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / ".." / "recipe.toml").lexically_normal().string();
   if (!base::path_exists(path)) return std::nullopt;
   return read_recipe(RecipeFile::read(path).recipe());
 }
 
-StoredModel read_model(const std::string& folder) {
-  base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder,
-                base::path_exists(folder) ? "a file" : "nothing");
-  if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
-    bundle::LoadedModel loaded = bundle::load_model(folder);
-    return {loaded.model, loaded.tokenizer, bundle::TextConventions::read(folder).resets_segments()};
-  }
-  return {bundle::load_any(folder).model, nullptr};
-}
-
-std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::Model> model,
-                                                 const std::optional<std::string>& precision,
-                                                 std::string_view command) {
-  infer::EngineOptions options;
-  const std::string where = fmt::format("{}: --precision", command);
-  if (precision) options.precision = ops::precision_of(*precision, where);
-  const std::string objection = infer::unsupported_reason(*model);
-  if (!objection.empty()) {
-    base::require(!precision, "{} {}: the decoding engine cannot run this model: {}; leave the option out", where,
-                  precision.value_or(""), objection);
-    return nullptr;
-  }
-  return std::make_shared<const infer::Engine>(std::move(model), options);
-}
-
-void write_model(const std::string& folder, const Experiment& workbench, const ModelCard& card) {
-  bundle::ModelFolder content;
-  content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";
-  content.weights.tensors = weights::model_tensors(*workbench.model);
-  if (workbench.tokenizer) content.vocabulary = workbench.tokenizer->save();
-  content.vocabulary.merge(workbench.recipe.task()->model_files(workbench.recipe.model));
-  if (!workbench.classes.empty())
-    content.vocabulary[bundle::kClassesFile] = fmt::format("{}\n", fmt::join(workbench.classes, "\n"));
-  content.card = card_text(workbench, card);
-  bundle::write_model_folder(folder, content);
+void write_model(const std::string& folder, const Experiment& experiment, const ModelCard& card) {
+  const Recipe& recipe = experiment.recipe;
+  bundle::write_bundle(folder, {.options = recipe.model,
+                                .model = *experiment.model,
+                                .tokenizer = experiment.tokenizer,
+                                .files = recipe.task()->model_files(recipe.model),
+                                .classes = experiment.classes,
+                                .card = card_text(experiment, card)});
 }
 
 }  // namespace mnemo::experiment

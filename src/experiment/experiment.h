@@ -1,15 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "data/text/corpus.h"
 #include "experiment/recipe.h"
-#include "infer/engine.h"
 #include "models/model.h"
 #include "tasks/task.h"
 
@@ -41,25 +38,8 @@ struct Experiment {
 };
 Experiment make_experiment(const Recipe& recipe);
 
-/// A folder that is a model, or a run's with the model inside; the model's folder.
-std::string model_folder(const std::string& path);
-/// What lies in a model's folder beside its configuration, weights and card: vocabulary, classes.txt, images.json and
-/// the like, by name.
-std::map<std::string, std::string> files_beside(const std::string& model_folder);
 /// recipe.toml beside or above a model, or nothing.
 std::optional<Recipe> recipe_beside(const std::string& model_folder);
-/// A model folder's weights; the tokenizer is null where the folder has no vocabulary (made tasks).
-struct StoredModel {
-  std::shared_ptr<core::Model> model;
-  std::shared_ptr<const data::Tokenizer> tokenizer;
-  bool reset_segments = false;  ///< each segment of a text stands alone (data.reset)
-};
-StoredModel read_model(const std::string& folder);
-
-/// The model packed for decoding; null where the engine has no form of it and no precision was asked for. Throws
-/// InputError where one was.
-std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::Model> model,
-                                                 const std::optional<std::string>& precision, std::string_view command);
 
 /// What a model folder's README.md tells.
 struct ModelCard {
@@ -68,7 +48,7 @@ struct ModelCard {
   int64_t steps = 0, tokens = 0;
   double seconds = 0;
 };
-/// Writes a model folder whole.
-void write_model(const std::string& folder, const Experiment& workbench, const ModelCard& card);
+/// Writes the experiment's model as a folder, with all that its data and its card add.
+void write_model(const std::string& folder, const Experiment& experiment, const ModelCard& card);
 
 }  // namespace mnemo::experiment

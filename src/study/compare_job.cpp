@@ -13,7 +13,6 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "base/output.h"
 #include "data/tokenizers/utf8.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
@@ -173,7 +172,7 @@ void remove_checkpoints(const std::string& folder) {
   }
 }
 
-int run_job(const CompareJob& job, const std::optional<std::string>& device) {
+int run_job(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& asked) {
   const at::Device where = experiment::device_named(device);
   experiment::Experiment bench = experiment::make_experiment(job.recipe);
   experiment::move_to(*bench.model, where);
@@ -183,14 +182,15 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   } catch (const base::InputError& error) {
     base::log_warning("{}; begins from the start", error.what());
     remove_checkpoints(job.folder);
-    return run_job(job, device);
+    return run_job(job, device, asked);
   }
-  const train::SignalGuard guard;
+  std::optional<train::SignalGuard> guard;
+  if (asked.stops_at_signals) guard.emplace();
   const double before = trainer.history().losses.empty() ? 0 : trainer.history().losses.back().seconds;
   train::RunHooks hooks;
   hooks.show_progress = false;
-  hooks.on_loss = [](const train::LossPoint& point) {
-    base::print(fmt::format("progress {} {:.5g}\n", point.step, point.loss));
+  hooks.on_loss = [&](const train::LossPoint& point) {
+    if (asked.on_loss) asked.on_loss(point.step, point.loss);
   };
   const auto begin = std::chrono::steady_clock::now();
   hooks.stop = [&] {

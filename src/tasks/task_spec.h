@@ -32,8 +32,8 @@ struct DataShape {
 /// The number that a study of the task compares.
 struct MetricInfo {
   std::string name = "accuracy";
-  std::string short_name = "accuracy";       ///< for a terminal's table
-  std::string loss_name = "nats a symbol";   ///< unit of the training loss
+  std::string short_name = "accuracy";      ///< for a terminal's table
+  std::string loss_name = "nats a symbol";  ///< unit of the training loss
   bool higher_is_better = true;
   bool percent = true;  ///< shown as a percentage
 };
@@ -52,17 +52,18 @@ struct TaskSettings {
 struct LoadedTask {
   std::unique_ptr<Task> task;
   DataShape shape;
-  int64_t tokens_per_row = 0;                              ///< of a step's batch, through the model; 1 of an image
+  int64_t tokens_per_row = 0;                             ///< of a step's batch, through the model; 1 of an image
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  ///< of a text
 };
 
 /// What `mnemo data` is asked to show.
 struct ShowOptions {
-  std::optional<std::string> part = {};  ///< "train", "valid" or "test"; none: train, or all parts of what is described whole
-  int64_t count = 5;                ///< samples
-  int64_t seed = 0;                 ///< of samples that are made
-  bool check = false;               ///< of images: decode every one
-  bool json = false;                ///< fill `json`, not `text`
+  std::optional<std::string> part =
+      {};              ///< "train", "valid" or "test"; none: train, or all parts of what is described whole
+  int64_t count = 5;   ///< samples
+  int64_t seed = 0;    ///< of samples that are made
+  bool check = false;  ///< of images: decode every one
+  bool json = false;   ///< fill `json`, not `text`
 };
 struct Shown {
   std::string text;
@@ -70,8 +71,8 @@ struct Shown {
   bool sound = true;  ///< nothing broken was found
 };
 
-/// One type of [data]: its options as written, what they ask of a model, and how they become a Task. Making one reads no
-/// data. Each type derives from it in a file of its own under tasks/types/; tasks/registry.cpp names them all. Paths
+/// One type of [data]: its options as written, what they ask of a model, and how they become a Task. Making one reads
+/// no data. Each type derives from it in a file of its own under tasks/types/; tasks/registry.cpp names them all. Paths
 /// stand under the keys kPathKeys.
 class TaskSpec {
  public:

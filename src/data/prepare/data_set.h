@@ -31,9 +31,9 @@ base::Node to_node(const Prepared& prepared);
 
 /// A data set that `mnemo data prepare` knows. Each has a file of its own in this folder; registry.cpp names them all.
 struct DataSet {
-  std::string what;              ///< one line
-  std::string from;              ///< where a user gets it
-  std::string data_type = {};    ///< the type of [data] whose keys may be set; empty: there are none to set
+  std::string what;               ///< one line
+  std::string from;               ///< where a user gets it
+  std::string data_type = {};     ///< the type of [data] whose keys may be set; empty: there are none to set
   bool path_is_optional = false;  ///< without a path the data are made
   /// Reads `path`, a file or folder, checks it and writes the set into the folder `out`; `keys` is a complete [data]
   /// table of data_type, null where that is empty. Throws InputError naming file, what was expected and what was found.

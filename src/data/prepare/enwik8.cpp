@@ -54,9 +54,8 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out, const b
 }  // namespace
 
 DataSet enwik8() {
-  return {.what = "100,000,000 bytes of Wikipedia, or its first 4,000,000",
-          .from = kEnwik8From,
-          .prepare = prepare_enwik8};
+  return {
+      .what = "100,000,000 bytes of Wikipedia, or its first 4,000,000", .from = kEnwik8From, .prepare = prepare_enwik8};
 }
 
 }  // namespace mnemo::data

@@ -78,9 +78,8 @@ Prepared prepare_wikitext(const WikiText& known, const std::string& folder, cons
   std::vector<TextSource> sources;
   Prepared prepared;
   for (size_t i = 0; i < kParts.size(); ++i) {
-    const TextSource text(
-        find_file(folder, {fmt::format("wiki.{}.tokens", kParts[i]), fmt::format("{}.txt", kParts[i])}, name,
-                  known.from));
+    const TextSource text(find_file(
+        folder, {fmt::format("wiki.{}.tokens", kParts[i]), fmt::format("{}.txt", kParts[i])}, name, known.from));
     const Words words = count_words(text, i == 0);
     base::require(words.tokens == known.tokens[i],
                   "{}: expected the {} words and line ends of {} ({}), found {}; get it from {}", text.path(),

@@ -98,7 +98,7 @@ TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
       if (writes_text(small) && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
       try {
         const std::shared_ptr<core::Model> model = reads_images(small) ? models::build_any(image_model(small))
-                                                                     : build_model(small);
+                                                                       : build_model(small);
         EXPECT_LT(model->parameters().count(), 2'000'000) << name << ": " << variant;
       } catch (const std::exception& error) {
         ADD_FAILURE() << name << ": " << variant << ": " << error.what();

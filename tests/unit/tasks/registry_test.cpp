@@ -94,6 +94,7 @@ TEST(TaskRegistry, WhatATaskIsAskedOfItsSpec) {
 
   const auto images = spec_of(Node::table({{"type", "images"}, {"train", "a"}}));
   Node vit = Node::table({{"backbone", Node::table({{"type", "vit"}, {"image_size", Node::array({32, 48})}})}});
+  vit.set("head", Node::table({{"type", "classification"}}));
   EXPECT_EQ(images->images(model_of(vit)).image_size, (std::vector<int64_t>{32, 48}));
   EXPECT_FALSE(images->chance(model_of(vit)).has_value());
   EXPECT_TRUE(images->completes(model_of(vit)));
