@@ -25,11 +25,11 @@ void add(TaskTypes& all, const char* name, const char* meaning) {
 
 TaskTypes make_types() {
   TaskTypes all;
-  add<TextSpec>(all, "text", "a text of one's own, to be continued");
-  add<AlgorithmicSpec>(all, "algorithmic", "made tasks that ask for memory and nothing else");
-  add<TaskFileSpec>(all, "task_file", "samples of a file that ask for an answer, as made tasks do");
-  add<ListOpsSpec>(all, "listops", "Long ListOps: the value of nested lists, classified");
-  add<ImageSpec>(all, "images", "images with a class each");
+  add<TextSpec>(all, "text", "your own text, for language modelling");
+  add<AlgorithmicSpec>(all, "algorithmic", "synthetic tasks that need memory");
+  add<TaskFileSpec>(all, "task_file", "question-and-answer samples from a file");
+  add<ListOpsSpec>(all, "listops", "Long ListOps: classify the value of nested lists");
+  add<ImageSpec>(all, "images", "images with one class each");
   all.default_type = all.entries.names().front();
   return all;
 }

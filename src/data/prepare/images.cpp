@@ -32,7 +32,7 @@ Prepared prepare_images(const std::string& folder, const std::string& out, const
 }  // namespace
 
 DataSet image_folder() {
-  return {.what = "images in class folders, MNIST's or CIFAR's files, or a layout that is known",
+  return {.what = "images in class folders, MNIST or CIFAR files, or another supported layout",
           .from = "your own files",
           .prepare = prepare_images};
 }

@@ -72,7 +72,7 @@ Prepared prepare_listops(const std::string& folder, const std::string& out, cons
 }  // namespace
 
 DataSet listops() {
-  return {.what = "Long ListOps, made here, or the files of Long Range Arena",
+  return {.what = "Long ListOps, generated or from the Long Range Arena files",
           .from = kListOpsFrom,
           .data_type = "listops",
           .path_is_optional = true,

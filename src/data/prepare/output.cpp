@@ -18,8 +18,7 @@ const std::string& checked(const std::string& out, const std::array<const char*,
   if (!base::is_folder(out)) return out;
   for (const std::string& name : base::list_folder(out)) {
     base::require(name == kRecipeFile || std::find(files.begin(), files.end(), name) != files.end(),
-                  "{}: will not be replaced by a data set: it holds '{}', which would be lost; choose another folder",
-                  out, base::printable(name));
+                  "{}: not overwritten, because it contains '{}'; choose another folder", out, base::printable(name));
   }
   return out;
 }

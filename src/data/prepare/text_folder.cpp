@@ -22,7 +22,7 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
   const double valid_fraction = options.valid_fraction, test_fraction = options.test_fraction;
   static constexpr std::string_view kSeparator = "<|document|>";
   base::require(valid_fraction >= 0 && test_fraction >= 0 && valid_fraction + test_fraction < 1,
-                "data: expected fractions of 0 or more whose sum is less than 1, found {} and {}", valid_fraction,
+                "data: expected non-negative fractions with a sum below 1, found {} and {}", valid_fraction,
                 test_fraction);
   base::require(base::is_folder(folder), "{}: expected a folder of texts, found {}", folder,
                 base::path_exists(folder) ? "a file" : "nothing");
@@ -90,7 +90,7 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
 }  // namespace
 
 DataSet text_folder() {
-  return {.what = "a folder of text files, each a document",
+  return {.what = "a folder of text files, one document each",
           .from = "your own files",
           .data_type = "text",
           .prepare = prepare_text};
