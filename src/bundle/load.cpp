@@ -51,6 +51,7 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
   base::require(loaded.tokenizer->size() == config.embedding.vocab_size,
                 "{}: expected embedding.vocab_size = {}, the size of the vocabulary beside it, found {}", config_path,
                 loaded.tokenizer->size(), config.embedding.vocab_size);
+  loaded.conventions = TextConventions::read(folder);
   loaded.model = models::language_model(model_from(config, content.weights, folder, options.dtype), "load_model");
   if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
   return loaded;

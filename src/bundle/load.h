@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "bundle/text_conventions.h"
 #include "data/tokenizers/tokenizer.h"
 #include "models/model.h"
 #include "weights/foreign.h"
@@ -17,6 +18,7 @@ namespace mnemo::bundle {
 struct LoadedModel {
   std::shared_ptr<models::Model> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
+  TextConventions conventions = {};
 };
 
 /// A model of any kind out of a folder of ours or of another library (weights/foreign.h).
@@ -31,9 +33,9 @@ struct LoadModelOptions {
   at::Device device = at::kCPU;
 };
 
-/// Reads config.json, model.safetensors and the vocabulary of a model folder. Tensors of the file are the parameters by
-/// name and what the state keeps per model (the GRC cache) by its path in the state.
-/// Throws InputError naming the file and what is missing, unexpected or wrong.
+/// Reads config.json, model.safetensors, the vocabulary and the conventions of a model folder. Tensors of the file are
+/// the parameters by name and what the state keeps per model (the GRC cache) by its path in the state. Throws
+/// InputError naming the file and what is missing, unexpected or wrong.
 LoadedModel load_model(const std::string& folder, const LoadModelOptions& options = {});
 
 /// Reads a folder's config.json and model.safetensors, a vocabulary aside. Throws InputError naming the file and, in

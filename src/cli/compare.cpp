@@ -1,29 +1,17 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <csignal>
-#include <ctime>
-#include <filesystem>
-#include <map>
 #include <memory>
-#include <set>
 
 #include "base/exit_status.h"
-#include "base/file_io.h"
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/output.h"
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "experiment/device.h"
-#include "experiment/experiment.h"
 #include "study/compare_job.h"
-#include "study/report/report.h"
-#include "study/run_store.h"
-#include "study/supervisor.h"
+#include "study/run_comparison.h"
 
 namespace mnemo::cli {
 namespace {
@@ -47,225 +35,37 @@ std::string command_line(const CompareArguments& options) {
   return line;
 }
 
-std::string now_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[64];
-  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &parts);
-  return text;
-}
-
-/// One number of a table: which training gives it.
-struct Cell {
-  size_t study, point, variant, job;
-  int64_t seed;
-};
-
-struct ComparePlan {
-  std::vector<study::CompareJob> jobs;  ///< each training once
-  std::vector<Cell> cells;
-  std::set<int64_t> seeds;
-};
-
-std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experiment::Recipe& recipe,
-                              const CompareArguments& options) {
-  if (!study.sweep.seeds.empty() && !options.seeds) return study.sweep.seeds;
-  const int64_t first = study.sweep.seeds.empty() ? recipe.train.seed : study.sweep.seeds.front();
-  std::vector<int64_t> seeds;
-  for (int64_t round = 0; round < options.seeds.value_or(1); ++round) seeds.push_back(first + round);
-  return seeds;
-}
-
-/// Seeds outermost, so that a comparison that is stopped has whole rounds. Table whose recipes are the same share a
-/// training.
-ComparePlan plan_of(const experiment::RecipeFile& file, const CompareArguments& options, study::RunStore& store) {
-  ComparePlan plan;
-  std::map<std::string, size_t> known;
-  bool more = true;
-  for (size_t round = 0; more; ++round) {
-    more = false;
-    for (size_t s = 0; s < file.studies().size(); ++s) {
-      const experiment::RecipeStudy& study = file.studies()[s];
-      for (size_t p = 0; p < study.points.size(); ++p) {
-        for (size_t v = 0; v < study.variants.size(); ++v) {
-          if (!study.variants[v].recipes[p]) continue;
-          study::CompareJob job{.study = study.name,
-                                .variant = study.variants[v].name,
-                                .point = experiment::point_label(study.sweep, study.points[p]),
-                                .folder = {},
-                                .recipe = experiment::read_recipe(*study.variants[v].recipes[p])};
-          if (round == 0) experiment::require_buildable(job.recipe);
-          const std::vector<int64_t> seeds = seeds_of(study, job.recipe, options);
-          if (round >= seeds.size()) continue;
-          more = true;
-          job.seed = job.recipe.train.seed = seeds[round];
-          job.max_seconds = study.max_seconds;
-          store.place(job);
-          const auto [found, is_new] = known.emplace(job.folder, plan.jobs.size());
-          plan.cells.push_back({s, p, v, found->second, job.seed});
-          plan.seeds.insert(job.seed);
-          if (is_new) plan.jobs.push_back(std::move(job));
-        }
-      }
-    }
-  }
-  return plan;
-}
-
-/// What of a variant's recipe says which memory it has. A backbone of images has attention of its own.
-std::string memory_options(const base::Node& recipe) {
-  const base::Node& model = recipe.at("model");
-  base::Node shown = base::Node::table();
-  if (const base::Node* attention = model.at("backbone").find("attention")) shown.set("attention", *attention);
-  shown.set("memory", model.at("memory"));
-  if (const base::Node* finetune = recipe.find("finetune"); finetune != nullptr && finetune->is_table())
-    shown.set("finetune", *finetune);
-  return base::to_toml(shown);
-}
-
-study::AxisSummary axis_summary(const experiment::SweepAxis& axis) {
-  study::AxisSummary out{.name = axis.name()};
-  for (size_t i = 0; i < axis.values.size(); ++i) {
-    out.labels.push_back(axis.label(i));
-    if (const auto number = axis.number(i)) out.numbers.push_back(*number);
-  }
-  return out;
-}
-
-study::PaperPoint paper_point(const experiment::PaperValue& value) {
-  study::PaperPoint out{.variant = value.variant,
-                        .value = value.value,
-                        .deviation = value.deviation,
-                        .metric = value.metric,
-                        .source = value.source};
-  for (const base::Node& at : value.at) {
-    out.labels.push_back(experiment::SweepAxis{{""}, {{at}}}.label(0));
-    out.numbers.push_back(experiment::SweepAxis{{""}, {{at}}}.number(0));
-  }
-  return out;
-}
-
-std::vector<study::StudyGrid> collect(const experiment::RecipeFile& file, const ComparePlan& plan,
-                                      const study::Supervisor& supervisor) {
-  std::vector<study::StudyGrid> grids;
-  for (size_t s = 0; s < file.studies().size(); ++s) {
-    const experiment::RecipeStudy& study = file.studies()[s];
-    study::StudyGrid grid{.name = study.name,
-                          .about = study.about,
-                          .x = study.sweep.x_axis(),
-                          .x_label = study.sweep.figure.label,
-                          .log_x = study.sweep.figure.log};
-    for (const experiment::RecipeVariant& variant : study.variants) grid.variants.push_back(variant.name);
-    for (const experiment::SweepAxis& axis : study.sweep.axes) grid.axes.push_back(axis_summary(axis));
-    if (grid.x_label.empty() && !grid.axes.empty()) grid.x_label = grid.axes[grid.x].name;
-    for (const experiment::PaperValue& value : study.paper) grid.paper.push_back(paper_point(value));
-    grid.at = study.points;
-    for (size_t p = 0; p < study.points.size(); ++p) {
-      study::StudySummary summary{
-          .name = study.name,
-          .about = study.about,
-          .point = experiment::point_label(study.sweep, study.points[p]),
-          .metric = study::metric_of(experiment::read_recipe(*study.variants.front().recipes[p])),
-          .least_gain = study.least_gain,
-          .variants = {}};
-      for (size_t v = 0; v < study.variants.size(); ++v) {
-        const experiment::RecipeVariant& variant = study.variants[v];
-        if (!variant.recipes[p]) continue;
-        study::VariantSummary row{.name = variant.name,
-                                  .about = variant.about,
-                                  .index = v,
-                                  .options = memory_options(*variant.recipes[p]),
-                                  .runs = {}};
-        for (const Cell& cell : plan.cells) {
-          if (cell.study != s || cell.point != p || cell.variant != v) continue;
-          study::RunResult result = supervisor.result(cell.job).value();
-          result.study = study.name;
-          result.variant = variant.name;
-          result.point = summary.point;
-          row.runs.push_back(std::move(result));
-        }
-        summary.variants.push_back(std::move(row));
-      }
-      study::summarise(summary);
-      grid.points.push_back(std::move(summary));
-    }
-    grids.push_back(std::move(grid));
-  }
-  return grids;
-}
-
-void check_same_data(const experiment::RecipeFile& file) {
-  for (const experiment::RecipeStudy& study : file.studies()) {
-    const bool text = experiment::read_recipe(*study.variants.front().recipes.front()).is_text();
-    for (const experiment::RecipeVariant& variant : study.variants) {
-      for (const std::optional<base::Node>& recipe : variant.recipes) {
-        base::require(!recipe || experiment::read_recipe(*recipe).is_text() == text,
-                      "{}: study '{}': variant '{}' has data of another type than the first", file.path(), study.name,
-                      variant.name);
-      }
-    }
-  }
-}
-
 int compare(const CompareArguments& options) {
-  base::require(!options.seeds || (*options.seeds >= 1 && *options.seeds <= 1000),
-                "compare: --seeds: expected 1 to 1000, found {}", options.seeds.value_or(0));
-  base::require(!options.jobs || (*options.jobs >= 1 && *options.jobs <= 1024),
-                "compare: --jobs: expected 1 to 1024, found {}", options.jobs.value_or(0));
-  experiment::device_named(options.device);
-  const experiment::RecipeFile file = experiment::RecipeFile::read(options.recipe, options.set);
-  base::require(!file.studies().empty(),
-                "{}: has no [[study]] to compare and no [sweep]; `mnemo train` trains one model, `mnemo help recipe` "
-                "shows the keys of a study",
-                options.recipe);
-  check_same_data(file);
-  const std::string out = options.out.value_or("runs/" +
-                                               study::slug(std::filesystem::path(options.recipe).stem().string()));
-  study::RunStore store(out);
-  ComparePlan plan = plan_of(file, options, store);
-  const int64_t parallel = std::min<int64_t>(options.jobs.value_or(base::usable_cores()),
-                                             static_cast<int64_t>(plan.jobs.size()));
-  const int64_t threads = common_options().threads > 0 ? common_options().threads
-                                                       : std::max<int64_t>(1, base::usable_cores() / parallel);
-  base::log_info("{}: {} trainings, {} at a time with {} each, into {}", file.name(), plan.jobs.size(), parallel,
-                 threads == 1 ? "one thread" : fmt::format("{} threads", threads), out);
-
-  study::Supervisor supervisor(std::move(plan.jobs), store, options.again);
-  std::vector<std::string> child_arguments;
-  if (options.device) child_arguments = {"--device", *options.device};
-  if (const int signal = supervisor.run(parallel, threads, child_arguments); signal != 0) {
-    base::log_warning("stopped; {} of {} trainings are done and kept. To go on: {}", supervisor.finished(),
-                      supervisor.jobs().size(), command_line(options));
-    return signal == SIGINT ? base::kInterrupted : base::kTerminated;
+  const study::ComparisonOutcome outcome = study::run_comparison({.recipe = options.recipe,
+                                                                  .set = options.set,
+                                                                  .out = options.out.value_or(""),
+                                                                  .seeds = options.seeds,
+                                                                  .jobs = options.jobs,
+                                                                  .threads = common_options().threads,
+                                                                  .device = options.device,
+                                                                  .again = options.again,
+                                                                  .command = command_line(options)});
+  if (outcome.signal != 0) {
+    base::log_warning("stopped; {} of {} trainings are done and kept. To go on: {}", outcome.finished,
+                      outcome.trainings, command_line(options));
+    return outcome.signal == SIGINT ? base::kInterrupted : base::kTerminated;
   }
-
-  study::Comparison comparison;
-  comparison.name = file.name();
-  comparison.about = file.about();
-  comparison.command = command_line(options);
-  comparison.date = now_text();
-  comparison.trainings = fmt::format("{} trainings, {} {}", supervisor.jobs().size(),
-                                     plan.seeds.size() == 1 ? "seed" : "seeds", fmt::join(plan.seeds, ", "));
-  comparison.jobs = parallel;
-  comparison.threads = threads;
-  for (size_t i = 0; i < supervisor.jobs().size(); ++i) comparison.seconds += supervisor.result(i).value().seconds;
-  comparison.machine = to_node(base::this_machine());
-  comparison.recipe = base::to_toml(file.root());
-  comparison.studies = collect(file, plan, supervisor);
-
-  base::write_file_atomic(base::join_path(out, "results.json"), base::to_json(to_node(comparison), 1) + "\n");
-  base::write_file_atomic(base::join_path(out, "results.md"), study::to_markdown(comparison));
-  base::write_file_atomic(base::join_path(out, "report.html"), study::report::report_html(comparison));
   if (options.json) {
-    base::print_json(to_node(comparison));
+    base::print_json(to_node(outcome.comparison));
   } else {
     std::string text;
-    for (const study::StudyGrid& study : comparison.studies) text += "\n" + study::study_text(study);
-    base::print(fmt::format("{}\nTime in training {}; report: {}\n", text, base::duration_text(comparison.seconds),
-                            base::join_path(out, "report.html")));
+    for (const study::StudyGrid& study : outcome.comparison.studies) text += "\n" + study::study_text(study);
+    base::print(fmt::format("{}\nTime in training {}; report: {}\n", text,
+                            base::duration_text(outcome.comparison.seconds), outcome.report));
   }
-  return supervisor.status();
+  return outcome.status;
+}
+
+/// The child's side: one training, with lines on standard output for the parent.
+int run_job(const std::string& folder, const std::optional<std::string>& device) {
+  return study::run_job(study::read_job(folder), device, {.on_loss = [](int64_t step, double loss) {
+                          base::print(fmt::format("progress {} {:.5g}\n", step, loss));
+                        }});
 }
 
 }  // namespace
@@ -290,7 +90,7 @@ void add_compare(CLI::App& app) {
       .flag("--json", options->json, "print the results as JSON")
       .hidden_option("--job", options->job)
       .action([options] {
-        if (options->job) return study::run_job(study::read_job(*options->job), options->device);
+        if (options->job) return run_job(*options->job, options->device);
         base::require(!options->recipe.empty(), "compare: RECIPE is required");
         return compare(*options);
       });

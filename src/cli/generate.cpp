@@ -10,15 +10,12 @@
 #include "base/options.h"
 #include "base/output.h"
 #include "base/text_format.h"
-#include "bundle/load.h"
-#include "bundle/text_conventions.h"
+#include "bundle/bundle.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "experiment/device.h"
-#include "experiment/experiment.h"
 #include "experiment/recipe.h"
-#include "infer/text_session.h"
-#include "study/summary.h"
+#include "infer/open_text.h"
 
 namespace mnemo::cli {
 namespace {
@@ -65,18 +62,12 @@ int generate(const GenerateArguments& options) {
 
   if (options.save)
     base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
-  const std::string folder = experiment::model_folder(options.model);
-  const bundle::LoadedModel loaded = bundle::load_model(folder, {.device = experiment::device_named(options.device)});
-  choose_threads(loaded.model->parameters().count(), 1);
-  const std::shared_ptr<const infer::Engine> engine = experiment::make_engine(loaded.model, options.precision,
-                                                                              "generate");
-  infer::Session session = engine && options.session ? infer::Session::load(*options.session, engine)
-                           : engine                  ? infer::Session(engine, sampling)
-                           : options.session         ? infer::Session::load(*options.session, loaded.model)
-                                                     : infer::Session(loaded.model, sampling);
-  session.set_sampling(sampling);
-  session.set_reset_segments(bundle::TextConventions::read(folder).resets_segments());
-  infer::TextSession text(std::move(session), loaded.tokenizer);
+  const at::Device device = experiment::device_named(options.device);
+  const bundle::Bundle stored = bundle::read_bundle(options.model);
+  experiment::move_to(*stored.model, device);
+  choose_threads(stored.model->parameters().count(), 1);
+  infer::TextSession text = infer::open_text(
+      stored, {.sampling = sampling, .precision = options.precision, .session = options.session});
   if (!prompt.empty()) text.feed(prompt);
 
   const auto begin = std::chrono::steady_clock::now();

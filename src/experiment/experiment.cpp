@@ -1,6 +1,6 @@
 #include "experiment/experiment.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 
@@ -9,18 +9,12 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/text_format.h"
-#include "bundle/load.h"
-#include "bundle/model_folder.h"
-#include "bundle/preprocessing.h"
-#include "bundle/text_conventions.h"
+#include "bundle/bundle.h"
 #include "experiment/finetune_model.h"
-#include "experiment/sample_task.h"
 #include "memory/learnable_tokens.h"
 #include "models/build.h"
 #include "models/make_attention.h"
 #include "models/presets.h"
-#include "tasks/language_model.h"
-#include "weights/model_tensors.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -48,37 +42,27 @@ std::shared_ptr<core::Model> build_with(const Recipe& recipe, int64_t copies) {
   return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
 }
 
-/// Where an attention has a place for each token, a sequence must not have more; `length` tokens of a sample.
-void require_places(const Recipe& recipe, int64_t length) {
-  const auto limit = recipe.model.backbone.is_vision() || !recipe.model.backbone.causal()
-                         ? std::nullopt
-                         : models::row_limit(recipe.model.backbone.attention);
-  if (!limit) return;
-  if (!recipe.is_text()) return limit->require(length, "the longest sample has so many tokens");
-  const data::TextOptions text = text_options(recipe);
-  if (text.reset == "segments")
-    return limit->require(recipe.model.segment_size, "segment_size; each segment stands alone (data.reset)");
-  base::Where(&recipe.data, "data")
-      .require(text.document_separator != "none", "reset",
-               "expected \"segments\": the text has no documents, so it is one sequence "
-               "without an end, and '{}.{}' has places for {} tokens",
-               limit->table.path(), limit->key, limit->rows);
+/// The rows that the model's attention has places for; nothing where that is any number, or a segment's at a time.
+std::optional<models::RowLimit> places_of(const models::ModelOptions& model) {
+  if (model.backbone.is_vision() || !model.backbone.causal()) return std::nullopt;
+  return models::row_limit(model.backbone.attention);
 }
 
 /// Tokens go to models of tokens, images to models of images.
-void require_fitting_model(const Recipe& recipe) {
-  base::require(!recipe.is_images() || recipe.model.backbone.is_vision(),
-                "recipe: [data] of type \"images\" needs a model of images, found model.backbone.type = \"{}\"; mnemo "
+void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptions& model) {
+  const bool images = task.input() == tasks::InputKind::images;
+  base::require(!images || model.backbone.is_vision(),
+                "recipe: {} needs a model of images, found model.backbone.type = \"{}\"; mnemo "
                 "help recipe names them",
-                recipe.model.backbone.type);
-  base::require(recipe.is_images() || !recipe.model.backbone.is_vision(),
-                "recipe: [data] of type \"{}\" is made of tokens, but model.backbone.type = \"{}\" takes images; use a "
+                task.title(), model.backbone.type);
+  base::require(images || !model.backbone.is_vision(),
+                "recipe: {} is made of tokens, but model.backbone.type = \"{}\" takes images; use a "
                 "decoder or an encoder",
-                recipe.data_type(), recipe.model.backbone.type);
+                task.title(), model.backbone.type);
 }
 
 /// Fills in what the data know of the model, and refuses what does not fit them.
-void fit_to(const DataShape& data, std::string_view type, models::ModelOptions& model) {
+void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::ModelOptions& model) {
   if (data.segment_size) {
     const bool left_out = model.segment_size == models::ModelOptions{}.segment_size;
     base::require(
@@ -90,40 +74,22 @@ void fit_to(const DataShape& data, std::string_view type, models::ModelOptions& 
   const std::string head = models::type_of(model.head);
   if (data.num_classes == 0) return;
   base::require(head == "classification",
-                "recipe: 'model.head': [data] of type \"{}\" is classified; expected type = "
+                "recipe: 'model.head': {} is classified; expected type = "
                 "\"classification\", found \"{}\"",
-                type, head);
+                task.title(), head);
   const int64_t classes = model.head.at("num_classes").as_int();
   base::require(classes == 0 || classes == data.num_classes,
                 "recipe: 'model.head.num_classes': expected 0 or the data's {}, found {}", data.num_classes, classes);
   model.head.set("num_classes", data.num_classes);
 }
 
-/// An answer of several symbols is made by reading each one back, be it longer than a segment or not; an encoder
-/// cannot.
-void require_decoder(const core::Model& model, int64_t answer_length, const std::string& data_type) {
-  const std::string who = fmt::format("recipe: [data] of type \"{}\"", data_type);
-  base::require(models::options_of(model).backbone.causal(),
-                "{}: an answer of {} symbols in segments of {} (model.segment_size) is given symbol by symbol, which "
-                "an encoder cannot do: it sees a "
-                "whole segment at once; expected model.backbone.type = \"decoder\"",
-                who, answer_length, model.segment_size());
-  models::require_next_token_model(model, who);
-}
-
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
-
-std::string data_text(const Recipe& recipe) {
-  if (!recipe.is_text()) return describe_samples(recipe);
-  return fmt::format("Text `{}`, in {}.", file_name(recipe.data.at("train").as_string()),
-                     recipe.data.at("unit").as_string());
-}
 
 /// The recipe without the paths of this machine.
 base::Node shown_recipe(const Recipe& recipe) {
   base::Node node = base::write_options(recipe);
   base::Node* data = node.find("data");
-  for (const char* key : {"train", "valid", "test"}) {
+  for (const char* key : tasks::TaskSpec::kPathKeys) {
     base::Node* path = data->find(key);
     if (path != nullptr && path->is_string() && !path->as_string().empty())
       *path = base::Node(file_name(path->as_string()));
@@ -131,59 +97,43 @@ base::Node shown_recipe(const Recipe& recipe) {
   return node;
 }
 
-std::string card_text(const Experiment& workbench, const ModelCard& card) {
+std::string card_text(const Experiment& experiment, const ModelCard& card) {
   std::string metrics;
   for (const auto& [name, value] : card.metrics) metrics += fmt::format("| {} | {:.4f} |\n", name, value);
-  const bool writes = workbench.tokenizer != nullptr;
+  const bool writes = experiment.tokenizer != nullptr;
   std::string text = fmt::format("---\nlibrary_name: mnemo\n{}---\n\n# {}\n\n",
                                  writes ? "pipeline_tag: text-generation\n" : "", card.title);
-  if (!workbench.recipe.about.empty()) text += workbench.recipe.about + "\n\n";
+  if (!experiment.recipe.about.empty()) text += experiment.recipe.about + "\n\n";
   text += fmt::format(
       "{} parameters. {}\n\nTrained for {} steps on {} {} in {} with Mnemo {} (LibTorch {}):\n\n    {}\n\n",
-      base::grouped(workbench.model->parameters().count()), data_text(workbench.recipe), base::grouped(card.steps),
-      base::grouped(card.tokens), workbench.unit, base::duration_text(card.seconds), base::this_machine().mnemo,
-      base::this_machine().libtorch, card.command);
+      base::grouped(experiment.model->parameters().count()), experiment.recipe.task()->describe(),
+      base::grouped(card.steps), base::grouped(card.tokens), experiment.unit, base::duration_text(card.seconds),
+      base::this_machine().mnemo, base::this_machine().libtorch, card.command);
   if (!metrics.empty()) text += "## On held-out data\n\n| metric | value |\n| --- | ---: |\n" + metrics + "\n";
   if (writes)
     text +=
         "## Use\n\n    mnemo generate FOLDER --prompt \"…\" --tokens 200\n    mnemo eval FOLDER --data text.txt\n\n";
-  return text + "## Recipe\n\n```toml\n" + base::to_toml(shown_recipe(workbench.recipe)) + "```\n";
+  return text + "## Recipe\n\n```toml\n" + base::to_toml(shown_recipe(experiment.recipe)) + "```\n";
 }
 
 }  // namespace
 
-data::TextOptions text_options(const Recipe& recipe) {
-  return base::read_typed_options<data::TextOptions>(recipe.data);
-}
-
 models::ModelOptions complete_model(const Recipe& recipe) {
-  // A model of images whose classes are named needs no data.
-  const base::Node* classes = recipe.model.head.find("num_classes");
-  const bool complete = !recipe.is_images() || (classes != nullptr && classes->as_int() > 0);
-  if (recipe.model.backbone.is_vision() && complete && !recipe.finetune) return recipe.model;
-  Recipe filled = recipe;
+  const auto task = recipe.task();
+  if (!recipe.finetune && !task->completes(recipe.model)) return recipe.model;
+  models::ModelOptions model = recipe.model;
   // A recipe with [finetune] alone: the trained model says what it is.
   if (recipe.finetune && !recipe.model.backbone.is_vision())
-    filled.model = models::options_of(*read_model(model_folder(recipe.finetune->model)).model);
-  require_fitting_model(filled);
-  if (!recipe.is_text()) {
-    const DataShape data = data_shape(filled);
-    if (recipe.finetune) {
-      filled.model = models::plan_finetuning(filled.model, *recipe.finetune, data.classes).options;
-    } else {
-      fit_to(data, recipe.data_type(), filled.model);
-    }
-    take_vocabulary(filled.model, data.vocabulary);
-    return filled.model;
+    model = bundle::read_bundle(recipe.finetune->model).options();
+  require_fitting_model(*task, model);
+  const tasks::DataShape data = task->shape(model);
+  if (recipe.finetune) {
+    model = models::plan_finetuning(model, *recipe.finetune, data.classes).options;
+  } else {
+    fit_to(data, *task, model);
   }
-  int64_t vocabulary = recipe.model.embedding.vocab_size;
-  if (vocabulary == 0) {
-    const data::TextOptions text = text_options(recipe);
-    vocabulary = data::make_tokenizer(text.unit, data::split_text(text).train, {text.min_count, text.max_vocabulary})
-                     ->size();
-  }
-  take_vocabulary(filled.model, vocabulary);
-  return filled.model;
+  take_vocabulary(model, data.vocabulary);
+  return model;
 }
 
 std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
@@ -194,8 +144,7 @@ std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
 
 void require_buildable(const Recipe& recipe) {
   if (recipe.model.backbone.is_vision() || recipe.finetune) return;
-  if (recipe.is_text() || recipe.data_type() == "algorithmic")
-    require_places(recipe, recipe.is_text() ? 0 : data_shape(recipe).length);
+  if (const auto limit = places_of(recipe.model)) recipe.task()->require_places(*limit, recipe.model);
   models::ModelOptions declared = recipe.model;
   if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
   if (models::type_of(declared.head) == "classification" && declared.head.at("num_classes").as_int() == 0)
@@ -204,20 +153,6 @@ void require_buildable(const Recipe& recipe) {
 }
 
 namespace {
-
-/// Runs one black image, so that a size that the model cannot take is found before anything is written.
-void require_image_size(const Recipe& recipe, const core::Model& model) {
-  const at::NoGradGuard no_grad;
-  const data::ImageOptions images = image_options(recipe);
-  core::Segment segment;
-  segment.pixels = at::zeros({1, 3, images.height(), images.width()});
-  segment.mode = core::Mode::evaluate;
-  try {
-    model.forward(segment, model.initial_state(1));
-  } catch (const base::InputError& error) {
-    base::input_error("recipe: 'data.image_size': {}", error.what());
-  }
-}
 
 /// [model] beside [finetune] says what the trained model is, or nothing: no model is made of it. Tasks that are
 /// attached it may leave out, and classes of the head.
@@ -244,20 +179,20 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
 /// The trained model that a recipe starts from, told what its data are.
 void start_finetuning(Experiment& bench) {
   Recipe& recipe = bench.recipe;
-  const std::string folder = model_folder(recipe.finetune->model);
-  const StoredModel stored = read_model(folder);
-  const models::ModelOptions& options = models::options_of(*stored.model);
-  base::require(recipe.is_images(),
-                "recipe: [finetune] is for images; expected [data] of type \"images\", found \"{}\"",
-                recipe.data_type());
+  const bundle::Bundle stored = bundle::read_bundle(recipe.finetune->model);
+  const std::string& folder = stored.folder;
+  const models::ModelOptions& options = stored.options();
+  const auto task = recipe.task();
+  base::require(task->input() == tasks::InputKind::images,
+                "recipe: [finetune] is for images; expected [data] of images, found type \"{}\"", task->type());
   require_same_model(recipe.model, options, folder);
   recipe.model = options;
-  SampleTask samples = make_sample_task(recipe, {recipe.train.eval_batch_size, recipe.train.eval_samples});
-  FinetuneModel made = finetune_model(*stored.model, folder, *recipe.finetune, samples.shape.classes,
+  tasks::LoadedTask loaded = task->load(recipe.model, recipe.task_settings());
+  FinetuneModel made = finetune_model(*stored.model, folder, *recipe.finetune, loaded.shape.classes,
                                       static_cast<uint64_t>(recipe.train.seed));
   if (const std::optional<bundle::ImagePreprocessing> facts = bundle::ImagePreprocessing::find(folder);
       facts && made.plan.has_task_memory) {
-    const data::ImageOptions images = image_options(recipe);
+    const data::ImageOptions images = task->images(recipe.model);
     base::require(images.image_size == facts->image_size && images.mean == facts->mean && images.std == facts->std,
                   "recipe: 'data': expected image_size, mean and std as the model has them ({}: {}, or what its "
                   "config.json says), since all tasks read the same pixels",
@@ -265,69 +200,39 @@ void start_finetuning(Experiment& bench) {
   }
   recipe.model = made.plan.options;
   bench.model = made.model;
-  require_image_size(recipe, *bench.model);
-  bench.tokens_per_step = recipe.train.batch_size;
-  bench.unit = "images";
-  bench.classes = made.plan.has_task_memory ? bundle::class_names(folder) : samples.shape.classes;
+  task->check_model(*bench.model, loaded.shape);
+  bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
+  bench.unit = task->counted();
+  bench.classes = made.plan.has_task_memory ? bundle::class_names(folder) : loaded.shape.classes;
   bench.finetune = std::move(made.plan);
-  bench.task = std::move(samples.task);
+  bench.task = std::move(loaded.task);
 }
 
 }  // namespace
 
 Experiment make_experiment(const Recipe& recipe) {
   Experiment bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
-  const train::TrainOptions& train = recipe.train;
   if (recipe.finetune) {
     start_finetuning(bench);
     return bench;
   }
-  require_fitting_model(recipe);
+  const auto task = recipe.task();
+  models::ModelOptions& model = bench.recipe.model;
+  require_fitting_model(*task, model);
   require_buildable(recipe);
-  if (recipe.is_text()) {
-    data::Corpus corpus = data::load_corpus(text_options(recipe));
-    bench.tokenizer = corpus.tokenizer;
-    take_vocabulary(bench.recipe.model, corpus.tokenizer->size());
-    bench.model = build_with(bench.recipe, 2);
-    models::require_next_token_model(*bench.model, "recipe: [data] of type \"text\"");
-    bench.task = std::make_unique<tasks::LanguageModel>(
-        std::move(corpus),
-        tasks::LanguageModelOptions{train.batch_size, train.segments_per_step, train.shuffle, train.seed,
-                                    train.eval_batch_size, text_options(recipe).reset == "segments"});
-    bench.tokens_per_step = train.batch_size * train.segments_per_step * recipe.model.segment_size;
-  } else {
-    SampleTask samples = make_sample_task(recipe, {train.eval_batch_size, train.eval_samples});
-    fit_to(samples.shape, recipe.data_type(), bench.recipe.model);
-    require_places(bench.recipe, samples.shape.length);
-    take_vocabulary(bench.recipe.model, samples.shape.vocabulary);
-    bench.model = build_with(bench.recipe, 2);
-    if (samples.shape.num_classes == 0) require_decoder(*bench.model, samples.shape.answer_length, recipe.data_type());
-    bench.tokens_per_step = train.batch_size * samples.tokens_per_sample;
-    if (recipe.is_images()) {
-      bench.unit = "images";
-      require_image_size(bench.recipe, *bench.model);
-    }
-    bench.classes = samples.shape.classes;
-    bench.task = std::move(samples.task);
-  }
+  tasks::LoadedTask loaded = task->load(model, recipe.task_settings());
+  fit_to(loaded.shape, *task, model);
+  if (const auto limit = places_of(model); limit && loaded.shape.length > 0)
+    limit->require(loaded.shape.length, "the longest sample has so many tokens");
+  take_vocabulary(model, loaded.shape.vocabulary);
+  bench.model = build_with(bench.recipe, 2);
+  task->check_model(*bench.model, loaded.shape);
+  bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
+  bench.unit = task->counted();
+  bench.classes = loaded.shape.classes;
+  bench.tokenizer = loaded.tokenizer;
+  bench.task = std::move(loaded.task);
   return bench;
-}
-
-std::string model_folder(const std::string& path) {
-  const std::string inside = base::join_path(path, "model");
-  const bool is_run = !base::path_exists(base::join_path(path, "config.json")) && base::is_folder(inside);
-  return is_run ? inside : path;
-}
-
-std::map<std::string, std::string> files_beside(const std::string& folder) {
-  constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
-  std::map<std::string, std::string> files;
-  for (const std::string& name : base::list_folder(folder)) {
-    const std::string path = base::join_path(folder, name);
-    if (name == "config.json" || name == "model.safetensors" || name == "README.md" || base::is_folder(path)) continue;
-    files[name] = base::read_file(path, kMaxBytes);
-  }
-  return files;
 }
 
 std::optional<Recipe> recipe_beside(const std::string& folder) {
@@ -336,48 +241,14 @@ std::optional<Recipe> recipe_beside(const std::string& folder) {
   return read_recipe(RecipeFile::read(path).recipe());
 }
 
-StoredModel read_model(const std::string& folder) {
-  base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder,
-                base::path_exists(folder) ? "a file" : "nothing");
-  if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
-    bundle::LoadedModel loaded = bundle::load_model(folder);
-    return {loaded.model, loaded.tokenizer, bundle::TextConventions::read(folder).resets_segments()};
-  }
-  return {bundle::load_any(folder).model, nullptr};
-}
-
-std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::Model> model,
-                                                 const std::optional<std::string>& precision,
-                                                 std::string_view command) {
-  infer::EngineOptions options;
-  const std::string where = fmt::format("{}: --precision", command);
-  if (precision) options.precision = ops::precision_of(*precision, where);
-  const std::string objection = infer::unsupported_reason(*model);
-  if (!objection.empty()) {
-    base::require(!precision, "{} {}: the decoding engine cannot run this model: {}; leave the option out", where,
-                  precision.value_or(""), objection);
-    return nullptr;
-  }
-  return std::make_shared<const infer::Engine>(std::move(model), options);
-}
-
-void write_model(const std::string& folder, const Experiment& workbench, const ModelCard& card) {
-  bundle::ModelFolder content;
-  content.config = base::to_json(base::write_options(workbench.recipe.model)) + "\n";
-  content.weights.tensors = weights::model_tensors(*workbench.model);
-  if (workbench.tokenizer) {
-    content.vocabulary = workbench.tokenizer->save();
-    content.vocabulary[bundle::TextConventions::kFile] = bundle::TextConventions::of(text_options(workbench.recipe))
-                                                             .text();
-  }
-  if (workbench.recipe.is_images())
-    content.vocabulary[bundle::ImagePreprocessing::kFile] = bundle::ImagePreprocessing::of(
-                                                                image_options(workbench.recipe))
-                                                                .text();
-  if (!workbench.classes.empty())
-    content.vocabulary[bundle::kClassesFile] = fmt::format("{}\n", fmt::join(workbench.classes, "\n"));
-  content.card = card_text(workbench, card);
-  bundle::write_model_folder(folder, content);
+void write_model(const std::string& folder, const Experiment& experiment, const ModelCard& card) {
+  const Recipe& recipe = experiment.recipe;
+  bundle::write_bundle(folder, {.options = recipe.model,
+                                .model = *experiment.model,
+                                .tokenizer = experiment.tokenizer,
+                                .files = recipe.task()->model_files(recipe.model),
+                                .classes = experiment.classes,
+                                .card = card_text(experiment, card)});
 }
 
 }  // namespace mnemo::experiment

@@ -1,22 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "data/text/corpus.h"
 #include "experiment/recipe.h"
-#include "infer/engine.h"
 #include "models/model.h"
 #include "tasks/task.h"
 
 namespace mnemo::experiment {
-
-/// The text of a [data] table of type text. Throws InputError when no file is named.
-data::TextOptions text_options(const Recipe& recipe);
 
 /// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0
 /// becomes the data's, for which a text is read. Of a recipe with [finetune] and no [model] the trained model's options
@@ -39,30 +33,13 @@ struct Experiment {
   std::unique_ptr<tasks::Task> task;
   std::optional<models::FinetunePlan> finetune = {};
   int64_t tokens_per_step = 0;            ///< that run through the model
-  std::string unit = "tokens";            ///< what these are, or "images"
+  std::string unit = {};                  ///< what these are: "tokens" or "images"
   std::vector<std::string> classes = {};  ///< their names, of images: classes.txt of the model's folder
 };
 Experiment make_experiment(const Recipe& recipe);
 
-/// A folder that is a model, or a run's with the model inside; the model's folder.
-std::string model_folder(const std::string& path);
-/// What lies in a model's folder beside its configuration, weights and card: vocabulary, classes.txt, images.json and
-/// the like, by name.
-std::map<std::string, std::string> files_beside(const std::string& model_folder);
 /// recipe.toml beside or above a model, or nothing.
 std::optional<Recipe> recipe_beside(const std::string& model_folder);
-/// A model folder's weights; the tokenizer is null where the folder has no vocabulary (made tasks).
-struct StoredModel {
-  std::shared_ptr<core::Model> model;
-  std::shared_ptr<const data::Tokenizer> tokenizer;
-  bool reset_segments = false;  ///< each segment of a text stands alone (data.reset)
-};
-StoredModel read_model(const std::string& folder);
-
-/// The model packed for decoding; null where the engine has no form of it and no precision was asked for. Throws
-/// InputError where one was.
-std::shared_ptr<const infer::Engine> make_engine(std::shared_ptr<const models::Model> model,
-                                                 const std::optional<std::string>& precision, std::string_view command);
 
 /// What a model folder's README.md tells.
 struct ModelCard {
@@ -71,7 +48,7 @@ struct ModelCard {
   int64_t steps = 0, tokens = 0;
   double seconds = 0;
 };
-/// Writes a model folder whole.
-void write_model(const std::string& folder, const Experiment& workbench, const ModelCard& card);
+/// Writes the experiment's model as a folder, with all that its data and its card add.
+void write_model(const std::string& folder, const Experiment& experiment, const ModelCard& card);
 
 }  // namespace mnemo::experiment

@@ -9,13 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
-#include "base/option_poly.h"
 #include "base/text_table.h"
-#include "data/answers/algorithmic.h"
-#include "data/answers/listops_set.h"
-#include "data/answers/task_file.h"
-#include "data/images/image_options.h"
-#include "data/text/corpus.h"
 #include "models/presets.h"
 
 namespace mnemo::experiment {
@@ -32,23 +26,11 @@ struct FileKeys {
   }
 };
 
-const base::OptionTypes& make_data_types() {
-  static const base::OptionTypes types = [] {
-    base::OptionTypes made("data");
-    made.add<data::TextOptions>("text", "a text of one's own, to be continued");
-    made.add<data::AlgorithmicOptions>("algorithmic", "made tasks that ask for memory and nothing else");
-    made.add<data::TaskFileOptions>("task_file", "samples of a file that ask for an answer, as made tasks do");
-    made.add<data::ListOpsOptions>("listops", "Long ListOps: the value of nested lists, classified");
-    made.add<data::ImageOptions>("images", "images with a class each");
-    return made;
-  }();
-  return types;
-}
-
 /// Makes relative paths start from the file they were written in.
 void resolve_paths(base::Node& recipe) {
-  for (const auto& [table, key] : {std::pair("data", "train"), std::pair("data", "valid"), std::pair("data", "test"),
-                                   std::pair("finetune", "model")}) {
+  std::vector<std::pair<const char*, const char*>> paths = {{"finetune", "model"}};
+  for (const char* key : tasks::TaskSpec::kPathKeys) paths.emplace_back("data", key);
+  for (const auto& [table, key] : paths) {
     base::Node* group = recipe.find(table);
     if (group == nullptr || !group->is_table()) continue;
     base::Node* path = group->find(key);
@@ -108,16 +90,11 @@ bool changes_study(const std::string& assignment) {
                      [&](std::string_view start) { return assignment.starts_with(start); });
 }
 
-const std::string& type_of(const base::Node& table) {
-  static const std::string kNone;
-  const base::Node* type = table.find("type");
-  return type != nullptr && type->is_string() ? type->as_string() : kNone;
-}
-
-/// A [data] table without a type is a text; said aloud, so that a study with another type replaces it.
+/// A [data] table without a type gets the default one; said aloud, so that a study with another type replaces it.
 void name_data_type(base::Node& recipe) {
   base::Node* data = recipe.find("data");
-  if (data != nullptr && data->is_table() && data->find("type") == nullptr) data->set("type", "text");
+  if (data != nullptr && data->is_table() && data->find("type") == nullptr)
+    data->set("type", tasks::TaskTypes::all().default_type);
 }
 
 std::string text_at(const base::Node& root, const char* key) {
@@ -127,25 +104,22 @@ std::string text_at(const base::Node& root, const char* key) {
 
 }  // namespace
 
-Recipe::Recipe() { data = base::Node::table({{"type", "text"}}); }
+Recipe::Recipe() { data = base::Node::table({{"type", tasks::TaskTypes::all().default_type}}); }
 
-const base::PolyType& Recipe::data_types() { return make_data_types(); }
-
-bool Recipe::is_text() const { return data_type() == "text"; }
-
-bool Recipe::is_images() const { return data_type() == "images"; }
-
-const std::string& Recipe::data_type() const { return type_of(data); }
+tasks::TaskSettings Recipe::task_settings() const {
+  return {train.batch_size, train.segments_per_step, train.shuffle,
+          train.seed,       train.eval_batch_size,   train.eval_samples};
+}
 
 Recipe read_recipe(const base::Node& node) {
   const base::Node* model = node.find("model");
   base::Node complete = node;
   if (model != nullptr && model->contains("preset")) complete.set("model", models::with_preset(*model));
   Recipe recipe = base::read_options<Recipe>(complete);
-  base::require(
-      !recipe.is_images() || recipe.train.segments_per_step == 1,
-      "recipe: 'train.segments_per_step': [data] of type \"images\" has no segments; expected 1 or nothing, found {}",
-      recipe.train.segments_per_step);
+  const auto task = recipe.task();
+  base::require(task->input() == tasks::InputKind::tokens || recipe.train.segments_per_step == 1,
+                "recipe: 'train.segments_per_step': {} has no segments; expected 1 or nothing, found {}", task->title(),
+                recipe.train.segments_per_step);
   return recipe;
 }
 

@@ -13,6 +13,7 @@
 #include "infer/sampling.h"
 #include "models/finetune.h"
 #include "models/options.h"
+#include "tasks/registry.h"
 #include "train/options.h"
 
 namespace mnemo::experiment {
@@ -35,7 +36,7 @@ struct GenerateOptions {
 struct Recipe {
   std::string name;
   std::string about;
-  base::Node data;  ///< of a type: text, algorithmic, task_file, listops or images
+  base::Node data;  ///< of one of tasks::TaskTypes
   models::ModelOptions model;
   std::optional<models::FinetuneOptions> finetune;  ///< from a trained model, which [model] must be where it is written
   train::TrainOptions train;
@@ -45,17 +46,17 @@ struct Recipe {
   void visit(V&& v) {
     v("name", name, "a title");
     v("about", about, "what it is for");
-    v("data", data, "what is learned", base::poly(data_types()));
+    v("data", data, "what is learned", base::poly(tasks::TaskTypes::all().options));
     v("model", model, "the model");
     v("finetune", finetune, "starts from a trained model of images, which learns another task (mnemo finetune)");
     v("train", train, "the training");
     v("generate", generate, "sample texts");
   }
   Recipe();
-  static const base::PolyType& data_types();
-  bool is_text() const;
-  bool is_images() const;
-  const std::string& data_type() const;
+  /// What is learned: [data], read.
+  std::unique_ptr<const tasks::TaskSpec> task() const { return tasks::task_spec(data); }
+  /// The keys of [train] that its task reads.
+  tasks::TaskSettings task_settings() const;
 };
 
 /// A recipe file, with `--set` carried out.

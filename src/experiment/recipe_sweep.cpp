@@ -10,7 +10,6 @@
 #include "base/nearest.h"
 #include "base/node_path.h"
 #include "experiment/recipe.h"
-#include "experiment/sample_task.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -203,9 +202,7 @@ void check_skip(const Sweep& sweep, const base::Node& entry, const std::string& 
 base::Node value_of(const base::Node& recipe, const Tie& tie) {
   const std::string& key = tie.source.as_string();
   if (key == "model.segment_size" && base::find_at(recipe, "data.num_segments") != nullptr) {
-    const Recipe complete = read_recipe(recipe);
-    if (const auto size = complete.is_text() ? std::nullopt : data_shape(complete).segment_size)
-      return base::Node(*size);
+    if (const auto size = read_recipe(recipe).task()->segment_size()) return base::Node(*size);
   }
   if (const base::Node* given = base::find_at(recipe, key)) return *given;
   const Recipe complete = read_recipe(recipe);

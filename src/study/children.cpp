@@ -211,7 +211,7 @@ class Stopper {
 }  // namespace
 
 int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& options) {
-  const std::string program = own_program();
+  const std::string program = options.program.empty() ? own_program() : options.program;
   std::vector<std::string> environment = child_environment(options.threads);
   const SignalGuard guard;
   Stopper stopper;

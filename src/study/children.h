@@ -8,7 +8,7 @@
 
 namespace mnemo::study {
 
-/// A process of this same program that does one part of the work.
+/// A process that does one part of the work.
 struct ChildJob {
   std::vector<std::string> arguments;  ///< after the program's name
   std::string log;                     ///< file that its standard error goes to
@@ -25,8 +25,9 @@ struct ChildEnd {
 };
 
 struct ChildrenOptions {
-  int64_t jobs = 1;     ///< children at a time
-  int64_t threads = 1;  ///< OMP_NUM_THREADS of each
+  int64_t jobs = 1;          ///< children at a time
+  int64_t threads = 1;       ///< OMP_NUM_THREADS of each
+  std::string program = {};  ///< that is run; empty: this process' own
   std::function<void(size_t job)> on_start;
   std::function<void(size_t job, std::string_view line)> on_line;  ///< each line a child prints
   std::function<void(size_t job, const ChildEnd&)> on_end;

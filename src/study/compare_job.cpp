@@ -13,11 +13,9 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "base/output.h"
 #include "data/tokenizers/utf8.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
-#include "experiment/sample_task.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
 #include "inspect/draw/span_picture.h"
@@ -73,15 +71,14 @@ double generation_speed(const infer::Session& start, int64_t position, const std
 }
 
 /// Real text to read before the speed is taken: the prompt alone could be one symbol over and over.
-std::vector<int64_t> reading_text(const experiment::Experiment& bench) {
-  const data::TextOptions text = experiment::text_options(bench.recipe);
+std::vector<int64_t> reading_text(const data::TextOptions& text, const data::Tokenizer& tokenizer) {
   const data::TextSource source = data::split_text(text).train;
   std::string bytes;
   source.for_each_chunk([&](std::string_view chunk) {
     bytes.append(chunk.substr(0, 1 << 16));
     return false;
   });
-  const std::vector<int32_t> ids = bench.tokenizer->encode(data::take_valid_utf8(bytes, false));
+  const std::vector<int32_t> ids = tokenizer.encode(data::take_valid_utf8(bytes, false));
   return {ids.begin(), ids.end()};
 }
 
@@ -95,11 +92,11 @@ void unless_refused(const char* what, const std::function<void()>& show) {
   }
 }
 
-void measure_generation(const experiment::Experiment& bench, RunResult& result) {
+void measure_generation(const experiment::Experiment& bench, const data::TextOptions& data, RunResult& result) {
   const experiment::GenerateOptions& options = bench.recipe.generate;
   infer::Session start = infer::fastest_session(models::language_model(bench.model, "generation"), options.sampling);
-  start.set_reset_segments(experiment::text_options(bench.recipe).reset == "segments");
-  const std::vector<int64_t> text = reading_text(bench);
+  start.set_reset_segments(data.resets_segments());
+  const std::vector<int64_t> text = reading_text(data, *bench.tokenizer);
   unless_refused("a sample", [&] {
     infer::TextSession writer(start, bench.tokenizer);
     writer.feed(options.prompt);
@@ -126,22 +123,16 @@ void show_model(const core::Model& model, RunResult& result) {
 }  // namespace
 
 StudyMetric metric_of(const experiment::Recipe& recipe) {
-  if (!recipe.is_text()) {
-    return {.name = "accuracy",
-            .short_name = "accuracy",
-            .loss_name = recipe.is_images()                ? "nats an image"
-                         : recipe.data_type() == "listops" ? "nats an expression"
-                                                           : "nats a symbol",
-            .counted = recipe.is_images() ? "images" : "tokens",
-            .higher_is_better = true,
-            .percent = true,
-            .generates = false,
-            .chance = experiment::chance_of(recipe)};
-  }
-  const std::string& unit = recipe.data.at("unit").as_string();
-  if (unit == "words") return {.name = "perplexity", .short_name = "perplexity", .loss_name = "perplexity"};
-  if (unit == "bytes") return {.name = "bits per byte", .short_name = "bits/byte", .loss_name = "bits per byte"};
-  return {};
+  const auto task = recipe.task();
+  const tasks::MetricInfo metric = task->metric();
+  return {.name = metric.name,
+          .short_name = metric.short_name,
+          .loss_name = metric.loss_name,
+          .counted = task->counted(),
+          .higher_is_better = metric.higher_is_better,
+          .percent = metric.percent,
+          .generates = task->text() != nullptr,
+          .chance = task->chance(recipe.model)};
 }
 
 void write_job(const CompareJob& job) {
@@ -181,7 +172,7 @@ void remove_checkpoints(const std::string& folder) {
   }
 }
 
-int run_job(const CompareJob& job, const std::optional<std::string>& device) {
+int run_job(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& asked) {
   const at::Device where = experiment::device_named(device);
   experiment::Experiment bench = experiment::make_experiment(job.recipe);
   experiment::move_to(*bench.model, where);
@@ -191,14 +182,15 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   } catch (const base::InputError& error) {
     base::log_warning("{}; begins from the start", error.what());
     remove_checkpoints(job.folder);
-    return run_job(job, device);
+    return run_job(job, device, asked);
   }
-  const train::SignalGuard guard;
+  std::optional<train::SignalGuard> guard;
+  if (asked.stops_at_signals) guard.emplace();
   const double before = trainer.history().losses.empty() ? 0 : trainer.history().losses.back().seconds;
   train::RunHooks hooks;
   hooks.show_progress = false;
-  hooks.on_loss = [](const train::LossPoint& point) {
-    base::print(fmt::format("progress {} {:.5g}\n", point.step, point.loss));
+  hooks.on_loss = [&](const train::LossPoint& point) {
+    if (asked.on_loss) asked.on_loss(point.step, point.loss);
   };
   const auto begin = std::chrono::steady_clock::now();
   hooks.stop = [&] {
@@ -238,7 +230,8 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device) {
   for (const train::LossPoint& point : report.history.losses) {
     if (!point.scalars.empty()) result.cache_share_curve.push_back({point.step, inspect::cache_shares(point.scalars)});
   }
-  if (bench.tokenizer) measure_generation(bench, result);
+  const auto task = bench.recipe.task();
+  if (task->text() != nullptr) measure_generation(bench, *task->text(), result);
   experiment::write_model(base::join_path(job.folder, "model"), bench,
                           {.title = job.variant,
                            .command = "mnemo compare (study \"" + job.study + "\")",

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -29,9 +31,13 @@ std::string training_text(const CompareJob& job);
 
 void remove_checkpoints(const std::string& folder);
 
-/// Trains and measures; the child's side. Goes on from the newest checkpoint in its folder. Prints "progress STEP LOSS"
-/// lines, writes result.json and removes the checkpoints. Returns the exit status: 130 or 143 when a signal stopped it,
-/// after a checkpoint.
-int run_job(const CompareJob& job, const std::optional<std::string>& device);
+struct JobHooks {
+  std::function<void(int64_t step, double loss)> on_loss = {};
+  bool stops_at_signals = true;  ///< SIGINT and SIGTERM end the training after a checkpoint
+};
+
+/// Trains and measures. Goes on from the newest checkpoint in the job's folder; writes result.json and the model, and
+/// removes the checkpoints. Returns the exit status: 130 or 143 when a signal stopped it.
+int run_job(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& hooks = {});
 
 }  // namespace mnemo::study

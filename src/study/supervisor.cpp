@@ -16,11 +16,12 @@
 namespace mnemo::study {
 namespace {
 
+constexpr std::string_view kErrorMark = "mnemo: error: ";
+
 std::string last_error(const CompareJob& job, const ChildEnd& end) {
-  constexpr std::string_view kMark = "mnemo: error: ";
   const std::string log = base::path_exists(output_file(job)) ? base::read_file(output_file(job)) : "";
-  const size_t at = log.rfind(kMark);
-  if (at != std::string::npos) return log.substr(at + kMark.size(), log.find('\n', at) - at - kMark.size());
+  const size_t at = log.rfind(kErrorMark);
+  if (at != std::string::npos) return log.substr(at + kErrorMark.size(), log.find('\n', at) - at - kErrorMark.size());
   if (end.signal == SIGKILL) return "killed from outside; the machine may have run out of memory";
   if (end.signal != 0) return fmt::format("ended by signal {}; see {}", end.signal, output_file(job));
   return fmt::format("exit status {}; see {}", end.status, output_file(job));
@@ -47,7 +48,8 @@ Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool
     base::log_info("{} of {} trainings were done before; --again repeats them", finished_, jobs_.size());
 }
 
-int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments) {
+int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments,
+                    const std::string& program) {
   std::vector<ChildJob> children;
   for (const size_t i : waiting_) {
     store_.prepare(jobs_[i], anew_);
@@ -55,10 +57,9 @@ int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::st
     words.insert(words.end(), arguments.begin(), arguments.end());
     children.push_back({std::move(words), output_file(jobs_[i])});
   }
-  base::ProgressOptions shown;
-  shown.plain_interval = 30;
-  progress_ = std::make_unique<base::Progress>("compare", total_steps_, shown);
+  begin();
   ChildrenOptions options;
+  options.program = program;
   options.jobs = parallel;
   options.threads = threads;
   options.on_start = [this](size_t child) { running_.push_back(waiting_[child]); };
@@ -67,6 +68,42 @@ int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::st
   const int signal = run_children(children, options);
   progress_.reset();
   return signal;
+}
+
+int Supervisor::run_here(const std::optional<std::string>& device) {
+  begin();
+  for (const size_t i : waiting_) {
+    const CompareJob& job = jobs_[i];
+    store_.prepare(job, anew_);
+    running_.push_back(i);
+    ChildEnd end;
+    std::string error;
+    try {
+      end.status = run_job(job, device,
+                           {.on_loss =
+                                [&](int64_t step, double) {
+                                  done_steps_[i] = step;
+                                  show();
+                                },
+                            .stops_at_signals = false});
+    } catch (const base::InputError& wrong) {
+      end.status = base::kWrongInput;
+      error = wrong.what();
+    } catch (const std::exception& fault) {
+      end.status = base::kOwnFault;
+      error = fmt::format("internal: {}", fault.what());
+    }
+    base::write_file_atomic(output_file(job), error.empty() ? "" : fmt::format("{}{}\n", kErrorMark, error));
+    ended(i, end);
+  }
+  progress_.reset();
+  return 0;
+}
+
+void Supervisor::begin() {
+  base::ProgressOptions shown;
+  shown.plain_interval = 30;
+  progress_ = std::make_unique<base::Progress>("compare", total_steps_, shown);
 }
 
 void Supervisor::told(size_t job, std::string_view line) {

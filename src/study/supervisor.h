@@ -13,14 +13,18 @@
 
 namespace mnemo::study {
 
-/// Runs the trainings of a comparison that are missing, each in a process of its own, and keeps what they give.
+/// Runs the trainings of a comparison that are missing, and keeps what they give.
 class Supervisor {
  public:
   /// `anew`: trainings that are done already are done again.
   Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool anew);
 
-  /// Arguments of a child behind `compare --job FOLDER`. Returns the signal that stopped it, or 0.
-  int run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments);
+  /// Each training in a process of its own: `program` (empty: this process' own) with `compare --job FOLDER` and the
+  /// arguments. Returns the signal that stopped it, or 0.
+  int run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments,
+          const std::string& program = {});
+  /// One training after the other, in this process. Signals stay the caller's. Returns 0.
+  int run_here(const std::optional<std::string>& device);
 
   const std::vector<CompareJob>& jobs() const { return jobs_; }
   /// Undefined for a training that did not come to an end.
@@ -30,6 +34,7 @@ class Supervisor {
   int status() const { return status_; }
 
  private:
+  void begin();
   void told(size_t job, std::string_view line);
   void show();
   void ended(size_t job, const ChildEnd& end);

@@ -239,7 +239,7 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "half"));
   std::filesystem::remove(folder_ / "texts/z.txt");
   expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "wiki"},
-                 "wiki: will not be replaced by a data set: it holds 'wiki.train.tokens', which would be lost");
+                 "wiki: not overwritten, because it contains 'wiki.train.tokens'");
 }
 
 }  // namespace

@@ -18,6 +18,11 @@ constexpr int64_t kFirstSymbol = 2;  // after padding and start
 
 }  // namespace
 
+const std::vector<std::string>& AlgorithmicOptions::tasks() {
+  static const std::vector<std::string> names = {"copy", "reverse", "retrieval", "quadratic"};
+  return names;
+}
+
 void AlgorithmicOptions::validate(const base::Where& where) const {
   where.require(
       task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
@@ -50,6 +55,14 @@ int64_t AlgorithmicTask::vocabulary_size() const {
 }
 
 int64_t AlgorithmicTask::result_length() const { return options_.task == "quadratic" ? kFieldLength : answer_length(); }
+
+std::optional<std::string> AlgorithmicTask::text_of(const SampleBatch& batch, int64_t row) const {
+  if (options_.task != "quadratic") return std::nullopt;
+  const at::Tensor inputs = batch.inputs[row].contiguous();
+  std::vector<int64_t> tokens(inputs.const_data_ptr<int64_t>(), inputs.const_data_ptr<int64_t>() + inputs.numel());
+  tokens.push_back(batch.targets[row][-1].item<int64_t>());
+  return quadratic_text(tokens);
+}
 
 double AlgorithmicTask::chance() const {
   const int64_t symbols = options_.task == "quadratic" ? vocabulary_size() - kFirstSymbol : options_.alphabet;

@@ -25,7 +25,7 @@ struct AlgorithmicOptions {
       "copy: X, then X twice; reverse: X, then X backwards; retrieval: key-value pairs, then one key; quadratic: an "
       "equation, "
       "then its solution step by step",
-      base::one_of("copy", "reverse", "retrieval", "quadratic"));
+      base::one_of_names(tasks()));
     v("num_symbols", num_symbols, "copy, reverse: symbols in X", base::range(1, 1 << 20));
     v("alphabet", alphabet, "different symbols that X, or the values of the pairs, are drawn from",
       base::range(1, 1 << 20));
@@ -35,6 +35,8 @@ struct AlgorithmicOptions {
     answer.visit(v);
   }
   void validate(const base::Where& where) const;
+  /// The names that `task` may have.
+  static const std::vector<std::string>& tasks();
   /// Tokens of a sample that go in, and targets that belong to the answer.
   int64_t length() const;
   int64_t answer_length() const;
@@ -62,6 +64,8 @@ class AlgorithmicTask final : public SampleSource {
   int64_t length() const override { return options_.length(); }
   int64_t answer_length() const override { return options_.answer_length(); }
   int64_t result_length() const override;
+  /// Of quadratic equations.
+  std::optional<std::string> text_of(const SampleBatch& batch, int64_t row) const override;
 
   const AlgorithmicOptions& options() const { return options_; }
   /// Accuracy of guessing without having seen X: 1 / alphabet. Of quadratic, of guessing among all characters.

@@ -64,6 +64,8 @@ class SampleSource {
   virtual int64_t answer_length() const = 0;
   /// Those at its end that are the result: all of them, or the last field of a worked solution.
   virtual int64_t result_length() const { return answer_length(); }
+  /// Sample `row` of a batch as text; nothing where tokens stand for no characters.
+  virtual std::optional<std::string> text_of(const SampleBatch&, int64_t /*row*/) const { return std::nullopt; }
 };
 
 /// Tokens of a segment when `length` tokens are cut into `num_segments`: length / num_segments, rounded up; where the

@@ -154,22 +154,4 @@ ImageOptions detect_images(const std::string& folder) {
   return options;
 }
 
-std::string prepare_images(const std::string& folder, const std::string& out) {
-  const ImageOptions options = detect_images(folder);
-  load_images(options);
-  std::string text = fmt::format("# images of {}\n[data]\ntype = \"images\"\nformat = \"{}\"\n",
-                                 std::filesystem::path(folder).filename().string(), options.format);
-  for (const auto& [key, path] :
-       {std::pair("train", &options.train), std::pair("valid", &options.valid), std::pair("test", &options.test)}) {
-    if (!path->empty())
-      text += fmt::format("{} = {}\n", key,
-                          base::to_json(base::Node(std::filesystem::absolute(*path).lexically_normal().string()), -1));
-  }
-  if (options.valid_fraction > 0) text += fmt::format("valid_fraction = {:g}\n", options.valid_fraction);
-  base::make_folders(out);
-  const std::string recipe = base::join_path(out, "data.toml");
-  base::write_file_atomic(recipe, text);
-  return recipe;
-}
-
 }  // namespace mnemo::data

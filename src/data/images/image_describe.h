@@ -37,7 +37,4 @@ base::Node to_node(const ImageDescription& description);
 /// them.
 ImageOptions detect_images(const std::string& folder);
 
-/// Checks the set that lies in a folder and writes OUT/data.toml, a recipe's [data] for it. Returns that file's path.
-std::string prepare_images(const std::string& folder, const std::string& out);
-
 }  // namespace mnemo::data

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "experiment/experiment.h"
 #include "experiment/recipe.h"
-#include "experiment/sample_task.h"
 #include "models/build.h"
 #include "models/model.h"
 #include "train/optimiser.h"
@@ -27,6 +26,9 @@ std::vector<std::string> names() {
   return found;
 }
 
+bool reads_images(const Recipe& recipe) { return recipe.task()->input() == tasks::InputKind::images; }
+bool writes_text(const Recipe& recipe) { return recipe.task()->text() != nullptr; }
+
 /// The model of a recipe of images, whose data are not here: ten classes where it leaves them to the data or learns
 /// another task.
 models::ModelOptions image_model(const Recipe& recipe) {
@@ -39,13 +41,13 @@ models::ModelOptions image_model(const Recipe& recipe) {
 
 /// Parameters from the declarations alone, with a vocabulary where the recipe leaves that to a text.
 int64_t parameters_of(const Recipe& recipe) {
-  if (recipe.is_images()) return models::count_parameters(image_model(recipe));
+  if (reads_images(recipe)) return models::count_parameters(image_model(recipe));
   models::ModelOptions model = recipe.model;
-  if (recipe.is_text()) {
+  if (writes_text(recipe)) {
     if (model.embedding.vocab_size == 0)
       model.embedding.vocab_size = recipe.data.at("unit").as_string() == "bytes" ? 256 : 500;
   } else {
-    const DataShape shape = data_shape(recipe);
+    const tasks::DataShape shape = recipe.task()->shape(recipe.model);
     model.embedding.vocab_size = shape.vocabulary;
     if (shape.segment_size) model.segment_size = *shape.segment_size;
     if (shape.num_classes > 0) model.head.set("num_classes", shape.num_classes);
@@ -93,10 +95,10 @@ TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
     if (!name.ends_with("_small")) continue;
     for_each_recipe(name, [&](const std::string& variant, const Recipe& recipe) {
       Recipe small = recipe;
-      if (small.is_text() && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
+      if (writes_text(small) && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
       try {
-        const std::shared_ptr<core::Model> model = small.is_images() ? models::build_any(image_model(small))
-                                                                     : build_model(small);
+        const std::shared_ptr<core::Model> model = reads_images(small) ? models::build_any(image_model(small))
+                                                                       : build_model(small);
         EXPECT_LT(model->parameters().count(), 2'000'000) << name << ": " << variant;
       } catch (const std::exception& error) {
         ADD_FAILURE() << name << ": " << variant << ": " << error.what();

@@ -60,7 +60,7 @@ model.memory = [{ type = "recurrent_tokens" }]
 TEST_F(RecipeFiles, DefaultsAreFilledIn) {
   const RecipeFile file = RecipeFile::read(write("a.toml", "data.train = \"x.txt\"\n"));
   const Recipe recipe = read_recipe(file.recipe());
-  EXPECT_TRUE(recipe.is_text());
+  EXPECT_NE(recipe.task()->text(), nullptr);
   EXPECT_EQ(recipe.data.at("unit").as_string(), "characters");
   EXPECT_EQ(recipe.train.steps, train::TrainOptions().steps);
   EXPECT_TRUE(file.studies().empty());
@@ -81,7 +81,7 @@ TEST_F(RecipeFiles, VariantsGoOnTopOfStudiesOnTopOfTheFile) {
   EXPECT_EQ(none.model.backbone.attention.at("rel_shift").as_string(), "faithful");
   const Recipe rmt = read_recipe(file.recipe("rmt"));
   EXPECT_EQ(rmt.train.steps, 100);
-  EXPECT_FALSE(rmt.is_text());
+  EXPECT_EQ(rmt.task()->text(), nullptr);
   EXPECT_FALSE(rmt.data.contains("train"));
 }
 

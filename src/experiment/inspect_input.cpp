@@ -1,4 +1,4 @@
-#include "cli/inspect_input.h"
+#include "experiment/inspect_input.h"
 
 #include <torch/types.h>
 
@@ -7,9 +7,10 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "experiment/experiment.h"
 #include "tasks/task.h"
 
-namespace mnemo::cli {
+namespace mnemo::experiment {
 namespace {
 
 /// Segments of a text that are taken for a sample: enough for memories to hold something.
@@ -49,23 +50,22 @@ std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t 
   return segments;
 }
 
-std::vector<data::TokenSegment> sample_of(const experiment::Recipe& recipe, int64_t row, int64_t segment_size) {
-  experiment::Experiment bench = experiment::make_experiment(recipe);
-  const int64_t batch = bench.task->batch_size();
+std::vector<data::TokenSegment> sample_of(const Recipe& recipe, int64_t row, int64_t segment_size) {
+  Experiment experiment = make_experiment(recipe);
+  const int64_t batch = experiment.task->batch_size();
   base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1,
                 row);
   std::vector<data::TokenSegment> segments;
   do {
-    for (const data::TokenSegment& segment : bench.task->next(segment_size))
+    for (const data::TokenSegment& segment : experiment.task->next(segment_size))
       segments.push_back(tasks::rows(segment, row, 1));
-  } while (bench.task->carries_state() && segments.size() < kTextSegments);
+  } while (experiment.task->carries_state() && segments.size() < kTextSegments);
   return segments;
 }
 
 }  // namespace
 
-InputSegments read_input(const InspectInput& input, const experiment::StoredModel& stored,
-                         const std::optional<experiment::Recipe>& recipe) {
+InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored, const std::optional<Recipe>& recipe) {
   base::require(static_cast<int>(input.text.has_value()) + static_cast<int>(input.tokens.has_value()) +
                         static_cast<int>(input.sample.has_value()) ==
                     1,
@@ -81,13 +81,13 @@ InputSegments read_input(const InspectInput& input, const experiment::StoredMode
   } else if (input.text) {
     base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");
     const std::vector<int32_t> ids = tokenizer->encode(*input.text, "inspect: --text");
-    found.segments = cut({ids.begin(), ids.end()}, segment_size, stored.reset_segments);
+    found.segments = cut({ids.begin(), ids.end()}, segment_size, stored.conventions.resets_segments());
   } else {
     const std::vector<int64_t> tokens = numbers_of(*input.tokens);
     for (const int64_t token : tokens) {
       base::require(token < vocabulary, "inspect: --tokens: expected tokens 0 to {}, found {}", vocabulary - 1, token);
     }
-    found.segments = cut(tokens, segment_size, stored.reset_segments);
+    found.segments = cut(tokens, segment_size, stored.conventions.resets_segments());
   }
   base::require(!found.segments.empty(), "inspect: the input has no tokens");
   for (const data::TokenSegment& segment : found.segments) {
@@ -99,4 +99,4 @@ InputSegments read_input(const InspectInput& input, const experiment::StoredMode
   return found;
 }
 
-}  // namespace mnemo::cli
+}  // namespace mnemo::experiment

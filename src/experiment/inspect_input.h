@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "bundle/bundle.h"
 #include "data/segment.h"
-#include "experiment/experiment.h"
+#include "experiment/recipe.h"
 
-namespace mnemo::cli {
+namespace mnemo::experiment {
 
 /// What `inspect` runs through a model: a text, tokens, or a sample of the run's own training data; at most one of the
 /// three.
@@ -25,7 +26,6 @@ struct InputSegments {
 };
 
 /// Throws InputError where the model cannot read what was given. `recipe` is the run's; a sample needs it.
-InputSegments read_input(const InspectInput& input, const experiment::StoredModel& stored,
-                         const std::optional<experiment::Recipe>& recipe);
+InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored, const std::optional<Recipe>& recipe);
 
-}  // namespace mnemo::cli
+}  // namespace mnemo::experiment

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Runs the examples and the program `mnemo` on the same models, and compares what they print, character by character.
+
+  check_examples.py FOLDER MNEMO     FOLDER holds the built examples; MNEMO is the installed program
+"""
+
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def run(*words):
+    """What a program prints; an exit status other than 0 ends the test."""
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, words))}: exit status {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def same(what, example, command):
+    """Ends the test unless both are the same."""
+    if example != command:
+        sys.exit(f"{what}: the example prints\n{example}\nand the command\n{command}")
+
+
+def held_out(text):
+    return [line for line in text.splitlines() if line.startswith("held-out ")]
+
+
+def check_texts(examples, mnemo, folder, reset):
+    """Trains the same model with both; both write and measure the same."""
+    ours, theirs = folder / f"{reset}-example", folder / f"{reset}-command"
+    keys = ["train.steps=60", f"data.reset={reset}"]
+    recipe = HERE / "tiny.toml"
+    trained = run(examples / "train_tiny", recipe, ours, *keys)
+    command = run(mnemo, "train", recipe, "--out", theirs, "-q", *[word for key in keys for word in ("--set", key)])
+    if not held_out(trained):
+        sys.exit(f"train_tiny says nothing of held-out data:\n{trained}")
+    same(f"training, reset = {reset}", held_out(trained), held_out(command))
+    for file in ("config.json", "model.safetensors", "text.json", "vocabulary.json"):
+        same(f"{file}, reset = {reset}", (ours / "model" / file).read_bytes(), (theirs / "model" / file).read_bytes())
+
+    # Longer than a segment, so that what happens to memory between segments shows.
+    prompt = "This is the cat that killed the rat"
+    text = run(examples / "stream_text", ours, prompt, 120)
+    generate = (mnemo, "generate", ours, "-q", "--prompt", prompt, "--tokens", 120, "--temperature", 0.5, "--seed", 1)
+    same(f"generated text, reset = {reset}", text, run(*generate) + "\n")
+    measured = run(examples / "evaluate_text", ours, HERE / "rhyme.txt")
+    table = [line.split() for line in run(mnemo, "eval", ours, "--data", HERE / "rhyme.txt", "-q").splitlines()[1:]]
+    rows = [row for row in table if len(row) == 2 and row[0] not in ("metric", "seconds") and not row[0].startswith("-")]
+    same(f"evaluation, reset = {reset}", [line.split() for line in measured.splitlines()], rows)
+    if reset == "segments":
+        # Without the setting beside the model both texts and numbers are others, or this test would show nothing.
+        (ours / "model" / "text.json").unlink()
+        if run(examples / "evaluate_text", ours, HERE / "rhyme.txt") == measured:
+            sys.exit("the model of reset = segments measures the same without its text.json")
+        if run(examples / "stream_text", ours, prompt, 120) == text:
+            sys.exit("the model of reset = segments writes the same without its text.json")
+
+
+def write_png(path, colour, rng, side=16):
+    """An RGB image in about one colour."""
+    rows = b"".join(
+        b"\0" + bytes(min(255, max(0, c + rng.randrange(-40, 40))) for _ in range(side) for c in colour) for _ in range(side))
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+IMAGES = """
+[data]
+type = "images"
+train = "set/train"
+valid = "set/valid"
+[model]
+head = { type = "classification", pool = "cls" }
+[model.backbone]
+type = "vit"
+image_size = [16, 16]
+patch_size = 8
+dim = 16
+num_layers = 2
+num_heads = 2
+[train]
+steps = 20
+batch_size = 6
+"""
+
+
+def check_images(examples, mnemo, folder):
+    """A model of images, then the same with a task attached."""
+    rng = random.Random(1)
+    for part, count in (("train", 6), ("valid", 2)):
+        for name, colour in (("red", (220, 40, 40)), ("green", (40, 220, 40)), ("blue", (40, 40, 220))):
+            for i in range(count):
+                write_png(folder / "set" / part / name / f"{i}.png", colour, rng)
+    (folder / "images.toml").write_text(IMAGES)
+    run(examples / "train_tiny", folder / "images.toml", folder / "images")
+    image = folder / "set/valid/green/1.png"
+    plain = run(examples / "classify_image", folder / "images", image)
+    same("classes", plain, run(mnemo, "classify", folder / "images", image, "--top", 3))
+    for name in ("red", "green", "blue"):
+        if name not in plain:
+            sys.exit(f"classify_image does not name the class {name}:\n{plain}")
+    run(mnemo, "finetune", folder / "images.toml", "--model", folder / "images", "--name", "colours", "--out",
+        folder / "task", "--set", "train.steps=5", "--set", "model={}", "-q")
+    run(mnemo, "attach", folder / "images", folder / "task/colours.task.safetensors", "--out", folder / "joined")
+    both = run(examples / "classify_image", folder / "joined", image)
+    same("classes of two heads", both, run(mnemo, "classify", folder / "joined", image, "--top", 3))
+    if "colours" not in both:
+        sys.exit(f"classify_image leaves out the attached task:\n{both}")
+
+
+def main(arguments):
+    if len(arguments) != 2:
+        sys.exit(__doc__)
+    examples, mnemo = pathlib.Path(arguments[0]), pathlib.Path(arguments[1])
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for reset in ("documents", "segments"):
+            check_texts(examples, mnemo, folder, reset)
+        check_images(examples, mnemo, folder)
+    print("the examples print what the command prints")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,68 @@
+#include "api/attention_layer.h"
+
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "models/make_attention.h"
+#include "models/options.h"
+#include "models/presets.h"
+#include "models/registry.h"
+
+namespace mnemo {
+namespace {
+
+/// The options completed and checked, as those of a stack of one layer.
+models::ModelOptions stack_options(const AttentionLayerOptions& options) {
+  base::Node memory = base::Node::array();
+  for (const base::Node& one : options.memory) memory.push_back(one);
+  base::Node backbone = base::Node::table({{"type", options.causal ? "decoder" : "encoder"},
+                                           {"num_layers", 1},
+                                           {"dim", options.dim},
+                                           {"num_heads", options.num_heads},
+                                           {"attention", options.attention}});
+  return models::read_model_options(
+      base::Node::table({{"kind", "layer_stack"}, {"backbone", std::move(backbone)}, {"memory", std::move(memory)}}));
+}
+
+}  // namespace
+
+std::unique_ptr<core::Attention> make_attention(const AttentionLayerOptions& options,
+                                                const core::AttentionBuild& build) {
+  const models::ModelOptions stack = stack_options(options);
+  for (const base::Node& memory : stack.memory) {
+    const std::string type = models::type_of(memory);
+    base::require(models::Mechanisms::all().memories.find(type).wrap_attention != nullptr,
+                  "attention layer: memory '{}' does not stand around an attention; take a model of kind "
+                  "\"layer_stack\", which takes every memory",
+                  type);
+  }
+  return models::make_attention(stack.backbone.attention, stack.memory, build);
+}
+
+AttentionLayer::AttentionLayer(const AttentionLayerOptions& options)
+    : causal_(options.causal), dim_(options.dim), parameters_(options.seed) {
+  base::require(options.num_heads >= 1 && options.dim >= 1 && options.dim % options.num_heads == 0,
+                "attention layer: expected num_heads to divide dim, found {} and {}", options.num_heads, options.dim);
+  const layers::Scope layer = parameters_.root();
+  attention_ = make_attention(options, {.attn = layer / "attn",
+                                        .layer = layer,
+                                        .shared = layer,
+                                        .dim = options.dim,
+                                        .num_heads = options.num_heads,
+                                        .head_dim = options.dim / options.num_heads,
+                                        .causal = options.causal});
+}
+
+core::AttentionResult AttentionLayer::forward(const at::Tensor& x, const core::State& state, core::Mode mode,
+                                              const at::Tensor& valid) const {
+  if (x.dim() != 3 || x.size(2) != dim_) {
+    throw base::ShapeError(fmt::format("attention layer: expected x [B,T,{}], found [{}]", dim_,
+                                       fmt::join(x.sizes().begin(), x.sizes().end(), ",")));
+  }
+  core::AttendTable table({core::SpanKind::tokens, x.size(1)}, causal_ ? core::Rule::causal() : core::Rule::all());
+  if (valid.defined()) table.set_valid(valid);
+  return attention_->forward({.x = x, .context = {}, .table = table, .mode = mode}, state);
+}
+
+}  // namespace mnemo

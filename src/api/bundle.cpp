@@ -1,0 +1,182 @@
+#include "bundle/bundle.h"
+
+#include "base/file_io.h"
+#include "experiment/device.h"
+#include "experiment/inspection.h"
+#include "experiment/measure.h"
+#include "infer/image_classifier.h"
+#include "infer/open_text.h"
+#include "mnemo.h"
+
+namespace mnemo {
+namespace {
+
+/// Empty strings and zeros say "not given" in mnemo.h.
+std::optional<std::string> given(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional<std::string>(text);
+}
+
+infer::OpenTextOptions open_options(const GenerateOptions& options) {
+  return {.sampling = {.temperature = options.temperature,
+                       .top_k = options.top_k,
+                       .top_p = options.top_p,
+                       .seed = options.seed},
+          .precision = given(options.precision)};
+}
+
+experiment::MeasureOptions measure_options(const EvaluateOptions& options) {
+  experiment::MeasureOptions out;
+  out.part = given(options.part);
+  out.documents = given(options.documents);
+  out.separator = given(options.separator);
+  out.reset = given(options.reset);
+  out.precision = given(options.precision);
+  out.task = given(options.task);
+  if (options.segment_size != 0) out.segment_size = options.segment_size;
+  out.batch = options.batch;
+  return out;
+}
+
+Evaluation evaluation_of(experiment::Measured measured) {
+  return {std::move(measured.what), measured.predictions, std::move(measured.metrics)};
+}
+
+infer::ClassifyOptions classify_options(const ClassifyOptions& options) {
+  return {.tasks = options.tasks, .top = options.top, .batch = options.batch, .skip_broken = options.skip_broken};
+}
+
+ImageAnswer answer_of(const infer::ImageAnswer& found) {
+  ImageAnswer answer{found.image, found.error, {}};
+  for (const infer::HeadAnswer& head : found.heads) {
+    TaskAnswer& task = answer.tasks.emplace_back(TaskAnswer{head.head, {}});
+    for (const infer::ClassShare& share : head.best) task.labels.push_back({share.label, share.probability});
+  }
+  return answer;
+}
+
+experiment::InspectOptions inspect_options(const InspectOptions& options) {
+  experiment::InspectOptions out;
+  out.set = options.set;
+  out.variant = given(options.variant);
+  out.input.text = given(options.text);
+  out.image = given(options.image);
+  out.choice.layers = given(options.layers);
+  out.choice.heads = given(options.heads);
+  out.cost = options.cost;
+  return out;
+}
+
+Inspection inspection_of(experiment::Inspection found) {
+  return Inspection(std::make_shared<const experiment::Inspection>(std::move(found)));
+}
+
+}  // namespace
+
+Bundle load(const std::string& folder, const LoadOptions& options) {
+  const at::Device device = experiment::device_named(options.device);
+  auto parts = std::make_shared<bundle::Bundle>(bundle::read_bundle(folder));
+  experiment::move_to(*parts->model, device);
+  return Bundle(std::move(parts));
+}
+
+double Evaluation::at(std::string_view name) const {
+  for (const auto& [known, value] : metrics) {
+    if (known == name) return value;
+  }
+  base::input_error("{}: no metric '{}'", data, name);
+}
+
+infer::TextSession Bundle::text(const GenerateOptions& options) const {
+  return infer::open_text(*parts_, open_options(options));
+}
+
+infer::TextSession Bundle::resume_text(const std::string& session_file, const GenerateOptions& options) const {
+  infer::OpenTextOptions open = open_options(options);
+  open.session = session_file;
+  return infer::open_text(*parts_, open);
+}
+
+int64_t Bundle::generate(std::string_view prompt, const std::function<bool(std::string_view)>& on_text,
+                         const GenerateOptions& options) const {
+  base::require(options.max_tokens >= 0, "generate: --tokens: expected 0 or more, found {}", options.max_tokens);
+  infer::TextSession session = text(options);
+  session.feed(prompt);
+  bool goes_on = true;
+  const int64_t made = session.generate({.max_tokens = options.max_tokens}, [&](std::string_view piece) {
+    goes_on = on_text(piece);
+    return goes_on;
+  });
+  if (const std::string rest = session.finish(); goes_on && !rest.empty()) on_text(rest);
+  return made;
+}
+
+std::string Bundle::generate(std::string_view prompt, const GenerateOptions& options) const {
+  std::string written;
+  generate(
+      prompt,
+      [&](std::string_view piece) {
+        written += piece;
+        return true;
+      },
+      options);
+  return written;
+}
+
+Evaluation Bundle::evaluate(const std::string& data, const EvaluateOptions& options) const {
+  experiment::MeasureOptions measured = measure_options(options);
+  measured.data = data;
+  return evaluation_of(experiment::measure(*parts_, measured));
+}
+
+Evaluation Bundle::evaluate(const EvaluateOptions& options) const {
+  return evaluation_of(experiment::measure(*parts_, measure_options(options)));
+}
+
+std::vector<TaskAnswer> Bundle::classify(const std::string& image, const ClassifyOptions& options) const {
+  base::require(!base::is_folder(image), "{}: expected an image, found a folder", image);
+  std::vector<ImageAnswer> answers = classify(std::vector<std::string>{image}, options);
+  return std::move(answers.front().tasks);
+}
+
+std::vector<ImageAnswer> Bundle::classify(const std::vector<std::string>& images,
+                                          const ClassifyOptions& options) const {
+  std::vector<ImageAnswer> answers;
+  const infer::ImageClassifier classifier(*parts_, classify_options(options));
+  classifier(infer::image_paths(images),
+             [&](const infer::ImageAnswer& answer) { answers.push_back(answer_of(answer)); });
+  return answers;
+}
+
+Inspection Bundle::inspect(const InspectOptions& options) const {
+  return inspection_of(experiment::inspect_bundle(*parts_, inspect_options(options)));
+}
+
+const std::string& Bundle::folder() const { return parts_->folder; }
+
+bool Bundle::is_images() const { return parts_->is_images(); }
+
+bool Bundle::resets_segments() const { return parts_->conventions.resets_segments(); }
+
+std::string Bundle::format() const { return parts_->format == nullptr ? "mnemo" : std::string(parts_->format->name); }
+
+std::vector<std::string> Bundle::labels(const std::string& task) const {
+  return bundle::head_named(parts_->heads(), task, "labels").labels;
+}
+
+Inspection inspect_model(const std::string& source, const InspectOptions& options) {
+  return inspection_of(experiment::inspect_source(source, inspect_options(options)));
+}
+
+int64_t Inspection::parameters() const { return parts_->summary.parameters; }
+
+int64_t Inspection::state_bytes() const { return parts_->summary.state_bytes; }
+
+std::string Inspection::text() const { return parts_->text(); }
+
+std::string Inspection::json() const { return base::to_json(parts_->to_node(), 2) + "\n"; }
+
+std::string Inspection::html(const std::string& title) const { return parts_->html(title); }
+
+std::string Inspection::svg() const { return parts_->svg(); }
+
+}  // namespace mnemo

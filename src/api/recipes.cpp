@@ -1,0 +1,86 @@
+#include <filesystem>
+
+#include "base/file_io.h"
+#include "experiment/device.h"
+#include "experiment/training.h"
+#include "mnemo.h"
+#include "study/run_comparison.h"
+#include "verify/golden.h"
+
+namespace mnemo {
+namespace {
+
+Training run_recipe(const experiment::RecipeFile& file, const std::string& folder, const TrainOptions& options,
+                    bool resumes, const std::string& command) {
+  experiment::TrainingOptions how;
+  how.recipe = experiment::read_recipe(
+      file.recipe(options.variant.empty() ? std::nullopt : std::optional<std::string>(options.variant)));
+  how.folder = folder;
+  how.resumes = resumes;
+  if (!options.init.empty()) how.init = options.init;
+  how.device = experiment::device_named(options.device);
+  how.command = command;
+  how.stops_at_signals = options.stop_at_signals;
+  if (options.on_evaluation) {
+    how.on_evaluation = [&](const train::EvaluationPoint& point, const std::string&) {
+      options.on_evaluation(point.step, point.evaluation.metrics);
+    };
+  }
+  experiment::Training done = experiment::run_training(how);
+  return {.folder = folder,
+          .model = done.model,
+          .task = done.task.value_or(""),
+          .steps = done.report.steps,
+          .tokens = done.report.tokens,
+          .parameters = done.experiment.model->parameters().count(),
+          .seconds = done.report.seconds,
+          .metrics = std::move(done.card.metrics),
+          .signal = done.report.signal};
+}
+
+}  // namespace
+
+Training train_model(const std::string& recipe, const TrainOptions& options) {
+  const std::filesystem::path path(recipe);
+  return run_recipe(experiment::RecipeFile::read(recipe, options.set),
+                    options.out.empty() ? "runs/" + path.stem().string() : options.out, options, false,
+                    "mnemo::train_model(\"" + path.filename().string() + "\")");
+}
+
+Training resume_training(const std::string& run, const TrainOptions& options) {
+  base::require(options.out.empty() && options.variant.empty() && options.init.empty(),
+                "resume_training: a run goes on in its own folder with its own weights; expected out, variant and "
+                "init to be empty");
+  const std::string recipe = base::join_path(run, "recipe.toml");
+  base::require(base::path_exists(recipe), "{}: no run is there (recipe.toml is missing)", run);
+  return run_recipe(experiment::RecipeFile::read(recipe, options.set), run, options, true,
+                    "mnemo::resume_training(RUN)");
+}
+
+Comparison compare_models(const std::string& recipe, const CompareOptions& options) {
+  study::ComparisonOptions how{.recipe = recipe, .set = options.set, .out = options.out};
+  if (options.seeds != 0) how.seeds = options.seeds;
+  if (options.jobs != 0) how.jobs = options.jobs;
+  if (options.device != "cpu") how.device = options.device;
+  how.command = "mnemo::compare_models(\"" + std::filesystem::path(recipe).filename().string() + "\")";
+  how.here = options.program.empty();
+  how.program = options.program;
+  const study::ComparisonOutcome outcome = study::run_comparison(how);
+  Comparison comparison{.folder = outcome.folder, .report = outcome.report, .text = {}, .json = {}};
+  comparison.signal = outcome.signal;
+  comparison.complete = outcome.signal == 0 && outcome.status == 0;
+  if (outcome.signal != 0) return comparison;
+  for (const study::StudyGrid& study : outcome.comparison.studies) comparison.text += "\n" + study::study_text(study);
+  comparison.json = base::to_json(to_node(outcome.comparison), 1) + "\n";
+  return comparison;
+}
+
+Verification verify_golden(const std::string& path, const std::string& device) {
+  const verify::GoldenReport report = verify::verify_golden(path, experiment::device_named(device));
+  Verification result{report.file, report.what, {}, report.passed()};
+  for (const verify::GoldenGroup& group : report.groups)
+    result.groups.push_back({group.name, group.tensors, group.error, group.tolerance, group.worst});
+  return result;
+}
+
+}  // namespace mnemo

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bundle/load.h"
+#include "bundle/model_heads.h"
+#include "bundle/preprocessing.h"
+#include "bundle/text_conventions.h"
+#include "core/model.h"
+#include "data/tokenizers/tokenizer.h"
+#include "models/vision_model.h"
+
+namespace mnemo::bundle {
+
+/// A model as people keep it: what a model folder holds, of texts or of images, ours or another library's.
+struct Bundle {
+  std::string folder = {};  ///< empty: a model that lies in no folder
+  std::shared_ptr<core::Model> model = {};
+  std::shared_ptr<const data::Tokenizer> tokenizer = {};  ///< null: no vocabulary (images, made tasks)
+  TextConventions conventions = {};
+  const weights::ForeignFormat* format = nullptr;  ///< null: Mnemo's own
+
+  const models::ModelOptions& options() const;
+  bool is_images() const;
+  /// The model as a language model. Throws InputError "WHO: ..." for a model of images.
+  std::shared_ptr<models::Model> language_model(std::string_view who) const;
+  /// The model as one of images. Throws InputError naming the folder for another.
+  std::shared_ptr<models::VisionModel> vision_model() const;
+  /// How an image becomes what the model reads. Throws InputError for a model of another kind, and where the folder
+  /// does not say.
+  ImagePreprocessing preprocessing() const;
+  /// The heads of a model of images, with the names of their classes.
+  std::vector<ModelHead> heads() const { return heads_of(*vision_model(), folder); }
+};
+
+/// The model's folder: `path` itself, or `path`/model where `path` is the folder of a run.
+std::string model_folder(const std::string& path);
+
+/// Reads a model folder, or the model of a run's folder, whatever model it is. Throws InputError naming the file and
+/// what is missing, unexpected or wrong.
+Bundle read_bundle(const std::string& path);
+
+/// Files of a model folder beside its configuration, weights and card, by name: vocabulary, classes.txt, images.json
+/// and the like.
+std::map<std::string, std::string> files_beside(const std::string& model_folder);
+
+/// What a model folder is written from.
+struct BundleContent {
+  const models::ModelOptions& options;
+  const core::Model& model;
+  std::shared_ptr<const data::Tokenizer> tokenizer = {};
+  std::map<std::string, std::string> files = {};  ///< how inputs are read: name to content, text.json or images.json
+  std::vector<std::string> classes = {};
+  std::string card = {};  ///< README.md
+};
+/// Writes the folder whole, as write_model_folder does.
+void write_bundle(const std::string& folder, const BundleContent& content);
+
+}  // namespace mnemo::bundle

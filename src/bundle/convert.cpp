@@ -1,0 +1,163 @@
+#include "bundle/convert.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/machine.h"
+#include "base/nearest.h"
+#include "base/text_format.h"
+#include "bundle/bundle.h"
+#include "bundle/foreign_images.h"
+#include "bundle/model_folder.h"
+#include "models/build.h"
+#include "models/convert.h"
+#include "models/presets.h"
+#include "weights/foreign.h"
+#include "weights/model_tensors.h"
+
+namespace mnemo::bundle {
+namespace {
+
+std::string last_name(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::path(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+Converted to_t2r(const ConvertOptions& options) {
+  base::require(!options.features || *options.features >= 1, "convert: --features: expected at least 1, found {}",
+                options.features.value_or(0));
+  base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
+  const Bundle stored = read_bundle(options.model);
+  const std::string& folder = stored.folder;
+  const auto made = models::to_t2r(*stored.language_model("convert: --to t2r"), options.features,
+                                   static_cast<uint64_t>(options.seed));
+  BundleContent content{.options = made->options(), .model = *made, .tokenizer = stored.tokenizer};
+  if (stored.tokenizer) content.files[TextConventions::kFile] = stored.conventions.text();
+  content.card = fmt::format(
+      "---\nlibrary_name: mnemo\n---\n\n# T2R of {0}\n\n{1} parameters. The weights of `{0}`, a softmax model, with "
+      "linear attention in place of its own: "
+      "the feature maps are fresh, so train it on before use.\n\nMade with Mnemo {2}:\n\n    mnemo convert {0} --to "
+      "t2r --out FOLDER\n",
+      last_name(folder), base::grouped(made->parameters().count()), base::this_machine().mnemo);
+  write_bundle(options.out, content);
+  const int64_t parameters = made->parameters().count();
+  return {parameters, parameters - stored.model->parameters().count()};
+}
+
+std::string card_of(const ConvertOptions& options, const core::Model& model, const std::string& folder) {
+  return fmt::format(
+      "---\nlibrary_name: {3}\n---\n\n# {0}\n\n{1} parameters. The weights of `{0}` under {4} names.\n\nMade with "
+      "Mnemo {2}:\n\n"
+      "    mnemo convert {0} --to {5} --out FOLDER\n",
+      last_name(folder), base::grouped(model.parameters().count()), base::this_machine().mnemo,
+      options.to == "mnemo" ? "mnemo" : "other", options.to == "mnemo" ? "Mnemo's" : "another library's", options.to);
+}
+
+/// Throws InputError naming the first option of ours that another library's config.json has lost.
+void require_said(const base::Node& ours, const base::Node& said, const std::string& path, const std::string& who) {
+  // How fresh weights are drawn; what the shapes of tensors say; what other keys have been filled in from.
+  static const std::set<std::string> kNotNeeded = {"init_std", "mlp_ratio", "preset"};
+  for (const auto& [key, value] : ours.members()) {
+    const base::Node* other = said.find(key);
+    const std::string at = path.empty() ? key : path + "." + key;
+    if (kNotNeeded.contains(key)) continue;
+    if (value.is_table() && other != nullptr && other->is_table()) {
+      require_said(value, *other, at, who);
+      continue;
+    }
+    const std::string can = other == nullptr ? "nothing" : base::to_json(*other, -1);
+    base::require(
+        other != nullptr && value == *other,
+        "{}: the format cannot say '{}': expected {}, found {}; change it in config.json of a folder of --to mnemo if "
+        "that is meant",
+        who, at, can, base::to_json(value, -1));
+  }
+}
+
+/// config.json of a model in another library's format: its own one if it came from there and says the same, else made
+/// anew. `files` get what belongs beside it.
+std::string config_for(const weights::ForeignFormat& format, const AnyModel& loaded, const std::string& folder,
+                       std::map<std::string, std::string>& files) {
+  const models::ModelOptions& options = models::options_of(*loaded.model);
+  const std::string who = fmt::format("{}: convert: --to {}", folder, format.name);
+  const auto read_back = [&](const base::Node& config) {
+    return base::write_options(models::read_model_options(format.options(config)));
+  };
+  const std::optional<ImagePreprocessing> facts = ImagePreprocessing::find(folder);
+  const std::vector<std::string> classes = class_names(folder);
+  const int64_t num_classes = options.head.at("num_classes").as_int();
+  base::require(classes.empty() || static_cast<int64_t>(classes.size()) == num_classes,
+                "{}: expected {} lines, as many as the head has classes, found {}",
+                base::join_path(folder, kClassesFile), num_classes, classes.size());
+  base::Node config = format.config(options);
+  require_said(base::write_options(options), read_back(config), "", who);
+  files = add_image_facts(config, format, facts, classes, base::join_path(folder, ImagePreprocessing::kFile));
+  const std::string beside = base::join_path(folder, kSourceConfig);
+  const std::string source = loaded.format != nullptr    ? loaded.config
+                             : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)
+                                                         : std::string();
+  if (!source.empty()) {
+    const base::Node before = weights::parse_model_config(source, kSourceConfig);
+    const bool same = format.claims(before) && read_back(before) == base::write_options(options) &&
+                      says_image_facts(before, format, facts, classes);
+    if (same) return source;
+  }
+  return base::to_json(config) + "\n";
+}
+
+/// Between Mnemo's names and those of other libraries; weights stay as they are.
+Converted to_format(const ConvertOptions& options) {
+  const bool ours = options.to == "mnemo";
+  const weights::ForeignFormat* format = ours ? nullptr : &weights::foreign_format(options.to);
+  base::require(!options.features && options.seed == 0, "convert: --features and --seed go with --to t2r");
+  const std::string folder = model_folder(options.model);
+  const AnyModel loaded = load_any(folder);
+  const models::ModelOptions& found = models::options_of(*loaded.model);
+  ModelFolder content;
+  content.card = card_of(options, *loaded.model, folder);
+  if (ours) {
+    content.config = base::to_json(base::write_options(found)) + "\n";
+    content.weights.tensors = weights::model_tensors(*loaded.model);
+    content.vocabulary = loaded.format != nullptr ? image_files_of(folder) : files_beside(folder);
+  } else {
+    base::require(found.backbone.type == format->backbone,
+                  "convert: --to {}: expected a model of backbone.type = \"{}\", found \"{}\"", options.to,
+                  format->backbone, found.backbone.type);
+    content.config = config_for(*format, loaded, folder, content.vocabulary);
+    content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model));
+    content.weights.metadata = format->metadata;
+  }
+  write_model_folder(options.out, content);
+  return {loaded.model->parameters().count(), 0};
+}
+
+}  // namespace
+
+Converted convert(const ConvertOptions& options) {
+  std::vector<std::string> known = {"t2r", "mnemo"};
+  for (const weights::ForeignFormat& format : weights::foreign_formats()) known.emplace_back(format.name);
+  base::require(!options.to.empty(), "convert: --to: expected one of {}, found none", fmt::join(known, ", "));
+  base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: unknown kind '{}'{}",
+                options.to, base::suggestion(options.to, known));
+  base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
+  return options.to == "t2r" ? to_t2r(options) : to_format(options);
+}
+
+std::string conversions_text() {
+  std::string text =
+      "t2r: linear attention with learned features, from softmax attention; mnemo: from another library's folder "
+      "(found by its config.json)";
+  for (const weights::ForeignFormat& format : weights::foreign_formats())
+    text += fmt::format("; {}: {}", format.name, format.about);
+  return text;
+}
+
+}  // namespace mnemo::bundle

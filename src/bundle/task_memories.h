@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mnemo::bundle {
+
+/// Task memories (NAME.task.safetensors) that join a model of images, each with a head of its own.
+struct AttachOptions {
+  std::string model;                     ///< the backbone's model folder, a run's folder, or another library's folder
+  std::vector<std::string> files = {};   ///< joined in this order
+  std::optional<std::string> name = {};  ///< what one file's task is called in this model; unset: as in the file
+  std::optional<std::string> out = {};   ///< where the joined model goes; unset: into `model` itself
+  // Which attached tasks a task sees; none of the three: those that it saw in training.
+  bool extend = false;                 ///< all that are attached before it
+  bool concatenate = false;            ///< none
+  std::vector<std::string> sees = {};  ///< these
+};
+
+struct AttachedTask {
+  std::string name;
+  int64_t num_classes = 0, num_mem_tokens = 0;
+  int64_t bytes = 0;  ///< of its parameters
+};
+
+struct AttachedTasks {
+  std::string folder;  ///< the model that was written
+  std::vector<AttachedTask> added = {};
+  std::vector<std::string> tasks = {};  ///< all that are attached now
+};
+
+/// Joins task memories to a model, whose earlier results stay as they were bit for bit. Throws InputError for a task of
+/// another backbone, a name that is taken, and options that exclude each other.
+AttachedTasks attach_tasks(const AttachOptions& options);
+
+/// Takes a task out of a model. Throws InputError where there is none of that name, or another one sees it.
+AttachedTasks detach_task(const std::string& model, const std::string& name,
+                          const std::optional<std::string>& out = {});
+
+}  // namespace mnemo::bundle

@@ -1,0 +1,174 @@
+#include "experiment/inspection.h"
+
+#include <map>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "experiment/experiment.h"
+#include "inspect/cost_summary.h"
+#include "inspect/draw/attention_picture.h"
+#include "inspect/draw/span_picture.h"
+#include "models/build.h"
+
+namespace mnemo::experiment {
+namespace {
+
+void check(const InspectOptions& options) {
+  const bool chooses = options.choice.layers || options.choice.heads || options.choice.segment;
+  base::require(options.looks() || !chooses,
+                "inspect: --layers, --heads and --segment choose from what an input does; give one with --text, "
+                "--tokens, --sample or --image");
+  base::require(!options.image || !options.input.given(),
+                "inspect: expected one of --text, --tokens, --sample and --image");
+  base::require(
+      options.cost || !(options.batch || options.segment_size || options.position || !options.image_size.empty()),
+      "inspect: --batch, --segment-size, --image-size and --position go with --cost");
+}
+
+/// A model without weights of its own yet; with data where an input is to be run.
+bundle::Bundle bundle_of(const Recipe& recipe, bool with_data) {
+  if (!with_data) return {.model = build_model(recipe)};
+  Experiment experiment = make_experiment(recipe);
+  bundle::Bundle made{.model = experiment.model, .tokenizer = experiment.tokenizer};
+  const auto task = recipe.task();
+  if (task->text() != nullptr) made.conventions = bundle::TextConventions::of(*task->text());
+  return made;
+}
+
+inspect::ModelCost cost_of(const bundle::Bundle& stored, const InspectOptions& options) {
+  if (stored.is_images()) {
+    base::require(!options.segment_size && !options.position,
+                  "inspect: --segment-size and --position go with a model of texts; images have --image-size");
+    return inspect::count_cost(*stored.vision_model(),
+                               inspect::ImageCostOptions{options.batch.value_or(1), options.image_size});
+  }
+  base::require(options.image_size.empty(), "inspect: --image-size goes with a model of images");
+  return inspect::count_cost(*stored.language_model("inspect"),
+                             inspect::CostOptions{options.batch.value_or(1), options.segment_size, options.position});
+}
+
+inspect::ImageAttention image_attention(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+                                        const InspectOptions& options) {
+  const models::VisionModel& model = models::require_vision_model(*stored.model, "inspect: --image");
+  if (!stored.folder.empty())
+    return inspect::inspect_image(model, stored.preprocessing(), *options.image, options.choice);
+  // The model's own options: they may stand in the model that [finetune] names.
+  const data::ImageOptions images = recipe.value().task()->images(model.options());
+  return inspect::inspect_image(model, bundle::ImagePreprocessing::of(images), *options.image, options.choice);
+}
+
+Inspection inspect_with(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+                        const InspectOptions& options) {
+  Inspection found{.summary = inspect::summarize(*stored.model),
+                   .options = base::to_toml(base::write_options(stored.options()))};
+  if (options.input.given()) {
+    const models::Model& texts = models::require_language_model(*stored.model,
+                                                                "inspect: --text, --tokens and --sample");
+    const InputSegments input = read_input(options.input, stored, recipe);
+    found.attention = inspect::look_at_attention(texts, input.segments, input.words, options.choice);
+  }
+  if (options.image) found.image = image_attention(stored, recipe, options);
+  if (options.cost) found.cost = cost_of(stored, options);
+  return found;
+}
+
+/// What the page shows of an input, of a training and of the cost.
+std::string page_sections(const Inspection& found) {
+  std::string html;
+  const auto drawn = [](const inspect::AttentionPicture& part) {
+    return "<div class=\"scroll\">" + inspect::svg_of(part) + "</div>\n";
+  };
+  if (found.attention) html += "<h2>Attention</h2>\n" + inspect::to_html(*found.attention) + drawn({&*found.attention});
+  if (found.image) html += "<h2>Attention</h2>\n" + inspect::to_html(*found.image) + drawn({nullptr, &*found.image});
+  if (!found.scalars.empty())
+    html += "<h2>Over training</h2>\n<div class=\"scroll\">" + inspect::scalars_svg(found.scalars) + "</div>\n";
+  if (found.cost) html += "<h2>Cost</h2>\n" + inspect::to_html(*found.cost);
+  return html;
+}
+
+inspect::AttentionPicture picture_of(const Inspection& found) {
+  return {found.attention ? &*found.attention : nullptr, found.image ? &*found.image : nullptr, &found.scalars};
+}
+
+}  // namespace
+
+std::string Inspection::text() const {
+  // An input or the cost is what was asked for; the rest can be had without.
+  std::string text = looked() || cost ? std::string() : inspect::to_text(summary);
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
+  if (attention) add(inspect::to_text(*attention));
+  if (image) add(inspect::to_text(*image));
+  if (!scalars.empty() && (looked() || !cost)) add(inspect::to_text(scalars));
+  if (cost) add(inspect::to_text(*cost));
+  return text;
+}
+
+base::Node Inspection::to_node() const {
+  base::Node node = inspect::to_node(summary);
+  if (attention) node.set("attention", inspect::to_node(*attention));
+  if (image) node.set("attention", inspect::to_node(*image));
+  if (!scalars.empty()) node.set("training", inspect::to_node(scalars));
+  if (cost) node.set("cost", inspect::to_node(*cost));
+  return node;
+}
+
+std::string Inspection::html(const std::string& title) const {
+  return inspect::to_html(summary, title, options, page_sections(*this));
+}
+
+std::string Inspection::svg() const {
+  base::require(looked() || summary.table,
+                "inspect: --svg draws the spans of a model of texts; of images there are none, give one with --image");
+  return looked() ? inspect::svg_of(picture_of(*this)) : inspect::svg_of(*summary.table);
+}
+
+std::string Inspection::png() const {
+  base::require(looked() || !scalars.empty(),
+                "inspect: --png draws what an input does; give one with --text, --tokens, --sample or --image");
+  return inspect::png_of(picture_of(*this));
+}
+
+Inspection inspect_bundle(const bundle::Bundle& stored, const InspectOptions& options) {
+  check(options);
+  base::require(options.set.empty() && !options.variant, "inspect: --set and --variant go with a recipe; {} is a model",
+                stored.folder);
+  return inspect_with(stored, options.input.sample ? recipe_beside(stored.folder) : std::nullopt, options);
+}
+
+Inspection inspect_source(const std::string& source, const InspectOptions& options) {
+  base::require(base::path_exists(source),
+                "{}: expected a model folder, a run's folder or a recipe (.toml), found nothing", source);
+  check(options);
+  if (base::is_folder(source)) {
+    base::require(options.set.empty() && !options.variant,
+                  "inspect: --set and --variant go with a recipe; {} is a model", source);
+    const bundle::Bundle stored = bundle::read_bundle(source);
+    Inspection found = inspect_bundle(stored, options);
+    found.scalars = inspect::read_scalars(stored.folder == source ? base::join_path(source, "..") : source);
+    return found;
+  }
+  const Recipe recipe = read_recipe(RecipeFile::read(source, options.set).recipe(options.variant));
+  return inspect_with(bundle_of(recipe, options.input.given()), recipe, options);
+}
+
+std::vector<VariantSize> variant_sizes(const RecipeFile& file) {
+  std::vector<VariantSize> sizes;
+  std::map<std::string, int64_t> vocabularies;  // of texts, each of which is read once
+  for (const RecipeStudy& study : file.studies()) {
+    for (const RecipeVariant& variant : study.variants) {
+      for (size_t p = 0; p < study.points.size(); ++p) {
+        if (!variant.recipes[p]) continue;
+        Recipe recipe = read_recipe(*variant.recipes[p]);
+        int64_t& vocabulary = vocabularies[base::to_json(recipe.data)];
+        const bool reads = recipe.task()->text() != nullptr && recipe.model.embedding.vocab_size == 0;
+        if (reads) recipe.model.embedding.vocab_size = vocabulary;
+        const models::ModelOptions model = complete_model(recipe);
+        if (reads) vocabulary = model.embedding.vocab_size;
+        sizes.push_back({study.name, study.title(variant, p), models::count_parameters(model)});
+      }
+    }
+  }
+  return sizes;
+}
+
+}  // namespace mnemo::experiment

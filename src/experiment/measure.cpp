@@ -1,0 +1,180 @@
+#include "experiment/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "data/images/image_describe.h"
+#include "data/images/image_set.h"
+#include "experiment/experiment.h"
+#include "infer/evaluate.h"
+#include "infer/open_text.h"
+#include "tasks/images.h"
+#include "tasks/language_model.h"
+
+namespace mnemo::experiment {
+namespace {
+
+Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::TokenStore> text,
+                      const MeasureOptions& options, std::string what, bool reset_segments) {
+  base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
+  const data::Tokenizer& tokenizer = *stored.tokenizer;
+  const int64_t batch = std::min(options.batch, text->size() - 1);
+  if (options.reset) reset_segments = *options.reset == "segments";
+  const metrics::Likelihood likelihood = options.precision
+                                             ? infer::evaluate_text(
+                                                   *infer::make_engine(stored.language_model("eval: --precision"),
+                                                                       options.precision, "eval"),
+                                                   text, reset_segments)
+                                             : tasks::evaluate_text(
+                                                   *stored.model, text,
+                                                   {batch, options.segment_size.value_or(0), reset_segments});
+  Measured measured{std::move(what), likelihood.count(), {}};
+  measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
+  if (tokenizer.type() != "bytes") {
+    const double bytes_per_token = static_cast<double>(text->text_bytes()) / static_cast<double>(text->size());
+    measured.metrics.emplace_back("bits_per_byte", likelihood.bits_per(bytes_per_token));
+  }
+  return measured;
+}
+
+/// Number of the head of each class of the data: by name where the head has a class of each name, by order where it has
+/// as many classes.
+std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, const bundle::ModelHead& head,
+                                     const std::string& what) {
+  std::map<std::string, int32_t> numbers;
+  for (size_t i = 0; i < head.labels.size(); ++i) numbers.emplace(head.labels[i], static_cast<int32_t>(i));
+  const bool unique = numbers.size() == head.labels.size();
+  std::vector<int32_t> matched, in_order;
+  const std::string* unknown = nullptr;
+  for (const std::string& name : classes) {
+    const auto found = numbers.find(name);
+    if (found == numbers.end() && unknown == nullptr) unknown = &name;
+    matched.push_back(found == numbers.end() ? -1 : found->second);
+    in_order.push_back(static_cast<int32_t>(in_order.size()));
+  }
+  if (unknown == nullptr && unique) return matched;
+  const std::string why = unknown != nullptr ? fmt::format("class {} of the data is none of the head '{}'",
+                                                           base::in_quotes(*unknown), head.name)
+                                             : fmt::format("the head '{}' has classes of the same name", head.name);
+  base::require(static_cast<int64_t>(classes.size()) == head.num_classes,
+                "eval: {}: {}, and its {} classes cannot be matched by order with the data's {}", what, why,
+                head.num_classes, classes.size());
+  if (!head.labels.empty()) base::log_warning("eval: {}: {}: classes are matched by order", what, why);
+  return in_order;
+}
+
+/// The task that the run has taught, or the model's own head; --task chooses another. From now on it answers.
+bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+                                 const MeasureOptions& options) {
+  const std::vector<bundle::ModelHead> heads = stored.heads();
+  const bool taught = recipe && recipe->finetune && recipe->finetune->regime != "full";
+  const bundle::ModelHead& head = bundle::head_named(
+      heads, options.task.value_or(taught ? recipe->finetune->name : heads.front().name), "eval: --task");
+  stored.vision_model()->answer_for(head.name);
+  return head;
+}
+
+Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& images, std::optional<std::string> part,
+                        const bundle::ModelHead& head, const MeasureOptions& options, const std::string& what) {
+  base::require(!options.segment_size && !options.precision && !options.documents && !options.reset,
+                "eval: --segment-size, --precision, --documents and --reset go with texts");
+  data::ImageSets sets = data::load_images(images);
+  if (!part) part = sets.valid ? "valid" : sets.test ? "test" : "train";
+  const data::Part wanted = data::part_of(*part, "eval: --part");
+  base::require(sets.part(wanted) != nullptr, "{}: has no part {}", what, *part);
+  const std::vector<int32_t> numbers = matched_classes(sets.train->classes(), head, what);
+  auto names = std::make_shared<std::vector<std::string>>();
+  for (int64_t i = 0; i < head.num_classes; ++i) names->push_back(head.label(i));
+  for (auto* set : {&sets.train, &sets.valid, &sets.test}) {
+    if (*set) *set = std::make_shared<const data::ImageSet>((*set)->with_classes(numbers, names));
+  }
+  const tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
+  const auto found = task.evaluate(*stored.model, wanted);
+  return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics};
+}
+
+/// The set that lies in a folder, in the way the model reads images; all of it where it has no parts of its own.
+Measured measure_image_folder(const bundle::Bundle& stored, const bundle::ModelHead& head,
+                              const MeasureOptions& options) {
+  data::ImageOptions images = data::detect_images(*options.data);
+  images.valid_fraction = 0;
+  const bundle::ImagePreprocessing facts = stored.preprocessing();
+  images.image_size = facts.image_size;
+  images.mean = facts.mean;
+  images.std = facts.std;
+  images.test_crop = facts.test_crop;
+  return measure_images(stored, images, options.part, head, options, base::printable(*options.data, 400));
+}
+
+/// A part of the data that the model's own recipe names.
+Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const MeasureOptions& options) {
+  base::require(!options.documents, "eval: --documents goes with --data; the run's recipe has its own rule");
+  const std::string name = options.part.value_or("valid");
+  const data::Part part = data::part_of(name, "eval: --part");
+  const auto task = recipe.task();
+  if (const data::TextOptions* text = task->text()) {
+    base::require(stored.tokenizer != nullptr, "{}: has no vocabulary", stored.folder);
+    const data::TextSplit split = data::split_text(*text);
+    const std::optional<data::TextSource> source = part == data::Part::train   ? split.train
+                                                   : part == data::Part::valid ? split.valid
+                                                                               : split.test;
+    base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", stored.folder, name);
+    return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text->document_rule()), options,
+                        name + " part of " + text->train, text->resets_segments());
+  }
+  // With the stored model's options: of a fine-tuning they may stand in the trained model alone.
+  if (task->input() == tasks::InputKind::images) {
+    const data::ImageOptions images = task->images(stored.options());
+    return measure_images(stored, images, name, answering_head(stored, recipe, options), options,
+                          base::printable(images.train, 400));
+  }
+  base::require(!options.segment_size, "eval: --segment-size goes with texts");
+  base::require(!options.precision, "eval: --precision goes with texts");
+  base::require(!options.reset, "eval: --reset goes with texts");
+  // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
+  tasks::TaskSettings settings = recipe.task_settings();
+  settings.eval_batch_size = options.batch;
+  if (!task->endless()) settings.eval_samples = INT64_MAX;
+  const auto found = task->load(stored.options(), settings).task->evaluate(*stored.model, part);
+  base::require(found.has_value(), "{}: its recipe has no {} part", stored.folder, name);
+  return {task->describe() + " Part " + name + ".", found->predictions, found->metrics};
+}
+
+}  // namespace
+
+void MeasureOptions::validate() const {
+  base::require(batch >= 1 && batch <= 1 << 20, "eval: --batch: expected 1 to {}, found {}", 1 << 20, batch);
+  base::require(!segment_size || (*segment_size >= 1 && *segment_size <= 1 << 20),
+                "eval: --segment-size: expected 1 to {}, found {}", 1 << 20, segment_size.value_or(0));
+  base::require(!reset || *reset == "documents" || *reset == "segments",
+                "eval: --reset: expected documents or segments, found '{}'", base::printable(reset.value_or("")));
+  base::require(!precision || (batch == 1 && !segment_size),
+                "eval: --precision: the decoding engine reads one stream in the model's own segments; leave --batch "
+                "and --segment-size out");
+}
+
+Measured measure(const bundle::Bundle& stored, const MeasureOptions& options) {
+  options.validate();
+  const bool images = stored.is_images();
+  base::require(images || !options.task, "eval: --task goes with a model of images");
+  const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
+  if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
+  if (options.data) {
+    base::require(!options.part, "eval: --part goes with a run's own data; drop it or --data");
+    base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
+                  stored.folder);
+    const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
+    const auto text = data::encode_text(*stored.tokenizer, data::TextSource(*options.data), rule);
+    return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments());
+  }
+  base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",
+                stored.folder, images ? "the folder of an image set" : "a text");
+  return measure_own(stored, *recipe, options);
+}
+
+}  // namespace mnemo::experiment

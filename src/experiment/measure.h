@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bundle/bundle.h"
+
+namespace mnemo::experiment {
+
+/// What a model is measured on, and how. Messages name an option as the command line does: --segment-size.
+struct MeasureOptions {
+  std::optional<std::string> data = {};  ///< a text, or of a model of images the folder of a set; unset: the run's own
+  std::optional<std::string> part = {};  ///< "valid", "test" or "train" of the run's own data or of a set of images
+  std::optional<std::string> documents = {};  ///< of a text: "none", "blank_line", "heading" or "line"
+  std::optional<std::string> separator = {};  ///< the line that ends a document, for documents = "line"
+  std::optional<std::string> reset = {};      ///< "documents" or "segments"; unset: as the model was trained
+  std::optional<std::string> precision = {};  ///< by the decoding engine: "float32", "bf16" or "int8"
+  std::optional<std::string> task = {};       ///< of a model of images: the head that is measured
+  std::optional<int64_t> segment_size = {};   ///< tokens a segment; unset: the model's
+  int64_t batch = 1;                          ///< parts of a text, or samples, side by side
+
+  /// Throws InputError for a value out of range, and for options that exclude each other.
+  void validate() const;
+};
+
+/// What was measured.
+struct Measured {
+  std::string what;         ///< the data, in a few words
+  int64_t predictions = 0;  ///< targets that were predicted
+  std::vector<std::pair<std::string, double>> metrics;
+};
+
+/// Measures a model on held-out data, with its memory carried along and reset as it was trained. Throws InputError for
+/// data that do not fit the model.
+Measured measure(const bundle::Bundle& stored, const MeasureOptions& options = {});
+
+}  // namespace mnemo::experiment

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiment/experiment.h"
+#include "train/trainer.h"
+
+namespace mnemo::experiment {
+
+/// One training of a recipe in a folder of its own: recipe.toml, log, checkpoints, model.
+struct TrainingOptions {
+  Recipe recipe;
+  std::string folder;
+  bool resumes = false;                  ///< go on from the newest checkpoint of the folder
+  std::optional<std::string> init = {};  ///< a model folder, whose weights take the place of fresh ones
+  at::Device device = at::kCPU;
+  std::string command = {};      ///< how the training was asked for, for the model's card
+  bool shows_progress = false;   ///< a status line on a terminal
+  bool stops_at_signals = true;  ///< SIGINT and SIGTERM end the training after a checkpoint
+  /// The number of threads where the recipe leaves it open, which becomes part of the recipe.
+  ///   parameters: of the model; rows: of one step
+  std::function<int64_t(int64_t parameters, int64_t rows)> choose_threads = {};
+  std::function<void(const train::EvaluationPoint& point, const std::string& metric)> on_evaluation = {};
+};
+
+struct Training {
+  Experiment experiment;
+  train::TrainReport report;
+  ModelCard card;                        ///< what the model's card says
+  std::string model;                     ///< the model's folder; empty where a signal came first
+  std::optional<std::string> task = {};  ///< the task memory that a fine-tuning wrote
+
+  /// Tokens or images that ran through the model in a second.
+  double speed() const;
+};
+
+/// Trains, and writes the model into the folder, unless a signal stopped the training (report.signal). Throws
+/// InputError where the folder holds a run already and `resumes` is false, or no run and it is true.
+Training run_training(const TrainingOptions& options);
+
+/// What a fine-tuning without a recipe starts from: the images at `data`, read as the model reads them, and settings
+/// that suit a few thousand photos.
+base::Node plain_finetuning(const std::string& model, const std::string& data);
+
+}  // namespace mnemo::experiment

@@ -1,0 +1,37 @@
+#include "infer/open_text.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace mnemo::infer {
+
+std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> model,
+                                          const std::optional<std::string>& precision, std::string_view who) {
+  EngineOptions options;
+  const std::string where = fmt::format("{}: --precision", who);
+  if (precision) options.precision = ops::precision_of(*precision, where);
+  const std::string reason = unsupported_reason(*model);
+  if (!reason.empty()) {
+    base::require(!precision, "{} {}: the decoding engine cannot run this model: {}; leave the option out", where,
+                  precision.value_or(""), reason);
+    return nullptr;
+  }
+  return std::make_shared<const Engine>(std::move(model), options);
+}
+
+TextSession open_text(const bundle::Bundle& bundle, const OpenTextOptions& options) {
+  const std::shared_ptr<models::Model> model = bundle.language_model("generate");
+  base::require(bundle.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
+                bundle.folder);
+  const std::shared_ptr<const Engine> engine = make_engine(model, options.precision, "generate");
+  Session session = engine && options.session ? Session::load(*options.session, engine)
+                    : engine                  ? Session(engine, options.sampling)
+                    : options.session         ? Session::load(*options.session, model)
+                                              : Session(model, options.sampling);
+  session.set_sampling(options.sampling);
+  session.set_reset_segments(bundle.conventions.resets_segments());
+  return {std::move(session), bundle.tokenizer};
+}
+
+}  // namespace mnemo::infer

@@ -1,0 +1,254 @@
+#include "study/run_comparison.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "experiment/device.h"
+#include "experiment/experiment.h"
+#include "study/compare_job.h"
+#include "study/report/report.h"
+#include "study/run_store.h"
+#include "study/supervisor.h"
+
+namespace mnemo::study {
+namespace {
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[64];
+  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M UTC", &parts);
+  return text;
+}
+
+/// One number of a table: which training gives it.
+struct Cell {
+  size_t study, point, variant, job;
+  int64_t seed;
+};
+
+struct ComparePlan {
+  std::vector<CompareJob> jobs;  ///< each training once
+  std::vector<Cell> cells;
+  std::set<int64_t> seeds;
+};
+
+std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experiment::Recipe& recipe,
+                              const ComparisonOptions& options) {
+  if (!study.sweep.seeds.empty() && !options.seeds) return study.sweep.seeds;
+  const int64_t first = study.sweep.seeds.empty() ? recipe.train.seed : study.sweep.seeds.front();
+  std::vector<int64_t> seeds;
+  for (int64_t round = 0; round < options.seeds.value_or(1); ++round) seeds.push_back(first + round);
+  return seeds;
+}
+
+/// Seeds outermost, so that a comparison that is stopped has whole rounds. Table whose recipes are the same share a
+/// training.
+ComparePlan plan_of(const experiment::RecipeFile& file, const ComparisonOptions& options, RunStore& store) {
+  ComparePlan plan;
+  std::map<std::string, size_t> known;
+  bool more = true;
+  for (size_t round = 0; more; ++round) {
+    more = false;
+    for (size_t s = 0; s < file.studies().size(); ++s) {
+      const experiment::RecipeStudy& study = file.studies()[s];
+      for (size_t p = 0; p < study.points.size(); ++p) {
+        for (size_t v = 0; v < study.variants.size(); ++v) {
+          if (!study.variants[v].recipes[p]) continue;
+          CompareJob job{.study = study.name,
+                         .variant = study.variants[v].name,
+                         .point = experiment::point_label(study.sweep, study.points[p]),
+                         .folder = {},
+                         .recipe = experiment::read_recipe(*study.variants[v].recipes[p])};
+          if (round == 0) experiment::require_buildable(job.recipe);
+          const std::vector<int64_t> seeds = seeds_of(study, job.recipe, options);
+          if (round >= seeds.size()) continue;
+          more = true;
+          job.seed = job.recipe.train.seed = seeds[round];
+          job.max_seconds = study.max_seconds;
+          store.place(job);
+          const auto [found, is_new] = known.emplace(job.folder, plan.jobs.size());
+          plan.cells.push_back({s, p, v, found->second, job.seed});
+          plan.seeds.insert(job.seed);
+          if (is_new) plan.jobs.push_back(std::move(job));
+        }
+      }
+    }
+  }
+  return plan;
+}
+
+/// What of a variant's recipe says which memory it has. A backbone of images has attention of its own.
+std::string memory_options(const base::Node& recipe) {
+  const base::Node& model = recipe.at("model");
+  base::Node shown = base::Node::table();
+  if (const base::Node* attention = model.at("backbone").find("attention")) shown.set("attention", *attention);
+  shown.set("memory", model.at("memory"));
+  if (const base::Node* finetune = recipe.find("finetune"); finetune != nullptr && finetune->is_table())
+    shown.set("finetune", *finetune);
+  return base::to_toml(shown);
+}
+
+AxisSummary axis_summary(const experiment::SweepAxis& axis) {
+  AxisSummary out{.name = axis.name()};
+  for (size_t i = 0; i < axis.values.size(); ++i) {
+    out.labels.push_back(axis.label(i));
+    if (const auto number = axis.number(i)) out.numbers.push_back(*number);
+  }
+  return out;
+}
+
+PaperPoint paper_point(const experiment::PaperValue& value) {
+  PaperPoint out{.variant = value.variant,
+                 .value = value.value,
+                 .deviation = value.deviation,
+                 .metric = value.metric,
+                 .source = value.source};
+  for (const base::Node& at : value.at) {
+    out.labels.push_back(experiment::SweepAxis{{""}, {{at}}}.label(0));
+    out.numbers.push_back(experiment::SweepAxis{{""}, {{at}}}.number(0));
+  }
+  return out;
+}
+
+std::vector<StudyGrid> collect(const experiment::RecipeFile& file, const ComparePlan& plan,
+                               const Supervisor& supervisor) {
+  std::vector<StudyGrid> grids;
+  for (size_t s = 0; s < file.studies().size(); ++s) {
+    const experiment::RecipeStudy& study = file.studies()[s];
+    StudyGrid grid{.name = study.name,
+                   .about = study.about,
+                   .x = study.sweep.x_axis(),
+                   .x_label = study.sweep.figure.label,
+                   .log_x = study.sweep.figure.log};
+    for (const experiment::RecipeVariant& variant : study.variants) grid.variants.push_back(variant.name);
+    for (const experiment::SweepAxis& axis : study.sweep.axes) grid.axes.push_back(axis_summary(axis));
+    if (grid.x_label.empty() && !grid.axes.empty()) grid.x_label = grid.axes[grid.x].name;
+    for (const experiment::PaperValue& value : study.paper) grid.paper.push_back(paper_point(value));
+    grid.at = study.points;
+    for (size_t p = 0; p < study.points.size(); ++p) {
+      StudySummary summary{.name = study.name,
+                           .about = study.about,
+                           .point = experiment::point_label(study.sweep, study.points[p]),
+                           .metric = metric_of(experiment::read_recipe(*study.variants.front().recipes[p])),
+                           .least_gain = study.least_gain,
+                           .variants = {}};
+      for (size_t v = 0; v < study.variants.size(); ++v) {
+        const experiment::RecipeVariant& variant = study.variants[v];
+        if (!variant.recipes[p]) continue;
+        VariantSummary row{.name = variant.name,
+                           .about = variant.about,
+                           .index = v,
+                           .options = memory_options(*variant.recipes[p]),
+                           .runs = {}};
+        for (const Cell& cell : plan.cells) {
+          if (cell.study != s || cell.point != p || cell.variant != v) continue;
+          RunResult result = supervisor.result(cell.job).value();
+          result.study = study.name;
+          result.variant = variant.name;
+          result.point = summary.point;
+          row.runs.push_back(std::move(result));
+        }
+        summary.variants.push_back(std::move(row));
+      }
+      summarise(summary);
+      grid.points.push_back(std::move(summary));
+    }
+    grids.push_back(std::move(grid));
+  }
+  return grids;
+}
+
+void check_same_data(const experiment::RecipeFile& file) {
+  for (const experiment::RecipeStudy& study : file.studies()) {
+    const auto generates = [](const base::Node& recipe) {
+      return experiment::read_recipe(recipe).task()->text() != nullptr;
+    };
+    const bool text = generates(*study.variants.front().recipes.front());
+    for (const experiment::RecipeVariant& variant : study.variants) {
+      for (const std::optional<base::Node>& recipe : variant.recipes) {
+        base::require(!recipe || generates(*recipe) == text,
+                      "{}: study '{}': variant '{}' has data of another type than the first", file.path(), study.name,
+                      variant.name);
+      }
+    }
+  }
+}
+
+/// A comparison without its trainings' numbers.
+Comparison heading(const experiment::RecipeFile& file, const ComparisonOptions& options, const ComparePlan& plan,
+                   size_t trainings) {
+  Comparison comparison;
+  comparison.name = file.name();
+  comparison.about = file.about();
+  comparison.command = options.command;
+  comparison.date = now_text();
+  comparison.trainings = fmt::format("{} trainings, {} {}", trainings, plan.seeds.size() == 1 ? "seed" : "seeds",
+                                     fmt::join(plan.seeds, ", "));
+  comparison.machine = to_node(base::this_machine());
+  comparison.recipe = base::to_toml(file.root());
+  return comparison;
+}
+
+}  // namespace
+
+ComparisonOutcome run_comparison(const ComparisonOptions& options) {
+  base::require(!options.seeds || (*options.seeds >= 1 && *options.seeds <= 1000),
+                "compare: --seeds: expected 1 to 1000, found {}", options.seeds.value_or(0));
+  base::require(!options.jobs || (*options.jobs >= 1 && *options.jobs <= 1024),
+                "compare: --jobs: expected 1 to 1024, found {}", options.jobs.value_or(0));
+  experiment::device_named(options.device);
+  const experiment::RecipeFile file = experiment::RecipeFile::read(options.recipe, options.set);
+  base::require(!file.studies().empty(),
+                "{}: has no [[study]] to compare and no [sweep]; `mnemo train` trains one model, `mnemo help recipe` "
+                "shows the keys of a study",
+                options.recipe);
+  check_same_data(file);
+  ComparisonOutcome outcome;
+  outcome.folder = options.out.empty() ? "runs/" + slug(std::filesystem::path(options.recipe).stem().string())
+                                       : options.out;
+  RunStore store(outcome.folder);
+  ComparePlan plan = plan_of(file, options, store);
+  const int64_t parallel = options.here ? 1
+                                        : std::min<int64_t>(options.jobs.value_or(base::usable_cores()),
+                                                            static_cast<int64_t>(plan.jobs.size()));
+  const int64_t threads = options.threads > 0 ? options.threads : std::max<int64_t>(1, base::usable_cores() / parallel);
+  base::log_info("{}: {} trainings, {} at a time with {} each, into {}", file.name(), plan.jobs.size(), parallel,
+                 threads == 1 ? "one thread" : fmt::format("{} threads", threads), outcome.folder);
+
+  Supervisor supervisor(std::move(plan.jobs), store, options.again);
+  outcome.trainings = supervisor.jobs().size();
+  outcome.signal = options.here ? supervisor.run_here(options.device)
+                                : supervisor.run(parallel, threads,
+                                                 options.device ? std::vector<std::string>{"--device", *options.device}
+                                                                : std::vector<std::string>(),
+                                                 options.program);
+  outcome.finished = supervisor.finished();
+  outcome.status = supervisor.status();
+  if (outcome.signal != 0) return outcome;
+
+  Comparison& comparison = outcome.comparison = heading(file, options, plan, supervisor.jobs().size());
+  comparison.jobs = parallel;
+  comparison.threads = threads;
+  for (size_t i = 0; i < supervisor.jobs().size(); ++i) comparison.seconds += supervisor.result(i).value().seconds;
+  comparison.studies = collect(file, plan, supervisor);
+  base::write_file_atomic(base::join_path(outcome.folder, "results.json"),
+                          base::to_json(to_node(comparison), 1) + "\n");
+  base::write_file_atomic(base::join_path(outcome.folder, "results.md"), to_markdown(comparison));
+  outcome.report = base::join_path(outcome.folder, "report.html");
+  base::write_file_atomic(outcome.report, report::report_html(comparison));
+  return outcome;
+}
+
+}  // namespace mnemo::study

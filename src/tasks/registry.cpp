@@ -1,0 +1,76 @@
+#include "tasks/registry.h"
+
+#include "base/file_io.h"
+#include "tasks/types/algorithmic.h"
+#include "tasks/types/images.h"
+#include "tasks/types/listops.h"
+#include "tasks/types/task_file.h"
+#include "tasks/types/text.h"
+
+namespace mnemo::tasks {
+namespace {
+
+template <class S>
+void add(TaskTypes& all, const char* name, const char* meaning) {
+  all.options.add<typename S::Options>(name, meaning);
+  TaskType type;
+  type.read = [](const base::Node& table) { return std::make_unique<const S>(table); };
+  if constexpr (requires { S::made(); }) type.made = S::made();
+  if constexpr (requires(const std::string& path) { S::found_in(path); }) {
+    type.found_in = [](const std::string& path) { return S::found_in(path); };
+  }
+  for (auto& [word, table] : type.made) table.set("type", name);
+  all.entries.add(name, std::move(type));
+}
+
+TaskTypes make_types() {
+  TaskTypes all;
+  add<TextSpec>(all, "text", "your own text, for language modelling");
+  add<AlgorithmicSpec>(all, "algorithmic", "synthetic tasks that need memory");
+  add<TaskFileSpec>(all, "task_file", "question-and-answer samples from a file");
+  add<ListOpsSpec>(all, "listops", "Long ListOps: classify the value of nested lists");
+  add<ImageSpec>(all, "images", "images with one class each");
+  all.default_type = all.entries.names().front();
+  return all;
+}
+
+}  // namespace
+
+const TaskTypes& TaskTypes::all() {
+  static const TaskTypes types = make_types();
+  return types;
+}
+
+std::unique_ptr<const TaskSpec> task_spec(const base::Node& table) {
+  return TaskTypes::all().entries.find(table.at("type").as_string()).read(table);
+}
+
+std::vector<std::string> made_words() {
+  std::vector<std::string> words;
+  const auto& entries = TaskTypes::all().entries;
+  for (const std::string& name : entries.names()) {
+    for (const auto& [word, table] : entries.find(name).made) words.push_back(word);
+  }
+  return words;
+}
+
+std::optional<base::Node> find_data(const std::string& source) {
+  const auto& entries = TaskTypes::all().entries;
+  for (const std::string& name : entries.names()) {
+    for (const auto& [word, table] : entries.find(name).made) {
+      if (word == source) return table;
+    }
+  }
+  if (!base::path_exists(source)) return std::nullopt;
+  for (const std::string& name : entries.names()) {
+    const auto& found_in = entries.find(name).found_in;
+    if (!found_in) continue;
+    if (auto table = found_in(source)) {
+      table->set("type", name);
+      return table;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,33 @@
+#include "tasks/types/algorithmic.h"
+
+namespace mnemo::tasks {
+
+AlgorithmicSpec::AlgorithmicSpec(const base::Node& table)
+    : AnswerSpec(table), options_(base::read_typed_options<Options>(table)) {}
+
+std::vector<std::pair<std::string, base::Node>> AlgorithmicSpec::made() {
+  std::vector<std::pair<std::string, base::Node>> words;
+  for (const std::string& task : Options::tasks()) words.emplace_back(task, base::Node::table({{"task", task}}));
+  return words;
+}
+
+std::string AlgorithmicSpec::describe() const { return fmt::format("Made task `{}`.", options_.task); }
+
+std::optional<double> AlgorithmicSpec::chance(const models::ModelOptions&) const {
+  return data::AlgorithmicTask(options_, 0).chance();
+}
+
+void AlgorithmicSpec::require_places(const models::RowLimit& limit, const models::ModelOptions&) const {
+  limit.require(options_.length(), "the longest sample has so many tokens");
+}
+
+std::shared_ptr<const data::SampleSource> AlgorithmicSpec::source(bool, int64_t seed) const {
+  return std::make_shared<data::AlgorithmicTask>(options_, seed);
+}
+
+base::Node AlgorithmicSpec::facts(const data::SampleSource&) const {
+  return base::Node::table(
+      {{"task", base::write_options(options_)}, {"chance", data::AlgorithmicTask(options_, 0).chance()}});
+}
+
+}  // namespace mnemo::tasks

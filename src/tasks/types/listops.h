@@ -1,0 +1,29 @@
+#pragma once
+
+#include <utility>
+
+#include "data/answers/listops_set.h"
+#include "tasks/task_spec.h"
+
+namespace mnemo::tasks {
+
+/// The value of nested lists: tasks::Classification of ten classes.
+class ListOpsSpec final : public TaskSpec {
+ public:
+  using Options = data::ListOpsOptions;
+  explicit ListOpsSpec(const base::Node& table);
+  static std::vector<std::pair<std::string, base::Node>> made();
+
+  std::string describe() const override;
+  MetricInfo metric() const override { return {.loss_name = "nats an expression"}; }
+  std::optional<double> chance(const models::ModelOptions& model) const override;
+  DataShape shape(const models::ModelOptions& model) const override;
+  LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
+  /// The first expressions of a part, as a file of Long Range Arena.
+  Shown show(const ShowOptions& options) const override;
+
+ private:
+  Options options_;
+};
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,82 @@
+#include "tasks/types/text.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "bundle/text_conventions.h"
+#include "data/describe.h"
+#include "models/model.h"
+#include "tasks/language_model.h"
+
+namespace mnemo::tasks {
+
+TextSpec::TextSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
+
+std::optional<base::Node> TextSpec::found_in(const std::string& path) {
+  if (base::is_folder(path)) return std::nullopt;
+  return base::Node::table({{"train", path}, {"unit", Options().unit}});
+}
+
+std::string TextSpec::describe() const {
+  return fmt::format("Text `{}`, in {}.", std::filesystem::path(options_.train).filename().string(), options_.unit);
+}
+
+MetricInfo TextSpec::metric() const {
+  MetricInfo metric{"bits per character", "bits/char", "bits per character", false, false};
+  if (options_.unit == "words") metric.name = metric.short_name = metric.loss_name = "perplexity";
+  if (options_.unit == "bytes") {
+    metric.name = metric.loss_name = "bits per byte";
+    metric.short_name = "bits/byte";
+  }
+  return metric;
+}
+
+bool TextSpec::completes(const models::ModelOptions& model) const {
+  return !model.backbone.is_vision() && model.embedding.vocab_size == 0;
+}
+
+DataShape TextSpec::shape(const models::ModelOptions&) const {
+  const auto tokenizer = data::make_tokenizer(options_.unit, data::split_text(options_).train,
+                                              {options_.min_count, options_.max_vocabulary});
+  return {.vocabulary = tokenizer->size()};
+}
+
+void TextSpec::require_places(const models::RowLimit& limit, const models::ModelOptions& model) const {
+  if (options_.resets_segments())
+    return limit.require(model.segment_size, "segment_size; each segment stands alone (data.reset)");
+  base::Where(&table(), "data")
+      .require(options_.document_separator != "none", "reset",
+               "expected \"segments\": the text has no documents, so it is one sequence "
+               "without an end, and '{}.{}' has places for {} tokens",
+               limit.table.path(), limit.key, limit.rows);
+}
+
+LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
+  data::Corpus corpus = data::load_corpus(options_);
+  LoadedTask loaded{.task = nullptr,
+                    .shape = {.vocabulary = corpus.tokenizer->size()},
+                    .tokens_per_row = settings.segments_per_step * model.segment_size,
+                    .tokenizer = corpus.tokenizer};
+  loaded.task = std::make_unique<LanguageModel>(
+      std::move(corpus), LanguageModelOptions{settings.batch_size, settings.segments_per_step, settings.shuffle,
+                                              settings.seed, settings.eval_batch_size, options_.resets_segments()});
+  return loaded;
+}
+
+void TextSpec::check_model(const core::Model& model, const DataShape&) const {
+  models::require_next_token_model(model, "recipe: " + title());
+}
+
+std::map<std::string, std::string> TextSpec::model_files(const models::ModelOptions&) const {
+  return {{bundle::TextConventions::kFile, bundle::TextConventions::of(options_).text()}};
+}
+
+Shown TextSpec::show(const ShowOptions& options) const {
+  base::require(!options.part, "data: --part goes with made tasks; a text's parts are all described");
+  const data::TextDescription description = data::describe(options_);
+  if (options.json) return {{}, data::to_node(description)};
+  return {data::to_text(description), {}};
+}
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "tasks/task_spec.h"
+
+namespace mnemo::tasks {
+
+/// A text that a model learns to continue: tasks::LanguageModel.
+class TextSpec final : public TaskSpec {
+ public:
+  using Options = data::TextOptions;
+  explicit TextSpec(const base::Node& table);
+  /// A file, in characters.
+  static std::optional<base::Node> found_in(const std::string& path);
+
+  const data::TextOptions* text() const override { return &options_; }
+  std::string describe() const override;
+  /// In bits a byte or a character; over words perplexity.
+  MetricInfo metric() const override;
+  bool completes(const models::ModelOptions& model) const override;
+  DataShape shape(const models::ModelOptions& model) const override;
+  void require_places(const models::RowLimit& limit, const models::ModelOptions& model) const override;
+  LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
+  void check_model(const core::Model& model, const DataShape& shape) const override;
+  std::map<std::string, std::string> model_files(const models::ModelOptions& model) const override;
+  Shown show(const ShowOptions& options) const override;
+
+ private:
+  Options options_;
+};
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include "base/file_io.h"
+#include "base/json_value.h"
+#include "bundle/bundle.h"
+#include "infer/text_session.h"
+#include "mnemo.h"
+#include "tests/support/command_line.h"
+#include "tests/support/expect_error.h"
+
+// What src/mnemo.h does is what the commands do. examples/check_examples.py compares programs built against the
+// installed library.
+namespace mnemo {
+namespace {
+
+using test::content;
+using test::expect_error;
+using test::Finished;
+using test::holds;
+
+class Library : public test::CommandLine {
+ protected:
+  std::string generated(const std::string& model, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"generate", model, "--quiet", "--prompt", "line 9", "--tokens", "60"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished outcome = run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out.substr(std::string("line 9").size());
+  }
+};
+
+TEST_F(Library, WritesAndMeasuresAsTheCommandsDo) {
+  for (const char* reset : {"documents", "segments"}) {
+    const std::string run_folder = trained(reset, {"--set", std::string("data.reset=") + reset});
+    const Bundle model = load(run_folder);
+    EXPECT_EQ(model.resets_segments(), std::string(reset) == "segments");
+    EXPECT_FALSE(model.is_images());
+    EXPECT_EQ(model.format(), "mnemo");
+    EXPECT_EQ(model.folder(), run_folder + "/model");
+    EXPECT_EQ(model.generate("line 9", {.max_tokens = 60}), generated(run_folder)) << reset;
+    EXPECT_EQ(model.generate("line 9", {.max_tokens = 60, .temperature = 0}),
+              generated(run_folder, {"--temperature", "0"}));
+    const base::Node measured = json(run({"eval", run_folder, "--data", text_, "--json"}).out);
+    const Evaluation ours = model.evaluate(text_);
+    EXPECT_EQ(ours.at("nll"), measured.at("nll").as_double()) << reset;
+    EXPECT_EQ(ours.predictions, measured.at("predictions").as_int());
+    EXPECT_EQ(model.evaluate().at("nll"), json(run({"eval", run_folder, "--json"}).out).at("nll").as_double());
+    // Not a text that is the same either way.
+    const std::string other = std::string(reset) == "segments" ? "documents" : "segments";
+    EXPECT_NE(model.evaluate(text_, {.reset = other}).at("nll"), ours.at("nll"));
+    expect_error<InputError>([&] { ours.at("accuracy"); }, {"no metric 'accuracy'"});
+    expect_error<InputError>([&] { model.classify("a.png"); }, {"expected a model of images"});
+  }
+}
+
+TEST_F(Library, AStreamMayEndEarlyAndGoOnFromAFile) {
+  const Bundle model = load(trained("run"));
+  std::string text;
+  const int64_t made = model.generate("line 9",
+                                      [&](std::string_view piece) {
+                                        text += piece;
+                                        return text.size() < 10;
+                                      },
+                                      {.max_tokens = 60});
+  EXPECT_EQ(made, 10);
+  const GenerateOptions options{.seed = 5};
+  infer::TextSession whole = model.text(options);
+  whole.feed("line 9");
+  const std::string first = whole.generate({.max_tokens = 20});
+  whole.session().save(folder_ / "session");
+  const std::string second = whole.generate({.max_tokens = 20});
+  infer::TextSession again = model.resume_text(folder_ / "session", options);
+  EXPECT_EQ(again.generate({.max_tokens = 20}), second);
+  EXPECT_EQ(model.generate("line 9", {.max_tokens = 40, .seed = 5}), first + second);
+}
+
+TEST_F(Library, TrainsAndResumesAsTheCommandDoes) {
+  const std::vector<std::string> data = {"data.train=" + text_};
+  const std::string expected = content(trained("command") + "/model/model.safetensors");
+  int64_t evaluations = 0;
+  const Training done = train_model(
+      recipe_, {.out = folder_ / "whole", .set = data, .on_evaluation = [&](auto...) { ++evaluations; }});
+  EXPECT_EQ(content(done.model + "/model.safetensors"), expected);
+  EXPECT_EQ(evaluations, 2);
+  EXPECT_EQ(done.steps, 6);
+  EXPECT_EQ(done.metrics.front().second, load(done.folder).evaluate().at(done.metrics.front().first));
+  const std::string part = train_model(recipe_, {.out = folder_ / "part", .set = {data[0], "train.steps=3"}}).folder;
+  expect_error<InputError>([&] { train_model(recipe_, {.out = part, .set = data}); }, {part, "a run is there already"});
+  EXPECT_EQ(content(resume_training(part, {.set = {"train.steps=6"}}).model + "/model.safetensors"), expected);
+  expect_error<InputError>([&] { resume_training(part, {.out = "x"}); }, {"its own folder"});
+  expect_error<InputError>([&] { resume_training(folder_ / "none"); }, {"no run is there"});
+}
+
+TEST_F(Library, ComparesInThisProcessAsInProcessesOfTheirOwn) {
+  test::write(recipe_, std::string(test::kRecipe) +
+                           "[[study]]\nname = \"Texts\"\n[[study.variant]]\nname = \"cache\"\n[[study.variant]]\nname "
+                           "= \"none\"\nmodel.memory = []\n[[study.variant]]\nname = \"wrong\"\ntrain.optimiser = { "
+                           "lr = 1e30 }\n");
+  const std::vector<std::string> set = {"data.train=" + text_, "data.reset=segments", "train.threads=1"};
+  const Comparison here = compare_models(recipe_, {.out = folder_ / "here", .set = set});
+  const Comparison there = compare_models(recipe_, {.out = folder_ / "there", .set = set, .program = test::kBinary});
+  const base::Node a = json(here.json).at("studies").items()[0], b = json(there.json).at("studies").items()[0];
+  const auto& ours = a.at("variants").items();
+  const auto& theirs = b.at("variants").items();
+  ASSERT_EQ(ours.size(), 3u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(ours[i].at("value"), theirs[i].at("value")) << i;
+  for (const Comparison* one : {&here, &there}) {
+    EXPECT_FALSE(one->complete) << one->text;
+    EXPECT_TRUE(base::path_exists(one->report));
+    EXPECT_TRUE(holds(one->text, "none")) << one->text;
+  }
+  EXPECT_EQ(json(base::read_file(here.folder + "/results.json")), json(here.json));
+}
+
+TEST_F(Library, InspectsAndVerifiesAsTheCommandsDo) {
+  const std::string folder = trained("run");
+  EXPECT_EQ(inspect_model(folder).text(), run({"inspect", folder}).out);
+  EXPECT_EQ(inspect_model(recipe_, {.set = {"data.train=" + text_}}).text(),
+            run({"inspect", recipe_, "--set", "data.train=" + text_}).out);
+  const Inspection looked = load(folder).inspect({.text = "line 9 of a text", .layers = "0", .cost = true});
+  const base::Node command = json(
+      run({"inspect", folder + "/model", "--text", "line 9 of a text", "--layers", "0", "--cost", "--json"}).out);
+  EXPECT_EQ(json(looked.json()).at("attention"), command.at("attention"));
+  EXPECT_EQ(json(looked.json()).at("cost"), command.at("cost"));
+  EXPECT_TRUE(looked.svg().starts_with("<svg"));
+  EXPECT_TRUE(holds(looked.html("A title"), "A title"));
+  EXPECT_GT(looked.parameters(), 0);
+
+  const std::string golden = MNEMO_SOURCE_DIR "/tests/golden/data/grc/paper_causal.safetensors";
+  const Verification verified = verify_golden(golden);
+  EXPECT_TRUE(verified.passed);
+  EXPECT_GT(verified.groups.size(), 2u);
+  expect_error<InputError>([&] { verify_golden(text_); }, {text_});
+}
+
+TEST_F(Library, ClassifiesImages) {
+  const std::string model = MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/timm_vit";
+  const std::string picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
+  const Bundle bundle = load(model);
+  EXPECT_TRUE(bundle.is_images());
+  EXPECT_EQ(bundle.format(), "timm_vit");
+  const std::vector<TaskAnswer> answers = bundle.classify(picture, {.top = 3});
+  const base::Node tasks = json(run({"classify", model, picture, "--top", "3", "--json"}).out).items()[0].at("tasks");
+  ASSERT_EQ(answers.size(), tasks.size());
+  const auto& best = tasks.at("base").items();
+  ASSERT_EQ(answers[0].labels.size(), best.size());
+  for (size_t i = 0; i < best.size(); ++i) {
+    EXPECT_EQ(answers[0].labels[i].name, best[i].at("label").as_string());
+    EXPECT_EQ(answers[0].labels[i].probability, best[i].at("probability").as_double());
+  }
+  test::write(folder_ / "broken.png", "no image");
+  const std::vector<ImageAnswer> both = bundle.classify({folder_ / "broken.png", picture}, {.skip_broken = true});
+  EXPECT_TRUE(holds(both[0].error, "broken.png"));
+  EXPECT_EQ(both[1].tasks[0].labels[0].probability, answers[0].labels[0].probability);
+  expect_error<InputError>([&] { bundle.classify({folder_ / "broken.png", picture}); }, {"broken.png"});
+  expect_error<InputError>([&] { bundle.generate("a"); }, {"of images"});
+}
+
+}  // namespace
+}  // namespace mnemo

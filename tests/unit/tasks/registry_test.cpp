@@ -1,0 +1,122 @@
+#include "tasks/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/data/image_files.h"
+
+namespace mnemo::tasks {
+namespace {
+
+using base::Node;
+
+/// The task of a [data] table, whose missing keys are filled in as a recipe's are.
+std::unique_ptr<const TaskSpec> spec_of(Node table) {
+  table.set_place_deep({std::make_shared<const std::string>("test.toml"), 1, 1});
+  return task_spec(TaskTypes::all().options.complete(table));
+}
+
+Node table_of(const std::string& type) {
+  Node table = Node::table({{"type", type}});
+  for (const base::OptionDoc& doc : TaskTypes::all().options.describe(type)) {
+    if (doc.path == "train") table.set("train", "there/is/no.file");
+  }
+  return table;
+}
+
+models::ModelOptions model_of(Node node = Node::table()) { return base::read_options<models::ModelOptions>(node); }
+
+TEST(TaskRegistry, EveryTypeAnswersBeforeItsDataAreRead) {
+  const TaskTypes& all = TaskTypes::all();
+  EXPECT_EQ(all.options.types(), all.entries.names());
+  EXPECT_TRUE(all.entries.contains(all.default_type));
+  for (const std::string& type : all.entries.names()) {
+    const auto spec = spec_of(table_of(type));
+    EXPECT_EQ(spec->type(), type);
+    EXPECT_FALSE(spec->describe().empty()) << type;
+    EXPECT_FALSE(spec->metric().name.empty()) << type;
+    EXPECT_FALSE(spec->metric().loss_name.empty()) << type;
+    EXPECT_EQ(spec->counted(), spec->input() == InputKind::images ? "images" : "tokens") << type;
+    const bool says_file = spec->describe().find("no.file") != std::string::npos;
+    EXPECT_TRUE(says_file || spec->endless()) << type << ": " << spec->describe();
+    EXPECT_EQ(spec->describe().find("there/"), std::string::npos) << "the card shows no path of this machine";
+  }
+}
+
+TEST(TaskRegistry, WordsFilesAndFoldersBecomeData) {
+  std::set<std::string> different;
+  for (const std::string& word : made_words()) {
+    EXPECT_TRUE(different.insert(word).second) << word;
+    const auto table = find_data(word);
+    ASSERT_TRUE(table.has_value()) << word;
+    const Shown shown = spec_of(*table)->show({.count = 1});
+    EXPECT_NE(shown.text.find('\n'), std::string::npos) << word;
+  }
+  EXPECT_EQ(find_data("reverse")->at("task").as_string(), "reverse");
+  EXPECT_EQ(find_data("listops")->at("type").as_string(), "listops");
+  const test::TemporaryFolder folder;
+  base::write_file_atomic(folder / "a.txt", "abc\n");
+  EXPECT_EQ(find_data(folder / "a.txt")->at("type").as_string(), "text");
+  EXPECT_EQ(find_data(folder / "a.txt")->at("train").as_string(), folder / "a.txt");
+  data::make_class_folders(folder / "set", 4);
+  const Node images = *find_data(folder / "set");
+  EXPECT_EQ(images.at("type").as_string(), "images");
+  EXPECT_EQ(images.at("format").as_string(), "folders");
+  EXPECT_FALSE(find_data(folder / "nothing").has_value());
+}
+
+TEST(TaskRegistry, WhatATaskIsAskedOfItsSpec) {
+  const auto bytes = spec_of(Node::table({{"type", "text"}, {"train", "a"}, {"unit", "bytes"}}));
+  ASSERT_NE(bytes->text(), nullptr);
+  EXPECT_EQ(bytes->metric().short_name, "bits/byte");
+  EXPECT_FALSE(bytes->metric().higher_is_better);
+  EXPECT_FALSE(bytes->chance(model_of()).has_value());
+  EXPECT_TRUE(bytes->completes(model_of()));
+  EXPECT_FALSE(bytes->completes(model_of(Node::table({{"embedding", Node::table({{"vocab_size", 256}})}}))));
+  test::expect_error<base::InputError>([&] { bytes->images(model_of()); }, {"[data] of type \"text\" has no images"});
+
+  const auto copy = spec_of(Node::table({{"type", "algorithmic"}, {"num_symbols", 4}, {"num_segments", 3}}));
+  EXPECT_EQ(copy->text(), nullptr);
+  EXPECT_TRUE(copy->endless());
+  EXPECT_EQ(copy->segment_size(), 4);
+  EXPECT_DOUBLE_EQ(copy->chance(model_of()).value(), 0.1);
+  EXPECT_EQ(copy->metric().loss_name, "nats a symbol");
+
+  const auto lists = spec_of(Node::table({{"type", "listops"}}));
+  EXPECT_EQ(lists->shape(model_of()).num_classes, 10);
+  EXPECT_EQ(lists->metric().loss_name, "nats an expression");
+  EXPECT_FALSE(lists->endless());
+
+  const auto images = spec_of(Node::table({{"type", "images"}, {"train", "a"}}));
+  Node vit = Node::table({{"backbone", Node::table({{"type", "vit"}, {"image_size", Node::array({32, 48})}})}});
+  vit.set("head", Node::table({{"type", "classification"}}));
+  EXPECT_EQ(images->images(model_of(vit)).image_size, (std::vector<int64_t>{32, 48}));
+  EXPECT_FALSE(images->chance(model_of(vit)).has_value());
+  EXPECT_TRUE(images->completes(model_of(vit)));
+  vit.set("head", Node::table({{"type", "classification"}, {"num_classes", 4}}));
+  EXPECT_DOUBLE_EQ(images->chance(model_of(vit)).value(), 0.25);
+  EXPECT_FALSE(images->completes(model_of(vit)));
+  EXPECT_TRUE(images->model_files(model_of(vit)).contains("images.json"));
+}
+
+TEST(TaskRegistry, ATextIsCountedInTheTokensOfAStep) {
+  const test::TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i) + "\n";
+  base::write_file_atomic(folder / "a.txt", text);
+  const auto spec = spec_of(Node::table({{"type", "text"}, {"train", folder / "a.txt"}}));
+  const models::ModelOptions model = model_of(Node::table({{"segment_size", 8}}));
+  const LoadedTask loaded = spec->load(model, {.batch_size = 2, .segments_per_step = 3});
+  EXPECT_EQ(loaded.tokens_per_row, 24);
+  ASSERT_NE(loaded.tokenizer, nullptr);
+  EXPECT_EQ(loaded.shape.vocabulary, loaded.tokenizer->size());
+  EXPECT_EQ(loaded.task->metric(), "bits_per_character");
+}
+
+}  // namespace
+}  // namespace mnemo::tasks
