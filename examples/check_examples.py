@@ -15,9 +15,9 @@ import zlib
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def run(*words):
+def run(*words, cwd=None):
     """What a program prints; an exit status other than 0 ends the test."""
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, cwd=cwd)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}: exit status {done.returncode}\n{done.stderr}")
     return done.stdout
@@ -62,6 +62,17 @@ def check_texts(examples, mnemo, folder, reset):
             sys.exit("the model of reset = segments measures the same without its text.json")
         if run(examples / "stream_text", ours, prompt, 120) == text:
             sys.exit("the model of reset = segments writes the same without its text.json")
+
+
+def check_quickstart(examples, mnemo, folder):
+    """README's example, on a run that is called as there."""
+    run(examples / "train_tiny", HERE / "tiny.toml", folder / "runs/mine", "train.steps=20")
+    (folder / "other.txt").write_bytes((HERE / "rhyme.txt").read_bytes())
+    text = run(mnemo, "generate", folder / "runs/mine", "-q", "--prompt", "Once upon", "--tokens", 200)
+    measured = run(mnemo, "eval", folder / "runs/mine", "--data", folder / "other.txt", "-q")
+    perplexity = next(line.split()[1] for line in measured.splitlines() if line.startswith("perplexity"))
+    expected = f"{text.removeprefix('Once upon')}\nperplexity {perplexity}\n"
+    same("quickstart", run(examples / "quickstart", cwd=folder), expected)
 
 
 def write_png(path, colour, rng, side=16):
@@ -124,11 +135,12 @@ def check_images(examples, mnemo, folder):
 def main(arguments):
     if len(arguments) != 2:
         sys.exit(__doc__)
-    examples, mnemo = pathlib.Path(arguments[0]), pathlib.Path(arguments[1])
+    examples, mnemo = (pathlib.Path(argument).resolve() for argument in arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for reset in ("documents", "segments"):
             check_texts(examples, mnemo, folder, reset)
+        check_quickstart(examples, mnemo, folder)
         check_images(examples, mnemo, folder)
     print("the examples print what the command prints")
 
