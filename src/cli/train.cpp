@@ -74,7 +74,7 @@ base::Node plain_finetuning(const TrainArguments& options) {
   return root;
 }
 
-Plan plan_of(const TrainArguments& options) {
+Plan training_plan(const TrainArguments& options) {
   const char* command = options.command();
   const bool plain = options.finetunes && options.recipe.empty() && !options.resume && options.model && options.data;
   base::require(plain || options.recipe.empty() != !options.resume.has_value(),
@@ -181,7 +181,7 @@ void start_from(const std::string& path, experiment::Experiment& bench) {
 
 int run_training(const TrainArguments& options) {
   const at::Device device = experiment::device_named(options.device);
-  Plan plan = plan_of(options);
+  Plan plan = training_plan(options);
   experiment::Experiment bench = experiment::make_experiment(plan.recipe);
   if (options.init) start_from(*options.init, bench);
   experiment::move_to(*bench.model, device);
