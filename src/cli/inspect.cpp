@@ -19,6 +19,7 @@
 #include "inspect/attention_summary.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
+#include "inspect/draw/rasterise.h"
 #include "inspect/draw/span_picture.h"
 #include "inspect/image_attention.h"
 #include "inspect/model_summary.h"
@@ -187,13 +188,14 @@ int inspect(const InspectArguments& options) {
   if (options.cost) cost = cost_of(model, options);
   const inspect::AttentionPicture picture{attention ? &*attention : nullptr, image ? &*image : nullptr,
                                           &inspected.scalars};
-  base::require(!options.png || looked || !inspected.scalars.empty(),
-                "inspect: --png draws what an input does; give one with --text, --tokens, --sample or --image");
-  base::require(!options.svg || looked || facts.table,
-                "inspect: --svg draws the spans of a model of texts; of images there are none, give one with --image");
-  if (options.svg)
-    base::write_file_atomic(*options.svg, looked ? inspect::svg_of(picture) : inspect::svg_of(*facts.table));
-  if (options.png) base::write_file_atomic(*options.png, inspect::png_of(picture));
+  base::require((!options.svg && !options.png) || looked || facts.table,
+                "inspect: --svg and --png draw the spans of a model of texts; of images there are none, give one with "
+                "--image");
+  if (options.svg || options.png) {
+    const std::string svg = looked ? inspect::svg_of(picture) : inspect::svg_of(*facts.table);
+    if (options.svg) base::write_file_atomic(*options.svg, svg);
+    if (options.png) base::write_file_atomic(*options.png, inspect::png_of(svg));
+  }
   if (options.html) {
     const std::string title = options.source + (options.variant ? ": " + *options.variant : "");
     base::write_file_atomic(
@@ -252,7 +254,7 @@ void add_inspect(CLI::App& app) {
       .option("--html", options->html, "FILE", "write everything as one HTML page")
       .option("--svg", options->svg, "FILE",
               "write who attends to whom as a picture: as it may, or, of an input, as it did")
-      .option("--png", options->png, "FILE", "the same of an input, as dots")
+      .option("--png", options->png, "FILE", "the same picture as dots")
       .flag("--json", options->json, "print JSON")
       .footer(
           "mnemo inspect runs/mine --text \"Once upon a time\" --layers 0 --png maps.png\nmnemo inspect models/vit "
