@@ -63,18 +63,6 @@ void resolve_paths(base::Node& recipe) {
   }
 }
 
-/// Gives what was written its place again, for errors found later; what was filled in gets its table's.
-void take_places(const base::Node& written, base::Node& filled) {
-  filled.set_place_deep(written.place());
-  if (filled.is_table() && written.is_table()) {
-    for (base::Node::Member& member : filled.members()) {
-      if (const base::Node* same = written.find(member.key)) take_places(*same, member.value);
-    }
-  } else if (filled.is_array() && written.is_array() && filled.size() == written.size()) {
-    for (size_t i = 0; i < filled.size(); ++i) take_places(written.items()[i], filled.items()[i]);
-  }
-}
-
 constexpr int kMaxBases = 8;
 
 /// A recipe file with its `base` under it and its `set` carried out.
@@ -108,12 +96,6 @@ bool changes_study(const std::string& assignment) {
                      [&](std::string_view start) { return assignment.starts_with(start); });
 }
 
-const std::string& type_of(const base::Node& table) {
-  static const std::string kNone;
-  const base::Node* type = table.find("type");
-  return type != nullptr && type->is_string() ? type->as_string() : kNone;
-}
-
 /// A [data] table without a type is a text; said aloud, so that a study with another type replaces it.
 void name_data_type(base::Node& recipe) {
   base::Node* data = recipe.find("data");
@@ -135,7 +117,7 @@ bool Recipe::is_text() const { return data_type() == "text"; }
 
 bool Recipe::is_images() const { return data_type() == "images"; }
 
-const std::string& Recipe::data_type() const { return type_of(data); }
+const std::string& Recipe::data_type() const { return base::type_of(data); }
 
 Recipe read_recipe(const base::Node& node) {
   const base::Node* model = node.find("model");
@@ -166,7 +148,7 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
     }
     resolve_paths(recipe);
     base::Node complete = base::write_options(read_recipe(recipe));
-    take_places(recipe, complete);
+    base::copy_places(recipe, complete);
     return complete;
   };
 

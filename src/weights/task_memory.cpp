@@ -55,7 +55,7 @@ std::string checksum(const std::string& options, const NamedTensors& tensors, F&
 
 memory::LearnableTokensOptions memory_of(const models::ModelOptions& options) {
   for (const base::Node& memory : options.memory) {
-    if (models::type_of(memory) == memory::LearnableTokens::kType)
+    if (base::type_of(memory) == memory::LearnableTokens::kType)
       return base::read_typed_options<memory::LearnableTokensOptions>(memory);
   }
   return {};
@@ -69,7 +69,7 @@ bool adapters_of_task(const memory::LearnableTokensOptions& memory) {
 
 void set_memory(models::ModelOptions& options, const memory::LearnableTokensOptions& memory) {
   std::erase_if(options.memory,
-                [](const base::Node& one) { return models::type_of(one) == memory::LearnableTokens::kType; });
+                [](const base::Node& one) { return base::type_of(one) == memory::LearnableTokens::kType; });
   if (memory.tasks.empty()) return;
   base::Node node = base::write_options(memory);
   node.set("type", memory::LearnableTokens::kType);

@@ -269,7 +269,7 @@ Image augment(const Image& image, AugmentType type, double argument, const Augme
   return image;
 }
 
-Image rand_augment(Image image, const RandAugmentOptions& options, std::array<uint8_t, 3> fill, Random& random) {
+Image rand_augment(Image image, const RandAugmentOptions& options, std::array<uint8_t, 3> fill, base::Random& random) {
   for (int64_t i = 0; i < options.num_ops; ++i) {
     const auto type = static_cast<AugmentType>(random.below(kNumAugmentTypes));
     // Every draw is made whether it is used or not, so that what follows does not depend on it.

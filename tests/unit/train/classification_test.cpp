@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <torch/types.h>
 
+#include "base/ignore_target.h"
 #include "metrics/accuracy.h"
 #include "models/model.h"
 #include "tests/support/numbers.h"
@@ -59,7 +60,7 @@ class FirstToken final : public tasks::Task {
       data::TokenSegment segment;
       segment.tokens = words.narrow(1, s * size, size).contiguous();
       segment.valid = real.narrow(1, s * size, size).contiguous();
-      segment.targets = s == 2 ? label : at::full({batch, 1}, data::kIgnoreTarget, at::kLong);
+      segment.targets = s == 2 ? label : at::full({batch, 1}, base::kIgnoreTarget, at::kLong);
       segment.num_targets = s == 2 ? batch : 0;
       segments.push_back(segment);
     }
