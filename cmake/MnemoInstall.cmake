@@ -39,6 +39,7 @@ install(FILES
   "${PROJECT_BINARY_DIR}/mnemoConfig.cmake"
   "${PROJECT_BINARY_DIR}/mnemoConfigVersion.cmake"
   cmake/FindLibTorch.cmake
+  cmake/FindLibrsvg.cmake
   cmake/FindUtf8proc.cmake
   DESTINATION "${package_dir}")
 

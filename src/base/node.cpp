@@ -111,6 +111,12 @@ const Node* Node::find(std::string_view key) const {
 
 Node* Node::find(std::string_view key) { return const_cast<Node*>(static_cast<const Node*>(this)->find(key)); }
 
+const std::string& type_of(const Node& table) {
+  static const std::string kNone;
+  const Node* type = table.find("type");
+  return type != nullptr && type->is_string() ? type->as_string() : kNone;
+}
+
 const Node& Node::at(std::string_view key) const {
   if (!is_table()) wrong_kind(*this, "table");
   if (const Node* node = find(key)) return *node;

@@ -127,6 +127,9 @@ struct Node::Member {
 /// "integer", "table" …
 std::string_view kind_name(Node::Kind kind);
 
+/// The key `type` of a table, which chooses the options of its other keys; empty where there is none.
+const std::string& type_of(const Node& table);
+
 /// `text` in quotes and fit for a message: see printable().
 std::string in_quotes(std::string_view text, char quote = '"');
 

@@ -1,12 +1,10 @@
 #include "base/node_merge.h"
 
-#include "base/option_fields.h"
-
 namespace mnemo::base {
 
 Node merge(const Node& under, const Node& over) {
   if (!under.is_table() || !over.is_table()) return over;
-  const std::string old_type = detail::type_of(under), new_type = detail::type_of(over);
+  const std::string old_type = type_of(under), new_type = type_of(over);
   if (!new_type.empty() && !old_type.empty() && new_type != old_type) return over;
   Node merged = under;
   for (const Node::Member& member : over.members()) {

@@ -180,11 +180,6 @@ std::string join_path(const std::string& path, std::string_view key) {
   return path.empty() ? toml_key(key) : path + "." + toml_key(key);
 }
 
-std::string type_of(const Node& node) {
-  const Node* type = node.find("type");
-  return type != nullptr && type->is_string() ? type->as_string() : "";
-}
-
 void complete_poly(const PolyType& types, const std::string& path, Node& node, const std::string& default_type) {
   if (node.is_null()) return;
   if (node.is_string()) {

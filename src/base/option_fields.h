@@ -26,7 +26,4 @@ void complete_poly(const PolyType& types, const std::string& path, Node& node, c
 /// "a.b" or "b" when the first is empty.
 std::string join_path(const std::string& path, std::string_view key);
 
-/// The `type` of a poly table; empty when it has none.
-std::string type_of(const Node& node);
-
 }  // namespace mnemo::base::detail

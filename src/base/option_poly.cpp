@@ -1,9 +1,7 @@
 #include "base/option_poly.h"
 
 namespace mnemo::base {
-namespace {
 
-/// Gives what was written its place again, for errors found later; what was filled in gets its table's.
 void copy_places(const Node& written, Node& filled) {
   filled.set_place_deep(written.place());
   if (filled.is_table() && written.is_table()) {
@@ -14,8 +12,6 @@ void copy_places(const Node& written, Node& filled) {
     for (size_t i = 0; i < filled.size(); ++i) copy_places(written.items()[i], filled.items()[i]);
   }
 }
-
-}  // namespace
 
 Node OptionTypes::complete(const Node& table) const {
   const Node& type = table.at("type");

@@ -10,6 +10,9 @@
 
 namespace mnemo::base {
 
+/// Gives what was written its place again, for errors found later; what was filled in gets its table's.
+void copy_places(const Node& written, Node& filled);
+
 /// The usual PolyType: each type name with the options struct its tables are read into.
 ///
 ///     OptionTypes types("memory");

@@ -26,7 +26,7 @@ namespace mnemo::base {
 namespace mnemo::base {
 namespace {
 
-constexpr size_t kMaxMessage = 300;
+constexpr size_t kMaxTomlMessage = 300;
 
 /// Copies the tree of toml++ into nodes, tables in the order of the text.
 class Converter {
@@ -89,7 +89,7 @@ class Converter {
 };
 
 std::string description(const toml::parse_error& error) {
-  std::string text = printable(error.description(), kMaxMessage);
+  std::string text = printable(error.description(), kMaxTomlMessage);
   // "Error while parsing key: expected …" reads better without its first words, after a file and line.
   for (const std::string_view start : {"Error while parsing ", "Error "}) {
     if (text.starts_with(start)) return text.substr(start.size());

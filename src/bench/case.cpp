@@ -23,12 +23,12 @@ namespace {
 
 constexpr int64_t kVocabulary = 65, kEvaluationSegments = 8;
 
+}  // namespace
+
 std::string unlike(const char* what, double ours, double theirs, double tolerance) {
   if (std::abs(ours - theirs) <= tolerance * std::abs(ours)) return {};
   return fmt::format("{}: ours {:.7g}, the peer's {:.7g}", what, ours, theirs);
 }
-
-}  // namespace
 
 void spread_parameters(const layers::ParameterSet& parameters, at::Generator generator) {
   const at::NoGradGuard no_grad;

@@ -42,6 +42,8 @@ struct BenchFigures {
 
 /// Throws InputError for an answer that is none.
 BenchFigures read_figures(const std::string& json, const std::string& peer);
+/// Both numbers, named, where they differ by more than tolerance * |ours|; else empty.
+std::string unlike(const char* what, double ours, double theirs, double tolerance);
 /// What differs, with both numbers; empty where nothing does. Relative 1e-4 for losses, 1e-3 for the norm, equal
 /// tokens.
 std::string disagreement(const BenchFigures& ours, const BenchFigures& theirs);

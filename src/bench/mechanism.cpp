@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "base/error.h"
 #include "bench/case.h"
@@ -30,12 +29,6 @@ backbone = {{ type = "{}", num_layers = 2, dim = 256, num_heads = 4, ffn_dim = 1
 memory = [{}]
 head = {{ {} }}
 )";
-
-/// Relative 1e-4 of a loss is beyond any rounding of these sizes.
-std::string unlike(const char* what, double ours, double theirs, double tolerance) {
-  if (std::abs(ours - theirs) <= tolerance * std::abs(ours)) return {};
-  return fmt::format("{}: ours {:.7g}, the peer's {:.7g}", what, ours, theirs);
-}
 
 }  // namespace
 
@@ -119,6 +112,7 @@ std::string mechanism_disagreement(const MechanismCase& mechanism, const Mechani
     return fmt::format("outputs: {:.4g} of the tokens are the peer's, expected {:.4g}; off by {:.3g} of the largest",
                        theirs.agree, mechanism.agree, theirs.off);
   }
+  // Relative 1e-4 of a loss is beyond any rounding of these sizes.
   const std::string loss = unlike("loss", ours.loss, theirs.loss, 1e-4);
   return loss.empty() ? unlike("gradient norm", ours.gradient_norm, theirs.gradient_norm, mechanism.gradient) : loss;
 }

@@ -107,7 +107,7 @@ void add_inspect(CLI::App& app) {
       .option("--html", options->html, "FILE", "write everything as one HTML page")
       .option("--svg", options->svg, "FILE",
               "write who attends to whom as a picture: as it may, or, of an input, as it did")
-      .option("--png", options->png, "FILE", "the same of an input, as dots")
+      .option("--png", options->png, "FILE", "the same picture as dots")
       .flag("--json", options->json, "print JSON")
       .footer(
           "mnemo inspect runs/mine --text \"Once upon a time\" --layers 0 --png maps.png\nmnemo inspect models/vit "

@@ -36,7 +36,7 @@ struct Plan {
   bool resumes = false;
 };
 
-Plan plan_of(const TrainArguments& options) {
+Plan training_plan(const TrainArguments& options) {
   const char* command = options.command();
   const bool plain = options.finetunes && options.recipe.empty() && !options.resume && options.model && options.data;
   base::require(plain || options.recipe.empty() != !options.resume.has_value(),
@@ -122,7 +122,7 @@ void print_result(const std::string& folder, const experiment::Training& trainin
 
 int run_training(const TrainArguments& options) {
   const at::Device device = experiment::device_named(options.device);
-  const Plan plan = plan_of(options);
+  const Plan plan = training_plan(options);
   const experiment::Training training = experiment::run_training(
       {.recipe = plan.recipe,
        .folder = plan.folder,

@@ -10,11 +10,9 @@ class Head {
   virtual ~Head() = default;
   /// hidden [..,D] -> logits [..,V].
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
-  /// -log p(target), natural logarithm: hidden [..,D], targets [..] int64 -> [..]; 0 where the target is -100.
+  /// -log p(target), natural logarithm: hidden [..,D], targets [..] int64 -> [..]; 0 where the target is
+  /// base::kIgnoreTarget.
   virtual at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const = 0;
 };
-
-/// Targets of this value are left out of every loss and count.
-inline constexpr int64_t kIgnoreTarget = -100;
 
 }  // namespace mnemo::core

@@ -64,4 +64,10 @@ class Model {
   virtual int64_t vocab_size() const = 0;
 };
 
+/// The device of a model's parameters.
+inline at::Device device_of(const Model& model) {
+  const auto& parameters = model.parameters().all();
+  return parameters.empty() ? at::Device(at::kCPU) : parameters.front().tensor.device();
+}
+
 }  // namespace mnemo::core

@@ -7,7 +7,7 @@ namespace mnemo::data {
 namespace {
 
 /// log of a Gamma(alpha) number: for a small alpha the number itself may be too small for a double.
-double draw_log_gamma(Random& random, double alpha) {
+double draw_log_gamma(base::Random& random, double alpha) {
   if (alpha < 1.0) return draw_log_gamma(random, alpha + 1.0) + std::log(1.0 - draw_uniform(random)) / alpha;
   const double d = alpha - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
   while (true) {
@@ -19,18 +19,18 @@ double draw_log_gamma(Random& random, double alpha) {
 
 }  // namespace
 
-double draw_uniform(Random& random) { return static_cast<double>(random.next() >> 11) * 0x1p-53; }
+double draw_uniform(base::Random& random) { return static_cast<double>(random.next() >> 11) * 0x1p-53; }
 
-double draw_uniform(Random& random, double low, double high) { return low + (high - low) * draw_uniform(random); }
+double draw_uniform(base::Random& random, double low, double high) { return low + (high - low) * draw_uniform(random); }
 
-bool draw_chance(Random& random, double probability) { return draw_uniform(random) < probability; }
+bool draw_chance(base::Random& random, double probability) { return draw_uniform(random) < probability; }
 
-double draw_normal(Random& random) {
+double draw_normal(base::Random& random) {
   const double radius = std::sqrt(-2.0 * std::log(1.0 - draw_uniform(random)));
   return radius * std::cos(2.0 * std::numbers::pi * draw_uniform(random));
 }
 
-double draw_beta(Random& random, double alpha) {
+double draw_beta(base::Random& random, double alpha) {
   const double a = draw_log_gamma(random, alpha), b = draw_log_gamma(random, alpha);
   return 1.0 / (1.0 + std::exp(b - a));
 }

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "data/random.h"
+#include "base/random.h"
 
 namespace mnemo::data {
 
@@ -13,7 +13,7 @@ int64_t EpochOrder::operator[](int64_t index) {
   if (const int64_t epoch = index / size_; epoch != epoch_) {
     order_.resize(static_cast<size_t>(size_));
     std::iota(order_.begin(), order_.end(), 0);
-    Random{static_cast<uint64_t>(seed_), static_cast<uint64_t>(epoch)}.shuffle(order_);
+    base::Random{static_cast<uint64_t>(seed_), static_cast<uint64_t>(epoch)}.shuffle(order_);
     epoch_ = epoch;
   }
   return order_[static_cast<size_t>(index % size_)];

@@ -6,12 +6,9 @@
 
 namespace mnemo::data {
 
-/// Where a target is not predicted: padding, and what an algorithmic task does not ask for.
-inline constexpr int64_t kIgnoreTarget = -100;
-
 /// One segment of B parallel sequences of T tokens.
 ///   tokens   [B,T] int64
-///   targets  [B,T] int64, the token to predict after each; kIgnoreTarget where none is
+///   targets  [B,T] int64, the token to predict after each; base::kIgnoreTarget where none is
 ///   reset    [B] bool, true where a document (or the text) starts with this segment: the row's state starts again
 ///   valid    [B,T] bool, false for padding, which stands on the right; undefined when all tokens are real
 struct TokenSegment {

@@ -71,7 +71,7 @@ void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::M
         *data.segment_size, model.segment_size);
     model.segment_size = *data.segment_size;
   }
-  const std::string head = models::type_of(model.head);
+  const std::string head = base::type_of(model.head);
   if (data.num_classes == 0) return;
   base::require(head == "classification",
                 "recipe: 'model.head': {} is classified; expected type = "
@@ -147,7 +147,7 @@ void require_buildable(const Recipe& recipe) {
   if (const auto limit = places_of(recipe.model)) recipe.task()->require_places(*limit, recipe.model);
   models::ModelOptions declared = recipe.model;
   if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
-  if (models::type_of(declared.head) == "classification" && declared.head.at("num_classes").as_int() == 0)
+  if (base::type_of(declared.head) == "classification" && declared.head.at("num_classes").as_int() == 0)
     declared.head.set("num_classes", 2);
   models::count_parameters(declared);
 }
@@ -162,7 +162,7 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
     stored = base::read_options<models::ModelOptions>(base::Node::table());
   } else if (given.memory.empty()) {
     std::erase_if(stored.memory,
-                  [](const base::Node& memory) { return models::type_of(memory) == memory::LearnableTokens::kType; });
+                  [](const base::Node& memory) { return base::type_of(memory) == memory::LearnableTokens::kType; });
   }
   const base::Node* classes = given.head.find("num_classes");
   if (!left_out && classes != nullptr && classes->as_int() == 0)

@@ -7,6 +7,7 @@
 #include "experiment/experiment.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
+#include "inspect/draw/rasterise.h"
 #include "inspect/draw/span_picture.h"
 #include "models/build.h"
 
@@ -118,15 +119,12 @@ std::string Inspection::html(const std::string& title) const {
 
 std::string Inspection::svg() const {
   base::require(looked() || summary.table,
-                "inspect: --svg draws the spans of a model of texts; of images there are none, give one with --image");
+                "inspect: --svg and --png draw the spans of a model of texts; of images there are none, give one with "
+                "--image");
   return looked() ? inspect::svg_of(picture_of(*this)) : inspect::svg_of(*summary.table);
 }
 
-std::string Inspection::png() const {
-  base::require(looked() || !scalars.empty(),
-                "inspect: --png draws what an input does; give one with --text, --tokens, --sample or --image");
-  return inspect::png_of(picture_of(*this));
-}
+std::string Inspection::png() const { return inspect::png_of(svg()); }
 
 Inspection inspect_bundle(const bundle::Bundle& stored, const InspectOptions& options) {
   check(options);

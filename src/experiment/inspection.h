@@ -47,7 +47,7 @@ struct Inspection {
   std::string html(const std::string& title) const;
   /// A picture of what the input did, or of who may attend to whom. Throws InputError where there is nothing to draw.
   std::string svg() const;
-  /// A picture of what the input did. Throws InputError where there was none.
+  /// svg() as PNG.
   std::string png() const;
 };
 

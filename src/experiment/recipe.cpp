@@ -45,18 +45,6 @@ void resolve_paths(base::Node& recipe) {
   }
 }
 
-/// Gives what was written its place again, for errors found later; what was filled in gets its table's.
-void take_places(const base::Node& written, base::Node& filled) {
-  filled.set_place_deep(written.place());
-  if (filled.is_table() && written.is_table()) {
-    for (base::Node::Member& member : filled.members()) {
-      if (const base::Node* same = written.find(member.key)) take_places(*same, member.value);
-    }
-  } else if (filled.is_array() && written.is_array() && filled.size() == written.size()) {
-    for (size_t i = 0; i < filled.size(); ++i) take_places(written.items()[i], filled.items()[i]);
-  }
-}
-
 constexpr int kMaxBases = 8;
 
 /// A recipe file with its `base` under it and its `set` carried out.
@@ -140,7 +128,7 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
     }
     resolve_paths(recipe);
     base::Node complete = base::write_options(read_recipe(recipe));
-    take_places(recipe, complete);
+    base::copy_places(recipe, complete);
     return complete;
   };
 

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "ops/linear/linear.h"
 
 namespace mnemo::heads {
@@ -93,7 +94,7 @@ at::Tensor AdaptiveSoftmax::logits(const at::Tensor& hidden) const {
 
 at::Tensor AdaptiveSoftmax::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
   const auto loss = [](const at::Tensor& scores, const at::Tensor& of) {
-    return at::cross_entropy_loss(scores, of, {}, at::Reduction::None, core::kIgnoreTarget);
+    return at::cross_entropy_loss(scores, of, {}, at::Reduction::None, base::kIgnoreTarget);
   };
   const at::Tensor rows = hidden.flatten(0, -2), words = targets.reshape({-1});
   at::Tensor in_head = words.clone();

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 
 namespace mnemo::heads {
 
@@ -29,7 +30,7 @@ at::Tensor Classification::logits(const at::Tensor& hidden) const {
 
 at::Tensor Classification::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
   return at::cross_entropy_loss(logits(hidden).flatten(0, -2), targets.reshape({-1}), {}, at::Reduction::None,
-                                core::kIgnoreTarget)
+                                base::kIgnoreTarget)
       .view(targets.sizes());
 }
 

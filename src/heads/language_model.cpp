@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include "base/ignore_target.h"
 #include "ops/linear/linear.h"
 
 namespace mnemo::heads {
@@ -16,7 +17,7 @@ at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return ops::l
 
 at::Tensor LanguageModel::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
   const at::Tensor flat = logits(hidden).flatten(0, -2);
-  return at::cross_entropy_loss(flat, targets.reshape({-1}), {}, at::Reduction::None, core::kIgnoreTarget)
+  return at::cross_entropy_loss(flat, targets.reshape({-1}), {}, at::Reduction::None, base::kIgnoreTarget)
       .view(targets.sizes());
 }
 

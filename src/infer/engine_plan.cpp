@@ -23,7 +23,7 @@ ops::RowActivation row_activation(const std::string& name) {
 }
 
 void read_abc(EnginePlan& plan, const memory::AbcOptions& options) {
-  const std::string type = models::type_of(options.control);
+  const std::string type = base::type_of(options.control);
   base::require(type == "mlp", "it has no form of ABC's control '{}'", type);
   const auto control = base::read_typed_options<memory::AbcMlpOptions>(options.control);
   plan.abc = true;
@@ -58,7 +58,7 @@ void read_grc(EnginePlan& plan, const memory::GrcOptions& options) {
 }  // namespace
 
 EnginePlan::EnginePlan(const models::Model& model) {
-  using models::type_of;
+  using base::type_of;
   const models::ModelOptions& options = model.options();
   const models::BackboneOptions& backbone = options.backbone;
   base::require(options.kind == "model", "a layer_stack has no tokens");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "core/head.h"
 #include "data/text/streams.h"
 #include "ops/row_kernels.h"
@@ -31,7 +32,7 @@ metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const da
     engine.run(sequence, {tokens.const_data_ptr<int64_t>(), static_cast<size_t>(tokens.numel())},
                [&](const float* logits) {
                  const int64_t wanted = *target++;
-                 if (wanted == core::kIgnoreTarget) return;
+                 if (wanted == base::kIgnoreTarget) return;
                  std::copy_n(logits, vocab, weights.data());
                  const float most = ops::add_then_max<float>(weights.data(), nullptr, vocab);
                  sum += std::log(static_cast<double>(ops::exp_then_sum(weights.data(), vocab, most))) +

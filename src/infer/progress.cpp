@@ -69,9 +69,4 @@ void run(const core::Model& model, Progress& progress, std::span<const int64_t> 
   progress = std::move(next);
 }
 
-at::Device device_of(const core::Model& model) {
-  const auto& parameters = model.parameters().all();
-  return parameters.empty() ? at::Device(at::kCPU) : parameters.front().tensor.device();
-}
-
 }  // namespace mnemo::infer

@@ -48,7 +48,4 @@ void run(const core::Model& model, Progress& progress, std::span<const int64_t> 
 /// Runs the pending token, if there is one.
 inline void run_pending(const core::Model& model, Progress& progress) { run(model, progress, {}); }
 
-/// Where the model's parameters are.
-at::Device device_of(const core::Model& model);
-
 }  // namespace mnemo::infer

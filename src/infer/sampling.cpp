@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "data/random.h"
+#include "base/random.h"
 
 namespace mnemo::infer {
 namespace {
@@ -78,7 +78,7 @@ template <class T>
 int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, uint64_t draw) {
   const auto [best_id, best] = likeliest(logits, size);
   if (options.temperature == 0.0) return best_id;
-  const double uniform = static_cast<double>(data::Random{static_cast<uint64_t>(options.seed), draw}.next() >> 11) *
+  const double uniform = static_cast<double>(base::Random{static_cast<uint64_t>(options.seed), draw}.next() >> 11) *
                          0x1p-53;
   auto weight_of = [&](double logit) { return std::exp((logit - best) / options.temperature); };
 

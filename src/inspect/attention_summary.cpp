@@ -197,7 +197,7 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
   base::require(
       !facts.maps.empty(),
       "inspect: attention '{}' gives no map of its weights; parameters, state and cost are shown without an input",
-      models::type_of(backbone.attention));
+      base::type_of(backbone.attention));
   return facts;
 }
 

@@ -160,7 +160,7 @@ ModelCost count_cost(const models::Model& model, const CostOptions& options) {
     models::ModelOptions without = model.options();
     without.memory.erase(without.memory.begin() + static_cast<std::ptrdiff_t>(i));
     PartCost added = cost.total;
-    added.part = models::type_of(model.options().memory[i]);
+    added.part = base::type_of(model.options().memory[i]);
     add(added, count(*models::build(without, 0, dtype), options.batch, segment_size, options.position).total, -1);
     cost.added.push_back(added);
   }
@@ -180,7 +180,7 @@ ModelCost count_cost(const models::VisionModel& model, const ImageCostOptions& o
     models::ModelOptions without = model.options();
     without.memory.erase(without.memory.begin() + static_cast<std::ptrdiff_t>(i));
     PartCost added = cost.total;
-    added.part = models::type_of(model.options().memory[i]);
+    added.part = base::type_of(model.options().memory[i]);
     add(added, count_images(models::VisionModel(without, 0, dtype), options.batch, size).total, -1);
     cost.added.push_back(added);
   }

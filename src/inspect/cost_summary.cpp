@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/html.h"
 #include "base/text_format.h"
-#include "base/text_table.h"
+#include "page/table.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -73,11 +71,7 @@ base::Node list_of(const std::vector<PartCost>& parts) {
 }  // namespace
 
 std::string to_text(const ModelCost& cost) {
-  using Align = base::TextTable::Align;
-  base::TextTable table(header_of(cost), {Align::left, Align::right, Align::right, Align::right, Align::right,
-                                          Align::right, Align::right});
-  for (const auto& row : rows_of(cost)) table.add_row(row);
-  return headline(cost) + "\n" + table.text();
+  return headline(cost) + "\n" + page::text_of({header_of(cost), rows_of(cost), 1});
 }
 
 base::Node to_node(const ModelCost& cost) {
@@ -95,19 +89,8 @@ base::Node to_node(const ModelCost& cost) {
 }
 
 std::string to_html(const ModelCost& cost) {
-  std::string html = fmt::format("<p>{}</p>\n<div class=\"scroll\"><table><thead><tr>",
-                                 base::html_escape(headline(cost)));
-  const std::vector<std::string> header = header_of(cost);
-  for (size_t i = 0; i < header.size(); ++i)
-    html += fmt::format("<th{}>{}</th>", i == 0 ? " class=\"left\"" : "", header[i]);
-  html += "</tr></thead><tbody>\n";
-  for (const auto& row : rows_of(cost)) {
-    html += "<tr>";
-    for (size_t i = 0; i < row.size(); ++i)
-      html += fmt::format("<td{}>{}</td>", i == 0 ? " class=\"left\"" : "", base::html_escape(row[i]));
-    html += "</tr>\n";
-  }
-  return html + "</tbody></table></div>\n";
+  return fmt::format("<p>{}</p>\n{}", base::html_escape(headline(cost)),
+                     page::html_of({header_of(cost), rows_of(cost), 1}));
 }
 
 }  // namespace mnemo::inspect

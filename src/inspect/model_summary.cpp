@@ -12,6 +12,7 @@
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
 #include "page/embedded.h"
+#include "page/table.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -170,27 +171,17 @@ base::Node to_node(const ModelSummary& facts) {
 std::string to_html(const ModelSummary& facts, const std::string& title, const std::string& options,
                     const std::string& sections) {
   using base::html_escape;
-  auto table = [](const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
-    std::string html = "<div class=\"scroll\"><table><thead><tr>";
-    for (const std::string& cell : header) html += fmt::format("<th class=\"left\">{}</th>", html_escape(cell));
-    html += "</tr></thead><tbody>\n";
-    for (const auto& row : rows) {
-      html += "<tr>";
-      for (const std::string& cell : row) html += fmt::format("<td class=\"left\">{}</td>", html_escape(cell));
-      html += "</tr>\n";
-    }
-    return html + "</tbody></table></div>\n";
-  };
-  std::vector<std::vector<std::string>> modules, state;
+  page::Table modules{{"module", "parameters", "tensors"}, {}, 3};
+  page::Table state{{"field", "bytes", "shape", "dimensions", "type", "belongs to"}, {}, 6};
   for (const ModuleSummary& module : facts.modules) {
     std::string tensors;
     for (const auto& [name, shape] : module.tensors)
       tensors += (tensors.empty() ? "" : ", ") + name + " " + shape_text(shape);
-    modules.push_back({module.name, base::grouped(module.parameters), tensors});
+    modules.rows.push_back({module.name, base::grouped(module.parameters), tensors});
   }
   for (const StateFieldSummary& field : facts.state) {
-    state.push_back({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
-                     field.per_sequence ? "a sequence" : "the model"});
+    state.rows.push_back({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
+                          field.per_sequence ? "a sequence" : "the model"});
   }
   std::string html = fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -208,12 +199,11 @@ std::string to_html(const ModelSummary& facts, const std::string& title, const s
     html += "<h2>σ(λ)</h2>\n<p>Each head's share of output from the GRC cache.</p>\n" + svg_of(facts.cache_share);
   html += sections;
   html += std::string(facts.table ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
-          (state.empty() ? std::string("<p>None.</p>\n")
-                         : table({"field", "bytes", "shape", "dimensions", "type", "belongs to"}, state));
+          (state.rows.empty() ? std::string("<p>None.</p>\n") : page::html_of(state));
   if (facts.table)
     html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n",
                         bytes_text(facts.open_bytes));
-  html += "<h2>Parameters</h2>\n" + table({"module", "parameters", "tensors"}, modules);
+  html += "<h2>Parameters</h2>\n" + page::html_of(modules);
   html += fmt::format("<h2>Options</h2>\n<pre>{}</pre>\n</main>\n</body>\n</html>\n", html_escape(options));
   return html;
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/append_rows.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 
 namespace mnemo::memory {
 namespace {
@@ -57,7 +57,7 @@ core::ContextRows Compressive::before(int64_t layer, const core::State& state) c
                 "[compressive] expected a state of {} layers, found {}; is it of another model?", build_.num_layers,
                 memory.rows.size());
   const at::Tensor& rows = memory.rows[static_cast<size_t>(layer)];
-  require_state("compressive", rows, {memory.valid.size(0), memory.valid.size(1), build_.dim});
+  core::require_state("compressive", rows, {memory.valid.size(0), memory.valid.size(1), build_.dim});
   return {rows.detach(), memory.valid};
 }
 

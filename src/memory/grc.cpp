@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "core/append_rows.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 
 namespace mnemo::memory {
 
@@ -171,7 +171,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   const core::State grc = state.child("grc");
   const GrcState& old = grc.as<GrcState>();
   const bool per_sequence = options_.lifetime == "sequence";
-  require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, cache_len_, channels_});
+  core::require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, cache_len_, channels_});
   base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other",
                 options_.lifetime);
   const at::Tensor frozen = old.cache.detach();

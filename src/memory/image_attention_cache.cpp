@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 
 namespace mnemo::memory {
 
@@ -43,7 +43,7 @@ core::AttentionSupport ImageAttentionCache::support() const {
 
 at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const ImageAttentionCacheState& cache,
                                         core::AttendTable& table) const {
-  require_state("attention_cache", cache.rows, {1, mem_len_, dim_});
+  core::require_state("attention_cache", cache.rows, {1, mem_len_, dim_});
   const bool same_grid = input.grid.height == image_.grid.height && input.grid.width == image_.grid.width;
   base::require(!image_.reduces() || same_grid,
                 "[attention_cache] its images are {}x{} rows and are reduced like the image at hand: expected one of "

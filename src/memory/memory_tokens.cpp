@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "memory/require_state.h"
+#include "core/require_state.h"
 #include "memory/rows.h"
 
 namespace mnemo::memory {
@@ -21,7 +21,7 @@ core::State MemoryTokens::initial_state(int64_t batch) const {
 void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {
   const at::Tensor& carried = state.as<MemoryTokensState>().tokens;
   if (options_.variant == "authors") {
-    require_state("memory_tokens", carried, {rows.rows.size(0), options_.num_mem_tokens, rows.rows.size(2)});
+    core::require_state("memory_tokens", carried, {rows.rows.size(0), options_.num_mem_tokens, rows.rows.size(2)});
   } else {
     base::require(
         !carried.defined(),

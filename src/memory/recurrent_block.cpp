@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 
 namespace mnemo::memory {
 
@@ -25,7 +25,7 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   base::ensure(part.starts && part.ends, "an encoder's segment is whole");
   const int64_t batch = rows.rows.size(0), length = rows.rows.size(1), count = options_.num_mem_tokens;
   const at::Tensor& memory = state.as<RecurrentTokensState>().tokens;
-  require_state("recurrent_tokens", memory, {batch, count, rows.rows.size(2)});
+  core::require_state("recurrent_tokens", memory, {batch, count, rows.rows.size(2)});
   const auto integers = at::TensorOptions().dtype(at::kLong).device(rows.rows.device());
   const at::Tensor special = embed_(
                                  at::tensor({*options_.cls_token, *options_.sep_token, *options_.pad_token}, at::kLong)

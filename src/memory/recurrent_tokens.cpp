@@ -2,7 +2,7 @@
 
 #include <torch/types.h>
 
-#include "memory/require_state.h"
+#include "core/require_state.h"
 #include "memory/rows.h"
 
 namespace mnemo::memory {
@@ -35,7 +35,7 @@ core::State RecurrentTokens::initial_state(int64_t batch) const {
 
 void RecurrentTokens::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {
   const at::Tensor& tokens = state.as<RecurrentTokensState>().tokens;
-  require_state("recurrent_tokens", tokens, {rows.rows.size(0), options_.num_mem_tokens, rows.rows.size(2)});
+  core::require_state("recurrent_tokens", tokens, {rows.rows.size(0), options_.num_mem_tokens, rows.rows.size(2)});
   if (options_.num_mem_tokens == 0) return;
   const bool causal = options_.block_mask == "causal";
   const Rule inside = causal ? Rule::causal() : Rule::all();

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/append_rows.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 
 namespace mnemo::memory {
 
@@ -51,7 +51,7 @@ core::ContextRows SegmentCache::before(int64_t layer, const core::State& state) 
                 "[{}] expected a state of {} layers, found {}; is it of another model?", name_, build_.num_layers,
                 cache.rows.size());
   const at::Tensor& rows = cache.rows[static_cast<size_t>(layer)];
-  require_state(name_.c_str(), rows, {cache.valid.size(0), cache.valid.size(1), build_.dim});
+  core::require_state(name_.c_str(), rows, {cache.valid.size(0), cache.valid.size(1), build_.dim});
   return {rows.detach(), cache.valid};
 }
 

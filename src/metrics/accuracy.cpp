@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "data/segment.h"
 
 namespace mnemo::metrics {
@@ -21,7 +22,7 @@ void Accuracy::add(const at::Tensor& predictions, const at::Tensor& targets) {
     throw base::ShapeError(fmt::format("[accuracy] expected predictions of the shape of targets, {} elements, found {}",
                                        targets.numel(), predictions.numel()));
   }
-  const at::Tensor counted = targets.ne(data::kIgnoreTarget);
+  const at::Tensor counted = targets.ne(base::kIgnoreTarget);
   add(predictions.eq(targets).logical_and(counted).sum().item<int64_t>(), counted.sum().item<int64_t>());
 }
 
@@ -39,7 +40,7 @@ void Accuracy::add_top(const at::Tensor& logits, const at::Tensor& targets, int6
     throw base::ShapeError(
         fmt::format("[accuracy] expected logits of {} dimensions, found {}", targets.dim() + 1, logits.dim()));
   }
-  const at::Tensor counted = targets.ne(data::kIgnoreTarget);
+  const at::Tensor counted = targets.ne(base::kIgnoreTarget);
   const at::Tensor own = logits.gather(-1, targets.clamp_min(0).unsqueeze(-1));
   const at::Tensor found = logits.ge(own).sum(-1).le(count).logical_and(logits.isnan().any(-1).logical_not());
   add(found.logical_and(counted).sum().item<int64_t>(), counted.sum().item<int64_t>());

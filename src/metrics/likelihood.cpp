@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "data/segment.h"
 
 namespace mnemo::metrics {
@@ -18,7 +19,7 @@ void Likelihood::add(const at::Tensor& nll, const at::Tensor& targets) {
     throw base::ShapeError(fmt::format("[likelihood] expected nll of the shape of targets, {} elements, found {}",
                                        targets.numel(), nll.numel()));
   }
-  const at::Tensor kept = targets.ne(data::kIgnoreTarget);
+  const at::Tensor kept = targets.ne(base::kIgnoreTarget);
   // A place that does not count may hold anything, NaN too: it is replaced, not multiplied by zero.
   add(nll.to(at::kDouble).masked_fill(kept.logical_not(), 0).sum().item<double>(), kept.sum().item<int64_t>());
 }

@@ -82,11 +82,6 @@ bool BackboneOptions::select_vision() {
 
 BackboneOptions::BackboneOptions() { attention = base::Node::table({{"type", "relative"}}); }
 
-std::string type_of(const base::Node& mechanism) {
-  const base::Node* type = mechanism.find("type");
-  return type == nullptr ? "" : type->as_string();
-}
-
 namespace {
 
 bool flag(const base::Node& table, std::string_view key) {

@@ -16,9 +16,6 @@
 
 namespace mnemo::models {
 
-/// The `type` of an attention's or memory's options; empty without one.
-std::string type_of(const base::Node& mechanism);
-
 struct EmbeddingOptions {
   std::string type = "token";
   int64_t vocab_size = 0;

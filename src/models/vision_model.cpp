@@ -9,6 +9,7 @@
 
 #include "backbones/vit_tasks.h"
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "models/attention_scalars.h"
 #include "models/make_attention.h"
 
@@ -134,7 +135,7 @@ at::Tensor VisionModel::nll(const at::Tensor& hidden, const at::Tensor& targets)
   base::ensure(head_ != nullptr, "a layer_stack has no head");
   if (!answers_) return head_->nll(hidden, targets);
   return at::cross_entropy_loss(logits(hidden).flatten(0, -2), targets.reshape({-1}), {}, at::Reduction::None,
-                                core::kIgnoreTarget)
+                                base::kIgnoreTarget)
       .view(targets.sizes());
 }
 

@@ -2,27 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/html.h"
 #include "base/text_table.h"
 
 namespace mnemo::page {
 
+namespace {
+
+std::string html_row(const std::vector<std::string>& row, size_t left, const char* tag) {
+  std::string html = "<tr>";
+  for (size_t i = 0; i < row.size(); ++i)
+    html += fmt::format("<{0}{1}>{2}</{0}>", tag, i < left ? " class=\"left\"" : "", base::html_escape(row[i]));
+  return html + "</tr>";
+}
+
+}  // namespace
+
 std::string text_of(const Table& cells) {
-  base::TextTable table(cells.header,
-                        std::vector<base::TextTable::Align>(cells.header.size(), base::TextTable::Align::right));
+  using Align = base::TextTable::Align;
+  std::vector<Align> align(cells.header.size(), Align::right);
+  std::fill_n(align.begin(), std::min(cells.left, align.size()), Align::left);
+  base::TextTable table(cells.header, align);
   for (const auto& row : cells.rows) table.add_row(row);
   return table.text();
 }
 
 std::string html_of(const Table& cells) {
-  std::string html = "<div class=\"scroll\"><table><thead><tr>";
-  for (const std::string& cell : cells.header) html += fmt::format("<th>{}</th>", base::html_escape(cell));
-  html += "</tr></thead><tbody>\n";
-  for (const auto& row : cells.rows) {
-    html += "<tr>";
-    for (const std::string& cell : row) html += fmt::format("<td>{}</td>", base::html_escape(cell));
-    html += "</tr>\n";
-  }
+  std::string html = "<div class=\"scroll\"><table><thead>" + html_row(cells.header, cells.left, "th") +
+                     "</thead><tbody>\n";
+  for (const auto& row : cells.rows) html += html_row(row, cells.left, "td") + "\n";
   return html + "</tbody></table></div>\n";
 }
 

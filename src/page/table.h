@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,9 @@ namespace mnemo::page {
 struct Table {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
+  size_t left = 0;  ///< so many of the first columns are aligned on the left, the others on the right
 };
 
-/// Columns aligned on the right.
 std::string text_of(const Table& cells);
 std::string html_of(const Table& cells);
 

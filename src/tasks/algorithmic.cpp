@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "tasks/data_position.h"
 #include "tasks/greedy.h"
 
@@ -80,7 +81,7 @@ at::Tensor Algorithmic::teacher_forced(const core::Model& model, const data::Sam
 
 void Algorithmic::count(const at::Tensor& predictions, const data::SampleBatch& batch, Counts& counts) const {
   const at::Tensor found = predictions.to(at::kCPU);
-  counts.symbols.add(found, batch.targets.masked_fill(batch.scored.logical_not(), data::kIgnoreTarget));
+  counts.symbols.add(found, batch.targets.masked_fill(batch.scored.logical_not(), base::kIgnoreTarget));
   // The result: the last places of each sample's answer, padding that is asked for included.
   const at::Tensor from_the_end = batch.answer.to(at::kLong).flip(1).cumsum(1).flip(1);
   const at::Tensor result = batch.answer.logical_and(from_the_end.le(source_->result_length()));

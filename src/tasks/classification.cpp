@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "metrics/accuracy.h"
 #include "metrics/likelihood.h"
 #include "tasks/data_position.h"
@@ -28,7 +29,7 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
     data::TokenSegment segment;
     segment.tokens = at::zeros({batch, size}, at::kLong);
     segment.valid = at::zeros({batch, size}, at::kBool);
-    segment.targets = at::full({batch, 1}, data::kIgnoreTarget, at::kLong);
+    segment.targets = at::full({batch, 1}, base::kIgnoreTarget, at::kLong);
     segment.reset = at::zeros({batch}, at::kBool);
     segments.push_back(std::move(segment));
   }

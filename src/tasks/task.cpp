@@ -15,11 +15,6 @@ double Evaluation::at(std::string_view name) const {
   return found->second;
 }
 
-at::Device device_of(const core::Model& model) {
-  const auto& parameters = model.parameters().all();
-  return parameters.empty() ? at::Device(at::kCPU) : parameters.front().tensor.device();
-}
-
 data::TokenSegment to(const data::TokenSegment& segment, at::Device device) {
   if (device.is_cpu()) return segment;
   data::TokenSegment moved = segment;

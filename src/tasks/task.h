@@ -56,8 +56,6 @@ class Task {
   virtual void load(const std::function<at::Tensor(const std::string&)>& find) = 0;
 };
 
-/// The device of a model's parameters.
-at::Device device_of(const core::Model& model);
 /// The segment on another device.
 data::TokenSegment to(const data::TokenSegment& segment, at::Device device);
 /// Rows [first, first + count) of a segment; num_targets stays the whole segment's.

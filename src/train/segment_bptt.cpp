@@ -33,7 +33,7 @@ class Segments {
         loss_(loss),
         form_(form),
         stored_bytes_(stored_bytes),
-        device_(tasks::device_of(model)),
+        device_(core::device_of(model)),
         has_room_(stored_bytes > 0),
         nodes_(segments.size()) {
     result_.losses.resize(segments.size());

@@ -77,14 +77,14 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
   const auto seed = [&](at::Generator generator) { generator.set_current_seed(static_cast<uint64_t>(options_.seed)); };
   seed(at::globalContext().defaultGenerator(at::kCPU));
-  const at::Device device = tasks::device_of(model);
+  const at::Device device = core::device_of(model);
   if (!device.is_cpu()) seed(at::globalContext().defaultGenerator(device));
 }
 
 BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
                                   StepOutcome& outcome) {
   const int64_t rows = options_.batch_size / options_.accumulate;
-  const at::Device device = tasks::device_of(model_);
+  const at::Device device = core::device_of(model_);
   std::vector<data::TokenSegment> own;
   std::vector<BpttSegment> inputs;
   for (const data::TokenSegment& segment : segments) {

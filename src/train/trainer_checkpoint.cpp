@@ -99,7 +99,7 @@ std::string Trainer::save() {
                                          static_cast<int64_t>(states_.size())}));
   own.emplace_back("sums", reals({running_.loss, running_.gradient_norm, best_.value_or(0.0)}));
   own.emplace_back("generator.cpu", at::globalContext().defaultGenerator(at::kCPU).get_state());
-  const at::Device device = tasks::device_of(model_);
+  const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) own.emplace_back("generator.device", at::globalContext().defaultGenerator(device).get_state());
   writer.add_tensors(kTrainer, own, metadata);
 
@@ -164,7 +164,7 @@ void Trainer::load(const weights::CheckpointReader& reader) {
     return found == nullptr ? at::Tensor() : *found;
   });
   restore_generator(at::globalContext().defaultGenerator(at::kCPU), own, "generator.cpu", where(kTrainer));
-  const at::Device device = tasks::device_of(model_);
+  const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) {
     restore_generator(at::globalContext().defaultGenerator(device), own, "generator.device", where(kTrainer));
   }

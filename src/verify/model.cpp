@@ -1,6 +1,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "models/model.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"
@@ -20,7 +21,7 @@ at::Tensor valid_tokens(const GoldenFile& file, int64_t step, int64_t tokens) {
 at::Tensor targets_of(const GoldenFile& file, int64_t step) {
   const at::Tensor labels = file.step(step, "input.labels");
   if (!labels.defined()) return file.step(step, "input.targets");
-  return labels.masked_fill(file.step(step, "input.lengths") == 0, core::kIgnoreTarget).unsqueeze(1);
+  return labels.masked_fill(file.step(step, "input.lengths") == 0, base::kIgnoreTarget).unsqueeze(1);
 }
 
 /// The head's outputs in the shape of the file, which has no dimension for the one prediction of a segment.

@@ -11,6 +11,8 @@ namespace mnemo::weights {
 /// Walks the JSON of a safetensors header token by token, straight from the source. There is no tree and no recursion,
 /// so depth costs nothing, and a string is measured before it is allocated. Anything the caller does not ask for is an
 /// error of rule 6, or of rule 7 or 13 as the caller says.
+/// (Not nlohmann's SAX parser, which reads a whole string or number into memory before anyone can refuse it: a header
+/// of one name of 100 MB would cost several times that.)
 class JsonScanner {
  public:
   /// Bytes [begin, end) of the source.

@@ -13,8 +13,8 @@
 namespace mnemo::weights {
 namespace {
 
-constexpr const char* kFormat = "mnemo-task/2";
-constexpr const char* kOldFormat = "mnemo-task/1";
+constexpr const char* kTaskFormat = "mnemo-task/2";
+constexpr const char* kOldTaskFormat = "mnemo-task/1";
 /// Of the config, which may have a name for each of many classes.
 constexpr base::ReadLimits kLimits{.max_bytes = size_t{16} << 20, .max_depth = 16, .max_values = 1 << 18};
 /// What stands in the metadata's config.
@@ -55,7 +55,7 @@ std::string checksum(const std::string& options, const NamedTensors& tensors, F&
 
 memory::LearnableTokensOptions memory_of(const models::ModelOptions& options) {
   for (const base::Node& memory : options.memory) {
-    if (models::type_of(memory) == memory::LearnableTokens::kType)
+    if (base::type_of(memory) == memory::LearnableTokens::kType)
       return base::read_typed_options<memory::LearnableTokensOptions>(memory);
   }
   return {};
@@ -69,7 +69,7 @@ bool adapters_of_task(const memory::LearnableTokensOptions& memory) {
 
 void set_memory(models::ModelOptions& options, const memory::LearnableTokensOptions& memory) {
   std::erase_if(options.memory,
-                [](const base::Node& one) { return models::type_of(one) == memory::LearnableTokens::kType; });
+                [](const base::Node& one) { return base::type_of(one) == memory::LearnableTokens::kType; });
   if (memory.tasks.empty()) return;
   base::Node node = base::write_options(memory);
   node.set("type", memory::LearnableTokens::kType);
@@ -166,7 +166,7 @@ void write_task_memory(const std::string& path, const TaskMemoryFile& task) {
   base::Node sees = base::Node::table();
   for (const auto& [name, sum] : task.sees) sees.set(name, sum);
   write_safetensors(path, task.tensors,
-                    {{"format", kFormat},
+                    {{"format", kTaskFormat},
                      {"config", base::to_json(base::write_options(Config{task.memory, task.adapters}), -1)},
                      {"backbone", task.backbone},
                      {"sees", base::to_json(sees, -1)},
@@ -177,13 +177,13 @@ TaskMemoryFile read_task_memory(const std::string& path) {
   const TensorFile file = read_safetensors(path, {.limits = {}, .check_finite = true});
   const std::string shown = base::printable(path, 400);
   const auto format = file.metadata.find("format");
-  base::require(format == file.metadata.end() || format->second != kOldFormat,
+  base::require(format == file.metadata.end() || format->second != kOldTaskFormat,
                 "{}: expected a task memory of format \"{}\", found \"{}\", whose checksum knows the backbone's "
                 "numbers alone and not its options; "
                 "mnemo finetune --resume RUN writes the run's task anew",
-                shown, kFormat, kOldFormat);
-  base::require(format != file.metadata.end() && format->second == kFormat,
-                "{}: expected a task memory of format \"{}\", found {}", shown, kFormat,
+                shown, kTaskFormat, kOldTaskFormat);
+  base::require(format != file.metadata.end() && format->second == kTaskFormat,
+                "{}: expected a task memory of format \"{}\", found {}", shown, kTaskFormat,
                 format == file.metadata.end() ? "a file without format" : base::in_quotes(format->second));
   const auto config = base::read_options<Config>(
       base::parse_json(text(file, "config", path), path + " (config)", kLimits));

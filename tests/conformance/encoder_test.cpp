@@ -2,6 +2,7 @@
 // on its right, so a segment has no part that could be computed before the rest, and an output does depend on later
 // tokens. The laws of states, padding, batches and scratch memory are those of every model: encoders() run through them
 // in state_test, limits_test and scratch_test.
+#include "base/ignore_target.h"
 #include "tests/conformance/suite.h"
 #include "tests/support/expect_error.h"
 #include "train/segment_bptt.h"
@@ -109,7 +110,7 @@ TEST_P(Classifier, GivesOneRowASegment) {
   const Outcome found = run(*model_, tokens, segments({4, 5}), warm_);
   EXPECT_EQ(found.hidden.sizes(), at::IntArrayRef({3, 2, 8}));
   EXPECT_EQ(model_->logits(found.hidden).sizes(), at::IntArrayRef({3, 2, 3}));
-  const at::Tensor labels = at::tensor(std::vector<int64_t>{0, 2, core::kIgnoreTarget, 1, 1, 0}).view({3, 2});
+  const at::Tensor labels = at::tensor(std::vector<int64_t>{0, 2, base::kIgnoreTarget, 1, 1, 0}).view({3, 2});
   const at::Tensor nll = model_->nll(found.hidden, labels), log_p = at::log_softmax(model_->logits(found.hidden), -1);
   for (int64_t b = 0; b < 3; ++b) {
     for (int64_t s = 0; s < 2; ++s) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/ignore_target.h"
 #include "data/answers/task_file.h"
 #include "options_check.h"
 
@@ -30,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                      batch.scored.logical_and(batch.answer).eq(batch.scored).all().item<bool>(),
                  "answers");
     for (const data::TokenSegment& segment : data::cut_segments(batch, 3)) {
-      fuzz::demand(segment.num_targets == segment.targets.ne(data::kIgnoreTarget).sum().item<int64_t>(),
+      fuzz::demand(segment.num_targets == segment.targets.ne(base::kIgnoreTarget).sum().item<int64_t>(),
                    "targets of a segment");
     }
   });

@@ -1,4 +1,5 @@
 // Gradients of every configuration of the conformance suite: parameters, rows, and the state that is handed in.
+#include "base/ignore_target.h"
 #include "tests/conformance/suite.h"
 #include "tests/gradcheck/check.h"
 
@@ -109,7 +110,7 @@ TEST_P(ClassifierGradient, OfTheParametersIsThatOfDifferences) {
   Numbers numbers(5);
   const at::Tensor tokens = numbers.tokens({3, 7}, kVocab), weights = numbers.normal({3, 2});
   const at::Tensor lengths = at::tensor({2, 0, 4}, at::kLong).unsqueeze(1),
-                   labels = at::tensor(std::vector<int64_t>{0, 1, core::kIgnoreTarget, 2, 1, 1}).view({3, 2});
+                   labels = at::tensor(std::vector<int64_t>{0, 1, base::kIgnoreTarget, 2, 1, 1}).view({3, 2});
   const at::Tensor valid = at::cat({at::arange(4).unsqueeze(0) < lengths, at::ones({3, 3}, at::kBool)}, 1);
   Inputs inputs;
   for (const auto& [name, tensor] : model->parameters().named()) inputs.emplace_back(name, tensor);

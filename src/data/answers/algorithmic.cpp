@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "data/answers/quadratic.h"
-#include "data/random.h"
 
 namespace mnemo::data {
 namespace {
@@ -70,8 +70,8 @@ double AlgorithmicTask::chance() const {
 }
 
 std::vector<int64_t> AlgorithmicTask::sample(Part part, int64_t step, int64_t row) const {
-  Random random{static_cast<uint64_t>(seed_), static_cast<uint64_t>(part), static_cast<uint64_t>(step),
-                static_cast<uint64_t>(row)};
+  base::Random random{static_cast<uint64_t>(seed_), static_cast<uint64_t>(part), static_cast<uint64_t>(step),
+                      static_cast<uint64_t>(row)};
   if (options_.task == "quadratic") return make_quadratic(random);
   std::vector<int64_t> out;
   if (options_.task == "retrieval") {

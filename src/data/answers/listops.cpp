@@ -129,7 +129,7 @@ class Parser {
 /// A tree drawn from the top, its tokens in order. It stops where they are too many.
 class Drawing {
  public:
-  Drawing(const ListOpsShape& shape, Random& random) : shape_(shape), random_(random) {}
+  Drawing(const ListOpsShape& shape, base::Random& random) : shape_(shape), random_(random) {}
 
   /// The value of a node; false where the expression has become too long.
   bool draw(int64_t depth, int64_t& value) {
@@ -155,7 +155,7 @@ class Drawing {
 
  private:
   const ListOpsShape& shape_;
-  Random& random_;
+  base::Random& random_;
 };
 
 }  // namespace
@@ -222,7 +222,7 @@ std::string_view listops_word(uint8_t token) {
   return kWords[token];
 }
 
-std::optional<ListOpsExpression> draw_listops(const ListOpsShape& shape, Random& random) {
+std::optional<ListOpsExpression> draw_listops(const ListOpsShape& shape, base::Random& random) {
   Drawing drawing(shape, random);
   int64_t value = 0;
   if (!drawing.draw(1, value)) return std::nullopt;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/random.h"
+#include "base/random.h"
 #include "data/text/lines.h"
 
 namespace mnemo::data {
@@ -62,6 +62,6 @@ struct ListOpsShape {
 };
 
 /// One draw of the tree; nothing where it has not more than min_length and fewer than max_length tokens.
-std::optional<ListOpsExpression> draw_listops(const ListOpsShape& shape, Random& random);
+std::optional<ListOpsExpression> draw_listops(const ListOpsShape& shape, base::Random& random);
 
 }  // namespace mnemo::data

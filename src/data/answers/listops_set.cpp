@@ -44,7 +44,7 @@ void ListOpsOptions::validate(const base::Where& where) const {
 }
 
 void make_listops(const ListOpsOptions& options, const std::function<bool(Part, const ListOpsExpression&)>& use) {
-  Random random{static_cast<uint64_t>(options.seed)};
+  base::Random random{static_cast<uint64_t>(options.seed)};
   const ListOpsShape shape = options.shape();
   std::unordered_set<uint64_t> seen;
   for (const auto& [part, count] :

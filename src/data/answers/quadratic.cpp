@@ -14,13 +14,13 @@ namespace {
 constexpr int64_t kStartToken = 1;
 
 /// The integer part of a number uniform in (-100, 100): 0 has two of the 200 unit intervals.
-int64_t draw_root(Random& random) {
+int64_t draw_root(base::Random& random) {
   const auto interval = static_cast<int64_t>(random.below(200));
   return interval < 100 ? interval - 99 : interval - 100;
 }
 
 /// round(u) of u uniform in (1, 10), by its 18 halves, with either sign.
-int64_t draw_multiplier(Random& random) {
+int64_t draw_multiplier(base::Random& random) {
   const auto half = static_cast<int64_t>(random.below(18));
   const int64_t multiplier = 1 + (half + 1) / 2;
   return random.below(2) == 0 ? multiplier : -multiplier;
@@ -43,7 +43,7 @@ void append_field(std::vector<int64_t>& tokens, std::string_view text) {
 
 }  // namespace
 
-std::vector<int64_t> make_quadratic(Random& random) {
+std::vector<int64_t> make_quadratic(base::Random& random) {
   const bool has_roots = random.below(5) != 0;
   const int64_t multiplier = draw_multiplier(random);
   int64_t b = 0, c = 0, first = 0, second = 0;

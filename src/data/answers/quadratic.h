@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/random.h"
+#include "base/random.h"
 
 namespace mnemo::data {
 
@@ -28,7 +28,7 @@ inline constexpr int64_t kQuadraticFields = 5;
 inline constexpr std::string_view kQuadraticAlphabet{"\0g0123456789+-*/^=()xD;,", 24};
 
 /// Equation, start, fields: 30 + 1 + 5 * 30 tokens.
-std::vector<int64_t> make_quadratic(Random& random);
+std::vector<int64_t> make_quadratic(base::Random& random);
 
 /// Tokens as text; padding is left out.
 std::string quadratic_text(std::span<const int64_t> tokens);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 
 namespace mnemo::data {
 namespace {
@@ -33,7 +34,7 @@ void AnswerOptions::require_cut(int64_t length, const base::Where& where) const 
 std::vector<TokenSegment> cut_segments(const SampleBatch& batch, int64_t segment_size) {
   base::ensure(segment_size > 0, "segments of {} tokens", segment_size);
   const int64_t rows = batch.inputs.size(0), length = batch.inputs.size(1);
-  const at::Tensor targets = batch.targets.masked_fill(batch.answer.logical_not(), kIgnoreTarget);
+  const at::Tensor targets = batch.targets.masked_fill(batch.answer.logical_not(), base::kIgnoreTarget);
   std::vector<TokenSegment> segments;
   for (int64_t at = 0; at < length; at += segment_size) {
     const int64_t count = std::min(segment_size, length - at);

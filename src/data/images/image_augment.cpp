@@ -11,7 +11,7 @@
 namespace mnemo::data {
 namespace {
 
-using Table = std::array<uint8_t, 256>;
+using LookupTable = std::array<uint8_t, 256>;
 using Histogram = std::array<int64_t, 256>;
 
 constexpr std::array<std::string_view, kNumAugmentTypes> kNames = {"AutoContrast",
@@ -31,31 +31,31 @@ constexpr std::array<std::string_view, kNumAugmentTypes> kNames = {"AutoContrast
                                                                    "TranslateYRel"};
 
 template <class F>
-Table table_of(F&& value) {
-  Table table;
+LookupTable table_of(F&& value) {
+  LookupTable table;
   for (int i = 0; i < 256; ++i) table[static_cast<size_t>(i)] = static_cast<uint8_t>(value(i));
   return table;
 }
 
 /// One table for all channels, or one for each.
 template <size_t N>
-Image looked_up(Image image, const std::array<Table, N>& tables) {
+Image looked_up(Image image, const std::array<LookupTable, N>& tables) {
   for (size_t i = 0; i < image.bytes.size(); ++i) image.bytes[i] = tables[i % N][image.bytes[i]];
   return image;
 }
 template <class F>
 Image mapped(const Image& image, F&& value) {
-  return looked_up(image, std::array<Table, 1>{table_of(value)});
+  return looked_up(image, std::array<LookupTable, 1>{table_of(value)});
 }
 /// A table for each channel, from its histogram.
 template <class F>
 Image mapped_by_histogram(const Image& image, F&& table) {
   std::array<Histogram, 3> counts{};
   for (size_t i = 0; i < image.bytes.size(); ++i) ++counts[i % 3][image.bytes[i]];
-  return looked_up(image, std::array<Table, 3>{table(counts[0]), table(counts[1]), table(counts[2])});
+  return looked_up(image, std::array<LookupTable, 3>{table(counts[0]), table(counts[1]), table(counts[2])});
 }
 
-Table contrast_table(const Histogram& counts) {
+LookupTable contrast_table(const Histogram& counts) {
   const auto used = [](int64_t count) { return count > 0; };
   const auto low = std::find_if(counts.begin(), counts.end(), used) - counts.begin();
   const auto high = 255 - (std::find_if(counts.rbegin(), counts.rend(), used) - counts.rbegin());
@@ -64,7 +64,7 @@ Table contrast_table(const Histogram& counts) {
   return table_of([&](int i) { return std::clamp(static_cast<int>(i * scale + offset), 0, 255); });
 }
 
-Table equal_table(const Histogram& counts) {
+LookupTable equal_table(const Histogram& counts) {
   int64_t pixels = 0, last = 0, different = 0;
   for (const int64_t count : counts) {
     if (count == 0) continue;
@@ -269,7 +269,7 @@ Image augment(const Image& image, AugmentType type, double argument, const Augme
   return image;
 }
 
-Image rand_augment(Image image, const RandAugmentOptions& options, std::array<uint8_t, 3> fill, Random& random) {
+Image rand_augment(Image image, const RandAugmentOptions& options, std::array<uint8_t, 3> fill, base::Random& random) {
   for (int64_t i = 0; i < options.num_ops; ++i) {
     const auto type = static_cast<AugmentType>(random.below(kNumAugmentTypes));
     // Every draw is made whether it is used or not, so that what follows does not depend on it.

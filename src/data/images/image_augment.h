@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/random.h"
 #include "data/images/image.h"
 #include "data/images/image_resize.h"
-#include "data/random.h"
 
 namespace mnemo::data {
 
@@ -58,6 +58,6 @@ Image augment(const Image& image, AugmentType type, double argument, const Augme
 /// RandAugment in training: operations drawn with replacement, each done or not by chance, at a level drawn within 0 to
 /// 10, with either sign, bilinear or bicubic at random.
 struct RandAugmentOptions;
-Image rand_augment(Image image, const RandAugmentOptions& options, std::array<uint8_t, 3> fill, Random& random);
+Image rand_augment(Image image, const RandAugmentOptions& options, std::array<uint8_t, 3> fill, base::Random& random);
 
 }  // namespace mnemo::data

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "base/log.h"
 #include "data/images/image_mix.h"
 #include "data/segment.h"
@@ -15,8 +16,8 @@ namespace {
 /// Streams of random numbers of one run.
 enum Stream : uint64_t { kSample = 1, kMix = 2 };
 
-Random stream(int64_t seed, Stream kind, int64_t number) {
-  return Random{static_cast<uint64_t>(seed), kind, static_cast<uint64_t>(number)};
+base::Random stream(int64_t seed, Stream kind, int64_t number) {
+  return base::Random{static_cast<uint64_t>(seed), kind, static_cast<uint64_t>(number)};
 }
 
 /// Image i of a set; with `skip` the next one that can be read, going round.
@@ -62,7 +63,7 @@ class TrainingImages::Work final : public BatchWork {
   void make_row(int64_t row) override {
     int64_t index = images_[static_cast<size_t>(row)];
     const auto image = read_or_next(*owner_.set_, index, owner_.options_.broken == "skip", owner_.broken_);
-    Random random = stream(owner_.seed_, kSample, number_ * rows() + row);
+    base::Random random = stream(owner_.seed_, kSample, number_ * rows() + row);
     owner_.transform_.train(*image, random, batch.pixels.mutable_data_ptr<float>() + row * owner_.transform_.numbers());
     batch.labels.mutable_data_ptr<int64_t>()[row] = owner_.set_->label(index);
   }
@@ -72,7 +73,7 @@ class TrainingImages::Work final : public BatchWork {
     if (augment.mixup == 0.0 && augment.cutmix == 0.0 && augment.label_smoothing == 0.0) return;
     const int64_t height = owner_.transform_.height(), width = owner_.transform_.width(),
                   classes = owner_.set_->num_classes();
-    Random random = stream(owner_.seed_, kMix, number_);
+    base::Random random = stream(owner_.seed_, kMix, number_);
     const ImageMix mix = draw_mix(augment, height, width, random);
     mix_pixels(batch.pixels.mutable_data_ptr<float>(), rows(), height, width, mix);
     batch.targets = at::empty({rows(), classes}, at::kFloat);
@@ -130,7 +131,7 @@ class MeasuredImages::Work final : public BatchWork {
       if (!owner_.skip_) throw;
       owner_.broken_.add(owner_.set_->name(index), error.what());
       std::fill_n(pixels, owner_.transform_.numbers(), 0.0F);
-      label = kIgnoreTarget;
+      label = base::kIgnoreTarget;
     }
   }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMaxHeaders = 10'000;
 constexpr size_t kShownBroken = 20, kShownClasses = 12;
 
-ImagePartDescription describe_part(std::string name, const ImageSet& set, bool check) {
+ImagePartDescription describe_image_part(std::string name, const ImageSet& set, bool check) {
   ImagePartDescription part;
   part.name = std::move(name);
   part.images = set.size();
@@ -55,9 +55,9 @@ bool there(const std::string& folder, const char* name) { return base::path_exis
 ImageDescription describe_images(const ImageOptions& options, bool check) {
   const ImageSets sets = load_images(options);
   ImageDescription description{options.format, sets.train->classes(), {}};
-  description.parts.push_back(describe_part("train", *sets.train, check));
-  if (sets.valid) description.parts.push_back(describe_part("valid", *sets.valid, check));
-  if (sets.test) description.parts.push_back(describe_part("test", *sets.test, check));
+  description.parts.push_back(describe_image_part("train", *sets.train, check));
+  if (sets.valid) description.parts.push_back(describe_image_part("valid", *sets.valid, check));
+  if (sets.test) description.parts.push_back(describe_image_part("test", *sets.test, check));
   return description;
 }
 

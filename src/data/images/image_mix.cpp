@@ -19,7 +19,7 @@ ImageMix cutmix_of(double lambda, int64_t center_y, int64_t center_x, int64_t he
   return {1.0 - static_cast<double>(box.height * box.width) / static_cast<double>(height * width), box};
 }
 
-ImageMix draw_mix(const ImageAugmentOptions& options, int64_t height, int64_t width, Random& random) {
+ImageMix draw_mix(const ImageAugmentOptions& options, int64_t height, int64_t width, base::Random& random) {
   if ((options.mixup == 0.0 && options.cutmix == 0.0) || !draw_chance(random, options.mix_probability)) return {};
   const bool cut = options.mixup == 0.0 || (options.cutmix > 0.0 && draw_chance(random, options.switch_probability));
   const double lambda = draw_beta(random, cut ? options.cutmix : options.mixup);

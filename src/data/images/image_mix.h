@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
+#include "base/random.h"
 #include "data/images/image.h"
 #include "data/images/image_options.h"
-#include "data/random.h"
 
 namespace mnemo::data {
 
@@ -19,7 +19,7 @@ struct ImageMix {
 ImageMix cutmix_of(double lambda, int64_t center_y, int64_t center_x, int64_t height, int64_t width);
 
 /// Which of both a batch gets, if any: lambda ~ Beta(alpha, alpha).
-ImageMix draw_mix(const ImageAugmentOptions& options, int64_t height, int64_t width, Random& random);
+ImageMix draw_mix(const ImageAugmentOptions& options, int64_t height, int64_t width, base::Random& random);
 
 /// pixels [B,3,H,W], in place.
 template <class T>

@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/random.h"
 #include "data/images/image_layout.h"
-#include "data/random.h"
 
 namespace mnemo::data {
 namespace {
@@ -141,7 +141,7 @@ Split split(const ImageSet& set, const ImageOptions& options) {
   Split parts;
   for (size_t c = 0; c < by_class.size(); ++c) {
     std::vector<int32_t>& rows = by_class[c];
-    Random{static_cast<uint64_t>(options.split_seed), c}.shuffle(rows);
+    base::Random{static_cast<uint64_t>(options.split_seed), c}.shuffle(rows);
     const auto count = [&](double share) {
       return static_cast<std::ptrdiff_t>(std::llround(share * static_cast<double>(rows.size())));
     };

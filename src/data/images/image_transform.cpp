@@ -12,12 +12,12 @@ namespace {
 constexpr int kCropTries = 10, kEraseTries = 10;
 constexpr double kMinErased = 0.02, kMaxErased = 1.0 / 3.0, kMinAspect = 0.3;
 
-int64_t below(Random& random, int64_t bound) {
+int64_t below(base::Random& random, int64_t bound) {
   return static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
 }
 
 /// Log-uniform between two numbers.
-double draw_ratio(Random& random, double low, double high) {
+double draw_ratio(base::Random& random, double low, double high) {
   return std::exp(draw_uniform(random, std::log(low), std::log(high)));
 }
 
@@ -85,7 +85,7 @@ Image TestCrop::operator()(const Image& image) const {
 }
 
 ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale,
-                       const std::vector<double>& ratio, Random& random) {
+                       const std::vector<double>& ratio, base::Random& random) {
   const double area = static_cast<double>(height * width);
   for (int i = 0; i < kCropTries; ++i) {
     const double target = area * draw_uniform(random, scale[0], scale[1]),
@@ -115,7 +115,7 @@ ImageTransform::ImageTransform(const ImageOptions& options)
     fill_[c] = static_cast<uint8_t>(std::clamp<int64_t>(rounded(options.mean[c] * 255.0), 0, 255));
 }
 
-Image ImageTransform::cropped(const Image& image, Random& random) const {
+Image ImageTransform::cropped(const Image& image, base::Random& random) const {
   if (augment_.crop == "resized") {
     const ImageBox box = draw_crop_box(image.height, image.width, augment_.scale, augment_.ratio, random);
     const bool bilinear = augment_.interpolation == "bilinear" ||
@@ -128,13 +128,13 @@ Image ImageTransform::cropped(const Image& image, Random& random) const {
   return padded(whole, augment_.padding, top, left);
 }
 
-Image ImageTransform::augmented(const Image& image, Random& random) const {
+Image ImageTransform::augmented(const Image& image, base::Random& random) const {
   Image out = cropped(image, random);
   if (draw_chance(random, augment_.flip)) mirror(out);
   return augment_.randaugment.num_ops > 0 ? rand_augment(std::move(out), augment_.randaugment, fill_, random) : out;
 }
 
-void ImageTransform::erase(Random& random, float* out) const {
+void ImageTransform::erase(base::Random& random, float* out) const {
   const int64_t h = test_.height, w = test_.width;
   for (int64_t i = 0; i < augment_.erase_count; ++i) {
     for (int attempt = 0; attempt < kEraseTries; ++attempt) {
@@ -154,7 +154,7 @@ void ImageTransform::erase(Random& random, float* out) const {
   }
 }
 
-void ImageTransform::train(const Image& image, Random& random, float* out) const {
+void ImageTransform::train(const Image& image, base::Random& random, float* out) const {
   normalise_(augmented(image, random), out);
   if (draw_chance(random, augment_.erase)) erase(random, out);
 }

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/random.h"
 #include "data/images/image.h"
 #include "data/images/image_options.h"
 #include "data/images/image_resize.h"
-#include "data/random.h"
 
 namespace mnemo::data {
 
@@ -45,7 +45,7 @@ struct TestCrop {
 /// The part of a height x width image that a random resized crop takes (Szegedy et al. 2015), as torchvision draws it:
 /// ten tries of an area share and a log-uniform form; then the largest middle part whose form is allowed.
 ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale,
-                       const std::vector<double>& ratio, Random& random);
+                       const std::vector<double>& ratio, base::Random& random);
 
 /// What is drawn for a box of random erasing.
 struct EraseDraw {
@@ -76,15 +76,15 @@ class ImageTransform {
   int64_t width() const { return test_.width; }
   int64_t numbers() const { return 3 * height() * width(); }
   /// out [3,H,W].
-  void train(const Image& image, Random& random, float* out) const;
+  void train(const Image& image, base::Random& random, float* out) const;
   void measure(const Image& image, float* out) const;
 
   /// The bytes alone: crop, flip and RandAugment.
-  Image augmented(const Image& image, Random& random) const;
+  Image augmented(const Image& image, base::Random& random) const;
 
  private:
-  Image cropped(const Image& image, Random& random) const;
-  void erase(Random& random, float* out) const;
+  Image cropped(const Image& image, base::Random& random) const;
+  void erase(base::Random& random, float* out) const;
 
   ImageAugmentOptions augment_;
   TestCrop test_;

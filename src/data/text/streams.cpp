@@ -9,7 +9,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "data/random.h"
+#include "base/ignore_target.h"
+#include "base/random.h"
 
 namespace mnemo::data {
 
@@ -48,7 +49,7 @@ TokenSegment PieceStreams::cut(int64_t tgt_len, bool shrink) {
   const int64_t length = shrink ? longest : tgt_len;
   TokenSegment out;
   out.tokens = at::zeros({batch, length}, at::kLong);
-  out.targets = at::full({batch, length}, kIgnoreTarget, at::kLong);
+  out.targets = at::full({batch, length}, base::kIgnoreTarget, at::kLong);
   out.reset = at::zeros({batch}, at::kBool);
   if (shortest < length) out.valid = at::zeros({batch, length}, at::kBool);
   std::vector<int64_t> ids;
@@ -100,7 +101,7 @@ PieceStreams::Piece StreamBatches::piece(int64_t item) {
     if (order_epoch_ != epoch) {
       order_.resize(pieces_.size());
       std::iota(order_.begin(), order_.end(), 0);
-      Random random{static_cast<uint64_t>(options_.seed), static_cast<uint64_t>(epoch)};
+      base::Random random{static_cast<uint64_t>(options_.seed), static_cast<uint64_t>(epoch)};
       random.shuffle(order_);
       order_epoch_ = epoch;
     }

@@ -10,7 +10,6 @@
 namespace mnemo::data {
 namespace {
 
-constexpr std::string_view kUnknown = "<unk>";
 constexpr char32_t kReplacement = 0xFFFD;
 constexpr char32_t kSmall = 0x800;  // code points of one or two bytes are looked up in an array
 
@@ -97,7 +96,7 @@ class CharacterTokenizer final : public Tokenizer {
     for (size_t id = 0; id < characters_.size(); ++id) {
       std::string entry;
       if (static_cast<int32_t>(id) == unknown_) {
-        entry = kUnknown;
+        entry = kUnknownEntry;
       } else {
         append_character(entry, characters_[id]);
       }
@@ -167,7 +166,7 @@ std::shared_ptr<const Tokenizer> character_tokenizer_from(EntryList entries, con
   characters.reserve(static_cast<size_t>(entries.size()));
   for (int64_t i = 0; i < entries.size(); ++i) {
     const std::string_view entry = entries[i];
-    if (entry == kUnknown) {
+    if (entry == kUnknownEntry) {
       characters.push_back(CharacterTokenizer::kUnknownMark);
       continue;
     }

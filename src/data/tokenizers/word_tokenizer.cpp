@@ -10,7 +10,6 @@
 namespace mnemo::data {
 namespace {
 
-constexpr std::string_view kUnknown = "<unk>";
 constexpr std::string_view kEndOfLine = "<eos>";
 constexpr size_t kLongestWord = size_t{1} << 16;
 
@@ -75,7 +74,7 @@ class WordTokenizer final : public Tokenizer {
   WordTokenizer(EntryList entries, const std::string& where)
       : entries_(std::move(entries)),
         index_(entries_),
-        unknown_(index_.find(kUnknown)),
+        unknown_(index_.find(kUnknownEntry)),
         end_of_line_(index_.find(kEndOfLine)) {
     if (const int64_t twice = index_.duplicate(); twice >= 0) {
       base::input_error("{}: the word \"{}\" stands there twice", where, base::printable(entries_[twice], 40));
@@ -163,11 +162,11 @@ std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_
   base::require(limits.max_size == 0 || limits.max_size > 2, "max_vocabulary: expected 0 or at least 3, found {}",
                 limits.max_size);
 
-  counts.try_emplace(std::string(kUnknown), 0);
+  counts.try_emplace(std::string(kUnknownEntry), 0);
   counts.try_emplace(std::string(kEndOfLine), 0);
   std::vector<std::pair<int64_t, std::string_view>> order;
   for (const auto& [word, seen] : counts) {
-    const bool special = word == kUnknown || word == kEndOfLine;
+    const bool special = word == kUnknownEntry || word == kEndOfLine;
     if (special || seen >= limits.min_count) order.emplace_back(-seen, word);
   }
   std::sort(order.begin(), order.end());
@@ -175,7 +174,7 @@ std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_
     // The special entries stay, wherever they stand in the order.
     int64_t left = limits.max_size - 2;
     std::erase_if(order, [&](const auto& entry) {
-      return entry.second != kUnknown && entry.second != kEndOfLine && left-- <= 0;
+      return entry.second != kUnknownEntry && entry.second != kEndOfLine && left-- <= 0;
     });
   }
   EntryList entries;

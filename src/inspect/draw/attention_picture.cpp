@@ -153,7 +153,6 @@ void draw_map(Canvas& canvas, const AttentionSummary& facts, const HeadMap& map,
   }
 }
 
-/// Draws, or only measures with a null canvas: the height.
 struct Size {
   double width = 0, height = 0;
 };
@@ -234,14 +233,6 @@ double draw_gauges(Canvas& canvas, const std::vector<ScalarPoint>& points, doubl
   return y + static_cast<double>((count + 1) / 2) * (kChartHeight + 50);
 }
 
-/// A canvas that forgets, for measuring.
-class NoCanvas final : public Canvas {
-  void rectangle(double, double, double, double, Colour) override {}
-  void line(const std::vector<Point>&, Colour, double) override {}
-  void text(double, double, std::string_view, double, Anchor, Colour) override {}
-  void cells(double, double, double, const Raster&) override {}
-};
-
 Size draw_maps(Canvas& canvas, const AttentionSummary& facts, double y) {
   Size size{0, draw_legend(canvas, facts, kMargin, y + 12)};
   std::vector<std::string> names;
@@ -287,19 +278,9 @@ Size draw_picture(Canvas& canvas, const AttentionPicture& picture) {
 }  // namespace
 
 std::string svg_of(const AttentionPicture& picture) {
-  NoCanvas measure;
-  const Size size = draw_picture(measure, picture);
-  SvgCanvas canvas(size.width, size.height);
-  draw_picture(canvas, picture);
-  return canvas.finish();
-}
-
-std::string png_of(const AttentionPicture& picture) {
-  NoCanvas measure;
-  const Size size = draw_picture(measure, picture);
-  PngCanvas canvas(size.width, size.height);
-  draw_picture(canvas, picture);
-  return canvas.finish();
+  Canvas canvas;
+  const Size size = draw_picture(canvas, picture);
+  return canvas.svg(size.width, size.height);
 }
 
 std::string scalars_svg(const std::vector<ScalarPoint>& points) {

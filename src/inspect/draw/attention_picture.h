@@ -19,7 +19,6 @@ struct AttentionPicture {
 /// Rows are queries, columns keys; the darker, the larger the weight, each map on a scale of its own (its largest
 /// weight is told). Spans have their colours along the edges, and lines where one ends.
 std::string svg_of(const AttentionPicture& picture);
-std::string png_of(const AttentionPicture& picture);
 
 /// Scalars alone, for a report.
 std::string scalars_svg(const std::vector<ScalarPoint>& points);

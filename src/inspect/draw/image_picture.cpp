@@ -140,7 +140,7 @@ class PanelLines {
   double bottom() const { return y_; }
 
  private:
-  /// A letter is at most 0.62 times as wide as high in either kind of picture.
+  /// A letter is at most 0.62 times as wide as high in the usual fonts.
   void widen(double x, const std::string& text, double size) {
     right_ = std::max(right_, x + 0.62 * size * static_cast<double>(text.size()));
   }

@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 #include "ops/linear/linear.h"
 
 namespace mnemo::memory {
@@ -50,7 +50,7 @@ AbcAnswer AbcMlpControl::attend(const AbcCall& call, const core::State& state) c
     return {full.o, state, {}, full.sums.v};
   }
   const auto& past = state.as<AbcState>();
-  require_state("abc", past.k, {call.rows.size(0), heads_, slots_, head_dim_});
+  core::require_state("abc", past.k, {call.rows.size(0), heads_, slots_, head_dim_});
   auto [o, memory] = ops::abc_causal(call.q, call.k, call.v, logits, {past.k, past.v, past.z}, call.valid, activation_,
                                      options_.eps, scale_);
   return {o, AbcState{memory.k, memory.v, memory.z}};

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 #include "ops/abc/abc_window.h"
 
 namespace mnemo::memory {
@@ -67,14 +67,14 @@ AbcQueues AbcQueueControl::opened(const core::State& state, int64_t batch) const
   AbcQueues queues;
   if (queues_ > 1) {
     queues = state.as<AbcQueues>();
-    require_state("abc", queues.k, {batch, heads_, queues_, slots_, head_dim_});
-    require_state("abc", queues.position, {batch});
+    core::require_state("abc", queues.k, {batch, heads_, queues_, slots_, head_dim_});
+    core::require_state("abc", queues.position, {batch});
   } else {
     const AbcSlots& one = state.as<AbcSlots>();
-    require_state("abc", one.k, {batch, heads_, slots_, head_dim_});
+    core::require_state("abc", one.k, {batch, heads_, slots_, head_dim_});
     queues = {one.k.unsqueeze(2), one.v.unsqueeze(2), one.z.defined() ? one.z.unsqueeze(1) : one.z, one.position};
   }
-  if (masked_) require_state("abc", queues.z, {batch, queues_, slots_});
+  if (masked_) core::require_state("abc", queues.z, {batch, queues_, slots_});
   base::require(queues.z.defined() == masked_ && queues.position.defined() == (queues_ > 1),
                 "[abc] the state is of another control than '{}', or of another mask_empty_slots", name_);
   return queues;

@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 #include "ops/abc/abc_sums.h"
 
 namespace mnemo::memory {
@@ -77,9 +77,9 @@ AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) c
   const int64_t batch = call.k.size(0), keys = call.k.size(2);
   // Of a model that is not causal every call starts from nothing.
   const AbcSlots past = causal_ ? state.as<AbcSlots>() : empty(batch);
-  require_state("abc", past.k, {batch, heads_, slots_, head_dim_});
-  if (counts()) require_state("abc", past.z, {batch, slots_});
-  if (keeps_ == Keeps::positions) require_state("abc", past.position, {batch});
+  core::require_state("abc", past.k, {batch, heads_, slots_, head_dim_});
+  if (counts()) core::require_state("abc", past.z, {batch, slots_});
+  if (keeps_ == Keeps::positions) core::require_state("abc", past.position, {batch});
   base::require(past.z.defined() == counts() && past.position.defined() == (keeps_ == Keeps::positions),
                 "[abc] the state is of another control than '{}', or of another mask_empty_slots", name_);
 

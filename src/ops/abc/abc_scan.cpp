@@ -62,7 +62,7 @@ struct Scan {
   AbcMemory memory, path;
 };
 
-Scan run_forward(const ScanInputs& in, const AbcMemory& memory, bool keeps_path) {
+Scan scan_forward(const ScanInputs& in, const AbcMemory& memory, bool keeps_path) {
   Scan scan{empty_heads(in.q, in.q.size(2), in.v.size(3)),
             {memory.k.clone(at::MemoryFormat::Contiguous), memory.v.clone(at::MemoryFormat::Contiguous),
              memory.z.clone(at::MemoryFormat::Contiguous)},
@@ -80,7 +80,7 @@ struct ScanFunction : torch::autograd::Function<ScanFunction> {
                                const at::Tensor& s, const at::Tensor& memory_k, const at::Tensor& memory_v,
                                const at::Tensor& memory_z, double scale) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const Scan scan = run_forward({q, k, v, s, scale}, {memory_k, memory_v, memory_z}, true);
+    const Scan scan = scan_forward({q, k, v, s, scale}, {memory_k, memory_v, memory_z}, true);
     ctx->save_for_backward({q, k, v, s, scan.path.k, scan.path.v, scan.path.z});
     ctx->saved_data["scale"] = scale;
     return {scan.o, scan.memory.k, scan.memory.v, scan.memory.z};
@@ -117,7 +117,7 @@ AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   if (q.is_cuda()) return cuda::abc_exp_scan(q, k, v, s, memory, scale);
   const ScanInputs in{with_rows(q), with_rows(k), with_rows(v), with_rows(s), scale};
   if (!at::GradMode::is_enabled()) {
-    const Scan scan = run_forward(in, memory, false);
+    const Scan scan = scan_forward(in, memory, false);
     return {scan.o, scan.memory};
   }
   variable_list out = ScanFunction::apply(in.q, in.k, in.v, in.s, memory.k, memory.v, memory.z, scale);

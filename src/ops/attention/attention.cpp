@@ -90,7 +90,7 @@ std::optional<Outputs> library_forward(const Inputs& in) {
   return Outputs{std::move(o), log_sum.contiguous()};
 }
 
-Outputs run_forward(const Inputs& in, bool for_backward) {
+Outputs attention_forward(const Inputs& in, bool for_backward) {
   if (std::optional<Outputs> done = library_forward(in)) return *done;
   Outputs out{empty_heads(in.q, in.q.size(2), in.v.size(3)), {}};
   if (for_backward) out.log_sum = at::empty({in.q.size(0), in.q.size(1), in.q.size(2)}, in.q.options());
@@ -110,7 +110,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     auto given = [](const Optional& tensor) { return tensor.value_or(at::Tensor()); };
     const Inputs in{q, k, v, given(u), given(v_bias), given(r), given(scores), offsets, bounds, given(valid), scale};
-    Outputs out = run_forward(in, true);
+    Outputs out = attention_forward(in, true);
     ctx->save_for_backward(
         {in.q, in.k, in.v, in.u, in.v_bias, in.r, in.scores, in.offsets, in.bounds, in.valid, out.o, out.log_sum});
     ctx->saved_data["scale"] = scale;
@@ -236,7 +236,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     return attention(wide(q), wide(k), wide(v), terms, ranges, scale).to(at::kBFloat16);
   }
   const Inputs in = inputs_of(q, k, v, positions, ranges, scale);
-  if (!at::GradMode::is_enabled()) return run_forward(in, false).o;
+  if (!at::GradMode::is_enabled()) return attention_forward(in, false).o;
   auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
   return AttentionFunction::apply(in.q, in.k, in.v, optional(in.u), optional(in.v_bias), optional(in.r),
                                   optional(in.scores), in.offsets, in.bounds, optional(in.valid), scale);

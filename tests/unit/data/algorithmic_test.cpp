@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/ignore_target.h"
 #include "text_file.h"
 
 namespace mnemo::data {
@@ -113,7 +114,7 @@ TEST(Algorithmic, Segments) {
     EXPECT_EQ(segments[i].reset.all().item<bool>(), i == 0);
     EXPECT_EQ(segments[i].reset.any().item<bool>(), i == 0);
     EXPECT_FALSE(segments[i].valid.defined());
-    EXPECT_EQ(segments[i].num_targets, segments[i].targets.ne(kIgnoreTarget).sum().item<int64_t>());
+    EXPECT_EQ(segments[i].num_targets, segments[i].targets.ne(base::kIgnoreTarget).sum().item<int64_t>());
     tokens.push_back(segments[i].tokens);
     targets.push_back(segments[i].targets);
     answers += segments[i].num_targets;
@@ -122,7 +123,7 @@ TEST(Algorithmic, Segments) {
   EXPECT_TRUE(at::equal(at::cat(tokens, 1), batch.inputs));
   const at::Tensor joined = at::cat(targets, 1);
   EXPECT_TRUE(at::equal(joined.narrow(1, 16, 32), batch.targets.narrow(1, 16, 32)));
-  EXPECT_TRUE(joined.narrow(1, 0, 16).eq(kIgnoreTarget).all().item<bool>());
+  EXPECT_TRUE(joined.narrow(1, 0, 16).eq(base::kIgnoreTarget).all().item<bool>());
 }
 
 TEST(Algorithmic, TheLastSegmentMayBeShorter) {

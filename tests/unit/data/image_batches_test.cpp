@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "base/log.h"
 #include "data/segment.h"
 #include "image_files.h"
@@ -138,7 +139,7 @@ TEST_P(ImageBatchesTest, BrokenImagesAreSkippedAndCountedWhenAsked) {
     const auto* own = part.labels.const_data_ptr<int64_t>();
     seen.insert(seen.end(), own, own + part.labels.size(0));
   }
-  EXPECT_EQ(seen, (std::vector<int64_t>{0, 0, 0, 0, 1, kIgnoreTarget, 1, kIgnoreTarget, 2, 2, 2, 2}));
+  EXPECT_EQ(seen, (std::vector<int64_t>{0, 0, 0, 0, 1, base::kIgnoreTarget, 1, base::kIgnoreTarget, 2, 2, 2, 2}));
   EXPECT_EQ(measured.num_broken(), 2);
   base::set_log_level(base::LogLevel::info);
 }

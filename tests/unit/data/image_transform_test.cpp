@@ -27,21 +27,21 @@ double variance(const std::vector<double>& values) {
 }
 template <class F>
 std::vector<double> drawn(F&& draw, int count = 4000) {
-  Random random{7};
+  base::Random random{7};
   std::vector<double> values;
   for (int i = 0; i < count; ++i) values.push_back(draw(random));
   return values;
 }
 
 TEST(Draws, HaveTheMomentsOfTheirDistributions) {
-  const auto uniform = drawn([](Random& r) { return draw_uniform(r); });
+  const auto uniform = drawn([](base::Random& r) { return draw_uniform(r); });
   EXPECT_NEAR(mean(uniform), 0.5, 0.02);
   EXPECT_NEAR(variance(uniform), 1.0 / 12, 0.005);
-  const auto normal = drawn([](Random& r) { return draw_normal(r); });
+  const auto normal = drawn([](base::Random& r) { return draw_normal(r); });
   EXPECT_NEAR(mean(normal), 0.0, 0.06);
   EXPECT_NEAR(variance(normal), 1.0, 0.08);
   for (const double alpha : {0.1, 0.8, 1.0, 4.0}) {
-    const auto beta = drawn([&](Random& r) { return draw_beta(r, alpha); });
+    const auto beta = drawn([&](base::Random& r) { return draw_beta(r, alpha); });
     EXPECT_NEAR(mean(beta), 0.5, 0.03) << alpha;
     EXPECT_NEAR(variance(beta), 1.0 / (4.0 * (2.0 * alpha + 1.0)), 0.01) << alpha;
   }
@@ -109,7 +109,7 @@ TEST(ImageResize, OneColourStaysOneColour) {
 }
 
 TEST(CropBox, LiesInsideAndHasTheAskedShareAndForm) {
-  Random random{3};
+  base::Random random{3};
   for (int i = 0; i < 2000; ++i) {
     const ImageBox box = draw_crop_box(80, 60, {0.08, 1.0}, {0.75, 4.0 / 3.0}, random);
     ASSERT_TRUE(box.top >= 0 && box.left >= 0 && box.top + box.height <= 80 && box.left + box.width <= 60);
@@ -127,7 +127,7 @@ TEST(RandAugment, DrawsEveryOperationAndNothingElseThanItsSeedDecides) {
   std::set<std::vector<uint8_t>> different;
   int unchanged = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    Random first{seed}, second{seed};
+    base::Random first{seed}, second{seed};
     const Image a = rand_augment(image, options, {1, 2, 3}, first);
     EXPECT_EQ(a, rand_augment(image, options, {1, 2, 3}, second));
     unchanged += a == image;
@@ -136,7 +136,7 @@ TEST(RandAugment, DrawsEveryOperationAndNothingElseThanItsSeedDecides) {
   EXPECT_TRUE(unchanged > 3 && unchanged < 35) << unchanged;  // a quarter, and operations that change nothing
   EXPECT_GT(different.size(), 25u);
   options.num_ops = 0;
-  Random random{1};
+  base::Random random{1};
   EXPECT_EQ(rand_augment(image, options, {}, random), image);
 }
 
@@ -168,7 +168,7 @@ TEST(ImageTransform, PaddedCropsMoveTheImageByAtMostThePadding) {
   for (size_t i = 0; i < image.bytes.size(); ++i) image.bytes[i] = static_cast<uint8_t>(1 + i % 251);
   std::set<std::pair<int64_t, int64_t>> seen;
   for (uint64_t seed = 0; seed < 400; ++seed) {
-    Random random{seed};
+    base::Random random{seed};
     const Image out = transform.augmented(image, random);
     bool found = false;
     for (int64_t dy = -3; dy <= 3 && !found; ++dy) {
@@ -199,7 +199,7 @@ TEST(ImageTransform, ErasingLeavesTheRestAlone) {
   for (const char* mode : {"pixel", "rand", "const"}) {
     options.augment.erase_mode = mode;
     const ImageTransform transform(options);
-    Random one{5}, two{5};
+    base::Random one{5}, two{5};
     plain.train(image, one, whole.data());
     transform.train(image, two, erased.data());
     size_t changed = 0;
@@ -234,7 +234,7 @@ TEST(ImageMix, DrawsBothKindsAsTheOptionsSay) {
   options.cutmix = 1.0;
   int cut = 0, mixed = 0;
   for (uint64_t seed = 0; seed < 1000; ++seed) {
-    Random random{seed};
+    base::Random random{seed};
     const ImageMix mix = draw_mix(options, 32, 32, random);
     if (mix.box.height * mix.box.width > 0) {
       ++cut;
@@ -246,7 +246,7 @@ TEST(ImageMix, DrawsBothKindsAsTheOptionsSay) {
   EXPECT_TRUE(cut > 400 && cut < 560) << cut;
   EXPECT_TRUE(mixed > 420 && mixed < 580) << mixed;
   options.mix_probability = 0;
-  Random random{1};
+  base::Random random{1};
   EXPECT_EQ(draw_mix(options, 32, 32, random).lambda, 1.0);
 }
 

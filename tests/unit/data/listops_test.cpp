@@ -215,7 +215,7 @@ TEST(ListOps, DrawsFollowTheArenasDistribution) {
   constexpr int64_t kDraws = 40000;
   std::map<int64_t, int64_t> arguments;
   for (int64_t i = 0; i < kDraws; ++i) {
-    Random random{static_cast<uint64_t>(i)};
+    base::Random random{static_cast<uint64_t>(i)};
     const ListOpsExpression expression = *draw_listops(shape, random);
     digits += expression.tokens.size() == 1 ? 1 : 0;
     if (expression.tokens.size() == 1) continue;

@@ -102,7 +102,7 @@ TEST(Quadratic, EverySampleIsSolvedAgainFromItsText) {
   std::set<int64_t> multipliers;
   int64_t without_roots = 0;
   for (uint64_t number = 0; number < 5000; ++number) {
-    Random random{7, number};
+    base::Random random{7, number};
     const Fields found = fields(make_quadratic(random));
     const auto [a, b, c] = coefficients(found.equation);
     const int64_t d = b * b - 4 * a * c;
@@ -150,7 +150,7 @@ TEST(Quadratic, RootsAndMultipliersAreDistributedAsStated) {
   int64_t with_roots = 0;
   constexpr uint64_t kSamples = 40000;
   for (uint64_t number = 0; number < kSamples; ++number) {
-    Random random{3, number};
+    base::Random random{3, number};
     const Fields found = fields(make_quadratic(random));
     ++multipliers[coefficients(found.equation)[0]];
     if (found.steps[4].empty()) continue;
@@ -174,7 +174,7 @@ TEST(Quadratic, TheExampleOfThePaperIsWrittenLikeThis) {
   // Roots 6 and 92 times -4 come up sooner or later.
   for (uint64_t number = 0;; ++number) {
     ASSERT_LT(number, 4'000'000U);
-    Random random{11, number};
+    base::Random random{11, number};
     const std::vector<int64_t> tokens = make_quadratic(random);
     if (quadratic_text(std::span(tokens).subspan(151, 30)) != "6,92" ||
         coefficients(quadratic_text(std::span(tokens).first(30)))[0] != -4)

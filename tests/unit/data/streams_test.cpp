@@ -8,6 +8,7 @@
 
 #include <map>
 
+#include "base/ignore_target.h"
 #include "text_file.h"
 
 namespace mnemo::data {
@@ -40,7 +41,7 @@ std::vector<std::vector<std::pair<int64_t, int64_t>>> pairs(const TokenSegment& 
     for (int64_t t = 0; t < segment.tokens.size(1); ++t) {
       const bool valid = !segment.valid.defined() || segment.valid[b][t].item<bool>();
       const int64_t target = segment.targets[b][t].item<int64_t>();
-      EXPECT_EQ(valid, target != kIgnoreTarget);
+      EXPECT_EQ(valid, target != base::kIgnoreTarget);
       EXPECT_FALSE(valid && padding) << "padding stands on the right";
       padding = !valid;
       const int64_t token = segment.tokens[b][t].item<int64_t>();

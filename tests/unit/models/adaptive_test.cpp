@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "heads/adaptive_softmax.h"
 #include "layers/adaptive_embedding.h"
 #include "models/model.h"
@@ -85,13 +86,13 @@ TEST(AdaptiveSoftmax, LossesAreTheLogProbabilitiesInTokenOrder) {
           }
           const at::Tensor hidden = Numbers(2).normal({3, 9, 8});
           at::Tensor targets = Numbers(3).tokens({3, 9}, kVocab);
-          targets[1][4] = core::kIgnoreTarget;
+          targets[1][4] = base::kIgnoreTarget;
           const at::Tensor log_probs = model->logits(hidden);
           EXPECT_EQ(log_probs.sizes(), at::IntArrayRef({3, 9, kVocab}));
           EXPECT_LE(difference(log_probs.exp().sum(-1), at::ones({3, 9}, at::kDouble)), 1e-14)
               << "a distribution over all words";
           const at::Tensor picked = -log_probs.gather(-1, targets.clamp_min(0).unsqueeze(-1)).squeeze(-1);
-          EXPECT_LE(difference(model->nll(hidden, targets), picked.masked_fill(targets == core::kIgnoreTarget, 0.0)),
+          EXPECT_LE(difference(model->nll(hidden, targets), picked.masked_fill(targets == base::kIgnoreTarget, 0.0)),
                     1e-13);
         }
       }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -96,7 +97,7 @@ TEST(Model, LogitsAndLossAreThoseOfASoftmax) {
     const at::NoGradGuard no_grad;
     model->parameters().find("head.bias").copy_(Numbers(3).normal({7}));
     const at::Tensor hidden = Numbers(1).normal({2, 3, 4}), targets = Numbers(2).tokens({2, 3}, 7);
-    targets[0][1] = core::kIgnoreTarget;
+    targets[0][1] = base::kIgnoreTarget;
     const at::Tensor matrix = model->parameters().find(std::string(tied) == "head.tied=true" ? "embed.weight"
                                                                                              : "head.weight");
     const at::Tensor logits = at::matmul(hidden, matrix.t()) + model->parameters().find("head.bias");

@@ -54,7 +54,7 @@ at::Tensor mask_of(const AttentionCase& c) {
   return mask;
 }
 
-AttentionTensors tensors_of(const AttentionCase& c) {
+AttentionTensors attention_tensors(const AttentionCase& c) {
   test::Numbers numbers(static_cast<uint64_t>(c.queries * 131 + c.width));
   AttentionTensors in{numbers.normal({c.batch, c.queries, c.heads, c.width}).transpose(1, 2),
                       numbers.normal({c.batch, c.heads, c.keys, c.width}),
@@ -89,7 +89,7 @@ at::Tensor emulated(const AttentionTensors& in) {
 
 /// The output and the gradients of all inputs from a random gradient of it.
 template <class F>
-std::vector<at::Tensor> with_gradients(AttentionTensors in, F run) {
+std::vector<at::Tensor> attention_gradients(AttentionTensors in, F run) {
   for (at::Tensor* leaf : in.leaves()) *leaf = leaf->detach().clone().requires_grad_();
   const at::Tensor o = run(in);
   (o.to(at::kDouble) * test::Numbers(7).normal(o.sizes())).sum().backward();
@@ -121,12 +121,13 @@ TEST(CudaAttention, OutputsAndGradientsOfTheNaiveTwin) {
       SCOPED_TRACE(fmt::format("batch {}, heads {}, queries {}, keys {}, widths {} {}, seen {}, terms {}, padded {}",
                                c.batch, c.heads, c.queries, c.keys, c.width, c.value_width, static_cast<int>(c.seen),
                                static_cast<int>(c.terms), c.padded));
-      const AttentionTensors in = tensors_of(c), rounded = in.to(at::kFloat);
+      const AttentionTensors in = attention_tensors(c), rounded = in.to(at::kFloat);
       ASSERT_TRUE(AscendingAttention::fits(in.q, in.v) && AscendingAttention::fits(rounded.q, rounded.v));
-      expect_all_near(with_gradients(in, emulated<AscendingAttention>), with_gradients(in, naive_attention), 1e-11);
-      const std::vector<at::Tensor> found = with_gradients(rounded, emulated<AscendingAttention>);
-      expect_all_near(found, with_gradients(rounded.to(at::kDouble), naive_attention), 1e-5);
-      const std::vector<at::Tensor> other_order = with_gradients(rounded, emulated<DescendingAttention>);
+      expect_all_near(attention_gradients(in, emulated<AscendingAttention>), attention_gradients(in, naive_attention),
+                      1e-11);
+      const std::vector<at::Tensor> found = attention_gradients(rounded, emulated<AscendingAttention>);
+      expect_all_near(found, attention_gradients(rounded.to(at::kDouble), naive_attention), 1e-5);
+      const std::vector<at::Tensor> other_order = attention_gradients(rounded, emulated<DescendingAttention>);
       for (size_t i = 0; i < found.size(); ++i)
         EXPECT_TRUE(test::same_bits(found[i], other_order[i])) << "tensor " << i;
     }
@@ -135,7 +136,7 @@ TEST(CudaAttention, OutputsAndGradientsOfTheNaiveTwin) {
 
 TEST(CudaAttention, FormForAnySizeIsTheCpus) {
   for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
-    const AttentionTensors in = tensors_of({2, 2, 9, 14, 150, 7, Seen::holes, terms, true});
+    const AttentionTensors in = attention_tensors({2, 2, 9, 14, 150, 7, Seen::holes, terms, true});
     EXPECT_FALSE(AscendingAttention::fits(in.q, in.v));
     EXPECT_LE(test::difference(naive_attention(in),
                                ops::attention(in.q, in.k, in.v, in.positions, in.ranges, kAttentionScale)),
@@ -156,15 +157,17 @@ TEST(CudaAttention, PlainFormsAreTold) {
 }
 
 TEST(CudaAttention, Bfloat16InFloat32Inside) {
-  const AttentionTensors in = tensors_of({2, 2, 37, 65, 16, 16, Seen::holes, Terms::distances, true}).to(at::kBFloat16);
-  const std::vector<at::Tensor> found = with_gradients(in, emulated<AscendingAttention>);
+  const AttentionTensors in = attention_tensors({2, 2, 37, 65, 16, 16, Seen::holes, Terms::distances, true})
+                                  .to(at::kBFloat16);
+  const std::vector<at::Tensor> found = attention_gradients(in, emulated<AscendingAttention>);
   for (const at::Tensor& tensor : found) EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
-  expect_all_near(found, with_gradients(in.to(at::kDouble), naive_attention), 0.01);  // the rounding of what comes out
+  expect_all_near(found, attention_gradients(in.to(at::kDouble), naive_attention),
+                  0.01);  // the rounding of what comes out
 }
 
 TEST(CudaAttention, LaterKeysChangeNoBitOfEarlierOutputs) {
   const at::NoGradGuard no_grad;
-  AttentionTensors in = tensors_of({1, 2, 50, 50, 16, 16, Seen::causal, Terms::distances}).to(at::kFloat);
+  AttentionTensors in = attention_tensors({1, 2, 50, 50, 16, 16, Seen::causal, Terms::distances}).to(at::kFloat);
   const at::Tensor whole = emulated<AscendingAttention>(in);
   for (at::Tensor* tensor : {&in.q, &in.k, &in.v}) {
     *tensor = tensor->clone();

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "data/answers/listops_set.h"
 #include "models/model.h"
 #include "tasks/start_documents.h"
@@ -42,7 +43,7 @@ TEST(Classification, DocumentsOfSeveralSegmentsAreAlignedRight) {
       EXPECT_EQ(valid.narrow(0, 0, expected).sum().item<int64_t>(), expected) << "padding is on the right";
       for (int64_t t = 0; t < expected; ++t)
         read[static_cast<size_t>(b)].push_back(segments[s].tokens[b][t].item<int64_t>());
-      EXPECT_EQ(segments[s].targets[b][0].item<int64_t>(), expected > 0 ? b : data::kIgnoreTarget);
+      EXPECT_EQ(segments[s].targets[b][0].item<int64_t>(), expected > 0 ? b : base::kIgnoreTarget);
       EXPECT_TRUE(s == 0 || segments[s].reset[b].item<bool>() == starts[s][static_cast<size_t>(b)]);
       targets += expected > 0 ? 1 : 0;
     }

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <torch/types.h>
 
+#include "base/ignore_target.h"
 #include "metrics/accuracy.h"
 #include "models/model.h"
 #include "tests/support/numbers.h"
@@ -59,7 +60,7 @@ class FirstToken final : public tasks::Task {
       data::TokenSegment segment;
       segment.tokens = words.narrow(1, s * size, size).contiguous();
       segment.valid = real.narrow(1, s * size, size).contiguous();
-      segment.targets = s == 2 ? label : at::full({batch, 1}, data::kIgnoreTarget, at::kLong);
+      segment.targets = s == 2 ? label : at::full({batch, 1}, base::kIgnoreTarget, at::kLong);
       segment.num_targets = s == 2 ? batch : 0;
       segments.push_back(segment);
     }
@@ -86,7 +87,7 @@ const std::vector<std::string> kRmt = {"memory[0].type=recurrent_tokens", "memor
                                        "memory[0].layout=encoder",        "memory[0].cls_token=0",
                                        "memory[0].sep_token=1",           "memory[0].pad_token=2"};
 
-TrainOptions options_of(int64_t steps) {
+TrainOptions training_options(int64_t steps) {
   TrainOptions options;
   options.steps = steps;
   options.batch_size = 16;
@@ -107,7 +108,7 @@ RunHooks quiet(std::function<int()> stop = [] { return 0; }) {
 TEST(ClassificationTraining, LearnsWhatTheFirstOfThreeSegmentsHolds) {
   const auto model = make_model(kRmt);
   FirstToken task(16);
-  Trainer trainer(*model, task, options_of(250));
+  Trainer trainer(*model, task, training_options(250));
   const TrainReport report = trainer.run(quiet());
   EXPECT_GT(report.history.evaluations.back().evaluation.at("accuracy"), 0.9);
 }
@@ -115,7 +116,7 @@ TEST(ClassificationTraining, LearnsWhatTheFirstOfThreeSegmentsHolds) {
 TEST(ClassificationTraining, WithoutMemoryTheFirstSegmentIsLost) {
   const auto model = make_model({});
   FirstToken task(16);
-  Trainer trainer(*model, task, options_of(150));
+  Trainer trainer(*model, task, training_options(150));
   EXPECT_LT(trainer.run(quiet()).history.evaluations.back().evaluation.at("accuracy"), 0.75);
 }
 
@@ -125,7 +126,7 @@ TEST(ClassificationTraining, RecomputedAndInPartsItIsTheSame) {
     const auto weights_after = [&](const std::string& recompute, int64_t accumulate, double dropout) {
       const auto model = make_model(assignments, dropout);
       FirstToken task(16);
-      TrainOptions options = options_of(3);
+      TrainOptions options = training_options(3);
       options.recompute = recompute;
       options.accumulate = accumulate;
       Trainer trainer(*model, task, options);
@@ -144,7 +145,8 @@ TEST(ClassificationTraining, AResumedRunIsBitwiseTheUninterruptedOne) {
     std::unique_ptr<models::Model> model = make_model(kRmt, 0.1);
     FirstToken task{16};
     std::unique_ptr<Trainer> trainer;
-    explicit Run(const std::string& path) : trainer(std::make_unique<Trainer>(*model, task, options_of(6), path)) {}
+    explicit Run(const std::string& path)
+        : trainer(std::make_unique<Trainer>(*model, task, training_options(6), path)) {}
   };
   Run whole(folder / "whole");
   whole.trainer->run(quiet());

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "base/ignore_target.h"
 #include "data/segment.h"
 #include "models/model.h"
 #include "tasks/task.h"
@@ -65,9 +66,9 @@ std::vector<data::TokenSegment> random_segments(int64_t count, int64_t rows, int
     if (documents && (s == 2 || s == 4)) segment.reset = at::arange(rows) != s - 2;
     if (documents && s == 3) {
       segment.valid = at::arange(tokens).unsqueeze(0) < (tokens - at::arange(rows)).unsqueeze(1);
-      segment.targets = segment.targets.masked_fill(segment.valid.logical_not(), data::kIgnoreTarget);
+      segment.targets = segment.targets.masked_fill(segment.valid.logical_not(), base::kIgnoreTarget);
     }
-    segment.num_targets = (segment.targets != data::kIgnoreTarget).sum().item<int64_t>();
+    segment.num_targets = (segment.targets != base::kIgnoreTarget).sum().item<int64_t>();
     made.push_back(segment);
   }
   return made;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/ignore_target.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/small_training.h"
 #include "tests/support/temporary_folder.h"
@@ -241,7 +242,7 @@ TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchsWithPaddedRowsToo) {
         for (const data::TokenSegment& segment : twin.next(8)) {
           for (int64_t part = 0; part < parts; ++part) {
             const at::Tensor own = segment.targets.narrow(0, part * 4 / parts, 4 / parts);
-            of_part[static_cast<size_t>(part)] += (own != data::kIgnoreTarget).sum().item<int64_t>();
+            of_part[static_cast<size_t>(part)] += (own != base::kIgnoreTarget).sum().item<int64_t>();
           }
         }
         targets.insert(of_part.begin(), of_part.end());
