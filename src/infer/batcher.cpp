@@ -51,8 +51,6 @@ Batcher::Id Batcher::add(Session session) {
   }
   const c10::InferenceMode inference;
   if (!members_.empty()) require_same_shared(session.state(), members_.begin()->second.block->state());
-  session.progress_ = session.progress();
-  session.recorded_.reset();
   auto block = std::make_shared<PaddedBatch>(std::move(session.progress_.state));
   session.progress_.state = {};
   members_.emplace(id, Member{std::move(session), std::move(block), 0});

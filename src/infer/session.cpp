@@ -39,9 +39,7 @@ void Session::feed(std::span<const int64_t> tokens) {
 void Session::run(std::span<const int64_t> tokens) {
   if (!engine_) {
     const c10::InferenceMode inference;
-    if (tokens.empty() && (progress_.pending < 0 || run_recorded())) return;
-    progress_ = progress();
-    recorded_.reset();
+    if (tokens.empty() && progress_.pending < 0) return;
     infer::run(*model_, progress_, tokens);
     return;
   }
@@ -68,26 +66,6 @@ void Session::run(std::span<const int64_t> tokens) {
   }
   for (const int64_t token : tokens) progress_.append(token);
   progress_.pending = -1;
-}
-
-bool Session::run_recorded() {
-  const core::Part part = part_of(*model_, progress_.used, 1);
-  if (part.starts || part.ends || device_of(*model_).is_cpu()) return false;
-  if (!recorded_) {
-    auto model = std::dynamic_pointer_cast<const models::Model>(model_);
-    if (model == nullptr || !StaticDecoder::objection(*model, progress_.state).empty()) return false;
-    recorded_.emplace(std::move(model), progress_.state);
-  }
-  progress_.logits = recorded_->step(progress_.pending);
-  progress_.pending = -1;
-  ++progress_.used;
-  return true;
-}
-
-Progress Session::progress() const {
-  Progress progress = progress_;
-  if (recorded_) progress.state = recorded_->state();
-  return progress;
 }
 
 void Session::feed(const at::Tensor& tokens) {
@@ -123,13 +101,13 @@ at::Tensor Session::logits() {
 }
 
 core::State Session::state() const {
-  if (!engine_) return progress().state;
+  if (!engine_) return progress_.state;
   const c10::InferenceMode inference;
   return engine_->export_state(decoding_->sequence);
 }
 
 int64_t Session::num_bytes() const {
-  return engine_ ? decoding_->sequence.num_bytes() : core::num_bytes(progress().state, core::Lifetime::sequence);
+  return engine_ ? decoding_->sequence.num_bytes() : core::num_bytes(progress_.state, core::Lifetime::sequence);
 }
 
 int64_t Session::generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token,
@@ -155,7 +133,7 @@ std::vector<int64_t> Session::recent() const {
 Session::Mark Session::mark() const {
   Mark mark;
   mark.model_ = model_;
-  mark.progress_ = progress();
+  mark.progress_ = progress_;
   mark.decoding_ = decoding_;
   return mark;
 }
@@ -164,7 +142,6 @@ void Session::rewind(const Mark& mark) {
   base::require(mark.model_ == model_ && mark.decoding_.has_value() == decoding_.has_value(),
                 "session: the mark belongs to a session of another model");
   progress_ = mark.progress_;
-  recorded_.reset();
   decoding_ = mark.decoding_;
 }
 

@@ -12,7 +12,6 @@
 #include "infer/engine.h"
 #include "infer/progress.h"
 #include "infer/sampling.h"
-#include "infer/static_decoder.h"
 
 namespace mnemo::infer {
 
@@ -96,10 +95,6 @@ class Session {
  private:
   friend class Batcher;
   void run(std::span<const int64_t> tokens);
-  /// The pending token on a device, by the recorded graph of a token; false where that is not how it runs.
-  bool run_recorded();
-  /// progress_ with the state that a recorded graph may have moved on.
-  Progress progress() const;
   /// The next token from the logits there are.
   int64_t pick() const;
 
@@ -107,8 +102,7 @@ class Session {
   std::shared_ptr<const Engine> engine_;
   Sampler sampler_;
   Progress progress_;
-  std::optional<Decoding> decoding_;       ///< with an engine: in place of progress_.state and progress_.logits
-  std::optional<StaticDecoder> recorded_;  ///< on a device, inside a segment: in place of progress_.state
+  std::optional<Decoding> decoding_;  ///< with an engine: in place of progress_.state and progress_.logits
 };
 
 /// A session in the fastest form that can run the model: a decoding engine with float32 weights, else the model itself.

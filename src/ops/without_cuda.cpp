@@ -23,11 +23,4 @@ at::Tensor attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, co
   refuse();
 }
 
-std::unique_ptr<Graph> Graph::record(const std::function<void()>&) { refuse(); }
-
-void Graph::run_beside(const std::function<void()>& work, at::Device device) {
-  if (!device.is_cpu()) refuse();
-  work();
-}
-
 }  // namespace mnemo::ops::cuda
