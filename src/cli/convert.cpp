@@ -170,8 +170,8 @@ int convert(const ConvertArguments& options) {
 
 std::string kinds_text() {
   std::string text =
-      "t2r: linear attention with learned features, from softmax attention; mnemo: from another library's folder "
-      "(found by its config.json)";
+      "t2r: replace softmax attention by linear attention with learned features; mnemo: import a folder of another "
+      "library (detected from its config.json)";
   for (const weights::ForeignFormat& format : weights::foreign_formats())
     text += fmt::format("; {}: {}", format.name, format.about);
   return text;
@@ -181,13 +181,12 @@ std::string kinds_text() {
 
 void add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertArguments>();
-  Command(app, "convert",
-          "makes a model of another kind from a trained one, or reads and writes folders of other libraries")
-      .argument("MODEL", options->model, "a model folder, or a run's folder")
+  Command(app, "convert", "convert a trained model to another attention, or from and to the format of another library")
+      .argument("MODEL", options->model, "model folder or run folder")
       .option("--to", options->to, "KIND", kinds_text())
-      .option("--out", options->out, "FOLDER", "the new model's folder")
-      .option("--features", options->features, "N", "features of a head (32)")
-      .option("--seed", options->seed, "N", "of the fresh feature maps (0)")
+      .option("--out", options->out, "FOLDER", "folder for the new model")
+      .option("--features", options->features, "N", "features per head (default 32)")
+      .option("--seed", options->seed, "N", "seed of the new feature maps (default 0)")
       .footer(
           "mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"
           "mnemo convert runs/mine --to t2r --out runs/t2r\n"

@@ -262,22 +262,21 @@ int run_data(const DataArguments& options) {
 
 void add_data(CLI::App& app) {
   auto options = std::make_shared<DataArguments>();
-  Command(app, "data", "describes a text or an image set, prints samples of a task, or prepares a known data set")
+  Command(app, "data", "describe a text or image set, print samples of a task, or prepare a standard data set")
       .argument("SOURCE", options->source,
-                "a text file, the folder of an image set, a recipe, or copy, reverse, retrieval, quadratic, listops; "
-                "or `prepare`")
+                "text file, image folder, recipe, or one of copy, reverse, retrieval, quadratic, listops; or `prepare`")
       .arguments(
           "NAME PATH", options->more,
-          "of prepare: enwik8, wikitext-2, wikitext-103, text, listops or images, and the file or folder it lies in",
+          "prepare: one of enwik8, wikitext-2, wikitext-103, text, listops, images, then the file or folder to read",
           false)
-      .option("--out", options->out, "DIR", "of prepare: the folder to write the parts and data.toml to")
-      .option("--unit", options->unit, "UNIT", "of a text: bytes, characters or words (characters)")
-      .option("--variant", options->variant, "NAME", "of a recipe with studies")
-      .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe, such as data.min_count=3; may be repeated")
-      .option("-n,--count", options->count, "N", "samples to print")
-      .option("--part", options->part, "PART", "of the samples: train, valid or test (train)")
-      .option("--seed", options->seed, "N", "of the samples")
-      .flag("--check", options->check, "of images: decode every one; exit status 1 where one is broken")
+      .option("--out", options->out, "DIR", "prepare: folder for the output and data.toml")
+      .option("--unit", options->unit, "UNIT", "text: bytes, characters or words (default characters)")
+      .option("--variant", options->variant, "NAME", "variant of a recipe with studies")
+      .option("--set", options->set, "KEY=VALUE", "set a key of the recipe, such as data.min_count=3; may be repeated")
+      .option("-n,--count", options->count, "N", "number of samples to print")
+      .option("--part", options->part, "PART", "samples: train, valid or test (default train)")
+      .option("--seed", options->seed, "N", "seed of the samples")
+      .flag("--check", options->check, "images: decode all of them; exit status 1 if any is unreadable")
       .flag("--json", options->json, "print JSON")
       .footer("mnemo data my.txt\nmnemo data copy -n 3\nmnemo data prepare wikitext-103 FOLDER --out data/wikitext-103")
       .action([options] { return run_data(*options); });

@@ -232,27 +232,27 @@ int evaluate(const EvalArguments& options) {
 
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalArguments>();
-  Command(app, "eval", "measures a model on held-out data, in one pass with its memory carried along")
-      .argument("MODEL", options->model, "a model folder, or a run's folder")
+  Command(app, "eval", "evaluate a model on held-out data")
+      .argument("MODEL", options->model, "model folder or run folder")
       .option("--data", options->data, "FILE",
-              "a text, or of a model of images the folder of a set; without: the held-out part of the run's own data")
-      .option(
-          "--part", options->part, "PART",
-          "of the run's own data or of a set of images: valid, test or train (valid; of a set without such parts all)")
+              "text file, or image folder for an image model (default: the held-out part of the run's data)")
+      .option("--part", options->part, "PART",
+              "part of the run's data or of an image set: valid, test or train (default valid; all if the set has no "
+              "parts)")
       .option("--task", options->task, "NAME",
-              "of a model of images: the head that is measured, \"base\" the model's own (the task that the run has "
-              "taught, or base)")
-      .option("--segment-size", options->segment_size, "N", "tokens a segment (as trained)")
+              "image models: head to evaluate; \"base\" is the model's own (default: the task trained in this run, or "
+              "base)")
+      .option("--segment-size", options->segment_size, "N", "tokens per segment (default: as trained)")
       .option("--batch", options->batch, "N",
-              "parts of the text side by side; 1: every token sees all that came before it")
+              "split the text into N parallel streams; with 1, every token has the full history")
       .option("--documents", options->documents, "RULE",
-              "where memory starts again: none, blank_line, heading or line (none)")
-      .option("--separator", options->separator, "LINE", "the line that ends a document, for --documents line")
+              "reset memory between documents: none, blank_line, heading or line (default none)")
+      .option("--separator", options->separator, "LINE", "the line that ends a document, with --documents line")
       .option("--reset", options->reset, "RULE",
-              "of a text: memory starts again at documents alone, or at segments too (as trained)")
-      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
+              "text: reset memory only between `documents`, or between `segments` too (default: as trained)")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .option("--precision", options->precision, "P",
-              "by the decoding engine with weights of float32, bf16 or int8; without: as trained")
+              "use the decoding engine with float32, bf16 or int8 weights (default: as trained)")
       .flag("--json", options->json, "print JSON")
       .footer("mnemo eval runs/mine/model --data other.txt\nmnemo eval models/vit --data photos")
       .action([options] { return evaluate(*options); });

@@ -227,32 +227,34 @@ int inspect(const InspectArguments& options) {
 
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectArguments>();
-  Command(app, "inspect",
-          "shows a model's parameters, state, who attends to whom, what it costs, and where it looks in an input")
-      .argument("SOURCE", options->source, "a model folder, a run's folder, or a recipe")
-      .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
-      .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe; may be repeated")
-      .option("--text", options->input.text, "TEXT", "run this text, and show where attention looks")
-      .option("--tokens", options->input.tokens, "LIST", "the same of tokens: numbers with blanks between")
+  Command(app, "inspect", "show a model's parameters, state, attention masks, cost, and where it attends on an input")
+      .argument("SOURCE", options->source, "model folder, run folder, or recipe")
+      .option("--variant", options->variant, "NAME", "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
+      .option("--set", options->set, "KEY=VALUE", "set a key of the recipe; may be repeated")
+      .option("--text", options->input.text, "TEXT", "run this text and show the attention")
+      .option("--tokens", options->input.tokens, "LIST",
+              "run these token ids (separated by spaces) and show the attention")
       .option("--sample", options->input.sample, "N",
-              "the same of sequence N of the run's first training batch (of a text: its first segments)")
+              "run sequence N of the run's first training batch (for text, its first segments) and show the attention")
       .option("--image", options->image, "FILE",
-              "of a model of images: run this image, and show where attention looks on it, and what GRC mixes")
-      .option("--layers", options->choice.layers, "LIST", "layers to show, from 0: 0 or 0,2 or 0-3 (all)")
+              "image models: run this image and show the attention on it, and the gates of GRC")
+      .option("--layers", options->choice.layers, "LIST",
+              "layers to show, counted from 0: 0 or 0,2 or 0-3 (default all)")
       .option("--heads", options->choice.heads, "LIST",
-              "heads to show (all; of an image: the mean of all, and those named)")
-      .option("--segment", options->choice.segment, "N", "segment of the input to show, from 1 (the last)")
-      .flag("--cost", options->cost,
-            "show FLOPs, parameters and bytes of state part by part, and what each memory adds")
-      .option("--batch", options->batch, "N", "of --cost: sequences side by side (1)")
-      .option("--segment-size", options->segment_size, "N", "of --cost: tokens of the segment (the model's)")
-      .option("--image-size", options->image_size, "HxW", "of --cost: height and width of the images (the model's)")
+              "heads to show (default all; for images, the mean over heads plus those listed)")
+      .option("--segment", options->choice.segment, "N",
+              "segment of the input to show, counted from 1 (default: the last)")
+      .flag("--cost", options->cost, "show FLOPs, parameters and state size of each part, and what each memory adds")
+      .option("--batch", options->batch, "N", "with --cost: batch size (default 1)")
+      .option("--segment-size", options->segment_size, "N", "with --cost: tokens per segment (default: the model's)")
+      .option("--image-size", options->image_size, "HxW",
+              "with --cost: height and width of the images (default: the model's)")
       .option("--position", options->position, "N",
-              "of --cost: tokens before it, whole segments (until memories are full)")
-      .option("--html", options->html, "FILE", "write everything as one HTML page")
+              "with --cost: number of preceding tokens, whole segments (default: enough to fill all memories)")
+      .option("--html", options->html, "FILE", "write everything to one HTML page")
       .option("--svg", options->svg, "FILE",
-              "write who attends to whom as a picture: as it may, or, of an input, as it did")
-      .option("--png", options->png, "FILE", "the same of an input, as dots")
+              "write the attention mask as SVG, or the attention weights if an input is given")
+      .option("--png", options->png, "FILE", "write the attention weights of an input as PNG")
       .flag("--json", options->json, "print JSON")
       .footer(
           "mnemo inspect runs/mine --text \"Once upon a time\" --layers 0 --png maps.png\nmnemo inspect models/vit "
