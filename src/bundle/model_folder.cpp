@@ -71,7 +71,7 @@ ModelFolder read_model_folder(const std::string& path, const std::vector<std::st
   ModelFolder model;
   model.config = read_model_config(path);
   for (const std::string& name : vocabulary) {
-    base::require(base::is_plain_name(name), "{}: '{}' is no plain file name", base::printable(path, 400),
+    base::require(base::is_plain_name(name), "{}: '{}' is not a plain file name", base::printable(path, 400),
                   base::printable(name));
     model.vocabulary[name] = base::read_file(existing(path, name), kMaxVocabularyBytes);
   }

@@ -121,7 +121,7 @@ class Reader {
   static void check_different(const SweepAxis& axis, const std::string& path, const base::Node& value) {
     for (auto step = axis.values.begin(); step != axis.values.end(); ++step) {
       if (std::find(axis.values.begin(), step, *step) == step) continue;
-      base::input_error("{}: {}: {} stands there twice", value.place().text(), quoted(path, axis.name()),
+      base::input_error("{}: {}: {} appears twice", value.place().text(), quoted(path, axis.name()),
                         base::to_json(step->front(), -1));
     }
   }
@@ -142,7 +142,7 @@ std::vector<int64_t> read_seeds(const base::Node& list, const std::string& path)
                         item.found());
     }
     base::require(std::find(seeds.begin(), seeds.end(), item.as_int()) == seeds.end(),
-                  "{}: '{}.seeds': {} stands there twice", item.place().text(), path, item.as_int());
+                  "{}: '{}.seeds': {} appears twice", item.place().text(), path, item.as_int());
     seeds.push_back(item.as_int());
   }
   return seeds;

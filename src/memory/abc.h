@@ -30,8 +30,8 @@ struct AbcOptions {
     v("mask_empty_slots", mask_empty_slots,
       "slots without a token take no part in the softmax; else they are zeros in it, as the formula prints");
     v("tied_across_layers", tied_across_layers, "one control for all layers (mlp, linformer, luna)");
-    v("bias", bias, "the four maps q, k, v, o have a bias");
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+    v("bias", bias, "use a bias in the q, k, v and o projections");
+    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
     v("bptt_depth", bptt_depth,
       "segment boundaries a loss's gradient goes back through the slots: 0, 1, ... or \"full\"");
   }

@@ -13,7 +13,7 @@ namespace mnemo::data {
 /// from choosing entries that collide.
 class WordIndex {
  public:
-  /// Five bytes an entry. `entries` outlives the index. duplicate() tells of an entry that stands there twice.
+  /// Five bytes an entry. `entries` outlives the index. duplicate() tells of an entry that appears twice.
   explicit WordIndex(const EntryList& entries);
 
   /// The number of the entry, or -1.

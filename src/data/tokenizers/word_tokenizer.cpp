@@ -78,7 +78,7 @@ class WordTokenizer final : public Tokenizer {
         unknown_(index_.find(kUnknown)),
         end_of_line_(index_.find(kEndOfLine)) {
     if (const int64_t twice = index_.duplicate(); twice >= 0) {
-      base::input_error("{}: the word \"{}\" stands there twice", where, base::printable(entries_[twice], 40));
+      base::input_error("{}: the word \"{}\" appears twice", where, base::printable(entries_[twice], 40));
     }
     base::require(unknown_ >= 0 && end_of_line_ >= 0, "{}: expected the entries <unk> and <eos>", where);
   }

@@ -67,7 +67,7 @@ TEST(ModelFolder, VocabularyNamesStayInside) {
     EXPECT_FALSE(base::path_exists(folder / "m"));
   }
   write_model_folder(folder / "m", example());
-  expect_error<InputError>([&] { read_model_folder(folder / "m", {"../m/vocab.txt"}); }, {"no plain file name"});
+  expect_error<InputError>([&] { read_model_folder(folder / "m", {"../m/vocab.txt"}); }, {"not a plain file name"});
 }
 
 TEST(ModelFolder, WhatIsMissingIsNamed) {

@@ -39,7 +39,7 @@ TEST(VocabularyFile, HostileFilesAreErrors) {
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [1]}"), "expected a string as an entry");
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [[\"a\"]]}"), "found an array");
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [null]}"), "found null");
-  EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a\", \"a\"]}"), "\"a\" stands there twice");
+  EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a\", \"a\"]}"), "\"a\" appears twice");
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a\"]}"), "<unk> and <eos>");
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a b\", \"<unk>\", \"<eos>\"]}"), "without blanks");
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"\", \"<unk>\", \"<eos>\"]}"), "without blanks");
@@ -47,7 +47,7 @@ TEST(VocabularyFile, HostileFilesAreErrors) {
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"\", \"<unk>\"]}"), "expected one character");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"a\", \"a\", \"<unk>\"]}"), "U+0061");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"<unk>\", \"<unk>\"]}"),
-                     "<unk> stands there twice");
+                     "<unk> appears twice");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"a\"]}"), "expected an entry <unk>");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"\xFF\", \"<unk>\"]}"), "broken JSON");
   EXPECT_INPUT_ERROR(load("{\"type\": \"bytes\"} x"), "broken JSON");
