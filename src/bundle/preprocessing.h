@@ -17,10 +17,10 @@ struct ImagePreprocessing {
   data::ImageTestOptions test_crop;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "height and width that the model sees", base::range(1, 16384));
-    v("mean", mean, "of each channel, as a share of 255; taken off");
-    v("std", std, "and what is divided by", base::positive());
-    v("test_crop", test_crop, "how an image is brought to image_size");
+    v("image_size", image_size, "height and width of the model input", base::range(1, 16384));
+    v("mean", mean, "mean of each channel, as a fraction of 255, subtracted from the pixels");
+    v("std", std, "standard deviation of each channel, which the result is divided by", base::positive());
+    v("test_crop", test_crop, "how an image is resized and cropped to image_size");
   }
   void validate(const base::Where& where) const;
   static constexpr int64_t kMaxPixels = int64_t{1} << 24;

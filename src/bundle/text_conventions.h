@@ -12,7 +12,7 @@ struct TextConventions {
   std::string reset = "documents";
   template <class V>
   void visit(V&& v) {
-    v("reset", reset, "where memory starts again: data.reset of its recipe", base::one_of("documents", "segments"));
+    v("reset", reset, "when memory is reset: data.reset of the recipe", base::one_of("documents", "segments"));
   }
 
   /// text.json of a model folder.

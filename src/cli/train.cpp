@@ -196,7 +196,7 @@ int run_training(const TrainArguments& options) {
 
   const train::SignalGuard guard;
   train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, plan.folder);
-  if (plan.resumes && trainer.resume_latest()) base::log_info("goes on after step {}", trainer.steps_done());
+  if (plan.resumes && trainer.resume_latest()) base::log_info("resuming after step {}", trainer.steps_done());
   const int64_t threads = plan.recipe.train.threads;
   base::log_info("{} parameters, {} steps, {}, into {}", base::grouped(bench.model->parameters().count()),
                  plan.recipe.train.steps, threads == 1 ? "one thread" : fmt::format("{} threads", threads),

@@ -62,8 +62,7 @@ class Output {
     if (!base::is_folder(out)) return out;
     for (const std::string& name : base::list_folder(out)) {
       base::require(name == kRecipeFile || std::find(files.begin(), files.end(), name) != files.end(),
-                    "{}: will not be replaced by a data set: it holds '{}', which would be lost; choose another folder",
-                    out, base::printable(name));
+                    "{}: not overwritten, because it contains '{}'; choose another folder", out, base::printable(name));
     }
     return out;
   }
@@ -160,9 +159,9 @@ const std::vector<DataSource>& data_sources() {
       {"wikitext-103", "103 million words of Wikipedia's good articles",
        "https://wikitext.smerity.com/wikitext-103-v1.zip (unpack it), or Salesforce/wikitext on Hugging Face, each "
        "split as a text"},
-      {"text", "a folder of text files, each a document", "your own files"},
-      {"images", "images in class folders, MNIST's or CIFAR's files, or a layout that is known", "your own files"},
-      {"listops", "Long ListOps, made here, or the files of Long Range Arena",
+      {"text", "a folder of text files, one document each", "your own files"},
+      {"images", "images in class folders, MNIST or CIFAR files, or another supported layout", "your own files"},
+      {"listops", "Long ListOps, generated or from the Long Range Arena files",
        "https://storage.googleapis.com/long-range-arena/lra_release.gz (folder listops-1000), or made: leave the "
        "folder out"},
   };
@@ -238,7 +237,7 @@ Prepared prepare_wikitext(const std::string& name, const std::string& folder, co
 Prepared prepare_text(const std::string& folder, const std::string& out, double valid_fraction, double test_fraction) {
   static constexpr std::string_view kSeparator = "<|document|>";
   base::require(valid_fraction >= 0 && test_fraction >= 0 && valid_fraction + test_fraction < 1,
-                "data: expected fractions of 0 or more whose sum is less than 1, found {} and {}", valid_fraction,
+                "data: expected non-negative fractions with a sum below 1, found {} and {}", valid_fraction,
                 test_fraction);
   base::require(base::is_folder(folder), "{}: expected a folder of texts, found {}", folder,
                 base::path_exists(folder) ? "a file" : "nothing");

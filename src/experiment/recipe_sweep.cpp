@@ -342,16 +342,15 @@ void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point
 std::vector<base::OptionDoc> sweep_docs(const std::string& group) {
   std::vector<base::OptionDoc> docs = {
       {"KEY", "list", "", "",
-       "any key of the recipe with a list of values: model.segment_size = [4, 8], or in quotes "
-       "\"model.memory[0].mem_len\" = [4, 8]; "
-       "the points are the product of all lists",
+       "any recipe key with a list of values: model.segment_size = [4, 8], or in quotes \"model.memory[0].mem_len\" = "
+       "[4, 8]; the grid is the product of all lists",
        group},
-      {"NAME", "list", "", "", "a name of one's own, whose values `tied` hands to keys", group},
+      {"NAME", "list", "", "", "a new name whose values `tied` assigns to keys", group},
       {"together", "list of tables", "", "",
-       "keys that move together: { \"data.num_symbols\" = [8, 12], \"data.num_segments\" = [6, 9] }", group},
+       "keys that change together: { \"data.num_symbols\" = [8, 12], \"data.num_segments\" = [6, 9] }", group},
       {"skip", "list of tables", "", "",
-       "points left out: { \"data.num_segments\" = 12, variant = \"RMT\" }; a value may be a list", group},
-      {"seeds", "list", "", "integers", "seeds of each point and variant; --seeds N takes N from the first one on",
+       "points to leave out: { \"data.num_segments\" = 12, variant = \"RMT\" }; a value may be a list", group},
+      {"seeds", "list", "", "integers", "seeds of each point and variant; --seeds N uses N seeds starting at the first",
        group}};
   for (base::OptionDoc& doc : base::describe_options<FigureOptions>()) {
     doc.path = "figure." + doc.path;

@@ -21,7 +21,7 @@ std::string last_error(const CompareJob& job, const ChildEnd& end) {
   const std::string log = base::path_exists(output_file(job)) ? base::read_file(output_file(job)) : "";
   const size_t at = log.rfind(kMark);
   if (at != std::string::npos) return log.substr(at + kMark.size(), log.find('\n', at) - at - kMark.size());
-  if (end.signal == SIGKILL) return "killed from outside; the machine may have run out of memory";
+  if (end.signal == SIGKILL) return "killed; the machine may have run out of memory";
   if (end.signal != 0) return fmt::format("ended by signal {}; see {}", end.signal, output_file(job));
   return fmt::format("exit status {}; see {}", end.status, output_file(job));
 }
@@ -44,7 +44,7 @@ Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool
     }
   }
   if (finished_ > 0)
-    base::log_info("{} of {} trainings were done before; --again repeats them", finished_, jobs_.size());
+    base::log_info("{} of {} trainings are already done; use --again to repeat them", finished_, jobs_.size());
 }
 
 int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments) {

@@ -25,9 +25,9 @@ struct AdamOptions {
   template <class V>
   void visit(V&& v) {
     v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
-    v("betas", betas, "decay of the mean and of the mean square of the gradient", base::half_open_range(0, 1));
-    v("eps", eps, "added to the root of the mean square", base::positive());
-    v("weight_decay", weight_decay, "pull of weights to zero; norms, biases and memories have none", base::at_least(0));
+    v("betas", betas, "decay rates of the first and second moment", base::half_open_range(0, 1));
+    v("eps", eps, "added to the denominator", base::positive());
+    v("weight_decay", weight_decay, "weight decay; not applied to norms, biases and memories", base::at_least(0));
   }
   void validate(const base::Where& where) const {
     where.require(betas.size() == 2, "betas", "expected 2 numbers, found {}", betas.size());
@@ -50,9 +50,9 @@ struct SgdOptions {
   template <class V>
   void visit(V&& v) {
     v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
-    v("momentum", momentum, "how much of the last direction is kept", base::half_open_range(0, 1));
-    v("nesterov", nesterov, "look ahead along the momentum");
-    v("weight_decay", weight_decay, "pull of weights to zero; norms, biases and memories have none", base::at_least(0));
+    v("momentum", momentum, "momentum", base::half_open_range(0, 1));
+    v("nesterov", nesterov, "use Nesterov momentum");
+    v("weight_decay", weight_decay, "weight decay; not applied to norms, biases and memories", base::at_least(0));
   }
   void validate(const base::Where& where) const {
     where.require(!nesterov || momentum > 0, "nesterov", "needs momentum above 0, found {}", momentum);

@@ -16,7 +16,7 @@ struct WarmUpOptions {
   int64_t warmup_steps = 0;
   template <class V>
   void visit(V&& v) {
-    v("warmup_steps", warmup_steps, "steps in which the learning rate rises from 0 to its full value",
+    v("warmup_steps", warmup_steps, "warm-up steps, in which the learning rate rises from 0 to its full value",
       base::at_least(0));
   }
 };
@@ -33,8 +33,9 @@ struct DecayOptions : WarmUpOptions {
   template <class V>
   void visit(V&& v) {
     WarmUpOptions::visit(v);
-    v("final_factor", final_factor, "part of the learning rate that is left at the end", base::range(0, 1));
-    v("decay_steps", decay_steps, "step at which that is reached; 0: the last of the run", base::at_least(0));
+    v("final_factor", final_factor, "fraction of the learning rate that remains at the end", base::range(0, 1));
+    v("decay_steps", decay_steps, "step at which final_factor is reached; 0: the last step of the run",
+      base::at_least(0));
   }
 };
 struct LinearOptions : DecayOptions {};
@@ -49,10 +50,10 @@ struct PlateauOptions : WarmUpOptions {
   template <class V>
   void visit(V&& v) {
     WarmUpOptions::visit(v);
-    v("decay", decay, "factor of each reduction", base::open_range(0, 1));
-    v("patience", patience, "evaluations without gain that are put up with", base::at_least(0));
-    v("threshold", threshold, "a smaller change of the metric is no gain", base::at_least(0));
-    v("final_factor", final_factor, "the learning rate's factor goes no lower", base::range(0, 1));
+    v("decay", decay, "factor by which the learning rate is reduced", base::open_range(0, 1));
+    v("patience", patience, "evaluations without improvement before the rate drops", base::at_least(0));
+    v("threshold", threshold, "a smaller change of the metric does not count as an improvement", base::at_least(0));
+    v("final_factor", final_factor, "lower limit of the learning rate factor", base::range(0, 1));
   }
 };
 

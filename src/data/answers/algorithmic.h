@@ -26,12 +26,11 @@ struct AlgorithmicOptions {
       "equation, "
       "then its solution step by step",
       base::one_of("copy", "reverse", "retrieval", "quadratic"));
-    v("num_symbols", num_symbols, "copy, reverse: symbols in X", base::range(1, 1 << 20));
-    v("alphabet", alphabet, "different symbols that X, or the values of the pairs, are drawn from",
+    v("num_symbols", num_symbols, "copy, reverse: number of symbols in X", base::range(1, 1 << 20));
+    v("alphabet", alphabet, "alphabet size of X, or of the values of the pairs", base::range(1, 1 << 20));
+    v("num_pairs", num_pairs, "retrieval: pairs per sample, at most num_keys and at most alphabet",
       base::range(1, 1 << 20));
-    v("num_pairs", num_pairs, "retrieval: pairs in a sample, at most num_keys and at most alphabet",
-      base::range(1, 1 << 20));
-    v("num_keys", num_keys, "retrieval: different keys", base::range(1, 1 << 20));
+    v("num_keys", num_keys, "retrieval: number of different keys", base::range(1, 1 << 20));
     answer.visit(v);
   }
   void validate(const base::Where& where) const;

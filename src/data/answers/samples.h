@@ -22,12 +22,11 @@ struct AnswerOptions {
   template <class V>
   void visit(V&& v) {
     v("num_segments", num_segments,
-      "segments of a sample, all of the same length but the last, which may be shorter; 0: as many as "
-      "model.segment_size gives",
+      "number of segments per sample, of equal length except for the last; 0: derived from model.segment_size",
       base::range(0, 1 << 20));
     v("decoding", decoding,
-      "how `accuracy` is measured. greedy: the model reads its own symbols back, as when it is used; teacher_forced: "
-      "the right ones",
+      "how `accuracy` is measured: greedy: the model reads its own predictions back; teacher_forced: it reads the "
+      "correct symbols",
       base::one_of("greedy", "teacher_forced"));
   }
   /// Throws InputError where samples of `length` tokens cannot be cut into num_segments.

@@ -57,9 +57,9 @@ struct TaskFileOptions {
   template <class V>
   void visit(V&& v) {
     v("train", train,
-      "path of the training samples: a table of the columns input, target and answer, as `mnemo data copy` prints it");
-    v("valid", valid, "path of the samples that are measured while training; empty: none");
-    v("test", test, "path of the samples of the part test; empty: none");
+      "training samples: a table with the columns input, target and answer, as printed by `mnemo data copy`");
+    v("valid", valid, "validation samples; empty: none");
+    v("test", test, "test samples; empty: none");
     answer.visit(v);
   }
 };

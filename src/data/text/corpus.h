@@ -28,26 +28,25 @@ struct TextOptions {
 
   template <class V>
   void visit(V&& v) {
-    v("train", train, "path of the training text");
-    v("valid", valid, "path of the validation text; empty: the part valid_fraction of the training text");
-    v("test", test, "path of the test text; empty: the part test_fraction of the training text");
-    v("valid_fraction", valid_fraction, "part of the training text cut off for validation when `valid` is empty",
+    v("train", train, "training text file");
+    v("valid", valid, "validation text file; empty: cut off valid_fraction of the training text");
+    v("test", test, "test text file; empty: cut off test_fraction of the training text");
+    v("valid_fraction", valid_fraction, "fraction of the training text used for validation if `valid` is empty",
       base::half_open_range(0, 1));
-    v("test_fraction", test_fraction, "part cut off from the end of the training text for tests when `test` is empty",
-      base::half_open_range(0, 1));
-    v("unit", unit, "what a token is: any byte, a Unicode character, or a word of WikiText",
+    v("test_fraction", test_fraction,
+      "fraction of the training text, from its end, used for testing if `test` is empty", base::half_open_range(0, 1));
+    v("unit", unit, "what a token is: a byte, a Unicode character, or a WikiText word",
       base::one_of("bytes", "characters", "words"));
-    v("min_count", min_count, "characters and words seen less often than this become <unk>", base::at_least(1));
-    v("max_vocabulary", max_vocabulary, "most entries of a vocabulary of characters or words; 0: no limit",
+    v("min_count", min_count, "characters and words that occur less often than this become <unk>", base::at_least(1));
+    v("max_vocabulary", max_vocabulary, "maximum vocabulary size for characters or words; 0: no limit",
       base::at_least(0));
     v("document_separator", document_separator,
-      "where a document ends: nowhere, at blank lines, at WikiText's \" = Title = \" lines, or at `separator_line`",
+      "what separates documents: nothing, blank lines, WikiText's \" = Title = \" lines, or `separator_line`",
       base::one_of("none", "blank_line", "heading", "line"));
-    v("separator_line", separator_line, "the line that ends a document when document_separator = \"line\"");
+    v("separator_line", separator_line, "the line that ends a document, with document_separator = \"line\"");
     v("reset", reset,
-      "where memory starts again, in training and in evaluation. documents: at their starts alone; segments: at every "
-      "segment's start too, "
-      "so that each stands alone",
+      "when memory is reset, in training and evaluation: documents: only between documents; segments: at every "
+      "segment, so that segments are independent",
       base::one_of("documents", "segments"));
   }
   void validate(const base::Where& where) const;

@@ -187,7 +187,7 @@ std::shared_ptr<const Tokenizer> word_tokenizer_from(EntryList entries, const st
   for (int64_t i = 0; i < entries.size(); ++i) {
     const std::string_view entry = entries[i];
     base::require(!entry.empty() && entry.size() <= kLongestWord && std::none_of(entry.begin(), entry.end(), is_blank),
-                  "{}: entry {}: expected a word without blanks of 1 to {} bytes, found \"{}\"", where, i, kLongestWord,
+                  "{}: entry {}: expected a word without spaces of 1 to {} bytes, found \"{}\"", where, i, kLongestWord,
                   base::printable(entry, 40));
   }
   return std::make_shared<WordTokenizer>(std::move(entries), where);

@@ -142,11 +142,11 @@ TEST(Checkpoint, DamageIsFoundAndSkipped) {
   const std::string second = save(folder.path(), 2);
   for (const std::string name : {"model.safetensors", "optimiser.safetensors", "trainer.json"}) {
     damage(second + "/" + name);
-    expect_skipped(name + ": damaged: expected SHA-256");
+    expect_skipped(name + ": damaged: the manifest lists SHA-256");
     base::write_file_atomic(second + "/" + name, base::read_file(second + "/" + name) + "x");
     expect_skipped(name + ": expected ");
     base::remove_tree(second + "/" + name);
-    expect_skipped(name + ": listed in the manifest, not there");
+    expect_skipped(name + ": listed in the manifest, but missing");
   }
   base::remove_tree(second + "/manifest.json");
   expect_skipped("incomplete");
