@@ -4,7 +4,7 @@
 
 namespace mnemo::core {
 
-/// What a model's hidden rows are for.
+/// Turns a model's hidden rows into predictions and losses.
 class Head {
  public:
   virtual ~Head() = default;
@@ -14,7 +14,7 @@ class Head {
   virtual at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const = 0;
 };
 
-/// Targets of this value are left out of every loss and count.
+/// Targets with this value are excluded from all losses and counts.
 inline constexpr int64_t kIgnoreTarget = -100;
 
 }  // namespace mnemo::core

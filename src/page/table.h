@@ -5,13 +5,13 @@
 
 namespace mnemo::page {
 
-/// A table of short texts, for a terminal or a page.
+/// A table of short strings, for a terminal or an HTML page.
 struct Table {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
 };
 
-/// Columns aligned on the right.
+/// Right-aligned columns.
 std::string text_of(const Table& cells);
 std::string html_of(const Table& cells);
 
