@@ -34,7 +34,7 @@ struct AdamOptions {
   }
 };
 
-/// AdamW (Loshchilov and Hutter 2019): p <- p (1 - lr weight_decay) beside Adam's step, in place of decay in the
+/// AdamW (Loshchilov and Hutter 2019): p <- p (1 - lr weight_decay) in addition to Adam's step, instead of decay in the
 /// gradient.
 struct AdamWOptions : AdamOptions {
   AdamWOptions() { weight_decay = 0.01; }
@@ -59,11 +59,11 @@ struct SgdOptions {
   }
 };
 
-/// The optimisers a recipe may name: adam, adamw, sgd.
+/// The optimizers available in recipes: adam, adamw, sgd.
 const base::OptionTypes& optimiser_types();
 
-/// Moves the parameters of a set along their gradients; LibTorch's fused kernels, a few calls a step. A parameter
-/// without a gradient is left alone and its step count stands still.
+/// Updates the parameters of a set with LibTorch's fused kernels, in a few calls per step. A parameter without a
+/// gradient is not changed, and its step count does not advance.
 class Optimiser {
  public:
   virtual ~Optimiser() = default;
@@ -71,13 +71,13 @@ class Optimiser {
   void step(double lr);
   /// The learning rate before any schedule.
   double base_lr() const { return base_lr_; }
-  /// Everything a later step depends on, as handles: copying into them restores it.
+  /// Everything that later steps depend on, as handles: copying into them restores it.
   const weights::NamedTensors& state() const { return state_; }
 
  protected:
   Optimiser(const layers::ParameterSet& parameters, double lr, double weight_decay);
 
-  /// Parameters that move alike: same decay, same number of steps done.
+  /// Parameters with the same decay and the same number of steps.
   struct Group {
     int64_t steps_done;
     double weight_decay;
@@ -86,7 +86,7 @@ class Optimiser {
   };
   virtual void step_group(const Group& group, double lr) = 0;
 
-  /// Zeros like each parameter, kept in state() as "NAME.PARAMETER".
+  /// Zeros like each parameter, stored in state() as "NAME.PARAMETER".
   std::vector<at::Tensor> add_state(const std::string& name);
   static std::vector<at::Tensor> pick(const std::vector<at::Tensor>& all, const std::vector<size_t>& indices);
 
@@ -100,8 +100,8 @@ class Optimiser {
 /// From a table with the key `type`. Throws InputError for an unknown type or key.
 std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters);
 
-/// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. One wait for the
-/// device.
+/// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. Synchronizes with the
+/// device once.
 double gradient_norm(const layers::ParameterSet& parameters);
 /// g <- g min(1, max_norm / (norm + 1e-6)), with norm = gradient_norm(parameters).
 void clip_gradients(const layers::ParameterSet& parameters, double norm, double max_norm);

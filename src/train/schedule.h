@@ -10,7 +10,7 @@
 
 namespace mnemo::train {
 
-/// What all schedules have: in the first `warmup_steps` steps the learning rate rises in a line, (step + 1) /
+/// Options of all schedules: in the first `warmup_steps` steps the learning rate rises linearly, (step + 1) /
 /// warmup_steps.
 struct WarmUpOptions {
   int64_t warmup_steps = 0;
@@ -41,7 +41,8 @@ struct DecayOptions : WarmUpOptions {
 struct LinearOptions : DecayOptions {};
 struct CosineOptions : DecayOptions {};
 
-/// Down by `decay` when `patience` evaluations in a row brought no gain of more than `threshold`.
+/// Multiplies the rate by `decay` after `patience` evaluations in a row without an improvement of more than
+/// `threshold`.
 struct PlateauOptions : WarmUpOptions {
   double decay = 0.5;
   int64_t patience = 3;
@@ -57,18 +58,18 @@ struct PlateauOptions : WarmUpOptions {
   }
 };
 
-/// The schedules a recipe may name: constant, linear, cosine, inverse_sqrt, plateau.
+/// The schedules available in recipes: constant, linear, cosine, inverse_sqrt, plateau.
 const base::OptionTypes& schedule_types();
 
-/// What the learning rate is multiplied with, step by step.
+/// The factor of the learning rate at each step.
 class Schedule {
  public:
   virtual ~Schedule() = default;
   /// The factor of step `step`, counted from 0.
   double factor(int64_t step) const;
-  /// The result of an evaluation; lower is better.
+  /// Reports the result of an evaluation; lower is better.
   virtual void observe(double /*metric*/) {}
-  /// What it has learned from evaluations, as handles: copying into them restores it.
+  /// The state derived from evaluations, as handles: copying into them restores it.
   weights::NamedTensors state() const { return state_; }
 
  protected:
@@ -82,7 +83,7 @@ class Schedule {
   int64_t warmup_;
 };
 
-/// From a table with the key `type`; `steps` is the run's length. Throws InputError for an unknown type or key.
+/// From a table with the key `type`; `steps` is the length of the run. Throws InputError for an unknown type or key.
 std::unique_ptr<Schedule> make_schedule(const base::Node& options, int64_t steps);
 
 }  // namespace mnemo::train
