@@ -6,19 +6,19 @@
 
 namespace mnemo::data {
 
-/// Where a target is not predicted: padding, and what an algorithmic task does not ask for.
+/// The value of targets that are not predicted: padding, and tokens outside the answer of a task.
 inline constexpr int64_t kIgnoreTarget = -100;
 
 /// One segment of B parallel sequences of T tokens.
 ///   tokens   [B,T] int64
 ///   targets  [B,T] int64, the token to predict after each; kIgnoreTarget where none is
-///   reset    [B] bool, true where a document (or the text) starts with this segment: the row's state starts again
+///   reset [B] bool, true if a document (or the text) starts with this segment: the state of the row is reset
 ///   valid    [B,T] bool, false for padding, which stands on the right; undefined when all tokens are real
 struct TokenSegment {
   at::Tensor tokens, targets, reset, valid;
-  int64_t num_targets = 0;  ///< targets that are predicted
-  at::Tensor pixels = {};   ///< [B,C,H,W] float, normalised: images, in place of tokens (which are undefined then)
-  /// [B,1,K]: shares of the classes, where targets are mixed or smoothed; targets then hold the labels
+  int64_t num_targets = 0;  ///< number of targets that are predicted
+  at::Tensor pixels = {};   ///< [B,C,H,W] float, normalized: images, instead of tokens (which are then undefined)
+  /// [B,1,K]: class probabilities, if targets are mixed or smoothed; targets then hold the labels
   at::Tensor soft_targets = {};
 };
 

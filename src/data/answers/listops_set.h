@@ -11,7 +11,8 @@
 
 namespace mnemo::data {
 
-/// `[data] type = "listops"`: files of Long Range Arena, or made expressions. The defaults are the arena's.
+/// `[data] type = "listops"`: files of Long Range Arena, or generated expressions. The defaults are those of Long Range
+/// Arena.
 struct ListOpsOptions {
   std::string train;
   std::string valid;
@@ -55,15 +56,15 @@ struct ListOpsOptions {
   ListOpsShape shape() const { return {max_depth, max_args, min_length, max_length}; }
 };
 
-/// Calls `use` with made expressions, none twice: train_samples, then valid_samples, then test_samples, until it
-/// returns false. Throws InputError where there are not so many of that shape.
+/// Calls `use` with generated expressions without duplicates: train_samples, then valid_samples, then test_samples,
+/// until it returns false. Throws InputError if there are not enough different expressions of that size.
 void make_listops(const ListOpsOptions& options, const std::function<bool(Part, const ListOpsExpression&)>& use);
 
-/// Calls `use` with the expressions of a file: the arena's, below a line "Source<TAB>Target", or the first authors',
-/// "value<TAB>expression". Throws InputError naming file, line and column.
+/// Calls `use` with the expressions of a file: Long Range Arena's, after a line "Source<TAB>Target", or the original
+/// authors', "value<TAB>expression". Throws InputError that names file, line and column.
 void read_listops(const std::string& path, const std::function<void(const ListOpsExpression&)>& use);
 
-/// The documents that the options speak of; the label is the value.
+/// The documents described by the options; the label is the value.
 LabelledSets load_listops(const ListOpsOptions& options);
 
 }  // namespace mnemo::data

@@ -9,7 +9,7 @@
 
 namespace mnemo::data {
 
-/// RandAugment, in timm's words rand-m9-mstd0.5-inc1; 0 operations are none.
+/// RandAugment, called rand-m9-mstd0.5-inc1 in timm; 0 operations disable it.
 struct RandAugmentOptions {
   int64_t num_ops = 0;
   double magnitude = 9.0;
@@ -25,8 +25,8 @@ struct RandAugmentOptions {
   }
 };
 
-/// What is done to training images, in this order: crop, flip, RandAugment, normalising, erasing; then with the whole
-/// batch: mixup or cutmix.
+/// Augmentation of training images, in this order: crop, flip, RandAugment, normalization, erasing; then mixup or
+/// cutmix on the whole batch.
 struct ImageAugmentOptions {
   std::string crop = "resized";
   std::vector<double> scale = {0.08, 1.0};
@@ -78,7 +78,7 @@ struct ImageAugmentOptions {
   void validate(const base::Where& where) const;
 };
 
-/// How an image is brought to the model's size for measuring.
+/// How images are resized and cropped for evaluation.
 struct ImageTestOptions {
   double crop_pct = 0.875;
   int64_t resize_size = 0;

@@ -12,7 +12,7 @@
 
 namespace mnemo::data {
 
-/// Which text, in which units, split how: the `[data]` table of a language-model recipe.
+/// The `[data]` table of a language-model recipe: the text, its units and its parts.
 struct TextOptions {
   std::string train;
   std::string valid;
@@ -54,23 +54,23 @@ struct TextOptions {
   DocumentRule document_rule() const { return DocumentRule::parse(document_separator, separator_line); }
 };
 
-/// The byte ranges of the three parts; an absent part has no value.
+/// The byte ranges of the three parts; a missing part has no value.
 struct TextSplit {
   TextSource train;
   std::optional<TextSource> valid;
   std::optional<TextSource> test;
 };
 
-/// Where each part lies. Parts cut off by a fraction are the end of the training file, validation before test; a cut
-/// moves on to the next line's start, or to the next document's start where the text has documents, so no document lies
-/// in two parts. Throws InputError for files that cannot be read and for a cut with no such place after it.
+/// Finds the byte range of each part. Parts given by a fraction are taken from the end of the training file, validation
+/// before test. A cut moves to the start of the next line, or of the next document if the text has documents, so no
+/// document is split. Throws InputError for files that cannot be read, and for a cut with no such position after it.
 TextSplit split_text(const TextOptions& options);
 
 /// Reads a text in chunks into tokens. Throws InputError with file and byte offset for invalid UTF-8.
 std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const TextSource& text,
                                               const DocumentRule& rule = {});
 
-/// A text ready for training: the tokenizer's vocabulary comes from the training part alone.
+/// A text ready for training. The vocabulary is built from the training part only.
 struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const TokenStore> train, valid, test;  ///< valid and test may be null
@@ -78,7 +78,7 @@ struct Corpus {
   int64_t num_bytes() const;
 };
 
-/// Splits and encodes. With `tokenizer` (a model's own) the vocabulary is that one and `unit` must agree with it.
+/// Splits and encodes a text. With `tokenizer` (that of a model), its vocabulary is used and `unit` must match.
 Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
 }  // namespace mnemo::data
