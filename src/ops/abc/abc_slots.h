@@ -13,8 +13,8 @@ namespace mnemo::ops {
 at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed, uint64_t layer);
 
 /// Online k-means (MacQueen 1967): each key goes to an empty cluster, the first there is, and where there is none to
-/// the cluster with the nearest mean of its members so far, the first of equals. Naive twin: step by step with ATen's
-/// operations.
+/// the cluster with the nearest mean of its members so far, the first of equals. Naive reference: step by step with
+/// ATen's operations.
 ///   keys [B,T,D]  sums [B,n,D] and counts [B,n] of the members before  valid bool [B,T], undefined = all: others join
 ///   no cluster
 /// Returns int64 [B,T], 0 where not valid. Carries no gradient.

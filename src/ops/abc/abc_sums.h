@@ -21,7 +21,7 @@ struct AbcSumsOutput {
   AbcSums sums;
 };
 
-/// Attention to running sums (Peng et al. 2022, eq. 3 to 5); naive twin, token by token.
+/// Attention to running sums (Peng et al. 2022, eq. 3 to 5); naive reference, token by token.
 ///   K_t = K_0 + sum_{i<=t} phi_i k_i^T, likewise V;   p_t = softmax over open slots (f_t . (K_t q_t) scale),   o_t =
 ///   V_t^T (f_t . p_t)
 /// B batch, H heads, T tokens, n slots, d head width, f the factor.

@@ -12,7 +12,7 @@ namespace mnemo::ops {
 ///   faithful  what the pad, view and slice of Transformer-XL's released code gives, also for keys on the right
 enum class RelShift { none, signed_, faithful };
 
-/// Softmax attention with optional relative position scores, by definition; naive twin of attention().
+/// Softmax attention with optional relative position scores, by definition; naive reference for attention().
 ///   s_ij = (q_i . k_j + shift(position)_ij) * scale,  -inf where the mask says no;  o_i = sum_j softmax_j(s)_ij v_j
 /// B batch, H heads, Q queries, K keys, d head width, P distances.
 ///   q [B,H,Q,d]  k, v [B,H,K,d]

@@ -19,7 +19,7 @@ at::Tensor bigbird_blocks(int64_t blocks, int64_t random_blocks, uint64_t seed, 
 /// shorter.
 KeyRanges block_ranges(const at::Tensor& blocks, int64_t block_size, int64_t rows);
 
-/// Naive twin of block_ranges: bool [rows, rows].
+/// Naive reference for block_ranges: bool [rows, rows].
 at::Tensor block_mask(const at::Tensor& blocks, int64_t block_size, int64_t rows);
 
 }  // namespace mnemo::ops

@@ -24,7 +24,7 @@ struct KeyRanges {
   static KeyRanges causal(int64_t queries, int64_t keys);
   /// From a mask bool [Q,K], true = may attend.
   static KeyRanges from_mask(const at::Tensor& mask);
-  /// The mask again, for naive twins: bool [Q,K], or [B,Q,K] where some keys are not real.
+  /// The mask again, for naive references: bool [Q,K], or [B,Q,K] where some keys are not real.
   at::Tensor mask() const;
 };
 

@@ -26,7 +26,7 @@ struct LinearOutput {
 };
 
 /// Causal linear attention (Katharopoulos et al. 2020, eq. 18-20; with a gate Peng et al. 2021, eq. 7 and 8); naive
-/// twin, token by token.
+/// reference, token by token.
 ///   S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T,   z_t likewise with f(k_t);  without a gate both factors are 1
 ///   o_t = S_t^T f(q_t) / normaliser(f(q_t) . z_t)
 /// B batch, H heads, T tokens, f features, d head width.

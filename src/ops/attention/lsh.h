@@ -29,7 +29,7 @@ at::Tensor lsh_buckets(const at::Tensor& qk, const at::Tensor& rotations, const 
 /// By chunks: no [T,T] buffer.
 at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets, const at::Tensor& valid,
                          const LshOptions& options);
-/// Naive twin, by masks [T,T].
+/// Naive reference, by masks [T,T].
 at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets,
                                const at::Tensor& valid, const LshOptions& options);
 
@@ -40,7 +40,7 @@ at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const 
 ///   [B,H,T,d]  rotations [1,H,d,b/2]. Returns o [B,H,T,d]. chunk_len is a multiple of num_buckets.
 at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
                                const LshOptions& options);
-/// Naive twin, by masks [T,T].
+/// Naive reference, by masks [T,T].
 at::Tensor lsh_attention_arena_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
                                      const LshOptions& options);
 

@@ -27,8 +27,8 @@ struct TaskKeys {
 /// Who sees whom of [old rows; class rows; memory]: bool [K, T+K+M]; source: Sandler et al. 2022, table 1.
 at::Tensor task_mask(const std::vector<TaskSight>& sights, int64_t old_rows, int64_t memory_rows);
 
-/// Softmax attention of the tasks' class rows by definition: all keys side by side under a dense mask; naive twin of
-/// task_attention().
+/// Softmax attention of the tasks' class rows by definition: all keys side by side under a dense mask; naive reference
+/// for task_attention().
 ///   q [B,H,K,d] -> o [B,H,K,d]
 at::Tensor task_attention_naive(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
                                 double scale);

@@ -24,7 +24,8 @@ struct GrcGateValues {
 };
 GrcGateValues grc_gate_values(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors);
 
-/// One step of the gated recurrent cache (Zhang et al. 2024, eq. 4 and 5), by definition; naive twin of grc_step().
+/// One step of the gated recurrent cache (Zhang et al. 2024, eq. 4 and 5), by definition; naive reference for
+/// grc_step().
 ///   paper:    r, u = sigma(W [X, C]),  N = W [X, r*C],                          C' = u*N + (1-u)*C
 ///   authors:  r, u = sigma(W [C, X]),  N = LayerNorm(gelu(W [r*C, X])), eps 1e-5, C' = u*N + (1-u)*C
 /// cache C [B,N,C] or [1,N,C], one for all sequences; input X [B,N,C] -> C' [B,N,C]. The order inside [ , ] follows the

@@ -6,7 +6,7 @@
 
 namespace mnemo::ops {
 
-/// A 3x3 convolution of an image's rows in groups, stride 1, zeros around the image, by definition; naive twin of
+/// A 3x3 convolution of an image's rows in groups, stride 1, zeros around the image, by definition; naive reference for
 /// group_conv().
 ///   y_c(i,j) = b_c + sum_(a,e in -1..1) sum_(k < f) W[c,k,a+1,e+1] x_(g f + k)(i + a, j + e),   g = floor(c / f)
 /// D channels in groups of f.

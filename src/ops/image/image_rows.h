@@ -11,7 +11,7 @@ at::Tensor rows_to_image(const at::Tensor& rows, int64_t height, int64_t width);
 /// [B,D,h,w] -> [B,h*w,D], a view where the image lies channels last.
 at::Tensor image_to_rows(const at::Tensor& image);
 
-/// A convolution whose kernel is its stride, of an image's rows, by definition; naive twin of strided_conv().
+/// A convolution whose kernel is its stride, of an image's rows, by definition; naive reference for strided_conv().
 ///   y(i,j) = b + sum_(a,c) W[:,:,a,c] x(r i + a, s j + c)
 /// Rows and columns that fill no whole kernel are dropped.
 ///   rows [B,h*w,D]  weight [O,D,r,s]  bias [O] or undefined

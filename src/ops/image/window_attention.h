@@ -4,7 +4,7 @@
 
 namespace mnemo::ops {
 
-/// Softmax attention inside windows, with biases of the scores, by definition; naive twin of window_attention().
+/// Softmax attention inside windows, with biases of the scores, by definition; naive reference for window_attention().
 ///   o_i = sum_j softmax_j(q_i . k_j scale + bias_hij + window_bias_(b mod W)ij) v_j
 /// B windows of all samples, H heads, Q queries, K keys, d head width.
 ///   q [B,H,Q,d]  k, v [B,H,K,d]
