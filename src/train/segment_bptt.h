@@ -17,9 +17,10 @@ using tasks::start_documents;
 
 /// Where gradients are cut between segments. Both forms cut each state field according to its depth k =
 /// model.bptt_depth(path); -1: never.
-///   sliding  every segment's loss reaches exactly k boundaries back, so segments s, s-1, ... s-k (the golden files'
-///   definition) chunked  the field is detached at every (k+1)th boundary of the list, which is cheaper: a loss reaches
-///   0 to k boundaries back
+///   sliding  gradients reach exactly k boundaries back from each loss, to segments s, s-1, ... s-k (the definition
+///            of the golden files)
+///   chunked  the field is detached at every (k+1)th boundary of the list, which is cheaper: gradients reach 0 to k
+///            boundaries back
 /// In both forms, a field of depth 0 is cut at every boundary. The initial state does not count as a boundary and keeps
 /// its graph.
 enum class BpttForm { sliding, chunked };

@@ -13,9 +13,9 @@ namespace mnemo::weights {
 
 /// One task without its backbone: a small safetensors file.
 ///   tensors   task.NAME.class_token, .cls_token, .memory.L, .head.weight, .head.bias; with own_adapters
-///   backbone.layers.L.adapter1|2.* metadata  format "mnemo-task/2"; config: the memory options with this one task, and
-///   adapters, as JSON; backbone: its checksum;
-///             sees: checksum of each task that it saw in training, as JSON; about: free words
+///             backbone.layers.L.adapter1|2.*
+///   metadata  format "mnemo-task/2"; config: the memory options with this one task, and adapters, as JSON;
+///             backbone: its checksum; sees: checksum of each task that it saw in training, as JSON; about: free text
 struct TaskMemoryFile {
   memory::LearnableTokensOptions memory;  ///< with exactly one task
   std::optional<layers::AdapterOptions> adapters;

@@ -38,11 +38,14 @@ std::string_view augment_name(AugmentType type);
 AugmentType augment_type_of(std::string_view name, std::string_view where);
 
 /// An operation's argument at level L (0 to 10) with a sign of +1 or -1:
-///   posterize      4 - int(0.4 L) bits that stay         solarize    256 - min(256, int(25.6 L)): values from there on
-///   are inverted solarize_add   min(128, int(11 L)), added below 128  color, contrast, brightness, sharpness max(0.1,
-///   1 +- 0.09 L) rotate         +-3 L degrees, counter-clockwise      shear_x, shear_y   +-0.03 L translate_x,
-///   translate_y   +-0.045 L of a side
-/// 0 for the three that have none.
+///   posterize     4 - int(0.4 L) bits are kept
+///   solarize      256 - min(256, int(25.6 L)): values from there on are inverted
+///   solarize_add  min(128, int(11 L)), added below 128
+///   color, contrast, brightness, sharpness  max(0.1, 1 +- 0.09 L)
+///   rotate        +-3 L degrees, counter-clockwise
+///   shear_x, shear_y          +-0.03 L
+///   translate_x, translate_y  +-0.045 L of a side
+/// 0 for the three operations without an argument.
 double augment_argument(AugmentType type, double level, int sign);
 
 /// Additional parameters of an operation, used only by geometric ones.

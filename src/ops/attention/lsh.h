@@ -26,21 +26,21 @@ at::Tensor lsh_buckets(const at::Tensor& qk, const at::Tensor& rotations, const 
 ///   before (before the first is the last), in the same bucket unless attend_across_buckets, and j <= i if causal;
 ///   itself always. Padding sees itself alone. o = sum_r o_r e^{l_r} / sum_r e^{l_r},  l_r the logsumexp of round r: a
 ///   pair found in two rounds counts twice qk, v [B,H,T,d]  buckets [B,H,R,T]  valid [B,T]. Returns o [B,H,T,d].
-/// By chunks: no [T,T] buffer.
+/// In chunks, without a [T,T] buffer.
 at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets, const at::Tensor& valid,
                          const LshOptions& options);
-/// Naive reference, by masks [T,T].
+/// Naive reference, with masks [T,T].
 at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets,
                                const at::Tensor& valid, const LshOptions& options);
 
-/// What the Long Range Arena's code computes under this name, with one round: no bucket is compared, no row is left
-/// out.
+/// What the Long Range Arena's code computes under this name, with one round: buckets are not compared, and no rows are
+/// masked.
 ///   Rows are made up with zeros to the next multiple of chunk_len, by at least one; sorted by (bucket, place) and cut
 ///   into num_buckets chunks; i sees its chunk and the one before, itself too;  s_ij = q_i . q_j sqrt(d) qk, v
 ///   [B,H,T,d]  rotations [1,H,d,b/2]. Returns o [B,H,T,d]. chunk_len is a multiple of num_buckets.
 at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
                                const LshOptions& options);
-/// Naive reference, by masks [T,T].
+/// Naive reference, with masks [T,T].
 at::Tensor lsh_attention_arena_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
                                      const LshOptions& options);
 

@@ -14,7 +14,7 @@ namespace mnemo::ops {
 /// Returns [B,h*w,D].
 at::Tensor group_conv_naive(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
                             const at::Tensor& bias);
-/// The same channels side by side, for groups of few channels, which LibTorch's convolution is slow at (first
+/// The same, vectorized over channels, for groups of few channels, where LibTorch's convolution is slow (first
 /// derivatives only). float or double on the CPU; elsewhere by definition.
 at::Tensor group_conv(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
                       const at::Tensor& bias);
