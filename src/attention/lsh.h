@@ -40,9 +40,10 @@ struct LshOptions {
 };
 
 /// Attention by locality-sensitive hashing (Kitaev et al. 2020, section 2): queries are keys, and attend within their
-/// bucket's chunks (ops/lsh.h). Rotations are fixed numbers (ops/fixed_numbers.h), not parameters. Causal in what is
-/// seen, not bit for bit: where chunks begin depends on how many rows, later ones too, fall into each bucket. While a
-/// segment is open a call hashes and cuts all of its rows so far, and gives the outputs of the new ones.
+/// bucket's chunks (ops/lsh.h). Rotations are fixed numbers (ops/fixed_numbers.h), not parameters.
+/// Causal in what is seen, not bit for bit: where chunks begin depends on how many rows, later ones too, fall into each
+/// bucket. While a segment is open a call hashes and cuts all of its rows so far, and gives the outputs of the new
+/// ones.
 /// State: kv_cache, only while a segment is open; k holds the shared queries and keys.
 class Lsh final : public core::CoreAttention, public core::Inspectable {
  public:

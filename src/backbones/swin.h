@@ -56,8 +56,8 @@ struct SwinOptions {
 /// Swin Transformer (Liu et al. 2021, section 3): attention inside windows, which odd layers shift by half a window;
 /// from stage to stage four neighbours become one row; a norm at the end.
 ///   shift: the grid is rolled by -(wh/2, ww/2) and rolled back behind the attention; an axis that is not larger than
-///   its window is not rolled; zeros fill up windows at the bottom and on the right, whose keys and values are the
-///   biases of k and v
+///   its window is not
+///   rolled; zeros fill up windows at the bottom and on the right, whose keys and values are the biases of k and v
 /// Any image whose sides are multiples of patch_size; a window's table of biases is that of image_size.
 class Swin final : public Pyramid {
  public:

@@ -9,7 +9,8 @@ namespace mnemo::backbones {
 
 /// How masked tasks are computed.
 ///   grouped  the old rows by themselves, as without tasks; then each class row by itself against their keys and values
-///   and what it sees dense    all rows and memories at once under the dense table; the naive twin
+///   and what it sees
+///   dense    all rows and memories at once under the dense table; the naive twin
 enum class TaskForm { grouped, dense };
 
 struct VitTasksResult {

@@ -31,7 +31,8 @@ class EngineGrc {
   /// q of rows x [count, x_stride] -> [count,C], scaled.
   void queries(const float* x, int64_t count, int64_t x_stride, float* q) const;
   /// Puts what one row reads from the cache beside its own heads: o_h <- sigma(lambda_h) [m_h, 0] + (1 -
-  /// sigma(lambda_h)) o_h. q [C]; heads [H*d].
+  /// sigma(lambda_h)) o_h.
+  /// q [C]; heads [H*d].
   void mix(const GrcMemory& memory, const float* q, float* heads) const;
   /// The cache that the next segment reads, made from memory.rows, which go.
   void update(GrcMemory& memory) const;

@@ -11,7 +11,8 @@
 namespace mnemo::memory {
 
 /// Rows of one layer that are to be compressed: old [B,E,D], E a multiple of the rate, right-aligned; valid [B,E] bool.
-/// How they are read: by the rows `queries` [B,Q,D] that last entered the layer, of which asking [B,Q] bool are real.
+/// How they are
+/// read: by the rows `queries` [B,Q,D] that last entered the layer, of which asking [B,Q] bool are real.
 struct Forgotten {
   at::Tensor old, valid;
   at::Tensor queries, asking;
@@ -21,7 +22,8 @@ struct Forgotten {
 ///   mean_pooling, max_pooling   of the rows of a block, number by number
 ///   conv                        a convolution over time, kernel and stride `rate`: [x_1 .. x_rate] W^T + b
 ///   dilated_conv                the same with taps two rows apart, centred on the block; rows outside those that are
-///   compressed are 0 most_used                   the E / rate rows of the most attention by `queries`, in their order
+///   compressed are 0
+///   most_used                   the E / rate rows of the most attention by `queries`, in their order
 class Compression {
  public:
   /// Throws InputError where the function needs to know how rows are read and the layers' attention does not say.

@@ -51,8 +51,9 @@ struct CompressiveState {
 /// Compressive Transformer (Rae et al. 2020, section 3, algorithm 1): rows that leave a layer's memory are compressed,
 /// c into one, and the compressed rows stand on the left of the memory.
 ///   layer l sees [compressed; memory] on the left of the segment, as Transformer-XL sees its cache, each row at the
-///   distance of its place memory' = [memory; rows] without its oldest blocks of c rows, as long as more than mem_len
-///   remain compressed' = the last compressed_len rows of [compressed; f_l(those blocks)]
+///   distance of its place
+///   memory' = [memory; rows] without its oldest blocks of c rows, as long as more than mem_len remain
+///   compressed' = the last compressed_len rows of [compressed; f_l(those blocks)]
 /// No gradient goes into either, and none of the task's loss into f; f learns from the attention-reconstruction loss of
 /// the segment that pushed its rows out (Compression). Padding does not enter.
 class Compressive final : public core::LayerContext {

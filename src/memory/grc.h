@@ -34,7 +34,8 @@ struct GrcState {
 /// Not causal: every sequence reads its own C' (attend "batch_mean": their mean; eval_read "stored": in evaluation C
 /// itself). Causal: every query reads C, the cache as it was before the segment. After the segment the cache is the
 /// mean of C' over the sequences (lifetime model, in training only), or C' itself. Padding is left out of X and of the
-/// mean. Inside windows (layout) every window is a sequence. State: grc.cache, beside the inner core's state.
+/// mean. Inside windows (layout) every window is a sequence.
+/// State: grc.cache, beside the inner core's state.
 class Grc final : public core::Attention, public core::Inspectable, public core::MixesBranches {
  public:
   using Options = GrcOptions;

@@ -17,8 +17,8 @@ namespace mnemo::memory {
 /// The branch that reads the gated recurrent cache (Zhang et al. 2024, eq. 3).
 ///   m_h = softmax(q_h k_h^T / sqrt(C/H) + bias_h) v_h,  q of the first C channels of the rows, k and v of the cache
 /// Where the attention reduces its keys, k and v are of the cache on its grid, reduced in the same way; in windows bias
-/// is a table of its own, by the places of query and cache row in the window; elsewhere there is none. B sequences, H
-/// heads, T rows, N rows of the cache, C its channels.
+/// is a table of its own, by the places of query and cache row in the window; elsewhere there is none.
+/// B sequences, H heads, T rows, N rows of the cache, C its channels.
 class GrcReader {
  public:
   GrcReader() = default;

@@ -31,8 +31,8 @@ struct OpenSegment {
 };
 
 /// The model of texts (vision_model.h: of images): embedding, memories on three seams, backbone, head, put together
-/// from options. State: one child for each memory of the list, "layers" with the attentions' states, "open" with the
-/// open segment.
+/// from options.
+/// State: one child for each memory of the list, "layers" with the attentions' states, "open" with the open segment.
 class Model final : public core::Model {
  public:
   /// On the meta device the model is declared, without numbers: for counting.

@@ -23,7 +23,8 @@ struct TaskLogits {
 
 /// A model of images: patches, backbone, memories around its attentions, one class an image.
 ///   Segment.pixels [B,C,H,W] -> hidden [B,1,D], the row that the head reads: the class token, or the mean of the
-///   grid's rows, after the final norm; logits [B,1,K], targets [B,1]
+///   grid's rows, after the
+///   final norm; logits [B,1,K], targets [B,1]
 /// Of kind layer_stack it takes Segment.rows [B,T,D], gives hidden [B,T,D], and has no head. State: "layers" with the
 /// attentions' states.
 class VisionModel final : public core::Model {

@@ -33,8 +33,9 @@ struct ChildrenOptions {
 };
 
 /// Runs the jobs in order, some at a time, and waits for all. SIGINT and SIGTERM stop the children with SIGTERM, then,
-/// after 20 seconds or at a second signal a second later or more, with SIGKILL; no new ones start. Children die with
-/// this process, however it ends. Returns the signal that stopped it, or 0. Throws InputError when a child cannot be
+/// after
+/// 20 seconds or at a second signal a second later or more, with SIGKILL; no new ones start. Children die with this
+/// process, however it ends. Returns the signal that stopped it, or 0. Throws InputError when a child cannot be
 /// started.
 int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& options);
 

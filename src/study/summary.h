@@ -31,7 +31,8 @@ enum class Verdict { baseline, better, no_gain, worse, failed };
 inline constexpr double kSignificant = 0.05;
 
 /// Several seeds: better or worse only where Welch's t-test against the baseline, corrected by Holm for all variants of
-/// the table, says so: p < kSignificant. One seed has no spread, so `least_gain` decides: smaller differences are none.
+/// the table, says
+/// so: p < kSignificant. One seed has no spread, so `least_gain` decides: smaller differences are none.
 Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better, double least_gain);
 /// "yes", "no gain", "worse" …, for a table.
 std::string verdict_text(Verdict verdict);

@@ -28,7 +28,8 @@ struct AlgorithmicTrainOptions {
 ///   accuracy                  symbols of the answer that are right, as the option `decoding` says
 ///   teacher_forced_accuracy   the same with the right symbols as input; equal where an answer is one symbol
 ///   result_accuracy           samples whose whole result is right (all of the answer, or its last field), as
-///   `decoding` says nll                       nats a symbol, teacher forced, padding that is asked for included
+///   `decoding` says
+///   nll                       nats a symbol, teacher forced, padding that is asked for included
 class Algorithmic final : public Task {
  public:
   Algorithmic(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer,

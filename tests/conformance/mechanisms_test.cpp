@@ -1,6 +1,6 @@
 // The table of docs/mechanisms.md: every registered mechanism, every control of ABC, feature map of linear attention,
-// variant of lsh and reading of GRC, law by law, with the size of its state and what it combines with. It is made from
-// the conditions that choose the suite's tests, so it says what the suite runs.
+// variant of lsh and reading of GRC, law by law, with the size of its state and what it combines with. It is made
+// from the conditions that choose the suite's tests, so it says what the suite runs.
 //   MNEMO_WRITE_MECHANISMS=1 build/release/tests/test_conformance --gtest_filter='Mechanisms.*'     writes the page
 //   anew
 #include <cstdlib>

@@ -100,8 +100,8 @@ std::shared_ptr<const Tokenizer> make_character_tokenizer(const TextSource& trai
 
 /// WikiText's rule: a line is split at blanks (space, tab, CR, VT, FF) and its end is the token <eos>; <unk> in the
 /// file is the unknown word. Most frequent first, then by bytes; <unk> and <eos> are always there. Decoding joins words
-/// by one space and puts none at the front or end of a line, so encode(decode(ids)) gives the same ids. Throws
-/// InputError with file and byte offset for invalid UTF-8 and for a word of more than 65,536 bytes.
+/// by one space and puts none at the front or end of a line, so encode(decode(ids)) gives the same ids.
+/// Throws InputError with file and byte offset for invalid UTF-8 and for a word of more than 65,536 bytes.
 std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_text, VocabularyLimits limits = {});
 
 /// One of the three by its type's name. Throws InputError for another name.

@@ -23,8 +23,9 @@ struct AbcQueues {
 /// Controls whose slots are queues: slots move up by one, the first falls out, the new token is the last (section 3.3).
 ///   K_t = U K_{t-1} + e_n k_t^T,  U_ij = 1 where j = i+1
 /// One queue of all tokens (window), or two that take turns (dilated, section A.4); a query reads the queue of its own
-/// token. mask_empty_slots: slots that hold no token take no part in the softmax, which makes it softmax attention in a
-/// window of n tokens.
+/// token.
+/// mask_empty_slots: slots that hold no token take no part in the softmax, which makes it softmax attention in a window
+/// of n tokens.
 class AbcQueueControl : public AbcControl {
  public:
   AbcAnswer attend(const AbcCall& call, const core::State& state) const final;

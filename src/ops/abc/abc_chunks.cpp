@@ -25,7 +25,8 @@ struct HeadMemory {
 /// that no output depends on later tokens, not even in its last bit:
 ///   E_ij = e^{s_ij - m_j},  E0_j = e^{z0_j - m_j},  L_tj = E0_j + sum_{i<=t} E_ij,  D = 1 / L   (e^{z_t} = e^m L_t)
 ///   scores = D . (tril(scale q k^T) E + E0 . scale q K0^T),   P = softmax over slots,   o = tril((P.D) E^T) v +
-///   (P.D.E0) V0 K1 = D_last . (E0 . K0 + E^T k)
+///   (P.D.E0) V0
+///   K1 = D_last . (E0 . K0 + E^T k)
 /// A token whose logit lies too far above the reference begins the next chunk.
 template <class T>
 class Chunk {

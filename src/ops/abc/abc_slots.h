@@ -9,7 +9,8 @@ namespace mnemo::ops {
 /// Random slots by a stateless rule: the slot of token p is uniform in 0 .. n-1 and depends only on (seed, layer, p),
 /// so it does not depend on how a sequence is divided.
 ///   x = mix(mix(mix(seed) ^ layer) ^ p),  slot = floor(n (x div 2^32) / 2^32),  mix the output function of SplitMix64
-///   after adding its step numbers int64 of any shape, >= 0. Returns int64 of that shape.
+///   after adding its step
+///   numbers int64 of any shape, >= 0. Returns int64 of that shape.
 at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed, uint64_t layer);
 
 /// Online k-means (MacQueen 1967): each key goes to the first empty cluster or, if there is none, to the cluster whose

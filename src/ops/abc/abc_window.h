@@ -15,7 +15,8 @@ namespace mnemo::ops {
 /// B batch, H heads, T queries, S keys, n slots, d head width.
 ///   q [B,H,T,d]  k [B,H,S,d]  v [B,H,S,dv]  queue: what was written before, [B,H,n,d], [B,H,n,dv]
 ///   open  bool [B,n]: which of the queue's slots take part in the softmax; they move as slots do, new ones are open.
-///   Undefined = all seen  for each query how many of the keys are in the queue when it reads, never falling
+///   Undefined = all
+///   seen  for each query how many of the keys are in the queue when it reads, never falling
 /// A query that sees no open slot gets zeros. Returns o [B,H,T,dv] and the queue after all keys.
 AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue,
                                const at::Tensor& open, const std::vector<int64_t>& seen, double scale);

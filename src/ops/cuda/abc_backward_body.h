@@ -7,8 +7,9 @@ namespace mnemo::ops::cuda {
 /// The reverse scan. grad_k, grad_v and grad_z hold the gradient of the memory after the last token and turn into that
 /// of the first, in place. With f_ij = gK_j . k_i + gV_j . v_i and x = grad_o V0^T, c = grad_o v^T:
 ///   gp_tj = sum_i w_tij c_ti + u_tj x_tj,   gy = p (gp - sum p gp),   H = p gp + gy y,   F_j = sum_i f_ij w_Cij + f0_j
-///   u_Cj gs_ij = sum_{t>=i} w_tij (p_tj c_ti + gy_tj a_ti - H_tj) + w_Cij (f_ij - F_j + gz_j), and the same with u, x,
-///   r, f0 for z0
+///   u_Cj
+///   gs_ij = sum_{t>=i} w_tij (p_tj c_ti + gy_tj a_ti - H_tj) + w_Cij (f_ij - F_j + gz_j), and the same with u, x, r,
+///   f0 for z0
 template <class S>
 struct AbcBackward {
   using A = Wide<S>;

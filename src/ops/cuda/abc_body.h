@@ -7,10 +7,13 @@ namespace mnemo::ops::cuda {
 /// ABC's exp form (ops/abc_scan.h) for a device: one block a head, tokens in chunks of kAbcTokens.
 ///
 /// The sum of a slot's weights is kept as a pair, z = m + log l with m the largest logit so far: at logits of 1e4 a
-/// float z alone is off by 5e-4. With it every weight is a number up to 1, however far logits lie apart:
+/// float z alone is off by
+/// 5e-4. With it every weight is a number up to 1, however far logits lie apart:
 ///   w_tij = e^{s_ij - m_tj} / l_tj  (token i in slot j as token t reads it, i <= t),   u_tj = e^{m0_j - m_tj} l0_j /
-///   l_tj  (what was before) y = tril(a) w + u r,  a = scale q k^T,  r = scale q K0^T;   p = softmax over slots;   o =
-///   b v + (p u) V0,  b_ti = sum_j p_tj w_tij K1_j = u_Cj K0_j + sum_i w_Cij k_i, likewise V
+///   l_tj  (what was before)
+///   y = tril(a) w + u r,  a = scale q k^T,  r = scale q K0^T;   p = softmax over slots;   o = b v + (p u) V0,  b_ti =
+///   sum_j p_tj w_tij
+///   K1_j = u_Cj K0_j + sum_i w_Cij k_i, likewise V
 inline constexpr int kAbcTokens = 16, kAbcMostSlots = 64;
 /// Chunks between two memories that are kept for the backward pass.
 inline constexpr int kAbcChunksKept = 4;

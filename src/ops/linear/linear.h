@@ -14,11 +14,10 @@ struct LinearMap {
 };
 
 /// How float32 linear layers multiply.
-///   float32 unchanged
-///   bf16     both factors of a product (x W^T, the gradients of x and of W) are rounded to bfloat16, to the nearest,
-///   ties to even; products
-///            and sums are float32, so are biases and all results. Another device than the CPU rounds the results to
-///            bfloat16 too.
+///   float32  unchanged
+///   bf16     both factors of a product (x W^T, the gradients of x and of W) are rounded to bfloat16, to nearest, ties
+///            to even; products and sums are float32, and so are biases and all results. Devices other than the CPU
+///            also round the results to bfloat16.
 enum class ProductPrecision { float32, bf16 };
 
 /// During its lifetime, linear layers run by this thread multiply this way, and so do their backward passes, whenever
