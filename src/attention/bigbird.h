@@ -22,11 +22,14 @@ struct BigBirdOptions {
   template <class V>
   void visit(V&& v) {
     v("block_size", block_size, "rows per block", base::range(1, 1 << 20));
-    v("num_random_blocks", num_random_blocks, "random blocks that each block sees, in addition to the first, the last and its neighbours",
+    v("num_random_blocks", num_random_blocks,
+      "random blocks that each block sees, in addition to the first, the last and its neighbours",
       base::range(0, 1 << 20));
-    v("seed", seed, "seed of the random blocks, combined with the layer and block number", base::range(0, int64_t{1} << 53));
+    v("seed", seed, "seed of the random blocks, combined with the layer and block number",
+      base::range(0, int64_t{1} << 53));
     v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
 };
 

@@ -69,8 +69,8 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
 }
 
 void Linear::set_random(const at::Tensor& random) {
-  base::require(random_.defined() && random.sizes() == random_.sizes(), "linear: random projections have the wrong shape {}",
-                c10::str(random.sizes()));
+  base::require(random_.defined() && random.sizes() == random_.sizes(),
+                "linear: random projections have the wrong shape {}", c10::str(random.sizes()));
   random_ = random.detach();
 }
 
@@ -92,8 +92,8 @@ at::Tensor Linear::features(const at::Tensor& x) const {
 
 void Linear::require_readable(int64_t head_dim, int64_t) const {
   base::require(options_.feature_map == "elu" || head_dim == maps_.head_dim,
-                "linear: features of \"{}\" were built for head width {}, found {}",
-                options_.feature_map, maps_.head_dim, head_dim);
+                "linear: features of \"{}\" were built for head width {}, found {}", options_.feature_map,
+                maps_.head_dim, head_dim);
 }
 
 at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {

@@ -30,7 +30,8 @@ struct LinearOptions {
     v("feature_map", feature_map,
       "elu: elu(x) + 1; t2r: relu of a learned projection; rfa: sines and cosines of random projections",
       base::one_of("elu", "t2r", "rfa"));
-    v("num_features", num_features, "t2r: number of features; rfa: number of projections, each with a sine and a cosine; unset: 32",
+    v("num_features", num_features,
+      "t2r: number of features; rfa: number of projections, each with a sine and a cosine; unset: 32",
       base::range(1, 1 << 16));
     v("eps", eps, "elu, t2r: added to the denominator; unset: 1e-6", base::positive());
     v("variant", variant, "rfa: features and normalization as in the paper, or as in the authors' code",
@@ -40,9 +41,9 @@ struct LinearOptions {
       base::range(0, int64_t{1} << 53));
     v("gate", gate, "use a forget gate per head (causal models only)");
     v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
-    v("bptt_depth", bptt_depth,
-      "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
 };

@@ -22,7 +22,8 @@ struct LinformerOptions {
     v("num_slots", num_slots, "number of rows that keys and values are projected to", base::range(1, 1 << 16));
     v("max_len", max_len, "maximum segment length; longer segments are an error", base::range(1, 1 << 24));
     v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
 };
 

@@ -19,7 +19,8 @@ void LshOptions::validate(const base::Where& where) const {
   where.require(chunk_len.value_or(10) % num_buckets.value_or(10) == 0, "chunk_len",
                 "variant \"lra\" divides rows into num_buckets chunks: expected a multiple of {}, found {}",
                 num_buckets.value_or(10), chunk_len.value_or(10));
-  where.require(!attend_across_buckets, "attend_across_buckets", "not supported by variant \"lra\", which does not compare buckets");
+  where.require(!attend_across_buckets, "attend_across_buckets",
+                "not supported by variant \"lra\", which does not compare buckets");
 }
 
 Lsh::Lsh(const Options& options, const core::AttentionBuild& build)
@@ -31,9 +32,7 @@ Lsh::Lsh(const Options& options, const core::AttentionBuild& build)
           build.init_std),
       v_(build.attn / "v", build.dim, build.num_heads * build.head_dim, options.qkv_bias.value_or(options.bias),
          build.init_std) {
-  base::require(
-      !arena_ || !build.causal,
-      "lsh: variant \"lra\" is not causal; use variant = \"paper\"");
+  base::require(!arena_ || !build.causal, "lsh: variant \"lra\" is not causal; use variant = \"paper\"");
   base::require(!arena_ || build.num_heads * build.head_dim == build.dim,
                 "lsh: variant \"lra\" has no output projection: expected num_heads * head_dim = dim = {}, found {}",
                 build.dim, build.num_heads * build.head_dim);
@@ -58,8 +57,7 @@ at::Tensor Lsh::project(const at::Tensor& heads) const { return arena_ ? heads :
 
 core::CoreAttention::Heads Lsh::run(const core::AttentionInput& input, const core::State& state,
                                     const ops::ReplaceValues& replace) const {
-  base::require(!input.table.is_cross(),
-                "lsh: supports self-attention only; use softmax for cross-attention");
+  base::require(!input.table.is_cross(), "lsh: supports self-attention only; use softmax for cross-attention");
   base::ensure(!input.context.defined(), "lsh: unsupported: rows of a layer context");
   base::require(options_.causal || input.ends, "lsh: a bidirectional model requires whole segments");
   const at::Tensor& valid = plain_validity(input.table, options_.causal, "lsh");

@@ -31,9 +31,11 @@ struct LshOptions {
     v("chunk_len", chunk_len, "rows per chunk; lra: the length is padded to a multiple of this; unset: 32, with lra 10",
       base::range(1, 1 << 20));
     v("attend_across_buckets", attend_across_buckets, "also attend to rows of other buckets in the same chunks");
-    v("seed", seed, "seed of the rotations, combined with the layer number (lra: used alone)", base::range(0, int64_t{1} << 53));
+    v("seed", seed, "seed of the rotations, combined with the layer number (lra: used alone)",
+      base::range(0, int64_t{1} << 53));
     v("bias", bias, "use a bias in the qk, v and o projections");
-    v("qkv_bias", qkv_bias, "use a bias in the qk and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the qk and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
   void validate(const base::Where& where) const;
   bool arena() const { return variant == "lra"; }

@@ -35,7 +35,8 @@ void add_attentions(base::OptionTypes& types, base::Registry<Factory>& factories
 
 void add_image_attentions(base::OptionTypes& types, base::Registry<Factory>& factories) {
   add<SpatialReduction>(types, factories, "spatial_reduction", "PVT and PVTv2: keys and values are spatially reduced");
-  add<ShiftedWindow>(types, factories, "shifted_window", "Swin: attention inside windows, with a relative position bias");
+  add<ShiftedWindow>(types, factories, "shifted_window",
+                     "Swin: attention inside windows, with a relative position bias");
 }
 
 }  // namespace mnemo::attention

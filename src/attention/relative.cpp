@@ -17,8 +17,7 @@ Relative::Relative(const Options& options, const core::AttentionBuild& build)
       dim_(build.dim),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.bias, options.bias, build.init_std),
       r_(build.attn / "r", build.dim, build.num_heads * build.head_dim, false, build.init_std) {
-  base::require(build.dim % 2 == 0, "relative attention: expected an even dim, found {}",
-                build.dim);
+  base::require(build.dim % 2 == 0, "relative attention: expected an even dim, found {}", build.dim);
   const layers::Scope& owner = options.shared_uv ? build.shared : build.layer;
   const auto start = layers::normal(build.init_std);
   u_ = owner.share("u", {build.num_heads, build.head_dim}, start, layers::ParameterKind::bias);

@@ -27,7 +27,8 @@ struct RelativeOptions {
       base::one_of("signed", "faithful"));
     v("bias", bias, "use a bias in the q, k, v and o projections; r never has one");
     v("shared_uv", shared_uv, "share the biases u and v across layers");
-    v("clamp_len", clamp_len, "maximum distance in tokens; larger ones are clamped; 0: no limit", base::range(0, 1 << 24));
+    v("clamp_len", clamp_len, "maximum distance in tokens; larger ones are clamped; 0: no limit",
+      base::range(0, 1 << 24));
     v("eval_clamp_len", eval_clamp_len, "clamp_len in evaluation; unset: same as clamp_len", base::range(0, 1 << 24));
     v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
       base::half_open_range(0.0, 1.0));

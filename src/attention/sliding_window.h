@@ -21,7 +21,8 @@ struct SlidingWindowOptions {
       "number of rows that a query sees: itself and the rows before it; in a bidirectional model, half on each side",
       base::range(1, 1 << 24));
     v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
 };
 

@@ -18,7 +18,8 @@ struct SoftmaxOptions {
   template <class V>
   void visit(V&& v) {
     v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
     v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
       base::half_open_range(0.0, 1.0));
   }

@@ -21,10 +21,10 @@ struct SpatialReductionOptions {
   double norm_eps = 1e-5;
   template <class V>
   void visit(V&& v) {
-    v("sr_ratio", sr_ratio, "reduction of keys and values in height and in width",
-      base::range(1, 64));
+    v("sr_ratio", sr_ratio, "reduction of keys and values in height and in width", base::range(1, 64));
     v("reduction", reduction,
-      "conv: convolution with stride sr_ratio (PVT, PVTv2); pool: average pooling to pool_size, ignoring sr_ratio (linear PVTv2)",
+      "conv: convolution with stride sr_ratio (PVT, PVTv2); pool: average pooling to pool_size, ignoring sr_ratio "
+      "(linear PVTv2)",
       base::one_of("conv", "pool"));
     v("pool_size", pool_size, "pool: height and width after pooling", base::range(1, 64));
     v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; o always has one");

@@ -11,8 +11,7 @@ struct EncoderOptions : LayerStackOptions {
   void visit(V&& v) {
     LayerStackOptions::visit(v);
     v("token_types", token_types,
-      "encoder: size of the token type table (BERT: 2); every token gets type 0; 0: no table",
-      base::range(0, 1 << 10));
+      "encoder: size of the token type table (BERT: 2); every token gets type 0; 0: no table", base::range(0, 1 << 10));
     v("embed_norm", embed_norm, "encoder: apply a norm between the embedding and the first layer");
   }
 };

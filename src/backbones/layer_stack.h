@@ -17,7 +17,8 @@ struct PositionOptions {
   int64_t max_len = 512;
   template <class V>
   void visit(V&& v) {
-    v("type", type, "absolute positions added to the rows of a segment, memory rows included; use none with relative attention",
+    v("type", type,
+      "absolute positions added to the rows of a segment, memory rows included; use none with relative attention",
       base::one_of("none", "learned", "sinusoidal"));
     v("max_len", max_len, "learned: maximum number of positions", base::range(1, 1 << 24));
   }

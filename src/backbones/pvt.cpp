@@ -34,9 +34,10 @@ std::vector<core::Grid> PvtOptions::grids(int64_t height, int64_t width) const {
 Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options) {
   const size_t count = options.depths.size();
   base::require(build.whole || count == 1, "pvt: a layer_stack must have one stage, found {}", count);
-  base::require(!build.whole || options.sr_ratios.back() == 1,
-                "pvt: the last stage has a class token, which cannot be reduced: expected sr_ratios to end with 1, found {}",
-                options.sr_ratios.back());
+  base::require(
+      !build.whole || options.sr_ratios.back() == 1,
+      "pvt: the last stage has a class token, which cannot be reduced: expected sr_ratios to end with 1, found {}",
+      options.sr_ratios.back());
   const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
   const double std = options.init_std;
   for (size_t s = 0; s < count; ++s) {

@@ -22,7 +22,8 @@ struct PvtOptions : PvtStageOptions {
       base::range(1, 1 << 14));
     v("patch_size", patch_size, "patch height and width in the first stage; later stages halve the grid",
       base::range(1, 1 << 10));
-    visit_stages(v, "spatial reduction of keys and values in each stage; must be 1 in the last, because of the class token");
+    visit_stages(
+        v, "spatial reduction of keys and values in each stage; must be 1 in the last, because of the class token");
     visit_layers(v, "epsilon of the layer norms and the final norm; norms of patches and reductions use 1e-5");
   }
   void validate(const base::Where& where) const;

@@ -46,7 +46,8 @@ struct PvtStageOptions {
     v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections");
     v("norm_eps", norm_eps, about_norm_eps, base::positive());
     v("drop_path", drop_path,
-      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in the first",
+      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in "
+      "the first",
       base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "standard deviation of the initial weights", base::positive());
   }

@@ -27,21 +27,23 @@ struct SwinOptions {
   double init_std = 0.02;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size,
-      "image height and width; a window is never larger than the grid of such an image",
+    v("image_size", image_size, "image height and width; a window is never larger than the grid of such an image",
       base::range(1, 1 << 14));
     v("patch_size", patch_size, "patch height and width; must divide the image height and width",
       base::range(1, 1 << 10));
     v("in_channels", in_channels, "number of image channels", base::range(1, 1 << 10));
     v("dim", dim, "width of the first stage; each later stage doubles it", base::range(1, 1 << 16));
-    v("depths", depths, "number of layers in each stage; odd layers shift their windows by half", base::range(1, 1 << 10));
+    v("depths", depths, "number of layers in each stage; odd layers shift their windows by half",
+      base::range(1, 1 << 10));
     v("num_heads", num_heads, "attention heads in each stage; must divide its width", base::range(1, 1 << 10));
     v("window_size", window_size, "window height and width, in grid cells", base::range(1, 256));
-    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward, as a multiple of the model width", base::range(0.001, 1024.0));
+    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward, as a multiple of the model width",
+      base::range(0.001, 1024.0));
     v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections");
     v("norm_eps", norm_eps, "epsilon of all layer norms", base::positive());
     v("drop_path", drop_path,
-      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in the first",
+      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in "
+      "the first",
       base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "standard deviation of the initial weights", base::positive());
   }

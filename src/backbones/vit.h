@@ -35,8 +35,7 @@ struct VitOptions {
   double init_std = 0.02;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size,
-      "image height and width of the position table; the table is resampled for other sizes",
+    v("image_size", image_size, "image height and width of the position table; the table is resampled for other sizes",
       base::range(1, 1 << 14));
     v("patch_size", patch_size, "patch height and width; must divide the image height and width",
       base::range(1, 1 << 10));
@@ -46,7 +45,8 @@ struct VitOptions {
     v("dim", dim, "model width", base::range(1, 1 << 16));
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
     v("num_heads", num_heads, "attention heads; must divide dim", base::range(1, 1 << 10));
-    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward, as a multiple of the model width", base::range(0.001, 1024.0));
+    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward, as a multiple of the model width",
+      base::range(0.001, 1024.0));
     v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections");
     v("norm_eps", norm_eps, "epsilon of all layer norms", base::positive());
     v("position_resampling", position_resampling,
@@ -56,7 +56,8 @@ struct VitOptions {
       "LayerScale: initial value of a learned factor per channel of every branch (Touvron et al. 2021); unset: none",
       base::positive());
     v("drop_path", drop_path,
-      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in the first",
+      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in "
+      "the first",
       base::half_open_range(0.0, 1.0));
     v("dropout", dropout, "dropout after the embedding and after every branch", base::half_open_range(0.0, 1.0));
     v("init_std", init_std, "standard deviation of the initial weights", base::positive());

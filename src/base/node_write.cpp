@@ -66,7 +66,8 @@ std::string json_scalar(const Node& node) {
     case Node::Kind::integer:
       return fmt::format("{}", node.as_int());
     case Node::Kind::real:
-      require(std::isfinite(node.as_double()), "{}: JSON cannot represent the number {}", node.where(), node.as_double());
+      require(std::isfinite(node.as_double()), "{}: JSON cannot represent the number {}", node.where(),
+              node.as_double());
       return format_real(node.as_double());
     case Node::Kind::string:
       return json_string(node.as_string());

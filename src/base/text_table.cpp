@@ -55,7 +55,8 @@ TextTable::TextTable(std::vector<std::string> header, std::vector<Align> align)
 }
 
 void TextTable::add_row(std::vector<std::string> cells) {
-  ensure(cells.size() <= header_.size(), "a row has {} cells, but the table has {} columns", cells.size(), header_.size());
+  ensure(cells.size() <= header_.size(), "a row has {} cells, but the table has {} columns", cells.size(),
+         header_.size());
   cells.resize(header_.size());
   rows_.push_back(std::move(cells));
 }

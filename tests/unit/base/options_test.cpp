@@ -106,7 +106,8 @@ TEST(ReadOptions, ErrorsNameFileLineAndFullKey) {
       {"cache.variant = 'autors'",
        "r.toml:3: 'cache.variant': expected \"paper\" | \"authors\", found string \"autors\"; did you mean "
        "\"authors\"?"},
-      {"cache.bptt_depth = -1", "r.toml:3: 'cache.bptt_depth': expected non-negative integer or \"full\", found integer -1"},
+      {"cache.bptt_depth = -1",
+       "r.toml:3: 'cache.bptt_depth': expected non-negative integer or \"full\", found integer -1"},
       {"cache.bptt_depth = 1001", "expected 0 to 1000"},
       {"cache.bptt_depth = 'all'", "expected non-negative integer or \"full\", found string \"all\""},
       {"[cache]\nmem_len = 0\nsame_length = true", "r.toml:5: 'cache.same_length': needs mem_len above 0, found 0"},

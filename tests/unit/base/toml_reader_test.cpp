@@ -104,8 +104,7 @@ TEST(Toml, CharactersBeyondAsciiStandOnlyInStringsAndComments) {
                                                          "a = 1\xC9\x9A", "[a\xC9\x9A]", "a = [1,\xC9\x9A 2]"}) {
     expect_error<InputError>([&] { parse_toml("\n" + bad, "r.toml"); }, {"r.toml:2", "non-ASCII"});
   }
-  expect_error<InputError>([&] { parse_toml("a = \"\"\"x\\\n  \xC9\x9A\"\"\"", "r.toml"); },
-                           {"r.toml:1", "non-ASCII"});
+  expect_error<InputError>([&] { parse_toml("a = \"\"\"x\\\n  \xC9\x9A\"\"\"", "r.toml"); }, {"r.toml:1", "non-ASCII"});
 }
 
 TEST(TomlValue, IsOneValueOnOneLine) {
