@@ -151,7 +151,7 @@ TEST_F(TaskCommands, ABackboneWithoutAHeadLearnsTasks) {
   std::filesystem::remove(bare + "/classes.txt");
   data::make_class_folders(folder_ / "set", 6);
   write(recipe, recipe_of(folder_ / "set"));
-  expect_refused({"classify", bare, picture}, {"without a head", "mnemo finetune"});
+  expect_refused({"classify", bare, picture}, {"has no head", "mnemo finetune"});
   for (const char* regime : {"masked_memory", "full"}) {
     const Finished outcome = run(
         {"finetune", recipe, "--model", bare, "--regime", regime, "--name", "t", "--out", folder_ / regime, "--quiet"});

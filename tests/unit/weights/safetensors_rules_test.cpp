@@ -135,7 +135,7 @@ TEST(SafetensorsRules, Rule8Dtype) {
   expect_rule(8, raw_safetensors("{" + entry("a", "f32", "1", 0, 4) + "}", "abcd"), "dtype 'f32'");
   expect_rule(8, raw_safetensors("{" + entry("a", "", "1", 0, 1) + "}", "x"), "dtype ''");
   expect_error<InputError>([&] { parse(raw_safetensors("{" + entry("a", "F4", "2", 0, 1) + "}", "x")); },
-                           {"x.safetensors", "'a'", "F4", "no type"});
+                           {"x.safetensors", "'a'", "F4", "does not support"});
 }
 
 TEST(SafetensorsRules, Rule9ShapeProduct) {
