@@ -17,7 +17,7 @@ BigBird::BigBird(const Options& options, const core::AttentionBuild& build)
             options.bias, build.init_std) {
   base::require(
       !build.causal,
-      "bigbird: every row sees the last block, so it cannot stand in a causal model; use sliding_window or abc there");
+      "bigbird: every row sees the last block, so it is not causal; use sliding_window or abc in a causal model");
 }
 
 core::State BigBird::initial_state(int64_t) const { return {}; }
@@ -34,10 +34,8 @@ at::Tensor BigBird::blocks(int64_t rows) const {
 
 core::CoreAttention::Heads BigBird::run(const core::AttentionInput& input, const core::State& state,
                                         const ops::ReplaceValues& replace) const {
-  base::require(!input.table.is_cross(),
-                "bigbird: its pattern is one of rows among themselves; use softmax for cross-attention");
-  base::require(input.ends && input.table.num_context() == 0,
-                "bigbird: its pattern needs the whole segment at once, and no other rows");
+  base::require(!input.table.is_cross(), "bigbird: supports self-attention only; use softmax for cross-attention");
+  base::require(input.ends && input.table.num_context() == 0, "bigbird: expected a whole segment and no other rows");
   ops::KeyRanges ranges = ops::block_ranges(blocks(input.x.size(1)), options_.block_size, input.x.size(1));
   ranges.valid = plain_validity(input.table, false, "bigbird");
   const auto [q, k, v] = maps_.heads(input.x, input.x);

@@ -21,12 +21,15 @@ struct BigBirdOptions {
   std::optional<bool> qkv_bias;
   template <class V>
   void visit(V&& v) {
-    v("block_size", block_size, "rows of a block", base::range(1, 1 << 20));
-    v("num_random_blocks", num_random_blocks, "blocks that a block sees beside the first, the last and its neighbours",
+    v("block_size", block_size, "rows per block", base::range(1, 1 << 20));
+    v("num_random_blocks", num_random_blocks,
+      "random blocks that each block sees, in addition to the first, the last and its neighbours",
       base::range(0, 1 << 20));
-    v("seed", seed, "of the draw, with the layer's number and the block's", base::range(0, int64_t{1} << 53));
-    v("bias", bias, "the four maps q, k, v, o have a bias");
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+    v("seed", seed, "seed of the random blocks, combined with the layer and block number",
+      base::range(0, int64_t{1} << 53));
+    v("bias", bias, "use a bias in the q, k, v and o projections");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
 };
 

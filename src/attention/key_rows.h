@@ -17,8 +17,8 @@ inline at::Tensor key_rows(const core::AttentionInput& input) {
 /// Which rows are real, [B,K] over all keys, undefined = all, for an attention that has no form of other rules than
 /// causal (in a model that looks both ways: than open).
 inline const at::Tensor& plain_validity(const core::AttendTable& table, bool causal, const char* who) {
-  base::ensure(causal ? table.plain_causal() : table.open(), "{} has no form of this table: it must be {} throughout",
-               who, causal ? "causal" : "open");
+  base::ensure(causal ? table.plain_causal() : table.open(),
+               "{} does not support this attention table: it must be {} throughout", who, causal ? "causal" : "open");
   return table.valid();
 }
 

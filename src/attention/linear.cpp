@@ -30,11 +30,11 @@ ops::LinearNormaliser normaliser_of(const LinearOptions& options) {
 void LinearOptions::validate(const base::Where& where) const {
   const bool rfa = feature_map == "rfa";
   where.require(feature_map != "elu" || !num_features, "num_features",
-                "feature_map \"elu\" has as many features as a head is wide; leave it out");
-  where.require(!rfa || !eps, "eps", "feature_map \"rfa\" adds no eps; leave it out");
-  where.require(rfa || !tau, "tau", "is of feature_map \"rfa\"; found \"{}\"", feature_map);
-  where.require(rfa || !seed, "seed", "is of feature_map \"rfa\"; found \"{}\"", feature_map);
-  where.require(rfa || variant == "paper", "variant", "\"authors\" is a reading of feature_map \"rfa\"; found \"{}\"",
+                "not supported by feature_map \"elu\", which has as many features as a head is wide");
+  where.require(!rfa || !eps, "eps", "not supported by feature_map \"rfa\"");
+  where.require(rfa || !tau, "tau", "requires feature_map = \"rfa\", found \"{}\"", feature_map);
+  where.require(rfa || !seed, "seed", "requires feature_map = \"rfa\", found \"{}\"", feature_map);
+  where.require(rfa || variant == "paper", "variant", "\"authors\" requires feature_map = \"rfa\", found \"{}\"",
                 feature_map);
 }
 
@@ -46,7 +46,7 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
             options.bias, build.init_std),
       normaliser_(normaliser_of(options)) {
   base::require(causal_ || !options.gate,
-                "linear: a gate forgets the past of a causal model; this one looks both ways; use gate = false");
+                "linear: a gate requires a causal model; use gate = false in a bidirectional one");
   if (causal_) build.attn.reserve_state("s, z", {build.num_heads, num_features_, build.head_dim + 1});
   const layers::Scope feature = build.attn / "feature";
   if (options.feature_map == "t2r") {
@@ -69,8 +69,8 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
 }
 
 void Linear::set_random(const at::Tensor& random) {
-  base::require(random_.defined() && random.sizes() == random_.sizes(), "linear: random projections of {} do not fit",
-                c10::str(random.sizes()));
+  base::require(random_.defined() && random.sizes() == random_.sizes(),
+                "linear: random projections have the wrong shape {}", c10::str(random.sizes()));
   random_ = random.detach();
 }
 
@@ -92,8 +92,8 @@ at::Tensor Linear::features(const at::Tensor& x) const {
 
 void Linear::require_readable(int64_t head_dim, int64_t) const {
   base::require(options_.feature_map == "elu" || head_dim == maps_.head_dim,
-                "linear: features of \"{}\" are made for heads of width {} and cannot read heads of width {}",
-                options_.feature_map, maps_.head_dim, head_dim);
+                "linear: features of \"{}\" were built for head width {}, found {}", options_.feature_map,
+                maps_.head_dim, head_dim);
 }
 
 at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
@@ -103,9 +103,9 @@ at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tens
 core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const core::State& state,
                                        const ops::ReplaceValues& replace) const {
   const bool cross = input.table.is_cross();
-  base::ensure(cross || !input.context.defined(), "linear attention has no use for the rows of a layer context");
-  base::require(!(cross && causal_), "linear: a causal form cannot attend to another sequence");
-  base::require(causal_ || input.ends, "linear: looking both ways it needs its whole segment at once");
+  base::ensure(cross || !input.context.defined(), "linear: unsupported: rows of a layer context");
+  base::require(!(cross && causal_), "linear: the causal form does not support cross-attention");
+  base::require(causal_ || input.ends, "linear: a bidirectional model requires whole segments");
   const at::Tensor& rows = cross ? input.context : input.x;
   const auto [q, k, v] = maps_.heads(input.x, rows);
   const at::Tensor values = ops::replaced(replace, v);

@@ -28,21 +28,22 @@ struct LinearOptions {
   template <class V>
   void visit(V&& v) {
     v("feature_map", feature_map,
-      "elu: elu(x) + 1; t2r: relu of a learned map; rfa: sines and cosines of random projections",
+      "elu: elu(x) + 1; t2r: relu of a learned projection; rfa: sines and cosines of random projections",
       base::one_of("elu", "t2r", "rfa"));
-    v("num_features", num_features, "t2r: features; rfa: projections, of a sine and a cosine each; unset: 32",
+    v("num_features", num_features,
+      "t2r: number of features; rfa: number of projections, each with a sine and a cosine; unset: 32",
       base::range(1, 1 << 16));
-    v("eps", eps, "elu, t2r: added to the sum of weights; unset: 1e-6", base::positive());
-    v("variant", variant, "rfa: features and division as in the paper, or as in the authors' code",
+    v("eps", eps, "elu, t2r: added to the denominator; unset: 1e-6", base::positive());
+    v("variant", variant, "rfa: features and normalization as in the paper, or as in the authors' code",
       base::one_of("paper", "authors"));
-    v("tau", tau, "rfa: what the random projections are divided by; unset: 1", base::positive());
-    v("seed", seed, "rfa: of the random projections, with the layer's number; unset: 0",
+    v("tau", tau, "rfa: divisor of the random projections; unset: 1", base::positive());
+    v("seed", seed, "rfa: seed of the random projections, combined with the layer number; unset: 0",
       base::range(0, int64_t{1} << 53));
-    v("gate", gate, "a gate for each head forgets the past token by token (causal models)");
-    v("bias", bias, "the four maps q, k, v, o have a bias");
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
-    v("bptt_depth", bptt_depth,
-      "segment boundaries a loss's gradient goes back through the sums: 0, 1, ... or \"full\"");
+    v("gate", gate, "use a forget gate per head (causal models only)");
+    v("bias", bias, "use a bias in the q, k, v and o projections");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
 };

@@ -14,9 +14,8 @@ Linformer::Linformer(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
             options.bias, build.init_std) {
   base::require(!build.causal,
-                "linformer: a projected key mixes all rows, later ones too, so it cannot stand in a causal model; abc "
-                "with control.type = "
-                "\"linformer\" is the causal form");
+                "linformer: a projected key mixes all rows, so it is not causal; use abc with control.type = "
+                "\"linformer\" in a causal model");
   // So that E k has the size of k (Wang et al. 2020, theorem 2).
   const auto start = layers::normal(1.0 / std::sqrt(static_cast<double>(options.num_slots)));
   const layers::Scope scope = build.attn / "linformer";
@@ -27,8 +26,7 @@ Linformer::Linformer(const Options& options, const core::AttentionBuild& build)
 core::State Linformer::initial_state(int64_t) const { return {}; }
 
 void Linformer::require_readable(int64_t, int64_t keys) const {
-  base::require(keys <= e_.size(1), "linformer: a context of {} rows is longer than its table, max_len = {}", keys,
-                e_.size(1));
+  base::require(keys <= e_.size(1), "linformer: {} rows exceed max_len = {}", keys, e_.size(1));
 }
 
 at::Tensor Linformer::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -47,7 +45,7 @@ core::CoreAttention::Heads Linformer::run(const core::AttentionInput& input, con
                                           const ops::ReplaceValues& replace) const {
   const bool cross = input.table.is_cross();
   base::require(input.ends && (cross || input.table.num_context() == 0),
-                "linformer: its tables need the whole segment at once, and no other rows");
+                "linformer: expected a whole segment and no other rows");
   const at::Tensor& valid = plain_validity(input.table, false, "linformer");
   const auto [q, k, v] = maps_.heads(input.x, cross ? input.context : input.x);
   return {maps_.join(mix(q, k, ops::replaced(replace, v), valid)), state};

@@ -19,10 +19,11 @@ struct LinformerOptions {
   std::optional<bool> qkv_bias;
   template <class V>
   void visit(V&& v) {
-    v("num_slots", num_slots, "rows that keys and values are projected to", base::range(1, 1 << 16));
-    v("max_len", max_len, "columns of the two tables; a longer segment is an error", base::range(1, 1 << 24));
-    v("bias", bias, "the four maps q, k, v, o have a bias");
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+    v("num_slots", num_slots, "number of rows that keys and values are projected to", base::range(1, 1 << 16));
+    v("max_len", max_len, "maximum segment length; longer segments are an error", base::range(1, 1 << 24));
+    v("bias", bias, "use a bias in the q, k, v and o projections");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
 };
 

@@ -14,12 +14,13 @@ void LshOptions::validate(const base::Where& where) const {
   where.require(num_buckets.value_or(2) % 2 == 0, "num_buckets", "expected an even number, found {}",
                 num_buckets.value_or(0));
   if (!arena()) return;
-  where.require(num_hashes.value_or(1) == 1, "num_hashes", "variant \"lra\" has one round, found {}",
+  where.require(num_hashes.value_or(1) == 1, "num_hashes", "variant \"lra\" supports one round, found {}",
                 num_hashes.value_or(0));
   where.require(chunk_len.value_or(10) % num_buckets.value_or(10) == 0, "chunk_len",
-                "variant \"lra\" cuts its rows into num_buckets chunks: expected a multiple of {}, found {}",
+                "variant \"lra\" divides rows into num_buckets chunks: expected a multiple of {}, found {}",
                 num_buckets.value_or(10), chunk_len.value_or(10));
-  where.require(!attend_across_buckets, "attend_across_buckets", "variant \"lra\" compares no buckets; leave it out");
+  where.require(!attend_across_buckets, "attend_across_buckets",
+                "not supported by variant \"lra\", which does not compare buckets");
 }
 
 Lsh::Lsh(const Options& options, const core::AttentionBuild& build)
@@ -31,9 +32,7 @@ Lsh::Lsh(const Options& options, const core::AttentionBuild& build)
           build.init_std),
       v_(build.attn / "v", build.dim, build.num_heads * build.head_dim, options.qkv_bias.value_or(options.bias),
          build.init_std) {
-  base::require(
-      !arena_ || !build.causal,
-      "lsh: variant \"lra\" masks no later row, so it cannot stand in a causal model; use variant = \"paper\"");
+  base::require(!arena_ || !build.causal, "lsh: variant \"lra\" is not causal; use variant = \"paper\"");
   base::require(!arena_ || build.num_heads * build.head_dim == build.dim,
                 "lsh: variant \"lra\" has no output projection: expected num_heads * head_dim = dim = {}, found {}",
                 build.dim, build.num_heads * build.head_dim);
@@ -58,10 +57,9 @@ at::Tensor Lsh::project(const at::Tensor& heads) const { return arena_ ? heads :
 
 core::CoreAttention::Heads Lsh::run(const core::AttentionInput& input, const core::State& state,
                                     const ops::ReplaceValues& replace) const {
-  base::require(!input.table.is_cross(),
-                "lsh: its queries are its keys, so there are none across sequences; use softmax for cross-attention");
-  base::ensure(!input.context.defined(), "lsh has no use for the rows of a layer context");
-  base::require(options_.causal || input.ends, "lsh: looking both ways it needs its whole segment at once");
+  base::require(!input.table.is_cross(), "lsh: supports self-attention only; use softmax for cross-attention");
+  base::ensure(!input.context.defined(), "lsh: unsupported: rows of a layer context");
+  base::require(options_.causal || input.ends, "lsh: a bidirectional model requires whole segments");
   const at::Tensor& valid = plain_validity(input.table, options_.causal, "lsh");
   const auto rows = ops::linear_maps(input.x, {{qk_.weight, qk_.bias}, {v_.weight, v_.bias}});
   const auto split = [&](const at::Tensor& t) { return t.unflatten(-1, {num_heads_, -1}).transpose(1, 2); };

@@ -24,16 +24,18 @@ struct LshOptions {
   std::optional<bool> qkv_bias;
   template <class V>
   void visit(V&& v) {
-    v("variant", variant, "paper: Reformer; lra: the Long Range Arena's code, whose quirks its page lists",
+    v("variant", variant, "paper: as in Reformer; lra: as in the Long Range Arena code (differences: docs/lsh.md)",
       base::one_of("paper", "lra"));
-    v("num_buckets", num_buckets, "buckets of a round, even; unset: 16, with lra 10", base::range(2, 1 << 16));
-    v("num_hashes", num_hashes, "rounds; unset: 2, with lra 1", base::range(1, 1 << 10));
-    v("chunk_len", chunk_len, "rows of a chunk; lra: what the length is made a multiple of; unset: 32, with lra 10",
+    v("num_buckets", num_buckets, "buckets per round, an even number; unset: 16, with lra 10", base::range(2, 1 << 16));
+    v("num_hashes", num_hashes, "hashing rounds; unset: 2, with lra 1", base::range(1, 1 << 10));
+    v("chunk_len", chunk_len, "rows per chunk; lra: the length is padded to a multiple of this; unset: 32, with lra 10",
       base::range(1, 1 << 20));
-    v("attend_across_buckets", attend_across_buckets, "rows of other buckets in the chunks are seen too");
-    v("seed", seed, "of the rotations, with the layer's number (lra: alone)", base::range(0, int64_t{1} << 53));
-    v("bias", bias, "the maps qk, v and o have a bias");
-    v("qkv_bias", qkv_bias, "qk and v have a bias; unset: as `bias`, which then rules o alone");
+    v("attend_across_buckets", attend_across_buckets, "also attend to rows of other buckets in the same chunks");
+    v("seed", seed, "seed of the rotations, combined with the layer number (lra: used alone)",
+      base::range(0, int64_t{1} << 53));
+    v("bias", bias, "use a bias in the qk, v and o projections");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the qk and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
   void validate(const base::Where& where) const;
   bool arena() const { return variant == "lra"; }

@@ -25,17 +25,18 @@ void add(base::OptionTypes& types, base::Registry<Factory>& factories, const cha
 
 void add_attentions(base::OptionTypes& types, base::Registry<Factory>& factories) {
   add<Softmax>(types, factories, "softmax", "scaled dot-product attention");
-  add<Relative>(types, factories, "relative", "Transformer-XL: content and position terms over distances");
-  add<Linear>(types, factories, "linear", "linear attention: sums of key features and values (ELU, T2R, RFA)");
+  add<Relative>(types, factories, "relative", "Transformer-XL: relative attention with content and position terms");
+  add<Linear>(types, factories, "linear", "linear attention with ELU, T2R or RFA features");
   add<SlidingWindow>(types, factories, "sliding_window", "softmax attention within a window");
-  add<BigBird>(types, factories, "bigbird", "BigBird: global, neighbouring and random blocks; not causal");
-  add<Lsh>(types, factories, "lsh", "Reformer: shared queries and keys attend within hash buckets");
-  add<Linformer>(types, factories, "linformer", "Linformer: keys and values projected along time; not causal");
+  add<BigBird>(types, factories, "bigbird", "BigBird: global, local and random blocks; not causal");
+  add<Lsh>(types, factories, "lsh", "Reformer: queries and keys are shared and attend within hash buckets");
+  add<Linformer>(types, factories, "linformer", "Linformer: keys and values projected along the sequence; not causal");
 }
 
 void add_image_attentions(base::OptionTypes& types, base::Registry<Factory>& factories) {
-  add<SpatialReduction>(types, factories, "spatial_reduction", "PVT and PVTv2: keys and values of a smaller image");
-  add<ShiftedWindow>(types, factories, "shifted_window", "Swin: inside windows, with a bias for each pair of places");
+  add<SpatialReduction>(types, factories, "spatial_reduction", "PVT and PVTv2: keys and values are spatially reduced");
+  add<ShiftedWindow>(types, factories, "shifted_window",
+                     "Swin: attention inside windows, with a relative position bias");
 }
 
 }  // namespace mnemo::attention

@@ -17,8 +17,7 @@ Relative::Relative(const Options& options, const core::AttentionBuild& build)
       dim_(build.dim),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.bias, options.bias, build.init_std),
       r_(build.attn / "r", build.dim, build.num_heads * build.head_dim, false, build.init_std) {
-  base::require(build.dim % 2 == 0, "relative attention: expected an even dim (sinusoids have two halves), found {}",
-                build.dim);
+  base::require(build.dim % 2 == 0, "relative attention: expected an even dim, found {}", build.dim);
   const layers::Scope& owner = options.shared_uv ? build.shared : build.layer;
   const auto start = layers::normal(build.init_std);
   u_ = owner.share("u", {build.num_heads, build.head_dim}, start, layers::ParameterKind::bias);
@@ -47,7 +46,7 @@ at::Tensor Relative::sinusoids(const core::AttentionInput& input, const at::Tens
 }
 
 core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, const core::State& state) const {
-  base::ensure(!input.table.is_cross(), "relative attention has no distances across sequences");
+  base::ensure(!input.table.is_cross(), "relative: cross-attention is not supported");
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const KvState kv = extend(state.as<KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));

@@ -23,15 +23,16 @@ struct RelativeOptions {
   template <class V>
   void visit(V&& v) {
     v("rel_shift", rel_shift,
-      "keys on the right of their query: signed distances, or the shift of the authors' code as it falls out",
+      "distance to keys on the right of the query: signed, or faithful to the shift of the authors' code",
       base::one_of("signed", "faithful"));
-    v("bias", bias, "the maps q, k, v, o have a bias; r never has one");
-    v("shared_uv", shared_uv, "all layers share the biases u and v");
-    v("clamp_len", clamp_len, "distances are clamped to this many tokens; 0: not clamped", base::range(0, 1 << 24));
-    v("eval_clamp_len", eval_clamp_len, "clamp_len in evaluation; unset: the same", base::range(0, 1 << 24));
-    v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)",
+    v("bias", bias, "use a bias in the q, k, v and o projections; r never has one");
+    v("shared_uv", shared_uv, "share the biases u and v across layers");
+    v("clamp_len", clamp_len, "maximum distance in tokens; larger ones are clamped; 0: no limit",
+      base::range(0, 1 << 24));
+    v("eval_clamp_len", eval_clamp_len, "clamp_len in evaluation; unset: same as clamp_len", base::range(0, 1 << 24));
+    v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
       base::half_open_range(0.0, 1.0));
-    v("position_dropout", position_dropout, "of the sinusoids R, in training; every layer draws its own",
+    v("position_dropout", position_dropout, "dropout of the sinusoids R; each layer uses its own mask",
       base::half_open_range(0.0, 1.0));
   }
 };

@@ -18,17 +18,15 @@ void ShiftedWindowOptions::validate(const base::Where& where) const {
 ShiftedWindow::ShiftedWindow(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias, true, build.init_std),
       position_(build.attn, options.window_size[0], options.window_size[1], build.num_heads, build.init_std) {
-  base::require(!build.causal,
-                "shifted_window: the rows of a window see one another, so it cannot stand in a causal model");
+  base::require(!build.causal, "shifted_window: not causal, because all rows of a window see each other");
 }
 
 void ShiftedWindow::require_window(const core::AttentionInput& input) const {
   base::require(input.grid.size() == input.x.size(1) && input.grid.size() > 0,
-                "[shifted_window] expected the rows of a window and nothing else, found {} rows and a window of {}x{}",
+                "[shifted_window] expected only the rows of a window, found {} rows and a window of {}x{}",
                 input.x.size(1), input.grid.height, input.grid.width);
-  base::require(
-      input.ends && input.table.open() && !input.table.valid().defined() && input.table.num_context() == 0,
-      "[shifted_window] a window has no padding and no rows of elsewhere, and each of its rows sees all of them");
+  base::require(input.ends && input.table.open() && !input.table.valid().defined() && input.table.num_context() == 0,
+                "[shifted_window] expected a full attention table without padding or context rows");
 }
 
 core::CoreAttention::Heads ShiftedWindow::heads(const core::AttentionInput& input, const core::State& state) const {

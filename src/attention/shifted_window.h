@@ -16,8 +16,8 @@ struct ShiftedWindowOptions {
   bool qkv_bias = true;
   template <class V>
   void visit(V&& v) {
-    v("window_size", window_size, "height and width of the largest window, in rows", base::range(1, 256));
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; o has one always");
+    v("window_size", window_size, "maximum height and width of a window, in grid cells", base::range(1, 256));
+    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; o always has one");
   }
   void validate(const base::Where& where) const;
 };

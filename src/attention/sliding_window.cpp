@@ -22,9 +22,8 @@ core::State SlidingWindow::initial_state(int64_t) const { return KvState{}; }
 
 core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input, const core::State& state,
                                               const ops::ReplaceValues& replace) const {
-  base::require(!input.table.is_cross(),
-                "sliding_window: rows of another sequence have no distance; use softmax for cross-attention");
-  base::require(causal_ || input.ends, "sliding_window: looking both ways it needs its whole segment at once");
+  base::require(!input.table.is_cross(), "sliding_window: cross-attention is not supported; use softmax");
+  base::require(causal_ || input.ends, "sliding_window: a bidirectional model requires whole segments");
   core::AttentionInput seen = input;
   // Rows of a cache that lie beyond the first query's window are not even projected.
   if (causal_ && input.context.defined() && input.context.size(1) >= window_) {

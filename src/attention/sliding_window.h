@@ -18,10 +18,11 @@ struct SlidingWindowOptions {
   template <class V>
   void visit(V&& v) {
     v("window_size", window_size,
-      "rows that a query sees: itself and those before it; in a model that looks both ways half of them on each side",
+      "number of rows that a query sees: itself and the rows before it; in a bidirectional model, half on each side",
       base::range(1, 1 << 24));
-    v("bias", bias, "the four maps q, k, v, o have a bias");
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
+    v("bias", bias, "use a bias in the q, k, v and o projections");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
 };
 

@@ -17,9 +17,10 @@ struct SoftmaxOptions {
   double dropout = 0.0;
   template <class V>
   void visit(V&& v) {
-    v("bias", bias, "the four maps q, k, v, o have a bias");
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
-    v("dropout", dropout, "of the weights of the softmax, in training (then all of them are held at once)",
+    v("bias", bias, "use a bias in the q, k, v and o projections");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
       base::half_open_range(0.0, 1.0));
   }
 };

@@ -13,9 +13,7 @@ SpatialReduction::SpatialReduction(const Options& options, const core::Attention
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias, true, build.init_std),
       reduction_(build.attn, build.dim, options.sr_ratio, options.reduction == "pool" ? options.pool_size : 0,
                  options.norm_eps, build.init_std) {
-  base::require(!build.causal,
-                "spatial_reduction: a reduced row mixes all rows of an image, later ones too, so it cannot stand in a "
-                "causal model");
+  base::require(!build.causal, "spatial_reduction: not causal, because a reduced row mixes later rows");
 }
 
 std::pair<at::Tensor, at::Tensor> SpatialReduction::sources(const core::AttentionInput& input) const {
@@ -25,20 +23,18 @@ std::pair<at::Tensor, at::Tensor> SpatialReduction::sources(const core::Attentio
   base::require(grid.size() > 0 && grid.size() <= rows,
                 "[spatial_reduction] expected the rows of an image, found {} rows and a grid of {}x{}", rows,
                 grid.height, grid.width);
-  base::require(
-      !reduction_.reduces() || grid.size() == rows,
-      "[spatial_reduction] class tokens are part of no convolution: expected {} rows for a grid of {}x{}, found {}",
-      grid.size(), grid.height, grid.width, rows);
+  base::require(!reduction_.reduces() || grid.size() == rows,
+                "[spatial_reduction] class tokens cannot be reduced: expected {} rows for a grid of {}x{}, found {}",
+                grid.size(), grid.height, grid.width, rows);
   base::require(input.ends && !table.is_cross() && table.open() && table.num_context() == contexts,
-                "[spatial_reduction] an image needs all its rows at once, and each sees all of them");
+                "[spatial_reduction] expected a full attention table over whole images");
   at::Tensor valid = table.valid();
-  base::require(!valid.defined() || contexts > 0,
-                "[spatial_reduction] an image has no padding, found a mask of its rows");
+  base::require(!valid.defined() || contexts > 0, "[spatial_reduction] expected no padding, found a row mask");
   const at::Tensor reduced = reduction_(input.x, grid.height, grid.width);
   if (contexts == 0) return {reduced, {}};
   if (valid.defined()) {
     base::require(valid.narrow(1, contexts, rows).all().item<bool>(),
-                  "[spatial_reduction] an image has no padding, found a mask of its rows");
+                  "[spatial_reduction] expected no padding, found a row mask");
     valid = at::cat({valid.narrow(1, 0, contexts), valid.new_ones({valid.size(0), reduced.size(1)})}, 1);
   }
   return {at::cat({input.context, reduced}, 1), valid};

@@ -21,15 +21,14 @@ struct SpatialReductionOptions {
   double norm_eps = 1e-5;
   template <class V>
   void visit(V&& v) {
-    v("sr_ratio", sr_ratio, "keys and values: rows of the image, reduced by this in height and in width",
-      base::range(1, 64));
+    v("sr_ratio", sr_ratio, "reduction of keys and values in height and in width", base::range(1, 64));
     v("reduction", reduction,
-      "conv: a convolution with stride sr_ratio (PVT, PVTv2); pool: to pool_size rows each way, whatever sr_ratio "
-      "(PVTv2's linear variant)",
+      "conv: convolution with stride sr_ratio (PVT, PVTv2); pool: average pooling to pool_size, ignoring sr_ratio "
+      "(linear PVTv2)",
       base::one_of("conv", "pool"));
-    v("pool_size", pool_size, "pool: height and width that the image is averaged to", base::range(1, 64));
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; o has one always");
-    v("norm_eps", norm_eps, "of the norm behind the reduction", base::positive());
+    v("pool_size", pool_size, "pool: height and width after pooling", base::range(1, 64));
+    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections; o always has one");
+    v("norm_eps", norm_eps, "epsilon of the norm after the reduction", base::positive());
   }
 };
 

@@ -11,9 +11,8 @@ struct EncoderOptions : LayerStackOptions {
   void visit(V&& v) {
     LayerStackOptions::visit(v);
     v("token_types", token_types,
-      "encoder: rows of a table of token types, of which every row gets the first (BERT has 2); 0: no table",
-      base::range(0, 1 << 10));
-    v("embed_norm", embed_norm, "encoder: a norm between the embedding and the first layer");
+      "encoder: size of the token type table (BERT: 2); every token gets type 0; 0: no table", base::range(0, 1 << 10));
+    v("embed_norm", embed_norm, "encoder: apply a norm between the embedding and the first layer");
   }
 };
 

@@ -53,7 +53,7 @@ at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
   }
   const int64_t last = input.rows.size(1) == 0 ? -1 : numbers.max().item<int64_t>();
   base::require(last < options_.position.max_len,
-                "[backbone] a segment with its memory rows has {} rows, but position.max_len is {}", last + 1,
+                "[backbone] segment and memory rows together are {} rows, more than position.max_len = {}", last + 1,
                 options_.position.max_len);
   return input.rows + at::embedding(positions_, numbers);
 }
@@ -68,8 +68,7 @@ std::vector<bool> LayerStack::dropped(const core::BackboneInput& input) const {
   std::vector<bool> dropped(layers_.size(), false);
   if (input.mode != core::Mode::train || options_.layer_drop == 0.0) return dropped;
   base::require(input.ends && !input.first_row.defined(),
-                "[backbone] layer_drop passes a layer by for a whole segment; in training expected whole segments, "
-                "found a part of one");
+                "[backbone] layer_drop requires whole segments in training, found a partial segment");
   const at::Tensor chances = at::rand({static_cast<int64_t>(layers_.size())}, at::kDouble);
   for (size_t n = 0; n < layers_.size(); ++n)
     dropped[n] = chances[static_cast<int64_t>(n)].item<double>() < options_.layer_drop;

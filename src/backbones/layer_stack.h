@@ -17,9 +17,10 @@ struct PositionOptions {
   int64_t max_len = 512;
   template <class V>
   void visit(V&& v) {
-    v("type", type, "added to the rows, by their number in the segment, memory rows too; none for relative attention",
+    v("type", type,
+      "absolute positions added to the rows of a segment, memory rows included; use none with relative attention",
       base::one_of("none", "learned", "sinusoidal"));
-    v("max_len", max_len, "learned: rows of the table", base::range(1, 1 << 24));
+    v("max_len", max_len, "learned: maximum number of positions", base::range(1, 1 << 24));
   }
 };
 
@@ -44,24 +45,24 @@ struct LayerStackOptions {
   template <class V>
   void visit(V&& v) {
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
-    v("dim", dim, "width of a row", base::range(1, 1 << 16));
+    v("dim", dim, "model width", base::range(1, 1 << 16));
     v("num_heads", num_heads, "attention heads", base::range(1, 1 << 10));
-    v("head_dim", head_dim, "width of a head; unset: dim / num_heads", base::range(1, 1 << 16));
+    v("head_dim", head_dim, "head width; unset: dim / num_heads", base::range(1, 1 << 16));
     v("ffn_dim", ffn_dim, "hidden width of the feed-forward", base::range(1, 1 << 20));
-    v("activation", activation, "of the feed-forward", base::one_of("relu", "gelu", "gelu_tanh"));
-    v("norm", norm, "post: after each residual; pre: before each branch", base::one_of("post", "pre"));
-    v("norm_eps", norm_eps, "of every layer norm", base::positive());
-    v("final_norm", final_norm, "a norm after the last layer");
+    v("activation", activation, "activation of the feed-forward", base::one_of("relu", "gelu", "gelu_tanh"));
+    v("norm", norm, "post: norm after each residual; pre: norm before each branch", base::one_of("post", "pre"));
+    v("norm_eps", norm_eps, "epsilon of all layer norms", base::positive());
+    v("final_norm", final_norm, "apply a norm after the last layer");
     v("position", position, "absolute positions");
-    v("dropout", dropout, "after the embedding and after every branch", base::half_open_range(0.0, 1.0));
-    v("activation_dropout", activation_dropout, "inside the feed-forward, after its activation",
+    v("dropout", dropout, "dropout after the embedding and after every branch", base::half_open_range(0.0, 1.0));
+    v("activation_dropout", activation_dropout, "dropout inside the feed-forward, after the activation",
       base::half_open_range(0.0, 1.0));
-    v("output_dropout", output_dropout, "of the rows that leave the last layer, memory rows too",
+    v("output_dropout", output_dropout, "dropout of the outputs of the last layer, memory rows included",
       base::half_open_range(0.0, 1.0));
     v("layer_drop", layer_drop,
-      "chance that a segment passes a layer by, in training; all layers run in evaluation (Fan et al. 2020)",
+      "probability of skipping a layer for a segment in training (LayerDrop, Fan et al. 2020)",
       base::half_open_range(0.0, 1.0));
-    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+    v("init_std", init_std, "standard deviation of the initial weights", base::positive());
   }
   void validate(const base::Where& where) const;
   int64_t head_width() const { return head_dim.value_or(dim / num_heads); }

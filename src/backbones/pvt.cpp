@@ -20,7 +20,7 @@ void PvtOptions::validate(const base::Where& where) const {
   const auto all = grids(image_size[0], image_size[1]);
   for (size_t s = 0; s < depths.size(); ++s) {
     where.require(all[s].height >= sr_ratios[s] && all[s].width >= sr_ratios[s], "image_size",
-                  "{} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", image_size[0],
+                  "{} x {} gives a grid of {} x {} in stage {}, smaller than its sr_ratio of {}", image_size[0],
                   image_size[1], all[s].height, all[s].width, s, sr_ratios[s]);
   }
 }
@@ -33,11 +33,11 @@ std::vector<core::Grid> PvtOptions::grids(int64_t height, int64_t width) const {
 
 Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options) {
   const size_t count = options.depths.size();
-  base::require(build.whole || count == 1, "pvt: a layer_stack is one stage, rows to rows; found {} stages", count);
-  base::require(!build.whole || options.sr_ratios.back() == 1,
-                "pvt: the last stage has a class token, which is part of no convolution: expected sr_ratios to end "
-                "with 1, found {}",
-                options.sr_ratios.back());
+  base::require(build.whole || count == 1, "pvt: a layer_stack must have one stage, found {}", count);
+  base::require(
+      !build.whole || options.sr_ratios.back() == 1,
+      "pvt: the last stage has a class token, which cannot be reduced: expected sr_ratios to end with 1, found {}",
+      options.sr_ratios.back());
   const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
   const double std = options.init_std;
   for (size_t s = 0; s < count; ++s) {

@@ -18,12 +18,13 @@ struct PvtOptions : PvtStageOptions {
   template <class V>
   void visit(V&& v) {
     v("image_size", image_size,
-      "height and width of the images that the tables of positions are for; others get them resampled",
+      "image height and width of the position tables; the tables are resampled for other sizes",
       base::range(1, 1 << 14));
-    v("patch_size", patch_size, "height and width of a patch of the first stage; later stages halve the grid",
+    v("patch_size", patch_size, "patch height and width in the first stage; later stages halve the grid",
       base::range(1, 1 << 10));
-    visit_stages(v, "spatial reduction of keys and values in each stage; 1 in the last, where the class token is");
-    visit_layers(v, "of the layers' norms and the last one; those of patches and reductions have 1e-5");
+    visit_stages(
+        v, "spatial reduction of keys and values in each stage; must be 1 in the last, because of the class token");
+    visit_layers(v, "epsilon of the layer norms and the final norm; norms of patches and reductions use 1e-5");
   }
   void validate(const base::Where& where) const;
   /// The grid of each stage for an image; height or width 0 where the image is too small.

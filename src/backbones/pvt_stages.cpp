@@ -18,7 +18,7 @@ void PvtStageOptions::validate(const base::Where& where) const {
   for (size_t s = 0; s < stages; ++s) {
     where.require(dims[s] % num_heads[s] == 0, "num_heads", "expected a divisor of dims[{}] = {}, found {}", s, dims[s],
                   num_heads[s]);
-    where.require(ffn_dim(s) >= 1, "mlp_ratios", "leaves no hidden width: {} * {}", mlp_ratios[s], dims[s]);
+    where.require(ffn_dim(s) >= 1, "mlp_ratios", "gives no hidden width: {} * {}", mlp_ratios[s], dims[s]);
   }
 }
 
@@ -32,7 +32,7 @@ void require_grids(const char* who, const at::Tensor& pixels, const std::vector<
                    const std::vector<int64_t>& sr_ratios) {
   for (size_t s = 0; s < grids.size(); ++s) {
     base::require(grids[s].height >= sr_ratios[s] && grids[s].width >= sr_ratios[s],
-                  "[{}] an image of {} x {} leaves a grid of {} x {} for stage {}, less than its sr_ratio of {}", who,
+                  "[{}] an image of {} x {} gives a grid of {} x {} in stage {}, smaller than its sr_ratio of {}", who,
                   pixels.size(2), pixels.size(3), grids[s].height, grids[s].width, s, sr_ratios[s]);
   }
 }

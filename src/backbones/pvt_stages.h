@@ -32,23 +32,24 @@ struct PvtStageOptions {
   /// The keys from in_channels to sr_ratios.
   template <class V>
   void visit_stages(V&& v, std::string_view about_sr_ratios) {
-    v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
-    v("dims", dims, "width of a row in each stage", base::range(1, 1 << 16));
-    v("depths", depths, "layers of each stage", base::range(1, 1 << 10));
-    v("num_heads", num_heads, "attention heads of each stage, divisors of its width", base::range(1, 1 << 10));
-    v("mlp_ratios", mlp_ratios, "hidden width of the feed-forward in widths of a row, for each stage",
+    v("in_channels", in_channels, "number of image channels", base::range(1, 1 << 10));
+    v("dims", dims, "width of each stage", base::range(1, 1 << 16));
+    v("depths", depths, "number of layers in each stage", base::range(1, 1 << 10));
+    v("num_heads", num_heads, "attention heads in each stage; must divide its width", base::range(1, 1 << 10));
+    v("mlp_ratios", mlp_ratios, "hidden width of the feed-forward in each stage, as a multiple of the stage's width",
       base::range(0.001, 1024.0));
     v("sr_ratios", sr_ratios, about_sr_ratios, base::range(1, 64));
   }
   /// Those from qkv_bias on.
   template <class V>
   void visit_layers(V&& v, std::string_view about_norm_eps) {
-    v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
+    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections");
     v("norm_eps", norm_eps, about_norm_eps, base::positive());
     v("drop_path", drop_path,
-      "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in "
+      "the first",
       base::half_open_range(0.0, 1.0));
-    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+    v("init_std", init_std, "standard deviation of the initial weights", base::positive());
   }
 };
 

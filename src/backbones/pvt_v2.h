@@ -17,11 +17,11 @@ struct PvtV2Options : PvtStageOptions {
   PvtV2Options() : PvtStageOptions({3, 4, 6, 3}) {}
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "height and width of an image, for what is counted; any other may come",
+    v("image_size", image_size, "image height and width used for counting FLOPs; other sizes work too",
       base::range(1, 1 << 14));
-    visit_stages(v, "spatial reduction of keys and values in each stage; without meaning if linear");
-    v("linear", linear, "keys and values of 7 x 7 averages in every stage, a relu in the feed-forward (PVTv2-Li)");
-    visit_layers(v, "of the layers' norms and the stages'; those of patches and reductions have 1e-5");
+    visit_stages(v, "spatial reduction of keys and values in each stage; ignored if linear");
+    v("linear", linear, "PVTv2-Li: pool keys and values to 7 x 7 in every stage, and use a relu in the feed-forward");
+    visit_layers(v, "epsilon of the layer and stage norms; norms of patches and reductions use 1e-5");
   }
   /// sr_ratios, or 1 everywhere if linear.
   std::vector<int64_t> reductions() const { return linear ? std::vector<int64_t>(depths.size(), 1) : sr_ratios; }

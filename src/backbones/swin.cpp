@@ -26,7 +26,7 @@ void SwinOptions::validate(const base::Where& where) const {
     where.require(dim_of(s) % num_heads[s] == 0, "num_heads", "expected a divisor of stage {}'s width {}, found {}", s,
                   dim_of(s), num_heads[s]);
   }
-  where.require(std::llround(mlp_ratio * static_cast<double>(dim)) >= 1, "mlp_ratio", "leaves no hidden width: {} * {}",
+  where.require(std::llround(mlp_ratio * static_cast<double>(dim)) >= 1, "mlp_ratio", "gives no hidden width: {} * {}",
                 mlp_ratio, dim);
 }
 
@@ -52,7 +52,7 @@ at::Tensor Swin::Merging::operator()(const at::Tensor& rows, const core::Grid& g
 
 Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(options) {
   const size_t count = options.depths.size();
-  base::require(build.whole || count == 1, "swin: a layer_stack is one stage, rows to rows; found {} stages", count);
+  base::require(build.whole || count == 1, "swin: a layer_stack must have one stage, found {}", count);
   const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
   const int64_t layers_in_all = std::accumulate(options.depths.begin(), options.depths.end(), int64_t{0});
   const double std = options.init_std;

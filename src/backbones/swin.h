@@ -27,23 +27,25 @@ struct SwinOptions {
   double init_std = 0.02;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size,
-      "height and width of the images that it is for: a window is no larger than the grid they leave",
+    v("image_size", image_size, "image height and width; a window is never larger than the grid of such an image",
       base::range(1, 1 << 14));
-    v("patch_size", patch_size, "height and width of a patch; a divisor of both sides of every image",
+    v("patch_size", patch_size, "patch height and width; must divide the image height and width",
       base::range(1, 1 << 10));
-    v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
-    v("dim", dim, "width of a row in the first stage; each later one doubles it", base::range(1, 1 << 16));
-    v("depths", depths, "layers of each stage; odd ones are shifted by half a window", base::range(1, 1 << 10));
-    v("num_heads", num_heads, "attention heads of each stage, divisors of its width", base::range(1, 1 << 10));
-    v("window_size", window_size, "height and width of a window, in rows", base::range(1, 256));
-    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward in widths of a row", base::range(0.001, 1024.0));
-    v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
-    v("norm_eps", norm_eps, "of every layer norm", base::positive());
+    v("in_channels", in_channels, "number of image channels", base::range(1, 1 << 10));
+    v("dim", dim, "width of the first stage; each later stage doubles it", base::range(1, 1 << 16));
+    v("depths", depths, "number of layers in each stage; odd layers shift their windows by half",
+      base::range(1, 1 << 10));
+    v("num_heads", num_heads, "attention heads in each stage; must divide its width", base::range(1, 1 << 10));
+    v("window_size", window_size, "window height and width, in grid cells", base::range(1, 256));
+    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward, as a multiple of the model width",
+      base::range(0.001, 1024.0));
+    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections");
+    v("norm_eps", norm_eps, "epsilon of all layer norms", base::positive());
     v("drop_path", drop_path,
-      "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in "
+      "the first",
       base::half_open_range(0.0, 1.0));
-    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+    v("init_std", init_std, "standard deviation of the initial weights", base::positive());
   }
   void validate(const base::Where& where) const;
   int64_t dim_of(size_t stage) const { return dim << stage; }

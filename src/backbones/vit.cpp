@@ -16,7 +16,7 @@ void VitOptions::validate(const base::Where& where) const {
   where.require(image_size[0] % patch_size == 0 && image_size[1] % patch_size == 0, "image_size",
                 "expected multiples of patch_size = {}, found {} x {}", patch_size, image_size[0], image_size[1]);
   where.require(dim % num_heads == 0, "num_heads", "expected a divisor of dim = {}, found {}", dim, num_heads);
-  where.require(ffn_dim() >= 1, "mlp_ratio", "leaves no hidden width: {} * {}", mlp_ratio, dim);
+  where.require(ffn_dim() >= 1, "mlp_ratio", "gives no hidden width: {} * {}", mlp_ratio, dim);
 }
 
 int64_t VitOptions::ffn_dim() const { return std::llround(mlp_ratio * static_cast<double>(dim)); }

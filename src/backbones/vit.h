@@ -35,31 +35,32 @@ struct VitOptions {
   double init_std = 0.02;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size,
-      "height and width of the images that the table of positions is for; others get it resampled",
+    v("image_size", image_size, "image height and width of the position table; the table is resampled for other sizes",
       base::range(1, 1 << 14));
-    v("patch_size", patch_size, "height and width of a patch; a divisor of both sides of every image",
+    v("patch_size", patch_size, "patch height and width; must divide the image height and width",
       base::range(1, 1 << 10));
-    v("in_channels", in_channels, "of an image", base::range(1, 1 << 10));
-    v("cls_tokens", cls_tokens, "learned rows in front of the patches, read by a head with pool = \"cls\"",
+    v("in_channels", in_channels, "number of image channels", base::range(1, 1 << 10));
+    v("cls_tokens", cls_tokens, "number of class tokens in front of the patches, read by a head with pool = \"cls\"",
       base::range(0, 1));
-    v("dim", dim, "width of a row", base::range(1, 1 << 16));
+    v("dim", dim, "model width", base::range(1, 1 << 16));
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
-    v("num_heads", num_heads, "attention heads, a divisor of dim", base::range(1, 1 << 10));
-    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward in widths of a row", base::range(0.001, 1024.0));
-    v("qkv_bias", qkv_bias, "the maps q, k and v have a bias");
-    v("norm_eps", norm_eps, "of every layer norm", base::positive());
+    v("num_heads", num_heads, "attention heads; must divide dim", base::range(1, 1 << 10));
+    v("mlp_ratio", mlp_ratio, "hidden width of the feed-forward, as a multiple of the model width",
+      base::range(0.001, 1024.0));
+    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections");
+    v("norm_eps", norm_eps, "epsilon of all layer norms", base::positive());
     v("position_resampling", position_resampling,
-      "for images of another size: bicubic_antialias as timm has it, bicubic as Hugging Face has it, or bilinear",
+      "resampling of positions for other image sizes: bicubic_antialias (timm), bicubic (Hugging Face) or bilinear",
       base::one_of("bicubic_antialias", "bicubic", "bilinear"));
     v("layer_scale", layer_scale,
-      "a learned factor for each channel of every branch, which starts so (Touvron et al. 2021); unset: none",
+      "LayerScale: initial value of a learned factor per channel of every branch (Touvron et al. 2021); unset: none",
       base::positive());
     v("drop_path", drop_path,
-      "chance that an image passes a branch of the last layer by, in training; earlier ones by equal steps from 0",
+      "stochastic depth: probability of skipping a branch of the last layer in training, increasing linearly from 0 in "
+      "the first",
       base::half_open_range(0.0, 1.0));
-    v("dropout", dropout, "after the embedding and after every branch", base::half_open_range(0.0, 1.0));
-    v("init_std", init_std, "weights start as N(0, init_std)", base::positive());
+    v("dropout", dropout, "dropout after the embedding and after every branch", base::half_open_range(0.0, 1.0));
+    v("init_std", init_std, "standard deviation of the initial weights", base::positive());
   }
   void validate(const base::Where& where) const;
   core::Grid grid() const { return {image_size[0] / patch_size, image_size[1] / patch_size}; }

@@ -116,7 +116,7 @@ at::Tensor old_rows(const Vit& vit, const core::TaskMemory& tasks, const at::Ten
   const at::Tensor rows = vit.embed(pixels);
   if (!tasks.class_token.defined()) return rows;
   base::require(vit.num_class_tokens() == 1,
-                "[vit] a task's copy of the class token needs a backbone that has one (cls_tokens = 1)");
+                "[vit] a task's class token requires a backbone with a class token (cls_tokens = 1)");
   const at::Tensor first = tasks.class_token + vit.positions(vit.grid_of(pixels)).narrow(0, 0, 1);
   return at::cat({first.expand({rows.size(0), 1, -1}), rows.narrow(1, 1, rows.size(1) - 1)}, 1);
 }

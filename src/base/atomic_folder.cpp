@@ -50,7 +50,7 @@ void sync_tree(const std::string& folder) {
 AtomicFolder::AtomicFolder(const std::string& path) : path_(without_trailing_slashes(path)) {
   const std::string parent = parent_folder(path_);
   require(!base_name(path_).empty() && base_name(path_) != "." && base_name(path_) != "..",
-          "{}: cannot be written as a folder: it needs a name of its own", printable(path, 400));
+          "{}: cannot write a folder here: the path has no name", printable(path, 400));
   require(!path_exists(path_) || is_folder(path_), "{}: expected a folder or nothing, found a file",
           printable(path_, 400));
   make_folders(parent);
@@ -65,7 +65,7 @@ AtomicFolder::AtomicFolder(const std::string& path) : path_(without_trailing_sla
       if (lock_ >= 0) ::close(std::exchange(lock_, -1));
       error = EEXIST;
     }
-    if (error != EEXIST || attempt == kTemporaryAttempts) system_failure(path_, "cannot make the folder", error);
+    if (error != EEXIST || attempt == kTemporaryAttempts) system_failure(path_, "cannot create the folder", error);
   }
 }
 
@@ -78,7 +78,7 @@ AtomicFolder::~AtomicFolder() {
 }
 
 std::string AtomicFolder::file(const std::string& name) const {
-  require(is_plain_name(name), "{}: '{}' is no plain file name", printable(path_, 400), printable(name));
+  require(is_plain_name(name), "{}: '{}' is not a plain file name", printable(path_, 400), printable(name));
   return join_path(temporary_, name);
 }
 

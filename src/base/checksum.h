@@ -15,7 +15,7 @@ class Sha256 {
   void update(const void* data, size_t n);
   void update(std::string_view text) { update(text.data(), text.size()); }
 
-  /// The digest as 64 lower-case hexadecimal digits; the object must not be used afterwards.
+  /// The digest as 64 lowercase hexadecimal digits; the object must not be used afterwards.
   std::string hex();
 
  private:
@@ -23,12 +23,12 @@ class Sha256 {
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<uint8_t, 64> block_{};
   size_t filled_ = 0;    // bytes waiting in block_
-  uint64_t length_ = 0;  // bytes seen in all
+  uint64_t length_ = 0;  // total number of bytes
 };
 
 std::string sha256(std::string_view bytes);
 
-/// Digest of a file's content, read in pieces of 1 MB. Throws InputError when it cannot be read.
+/// Digest of a file's content, read in pieces of 1 MB. Throws InputError if it cannot be read.
 std::string sha256_file(const std::string& path);
 
 }  // namespace mnemo::base

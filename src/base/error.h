@@ -7,20 +7,20 @@
 
 namespace mnemo::base {
 
-/// The caller's input is wrong (file, configuration, flag, shape, encoding). The command line prints the message
-/// and exits with status 2. The message names what, where, what was expected and what was found.
+/// Invalid input (file, configuration, flag, shape, encoding). The command line prints the message and exits with
+/// status 2. The message names what is wrong, where, what was expected and what was found.
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A tensor handed in has the wrong shape or type.
+/// An argument tensor has the wrong shape or type.
 class ShapeError : public InputError {
  public:
   using InputError::InputError;
 };
 
-/// Our own bug: an invariant does not hold. The command line exits with status 3.
+/// A bug in Mnemo: an invariant does not hold. The command line exits with status 3.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -120,7 +120,7 @@ std::vector<std::string> list_folder(const std::string& path) {
 void make_folders(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) system_failure(path, "cannot make the folder", error.value());
+  if (error) system_failure(path, "cannot create the folder", error.value());
   require(is_folder(path), "{}: expected a folder, found a file", printable(path, 400));
 }
 
@@ -183,8 +183,8 @@ void FileReader::read_at(uint64_t offset, void* to, size_t n) const {
     const ssize_t got = ::pread(fd_, p, std::min<size_t>(n, size_t{1} << 30), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) system_failure(path_, "cannot read", errno);
-    require(got > 0, "{}: ends at byte {}, expected {} bytes more: it was cut while being read", printable(path_, 400),
-            offset, n);
+    require(got > 0, "{}: ends at byte {}, expected {} more bytes: the file was truncated while reading",
+            printable(path_, 400), offset, n);
     p += got;
     offset += static_cast<uint64_t>(got);
     n -= static_cast<size_t>(got);

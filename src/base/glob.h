@@ -4,8 +4,8 @@
 
 namespace mnemo::base {
 
-/// Whether a name is of that pattern: `*` stands for any characters, dots too, or none; `?` for any one; others for
-/// themselves.
+/// Whether a name matches the pattern: `*` matches any number of characters, including dots; `?` matches any one
+/// character.
 bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace mnemo::base

@@ -5,8 +5,8 @@
 
 namespace mnemo::base {
 
-/// Text for the inside of an HTML element or of an attribute in double quotes: & < > " ' are escaped, bytes that are
-/// not UTF-8 and control characters that HTML forbids become U+FFFD.
+/// Escapes text for an HTML element or a double-quoted attribute: & < > " ' are escaped, invalid UTF-8 and control
+/// characters not allowed in HTML become U+FFFD.
 std::string html_escape(std::string_view text);
 
 /// JSON for the inside of <script>: "<", U+2028 and U+2029, which JSON has only inside strings, become the escapes that

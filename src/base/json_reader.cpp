@@ -55,14 +55,14 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (value > static_cast<number_unsigned_t>(INT64_MAX)) {
       advance();
-      fail("integer {} does not fit into 64 bits", value);
+      fail("integer {} does not fit in 64 bits", value);
     }
     return scalar(Node(static_cast<int64_t>(value)));
   }
   bool number_float(number_float_t value, const string_t& digits) override {
     if (digits.find_first_of(".eE") == std::string::npos) {
       advance();
-      fail("integer {} does not fit into 64 bits", printable(digits));
+      fail("integer {} does not fit in 64 bits", printable(digits));
     }
     return scalar(Node(value));
   }
@@ -76,7 +76,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& name) override {
     advance();
-    if (!open_.back().keys.insert(name).second) fail("key {} is there twice", in_quotes(name, '\''));
+    if (!open_.back().keys.insert(name).second) fail("duplicate key {}", in_quotes(name, '\''));
     key_ = std::move(name);
     return true;
   }
@@ -170,7 +170,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Node parse_json(std::string_view text, const std::string& file, const ReadLimits& limits) {
-  require(text.size() <= limits.max_bytes, "{}: {} bytes, at most {} are read", file, text.size(), limits.max_bytes);
+  require(text.size() <= limits.max_bytes, "{}: {} bytes, the limit is {}", file, text.size(), limits.max_bytes);
   size_t consumed = 0;
   Builder builder(text, file, limits, consumed);
   const char* begin = text.data();

@@ -7,14 +7,14 @@
 
 namespace mnemo::base {
 
-/// A text for JSON, which is UTF-8: bytes that are not become \xNN.
+/// Text for JSON, which is UTF-8: invalid bytes become \xNN.
 std::string json_text(std::string_view text);
-/// A number for JSON, which has neither infinity nor NaN: these become null.
+/// A number for JSON; infinity and NaN become null.
 Node json_number(double value);
-/// The same with six digits behind the point, which say enough of a weight.
+/// The same with six decimals, which is enough for a weight.
 Node rounded(double value);
 
-/// Every text of the node as json_text() has it.
+/// Applies json_text() to every string of the node.
 Node with_json_texts(Node node);
 
 }  // namespace mnemo::base

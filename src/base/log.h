@@ -11,21 +11,21 @@ namespace mnemo::base {
 
 enum class LogLevel { debug, info, warning, silent };
 
-/// Messages below `level` are dropped; info at first.
+/// Messages below `level` are dropped; initially info.
 void set_log_level(LogLevel level);
 LogLevel log_level();
 
-/// Where the log and the status line go; stderr at first, and again with an empty function. `terminal` says whether
-/// the status line is drawn.
+/// Sets the destination of the log and the status line; stderr by default or with an empty function. `terminal`
+/// determines whether the status line is drawn.
 void set_log_sink(std::function<void(std::string_view)> sink, bool terminal = false);
 
-/// Whether the sink is a terminal; always false when the environment has TERM=dumb.
+/// Whether the destination is a terminal; always false with TERM=dumb in the environment.
 bool log_is_terminal();
-/// Columns of the terminal on stderr; 80 when unknown.
+/// Columns of the terminal on stderr; 80 if unknown.
 size_t terminal_columns();
 
-/// Shows one line below the log, on a terminal only, and replaces the one shown before; an empty text removes it. It
-/// is cut to the terminal's width. Log lines go above it. Any thread may call this and the functions below.
+/// On a terminal, shows one line below the log, replacing the previous one; empty text removes it. It is truncated to
+/// the terminal's width, and log lines appear above it. This and the functions below are thread-safe.
 void set_status_line(std::string_view text);
 
 namespace detail {
@@ -39,7 +39,7 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
     detail::write_log(LogLevel::warning, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Logs a line as it is.
+/// Logs a line unchanged.
 template <class... Args>
 void log_info(fmt::format_string<Args...> format, Args&&... args) {
   if (log_level() <= LogLevel::info)

@@ -7,12 +7,12 @@
 
 namespace mnemo::base {
 
-/// The machine that a number was measured on.
+/// The machine on which a measurement was made.
 struct Machine {
-  std::string cpu;         ///< the processor's own name
-  std::string capability;  ///< instructions that LibTorch uses: "AVX2", "AVX512"
-  std::string features;    ///< of the processor: "avx2 f16c fma"
-  int64_t cores = 0;       ///< that this process may use
+  std::string cpu;         ///< processor name
+  std::string capability;  ///< instruction set used by LibTorch: "AVX2", "AVX512"
+  std::string features;    ///< processor features: "avx2 f16c fma"
+  int64_t cores = 0;       ///< available to this process
   int64_t memory = 0;      ///< bytes
   std::string system;      ///< "Linux 6.1.0 x86_64"
   std::string libtorch;
@@ -22,13 +22,13 @@ struct Machine {
 Machine this_machine();
 base::Node to_node(const Machine& machine);
 
-/// Cores that this process may use.
+/// Cores available to this process.
 int64_t usable_cores();
 
-/// Bytes of memory that this process may use: the machine's, or fewer where its control group is held to fewer.
+/// Bytes of memory available to this process: the machine's, or fewer where its control group is held to fewer.
 int64_t usable_memory();
 
-/// Most memory this process has had at once, in bytes, LibTorch's own code included.
+/// Peak memory of this process in bytes, including LibTorch's code.
 int64_t peak_memory();
 
 }  // namespace mnemo::base

@@ -52,7 +52,7 @@ std::optional<std::string> nearest(std::string_view name, const std::vector<std:
 
 std::string suggestion(std::string_view name, const std::vector<std::string>& candidates) {
   if (auto near = nearest(name, candidates)) return fmt::format("; did you mean '{}'?", *near);
-  if (candidates.empty()) return "; none is known here";
+  if (candidates.empty()) return "; none are known here";
   const size_t listed = std::min(candidates.size(), kMaxListed);
   // In quotes: a name may hold a comma.
   return fmt::format("; known: '{}'{}",

@@ -14,18 +14,18 @@
 
 namespace mnemo::base {
 
-/// Where a value was written: a file with line and column, or another origin such as `--set a.b=c` (line 0).
+/// The origin of a value: a file with line and column, or another origin such as `--set a.b=c` (line 0).
 struct Place {
   std::shared_ptr<const std::string> source;
-  int32_t line = 0;    ///< from 1; 0 when the origin has no lines
-  int32_t column = 0;  ///< from 1, in bytes; 0 when unknown
+  int32_t line = 0;    ///< from 1; 0 if the origin has no lines
+  int32_t column = 0;  ///< from 1, in bytes; 0 if unknown
 
-  /// "recipe.toml:12", or the origin alone when it has no lines, or "options" when nothing is known.
+  /// "recipe.toml:12", or only the origin if it has no lines, or "options" if unknown.
   std::string text() const;
 };
 
-/// A configuration value and the place it was written: what TOML and JSON files are read into, and what options are
-/// written to. Tables keep the order of insertion. Copies are deep.
+/// A configuration value and its origin. TOML and JSON files are read into Nodes, and options are written to Nodes.
+/// Tables keep the order of insertion. Copies are deep.
 class Node {
  public:
   enum class Kind { null, boolean, integer, real, string, array, table };
@@ -62,10 +62,10 @@ class Node {
   bool is_array() const { return kind() == Kind::array; }
   bool is_table() const { return kind() == Kind::table; }
 
-  /// The value as one type. Throws InputError naming place, path, the type expected and the value found.
+  /// The value as one type. Throws InputError that names origin, path, expected type and found value.
   bool as_bool() const;
   int64_t as_int() const;
-  double as_double() const;  ///< an integer is accepted
+  double as_double() const;  ///< integers are accepted
   const std::string& as_string() const;
   const Array& items() const;
   Array& items();
@@ -75,36 +75,36 @@ class Node {
   /// Elements of an array or members of a table; 0 for everything else.
   size_t size() const;
 
-  /// The member `key`; null when this is no table or has no such member.
+  /// The member `key`; null if this is not a table or has no such member.
   const Node* find(std::string_view key) const;
   Node* find(std::string_view key);
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  /// The member `key`. Throws InputError naming this table when it is missing.
+  /// The member `key`. Throws InputError that names this table if it is missing.
   const Node& at(std::string_view key) const;
 
-  /// Sets a member, replacing one of the same name in its place; a null node becomes a table first.
+  /// Sets a member, replacing one with the same name in place; a null node becomes a table first.
   Node& set(std::string_view key, Node value);
-  /// Removes a member; returns whether there was one.
+  /// Removes a member; returns whether it existed.
   bool erase(std::string_view key);
   /// Appends to an array; a null node becomes an array first.
   Node& push_back(Node value);
 
   const Place& place() const { return place_; }
   Node& set_place(Place place);
-  /// Sets the place of this node and of everything inside it.
+  /// Sets the origin of this node and everything inside it.
   Node& set_place_deep(const Place& place);
 
-  /// The full key of this node in its file, such as "memory[0]". Known for nodes cut out of a larger file by
-  /// read_options, empty for a whole file; errors of read_options start from it.
+  /// The full key of this node in its file, such as "memory[0]". Known for nodes taken from a larger file by
+  /// read_options, empty for a whole file; used as a prefix in errors of read_options.
   const std::string& path() const;
   Node& set_path(std::string path);
 
-  /// "recipe.toml:12: 'memory[0]'": how error messages start.
+  /// "recipe.toml:12: 'memory[0]'": the start of error messages.
   std::string where() const;
-  /// What is here, for messages: `string "a"`, `integer 3`, `table`.
+  /// A description for messages: `string "a"`, `integer 3`, `table`.
   std::string found() const;
 
-  /// Same kinds and values; tables in any order; places and paths are not compared.
+  /// Compares kinds and values, ignoring the order of tables, origins and paths.
   friend bool operator==(const Node& a, const Node& b);
 
  private:
@@ -133,34 +133,34 @@ const std::string& type_of(const Node& table);
 /// `text` in quotes and fit for a message: see printable().
 std::string in_quotes(std::string_view text, char quote = '"');
 
-/// Limits on configuration files, so that a hostile one costs no more memory than its size and a megabyte.
+/// Limits on configuration files, so that a malicious one takes no more memory than its size plus a megabyte.
 struct ReadLimits {
   size_t max_bytes = size_t{1} << 20;
   int max_depth = 64;
   int64_t max_values = 8192;
 };
 
-/// Reads TOML 1.0 text; `file` names it in errors. Dates and times are refused.
-/// Throws InputError naming file and line.
+/// Parses TOML 1.0; `file` is used in error messages. Dates and times are errors.
+/// Throws InputError that names file and line.
 Node parse_toml(std::string_view text, const std::string& file, const ReadLimits& limits = {});
 
 /// Reads JSON text (RFC 8259); duplicate keys and integers beyond 64 bits are errors.
-/// Throws InputError naming file and line.
+/// Throws InputError that names file and line.
 Node parse_json(std::string_view text, const std::string& file, const ReadLimits& limits = {});
 
 /// Reads a .toml or .json file, by its extension. The file must hold a table.
 Node read_config_file(const std::filesystem::path& path, const ReadLimits& limits = {});
 
-/// JSON text; `indent` spaces a level, or one line when negative. Throws InputError on a number or string that JSON
-/// cannot hold (infinity, invalid UTF-8).
+/// JSON text with `indent` spaces per level, or on one line if negative. Throws InputError for numbers or strings that
+/// JSON cannot represent (infinity, invalid UTF-8).
 std::string to_json(const Node& node, int indent = 2);
 
 /// TOML text of a table: plain values first, then tables. Null, which TOML lacks, is written as "unset".
 std::string to_toml(const Node& table);
 
-/// Carries out `--set`: "a.b=c", "memory[0].mem_len=32" or "memory.0.mem_len=32". The value is read as TOML, or as a
-/// bare string when it is none ("variant=paper"). Missing tables are created; the index one past the end appends.
-/// Throws InputError on bad syntax, an index out of range, or a path through a value that is no table or list.
+/// Applies `--set`: "a.b=c", "memory[0].mem_len=32" or "memory.0.mem_len=32". The value is parsed as TOML, or taken as
+/// a string if that fails ("variant=paper"). Missing tables are created; the index one past the end appends. Throws
+/// InputError for bad syntax, an out-of-range index, or a path through a value that is not a table or list.
 void set_value(Node& root, std::string_view assignment);
 
 }  // namespace mnemo::base

@@ -18,7 +18,7 @@ std::string read_limited(const std::string& name, size_t limit) {
     const size_t count = std::fread(piece, 1, sizeof piece, file.get());
     if (count == 0) break;
     text.append(piece, count);
-    require(text.size() <= limit, "{}: larger than {} bytes, the most a configuration file may have", name, limit);
+    require(text.size() <= limit, "{}: larger than {} bytes, the limit for configuration files", name, limit);
   }
   require(std::ferror(file.get()) == 0, "cannot read {}: {}", name, std::strerror(errno));
   return text;

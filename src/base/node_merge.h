@@ -4,7 +4,7 @@
 
 namespace mnemo::base {
 
-/// `over` on top of `under`: tables key by key, everything else replaced, tables of another `type` too.
+/// Merges `over` into `under`: tables key by key; everything else, and tables of another `type`, is replaced.
 Node merge(const Node& under, const Node& over);
 
 }  // namespace mnemo::base

@@ -10,7 +10,7 @@ namespace mnemo::base {
 /// place of `value` and leaves `root` as it was.
 void set_at(Node& root, std::string_view key, Node value);
 
-/// The value under such a key; null where there is none. Throws InputError where the key is no key at all.
+/// The value at such a key; null if there is none. Throws InputError for an invalid key.
 const Node* find_at(const Node& root, std::string_view key);
 
 }  // namespace mnemo::base

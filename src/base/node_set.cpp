@@ -33,7 +33,7 @@ bool is_name_character(char c) {
 class Assignment {
  public:
   explicit Assignment(std::string_view text) : text_(text), label_("--set " + in_quotes(text, '\'')) {
-    require(text.size() <= kMaxAssignment, "--set: {} bytes, at most {} are read", text.size(), kMaxAssignment);
+    require(text.size() <= kMaxAssignment, "--set: {} bytes, the limit is {}", text.size(), kMaxAssignment);
     if (auto offset = first_invalid_utf8(text)) fail("byte {} is not valid UTF-8", *offset);
     const size_t equals = text.find('=');
     if (equals == std::string_view::npos) fail("expected key=value");
@@ -105,7 +105,7 @@ class Assignment {
         const size_t close = path.find(']', i);
         if (close == std::string_view::npos) fail("']' is missing");
         Part part{std::string(path.substr(i + 1, close - i - 1)), true};
-        if (!part.index()) fail("{} is no index", in_quotes(part.name, '\''));
+        if (!part.index()) fail("{} is not an index", in_quotes(part.name, '\''));
         parts_.push_back(std::move(part));
         i = close + 1;
       } else {

@@ -66,7 +66,8 @@ std::string json_scalar(const Node& node) {
     case Node::Kind::integer:
       return fmt::format("{}", node.as_int());
     case Node::Kind::real:
-      require(std::isfinite(node.as_double()), "{}: JSON has no number {}", node.where(), node.as_double());
+      require(std::isfinite(node.as_double()), "{}: JSON cannot represent the number {}", node.where(),
+              node.as_double());
       return format_real(node.as_double());
     case Node::Kind::string:
       return json_string(node.as_string());
@@ -175,7 +176,7 @@ std::string to_json(const Node& node, int indent) {
 
 std::string to_toml(const Node& table) {
   std::string out;
-  ensure(table.is_table(), "to_toml writes tables, found {}", table.found());
+  ensure(table.is_table(), "to_toml: expected a table, found {}", table.found());
   write_toml(table, "", out);
   return out;
 }

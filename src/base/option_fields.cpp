@@ -65,7 +65,7 @@ struct Reader {
       *field = Depth::all();
       return;
     }
-    if (!node.is_int() || node.as_int() < 0) wrong(node, path, "integer from 0 or \"full\"");
+    if (!node.is_int() || node.as_int() < 0) wrong(node, path, "non-negative integer or \"full\"");
     check_rules(node, path, info);
     *field = Depth{node.as_int(), false};
   }
@@ -188,7 +188,7 @@ void complete_poly(const PolyType& types, const std::string& path, Node& node, c
     table.set_place(node.place());
     node = std::move(table);
   }
-  if (!node.is_table()) wrong(node, path, fmt::format("{} table or the name of a type", types.kind()));
+  if (!node.is_table()) wrong(node, path, fmt::format("{} table or a type name", types.kind()));
   const Place place = node.place();
   const std::vector<std::string> names = types.types();
   if (node.find("type") == nullptr && !default_type.empty()) {

@@ -5,7 +5,7 @@
 
 #include "base/options.h"
 
-/// What a field of an options struct can hold: how each kind is read from a Node, written to one, and named.
+/// Reading, writing and naming each kind of field of an options struct.
 namespace mnemo::base::detail {
 
 /// "integer", "list of numbers", "boolean or \"unset\"" …
@@ -14,13 +14,13 @@ std::string field_type(const FieldRef& field, const std::vector<Rule>& rules);
 /// Reads a value and checks the rules. `path` is the key's full path. Throws InputError.
 void read_field(const Node& node, const std::string& path, const FieldInfo& info, const FieldRef& field);
 
-/// What read_field reads; null for an unset optional.
+/// The inverse of read_field; null for an unset optional.
 Node write_field(const FieldRef& field);
 
 /// The poly rule of a field, or null.
 const PolyType* poly_of(const FieldInfo& info);
 
-/// Completes a poly table (or every one of a list) in its place. Throws InputError.
+/// Completes a poly table (or every table of a list) in place. Throws InputError.
 void complete_poly(const PolyType& types, const std::string& path, Node& node, const std::string& default_type);
 
 /// "a.b" or "b" when the first is empty.

@@ -16,13 +16,13 @@ namespace mnemo::base {
 struct OptionDoc {
   std::string path;   ///< "train.steps", "memory[].mem_len"
   std::string type;   ///< "integer", "list of strings", ...
-  std::string value;  ///< the default, as TOML; empty for tables
-  std::string range;  ///< what is accepted; empty when everything of the type is
+  std::string value;  ///< the default as TOML; empty for tables
+  std::string range;  ///< accepted values; empty if there is no restriction
   std::string meaning;
-  std::string group;  ///< the type this key belongs to (`memory[] with type = "grc"`); empty for keys always there
+  std::string group;  ///< the type this key belongs to (`memory[] with type = "grc"`); empty for keys that always exist
 };
 
-/// A number of steps from 0, or all of them; written 0, 1, 2 … or "full".
+/// A number of steps, or all of them; written 0, 1, 2 … or "full".
 struct Depth {
   int64_t value = 0;  ///< ignored when `full`
   bool full = false;
@@ -31,7 +31,7 @@ struct Depth {
   friend bool operator==(const Depth& a, const Depth& b) { return a.full == b.full && (a.full || a.value == b.value); }
 };
 
-/// Where a table of options was written; handed to `validate` to name a key in an error.
+/// Where a table of options was written; passed to `validate` to name keys in errors.
 class Where {
  public:
   Where() = default;
@@ -47,7 +47,7 @@ class Where {
   void require(bool condition, std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
     if (!condition) fail(key, fmt::format(format, std::forward<Args>(args)...));
   }
-  /// Whether the key was written out rather than left to its default.
+  /// Whether the key was set explicitly.
   bool given(std::string_view key) const;
 
  private:
@@ -57,24 +57,25 @@ class Where {
   std::string path_;
 };
 
-/// The parts of a configuration that are chosen by a key `type`, each with its own options; see option_poly.h for the
+/// Parts of a configuration that are selected by a key `type`, each with its own options; see option_poly.h for the
 /// usual implementation.
 class PolyType {
  public:
   virtual ~PolyType() = default;
-  /// What a part is called in messages: "memory".
+  /// The name of a part in messages: "memory".
   virtual std::string kind() const = 0;
   virtual std::vector<std::string> types() const = 0;
   /// Checks a table whose `type` is one of types() and returns it with every key filled in. Idempotent.
   /// Throws InputError naming the offending key; `table.path()` is the table's full key.
   virtual Node complete(const Node& table) const = 0;
-  /// The keys of one type, paths relative to the table.
+  /// The keys of one type, with paths relative to the table.
   virtual std::vector<OptionDoc> describe(const std::string& type) const = 0;
-  /// One line on a type.
+  /// One-line description of a type.
   virtual std::string meaning(const std::string& type) const = 0;
 };
 
-/// What the value of a field must keep beyond its type; for a list, each element must. A field may have several.
+/// A rule for the value of a field beyond its type; for a list, it applies to each element. A field may have several
+/// rules.
 struct Rule {
   std::string text;                        ///< "0 to 64"; shown in help and in messages after "expected"
   std::function<bool(const Node&)> holds;  ///< on an integer, number or string; empty: always

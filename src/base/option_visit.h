@@ -12,8 +12,8 @@
 #include "base/node.h"
 #include "base/option_rules.h"
 
-/// How the declaration of an options struct reaches the code that reads, writes and describes it: that code is not a
-/// template, and sees each field with its type erased.
+/// Passes the declaration of an options struct to the code that reads, writes and describes it. That code is not a
+/// template; it sees each field with its type erased.
 namespace mnemo::base::detail {
 
 /// A field that holds a value, with its type erased.
@@ -45,15 +45,15 @@ class GroupList {
   virtual ~GroupList() = default;
   virtual bool is_optional() const = 0;
   virtual size_t size() const = 0;
-  /// Drops what is there and leaves `count` default-constructed structs.
+  /// Replaces the content by `count` default-constructed structs.
   virtual void reset(size_t count) = 0;
   virtual void visit(size_t index, FieldVisitor& visitor) = 0;
   virtual void validate(size_t index, const Where& where) const = 0;
-  /// Visits a default-constructed struct that is not in the list.
+  /// Visits a default-constructed struct outside the list.
   virtual void visit_sample(FieldVisitor& visitor) const = 0;
 };
 
-/// What reading, writing and describing do with each field.
+/// The interface for reading, writing and describing each field.
 class FieldVisitor {
  public:
   virtual ~FieldVisitor() = default;
@@ -133,7 +133,7 @@ class OptionalOf final : public GroupList {
   std::optional<O>& option_;
 };
 
-/// The `v` an options struct's `visit` receives.
+/// The `v` passed to the `visit` of an options struct.
 class FieldCall {
  public:
   explicit FieldCall(FieldVisitor& visitor) : visitor_(visitor) {}

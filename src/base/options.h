@@ -33,9 +33,9 @@ std::vector<OptionDoc> describe_group(Group& group);
 
 }  // namespace detail
 
-/// Sets the fields that `node` (a table) names; the others keep their values. Poly fields come back completed.
-/// Throws InputError, leaving `options` as they were, on an unknown key (with the nearest known one), a wrong type, a
-/// value out of range, or what `validate` refuses; the message names file, line and full key.
+/// Sets the fields that `node` (a table) contains; others keep their values. Poly fields are completed with defaults.
+/// Throws InputError, leaving `options` as they were, for an unknown key (with the nearest known one), a wrong type, an
+/// out-of-range value, or if `validate` fails; the message names file, line and full key.
 template <detail::OptionStruct O>
 void read_options(const Node& node, O& options) {
   O copy = options;
@@ -52,7 +52,7 @@ O read_options(const Node& node) {
   return options;
 }
 
-/// Like read_options for a table that was chosen by its key `type`, which is passed over.
+/// Like read_options for a table selected by its key `type`, which is ignored.
 template <detail::OptionStruct O>
 O read_typed_options(const Node& node) {
   O options;
@@ -61,7 +61,7 @@ O read_typed_options(const Node& node) {
   return options;
 }
 
-/// A table with every field; unset optionals are null. read_options of it gives the same options.
+/// A table with every field; unset optionals are null. read_options on it gives the same options.
 template <detail::OptionStruct O>
 Node write_options(const O& options) {
   O copy = options;
@@ -75,7 +75,7 @@ void check_options(const O& options) {
   read_options<O>(write_options(options));
 }
 
-/// Every key with type, default, range and meaning.
+/// Describes every key with type, default, range and meaning.
 template <detail::OptionStruct O>
 std::vector<OptionDoc> describe_options() {
   O options;
@@ -85,7 +85,7 @@ std::vector<OptionDoc> describe_options() {
 
 /// The descriptions as an aligned table for a terminal of `width` columns (0: lines are not broken).
 std::string option_table(const std::vector<OptionDoc>& docs, size_t width = 120);
-/// The descriptions as Markdown, one table a group.
+/// The descriptions as Markdown, one table per group.
 std::string option_markdown(const std::vector<OptionDoc>& docs);
 
 }  // namespace mnemo::base

@@ -17,7 +17,7 @@ void print(std::string_view text) {
     } else if (errno == EPIPE) {
       throw OutputClosed{};
     } else if (errno != EINTR) {
-      input_error("standard output: cannot be written: {}", std::strerror(errno));
+      input_error("cannot write to standard output: {}", std::strerror(errno));
     }
   }
 }

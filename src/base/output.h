@@ -8,13 +8,14 @@
 
 namespace mnemo::base {
 
-/// Whoever read standard output has gone (`mnemo generate … | head`). The command ends at once, with status 0.
+/// The reader of standard output has exited (`mnemo generate … | head`). The command ends immediately with status 0.
 struct OutputClosed {};
 
-/// Writes to standard output and flushes. Throws OutputClosed, or InputError when it cannot be written (a full disk).
+/// Writes to standard output and flushes. Throws OutputClosed, or InputError if writing fails (for example on a full
+/// disk).
 void print(std::string_view text);
 
-/// Prints a result as JSON, two spaces a level; texts as json_text() has them.
+/// Prints a result as JSON with an indentation of two spaces; strings are converted by json_text().
 void print_json(const Node& node);
 
 }  // namespace mnemo::base

@@ -11,12 +11,12 @@ namespace mnemo::base {
 struct ProgressOptions {
   double plain_interval = 10;   ///< seconds between log lines when there is no terminal
   double bar_interval = 0.1;    ///< seconds between redraws of the bar
-  int64_t start = 0;            ///< steps done before this run, when it is resumed: they do not count for the speed
+  int64_t start = 0;            ///< steps done before this run was resumed; they do not count for the speed
   std::function<double()> now;  ///< seconds from any origin; the steady clock when empty
 };
 
-/// Shows how far a long job is: on a terminal a bar with speed and time left on the status line, otherwise a log line
-/// every few seconds.
+/// Shows the progress of a long job: on a terminal a bar with speed and remaining time on the status line, otherwise a
+/// log line every few seconds.
 class Progress {
  public:
   /// `total` steps; 0 or less when unknown.
@@ -26,7 +26,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` steps of the total are done; `note` is shown behind ("loss 2.31"). Cheap between redraws.
+  /// Reports that `done` steps are done; `note` is shown at the end ("loss 2.31"). Cheap between redraws.
   void update(int64_t done, std::string_view note = {});
   /// Removes the bar and logs the last state with the time taken.
   void finish();
@@ -54,7 +54,7 @@ class Progress {
 /// "0:47", "12:05", "3:00:10", "2 d 03:00"
 std::string duration_text(double seconds);
 
-/// Three digits that matter: "0.0123", "12.3", "1234", "1.2 M"
+/// Three significant digits: "0.0123", "12.3", "1234", "1.2 M"
 std::string rate_text(double per_second);
 
 }  // namespace mnemo::base

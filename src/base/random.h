@@ -8,11 +8,11 @@
 
 namespace mnemo::base {
 
-/// SplitMix64 (Steele, Lea and Flood 2014). The standard library's distributions differ between implementations; what
-/// is drawn here is the same everywhere, and a stream is found again from its keys alone.
+/// SplitMix64 (Steele, Lea and Flood 2014). The distributions of the standard library differ between implementations;
+/// these results are the same everywhere, and a stream can be recreated from its keys.
 class Random {
  public:
-  /// A stream of its own for every list of keys (seed, split, step, row …).
+  /// A separate stream for each list of keys (seed, split, step, row …).
   Random(std::initializer_list<uint64_t> keys) {
     for (const uint64_t key : keys) state_ = mix(state_ ^ mix(key + kStep));
   }
@@ -28,7 +28,7 @@ class Random {
     }
   }
 
-  /// Fisher and Yates; with `count` only that many elements at the front are drawn.
+  /// Fisher-Yates shuffle; with `count`, only the first `count` elements are drawn.
   template <class T>
   void shuffle(std::vector<T>& items, size_t count = SIZE_MAX) {
     for (size_t i = 0; i < items.size() && i < count; ++i) std::swap(items[i], items[i + below(items.size() - i)]);

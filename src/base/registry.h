@@ -11,8 +11,8 @@
 
 namespace mnemo::base {
 
-/// Named entries in the order they were added. Filled by explicit lines in one function, never by static
-/// initialisers, so that what exists can be read in one place.
+/// Named entries in the order they were added. Filled by explicit lines in one function, never by static initializers,
+/// so that all entries can be found in one place.
 template <class Entry>
 class Registry {
  public:
@@ -26,13 +26,13 @@ class Registry {
     return *this;
   }
 
-  /// Throws InputError with the nearest name when there is no such entry.
+  /// Throws InputError with the nearest name if there is no such entry.
   const Entry& find(std::string_view name) const {
     if (const Entry* entry = try_find(name)) return *entry;
     input_error("unknown {} {}{}", kind_, in_quotes(name, '\''), suggestion(name, names_));
   }
 
-  /// Null when there is no such entry.
+  /// Null if there is no such entry.
   const Entry* try_find(std::string_view name) const {
     for (size_t i = 0; i < names_.size(); ++i) {
       if (names_[i] == name) return &entries_[i];

@@ -12,13 +12,13 @@ std::string format_real(double value);
 /// A JSON string, quotes included; also a valid TOML basic string. Throws InputError when `text` is not valid UTF-8.
 std::string json_string(std::string_view text);
 
-/// A TOML key: bare when it can be, quoted otherwise.
+/// A TOML key: bare if possible, quoted otherwise.
 std::string toml_key(std::string_view key);
 
 /// "12,345"
 std::string grouped(int64_t value);
 
-/// A word as a shell takes it: in quotes where it needs them.
+/// Quotes a word for the shell if necessary.
 std::string shell_quoted(const std::string& word);
 
 }  // namespace mnemo::base

@@ -51,11 +51,12 @@ std::vector<std::string> wrap_words(std::string_view text, size_t width) {
 
 TextTable::TextTable(std::vector<std::string> header, std::vector<Align> align)
     : header_(std::move(header)), align_(std::move(align)) {
-  ensure(!header_.empty(), "a table needs columns");
+  ensure(!header_.empty(), "a table needs at least one column");
 }
 
 void TextTable::add_row(std::vector<std::string> cells) {
-  ensure(cells.size() <= header_.size(), "row of {} cells in a table of {} columns", cells.size(), header_.size());
+  ensure(cells.size() <= header_.size(), "a row has {} cells, but the table has {} columns", cells.size(),
+         header_.size());
   cells.resize(header_.size());
   rows_.push_back(std::move(cells));
 }

@@ -7,8 +7,8 @@
 
 namespace mnemo::base {
 
-/// A table of text: for a terminal with aligned columns, or as Markdown. Columns are aligned by characters, each of
-/// which is taken to be one column wide.
+/// A table of text: for a terminal with aligned columns, or as Markdown. Columns are aligned by characters, each
+/// counted as one column wide.
 class TextTable {
  public:
   enum class Align { left, right };
@@ -16,7 +16,7 @@ class TextTable {
   /// `align` may be shorter than `header`; the rest is left-aligned.
   explicit TextTable(std::vector<std::string> header, std::vector<Align> align = {});
 
-  /// Missing cells are empty. Throws InternalError when there are more cells than columns.
+  /// Missing cells are empty. Throws InternalError if there are more cells than columns.
   void add_row(std::vector<std::string> cells);
   size_t rows() const { return rows_.size(); }
 
@@ -38,7 +38,7 @@ class TextTable {
 /// Breaks text between words into lines of at most `width` characters (longer words stay whole); 0: one line.
 std::vector<std::string> wrap_words(std::string_view text, size_t width);
 
-/// Characters of UTF-8 text.
+/// Number of characters of UTF-8 text.
 size_t text_width(std::string_view text);
 
 }  // namespace mnemo::base

@@ -54,7 +54,7 @@ class Converter {
     } else if (const auto* boolean = from.as_boolean()) {
       node = Node(boolean->get());
     } else {
-      fail(place, "dates and times are not used here; write a string in quotes");
+      fail(place, "dates and times are not supported; write a string in quotes");
     }
     return std::move(node.set_place(std::move(place)));
   }
@@ -100,7 +100,7 @@ std::string description(const toml::parse_error& error) {
 }  // namespace
 
 Node parse_toml(std::string_view text, const std::string& file, const ReadLimits& limits) {
-  require(text.size() <= limits.max_bytes, "{}: {} bytes, at most {} are read", file, text.size(), limits.max_bytes);
+  require(text.size() <= limits.max_bytes, "{}: {} bytes, the limit is {}", file, text.size(), limits.max_bytes);
   scan_toml(text, file, limits);
   try {
     const toml::table table = toml::parse(text, std::string_view(file));
@@ -120,12 +120,12 @@ Node parse_toml(std::string_view text, const std::string& file, const ReadLimits
 }
 
 Node parse_toml_value(std::string_view text) {
-  require(text.find_first_of("\r\n") == std::string_view::npos, "a value has no line breaks");
-  require(!text.ends_with(','), "a value does not end in a comma");
+  require(text.find_first_of("\r\n") == std::string_view::npos, "a value must not contain line breaks");
+  require(!text.ends_with(','), "a value must not end with a comma");
   const ReadLimits limits;
   // In a list of its own, so that a comment or a second key after the value is an error.
   const std::string line = fmt::format("v = [{}]", text);
-  require(line.size() <= limits.max_bytes, "{} bytes, at most {} are read", line.size(), limits.max_bytes);
+  require(line.size() <= limits.max_bytes, "{} bytes, the limit is {}", line.size(), limits.max_bytes);
   scan_toml(line, "value", limits);
   try {
     const toml::table table = toml::parse(line);

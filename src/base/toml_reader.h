@@ -7,7 +7,7 @@
 namespace mnemo::base {
 
 /// Reads one TOML value without line breaks: `3`, `"a"`, `[1, 2]`. Places are not set.
-/// Throws InputError, naming no place, when it is none.
+/// Throws InputError, without a position, if it is not a value.
 Node parse_toml_value(std::string_view text);
 
 }  // namespace mnemo::base

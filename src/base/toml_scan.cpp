@@ -45,7 +45,7 @@ class Scanner {
  private:
   void symbol(char c) {
     // Not TOML, and toml++ 3.3 has undefined behaviour when it asks whether such a character is white space.
-    require(!beyond_ascii(c), "{}:{}: character beyond ASCII outside a string", file_, line_);
+    require(!beyond_ascii(c), "{}:{}: non-ASCII character outside a string", file_, line_);
     if (c == '[' && line_is_blank_ && open_.empty()) {
       in_header_ = true;
       header_ = 1;
@@ -131,7 +131,7 @@ class Scanner {
     size_t next = at_;
     while (next < text_.size() && std::string_view(" \t\r\n").find(text_[next]) != std::string_view::npos) ++next;
     require(next == text_.size() || !beyond_ascii(text_[next]),
-            "{}:{}: the character after '\\' (and line breaks) is beyond ASCII: write it as \\uXXXX", file_, line_);
+            "{}:{}: non-ASCII character after '\\' (and line breaks): write it as \\uXXXX", file_, line_);
   }
 
   void advance() {

@@ -7,9 +7,9 @@
 
 namespace mnemo::base {
 
-/// Refuses TOML text whose brackets, headers and dotted keys nest deeper than the limits, or that holds far more
-/// values. toml++ recurses on these, also when it destroys what it has read, so they must be known before it runs.
-/// Text that is not valid TOML may pass: toml++ stops at its first error.
+/// Rejects TOML text whose brackets, headers and dotted keys are nested deeper than the limits, or that has far more
+/// values. toml++ recurses on these, also when it destroys its result, so they must be checked before it runs. Invalid
+/// TOML may pass, because toml++ stops at the first error.
 void scan_toml(std::string_view text, const std::string& file, const ReadLimits& limits);
 
 }  // namespace mnemo::base

@@ -14,17 +14,17 @@
 
 namespace mnemo::bundle {
 
-/// The folder of a language model, ready to run.
+/// A language model loaded from a folder, ready to run.
 struct LoadedModel {
   std::shared_ptr<models::Model> model;
   std::shared_ptr<const data::Tokenizer> tokenizer;
   TextConventions conventions = {};
 };
 
-/// A model of any kind out of a folder of ours or of another library (weights/foreign.h).
+/// Any model loaded from a folder of ours or of another library (weights/foreign.h).
 struct AnyModel {
   std::shared_ptr<core::Model> model;
-  const weights::ForeignFormat* format = nullptr;  ///< of the folder; null: ours
+  const weights::ForeignFormat* format = nullptr;  ///< format of the folder; null: ours
   std::string config;                              ///< its config.json
 };
 
@@ -38,13 +38,13 @@ struct LoadModelOptions {
 /// InputError naming the file and what is missing, unexpected or wrong.
 LoadedModel load_model(const std::string& folder, const LoadModelOptions& options = {});
 
-/// Reads a folder's config.json and model.safetensors, a vocabulary aside. Throws InputError naming the file and, in
-/// its own names, what is missing, unexpected or wrong.
+/// Reads a folder's config.json and model.safetensors, without vocabulary. Throws InputError that names the file and,
+/// in the names of the file, what is missing, unexpected or wrong.
 AnyModel load_any(const std::string& folder, const LoadModelOptions& options = {});
 
-/// The model, of texts or of images, that a folder's config.json describes, with the tensors of its model.safetensors.
-/// A configuration that asks for more than the file stands for is refused before anything of that size is allocated.
-/// Throws InputError naming the file and what is missing, unexpected or wrong.
+/// Builds the text or image model described by a folder's config.json, with the tensors of its model.safetensors. A
+/// configuration that needs more memory than the file justifies is rejected before anything of that size is allocated.
+/// Throws InputError that names the file and what is missing, unexpected or wrong.
 std::unique_ptr<core::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
                                         const std::string& folder, at::ScalarType dtype = at::kFloat);
 

@@ -20,16 +20,15 @@ bool reserved(const std::string& name) { return name == kConfigName || name == k
 void check_replaceable(const std::string& path, const ModelFolder& model) {
   if (!base::path_exists(path)) return;
   for (const std::string& name : base::list_folder(path)) {
-    base::require(
-        reserved(name) || model.vocabulary.contains(name),
-        "{}: will not be replaced by a model: it holds '{}', which would be lost; choose another folder or remove that",
-        base::printable(path, 400), base::printable(name));
+    base::require(reserved(name) || model.vocabulary.contains(name),
+                  "{}: not overwritten, because it contains '{}'; choose another folder or remove it",
+                  base::printable(path, 400), base::printable(name));
   }
 }
 
 std::string existing(const std::string& folder, const std::string& name) {
   const std::string path = base::join_path(folder, name);
-  base::require(base::path_exists(path), "{}: not there; a model folder holds {}, {} and its vocabulary",
+  base::require(base::path_exists(path), "{}: missing; a model folder contains {}, {} and a vocabulary",
                 base::printable(path, 400), kConfigName, kWeightsName);
   return path;
 }
@@ -44,7 +43,7 @@ void check_folder(const std::string& path) {
 
 void write_model_folder(const std::string& path, const ModelFolder& model) {
   for (const auto& [name, content] : model.vocabulary) {
-    base::require(base::is_plain_name(name) && !reserved(name), "{}: '{}' cannot be the name of a vocabulary file",
+    base::require(base::is_plain_name(name) && !reserved(name), "{}: '{}' is not a valid name for a vocabulary file",
                   base::printable(path, 400), base::printable(name));
   }
   base::require(!base::path_exists(path) || base::is_folder(path), "{}: expected a folder or nothing, found a file",
@@ -71,7 +70,7 @@ ModelFolder read_model_folder(const std::string& path, const std::vector<std::st
   ModelFolder model;
   model.config = read_model_config(path);
   for (const std::string& name : vocabulary) {
-    base::require(base::is_plain_name(name), "{}: '{}' is no plain file name", base::printable(path, 400),
+    base::require(base::is_plain_name(name), "{}: '{}' is not a plain file name", base::printable(path, 400),
                   base::printable(name));
     model.vocabulary[name] = base::read_file(existing(path, name), kMaxVocabularyBytes);
   }

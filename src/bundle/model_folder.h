@@ -17,17 +17,17 @@ struct ModelFolder {
   std::string card;                               // README.md, Markdown
 };
 
-/// Writes the folder whole: it appears under `path` complete and durable, or what stood there stays. An existing folder
-/// is replaced only when it holds nothing but files of these names; anything else in it is an error, since it would be
-/// lost.
+/// Writes the folder atomically: it appears under `path` complete and durable, or the old content stays. An existing
+/// folder is only replaced if it contains nothing but files with these names; other files in it are an error, because
+/// they would be lost.
 void write_model_folder(const std::string& path, const ModelFolder& model);
 
-/// Reads the folder. Throws InputError naming the file that is missing, too long or ill-formed.
-///   vocabulary: names of the vocabulary files that must be there.
+/// Reads the folder. Throws InputError that names the file that is missing, too long or malformed.
+///   vocabulary: names of the required vocabulary files.
 ModelFolder read_model_folder(const std::string& path, const std::vector<std::string>& vocabulary,
                               const weights::ReadOptions& options = {});
 
-/// config.json alone (at most 16 MB), to learn what else to ask for.
+/// Reads only config.json (at most 16 MB), to find out what else to read.
 std::string read_model_config(const std::string& path);
 
 }  // namespace mnemo::bundle

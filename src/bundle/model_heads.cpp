@@ -18,7 +18,7 @@ std::vector<ModelHead> heads_of(const models::VisionModel& model, const std::str
   std::vector<ModelHead> heads;
   const memory::LearnableTokens* tasks = model.tasks();
   base::require(model.head()->has_classes() || tasks != nullptr,
-                "{}: a backbone without a head (head.num_classes = 0); mnemo finetune gives it one", folder);
+                "{}: this backbone has no head (head.num_classes = 0); train one with mnemo finetune", folder);
   if (model.head()->has_classes() && (tasks == nullptr || tasks->options().attention == "masked")) {
     heads.push_back({kOwnHead, model.options().head.at("num_classes").as_int(), class_names(folder)});
     const ModelHead& own = heads.front();

@@ -9,7 +9,7 @@
 
 namespace mnemo::bundle {
 
-/// One head of a model of images, and what its classes are called.
+/// One head of an image model, with its class names.
 struct ModelHead {
   std::string name;  ///< "base": the model's own; else a task's
   int64_t num_classes = 0;
@@ -20,12 +20,12 @@ struct ModelHead {
   }
 };
 
-/// Those that VisionModel::task_logits speaks of, in its order. The folder names the classes of "base". Throws
-/// InputError for a model without a head, and for names that are not as many as its classes.
+/// The heads of VisionModel::task_logits, in the same order. The folder gives the class names of "base". Throws
+/// InputError for a model without a head, or if the number of names differs from the number of classes.
 std::vector<ModelHead> heads_of(const models::VisionModel& model, const std::string& folder);
 
-/// The head of that name. Throws InputError "WHO: ..." with the nearest name, or why the model's own has nothing to
-/// say.
+/// The head with that name. Throws InputError "WHO: ..." with the nearest name, or the reason why the model's own head
+/// is not usable.
 const ModelHead& head_named(const std::vector<ModelHead>& heads, const std::string& name, std::string_view who);
 
 }  // namespace mnemo::bundle

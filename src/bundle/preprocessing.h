@@ -9,7 +9,7 @@
 
 namespace mnemo::bundle {
 
-/// What a model of images must be told beside its weights: how an image becomes what it reads.
+/// How images are preprocessed for a model; stored next to its weights.
 struct ImagePreprocessing {
   std::vector<int64_t> image_size = {224, 224};
   std::vector<double> mean = {0.485, 0.456, 0.406};
@@ -17,10 +17,10 @@ struct ImagePreprocessing {
   data::ImageTestOptions test_crop;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "height and width that the model sees", base::range(1, 16384));
-    v("mean", mean, "of each channel, as a share of 255; taken off");
-    v("std", std, "and what is divided by", base::positive());
-    v("test_crop", test_crop, "how an image is brought to image_size");
+    v("image_size", image_size, "height and width of the model input", base::range(1, 16384));
+    v("mean", mean, "mean of each channel, as a fraction of 255, subtracted from the pixels");
+    v("std", std, "standard deviation of each channel, which the result is divided by", base::positive());
+    v("test_crop", test_crop, "how an image is resized and cropped to image_size");
   }
   void validate(const base::Where& where) const;
   static constexpr int64_t kMaxPixels = int64_t{1} << 24;
@@ -28,17 +28,17 @@ struct ImagePreprocessing {
   /// images.json of a model folder.
   static constexpr const char* kFile = "images.json";
   static ImagePreprocessing of(const data::ImageOptions& options);
-  /// Of images.json, or of what another library's folder says of images; nothing where there is neither. Throws
-  /// InputError for a wrong file.
+  /// Read from images.json, or from the files of another library; nothing if there are neither. Throws InputError for
+  /// an invalid file.
   static std::optional<ImagePreprocessing> find(const std::string& folder);
-  /// Throws InputError where there is neither.
+  /// Throws InputError if there are neither.
   static ImagePreprocessing read(const std::string& folder);
   std::string text() const;
-  /// As options of a data set: for the test transform.
+  /// As data set options, for the test transform.
   data::ImageOptions options() const;
 };
 
-/// The names in classes.txt of a model folder, a line each, or those that another library's folder gives; none where
+/// The class names from classes.txt of a model folder, one per line, or from the files of another library; empty if
 /// there are neither.
 std::vector<std::string> class_names(const std::string& folder);
 inline constexpr const char* kClassesFile = "classes.txt";

@@ -104,10 +104,7 @@ bool is_out_of_memory(const c10::Error& error) {
 }
 
 int out_of_memory() {
-  tell(
-      "out of memory: this machine has less than the model, batch, text or image asked for needs; a smaller model, "
-      "batch_size, "
-      "segment_size or image_size needs less");
+  tell("out of memory: use a smaller model, batch_size, segment_size or image_size");
   return base::kWrongInput;
 }
 
@@ -151,7 +148,7 @@ void set_action(CLI::App& command, std::function<int()> action) {
 }
 
 std::shared_ptr<CLI::App> make_application() {
-  auto app = std::make_shared<CLI::App>("Transformers with memory: train, compare, look inside, generate.", "mnemo");
+  auto app = std::make_shared<CLI::App>("Train, compare, inspect and run transformers with memory.", "mnemo");
   app->set_version_flag("--version", "");
   app->require_subcommand(1);
   add_train(*app);
@@ -169,9 +166,8 @@ std::shared_ptr<CLI::App> make_application() {
   add_completion(*app);
   add_help(*app);
   app->footer(
-      "Start with:  mnemo compare recipes/demo.toml\n"
-      "             mnemo train recipes/text.toml --data my.txt --out runs/mine\n"
-      "             mnemo help recipe");
+      "Examples:  mnemo compare recipes/demo.toml\n           mnemo train recipes/text.toml --data my.txt --out "
+      "runs/mine\n           mnemo help recipe");
   return app;
 }
 

@@ -42,16 +42,16 @@ int detach(const DetachArguments& arguments) {
 void add_attach(CLI::App& app) {
   auto arguments = std::make_shared<bundle::AttachOptions>();
   Command(app, "attach",
-          "joins task memories (mnemo finetune) to a model of images, which keeps all earlier results bit for bit")
-      .argument("MODEL", arguments->model, "the backbone's model folder, or a run's folder")
-      .arguments("FILE", arguments->files, "task memories, in this order")
+          "attach tasks trained with `mnemo finetune` to an image model; its existing results do not change")
+      .argument("MODEL", arguments->model, "model folder or run folder of the image model")
+      .arguments("FILE", arguments->files, "task files, attached in this order")
       .flag("--extend", arguments->extend,
-            "each extends all that are attached before it: its class token sees theirs and their memory")
+            "each task sees the class tokens and memories of all tasks attached before it")
       .flag("--concatenate", arguments->concatenate,
-            "none sees another; without any of these: each sees what it saw in training")
-      .option("--sees", arguments->sees, "NAME", "an attached task that it extends; may be repeated")
-      .option("--name", arguments->name, "NAME", "what the task is called in this model (as in its file)")
-      .option("--out", arguments->out, "FOLDER", "where the joined model goes (into MODEL itself)")
+            "no task sees another (default: each sees what it saw in training)")
+      .option("--sees", arguments->sees, "NAME", "let the new task see this attached task; may be repeated")
+      .option("--name", arguments->name, "NAME", "name of the task in this model (default: the name in its file)")
+      .option("--out", arguments->out, "FOLDER", "folder for the resulting model (default: change MODEL in place)")
       .footer(
           "mnemo attach models/vit clothing.task.safetensors digits.task.safetensors --concatenate\nmnemo classify "
           "models/vit picture.jpg")
@@ -60,8 +60,8 @@ void add_attach(CLI::App& app) {
 
 void add_detach(CLI::App& app) {
   auto arguments = std::make_shared<DetachArguments>();
-  Command(app, "detach", "takes a task out of a model again")
-      .argument("MODEL", arguments->model, "a model folder, or a run's folder")
+  Command(app, "detach", "remove an attached task from a model")
+      .argument("MODEL", arguments->model, "model folder or run folder")
       .argument("NAME", arguments->name, "the task")
       .option("--out", arguments->out, "FOLDER", "where the model goes (into MODEL itself)")
       .action([arguments] { return detach(*arguments); });

@@ -99,19 +99,17 @@ int classify(const ClassifyArguments& arguments) {
 
 void add_classify(CLI::App& app) {
   auto arguments = std::make_shared<ClassifyArguments>();
-  Command(app, "classify",
-          "says what is on images: the model's own classes and those of all attached tasks, in one pass")
-      .argument("MODEL", arguments->model, "a model folder, or a run's folder")
+  Command(app, "classify", "classify images with the model's own classes and those of all attached tasks, in one pass")
+      .argument("MODEL", arguments->model, "model folder or run folder")
       .arguments("IMAGE", arguments->images,
-                 "JPEG and PNG files, folders of them (with all in them that is called like an image), or - for one "
-                 "image on standard input")
-      .option("--top", arguments->top, "K", "best classes of each head (5)")
-      .option("--task", arguments->tasks, "NAME", "this head alone; \"base\" is the model's own; may be repeated")
-      .option("--batch", arguments->batch, "N", "images run side by side (8)")
+                 "JPEG or PNG files, folders (all image files in them), or - to read one image from standard input")
+      .option("--top", arguments->top, "K", "number of classes to print per head (default 5)")
+      .option("--task", arguments->tasks, "NAME", "only this head; \"base\" is the model's own; may be repeated")
+      .option("--batch", arguments->batch, "N", "images per batch (default 8)")
       .option("--broken", arguments->broken, "HOW",
-              "what a broken image does: stop, with its path; skip: it is left out and counted (stop)")
-      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
-      .flag("--json", arguments->json, "prints JSON")
+              "on an unreadable image: stop with an error, or skip and count it (default stop)")
+      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
+      .flag("--json", arguments->json, "print JSON")
       .footer("mnemo classify models/vit picture.jpg --top 3\ncat picture.png | mnemo classify models/vit -")
       .action([arguments] { return classify(*arguments); });
 }

@@ -18,9 +18,9 @@ Command::Command(const std::string& program, const std::string& about)
 
 void Command::add_common() {
   Common& common = common_options();
-  command_->add_option("--threads", common.threads, "threads of one operation; unset: LibTorch decides")
+  command_->add_option("--threads", common.threads, "threads per operation (default: LibTorch's choice)")
       ->type_name("N");
-  command_->add_flag("-q,--quiet", common.quiet, "no progress and no notes, only results and warnings");
+  command_->add_flag("-q,--quiet", common.quiet, "print only results and warnings, no progress");
 }
 
 Command& Command::argument(const std::string& name, std::string& value, const std::string& about, bool required) {

@@ -72,21 +72,19 @@ int run_job(const std::string& folder, const std::optional<std::string>& device)
 
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareArguments>();
-  Command(app, "compare", "trains the same task under several memories; gives a table and an HTML report")
-      .argument("RECIPE", options->recipe, "a recipe with [[study]] tables or a [sweep], such as recipes/demo.toml",
+  Command(app, "compare", "train the same task with several memories; write tables and an HTML report")
+      .argument("RECIPE", options->recipe, "recipe with [[study]] tables or a [sweep], such as recipes/demo.toml",
                 false)
       .option("--out", options->out, "DIR",
-              "folder for report.html, results.json, results.md and every run (runs/NAME of the recipe)")
+              "folder for report.html, results.json, results.md and all runs (default: runs/ and the recipe's name)")
       .option("--seeds", options->seeds, "N",
-              "trainings of each variant (one, or the recipe's seeds); from two on the table judges by Welch's t-test")
-      .option("--jobs", options->jobs, "N",
-              "trainings at a time, each a process of its own (as many as there are cores)")
+              "seeds per variant (default: the recipe's, or 1); with two or more the table uses Welch's t-test")
+      .option("--jobs", options->jobs, "N", "number of parallel training processes (default: number of cores)")
       .option("--set", options->set, "KEY=VALUE",
-              "sets a key of every recipe, or of a study (study[0].train.steps=9); may be repeated")
-      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
+              "set a key for all studies, or for one (study[0].train.steps=9); may be repeated")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .flag("--again", options->again,
-            "repeat trainings that are done; without: what --out has of this recipe is kept, and only the rest is "
-            "trained")
+            "train everything again (default: keep finished runs in --out and train the rest)")
       .flag("--json", options->json, "print the results as JSON")
       .hidden_option("--job", options->job)
       .action([options] {

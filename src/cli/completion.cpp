@@ -75,7 +75,7 @@ complete -F _mnemo mnemo
 
 void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  Command(app, "completion", "prints a completion script for a shell")
+  Command(app, "completion", "print a shell completion script")
       .argument("SHELL", *shell, "bash")
       .footer("source <(mnemo completion bash)")
       .action([shell] {

@@ -106,21 +106,22 @@ int generate(const GenerateArguments& options) {
 
 void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateArguments>();
-  Command(app, "generate", "writes text with a trained model, token by token as it comes")
-      .argument("MODEL", options->model, "a model folder, or a run's folder")
-      .option("-p,--prompt", options->prompt, "TEXT", "the text to go on from; without: a line's start")
-      .option("--prompt-file", options->prompt_file, "FILE", "the same from a file; -: from standard input")
-      .option("-n,--tokens", options->tokens, "N", "tokens to write (256)")
-      .option("--temperature", options->temperature, "X", "divides the logits (0.8); 0: always the likeliest token")
-      .option("--top-k", options->top_k, "K", "only the K likeliest tokens; 0: all (0)")
-      .option("--top-p", options->top_p, "P", "only the fewest tokens that hold this share of the probability (1)")
-      .option("--seed", options->seed, "N", "of the random numbers; the same seed gives the same text (0)")
-      .option("--session", options->session, "FILE", "go on from a session that --save wrote")
-      .option("--save", options->save, "FILE", "keep the session, memory included, for --session")
-      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
-      .option("--precision", options->precision, "P",
-              "of the weights: float32, bf16 or int8, on the processor (float32)")
-      .flag("--json", options->json, "print one JSON object at the end instead of a stream")
+  Command(app, "generate", "generate text with a trained model and stream it")
+      .argument("MODEL", options->model, "model folder or run folder")
+      .option("-p,--prompt", options->prompt, "TEXT", "text to continue (default: the start of a line)")
+      .option("--prompt-file", options->prompt_file, "FILE", "read the prompt from a file; - is standard input")
+      .option("-n,--tokens", options->tokens, "N", "number of tokens to generate (default 256)")
+      .option("--temperature", options->temperature, "X",
+              "sampling temperature; 0 always takes the most likely token (default 0.8)")
+      .option("--top-k", options->top_k, "K", "sample from the K most likely tokens; 0 means all (default 0)")
+      .option("--top-p", options->top_p, "P",
+              "sample from the smallest set of tokens with this total probability (default 1)")
+      .option("--seed", options->seed, "N", "random seed; the same seed gives the same text (default 0)")
+      .option("--session", options->session, "FILE", "continue a session written by --save")
+      .option("--save", options->save, "FILE", "save the session with its memory, for --session")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
+      .option("--precision", options->precision, "P", "weights on the CPU: float32, bf16 or int8 (default float32)")
+      .flag("--json", options->json, "print one JSON object at the end instead of streaming")
       .footer("mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400")
       .action([options] { return generate(*options); });
 }

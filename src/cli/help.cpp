@@ -30,8 +30,8 @@ std::string preset_help() {
                    preset.published > 0 ? fmt::format("{:g} M", preset.published) : "", std::string(preset.about)});
     if (!preset.figure.empty()) figures += fmt::format("  {}: {}.\n", preset.name, preset.figure);
   }
-  return "[model] preset = \"NAME\" stands for a published model; keys beside it win.\n\n" + table.text(0) +
-         "\nParameters with the vocabulary of the data it was published for; figures as published:\n" + figures;
+  return "[model] preset = \"NAME\" selects a published model; other keys of [model] override it.\n\n" + table.text(0) +
+         "\nParameters counted with the vocabulary of the original data set; published numbers:\n" + figures;
 }
 
 }  // namespace
@@ -42,10 +42,11 @@ void add_help(CLI::App& app) {
     bool markdown = false;
   };
   auto options = std::make_shared<Options>();
-  Command(app, "help", "explains a subcommand, every key of a recipe, or the presets")
+  Command(app, "help", "explain a subcommand, all recipe keys, or the presets")
       .argument("SUBJECT", options->subject,
-                "a subcommand; recipe: all keys with type, default and meaning; presets: published models", false)
-      .flag("--markdown", options->markdown, "recipe: as Markdown tables")
+                "a subcommand, `recipe` (all keys with type, default and meaning) or `presets` (published models)",
+                false)
+      .flag("--markdown", options->markdown, "with recipe: print Markdown tables")
       .action([options] {
         if (options->subject == "recipe") {
           base::print(options->markdown ? experiment::recipe_help_markdown()

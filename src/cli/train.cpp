@@ -150,17 +150,18 @@ int run_training(const TrainArguments& options) {
 
 void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainArguments>();
-  Command(app, "train", "trains a model from a recipe, or goes on with a run")
-      .argument("RECIPE", options->recipe, "a recipe (TOML), such as recipes/text.toml", false)
-      .option("--data", options->data, "FILE", "the text to learn; short for --set data.train=FILE")
-      .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe (mnemo help recipe); may be repeated")
-      .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
+  Command(app, "train", "train a model from a recipe, or resume a run")
+      .argument("RECIPE", options->recipe, "recipe (TOML), such as recipes/text.toml", false)
+      .option("--data", options->data, "FILE", "training text; short for --set data.train=FILE")
+      .option("--set", options->set, "KEY=VALUE", "set a key of the recipe (see mnemo help recipe); may be repeated")
+      .option("--variant", options->variant, "NAME", "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--out", options->out, "DIR",
-              "the run's folder: recipe, log, checkpoints, model (runs/NAME of the recipe)")
-      .option("--init", options->init, "MODEL", "start from this model's weights; the recipe's model must be the same")
+              "run folder for recipe, log, checkpoints and model (default: runs/ and the recipe's name)")
+      .option("--init", options->init, "MODEL",
+              "start from the weights of this model; its options must match the recipe's")
       .option("--resume", options->resume, "DIR",
-              "go on with a run from its newest checkpoint; --set may change its recipe")
-      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
+              "resume a run from its latest checkpoint; --set may change its recipe")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .flag("--json", options->json, "print the result as JSON")
       .footer("mnemo train recipes/text.toml --data my.txt --out runs/mine\nmnemo train --resume runs/mine")
       .action([options] { return run_training(*options); });
@@ -169,27 +170,25 @@ void add_train(CLI::App& app) {
 void add_finetune(CLI::App& app) {
   auto options = std::make_shared<TrainArguments>();
   options->finetunes = true;
-  Command(app, "finetune",
-          "teaches a trained model of images another task, and writes what is new as a small task memory")
-      .argument(
-          "RECIPE", options->recipe,
-          "a recipe (TOML) with [finetune], or any recipe of images with --model; none: --model and --data say it all",
-          false)
+  Command(app, "finetune", "train a new task on top of a trained image model; write it as a small task file")
+      .argument("RECIPE", options->recipe,
+                "recipe (TOML) with [finetune], or any image recipe with --model; optional with --model and --data",
+                false)
       .option("--model", options->model, "MODEL",
-              "the trained model's folder, or its run's; short for --set finetune.model=MODEL")
+              "model folder or run folder of the trained model; short for --set finetune.model=MODEL")
       .option("--regime", options->regime, "REGIME",
-              "head, head_and_class_token, memory, masked_memory, full or adapters (masked_memory)")
-      .option("--name", options->name, "NAME", "what the task is called")
+              "head, head_and_class_token, memory, masked_memory, full or adapters (default masked_memory)")
+      .option("--name", options->name, "NAME", "name of the task")
       .option("--data", options->data, "DIR",
-              "the images to learn; short for --set data.train=DIR, without a recipe any set that mnemo data knows")
-      .option("--set", options->set, "KEY=VALUE", "sets a key of the recipe (mnemo help recipe); may be repeated")
-      .option("--variant", options->variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
+              "training images; short for --set data.train=DIR; without a recipe, any set that `mnemo data` can read")
+      .option("--set", options->set, "KEY=VALUE", "set a key of the recipe (see mnemo help recipe); may be repeated")
+      .option("--variant", options->variant, "NAME", "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--out", options->out, "DIR",
-              "the run's folder: recipe, log, checkpoints, model, NAME.task.safetensors (runs/NAME of the recipe, or "
-              "of the task)")
+              "run folder for recipe, log, checkpoints, model and NAME.task.safetensors (default: runs/ and the name "
+              "of the recipe or task)")
       .option("--resume", options->resume, "DIR",
-              "go on with a run from its newest checkpoint; --set may change its recipe")
-      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
+              "resume a run from its latest checkpoint; --set may change its recipe")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .flag("--json", options->json, "print the result as JSON")
       .footer(
           "mnemo finetune --model models/vit --data photos --name clothes --out runs/clothes\nmnemo finetune "

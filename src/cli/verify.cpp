@@ -70,11 +70,10 @@ int verify(const VerifyArguments& arguments) {
 
 void add_verify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
-  Command(app, "verify", "compares this build with golden files: outputs, states, gradients, optimiser steps")
-      .arguments("FILE", arguments->files,
-                 "golden files (safetensors), or model folders that hold an expect.safetensors")
-      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
-      .flag("--json", arguments->json, "prints JSON")
+  Command(app, "verify", "compare this build with golden files: outputs, states, gradients, optimizer steps")
+      .arguments("FILE", arguments->files, "golden files (safetensors), or model folders with an expect.safetensors")
+      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
+      .flag("--json", arguments->json, "print JSON")
       .action([arguments] { return verify(*arguments); });
 }
 

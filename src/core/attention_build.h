@@ -6,12 +6,12 @@
 
 namespace mnemo::core {
 
-/// Where in a model an attention module stands; what its constructor gets beside its options.
+/// The position of an attention module in a model, passed to its constructor along with its options.
 /// D `dim`, H `num_heads`, d `head_dim` (H*d need not be D).
 struct AttentionBuild {
   layers::Scope attn;    ///< the module's own parameters ("backbone.layers.0.attn")
   layers::Scope layer;   ///< its layer's ("backbone.layers.0")
-  layers::Scope shared;  ///< those that layers share ("backbone")
+  layers::Scope shared;  ///< parameters shared by all layers ("backbone")
   int64_t dim = 0;
   int64_t num_heads = 0;
   int64_t head_dim = 0;

@@ -12,11 +12,11 @@
 
 namespace mnemo::core {
 
-/// What a backbone gets for one segment, or a part of one.
+/// The input of a backbone: one segment, or a part of one.
 struct BackboneInput {
   at::Tensor rows;           ///< [B,Q,D]
   const AttendTable& table;  ///< over [contexts; rows]
-  /// Rows on the left of layer l's, [B,M,D] or undefined; asked once per layer, where the segment starts.
+  /// Rows to the left of layer l's input, [B,M,D] or undefined; called once per layer, at the start of the segment.
   std::function<at::Tensor(int64_t layer)> context;
   at::Tensor first_row;  ///< [B] int64: number of rows[0] within its segment; undefined = 0
   Mode mode = Mode::evaluate;
@@ -26,7 +26,7 @@ struct BackboneInput {
 
 struct BackboneResult {
   at::Tensor hidden;                 ///< [B,Q,D]
-  std::vector<at::Tensor> entering;  ///< per layer [B,Q,D]: the rows that entered it, before any norm
+  std::vector<at::Tensor> entering;  ///< per layer [B,Q,D]: its input rows, before any norm
   State state;                       ///< the attentions' states, one child per layer, named like its parameters
 };
 
@@ -39,12 +39,12 @@ class Backbone {
   virtual int64_t num_layers() const = 0;
   virtual int64_t dim() const = 0;
   virtual const Attention& attention(int64_t layer) const = 0;
-  /// Rows [..,D] as the attention of layer `layer` gets them, normed where the norm comes first; parameters are
-  /// constants here.
+  /// Rows [..,D] as the attention of layer `layer` receives them, normalized if the norm comes first; without gradients
+  /// to parameters.
   virtual at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const = 0;
 };
 
-/// Makes the attention module of one layer, memories on the attention seam included.
+/// Creates the attention module of one layer, including memories on the attention seam.
 using AttentionMaker = std::function<std::unique_ptr<Attention>(const struct AttentionBuild&)>;
 
 }  // namespace mnemo::core

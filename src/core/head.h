@@ -4,7 +4,7 @@
 
 namespace mnemo::core {
 
-/// What a model's hidden rows are for.
+/// Turns a model's hidden rows into predictions and losses.
 class Head {
  public:
   virtual ~Head() = default;

@@ -10,19 +10,19 @@
 
 namespace mnemo::core {
 
-/// What the rows or the columns of a map stand for.
+/// What the rows or columns of a map represent.
 ///   queries  the rows of the table        keys   its keys: [contexts; rows]
 ///   slots    slots of a bounded memory    cache  rows of the gated recurrent cache
 enum class MapAxis { queries, keys, slots, cache };
 
-/// Who got how much of what: weights [B,H,R,C].
+/// A map of attention weights [B,H,R,C].
 struct WeightMap {
   std::string name;  ///< "attention"; others by their mechanism
   MapAxis rows, columns;
   at::Tensor weights;
-  /// [B,H,R]: what each row got of rows that are no column any more (slots keep them); undefined = nothing.
+  /// [B,H,R]: the weight of rows that no longer have a column (slots still hold them); undefined = none.
   at::Tensor past = {};
-  Grid image = {};  ///< where the last columns are the rows of an image made smaller: what they are of it
+  Grid image = {};  ///< the grid of the last columns, if they are the rows of a reduced image
 };
 
 /// All values of one gate, of any shape.
@@ -31,34 +31,34 @@ struct GateValues {
   at::Tensor values;
 };
 
-/// What an attention did with one input.
+/// What an attention computed for one input.
 struct AttentionView {
   std::vector<WeightMap> maps;
   std::vector<GateValues> gates = {};
 };
 
-/// Numbers of a mechanism that are worth following through a training.
+/// Values of a mechanism that are logged during training.
 struct Scalar {
   std::string name;
   std::vector<double> values;
 };
 
-/// What an attention offers beside Attention if it can say where it looked. Everything is computed again by definition
-/// (naive twins), for whole segments; forward() neither knows nor does anything for it.
+/// Implemented by attentions that can report where they attended. Everything is recomputed from the definition (naive
+/// reference), for whole segments; forward() is not involved.
 class Inspectable {
  public:
   virtual ~Inspectable() = default;
-  /// What forward(input, state) does. `history` is what history() gave for the segments before, empty at a sequence's
-  /// start.
+  /// Explains forward(input, state). `history` is the result of history() for the previous segments, empty at the start
+  /// of a sequence.
   virtual AttentionView inspect(const AttentionInput& input, const State& state, const State& history) const = 0;
-  /// What a later inspect() needs to know of this segment beside the state.
+  /// What a later inspect() needs from this segment in addition to the state.
   virtual State history(const AttentionInput& /*input*/, const State& /*state*/, const State& /*history*/) const {
     return {};
   }
   virtual std::vector<Scalar> scalars() const { return {}; }
 };
 
-/// Told of each attention of a forward pass before it runs.
+/// Called before each attention of a forward pass.
 using AttentionObserver = std::function<void(int64_t layer, const Attention&, const AttentionInput&, const State&)>;
 
 }  // namespace mnemo::core

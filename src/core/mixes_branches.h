@@ -9,14 +9,14 @@
 
 namespace mnemo::core {
 
-/// What one branch of an attention gave each row: rows [B,Q,C], before the branches are mixed.
+/// The output of one branch of an attention: rows [B,Q,C], before the branches are mixed.
 struct BranchRows {
   std::string name;
   at::Tensor rows;
 };
 
-/// What an attention that mixes branches offers beside Inspectable: how strong each branch is at each row, as pictures
-/// show it.
+/// Implemented by attentions that mix branches, in addition to Inspectable: the output of each branch at each row, for
+/// pictures.
 class MixesBranches {
  public:
   virtual ~MixesBranches() = default;

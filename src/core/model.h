@@ -16,50 +16,50 @@ namespace mnemo::core {
 /// One call's input: a whole segment, or a part of one (part.starts and part.ends say which).
 struct Segment {
   at::Tensor tokens;      ///< [B,T] int64; or
-  at::Tensor rows;        ///< [B,T,D], in place of embedded tokens
+  at::Tensor rows;        ///< [B,T,D], instead of embedded tokens
   at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on the right only; undefined = all
   Part part = {};
   Mode mode = Mode::evaluate;
-  at::Tensor pixels = {};  ///< [B,C,H,W], normalised: images, in place of tokens
+  at::Tensor pixels = {};  ///< [B,C,H,W], normalized: images, instead of tokens
 };
 
 struct StepResult {
   at::Tensor hidden;        ///< [B,T,D]: the token rows
-  at::Tensor write_hidden;  ///< [B,m,D]: the write memory rows, where there are any
+  at::Tensor write_hidden;  ///< [B,m,D]: the write memory rows, if any
   State state;
-  at::Tensor context_loss = {};  ///< [B]: what a layer context adds to the training loss; undefined = nothing
+  at::Tensor context_loss = {};  ///< [B]: added to the training loss by a layer context; undefined = nothing
 };
 
-/// A loss beside the task's: weight * mean of `values` is added to it.
+/// An auxiliary loss: weight * mean of `values` is added to the task's loss.
 struct AuxiliaryLoss {
   std::string_view name;
   at::Tensor values;
   double weight;
 };
 
-/// All that training, evaluation and inference know: (segment, state) -> (output, state').
+/// The interface used by training, evaluation and inference: (segment, state) -> (output, state').
 class Model {
  public:
   virtual ~Model() = default;
   virtual StepResult forward(const Segment& segment, const State& state) const = 0;
-  /// The state before a sequence's first segment; per-model fields are the committed ones.
+  /// The state before the first segment of a sequence; per-model fields have their committed values.
   virtual State initial_state(int64_t batch) const = 0;
-  /// Makes the per-model fields of `state` (the GRC cache) the model's own; the training loop does it after a step.
+  /// Stores the per-model fields of `state` (the GRC cache) in the model; called by the training loop after a step.
   virtual void commit(const State& state) = 0;
-  /// How many segments back a gradient may go through the field of that path; -1 = no limit.
+  /// How many segments back gradients may flow through the field with that path; -1 = no limit.
   virtual int64_t bptt_depth(const std::string& path) const = 0;
 
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
   /// -log p(target) [B,T] in token order; 0 where the target is kIgnoreTarget.
   virtual at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const = 0;
-  /// What the model's memories add to the task's loss.
+  /// Losses of the model's memories, added to the task's loss.
   virtual std::vector<AuxiliaryLoss> auxiliary_losses(const StepResult&) const { return {}; }
 
-  /// What is worth following through a training, "layers.0.sigma_lambda" and the like.
+  /// Values to log during training, such as "layers.0.sigma_lambda".
   virtual std::vector<Scalar> scalars() const { return {}; }
 
   virtual const layers::ParameterSet& parameters() const = 0;
-  /// Tokens of a segment, as trained: where generation ends segments.
+  /// Tokens per segment in training; generation ends segments at this length.
   virtual int64_t segment_size() const = 0;
   virtual int64_t vocab_size() const = 0;
 };

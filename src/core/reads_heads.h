@@ -4,14 +4,14 @@
 
 namespace mnemo::core {
 
-/// What an attention may offer beside CoreAttention: reading keys and values that another mechanism projected (GRC with
-/// mem_attention = "same" reads its cache so). Every query sees every key; there are no distances.
+/// Implemented by attentions that can read keys and values projected by another mechanism (GRC with mem_attention =
+/// "same" reads its cache this way). Every query sees every key; there are no distances.
 class ReadsHeads {
  public:
   virtual ~ReadsHeads() = default;
   /// q [B,H,Q,d]  k, v [B,H,K,d], d not necessarily the attention's own. Returns [B,H,Q,d].
   virtual at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const = 0;
-  /// Throws InputError where heads of that width, or so many keys, cannot be read.
+  /// Throws InputError if heads of that width, or so many keys, are not supported.
   virtual void require_readable(int64_t /*head_dim*/, int64_t /*keys*/) const {}
 };
 

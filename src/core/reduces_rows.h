@@ -6,12 +6,12 @@
 
 namespace mnemo::core {
 
-/// What an attention may offer beside CoreAttention: its keys and values come from fewer rows than an image has, so
-/// rows of other images can be put beside them (AttentionInput.context) once they are as few.
+/// Implemented by attentions whose keys and values are reduced rows of an image, so that rows of other images can be
+/// used as context (AttentionInput.context) after the same reduction.
 class ReducesRows {
  public:
   virtual ~ReducesRows() = default;
-  /// The rows [B,h*w,D] of images as keys and values are made of them, [B,K,D].
+  /// Reduces the rows [B,h*w,D] of images to those from which keys and values are computed, [B,K,D].
   virtual at::Tensor reduced(const at::Tensor& rows, Grid grid) const = 0;
 };
 

@@ -10,7 +10,8 @@
 
 namespace mnemo::core {
 
-/// Throws ShapeError unless a state's tensor has that shape: then the state is another model's, or of another batch.
+/// Throws ShapeError unless a tensor of the state has that shape; otherwise the state belongs to another model or
+/// batch.
 inline void require_state(const char* who, const at::Tensor& tensor, at::IntArrayRef expected) {
   if (tensor.defined() && tensor.sizes() == expected) return;
   throw base::ShapeError(fmt::format(

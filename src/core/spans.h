@@ -10,22 +10,22 @@
 
 namespace mnemo::core {
 
-/// What the rows of a span are.
+/// The kind of rows in a span.
 enum class SpanKind { cache, read, tokens, write, class_token, memory };
 
 std::string_view name(SpanKind kind);
 
-/// Consecutive rows of one kind. tag: number of the task or memory, where several have the same kind.
+/// Consecutive rows of one kind. tag: number of the task or memory if several have the same kind.
 struct Span {
   SpanKind kind;
   int64_t length;
   int64_t tag = 0;
 };
-/// "tokens 64", "write#1 4": kind, tag where it has one, length.
+/// "tokens 64", "write#1 4": kind, tag if any, length.
 std::string label(const Span& span);
 
-/// Which keys of one span the queries of another may attend to. p = distance of the key to the left of the query, over
-/// all rows [contexts; rows] of the table.
+/// Which keys of one span the queries of another may attend to. p = how far the key is to the left of the query,
+/// counted over all rows [contexts; rows] of the table.
 struct Rule {
   enum class Kind : uint8_t { none, all, causal, band, pattern };
   Kind kind = Kind::none;
@@ -39,27 +39,26 @@ struct Rule {
   static Rule pattern(at::Tensor matrix) { return {Kind::pattern, 0, std::move(matrix)}; }
 };
 
-/// Who may attend to whom, as a small table over spans: query span x key span -> Rule.
+/// The attention mask as a small table over spans: query span x key span -> Rule.
 ///
-/// Keys are [contexts; rows], left to right: contexts are keys only (a segment cache, rows of this segment computed
-/// before), rows are queries and keys. Memories compose by adding spans. Row i of the rows and key j have the distance
-/// p(i,j) = i + M - j, with M the rows of all contexts.
+/// Keys are [contexts; rows], left to right: contexts are only keys (a segment cache, rows of this segment computed
+/// earlier), rows are queries and keys. Memories are combined by adding spans. The distance of row i and key j is
+/// p(i,j) = i + M - j, where M is the number of context rows.
 class AttendTable {
  public:
-  /// Rows of the segment, with their rule among themselves.
+  /// The rows of the segment, with the rule among themselves.
   explicit AttendTable(Span rows, Rule among_themselves = Rule::causal());
-  /// Queries over keys that are other rows (an encoder's output): no query is a key.
+  /// Cross-attention: the keys are other rows (an encoder's output), and no query is a key.
   static AttendTable cross(Span queries, Span keys, Rule rule = Rule::all());
 
-  /// Adds keys between the contexts there are and the rows, with one rule for each query span there is.
+  /// Adds keys between the existing contexts and the rows, with one rule for each existing query span.
   AttendTable& append_context(Span span, Rule for_each_query);
-  /// Sets the length of the first context of that kind, where there is one: a segment that goes on knows it from its
-  /// rows.
+  /// Sets the length of the first context of that kind, if any; a continued segment takes it from its rows.
   AttendTable& resize_context(SpanKind kind, int64_t length);
-  /// Adds rows before or after the rows there are; until set_rule() says otherwise nothing attends to or from them.
+  /// Adds rows before or after the existing rows; until set_rule() is called, nothing attends to or from them.
   AttendTable& prepend_rows(Span span);
   AttendTable& append_rows(Span span);
-  /// Sets the rule of every pair of spans with these kinds.
+  /// Sets the rule for every pair of spans with these kinds.
   AttendTable& set_rule(SpanKind query, SpanKind key, const Rule& rule);
   /// Marks keys that are not real: valid [B,K] bool, K all keys. Undefined = all are real.
   AttendTable& set_valid(at::Tensor valid);
@@ -76,21 +75,21 @@ class AttendTable {
   int64_t row_length(SpanKind kind) const;
   bool is_cross() const { return cross_; }
 
-  /// True if every pair is causal: then a kernel with a causal flag does.
+  /// True if every pair is causal, so that a kernel with a causal flag can be used.
   bool plain_causal() const;
   /// True if every query sees every key.
   bool open() const;
-  /// Spans of all keys: [contexts; rows].
+  /// The spans of all keys: [contexts; rows].
   std::vector<Span> keys() const;
-  /// True if some query sees a key on its right.
+  /// True if some query sees a key to its right.
   bool looks_right() const;
 
-  /// What attention needs of the table; computed once.
+  /// The form used by attention kernels; computed once.
   const ops::KeyRanges& ranges() const;
-  /// Naive twin of ranges(): bool [Q,K], or [B,Q,K] where valid() is there; true = may attend. Computed once.
+  /// Naive reference for ranges(): bool [Q,K], or [B,Q,K] if valid() is set; true = may attend. Computed once.
   const at::Tensor& expand() const;
 
-  /// The table for a terminal: a grid of spans with their rules, then the rows as dots and crosses if there are few.
+  /// The table as text: a grid of spans with their rules, followed by the rows as dots and crosses if there are few.
   std::string draw() const;
 
  private:

@@ -14,32 +14,34 @@
 
 namespace mnemo::core {
 
-/// What a mechanism declares about one tensor of its state.
+/// The declaration of one tensor of a state.
 ///
-/// dims names the dimensions, outermost first, separated by blanks ("B H n d"):
-///   B  the batch. A field with B lives per sequence: it is reset at a document's start, selected, repeated, detached.
-///      A field without B lives per model (the GRC cache as its paper has it): no operation on rows touches it.
-///   M  rows of the past, right-aligned: it may differ between sequences. When states are joined, shorter ones get
-///      zeros (false) on the left.
-/// Any other name is for the reader.
+/// dims names the dimensions, outermost first, separated by spaces ("B H n d"):
+///   B  the batch. A field with B belongs to a sequence: it can be reset at the start of a document, selected,
+///      repeated and detached. A field without B belongs to the model (the GRC cache of the paper): operations on rows
+///      do not affect it.
+///   M  rows of the past, right-aligned; their number may differ between sequences. When states are joined, shorter
+///      ones are padded with zeros (false) on the left.
+/// Other names are documentation.
 struct Field {
   std::string path;  ///< full name, "segment_cache.layers.0"
   std::string_view dims;
 
-  /// Index of the dimension of that name, or -1.
+  /// Index of the dimension with that name, or -1.
   int64_t dim(std::string_view name) const;
   bool per_sequence() const { return dim("B") >= 0; }
 };
 
-/// A memory's state as a value: any struct that declares its tensors once,
+/// The state of a memory as a value: any struct that declares its tensors once,
 ///
 ///   struct AbcState {
 ///     at::Tensor k, v, z;
 ///     template <class F> void visit(F&& f) { f("k", k, "B H n d"); f("v", v, "B H n d"); f("z", z, "B H n"); }
 ///   };
 ///
-/// or a named list of States. Copies share tensors and nothing is changed in place, so a State may be kept, forked and
-/// continued from many times. All functions below are one map over that declaration. An undefined tensor is absent.
+/// or a named list of States. Copies share tensors and nothing is changed in place, so a State can be stored, forked
+/// and continued any number of times. All functions below are generic over that declaration. An undefined tensor is
+/// absent.
 class State {
  public:
   using Map = std::function<at::Tensor(const Field&, const at::Tensor&)>;
@@ -60,7 +62,7 @@ class State {
 
   bool empty() const { return node_ == nullptr; }
 
-  /// The struct inside. Throws InputError if it is of another type; an empty state gives a default-made S.
+  /// The struct inside. Throws InputError if it has another type; an empty state gives a default-constructed S.
   template <class S>
   const S& as() const {
     static const S kEmpty{};
@@ -70,15 +72,15 @@ class State {
     return typed->value;
   }
 
-  /// The child of that name of a list; an empty state where there is none.
+  /// The child with that name; an empty state if there is none.
   State child(std::string_view name) const;
 
-  /// A state with each defined tensor replaced by what `map` returns for it.
+  /// Returns a state with each defined tensor replaced by the result of `map`.
   State map(const Map& map) const;
-  /// The same over every declared tensor, absent (undefined) ones too.
+  /// The same for every declared tensor, including absent (undefined) ones.
   State map_declared(const Map& map) const { return mapped(map, ""); }
 
-  /// Every defined tensor with its field.
+  /// Calls the function for every defined tensor with its field.
   std::vector<std::pair<Field, at::Tensor>> fields() const;
 
  private:
@@ -108,31 +110,30 @@ class State {
   std::shared_ptr<const Node> node_;
 };
 
-/// The same state cut from the graph that made it. Segments' boundaries in truncated BPTT.
+/// The same state, detached from its graph; used at segment boundaries in truncated BPTT.
 State detach(const State& state);
 /// Deep copy of every tensor.
 State clone(const State& state);
-/// Moves to a device and, for floating tensors, a type.
+/// Converts to a device and, for floating-point tensors, a type.
 State to(const State& state, at::ScalarType dtype, at::Device device);
 /// The rows of the batch listed in rows [n] int64, in that order (beam search, batched serving).
 State select_batch(const State& state, const at::Tensor& rows);
 /// Every row `times` times, row after row: batch B becomes B * times.
 State repeat_batch(const State& state, int64_t times);
-/// One batch out of several; right-aligned rows of the past (M) are padded on the left. Per-model fields are the
-/// first's. Throws ShapeError if the states do not have the same fields.
+/// Joins several batches; right-aligned rows of the past (M) are padded on the left. Per-model fields are taken from
+/// the first. Throws ShapeError if the states do not have the same fields.
 State concat_batch(const std::vector<State>& states);
-/// Rows where rows [B] bool is true start again: they become `initial`'s (a state of the same batch), gradient
-/// included.
+/// Resets the rows where rows [B] bool is true to those of `initial` (a state of the same batch), including gradients.
 State reset_rows(const State& state, const at::Tensor& rows, const State& initial);
-/// Bytes of all tensors, per sequence or per model.
+/// Total bytes of all tensors, per sequence and per model.
 enum class Lifetime { sequence, model };
 int64_t num_bytes(const State& state);
 int64_t num_bytes(const State& state, Lifetime lifetime);
-/// (path, tensor) of every field, for a file.
+/// (path, tensor) of every field, for writing to a file.
 std::vector<std::pair<std::string, at::Tensor>> save(const State& state);
-/// `find(path)` gives the tensor of that name or an undefined one. The result has the fields of `like`, with the file's
-/// tensors; B and M may differ from `like`'s, every other dimension must agree. Tensors absent in `like` (those of an
-/// open segment) are taken where the file has them. Throws InputError otherwise.
+/// `find(path)` returns the tensor with that name, or an undefined one. The result has the fields of `like`, with the
+/// file's tensors; B and M may differ from `like`, all other dimensions must agree. Tensors that are absent in `like`
+/// (those of an open segment) are loaded if the file has them. Throws InputError otherwise.
 State load(const State& like, const std::function<at::Tensor(const std::string&)>& find);
 
 }  // namespace mnemo::core

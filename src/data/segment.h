@@ -13,9 +13,9 @@ namespace mnemo::data {
 ///   valid    [B,T] bool, false for padding, which stands on the right; undefined when all tokens are real
 struct TokenSegment {
   at::Tensor tokens, targets, reset, valid;
-  int64_t num_targets = 0;  ///< targets that are predicted
-  at::Tensor pixels = {};   ///< [B,C,H,W] float, normalised: images, in place of tokens (which are undefined then)
-  /// [B,1,K]: shares of the classes, where targets are mixed or smoothed; targets then hold the labels
+  int64_t num_targets = 0;  ///< number of targets that are predicted
+  at::Tensor pixels = {};   ///< [B,C,H,W] float, normalized: images, instead of tokens (which are then undefined)
+  /// [B,1,K]: class probabilities, if targets are mixed or smoothed; targets then hold the labels
   at::Tensor soft_targets = {};
 };
 

@@ -21,7 +21,7 @@ at::Device device_named(const std::optional<std::string>& name) {
   base::require(known && index >= 0, "--device: expected cpu, cuda or cuda:N, found '{}'", base::printable(*name));
   base::require(ops::cuda::compiled(), "--device {}: this build has no CUDA: configure with -DMNEMO_CUDA=ON", *name);
   const int64_t devices = ops::cuda::devices();
-  base::require(devices > 0, "--device {}: no CUDA device is there (or its driver is missing)", *name);
+  base::require(devices > 0, "--device {}: no CUDA device found (or its driver is missing)", *name);
   base::require(index < devices, "--device: expected cuda:0 to cuda:{}, found {}", devices - 1, *name);
   return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }

@@ -21,8 +21,8 @@ struct FileKeys {
   std::vector<std::string> set;
   template <class V>
   void visit(V&& v) {
-    v("base", base, "another recipe file that this one goes on top of");
-    v("set", set, "keys to change after that, as for --set: \"key=value\"");
+    v("base", base, "path of another recipe file to extend");
+    v("set", set, "keys to change afterwards, as with --set: \"key=value\"");
   }
 };
 
@@ -49,8 +49,7 @@ constexpr int kMaxBases = 8;
 
 /// A recipe file with its `base` under it and its `set` carried out.
 base::Node read_with_bases(const std::string& path, int depth = 0) {
-  base::require(depth < kMaxBases, "{}: more than {} recipes on top of each other; does 'base' go round in a circle?",
-                path, kMaxBases);
+  base::require(depth < kMaxBases, "{}: more than {} nested 'base' recipes; is there a cycle?", path, kMaxBases);
   base::Node root = base::read_config_file(path);
   std::vector<std::string> assignments;
   if (const base::Node* set = root.find("set")) {
@@ -190,7 +189,7 @@ std::vector<base::OptionDoc> recipe_docs() {
     docs.push_back(std::move(doc));
   }
   for (base::OptionDoc& doc : base::describe_options<FileKeys>()) {
-    doc.group = "one recipe on top of another";
+    doc.group = "a recipe that extends another";
     docs.push_back(std::move(doc));
   }
   for (base::OptionDoc& doc : study_docs()) docs.push_back(std::move(doc));
@@ -217,7 +216,7 @@ std::string recipe_help(size_t width) {
     for (const std::string& line : base::wrap_words(doc.meaning, width == 0 ? 0 : width - 6))
       text += "      " + line + "\n";
   }
-  return "Keys of a recipe: key = default (type: what is accepted), meaning. On the command line: --set key=value\n\n" +
+  return "Recipe keys, as: key = default (type: accepted values), meaning. On the command line: --set key=value\n\n" +
          text;
 }
 

@@ -26,9 +26,9 @@ struct GenerateOptions {
 
   template <class V>
   void visit(V&& v) {
-    v("prompt", prompt, "the text that is gone on from", base::not_empty());
-    v("tokens", tokens, "tokens to write", base::range(1, 1 << 24));
-    v("sampling", sampling, "how tokens are picked");
+    v("prompt", prompt, "the prompt", base::not_empty());
+    v("tokens", tokens, "number of tokens to generate", base::range(1, 1 << 24));
+    v("sampling", sampling, "how tokens are sampled");
   }
 };
 
@@ -48,7 +48,7 @@ struct Recipe {
     v("about", about, "what it is for");
     v("data", data, "what is learned", base::poly(tasks::TaskTypes::all().options));
     v("model", model, "the model");
-    v("finetune", finetune, "starts from a trained model of images, which learns another task (mnemo finetune)");
+    v("finetune", finetune, "fine-tune a trained image model on a new task (mnemo finetune)");
     v("train", train, "the training");
     v("generate", generate, "sample texts");
   }

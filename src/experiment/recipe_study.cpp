@@ -24,12 +24,12 @@ struct StudyKeys {
   double max_seconds = 0;
   template <class V>
   void visit(V&& v) {
-    v("name", name, "heading of the table", base::not_empty());
-    v("about", about, "what it shows");
-    v("least_gain", least_gain, "with one seed: smaller differences from the first variant count as none",
+    v("name", name, "title of the table", base::not_empty());
+    v("about", about, "description of the study");
+    v("least_gain", least_gain, "with one seed: differences from the first variant below this count as no gain",
       base::at_least(0));
     v("max_seconds", max_seconds,
-      "of each training, after which it is measured as it stands; 0: all of train.steps are done", base::at_least(0));
+      "time limit of each training, after which the model is evaluated as it is; 0: no limit", base::at_least(0));
   }
 };
 
@@ -39,8 +39,8 @@ struct VariantKeys {
   std::string about;
   template <class V>
   void visit(V&& v) {
-    v("name", name, "first column of the table", base::not_empty());
-    v("about", about, "what it is, in a sentence");
+    v("name", name, "name in the first column of the table", base::not_empty());
+    v("about", about, "description, one sentence");
   }
 };
 
@@ -53,11 +53,11 @@ struct PaperKeys {
   std::string source;
   template <class V>
   void visit(V&& v) {
-    v("variant", variant, "the variant of this study that it belongs to", base::not_empty());
-    v("value", value, "the number, in the study's metric: an accuracy from 0 to 1");
-    v("deviation", deviation, "its standard deviation, where the paper has one", base::at_least(0));
-    v("metric", metric, "what it measures, where that is not the study's metric: it is then listed but not drawn");
-    v("source", source, "where it stands: table or figure", base::not_empty());
+    v("variant", variant, "the variant of this study", base::not_empty());
+    v("value", value, "the value in the study's metric; accuracies are from 0 to 1");
+    v("deviation", deviation, "its standard deviation, if the paper reports one", base::at_least(0));
+    v("metric", metric, "its metric, if different from the study's; the value is then listed but not plotted");
+    v("source", source, "table or figure of the paper", base::not_empty());
   }
 };
 
@@ -177,8 +177,8 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
     const std::string variant_path = fmt::format("{}.variant[{}]", path, v);
     const auto variant = named_keys_of<VariantKeys>(variants[v], variant_path, sections_and({kTied}));
     base::require(std::find(variant_names.begin(), variant_names.end(), variant.name) == variant_names.end(),
-                  "{}: '{}.name': '{}' is the name of an earlier variant too", variants[v].place().text(), variant_path,
-                  variant.name);
+                  "{}: '{}.name': '{}' is already the name of an earlier variant", variants[v].place().text(),
+                  variant_path, variant.name);
     variant_names.push_back(variant.name);
     study.variants.push_back({variant.name, variant.about, {}});
     ties.push_back(study_ties);
@@ -249,7 +249,7 @@ std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& 
     studies.push_back(read_study(tables[s], sweep, fmt::format("study[{}]", s), common, finish));
     for (size_t other = 0; other < s; ++other) {
       base::require(studies[other].name != studies[s].name,
-                    "{}: 'study[{}].name': '{}' is the name of an earlier study too", tables[s].place().text(), s,
+                    "{}: 'study[{}].name': '{}' is already the name of an earlier study", tables[s].place().text(), s,
                     studies[s].name);
     }
   }
@@ -258,8 +258,7 @@ std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& 
 
 std::vector<base::OptionDoc> study_docs() {
   std::vector<base::OptionDoc> docs;
-  const std::string
-      group = "[[study]], for compare: several variants of the recipe, the first of which the others are compared with";
+  const std::string group = "[[study]], for compare: variants of the recipe; all are compared with the first";
   const auto add = [&](std::vector<base::OptionDoc> more, const std::string& prefix, const std::string& its_group) {
     for (base::OptionDoc& doc : more) {
       doc.path = prefix + doc.path;
@@ -274,7 +273,7 @@ std::vector<base::OptionDoc> study_docs() {
                     group});
     docs.push_back(
         {prefix + "data, model, train, generate", "table", "", "",
-         "keys that differ from the tables above it; tables are merged, lists and tables of another type replaced",
+         "keys that override the tables above; tables are merged, lists and tables of another type are replaced",
          group});
   };
   add(base::describe_options<StudyKeys>(), "study[].", group);
@@ -283,10 +282,10 @@ std::vector<base::OptionDoc> study_docs() {
   add_tables("study[].variant[].");
   const std::string sweeps = "[study.sweep], or [sweep] for all studies: a grid of recipes";
   add(sweep_docs(sweeps), "study[].sweep.", sweeps);
-  const std::string paper = "[[study.paper]]: the paper's values, beside ours in table and figure";
+  const std::string paper = "[[study.paper]]: values of the paper, shown next to ours in tables and figures";
   add(base::describe_options<PaperKeys>(), "study[].paper[].", paper);
   docs.push_back(
-      {"study[].paper[].point", "table", "", "", "the value of every swept key: { \"data.num_segments\" = 9 }", paper});
+      {"study[].paper[].point", "table", "", "", "the value of each swept key: { \"data.num_segments\" = 9 }", paper});
   return docs;
 }
 

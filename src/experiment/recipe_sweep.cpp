@@ -120,7 +120,7 @@ class Reader {
   static void check_different(const SweepAxis& axis, const std::string& path, const base::Node& value) {
     for (auto step = axis.values.begin(); step != axis.values.end(); ++step) {
       if (std::find(axis.values.begin(), step, *step) == step) continue;
-      base::input_error("{}: {}: {} stands there twice", value.place().text(), quoted(path, axis.name()),
+      base::input_error("{}: {}: {} appears twice", value.place().text(), quoted(path, axis.name()),
                         base::to_json(step->front(), -1));
     }
   }
@@ -141,7 +141,7 @@ std::vector<int64_t> read_seeds(const base::Node& list, const std::string& path)
                         item.found());
     }
     base::require(std::find(seeds.begin(), seeds.end(), item.as_int()) == seeds.end(),
-                  "{}: '{}.seeds': {} stands there twice", item.place().text(), path, item.as_int());
+                  "{}: '{}.seeds': {} appears twice", item.place().text(), path, item.as_int());
     seeds.push_back(item.as_int());
   }
   return seeds;
@@ -339,16 +339,15 @@ void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point
 std::vector<base::OptionDoc> sweep_docs(const std::string& group) {
   std::vector<base::OptionDoc> docs = {
       {"KEY", "list", "", "",
-       "any key of the recipe with a list of values: model.segment_size = [4, 8], or in quotes "
-       "\"model.memory[0].mem_len\" = [4, 8]; "
-       "the points are the product of all lists",
+       "any recipe key with a list of values: model.segment_size = [4, 8], or in quotes \"model.memory[0].mem_len\" = "
+       "[4, 8]; the grid is the product of all lists",
        group},
-      {"NAME", "list", "", "", "a name of one's own, whose values `tied` hands to keys", group},
+      {"NAME", "list", "", "", "a new name whose values `tied` assigns to keys", group},
       {"together", "list of tables", "", "",
-       "keys that move together: { \"data.num_symbols\" = [8, 12], \"data.num_segments\" = [6, 9] }", group},
+       "keys that change together: { \"data.num_symbols\" = [8, 12], \"data.num_segments\" = [6, 9] }", group},
       {"skip", "list of tables", "", "",
-       "points left out: { \"data.num_segments\" = 12, variant = \"RMT\" }; a value may be a list", group},
-      {"seeds", "list", "", "integers", "seeds of each point and variant; --seeds N takes N from the first one on",
+       "points to leave out: { \"data.num_segments\" = 12, variant = \"RMT\" }; a value may be a list", group},
+      {"seeds", "list", "", "integers", "seeds of each point and variant; --seeds N uses N seeds starting at the first",
        group}};
   for (base::OptionDoc& doc : base::describe_options<FigureOptions>()) {
     doc.path = "figure." + doc.path;

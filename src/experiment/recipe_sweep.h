@@ -32,9 +32,9 @@ struct FigureOptions {
   bool log = false;
   template <class V>
   void visit(V&& v) {
-    v("x", x, "the swept key on the horizontal axis; empty: the first with several values");
-    v("label", label, "what is written under it; empty: the key");
-    v("log", log, "equal steps for equal ratios");
+    v("x", x, "the swept key on the x axis; empty: the first key with several values");
+    v("label", label, "label of the x axis; empty: the key");
+    v("log", log, "logarithmic x axis");
   }
 };
 

@@ -9,9 +9,9 @@
 namespace mnemo::heads {
 
 void AdaptiveOptions::validate(const base::Where& where) const {
-  where.require(!cutoffs.empty(), "cutoffs", "an adaptive softmax needs at least one cutoff, found none");
+  where.require(!cutoffs.empty(), "cutoffs", "expected at least one cutoff, found none");
   where.require(tie_projections.empty() || tie_projections.size() == cutoffs.size() + 1, "tie_projections",
-                "expected {} booleans, one for the shortlist and for each cluster, found {}", cutoffs.size() + 1,
+                "expected {} booleans, one for the shortlist and one per cluster, found {}", cutoffs.size() + 1,
                 tie_projections.size());
   for (const base::Node& tie : tie_projections) {
     where.require(tie.is_bool(), "tie_projections", "expected booleans, found {}", tie.found());

@@ -18,19 +18,19 @@ struct AdaptiveOptions {
   double dropout = 0.0;
   template <class V>
   void visit(V&& v) {
-    v("cutoffs", cutoffs, "first word of each cluster after the shortlist, words sorted by falling frequency",
+    v("cutoffs", cutoffs, "first word of each cluster after the shortlist; words are sorted by decreasing frequency",
       base::at_least(1));
-    v("div_val", div_val, "cluster i is div_val^i times narrower than the shortlist; 1: all are as wide",
+    v("div_val", div_val, "cluster i is div_val^i times narrower than the shortlist; 1: all have the same width",
       base::range(1, 1 << 10));
     v("tie_projections", tie_projections,
-      "a boolean for each cluster, the shortlist first: its projection is the embedding's; empty: all are, if `tied`");
+      "a boolean for the shortlist and each cluster: share its projection with the embedding; empty: share all if "
+      "`tied`");
     v("shortlist_projection", shortlist_projection,
-      "false: the shortlist is read without a projection where it is as wide as the model (the code of Baevski and "
-      "Auli)");
+      "false: use no projection for the shortlist if it has the model's width (as in the code of Baevski and Auli)");
     v("cluster_order", cluster_order,
-      "which entry of the head stands for cluster i: the i-th, or the i-th from behind (the code of Dai et al.)",
+      "which entry of the head represents cluster i: the i-th, or the i-th from the end (as in the code of Dai et al.)",
       base::one_of("natural", "reversed"));
-    v("dropout", dropout, "of the rows that enter the head, in training", base::half_open_range(0.0, 1.0));
+    v("dropout", dropout, "dropout of the input of the head", base::half_open_range(0.0, 1.0));
   }
   void validate(const base::Where& where) const;
 };

@@ -20,8 +20,7 @@ Classification::Classification(const ClassificationOptions& options, const layer
 }
 
 at::Tensor Classification::logits(const at::Tensor& hidden) const {
-  base::require(has_classes(), "{}",
-                "model: it has no head of its own (head.num_classes = 0); mnemo finetune gives it one");
+  base::require(has_classes(), "{}", "model: it has no head (head.num_classes = 0); train one with mnemo finetune");
   at::Tensor h = hidden;
   if (pooler_.weight.defined()) h = at::tanh(pooler_(h));
   if (hidden_.weight.defined()) h = at::relu(hidden_(h));

@@ -15,13 +15,12 @@ struct ClassificationOptions {
   int64_t hidden_dim = 0;
   template <class V>
   void visit(V&& v) {
-    v("num_classes", num_classes, "classes; 0: as many as the data has", base::range(0, 1 << 20));
+    v("num_classes", num_classes, "number of classes; 0: as many as the data has", base::range(0, 1 << 20));
     v("pool", pool,
-      "what stands for the segment: the row in front of the tokens (that of a memory with a [CLS] token, else a "
-      "learned one that "
-      "starts as zero), or the mean of the token rows",
+      "how a segment is represented: cls: the row in front of the tokens (a memory's [CLS] token, or a learned row "
+      "that starts at zero); mean: the mean of the token rows",
       base::one_of("cls", "mean"));
-    v("pooler", pooler, "tanh: a map and a tanh before everything else (BERT)", base::one_of("none", "tanh"));
+    v("pooler", pooler, "tanh: a linear map and a tanh before the classifier (BERT)", base::one_of("none", "tanh"));
     v("hidden_dim", hidden_dim, "width of a hidden layer with relu before the classifier (Long Range Arena); 0: none",
       base::range(0, 1 << 20));
   }

@@ -15,10 +15,9 @@ struct LanguageModelOptions {
   std::optional<AdaptiveOptions> adaptive;
   template <class V>
   void visit(V&& v) {
-    v("tied", tied, "the output matrix is the embedding table");
-    v("bias", bias, "a bias on the logits");
-    v("adaptive", adaptive,
-      "an adaptive softmax: words by frequency, rare ones in clusters; unset: one softmax over all");
+    v("tied", tied, "share the output matrix with the embedding table");
+    v("bias", bias, "use a bias on the logits");
+    v("adaptive", adaptive, "adaptive softmax, with rare words in clusters; unset: a full softmax");
   }
 };
 

@@ -43,7 +43,7 @@ Batcher::Id Batcher::add(Session session) {
                 engine_ ? "of the batcher's engine" : "without an engine");
   base::require(session.position() > 0, "batcher: expected a session that has been fed at least one token");
   base::require(!session.progress_.reset_segments,
-                "batcher: expected a session that carries its memory from segment to segment; run this one alone");
+                "batcher: sessions that reset memory at segments are not supported; run this one alone");
   const Id id = next_id_++;
   if (engine_) {
     members_.emplace(id, Member{std::move(session), nullptr, 0});

@@ -132,12 +132,12 @@ void require_shape(const at::Tensor& logits, int64_t dims, const char* shape) {
 
 void SamplingOptions::validate(const base::Where& where) const {
   where.require(temperature > 0.0 || top_k == 0, "top_k",
-                "temperature 0 always takes the likeliest token, so top_k = {} "
-                "would do nothing; set a temperature above 0 or leave it out",
+                "temperature 0 always takes the most likely token, so top_k = {} has no effect; set a temperature "
+                "above 0 or remove top_k",
                 top_k);
   where.require(temperature > 0.0 || top_p == 1.0, "top_p",
-                "temperature 0 always takes the likeliest token, so top_p = {} "
-                "would do nothing; set a temperature above 0 or leave it out",
+                "temperature 0 always takes the most likely token, so top_p = {} has no effect; set a temperature "
+                "above 0 or remove top_p",
                 top_p);
 }
 

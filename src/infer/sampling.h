@@ -20,12 +20,13 @@ struct SamplingOptions {
   int64_t seed = 0;
   template <class V>
   void visit(V&& v) {
-    v("temperature", temperature, "divides the logits; 0: always the likeliest token (greedy)", base::range(0.0, 1e6));
-    v("top_k", top_k, "only the k likeliest tokens; 0: all", base::range(0, 1 << 24));
-    v("top_p", top_p, "only the fewest tokens that hold this share of the probability (nucleus); 1: all",
+    v("temperature", temperature, "temperature that divides the logits; 0: always take the most likely token (greedy)",
+      base::range(0.0, 1e6));
+    v("top_k", top_k, "sample from the k most likely tokens; 0: all", base::range(0, 1 << 24));
+    v("top_p", top_p, "nucleus sampling: sample from the smallest set of tokens with this total probability; 1: all",
       base::check("more than 0 and at most 1",
                   [](const base::Node& value) { return value.as_double() > 0.0 && value.as_double() <= 1.0; }));
-    v("seed", seed, "of the random numbers; the same seed gives the same text", base::at_least(0));
+    v("seed", seed, "random seed; the same seed gives the same text", base::at_least(0));
   }
   void validate(const base::Where& where) const;
 

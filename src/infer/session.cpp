@@ -11,7 +11,7 @@ namespace mnemo::infer {
 namespace {
 
 std::shared_ptr<const core::Model> checked(std::shared_ptr<const core::Model> model) {
-  base::ensure(model != nullptr, "a session needs a model");
+  base::ensure(model != nullptr, "session: expected a model, found none");
   models::require_next_token_model(*model, "session");
   return model;
 }

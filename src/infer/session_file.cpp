@@ -30,8 +30,8 @@ class Header {
 
   const std::string& text(const std::string& key) const {
     const auto found = metadata_.find(key);
-    base::require(found != metadata_.end(), "{}: expected the metadata '{}', found none; is this a session?", path_,
-                  key);
+    base::require(found != metadata_.end(), "{}: expected the metadata '{}', found none; is this a session file?",
+                  path_, key);
     return found->second;
   }
 

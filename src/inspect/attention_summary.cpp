@@ -233,9 +233,8 @@ std::vector<std::string> labels_of(const AttentionSummary& facts, MapAxis axis, 
 }
 
 std::string to_text(const AttentionSummary& facts) {
-  std::string text = fmt::format(
-      "Attention of {}: the share of each kind of rows, a mean over the queries of a kind\n{}", where_text(facts),
-      page::text_of(share_cells(facts)));
+  std::string text = fmt::format("Attention of {}: share of each kind of row, averaged over the queries of a kind\n{}",
+                                 where_text(facts), page::text_of(share_cells(facts)));
   return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 
@@ -283,7 +282,7 @@ base::Node to_node(const AttentionSummary& facts) {
 }
 
 std::string to_html(const AttentionSummary& facts) {
-  std::string html = fmt::format("<p>Of {}: the share of each kind of rows, a mean over the queries of a kind.</p>\n{}",
+  std::string html = fmt::format("<p>{}: share of each kind of row, averaged over the queries of a kind.</p>\n{}",
                                  where_text(facts), page::html_of(share_cells(facts)));
   return html + to_html(facts.gates);
 }

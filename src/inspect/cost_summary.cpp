@@ -14,11 +14,13 @@ using inspect::PartCost;
 
 std::string headline(const ModelCost& cost) {
   if (!cost.image_size.empty()) {
-    return fmt::format("{} image{} of {} x {}; forward pass, products of matrices alone (a multiply-add is two FLOPs):",
-                       cost.batch, cost.batch == 1 ? "" : "s", cost.image_size[0], cost.image_size[1]);
+    return fmt::format(
+        "{} image{} of {} x {}; forward pass, only matrix products are counted (a multiply-add is two FLOPs):",
+        cost.batch, cost.batch == 1 ? "" : "s", cost.image_size[0], cost.image_size[1]);
   }
   return fmt::format(
-      "One segment of {} tokens in each of {} sequence{}, after {} tokens; forward pass, products of matrices alone:",
+      "One segment of {} tokens in each of {} sequence{}, after {} tokens; forward pass, only matrix products are "
+      "counted:",
       cost.segment_size, cost.batch, cost.batch == 1 ? "" : "s", cost.position);
 }
 

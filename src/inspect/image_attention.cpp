@@ -112,20 +112,20 @@ ImageAttention inspect_image(const models::VisionModel& model, const bundle::Ima
     for (const core::GateValues& gate : layer.gates) found.gates.push_back(spread_of(layer.layer, gate));
   }
   base::require(any,
-                "inspect: no attention of these layers says where it looks; parameters, state and cost are shown "
+                "inspect: no attention of these layers provides its weights; parameters, state and cost can be shown "
                 "without an image");
   return found;
 }
 
 std::string to_text(const ImageAttention& facts) {
   std::string text = fmt::format(
-      "Attention over {}: shares of what a query looks at, and the place that it looks at most\n{}", seen_as(facts),
+      "Attention over {}: share per kind of row, and the position with the most attention\n{}", seen_as(facts),
       page::text_of(look_cells(facts)));
   return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 
 std::string to_html(const ImageAttention& facts) {
-  return fmt::format("<p>Over {}: shares of what a query looks at, and the place that it looks at most.</p>\n{}",
+  return fmt::format("<p>Over {}: share per kind of row, and the position with the most attention.</p>\n{}",
                      base::html_escape(seen_as(facts)), page::html_of(look_cells(facts))) +
          to_html(facts.gates);
 }

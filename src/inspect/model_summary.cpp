@@ -113,12 +113,12 @@ std::string to_text(const ModelSummary& facts) {
     text += state_table(facts).text();
   }
   if (facts.table) {
-    text += fmt::format("Inside a segment, token by token, a sequence holds at most {}.\n\n",
+    text += fmt::format("Inside a segment, when run token by token, a sequence holds at most {}.\n\n",
                         bytes_text(facts.open_bytes));
-    text += "Who attends to whom (rows: queries, columns: keys):\n" + facts.table->draw();
+    text += "Attention mask (rows: queries, columns: keys):\n" + facts.table->draw();
   }
   if (!facts.cache_share.empty()) {
-    text += "\nsigma(lambda), each head's share of output from the GRC cache:\n";
+    text += "\nsigma(lambda), the fraction of each head's output that comes from the GRC cache:\n";
     for (const CacheShare& layer : facts.cache_share)
       text += fmt::format("  {}  {:.3f}\n", layer.layer, fmt::join(layer.heads, "  "));
   }
@@ -192,11 +192,12 @@ std::string to_html(const ModelSummary& facts, const std::string& title, const s
       html_escape(title), page::embedded_file("report.css"), base::grouped(facts.parameters),
       bytes_text(facts.state_bytes), bytes_text(facts.model_state_bytes));
   if (facts.table) {
-    html += "<h2>Who attends to whom</h2>\n<p>Row: query, column: key; one segment after full memories.</p>\n" +
+    html += "<h2>Attention mask</h2>\n<p>Row: query, column: key; one segment with full memories.</p>\n" +
             svg_of(*facts.table);
   }
   if (!facts.cache_share.empty())
-    html += "<h2>σ(λ)</h2>\n<p>Each head's share of output from the GRC cache.</p>\n" + svg_of(facts.cache_share);
+    html += "<h2>σ(λ)</h2>\n<p>The fraction of each head's output that comes from the GRC cache.</p>\n" +
+            svg_of(facts.cache_share);
   html += sections;
   html += std::string(facts.table ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
           (state.rows.empty() ? std::string("<p>None.</p>\n") : page::html_of(state));

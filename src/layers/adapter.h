@@ -13,9 +13,9 @@ struct AdapterOptions {
   std::string activation = "gelu";
   template <class V>
   void visit(V&& v) {
-    v("type", type, "houlsby: one behind each branch of a layer, inside the residual", base::one_of("houlsby"));
-    v("bottleneck", bottleneck, "width between its two maps", base::range(1, 1 << 16));
-    v("activation", activation, "between its two maps", base::one_of("gelu"));
+    v("type", type, "houlsby: an adapter after each branch of a layer, inside the residual", base::one_of("houlsby"));
+    v("bottleneck", bottleneck, "bottleneck width", base::range(1, 1 << 16));
+    v("activation", activation, "activation between the two linear maps", base::one_of("gelu"));
   }
 };
 

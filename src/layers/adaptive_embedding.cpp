@@ -13,8 +13,8 @@ namespace mnemo::layers {
 WordClusters::WordClusters(int64_t vocab_size, const std::vector<int64_t>& cutoffs) : bounds_{0} {
   for (const int64_t cutoff : cutoffs) {
     base::require(cutoff > bounds_.back() && cutoff < vocab_size,
-                  "cutoffs: expected rising numbers above 0 and below vocab_size = {}, found {} after {}", vocab_size,
-                  cutoff, bounds_.back());
+                  "cutoffs: expected increasing numbers above 0 and below vocab_size = {}, found {} after {}",
+                  vocab_size, cutoff, bounds_.back());
     bounds_.push_back(cutoff);
   }
   bounds_.push_back(vocab_size);
@@ -25,7 +25,7 @@ int64_t cluster_width(int64_t width, int64_t div_val, int64_t cluster) {
   for (int64_t i = 0; i < cluster; ++i) divided /= div_val;
   base::require(
       divided > 0,
-      "div_val: width {} divided {} times by {} leaves nothing for cluster {}; use fewer cutoffs or a smaller div_val",
+      "div_val: width {} divided {} times by {} gives cluster {} no width; use fewer cutoffs or a smaller div_val",
       width, cluster, div_val, cluster);
   return divided;
 }

@@ -9,8 +9,8 @@
 
 namespace mnemo::layers {
 
-/// Words by falling frequency, cut into clusters: cluster 0, the shortlist, is [0,c_1), cluster i is [c_i,c_{i+1}), the
-/// last one ends with the vocabulary.
+/// Words sorted by decreasing frequency and divided into clusters: cluster 0, the shortlist, is [0,c_1), cluster i is
+/// [c_i,c_{i+1}), the last one ends with the vocabulary.
 class WordClusters {
  public:
   WordClusters() = default;
@@ -27,13 +27,13 @@ class WordClusters {
   std::vector<int64_t> bounds_;
 };
 
-/// Embedding whose rows are narrower the rarer the word (Baevski and Auli 2019, section 3).
+/// Embedding with narrower rows for rarer words (Baevski and Auli 2019, section 3).
 ///   e(w) = P_i W_i[w - c_i] * sqrt(D),   W_i [n_i,E_i], P_i [D,E_i], E_i = floor(E / div_val^i), w of cluster i
-/// With div_val 1: one table [V,E] for all, and one P, none where E = D. D is the width of the model.
+/// With div_val 1: one table [V,E] for all and one P, or none if E = D. D is the model width.
 class AdaptiveEmbedding {
  public:
-  /// Names "weight" and "projection.weight", or "tables.I.weight" and "projections.I.weight". Throws InputError for
-  /// cutoffs that do not rise, and where a cluster would be without width.
+  /// Names "weight" and "projection.weight", or "tables.I.weight" and "projections.I.weight". Throws InputError if the
+  /// cutoffs do not increase, or if a cluster would have no width.
   AdaptiveEmbedding(const Scope& scope, const WordClusters& clusters, int64_t width, int64_t div_val, int64_t dim,
                     bool scale, double std);
   /// [B,T] int64 -> [B,T,D]. Throws InputError if a token is outside the vocabulary.
@@ -42,7 +42,7 @@ class AdaptiveEmbedding {
   const WordClusters& clusters() const { return clusters_; }
   int64_t width() const { return width_; }  ///< E
   int64_t div_val() const { return div_val_; }
-  /// The rows of a cluster [n_i,E_i], and its projection [D,E_i], undefined where there is none.
+  /// The rows of a cluster [n_i,E_i], and its projection [D,E_i], undefined if there is none.
   at::Tensor table(int64_t cluster) const;
   at::Tensor projection(int64_t cluster) const;
 

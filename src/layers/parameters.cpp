@@ -63,7 +63,7 @@ Scope Scope::operator/(const std::string& name) const { return Scope(*set_, full
 
 at::Tensor Scope::add(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
                       ParameterKind kind) const {
-  base::ensure(!set_->find(full(name)).defined(), "parameter '{}' is made twice", full(name));
+  base::ensure(!set_->find(full(name)).defined(), "parameter '{}' is created twice", full(name));
   spend(set_->left_.parameters, "parameter", name, shape);
   at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(set_->dtype_).device(set_->device_));
   if (!tensor.is_meta()) initialiser(tensor, set_->generator_);

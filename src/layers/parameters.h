@@ -13,7 +13,7 @@
 
 namespace mnemo::layers {
 
-/// What kind of parameter this is; the optimiser's groups follow from it (no weight decay on norms, biases, memory).
+/// The kind of a parameter, which determines its optimizer group (no weight decay for norms, biases and memory).
 enum class ParameterKind { weight, bias, norm, memory };
 
 /// One trainable tensor and its full name ("backbone.layers.0.attn.q.weight").
@@ -23,30 +23,29 @@ struct Parameter {
   ParameterKind kind;
 };
 
-/// How a fresh parameter is filled. The generator is the one of the ParameterSet.
+/// Initializes a parameter, using the generator of the ParameterSet.
 using Initialiser = std::function<void(at::Tensor&, at::Generator&)>;
 
 /// N(0, std).
 Initialiser normal(double std);
-/// Every element the same.
+/// All elements equal.
 Initialiser constant(double value);
 
 class Scope;
 
-/// How many numbers a model may ask for: a configuration from elsewhere is not to make more than its weights file
-/// stands for.
+/// Limits the number of values that an untrusted configuration may allocate.
 struct Budget {
-  int64_t parameters = std::numeric_limits<int64_t>::max();  ///< in all parameters
-  int64_t state = std::numeric_limits<int64_t>::max();       ///< in what one sequence starts with
+  int64_t parameters = std::numeric_limits<int64_t>::max();  ///< total number of parameters
+  int64_t state = std::numeric_limits<int64_t>::max();       ///< values in the initial state of one sequence
   std::string reason = {};                                   ///< for messages: "m/model.safetensors holds 1024 numbers"
 };
 
-/// The parameters of one model, in the order of their creation. Modules hold handles of the same tensors, so that
-/// moving or loading the set moves or loads the modules. Copies of a set share their tensors.
+/// The parameters of one model, in the order of their creation. Modules hold handles to the same tensors, so moving or
+/// loading the set moves or loads the modules. Copies of a set share their tensors.
 class ParameterSet {
  public:
-  /// seed: of the generator that fills fresh parameters. Parameters are made in float64 or float32, on the CPU, or on
-  /// the meta device: declared, with names and shapes but without numbers.
+  /// seed: seed of the generator for initial parameters. Parameters are created in float64 or float32, on the CPU, or
+  /// on the meta device (names and shapes without values).
   explicit ParameterSet(uint64_t seed = 0, at::ScalarType dtype = at::kFloat, const Budget& budget = {},
                         at::Device device = at::kCPU);
 
@@ -54,11 +53,11 @@ class ParameterSet {
   Scope root();
 
   const std::vector<Parameter>& all() const { return *parameters_; }
-  /// The parameter of that name, or an undefined tensor.
+  /// The parameter with that name, or an undefined tensor.
   at::Tensor find(const std::string& name) const;
-  /// Number of scalars in all parameters; a tied tensor counts once.
+  /// Number of scalars total number of parameters; a tied tensor counts once.
   int64_t count() const;
-  /// Changes type and device of every parameter in place; all handles see it.
+  /// Changes type and device of every parameter in place, visible through all handles.
   void to(at::ScalarType dtype, at::Device device) const;
   /// Sets every .grad to undefined.
   void zero_grad() const;
@@ -74,21 +73,20 @@ class ParameterSet {
   Budget left_;
 };
 
-/// A name prefix within a ParameterSet; what a module's constructor gets.
+/// A name prefix within a ParameterSet, passed to the constructor of a module.
 class Scope {
  public:
-  /// The scope one name further in: scope / "attn".
+  /// A nested scope: scope / "attn".
   Scope operator/(const std::string& name) const;
   Scope operator/(int64_t index) const { return *this / std::to_string(index); }
 
-  /// Makes the parameter prefix.name. Throws InternalError if it exists, InputError if it exceeds the set's budget.
+  /// Creates the parameter prefix.name. Throws InternalError if it exists, InputError if it exceeds the set's budget.
   at::Tensor add(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
                  ParameterKind kind = ParameterKind::weight) const;
-  /// The parameter prefix.name if some module made it already, else a new one (shared parameters).
+  /// The parameter prefix.name if it already exists, otherwise a new one (for shared parameters).
   at::Tensor share(const std::string& name, at::IntArrayRef shape, const Initialiser& initialiser,
                    ParameterKind kind = ParameterKind::weight) const;
-  /// Counts a tensor that every fresh state will hold, of one sequence. Throws InputError if it exceeds the set's
-  /// budget.
+  /// Counts a tensor in the initial state of one sequence. Throws InputError if it exceeds the set's budget.
   void reserve_state(const std::string& name, at::IntArrayRef shape) const;
   const std::string& prefix() const { return prefix_; }
 

@@ -41,7 +41,7 @@ struct FeedForward {
 /// Throws InputError if a token of tokens int64 is outside the vocabulary.
 void require_tokens(const at::Tensor& tokens, int64_t vocab_size);
 
-/// Rows of a table by token, times sqrt(D) if scaled: [B,T] int64 -> [B,T,D].
+/// Looks up rows of a table by token, times sqrt(D) if scaled: [B,T] int64 -> [B,T,D].
 struct TokenEmbedding {
   TokenEmbedding() = default;
   TokenEmbedding(const Scope& scope, int64_t vocab_size, int64_t dim, bool scale, double std);
@@ -52,7 +52,7 @@ struct TokenEmbedding {
   double factor = 1.0;
 };
 
-/// The four maps of an attention and the cut into heads.
+/// The four projections of an attention, and the division into heads.
 /// q, k, v: [.., D] -> H heads of d; o: [.., H*d] -> D. Names q, k, v, o under the scope.
 struct AttentionProjections {
   AttentionProjections() = default;
@@ -61,7 +61,7 @@ struct AttentionProjections {
   struct Heads {
     at::Tensor q, k, v;  ///< [B,H,T,d]
   };
-  /// q of x, k and v of rows (which may be x).
+  /// Computes q from x, and k and v from rows (which may be x).
   Heads heads(const at::Tensor& x, const at::Tensor& rows) const;
   /// [B,T,H*d] -> [B,H,T,d], a view.
   at::Tensor split(const at::Tensor& rows) const;

@@ -8,16 +8,16 @@ namespace mnemo::layers {
 
 /// Patches of an image as rows: a convolution, row by row of its result.
 ///   y = W * pixels + b,  pixels [B,C,H,W] -> [B, h*w, D],  h = (H + 2 padding - size) / stride + 1
-/// Where patches lie side by side (stride = size, no padding) it is one matrix product of the patches.
+/// If patches do not overlap (stride = size, no padding), it is one matrix product of the patches.
 struct PatchEmbedding {
   PatchEmbedding() = default;
   /// W ~ N(0, std), b = 0. Names weight [D,C,size,size] and bias [D] under the scope.
   PatchEmbedding(const Scope& scope, int64_t channels, int64_t dim, int64_t size, int64_t stride, int64_t padding,
                  double std);
   at::Tensor operator()(const at::Tensor& pixels) const;
-  /// The same by LibTorch's convolution: the naive twin, and what overlapping patches take.
+  /// The same with LibTorch's convolution: the naive reference, also used for overlapping patches.
   at::Tensor by_convolution(const at::Tensor& pixels) const;
-  /// Rows or columns of the result for so many of the image.
+  /// Number of rows or columns of the result for that many of the image.
   int64_t length(int64_t pixels) const { return (pixels + 2 * padding - weight.size(2)) / stride + 1; }
 
   at::Tensor weight, bias;

@@ -8,8 +8,8 @@
 
 namespace mnemo::layers {
 
-/// A learned bias of attention's scores for every head and every pair of places inside a window (Liu et al. 2021, eq.
-/// 4).
+/// A learned bias of the attention scores for every head and every pair of positions inside a window (Liu et al. 2021,
+/// eq. 4).
 ///   bias[h,i,j] = table[index(i,j),h]  (ops::window_position_index)
 /// Name "relative_position_bias_table" [(2wh-1)(2ww-1),H] under the scope; wh x ww the largest window.
 struct RelativePositionBias {

@@ -13,7 +13,7 @@ namespace {
 /// Which keys are real [B,S]; undefined = all. ABC reads slots, not keys: no other rule than causal can be honoured.
 at::Tensor key_validity(const core::AttendTable& table, bool causal) {
   base::ensure(causal ? table.plain_causal() : table.open(),
-               "ABC attends through its slots: the table must be {} throughout", causal ? "causal" : "open");
+               "ABC attends through its slots: the attention table must be {} throughout", causal ? "causal" : "open");
   const at::Tensor& valid = table.valid();
   if (!valid.defined() || table.is_cross()) return valid;
   return valid.narrow(1, table.num_context(), table.num_rows());
@@ -36,7 +36,7 @@ base::Node AbcOptions::complete_control() const { return abc_control_types().com
 void AbcOptions::validate(const base::Where& where) const {
   const std::string type = control.at("type").as_string();
   where.require(!tied_across_layers || abc_control_learns(type), "tied_across_layers",
-                "control '{}' has no parameters that layers could share; expected false", type);
+                "control '{}' has no parameters to share across layers; expected false", type);
 }
 
 Abc::Abc(const Options& options, const core::AttentionBuild& build)
@@ -53,8 +53,8 @@ Abc::Abc(const Options& options, const core::AttentionBuild& build)
 
 AbcCall Abc::call_of(const core::AttentionInput& input) const {
   const bool cross = input.table.is_cross();
-  base::ensure(cross || !input.context.defined(), "ABC has no use for the rows of a layer context");
-  base::ensure(!(cross && causal_), "a causal ABC cannot attend to another sequence");
+  base::ensure(cross || !input.context.defined(), "ABC: unsupported: rows of a layer context");
+  base::ensure(!(cross && causal_), "ABC: the causal form does not support cross-attention");
   base::require(!input.slot_index.defined() || control_->takes_slot_index(),
                 "[abc] control '{}' has no use for a slot_index", options_.control.at("type").as_string());
   const at::Tensor& rows = cross ? input.context : input.x;

@@ -23,17 +23,18 @@ struct AbcOptions {
   base::Depth bptt_depth = base::Depth::all();
   template <class V>
   void visit(V&& v) {
-    v("num_slots", num_slots, "slots of the memory", base::range(1, 1 << 16));
+    v("num_slots", num_slots, "number of memory slots", base::range(1, 1 << 16));
     v("control", control, "the control strategy", base::poly(abc_control_types()));
-    v("scale", scale, "of q.K: sqrt_d divides by the root of the head width, none is the formula as printed",
+    v("scale", scale,
+      "scale of the scores: sqrt_d divides by the square root of the head width; none is the paper's formula",
       base::one_of("sqrt_d", "none"));
     v("mask_empty_slots", mask_empty_slots,
-      "slots without a token take no part in the softmax; else they are zeros in it, as the formula prints");
-    v("tied_across_layers", tied_across_layers, "one control for all layers (mlp, linformer, luna)");
-    v("bias", bias, "the four maps q, k, v, o have a bias");
-    v("qkv_bias", qkv_bias, "q, k and v have a bias; unset: as `bias`, which then rules o alone");
-    v("bptt_depth", bptt_depth,
-      "segment boundaries a loss's gradient goes back through the slots: 0, 1, ... or \"full\"");
+      "exclude empty slots from the softmax; false: they count with score 0, as in the paper's formula");
+    v("tied_across_layers", tied_across_layers, "share one control across all layers (mlp, linformer, luna)");
+    v("bias", bias, "use a bias in the q, k, v and o projections");
+    v("qkv_bias", qkv_bias,
+      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
   AbcOptions();

@@ -9,7 +9,8 @@ struct AttentionCacheOptions {
   template <class V>
   void visit(V&& v) {
     v("mem_len", mem_len,
-      "rows of earlier inputs that every attention keeps; 0: none; unset: 64, in an image backbone those of one image",
+      "number of earlier rows that each attention keeps; 0: none; unset: 64, or in an image backbone the rows of one "
+      "image",
       base::range(0, 1 << 24));
   }
 };

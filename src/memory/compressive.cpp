@@ -31,7 +31,7 @@ Picked before_column(const at::Tensor& end, const at::Tensor& count) {
 
 void CompressiveOptions::validate(const base::Where& where) const {
   where.require(mem_len > 0 || compressed_len > 0, "mem_len",
-                "a memory of no rows, compressed or not; expected at least 1 of either kind");
+                "expected mem_len or compressed_len of at least 1, found 0 for both");
 }
 
 Compressive::Compressive(const Options& options, const core::MemoryBuild& build)

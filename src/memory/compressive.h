@@ -19,16 +19,16 @@ struct CompressiveOptions {
   template <class V>
   void visit(V&& v) {
     v("mem_len", mem_len,
-      "rows of earlier segments that every layer keeps as they are; up to compression_rate - 1 more wait for a block",
+      "number of uncompressed rows of earlier segments that each layer keeps, plus up to compression_rate - 1 rows "
+      "that wait to be compressed",
       base::range(0, 1 << 24));
-    v("compressed_len", compressed_len, "compressed rows that every layer keeps beyond them; 0: none",
+    v("compressed_len", compressed_len, "number of compressed rows that each layer keeps in addition; 0: none",
       base::range(0, 1 << 24));
-    v("compression_rate", compression_rate, "rows that become one", base::range(1, 1 << 10));
+    v("compression_rate", compression_rate, "number of rows compressed into one", base::range(1, 1 << 10));
     v("compression", compression, "how",
       base::one_of("mean_pooling", "max_pooling", "conv", "dilated_conv", "most_used"));
     v("loss_weight", loss_weight,
-      "factor of the attention-reconstruction loss, which trains conv and dilated_conv and nothing else",
-      base::at_least(0));
+      "weight of the attention-reconstruction loss, which only trains conv and dilated_conv", base::at_least(0));
   }
   void validate(const base::Where& where) const;
 };

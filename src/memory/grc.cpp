@@ -191,7 +191,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
     source.rows = old.rows.defined() ? core::append_rows(old.rows, source.rows, 1) : source.rows;
     source.valid = old.valid.defined() ? core::append_rows(old.valid, real, 1) : real;
   }
-  base::ensure(causal_ || input.ends, "a GRC that is not causal needs its whole segment at once");
+  base::ensure(causal_ || input.ends, "grc: a bidirectional model requires whole segments");
 
   at::Tensor read = cache_keeps_graph() ? old.cache : frozen;
   GrcState next;

@@ -29,40 +29,39 @@ struct GrcOptions {
     v("variant", variant,
       "paper: equations 4 and 5, mixed per head before the output projection; authors: the released code",
       base::one_of("paper", "authors"));
-    v("cache_ratio", cache_ratio, "share of the channels that is cached", base::range(0.0, 1.0));
+    v("cache_ratio", cache_ratio, "fraction of the channels that is cached", base::range(0.0, 1.0));
     v("cache_len", cache_len,
-      "rows of the cache; unset: 64, in an image backbone as many as the layer has (class tokens included; in windows "
-      "a window's)",
+      "number of cache rows; unset: 64, or in an image backbone the rows of the layer, class tokens included (with "
+      "windows: of one window)",
       base::range(1, 1 << 20));
     v("lifetime", lifetime,
-      "model: one cache for the model, moved in training only (the paper); sequence: one for each sequence, moved "
-      "always",
+      "model: one cache for the model, updated only in training (as in the paper); sequence: one cache per sequence, "
+      "always updated",
       base::one_of("model", "sequence"));
     v("bptt_depth", bptt_depth,
-      "segments back a gradient goes through the cache; unset: 1 in a causal model (at 0 the gates never learn), else "
-      "0",
+      "number of segments that gradients flow back through the cache; unset: 1 in a causal model (with 0 the gates do "
+      "not learn), else 0",
       base::range(0, 1));
     v("mem_attention", mem_attention,
-      "what reads the cache: softmax, or the same core as the attention's (softmax, linear, linformer)",
+      "attention that reads the cache: softmax, or the same as the layer's attention (softmax, linear, linformer)",
       base::one_of("softmax", "same"));
     v("attend", attend,
-      "not causal: what is read after the update: sample: each sequence its own; batch_mean: their mean (algorithm 1)",
+      "not causal: which updated cache is read: sample: each sequence its own; batch_mean: the mean over the batch "
+      "(algorithm 1)",
       base::one_of("sample", "batch_mean"));
     v("eval_read", eval_read,
-      "not causal: what evaluation reads: updated: an update made of the input at hand; stored: the cache as training "
+      "not causal: which cache is read in evaluation: updated: updated with the current input; stored: as training "
       "left it",
       base::one_of("updated", "stored"));
-    v("position", position, "cpe: a convolution of the input is added to the output (images)",
-      base::one_of("none", "cpe"));
-    v("cls_tokens", cls_tokens, "cpe: rows before the image's, where the backbone does not say it",
+    v("position", position, "cpe: add a convolution of the input to the output (images)", base::one_of("none", "cpe"));
+    v("cls_tokens", cls_tokens, "cpe: number of class tokens, if the backbone does not provide it",
       base::range(0, 1 << 16));
-    v("grid", grid, "cpe: height and width of the image in rows, where the backbone does not say it",
-      base::range(1, 1 << 16));
+    v("grid", grid, "cpe: grid height and width, if the backbone does not provide it", base::range(1, 1 << 16));
     v("cache_grid", cache_grid,
-      "height and width of the cache, where the attention reduces its keys; unset: those of the layer's image",
+      "height and width of the cache, for attentions that reduce their keys; unset: the grid of the layer",
       base::range(1, 1 << 10));
-    v("qkv_bias", qkv_bias, "q, k and v of the cache branch have a bias");
-    v("gate_bias", gate_bias, "the gates and the candidate have a bias; equations 4 and 5 print none");
+    v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections of the cache branch");
+    v("gate_bias", gate_bias, "use a bias in the gates and the candidate; equations 4 and 5 have none");
   }
   void validate(const base::Where& where) const;
   /// Rows of the cache in a layer of that layout.

@@ -47,7 +47,7 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
     const auto require = [&](bool good, const char* key, const std::string& what) {
       where.require(good, "tasks", "'{}': {}: {}", task.name, key, what);
     };
-    require(names.insert(task.name).second, "name", "it stands twice");
+    require(names.insert(task.name).second, "name", "it appears twice");
     require(!masked || task.new_class_token || task.num_mem_tokens == 0, "num_mem_tokens",
             "attention = \"masked\" shows memory to the task's new class token alone; expected new_class_token = true, "
             "or 0 tokens");
@@ -61,7 +61,7 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
       require(task.new_class_token, "sees", "a task without a class row of its own sees nothing");
       require(with_class_row.contains(other), "sees",
               fmt::format("'{}' is no earlier task with a class row of its own", other));
-      require(seen.insert(other).second, "sees", fmt::format("'{}' stands twice", other));
+      require(seen.insert(other).second, "sees", fmt::format("'{}' appears twice", other));
     }
     if (task.new_class_token) with_class_row.insert(task.name);
     if (propagation == "none") continue;

@@ -24,21 +24,21 @@ struct TaskOptions {
   std::vector<std::string> labels;
   template <class V>
   void visit(V&& v) {
-    v("name", name, "what the task is called; letters, digits, - and _");
-    v("num_mem_tokens", num_mem_tokens, "memory tokens of each layer that has them", base::range(0, 1 << 16));
-    v("layers", layers, "numbers of the layers that have memory, from 0; unset: all", base::at_least(0));
-    v("num_classes", num_classes, "classes; 0: as many as the data has", base::range(0, 1 << 20));
-    v("new_class_token", new_class_token, "the task has a class row of its own beside the backbone's");
+    v("name", name, "name of the task: letters, digits, - and _");
+    v("num_mem_tokens", num_mem_tokens, "number of memory tokens per layer with memory", base::range(0, 1 << 16));
+    v("layers", layers, "layers with memory, counted from 0; unset: all", base::at_least(0));
+    v("num_classes", num_classes, "number of classes; 0: as many as the data has", base::range(0, 1 << 20));
+    v("new_class_token", new_class_token, "add a class token for the task");
     v("own_class_token", own_class_token,
-      "full attention: the task brings a copy of its own of the backbone's class token, which stands in its place");
+      "full attention: the task replaces the backbone's class token by its own copy");
     v("own_adapters", own_adapters,
-      "full attention: the model's adapters are this task's: they came with it and go with it");
+      "full attention: the model's adapters belong to this task and are attached and detached with it");
     v("sees", sees,
-      "masked: earlier tasks whose class row and memory this one's class row may attend to. [] is concatenation, all "
-      "earlier tasks extension");
+      "masked: earlier tasks whose class token and memory this task's class token may attend to; []: concatenation; "
+      "all earlier tasks: extension");
     v("memory_norm", memory_norm, "unset: the memory's", base::one_of("after", "before"));
     v("class_token_position", class_token_position, "unset: the memory's", base::one_of("class", "none"));
-    v("labels", labels, "names of the classes; none: numbers");
+    v("labels", labels, "names of the classes; empty: numbers");
   }
   void validate(const base::Where& where) const;
 };
@@ -52,20 +52,19 @@ struct LearnableTokensOptions {
   template <class V>
   void visit(V&& v) {
     v("attention", attention,
-      "masked: only a task's own class row sees its class row and memory, so that tasks can be joined; full: "
-      "everything sees everything",
+      "masked: only the task's own class token sees its memory, so that tasks can be combined; full: every row sees "
+      "every row",
       base::one_of("masked", "full"));
-    v("memory_norm", memory_norm,
-      "memory enters a layer's attention after its first norm as it is, or before it, like rows",
+    v("memory_norm", memory_norm, "add the memory after a layer's first norm, or before it",
       base::one_of("after", "before"));
     v("class_token_position", class_token_position,
-      "added to new class tokens: class, the position of the backbone's; none", base::one_of("class", "none"));
+      "position of new class tokens: that of the backbone's class token, or none", base::one_of("class", "none"));
     v("propagation", propagation,
-      "none: every layer has memory of its own; first: the first layer's goes on through all above; added, appended: "
-      "every layer's, added "
-      "to those that come up or put behind them (full attention, one task, memory_norm = \"before\")",
+      "none: each layer has its own memory; first: the first layer's memory passes through all later layers; added, "
+      "appended: each layer's memory is added or appended to the memory from below (full attention, one task, "
+      "memory_norm = \"before\")",
       base::one_of("none", "first", "added", "appended"));
-    v("tasks", tasks, "the tasks, in the order in which they were attached");
+    v("tasks", tasks, "tasks in the order they were attached");
   }
   void validate(const base::Where& where) const;
 };

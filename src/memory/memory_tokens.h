@@ -18,17 +18,18 @@ struct MemoryTokensOptions {
   double init_std = 1.0;
   template <class V>
   void visit(V&& v) {
-    v("num_mem_tokens", num_mem_tokens, "learned rows in front of every segment", base::range(0, 1 << 16));
+    v("num_mem_tokens", num_mem_tokens, "number of learned rows in front of each segment", base::range(0, 1 << 16));
     v("variant", variant,
-      "paper: the learned tokens stand in front of every segment; authors: the last layer's rows are carried to the "
-      "next",
+      "paper: put the learned tokens in front of each segment; authors: carry the last layer's rows to the next "
+      "segment",
       base::one_of("paper", "authors"));
     v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
-    v("bptt_depth", bptt_depth, "authors: segments a gradient goes back through the carried rows, or \"full\"");
+    v("bptt_depth", bptt_depth,
+      "authors: number of segments that gradients flow back through the carried rows, or \"full\"");
     v("init", init,
-      "the learned tokens start as rows drawn each by itself, or as one row repeated, as in the authors' code",
+      "initialize the learned tokens as independent random rows, or as one repeated row (as in the authors' code)",
       base::one_of("independent", "repeated"));
-    v("init_std", init_std, "the learned tokens start as N(0, init_std)", base::at_least(0));
+    v("init_std", init_std, "standard deviation of the initial learned tokens", base::at_least(0));
   }
 };
 

@@ -16,8 +16,8 @@ struct AuxLossOptions {
   int64_t token = 0;
   template <class V>
   void visit(V&& v) {
-    v("weight", weight, "factor of the auxiliary loss", base::at_least(0));
-    v("token", token, "the token to be predicted from every write row", base::at_least(0));
+    v("weight", weight, "weight of the auxiliary loss", base::at_least(0));
+    v("token", token, "token to predict from each write row", base::at_least(0));
   }
 };
 
@@ -34,28 +34,26 @@ struct RecurrentTokensOptions {
   std::optional<int64_t> cls_token, sep_token, pad_token;
   template <class V>
   void visit(V&& v) {
-    v("num_mem_tokens", num_mem_tokens, "memory vectors, read in front of a segment and written behind it",
+    v("num_mem_tokens", num_mem_tokens, "number of memory vectors, read before a segment and written after it",
       base::range(0, 1 << 16));
     v("layout", layout,
       "read_write: rows [read; tokens; write] of a decoder; encoder: one block [CLS] mem [SEP] tokens [SEP]",
       base::one_of("read_write", "encoder"));
-    v("block_mask", block_mask, "open: both ways inside the read and the write block; causal: over all rows",
+    v("block_mask", block_mask, "open: bidirectional inside the read and the write block; causal: causal over all rows",
       base::one_of("open", "causal"));
     v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
-    v("bptt_depth", bptt_depth,
-      "segment boundaries a loss's gradient goes back through the memory: 0, 1, ... or \"full\"");
+    v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
     v("init", init,
-      "the learned memory starts as rows drawn each by itself, or as one row repeated, as in the authors' code",
+      "initialize the memory as independent random rows, or as one repeated row (as in the authors' code)",
       base::one_of("independent", "repeated"));
-    v("init_std", init_std, "the learned memory starts as N(0, init_std)", base::at_least(0));
-    v("aux_loss", aux_loss, "a special token predicted from each write row; unset: none");
+    v("init_std", init_std, "standard deviation of the initial memory", base::at_least(0));
+    v("aux_loss", aux_loss, "auxiliary loss: predict a special token from each write row; unset: none");
     v("memory_position", memory_position,
-      "encoder: the next memory is read where the memory stood (same), or one row too early, as in the authors' early "
-      "code",
+      "encoder: take the next memory from the same rows, or from one row earlier (as in the authors' early code)",
       base::one_of("same", "authors"));
-    v("cls_token", cls_token, "encoder: the token in front", base::at_least(0));
-    v("sep_token", sep_token, "encoder: the token before and after the segment's own", base::at_least(0));
-    v("pad_token", pad_token, "encoder: the token behind a segment that is shorter than others", base::at_least(0));
+    v("cls_token", cls_token, "encoder: id of the [CLS] token", base::at_least(0));
+    v("sep_token", sep_token, "encoder: id of the [SEP] token", base::at_least(0));
+    v("pad_token", pad_token, "encoder: id of the padding token", base::at_least(0));
   }
   void validate(const base::Where& where) const;
 };

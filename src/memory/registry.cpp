@@ -68,19 +68,20 @@ Entry recurrent_tokens() {
 }  // namespace
 
 void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
-  add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: every layer keeps rows of earlier segments");
+  add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: each layer keeps rows of earlier segments");
   types.add<AttentionCacheOptions>("attention_cache",
                                    "the attention-based cache of the GRC paper: rows of earlier inputs");
   entries.add("attention_cache", attention_cache());
   add<Compressive>(types, entries, "compressive", "Compressive Transformer: rows that leave the cache are compressed");
-  add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of every segment");
-  types.add<RecurrentTokensOptions>("recurrent_tokens", "RMT: memory read in front of a segment, written behind it");
+  add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of each segment");
+  types.add<RecurrentTokensOptions>("recurrent_tokens",
+                                    "RMT: memory rows that are read before a segment and written after it");
   entries.add("recurrent_tokens", recurrent_tokens());
-  add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache around the attention");
+  add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache (GRC) around the attention");
 }
 
 void add_attentions(base::OptionTypes& types, base::Registry<AttentionFactory>& factories) {
-  types.add<AbcOptions>("abc", "ABC: attention with bounded memory, its slots kept by a control");
+  types.add<AbcOptions>("abc", "ABC: attention with bounded memory; a control assigns tokens to slots");
   factories.add("abc", [](const base::Node& options, const core::AttentionBuild& build) {
     return std::make_unique<Abc>(base::read_typed_options<AbcOptions>(options), build);
   });

@@ -11,9 +11,9 @@ namespace mnemo::memory {
 
 void SegmentCacheOptions::validate(const base::Where& where) const {
   where.require(!same_length || mem_len > 0, "same_length",
-                "with mem_len 0 every key would be masked; expected mem_len of at least 1");
+                "expected mem_len of at least 1; with 0 every key would be masked");
   where.require(!eval_same_length.value_or(same_length) || eval_mem_len.value_or(mem_len) > 0, "eval_same_length",
-                "with a mem_len of 0 in evaluation every key would be masked; expected at least 1");
+                "expected at least 1; with 0 in evaluation every key would be masked");
 }
 
 int64_t SegmentCache::mem_len(core::Mode mode) const {

@@ -17,12 +17,12 @@ struct SegmentCacheOptions {
   bool keep_memory_rows = true;
   template <class V>
   void visit(V&& v) {
-    v("mem_len", mem_len, "rows of earlier segments that every layer keeps; 0: none", base::range(0, 1 << 24));
-    v("same_length", same_length, "every query sees exactly mem_len keys, itself included");
-    v("eval_mem_len", eval_mem_len, "mem_len in evaluation; unset: the same", base::range(0, 1 << 24));
-    v("eval_same_length", eval_same_length, "same_length in evaluation; unset: the same");
+    v("mem_len", mem_len, "number of rows of earlier segments that each layer keeps; 0: none", base::range(0, 1 << 24));
+    v("same_length", same_length, "each query sees exactly mem_len keys, itself included");
+    v("eval_mem_len", eval_mem_len, "mem_len in evaluation; unset: same as mem_len", base::range(0, 1 << 24));
+    v("eval_same_length", eval_same_length, "same_length in evaluation; unset: same as same_length");
     v("keep_memory_rows", keep_memory_rows,
-      "read and write memory rows enter the cache like tokens (the authors' RMT) or stay out of it");
+      "store the read and write memory rows in the cache too (as in the authors' RMT)");
   }
   void validate(const base::Where& where) const;
 };

@@ -8,31 +8,31 @@
 
 namespace mnemo::metrics {
 
-/// Negative log likelihoods of a text, added up in double.
+/// Accumulates the negative log likelihood of a text in double precision.
 class Likelihood {
  public:
-  /// The sum of `count` tokens' losses in nats.
+  /// Adds the summed loss of `count` tokens, in nats.
   void add(double nll_sum, int64_t count);
-  /// nll of any shape, in nats; only places where `targets` of the same shape is not -100 count.
+  /// nll of any shape, in nats; only positions where `targets` (of the same shape) is not -100 count.
   /// Throws ShapeError if the shapes differ.
   void add(const at::Tensor& nll, const at::Tensor& targets);
-  /// What another accumulator holds.
+  /// Adds the content of another accumulator.
   void add(const Likelihood& other);
 
   int64_t count() const { return count_; }
   double nll_sum() const { return sum_.value(); }
 
-  // Means over the tokens added; NaN when there are none.
-  /// Nats a token.
+  // Means over the added tokens; NaN if there are none.
+  /// Nats per token.
   double nll() const;
-  /// Bits a token: nll / ln 2. Of a model over bytes these are bits per byte, over characters bits per character.
+  /// Bits per token: nll / ln 2. For a byte model these are bits per byte, for a character model bits per character.
   double bits() const { return bits_per(1.0); }
-  /// exp(nll): perplexity a token, of a model over words the usual perplexity.
+  /// exp(nll): perplexity per token, which for a word model is the usual perplexity.
   double perplexity() const;
-  /// Bits a unit of text when a token stands for `units_per_token` of them: bits / units_per_token. With the characters
-  /// for each token of the text, words separators included, models over bytes, characters and words can be compared.
+  /// Bits per unit of text if a token covers `units_per_token` of them: bits / units_per_token. With the number of
+  /// characters per token (including word separators), byte, character and word models can be compared.
   double bits_per(double units_per_token) const;
-  /// Perplexity a unit of text: exp(nll / units_per_token).
+  /// Perplexity per unit of text: exp(nll / units_per_token).
   double perplexity_per(double units_per_token) const;
 
  private:

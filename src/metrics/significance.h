@@ -14,10 +14,10 @@ double incomplete_beta(double a, double b, double x);
 /// for a NaN.
 double student_t_two_sided(double t, double df);
 
-/// Whether two means differ, with spreads of their own (Welch 1947).
+/// Welch's t-test for the difference of two means with unequal variances (Welch 1947).
 ///   t = (mean_a - mean_b) / sqrt(u + v),   u = s_a^2 / n_a,  v = s_b^2 / n_b
 ///   df = (u + v)^2 / (u^2 / (n_a - 1) + v^2 / (n_b - 1))
-/// Where neither side has any spread, p is 1 for equal means and 0 for others; df is then n_a + n_b - 2.
+/// If neither side has any spread, p is 1 for equal means and 0 otherwise, and df is n_a + n_b - 2.
 struct WelchTest {
   double t = 0, df = 0;
   double p = 1;  ///< two-sided
@@ -27,7 +27,7 @@ WelchTest welch(const Spread& a, const Spread& b);
 
 /// Holm's correction (1979) for a family of tests: of m sorted p-values the i-th (from 1) becomes
 ///   max_{j <= i} min(1, (m - j + 1) p_j).
-/// In the order given.
+/// The result has the order of the input.
 std::vector<double> holm(std::span<const double> p);
 
 }  // namespace mnemo::metrics

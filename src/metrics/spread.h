@@ -6,14 +6,14 @@
 
 namespace mnemo::metrics {
 
-/// One number over several seeds.
+/// Mean and spread of one value over several seeds.
 struct Spread {
   int64_t count = 0;
   double mean = 0, min = 0, max = 0;
-  double deviation = 0;  ///< standard deviation of a sample (n - 1 below); 0 for one value
+  double deviation = 0;  ///< sample standard deviation (n - 1); 0 for one value
 
   double range() const { return max - min; }
-  /// "2.604 ± 0.012" with `digits` behind the point; one value alone has no spread: "2.604".
+  /// "2.604 ± 0.012" with `digits` decimals; a single value has no spread: "2.604".
   std::string text(int digits = 3) const;
 };
 

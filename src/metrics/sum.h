@@ -5,8 +5,8 @@
 
 namespace mnemo::metrics {
 
-/// A sum in double with Neumaier's correction (1974): adding a text's losses token by token or segment by segment gives
-/// the same number to the last bit or two.
+/// A sum in double with Neumaier's correction (1974). Adding the losses of a text token by token or segment by segment
+/// gives the same result up to the last bit or two.
 class Sum {
  public:
   void add(double value) {

@@ -56,11 +56,11 @@ void add_encoder_presets(std::vector<Preset>& presets) {
     presets.push_back({name, about, texts[text], kListOpsWords, 0, counted});
   };
   add("lra_transformer", "encoder of the Long Range Arena for Long ListOps, 4 layers as released (Tay et al. 2021)", 0);
-  add("lra_bigbird", "the same with BigBird's attention", 1);
-  add("lra_reformer", "the same with Reformer's attention as the arena has it", 2);
+  add("lra_bigbird", "the same with BigBird attention", 1);
+  add("lra_reformer", "the same with Reformer attention as in the Long Range Arena", 2);
   add("lra_transformer_6_layers", "encoder of the Long Range Arena with 6 layers (Zhang et al. 2024, appendix)", 3);
-  add("lra_bigbird_6_layers", "the same with BigBird's attention", 4);
-  add("lra_reformer_6_layers", "the same with Reformer's attention as the arena has it", 5);
+  add("lra_bigbird_6_layers", "the same with BigBird attention", 4);
+  add("lra_reformer_6_layers", "the same with Reformer attention as in the Long Range Arena", 5);
 }
 
 }  // namespace mnemo::models

@@ -24,26 +24,23 @@ struct FinetuneOptions {
   std::vector<std::string> sees;
   template <class V>
   void visit(V&& v) {
-    v("model", model, "folder of the trained model, or of its run", base::not_empty());
+    v("model", model, "model folder or run folder of the trained model", base::not_empty());
     v("regime", regime,
-      "head: a new head alone; head_and_class_token: and the class token; memory: and memory tokens that everything "
-      "sees; masked_memory: memory "
-      "and a new class token that nothing old sees, so that tasks can be joined; full: the whole model; adapters: "
-      "Houlsby's, and the head",
+      "what is trained: head: only a new head; head_and_class_token: the head and the class token; memory: also memory "
+      "tokens that all rows see; masked_memory: memory and a new class token that existing rows do not see, so that "
+      "tasks can be combined; full: the whole model; adapters: Houlsby adapters and the head",
       base::one_of("head", "head_and_class_token", "memory", "masked_memory", "full", "adapters"));
     v("name", name, "what the task is called");
-    v("num_mem_tokens", num_mem_tokens, "memory, masked_memory: tokens of a layer", base::range(0, 1 << 16));
-    v("layers", layers, "memory, masked_memory: numbers of the layers that have memory, from 0; unset: all",
-      base::at_least(0));
-    v("memory_norm", memory_norm,
-      "memory, masked_memory: memory enters a layer's attention after its first norm as it is, or before it",
+    v("num_mem_tokens", num_mem_tokens, "memory, masked_memory: memory tokens per layer", base::range(0, 1 << 16));
+    v("layers", layers, "memory, masked_memory: layers with memory, counted from 0; unset: all", base::at_least(0));
+    v("memory_norm", memory_norm, "memory, masked_memory: add the memory after a layer's first norm, or before it",
       base::one_of("after", "before"));
-    v("class_token_position", class_token_position, "masked_memory: added to the new class token",
+    v("class_token_position", class_token_position, "masked_memory: position of the new class token",
       base::one_of("class", "none"));
-    v("propagation", propagation, "memory: what becomes of it above its layer",
+    v("propagation", propagation, "memory: how memory is passed on to later layers",
       base::one_of("none", "first", "added", "appended"));
-    v("bottleneck", bottleneck, "adapters: width between their two maps", base::range(1, 1 << 16));
-    v("sees", sees, "masked_memory: tasks of the model that this one extends");
+    v("bottleneck", bottleneck, "adapters: bottleneck width", base::range(1, 1 << 16));
+    v("sees", sees, "masked_memory: attached tasks that the new task sees");
   }
   void validate(const base::Where& where) const;
 };

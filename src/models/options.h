@@ -27,16 +27,16 @@ struct EmbeddingOptions {
   template <class V>
   void visit(V&& v) {
     v("type", type,
-      "token: a row of a table for each token; adaptive: rare words have narrower rows, widened by a projection",
+      "token: one embedding per token; adaptive: rare words have narrower embeddings, widened by a projection",
       base::one_of("token", "adaptive"));
-    v("vocab_size", vocab_size, "tokens; 0: as many as the data has", base::range(0, 1 << 24));
-    v("dim", dim,
-      "width of a row, of the widest if adaptive; unset: the backbone's, the only one that type = \"token\" has",
+    v("vocab_size", vocab_size, "vocabulary size; 0: that of the data", base::range(0, 1 << 24));
+    v("dim", dim, "embedding width (adaptive: the widest); unset: the backbone's, which type = \"token\" requires",
       base::range(1, 1 << 16));
-    v("scale", scale, "rows times the root of the backbone's width");
-    v("init_std", init_std, "the table starts as N(0, init_std); unset: the backbone's init_std", base::positive());
+    v("scale", scale, "multiply embeddings by the square root of the backbone's width");
+    v("init_std", init_std, "standard deviation of the initial table; unset: the backbone's init_std",
+      base::positive());
     v("cutoffs", cutoffs, "adaptive: first word of each cluster after the most frequent words", base::at_least(1));
-    v("div_val", div_val, "adaptive: cluster i is div_val^i times narrower; 1: all are as wide",
+    v("div_val", div_val, "adaptive: cluster i is div_val^i times narrower; 1: all have the same width",
       base::range(1, 1 << 10));
   }
 };
@@ -52,8 +52,7 @@ struct BackboneOptions : backbones::EncoderOptions {
   template <class V>
   void visit(V&& v) {
     v("type", type,
-      "decoder: causal layers; encoder: layers that look both ways; vit, pvt, pvt_v2, swin: of images, with keys of "
-      "their own",
+      "decoder: causal; encoder: bidirectional; vit, pvt, pvt_v2, swin: image backbones with their own keys",
       base::one_of_names(type_names()));
     // The keys depend on the type, which comes first.
     if (select_vision()) {
@@ -92,17 +91,17 @@ struct ModelOptions {
   int64_t segment_size = 32;
   template <class V>
   void visit(V&& v) {
-    v("preset", preset, "stands for a whole set of the keys below, those beside it win (mnemo help presets)",
+    v("preset", preset, "start from the options of a published model (mnemo help presets); the keys below override it",
       base::one_of_names(preset_names()));
     v("kind", kind, "model: tokens to logits; layer_stack: rows to rows, no embedding and no head",
       base::one_of("model", "layer_stack"));
     if (!backbone.is_vision()) v("embedding", embedding, "tokens to rows");
     v("backbone", backbone, "the layers");
-    v("memory", memory, "the memories, a list; several compose where their seams differ", base::poly(memory_types()));
-    if (backbone.is_vision()) v("adapters", adapters, "small maps behind each branch, trained in place of the layers");
+    v("memory", memory, "list of memories; memories on different seams can be combined", base::poly(memory_types()));
+    if (backbone.is_vision()) v("adapters", adapters, "adapters after each branch, trained instead of the layers");
     v("head", head, "rows to predictions", base::poly(head_types()));
     if (!backbone.is_vision())
-      v("segment_size", segment_size, "tokens of a segment in training and generation (tgt_len)",
+      v("segment_size", segment_size, "tokens per segment in training and generation (tgt_len)",
         base::range(1, 1 << 20));
   }
   void validate(const base::Where& where) const;

@@ -13,10 +13,10 @@ const Mechanisms& Mechanisms::all() {
     memory::add_attentions(all.attention_types, all.attentions);
     attention::add_image_attentions(all.image_attention_types, all.image_attentions);
     memory::add_memories(all.memory_types, all.memories);
-    all.memory_types.add<memory::LearnableTokensOptions>(memory::LearnableTokens::kType,
-                                                         "tokens that a ViT's layers read, and tasks joined by them");
-    all.head_types.add<heads::LanguageModelOptions>("language_model", "a softmax over the vocabulary for every token");
-    all.head_types.add<heads::ClassificationOptions>("classification", "one class for a whole segment of an encoder");
+    all.memory_types.add<memory::LearnableTokensOptions>(
+        memory::LearnableTokens::kType, "learnable memory tokens for ViT layers, with several tasks in one model");
+    all.head_types.add<heads::LanguageModelOptions>("language_model", "softmax over the vocabulary for each token");
+    all.head_types.add<heads::ClassificationOptions>("classification", "one class per segment of an encoder");
     return all;
   }();
   return mechanisms;

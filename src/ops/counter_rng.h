@@ -7,8 +7,8 @@
 
 namespace mnemo::ops {
 
-/// N(0, 1) in float64 from a stream of their own for every list of keys (seed, layer, ...): the same on every machine
-/// and with every LibTorch, so a model folder need not hold them.
+/// N(0, 1) in float64 from a separate stream for each list of keys (seed, layer, ...): the same on every machine and
+/// with every LibTorch version, so they need not be stored in a model folder.
 ///   SplitMix64 (base/random.h) gives u in (0, 1] of 53 bits; pairs by Box and Muller: sqrt(-2 log u) cos(2 pi u'),
 ///   then the same with sin.
 at::Tensor counter_normal(at::IntArrayRef shape, std::initializer_list<uint64_t> keys);

@@ -7,19 +7,19 @@
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
 
-/// What runs on a CUDA device by kernels of this project; the rest of the library are ATen's operations. Without
-/// -DMNEMO_CUDA=ON (without_cuda.cpp) there is no device, and a tensor on one is the caller's error.
+/// Operations with CUDA kernels of this project; the rest of the library uses ATen operations. Without -DMNEMO_CUDA=ON
+/// (without_cuda.cpp) there is no device, and passing a CUDA tensor is an error.
 namespace mnemo::ops::cuda {
 
-/// Whether this build has CUDA in it.
+/// Whether this build supports CUDA.
 bool compiled();
-/// How many devices there are.
+/// Number of devices.
 int64_t devices();
 
-/// abc_exp_scan (ops/abc_scan.h) of tensors on a device.
+/// abc_exp_scan (ops/abc_scan.h) for tensors on a device.
 AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                        const AbcMemory& memory, double scale);
-/// attention (ops/attention.h) of tensors on a device.
+/// attention (ops/attention.h) for tensors on a device.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale);
 

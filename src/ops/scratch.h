@@ -8,8 +8,8 @@
 
 namespace mnemo::ops {
 
-/// Memory of one thread for the blocks of a kernel; it is kept between calls, because most calls are short. One at a
-/// time.
+/// Scratch memory of one thread for the blocks of a kernel, kept between calls because most calls are short. Only one
+/// at a time.
 template <class T>
 class Scratch {
  public:
@@ -24,7 +24,7 @@ class Scratch {
     next_ = static_cast<T*>(held.get());
   }
   T* take(int64_t size) { return std::exchange(next_, next_ + padded(size)); }
-  /// Blocks begin at a line of the cache.
+  /// Blocks are aligned to cache lines.
   static int64_t padded(int64_t size) { return (size + kLine - 1) / kLine * kLine; }
 
  private:

@@ -10,13 +10,13 @@
 
 namespace mnemo::ops {
 
-/// Other values [B,H,S,d] in place of an attention's own v; empty: its own.
+/// Values [B,H,S,d] that replace an attention's own v; empty: its own.
 using ReplaceValues = std::function<at::Tensor(const at::Tensor& v)>;
 
 inline at::Tensor replaced(const ReplaceValues& replace, const at::Tensor& v) { return replace ? replace(v) : v; }
 
-/// The weights of an attention whose outputs are linear in its values, which choose nothing: values that are unit
-/// vectors, d rows at a time, give what of each row's value reaches each output.
+/// The weights of an attention whose outputs are linear in its values: unit vectors as values, d rows at a time, give
+/// the weight of each row in each output.
 ///   run(replace) -> [B,H,T,d], the outputs with values replace(v)
 /// Returns [B,H,T,S].
 template <class Run>

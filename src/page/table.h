@@ -6,7 +6,7 @@
 
 namespace mnemo::page {
 
-/// A table of short texts, for a terminal or a page.
+/// A table of short strings, for a terminal or an HTML page.
 struct Table {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;

@@ -178,7 +178,7 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device, con
   experiment::move_to(*bench.model, where);
   train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, job.folder);
   try {
-    if (trainer.resume_latest()) base::log_info("goes on after step {}", trainer.steps_done());
+    if (trainer.resume_latest()) base::log_info("resuming after step {}", trainer.steps_done());
   } catch (const base::InputError& error) {
     base::log_warning("{}; begins from the start", error.what());
     remove_checkpoints(job.folder);
@@ -213,7 +213,7 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device, con
   RunResult result{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
   result.peak_memory = base::peak_memory();
   base::require(!report.history.evaluations.empty(),
-                "compare: the data have no held-out part; set data.valid_fraction above 0 or data.valid");
+                "compare: the data has no held-out part; set data.valid or a data.valid_fraction above 0");
   const tasks::Evaluation& measured = report.history.evaluations.back().evaluation;
   result.value = finite(measured.at(bench.task->metric()));
   result.loss = finite(measured.at("nll"));

@@ -47,7 +47,7 @@ RunStore::RunStore(const std::string& folder) : folder_(base::join_path(folder, 
   if (lock_ < 0) base::system_failure(lock, "cannot be written", errno);
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock_);
-    base::input_error("{}: another comparison is at work in this folder; wait for it, or choose another --out", folder);
+    base::input_error("{}: another comparison is running in this folder; wait for it, or choose another --out", folder);
   }
   for (const std::string& name : base::list_folder(folder_)) {
     names_.insert(name);

@@ -123,7 +123,7 @@ void summarise(StudySummary& study) {
 
 std::string StudySummary::conclusion() const {
   if (variants.empty() || variants.front().failed())
-    return "The first variant failed, so there is nothing to compare with.";
+    return "The first variant failed, so there is no baseline to compare with.";
   std::vector<std::string> better, no_gain, worse, broken;
   for (size_t i = 1; i < variants.size(); ++i) {
     const VariantSummary& variant = variants[i];

@@ -93,7 +93,7 @@ std::string grid_legend(const StudyGrid& study) {
   }
   const bool has_paper = std::any_of(study.paper.begin(), study.paper.end(),
                                      [](const PaperPoint& value) { return value.metric.empty(); });
-  if (has_paper) text += " In brackets: the paper's.";
+  if (has_paper) text += " In brackets: values of the paper.";
   if (study.metric().chance)
     text += fmt::format(" Guessing gives {}.",
                         value_text(study.metric(), {.count = 1, .mean = *study.metric().chance}));

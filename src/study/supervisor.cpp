@@ -45,7 +45,7 @@ Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool
     }
   }
   if (finished_ > 0)
-    base::log_info("{} of {} trainings were done before; --again repeats them", finished_, jobs_.size());
+    base::log_info("{} of {} trainings are already done; use --again to repeat them", finished_, jobs_.size());
 }
 
 int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments,

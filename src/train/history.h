@@ -11,12 +11,12 @@
 
 namespace mnemo::train {
 
-/// Means over the steps since the point before.
+/// Means over the steps since the previous point.
 struct LossPoint {
   int64_t step = 0;                        ///< steps done
   int64_t tokens = 0;                      ///< training targets so far
-  double seconds = 0;                      ///< of training so far, measuring and saving left out
-  double loss = 0;                         ///< nats a target, without the auxiliary loss
+  double seconds = 0;                      ///< training time so far, without evaluation and saving
+  double loss = 0;                         ///< nats per target, without the auxiliary loss
   double lr = 0;                           ///< of the last step
   double gradient_norm = 0;                ///< before clipping
   std::vector<core::Scalar> scalars = {};  ///< of the model at this step
@@ -29,18 +29,18 @@ struct EvaluationPoint {
   tasks::Evaluation evaluation;
 };
 
-/// What a training has measured so far.
+/// The measurements of a training so far.
 struct History {
   std::vector<LossPoint> losses;
   std::vector<EvaluationPoint> evaluations;
 
-  /// All numbers but the seconds, as float64 tensors "losses" [n,5] and "evaluations" [n,2+metrics], names of the
-  /// metrics under "metrics"; of a model with scalars also "scalars" [n,values], their names and counts under
+  /// All values except the seconds, as float64 tensors "losses" [n,5] and "evaluations" [n,2+metrics], names of the
+  /// metrics in "metrics"; for a model with scalars also "scalars" [n,values], with their names and counts in
   /// "scalars".
   weights::NamedTensors save(weights::Metadata& metadata) const;
   /// The seconds, which differ from run to run: "loss_seconds" [n], "evaluation_seconds" [n].
   weights::NamedTensors save_seconds() const;
-  /// Brings back what the two saved. Throws InputError naming `where` for tensors of another shape.
+  /// Restores what the two functions saved. Throws InputError that names `where` if a tensor has the wrong shape.
   static History load(const weights::TensorFile& file, const weights::TensorFile& seconds, const std::string& where);
 };
 

@@ -78,8 +78,8 @@ class Sgd final : public Optimiser {
 const base::OptionTypes& optimiser_types() {
   static const base::OptionTypes types = [] {
     base::OptionTypes made("optimiser");
-    made.add<AdamWOptions>("adamw", "Adam with decay of the weights beside the step");
-    made.add<AdamOptions>("adam", "Adam; weight decay, if any, goes into the gradient");
+    made.add<AdamWOptions>("adamw", "Adam with decoupled weight decay");
+    made.add<AdamOptions>("adam", "Adam; weight decay is added to the gradient");
     made.add<SgdOptions>("sgd", "stochastic gradient descent, with or without momentum");
     return made;
   }();
@@ -136,7 +136,7 @@ std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layer
   const std::string& type = complete.at("type").as_string();
   if (type == "sgd") return std::make_unique<Sgd>(base::read_typed_options<SgdOptions>(complete), parameters);
   const bool decoupled = type == "adamw";
-  base::ensure(decoupled || type == "adam", "optimiser '{}' is registered but cannot be made", type);
+  base::ensure(decoupled || type == "adam", "optimiser '{}' is registered but cannot be created", type);
   const AdamOptions adam = decoupled ? base::read_typed_options<AdamWOptions>(complete)
                                      : base::read_typed_options<AdamOptions>(complete);
   return std::make_unique<Adam>(adam, decoupled, parameters);

@@ -25,16 +25,16 @@ struct AdamOptions {
   template <class V>
   void visit(V&& v) {
     v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
-    v("betas", betas, "decay of the mean and of the mean square of the gradient", base::half_open_range(0, 1));
-    v("eps", eps, "added to the root of the mean square", base::positive());
-    v("weight_decay", weight_decay, "pull of weights to zero; norms, biases and memories have none", base::at_least(0));
+    v("betas", betas, "decay rates of the first and second moment", base::half_open_range(0, 1));
+    v("eps", eps, "added to the denominator", base::positive());
+    v("weight_decay", weight_decay, "weight decay; not applied to norms, biases and memories", base::at_least(0));
   }
   void validate(const base::Where& where) const {
     where.require(betas.size() == 2, "betas", "expected 2 numbers, found {}", betas.size());
   }
 };
 
-/// AdamW (Loshchilov and Hutter 2019): p <- p (1 - lr weight_decay) beside Adam's step, in place of decay in the
+/// AdamW (Loshchilov and Hutter 2019): p <- p (1 - lr weight_decay) in addition to Adam's step, instead of decay in the
 /// gradient.
 struct AdamWOptions : AdamOptions {
   AdamWOptions() { weight_decay = 0.01; }
@@ -50,20 +50,20 @@ struct SgdOptions {
   template <class V>
   void visit(V&& v) {
     v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
-    v("momentum", momentum, "how much of the last direction is kept", base::half_open_range(0, 1));
-    v("nesterov", nesterov, "look ahead along the momentum");
-    v("weight_decay", weight_decay, "pull of weights to zero; norms, biases and memories have none", base::at_least(0));
+    v("momentum", momentum, "momentum", base::half_open_range(0, 1));
+    v("nesterov", nesterov, "use Nesterov momentum");
+    v("weight_decay", weight_decay, "weight decay; not applied to norms, biases and memories", base::at_least(0));
   }
   void validate(const base::Where& where) const {
     where.require(!nesterov || momentum > 0, "nesterov", "needs momentum above 0, found {}", momentum);
   }
 };
 
-/// The optimisers a recipe may name: adam, adamw, sgd.
+/// The optimizers available in recipes: adam, adamw, sgd.
 const base::OptionTypes& optimiser_types();
 
-/// Moves the parameters of a set along their gradients; LibTorch's fused kernels, a few calls a step. A parameter
-/// without a gradient is left alone and its step count stands still.
+/// Updates the parameters of a set with LibTorch's fused kernels, in a few calls per step. A parameter without a
+/// gradient is not changed, and its step count does not advance.
 class Optimiser {
  public:
   virtual ~Optimiser() = default;
@@ -71,13 +71,13 @@ class Optimiser {
   void step(double lr);
   /// The learning rate before any schedule.
   double base_lr() const { return base_lr_; }
-  /// Everything a later step depends on, as handles: copying into them restores it.
+  /// Everything that later steps depend on, as handles: copying into them restores it.
   const weights::NamedTensors& state() const { return state_; }
 
  protected:
   Optimiser(const layers::ParameterSet& parameters, double lr, double weight_decay);
 
-  /// Parameters that move alike: same decay, same number of steps done.
+  /// Parameters with the same decay and the same number of steps.
   struct Group {
     int64_t steps_done;
     double weight_decay;
@@ -86,7 +86,7 @@ class Optimiser {
   };
   virtual void step_group(const Group& group, double lr) = 0;
 
-  /// Zeros like each parameter, kept in state() as "NAME.PARAMETER".
+  /// Zeros like each parameter, stored in state() as "NAME.PARAMETER".
   std::vector<at::Tensor> add_state(const std::string& name);
   static std::vector<at::Tensor> pick(const std::vector<at::Tensor>& all, const std::vector<size_t>& indices);
 
@@ -100,8 +100,8 @@ class Optimiser {
 /// From a table with the key `type`. Throws InputError for an unknown type or key.
 std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters);
 
-/// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. One wait for the
-/// device.
+/// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. Synchronizes with the
+/// device once.
 double gradient_norm(const layers::ParameterSet& parameters);
 /// g <- g min(1, max_norm / (norm + 1e-6)), with norm = gradient_norm(parameters).
 void clip_gradients(const layers::ParameterSet& parameters, double norm, double max_norm);

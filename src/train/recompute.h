@@ -13,23 +13,23 @@
 
 namespace mnemo::train {
 
-/// Bytes that stored graphs may take together: kStoreAll keeps every one, 0 none.
+/// Total size of the stored graphs in bytes: kStoreAll keeps all, 0 none.
 inline constexpr int64_t kStoreAll = std::numeric_limits<int64_t>::max();
 
-/// Where the random numbers are: the states of LibTorch's default generators, the CPU's and that of `device`.
+/// The states of LibTorch's default random generators, for the CPU and for `device`.
 class RandomState {
  public:
   explicit RandomState(at::Device device);
-  /// The generators go on from here.
+  /// Sets the generators to this state.
   void restore() const;
-  /// Shares the tensors of `other` where they are the same: most models draw nothing, and a state takes 5 KB.
+  /// Shares the tensors of `other` if they are equal: most models draw no random numbers, and a state takes 5 KB.
   void share(const RandomState& other);
 
  private:
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;
 };
 
-/// Draws the numbers from `begin` on once more while it lives; afterwards the generators are where they were.
+/// Repeats the random numbers from `begin` during its lifetime, then restores the generators.
 class RandomReplay {
  public:
   RandomReplay(const RandomState& begin, at::Device device) : now_(device) { begin.restore(); }
@@ -41,12 +41,12 @@ class RandomReplay {
   RandomState now_;
 };
 
-/// Counts bytes of the tensors that this thread allocates while the meter lives, until they are freed. Meters may be
-/// nested; memory that others allocated is not counted when it is freed here.
+/// Counts the bytes of tensors that this thread allocates during the lifetime of the meter, until they are freed.
+/// Meters can be nested; freeing memory allocated elsewhere does not count.
 class TensorMeter {
  public:
   TensorMeter();
-  /// Bytes of those that are alive, and the most there were at a time.
+  /// Bytes currently allocated, and their peak.
   int64_t bytes() const;
   int64_t peak() const;
 

@@ -11,14 +11,14 @@
 
 namespace mnemo::train {
 
-/// What a run leaves in its folder while it goes: log.jsonl, one JSON object a point, and TensorBoard's event file.
+/// The log files of a run: log.jsonl, with one JSON object per point, and TensorBoard's event file.
 ///   {"step": 20, "tokens": 4096, "seconds": 1.2, "loss": 2.71, "lr": 0.001, "gradient_norm": 0.8, "epoch": 0.1}
 ///   beside these, of a model with scalars: "scalars": {"layers.0.sigma_lambda": [0.5, 0.48], ...}, a value a head
 ///   {"step": 20, "tokens": 4096, "seconds": 1.2, "valid": {"nll": 1.9, "bits_per_character": 2.74, ...}}
 class RunLog {
  public:
-  /// Goes on after `step`: lines of later steps (of a run that was killed after its last checkpoint) and a torn last
-  /// line are taken out. Step 0 starts the log anew. Throws InputError naming the path.
+  /// Continues after `step`: lines of later steps (of a run that was killed after its last checkpoint) and an
+  /// incomplete last line are removed. Step 0 starts a new log. Throws InputError that names the path.
   RunLog(const std::string& folder, int64_t step, bool tensorboard);
   ~RunLog();
   RunLog(const RunLog&) = delete;

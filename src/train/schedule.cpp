@@ -84,11 +84,11 @@ class Plateau final : public Schedule {
 const base::OptionTypes& schedule_types() {
   static const base::OptionTypes types = [] {
     base::OptionTypes made("schedule");
-    made.add<ConstantOptions>("constant", "the same all along");
-    made.add<LinearOptions>("linear", "down in a straight line");
-    made.add<CosineOptions>("cosine", "down along half a cosine");
-    made.add<InverseSqrtOptions>("inverse_sqrt", "down with the root of the step's number");
-    made.add<PlateauOptions>("plateau", "down when evaluations stop getting better");
+    made.add<ConstantOptions>("constant", "constant learning rate");
+    made.add<LinearOptions>("linear", "linear decay");
+    made.add<CosineOptions>("cosine", "cosine decay");
+    made.add<InverseSqrtOptions>("inverse_sqrt", "decay with the inverse square root of the step");
+    made.add<PlateauOptions>("plateau", "decay when evaluations stop improving");
     return made;
   }();
   return types;
@@ -108,7 +108,7 @@ std::unique_ptr<Schedule> make_schedule(const base::Node& options, int64_t steps
     return std::make_unique<InverseSqrt>(base::read_typed_options<InverseSqrtOptions>(complete));
   if (type == "linear") return std::make_unique<Decay>(base::read_typed_options<LinearOptions>(complete), steps, false);
   if (type == "cosine") return std::make_unique<Decay>(base::read_typed_options<CosineOptions>(complete), steps, true);
-  base::ensure(type == "plateau", "schedule '{}' is registered but cannot be made", type);
+  base::ensure(type == "plateau", "schedule '{}' is registered but cannot be created", type);
   return std::make_unique<Plateau>(base::read_typed_options<PlateauOptions>(complete));
 }
 

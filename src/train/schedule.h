@@ -10,13 +10,13 @@
 
 namespace mnemo::train {
 
-/// What all schedules have: in the first `warmup_steps` steps the learning rate rises in a line, (step + 1) /
+/// Options of all schedules: in the first `warmup_steps` steps the learning rate rises linearly, (step + 1) /
 /// warmup_steps.
 struct WarmUpOptions {
   int64_t warmup_steps = 0;
   template <class V>
   void visit(V&& v) {
-    v("warmup_steps", warmup_steps, "steps in which the learning rate rises from 0 to its full value",
+    v("warmup_steps", warmup_steps, "warm-up steps, in which the learning rate rises from 0 to its full value",
       base::at_least(0));
   }
 };
@@ -33,14 +33,16 @@ struct DecayOptions : WarmUpOptions {
   template <class V>
   void visit(V&& v) {
     WarmUpOptions::visit(v);
-    v("final_factor", final_factor, "part of the learning rate that is left at the end", base::range(0, 1));
-    v("decay_steps", decay_steps, "step at which that is reached; 0: the last of the run", base::at_least(0));
+    v("final_factor", final_factor, "fraction of the learning rate that remains at the end", base::range(0, 1));
+    v("decay_steps", decay_steps, "step at which final_factor is reached; 0: the last step of the run",
+      base::at_least(0));
   }
 };
 struct LinearOptions : DecayOptions {};
 struct CosineOptions : DecayOptions {};
 
-/// Down by `decay` when `patience` evaluations in a row brought no gain of more than `threshold`.
+/// Multiplies the rate by `decay` after `patience` evaluations in a row without an improvement of more than
+/// `threshold`.
 struct PlateauOptions : WarmUpOptions {
   double decay = 0.5;
   int64_t patience = 3;
@@ -49,25 +51,25 @@ struct PlateauOptions : WarmUpOptions {
   template <class V>
   void visit(V&& v) {
     WarmUpOptions::visit(v);
-    v("decay", decay, "factor of each reduction", base::open_range(0, 1));
-    v("patience", patience, "evaluations without gain that are put up with", base::at_least(0));
-    v("threshold", threshold, "a smaller change of the metric is no gain", base::at_least(0));
-    v("final_factor", final_factor, "the learning rate's factor goes no lower", base::range(0, 1));
+    v("decay", decay, "factor by which the learning rate is reduced", base::open_range(0, 1));
+    v("patience", patience, "evaluations without improvement before the rate drops", base::at_least(0));
+    v("threshold", threshold, "a smaller change of the metric does not count as an improvement", base::at_least(0));
+    v("final_factor", final_factor, "lower limit of the learning rate factor", base::range(0, 1));
   }
 };
 
-/// The schedules a recipe may name: constant, linear, cosine, inverse_sqrt, plateau.
+/// The schedules available in recipes: constant, linear, cosine, inverse_sqrt, plateau.
 const base::OptionTypes& schedule_types();
 
-/// What the learning rate is multiplied with, step by step.
+/// The factor of the learning rate at each step.
 class Schedule {
  public:
   virtual ~Schedule() = default;
   /// The factor of step `step`, counted from 0.
   double factor(int64_t step) const;
-  /// The result of an evaluation; lower is better.
+  /// Reports the result of an evaluation; lower is better.
   virtual void observe(double /*metric*/) {}
-  /// What it has learned from evaluations, as handles: copying into them restores it.
+  /// The state derived from evaluations, as handles: copying into them restores it.
   weights::NamedTensors state() const { return state_; }
 
  protected:
@@ -81,7 +83,7 @@ class Schedule {
   int64_t warmup_;
 };
 
-/// From a table with the key `type`; `steps` is the run's length. Throws InputError for an unknown type or key.
+/// From a table with the key `type`; `steps` is the length of the run. Throws InputError for an unknown type or key.
 std::unique_ptr<Schedule> make_schedule(const base::Node& options, int64_t steps);
 
 }  // namespace mnemo::train

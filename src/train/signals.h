@@ -2,8 +2,8 @@
 
 namespace mnemo::train {
 
-/// While one exists, SIGINT and SIGTERM are noted instead of ending the process; the second one of a kind ends it as
-/// usual. The handlers found are put back by the destructor.
+/// During its lifetime, SIGINT and SIGTERM are recorded instead of ending the process; a second signal of the same kind
+/// ends it as usual. The destructor restores the previous handlers.
 class SignalGuard {
  public:
   SignalGuard();
@@ -12,8 +12,8 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 };
 
-/// The signal noted since the first SignalGuard was made, or 0. A program that stops for it exits with 128 + its
-/// number.
+/// The signal recorded since the first SignalGuard was created, or 0. A program that stops for it exits with status 128
+/// + its number.
 int pending_signal();
 
 }  // namespace mnemo::train

@@ -11,19 +11,17 @@ namespace mnemo::train {
 
 /// Writes a TensorBoard event file: a TFRecord of Event messages with scalar summaries.
 ///   record = length u64, masked crc32c(length), data, masked crc32c(data), little-endian
-/// Every event is flushed, so that a killed run leaves at most one torn record at the end, which TensorBoard passes
-/// over.
+/// Every event is flushed, so a killed run leaves at most one incomplete record at the end, which TensorBoard ignores.
 class TensorBoard {
  public:
-  /// Makes a file of its own in `folder`, events.out.tfevents.SECONDS.HOST.PID.N. `start_step` above 0 tells
-  /// TensorBoard to forget what earlier files of the folder hold of later steps (a resumed run). Throws InputError
-  /// naming the path.
+  /// Creates a new file in `folder`, events.out.tfevents.SECONDS.HOST.PID.N. `start_step` above 0 tells TensorBoard to
+  /// discard later steps from earlier files of the folder (for a resumed run). Throws InputError that names the path.
   explicit TensorBoard(const std::string& folder, int64_t start_step = 0);
   ~TensorBoard();
   TensorBoard(const TensorBoard&) = delete;
   TensorBoard& operator=(const TensorBoard&) = delete;
 
-  /// Scalars of one step, with their tags ("train/loss"). Throws InputError when the disk is full.
+  /// Writes the scalars of one step with their tags ("train/loss"). Throws InputError if the disk is full.
   void scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values);
 
   const std::string& path() const { return path_; }

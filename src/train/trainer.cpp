@@ -178,7 +178,7 @@ void Trainer::require_finite(const StepOutcome& outcome) const {
       "training: step {}: the {} is {} at learning rate {:g}; the weights are as before this step; {}; try a lower "
       "train.optimiser.lr, a longer warm-up or a lower train.clip_norm",
       steps_ + 1, loss ? "loss" : "norm of the gradient", loss ? outcome.total : outcome.gradient_norm, outcome.lr,
-      checkpoint_.empty() ? "no checkpoint has been written" : "the last good checkpoint is " + checkpoint_);
+      checkpoint_.empty() ? "no checkpoint was written" : "the last good checkpoint is " + checkpoint_);
 }
 
 void Trainer::take_average() {
@@ -219,7 +219,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
   const bool writes = !run_folder_.empty();
   if (writes && checkpoint_.empty()) {
     const auto other = weights::latest_checkpoint(run_folder_);
-    base::require(!other, "{}: a run is there already, up to step {}; resume it or choose another folder", run_folder_,
+    base::require(!other, "{}: already contains a run, up to step {}; resume it or choose another folder", run_folder_,
                   other ? other->step : 0);
   }
   if (steps_ >= options_.steps || reached()) return report(0);

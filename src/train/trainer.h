@@ -21,69 +21,69 @@ namespace mnemo::train {
 
 class RunLog;
 
-/// One optimiser step.
+/// The result of one optimizer step.
 struct StepOutcome {
   double loss = 0;           ///< mean nll over the step's targets, before the step
-  double total = 0;          ///< with the auxiliary loss: what was differentiated
+  double total = 0;          ///< including the auxiliary loss: the value that was differentiated
   double gradient_norm = 0;  ///< before clipping
   double lr = 0;
   int64_t targets = 0;
 };
 
 struct TrainReport {
-  int64_t steps = 0;   ///< steps done, earlier runs included
+  int64_t steps = 0;   ///< completed steps, including earlier runs
   int64_t tokens = 0;  ///< training targets so far
-  double seconds = 0;  ///< of training, measuring and saving left out
+  double seconds = 0;  ///< training time, without evaluation and saving
   int signal = 0;      ///< the signal that ended it early, or 0
   History history;
-  std::string checkpoint;  ///< the last one written or resumed from; empty: none
+  std::string checkpoint;  ///< the last checkpoint written or resumed from; empty: none
 };
 
 struct RunHooks {
-  /// Asked after every step; a number other than 0 ends the run after saving. Unset: pending_signal().
+  /// Called after every step; a result other than 0 ends the run after saving. Default: pending_signal().
   std::function<int()> stop;
   std::function<void(const LossPoint&)> on_loss;
   std::function<void(const EvaluationPoint&)> on_evaluation;
   bool show_progress = true;
 };
 
-/// Trains a model on a task, both through their interfaces only.
+/// Trains a model on a task, using only their interfaces.
 ///
 /// A step takes the task's next segments, differentiates the mean nll over all their targets (and the auxiliary loss)
-/// through backward_segments, clips, and moves the weights; then per-model state (the GRC cache) is committed and
-/// per-sequence state carried on, detached, where the task's sequences go on. With accumulate = A the rows are run in A
-/// parts one after the other; losses are divided by the targets of all parts together, so the gradient is the whole
-/// batch's.
+/// with backward_segments, clips, and updates the weights. Then per-model state (the GRC cache) is committed, and
+/// per-sequence state is carried over, detached, if the task's sequences continue. With accumulate = A the rows run in
+/// A parts; losses are divided by the targets of all parts together, so the gradient is that of the whole batch.
 ///
-/// With ema_decay the trainer keeps a moving average of the weights, measures that on held-out data and saves it beside
+/// With ema_decay the trainer keeps a moving average of the weights, evaluates it on held-out data and saves it next to
 /// them.
 ///
-/// Everything the next step depends on is in a checkpoint: a resumed run is bitwise the uninterrupted one (same
-/// machine, same number of threads).
+/// Checkpoints contain everything the next step depends on: a resumed run is bitwise equal to an uninterrupted one (on
+/// the same machine with the same number of threads).
 class Trainer {
  public:
-  /// run_folder: where checkpoints and logs go; empty: nowhere. Seeds LibTorch's generators from options.seed.
-  /// Throws InputError for options that make no sense together with the model.
+  /// run_folder: folder for checkpoints and logs; empty: none. Seeds LibTorch's generators with options.seed. Throws
+  /// InputError for options that do not fit the model.
   Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder = {});
 
-  /// Goes on from a checkpoint folder. Throws InputError if it is damaged or of another model, data or batch.
+  /// Resumes from a checkpoint folder. Throws InputError if it is damaged or belongs to another model, data or batch
+  /// size.
   void resume(const std::string& checkpoint);
-  /// Goes on from the newest good checkpoint of the run folder; false if there is none.
+  /// Resumes from the newest good checkpoint of the run folder; returns false if there is none.
   bool resume_latest();
 
-  /// One optimiser step, without logging or saving. Throws InputError naming step, learning rate and last checkpoint if
-  /// the loss or a gradient is not finite; the weights are then as they were.
+  /// One optimiser step, without logging or saving. Throws InputError that names step, learning rate and last
+  /// checkpoint if the loss or a gradient is not finite; the weights are then unchanged.
   StepOutcome step();
 
-  /// Steps until options.steps are done, the metric has reached options.stop_at or a signal comes, with evaluations,
-  /// logs and checkpoints as the options say. A run that is done already returns at once. Throws InputError when the
-  /// run folder holds checkpoints that were not resumed from.
+  /// Trains until options.steps are done, the metric has reached options.stop_at or a signal arrives, with evaluations,
+  /// logs and checkpoints according to the options. A finished run returns immediately. Throws InputError if the run
+  /// folder contains checkpoints that were not resumed from.
   TrainReport run(const RunHooks& hooks = {});
 
-  /// Writes a checkpoint of this moment; returns its path.
+  /// Writes a checkpoint of the current state; returns its path.
   std::string save();
 
-  /// With ema_decay the model becomes the average, for good: no step may follow. Nothing without.
+  /// With ema_decay, permanently replaces the model's weights by the average; no step may follow. No effect otherwise.
   void take_average();
 
   int64_t steps_done() const { return steps_; }
@@ -102,7 +102,7 @@ class Trainer {
   void require_finite(const StepOutcome& outcome) const;
   LossPoint loss_point(double lr);
   void evaluate(const RunHooks& hooks, RunLog* log);
-  /// Whether the last evaluation is as good as options.stop_at asks for.
+  /// Whether the last evaluation has reached options.stop_at.
   bool reached() const;
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
@@ -120,11 +120,11 @@ class Trainer {
 
   int64_t steps_ = 0, tokens_ = 0;
   double seconds_ = 0;
-  std::vector<core::State> states_;  ///< one a part; empty: the next step starts afresh
+  std::vector<core::State> states_;  ///< one per part; empty: the next step starts with a fresh state
   Running running_;
   History history_;
-  std::optional<double> best_;  ///< of the task's metric, negated where more is better
-  bool is_best_ = false;        ///< the model of this moment holds it
+  std::optional<double> best_;  ///< best value of the task's metric, negated if more is better
+  bool is_best_ = false;        ///< the current model has reached it
   std::string checkpoint_;
 };
 

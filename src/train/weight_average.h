@@ -5,16 +5,16 @@
 
 namespace mnemo::train {
 
-/// The exponential moving average of a model's weights over training steps, and of what its state keeps per model:
+/// The exponential moving average of a model's weights over training steps, and of state that belongs to the model:
 ///   average <- decay average + (1 - decay) weights, after every step; at first the model's own.
 class WeightAverage {
  public:
   WeightAverage(const core::Model& model, double decay);
 
   void update();
-  /// The model's weights and the average change places.
+  /// Swaps the model's weights with the average.
   void swap();
-  /// Handles, by the names of the model's tensors: copying into them restores it.
+  /// Handles, by the names of the model's tensors; copying into them restores the average.
   weights::NamedTensors state() const { return average_; }
 
  private:
@@ -25,7 +25,7 @@ class WeightAverage {
   weights::NamedTensors average_;
 };
 
-/// The model holds the average while this lives; nothing happens without one.
+/// The model uses the average during the lifetime of this object; no effect without an average.
 class AveragedWeights {
  public:
   explicit AveragedWeights(WeightAverage* average) : average_(average) {

@@ -23,9 +23,9 @@ struct Shape {
   std::optional<bool> causal;
   template <class V>
   void visit(V&& v) {
-    v("dim", dim, "width of a row", base::range(1, 1 << 12));
+    v("dim", dim, "model width", base::range(1, 1 << 12));
     v("num_heads", num_heads, "heads", base::range(1, 1 << 8));
-    v("head_dim", head_dim, "width of a head; unset: dim / num_heads", base::range(1, 1 << 12));
+    v("head_dim", head_dim, "head width; unset: dim / num_heads", base::range(1, 1 << 12));
     v("causal", causal, "no query sees a later token");
   }
 };

@@ -142,7 +142,7 @@ std::string save_checkpoint(const std::string& run_folder, int64_t step, const C
 
 CheckpointInfo read_manifest(const std::string& path) {
   const std::string manifest = base::join_path(path, kManifestName);
-  base::require(base::path_exists(manifest), "{}: not there; the checkpoint is incomplete",
+  base::require(base::path_exists(manifest), "{}: missing; the checkpoint is incomplete",
                 base::printable(manifest, 400));
   return parse_manifest(base::read_file(manifest, kManifestLimits.max_bytes), path);
 }
@@ -151,12 +151,12 @@ CheckpointInfo verify_checkpoint(const std::string& path) {
   CheckpointInfo info = read_manifest(path);
   for (const CheckpointFile& file : info.files) {
     const std::string name = base::join_path(path, file.name);
-    base::require(base::path_exists(name), "{}: listed in the manifest, not there", base::printable(name, 400));
+    base::require(base::path_exists(name), "{}: listed in the manifest, but missing", base::printable(name, 400));
     const uint64_t size = base::file_size(name);
-    base::require(size == file.size, "{}: expected {} bytes by the manifest, found {}", base::printable(name, 400),
-                  file.size, size);
+    base::require(size == file.size, "{}: expected {} bytes according to the manifest, found {}",
+                  base::printable(name, 400), file.size, size);
     const std::string sum = base::sha256_file(name);
-    base::require(sum == file.sha256, "{}: damaged: expected SHA-256 {} by the manifest, found {}",
+    base::require(sum == file.sha256, "{}: damaged: the manifest lists SHA-256 {}, found {}",
                   base::printable(name, 400), base::printable(file.sha256), sum);
   }
   return info;

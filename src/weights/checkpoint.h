@@ -19,8 +19,8 @@ namespace mnemo::weights {
 
 /// A training checkpoint is a folder `step-00000042` inside a run's folder: safetensors and text files of any plain
 /// name, and `manifest.json`, written last: format "mnemo-checkpoint/1", step, best, metrics, and name, size and
-/// SHA-256 of every file. The folder appears under its name whole and durable or not at all, so a process may be killed
-/// at any moment.
+/// SHA-256 of every file. The folder appears under its name complete and durable or not at all, so the process may be
+/// killed at any time.
 struct CheckpointFile {
   std::string name;
   uint64_t size = 0;
@@ -36,30 +36,31 @@ struct CheckpointInfo {
 };
 
 struct KeepOptions {
-  /// Newest checkpoints kept, 0 = all. The newest one marked best is kept besides.
+  /// Number of latest checkpoints to keep, 0 = all. The newest one marked best is kept in addition.
   int64_t keep_last = 3;
   /// This checkpoint is the best so far.
   bool is_best = false;
 };
 
-/// Called with one line a problem that was survived (a damaged checkpoint skipped). The default prints it to standard
-/// error.
+/// Called with one line for each problem that was handled (such as a damaged checkpoint that was skipped). The default
+/// prints it to standard error.
 using WarnFunction = std::function<void(const std::string&)>;
 void warn_on_stderr(const std::string& message);
 
-/// Builds one checkpoint file by file; nothing shows under the final name before `commit`.
+/// Builds one checkpoint file by file; nothing appears under the final name before `commit`.
 class CheckpointWriter {
  public:
   CheckpointWriter(const std::string& run_folder, int64_t step);
   ~CheckpointWriter();
 
-  /// A safetensors file; `name` as it shall stand in the folder, such as "model.safetensors".
+  /// Adds a safetensors file; `name` is its name in the folder, such as "model.safetensors".
   void add_tensors(const std::string& name, const NamedTensors& tensors, const Metadata& metadata = {});
 
-  /// A text, JSON or other file.
+  /// Adds a text, JSON or other file.
   void add_file(const std::string& name, std::string_view content);
 
-  /// Writes the manifest, moves the folder into place, then removes the checkpoints no longer kept. Returns its path.
+  /// Writes the manifest, moves the folder into place, then removes checkpoints that are no longer kept. Returns its
+  /// path.
   std::string commit(const std::map<std::string, double>& metrics = {}, const KeepOptions& keep = {});
 
  private:
@@ -74,7 +75,7 @@ class CheckpointWriter {
 /// A checkpoint whose files have been verified against the manifest.
 class CheckpointReader {
  public:
-  /// Throws InputError when something is missing or damaged.
+  /// Throws InputError if something is missing or damaged.
   explicit CheckpointReader(const std::string& path);
 
   const CheckpointInfo& info() const { return info_; }
@@ -94,17 +95,17 @@ struct CheckpointContent {
   std::map<std::string, double> metrics;
 };
 
-/// CheckpointWriter for content that is at hand whole. Returns the checkpoint's path.
+/// Writes a checkpoint whose content is already in memory. Returns its path.
 std::string save_checkpoint(const std::string& run_folder, int64_t step, const CheckpointContent& content,
                             const KeepOptions& keep = {});
 
-/// The manifest alone, without looking at the other files. Throws InputError.
+/// Reads only the manifest, without checking the other files. Throws InputError.
 CheckpointInfo read_manifest(const std::string& path);
 
-/// Checks presence, size and SHA-256 of every file. Throws InputError naming the file and what differs.
+/// Checks presence, size and SHA-256 of every file. Throws InputError that names the file and what differs.
 CheckpointInfo verify_checkpoint(const std::string& path);
 
-/// The checkpoint of the highest step that verifies; damaged ones are skipped with a warning. Nothing when there is
+/// The checkpoint with the highest step that verifies; damaged ones are skipped with a warning. Nothing if there is
 /// none.
 std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder,
                                                 const WarnFunction& warn = warn_on_stderr);

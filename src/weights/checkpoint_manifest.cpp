@@ -66,8 +66,8 @@ CheckpointInfo parse_manifest(std::string_view text, const std::string& path) {
   for (const auto& [name, value] : manifest.at("metrics").members()) info.metrics[name] = number(name, value);
   for (const Node& entry : manifest.at("files").items()) {
     const std::string& name = entry.at("name").as_string();
-    base::require(base::is_plain_name(name) && name != kManifestName, "{}: '{}' is no plain file name", entry.where(),
-                  base::printable(name));
+    base::require(base::is_plain_name(name) && name != kManifestName, "{}: '{}' is not a plain file name",
+                  entry.where(), base::printable(name));
     const int64_t size = entry.at("size").as_int();
     base::require(size >= 0, "{}: the size of '{}' is {}, expected 0 or more", entry.where(), base::printable(name),
                   size);

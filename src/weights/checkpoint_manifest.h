@@ -10,13 +10,13 @@ namespace mnemo::weights {
 
 inline constexpr const char* kManifestName = "manifest.json";
 
-/// A manifest of six files takes a kilobyte; this is room for more than a hundred of them.
+/// A manifest of six files takes a kilobyte; this leaves room for more than a hundred files.
 inline constexpr base::ReadLimits kManifestLimits{.max_bytes = size_t{32} << 10, .max_depth = 4};
 
-/// The manifest's JSON text. Throws InputError when it would be longer than is read.
+/// The JSON text of the manifest. Throws InputError if it would exceed the size limit for reading.
 std::string format_manifest(const CheckpointInfo& info);
 
-/// Reads it back; `path` is the checkpoint's folder. Throws InputError naming what is wrong.
+/// Reads it back; `path` is the checkpoint folder. Throws InputError that names what is wrong.
 CheckpointInfo parse_manifest(std::string_view text, const std::string& path);
 
 /// `step-00000042`, and back: -1 for any other name.

@@ -12,7 +12,7 @@
 
 namespace mnemo::weights {
 
-/// How one tensor of ours is called by another library.
+/// The name that another library uses for one of our tensors.
 ///   ours, theirs   names; '#' stands for a number, '@' in theirs for the same number plus one (both names have as
 ///   many, in the same
 ///                  order); '*' at the end for whatever follows
@@ -24,10 +24,10 @@ struct NameRule {
   int64_t leading_ones = 0;
 };
 
-/// A name of ours as the rule says it; empty where the rule is of other names.
+/// Their name for one of ours; empty if the rule does not apply.
 std::string theirs_by(const NameRule& rule, std::string_view ours);
 
-/// Files of another library: which models it has, and how their tensors are called. A format is one source of this
+/// The file format of another library: its models and the names of their tensors. A format is one source file in this
 /// folder and one line in foreign_formats().
 struct ForeignFormat {
   std::string_view name;      ///< "timm_vit"; what --to takes
@@ -36,34 +36,33 @@ struct ForeignFormat {
   std::vector<NameRule> tensors;
   std::vector<NameRule> hidden;  ///< rows on their way (backbones::HiddenObserver) as outputs of their modules
   Metadata metadata = {};        ///< of their model.safetensors
-  /// Brings tensors of another layout of the same format to the names above; unset: there is none. Throws InputError
-  /// naming `where`.
+  /// Converts tensors from another layout of the same format to the names above; unset: there is none. Throws
+  /// InputError that names `where`.
   std::function<TensorFile(const TensorFile& file, const std::string& where)> tidy = {};
-  /// Whether a config.json is of this format.
+  /// Whether a config.json has this format.
   std::function<bool(const base::Node& config)> claims;
-  /// The [model] table that a config.json stands for. Throws InputError naming key and value that this program cannot
-  /// honour.
+  /// The [model] table for a config.json. Throws InputError that names key and value of an unsupported setting.
   std::function<base::Node(const base::Node& config)> options;
-  /// config.json for such a model. Throws InputError naming an option that the format cannot say.
+  /// config.json for such a model. Throws InputError that names an option the format cannot express.
   std::function<base::Node(const models::ModelOptions& options)> config;
 };
 
 const std::vector<ForeignFormat>& foreign_formats();
-/// The format of that name. Throws InputError with the nearest one.
+/// The format with that name. Throws InputError that suggests the nearest one.
 const ForeignFormat& foreign_format(std::string_view name);
-/// The first format with that backbone; null where there is none. Golden files have its names.
+/// The first format with that backbone; null if there is none. Golden files use its names.
 const ForeignFormat* foreign_format_of_backbone(std::string_view backbone);
-/// The format that claims a config.json; null where the config is our own. Throws InputError for a config that is
-/// neither, naming its architecture.
+/// The format that recognizes a config.json; null if the config is our own. Throws InputError that names the
+/// architecture if it is neither.
 const ForeignFormat* foreign_format_of(const base::Node& config);
 
 /// A config.json of a model folder, ours or another library's (which may hold a name for each of many classes).
 base::Node parse_model_config(const std::string& text, const std::string& where);
 
-/// Their tensors out of ours. Throws InputError naming one of ours that the format has no name for.
+/// Converts our tensors to theirs. Throws InputError that names a tensor for which the format has no name.
 NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours);
-/// Fills ours from a file of theirs, in place. Throws InputError that lists, by their names, what is missing,
-/// unexpected or ill-shaped; ours are as they were then.
+/// Fills our tensors in place from one of their files. Throws InputError that lists, by their names, tensors that are
+/// missing, unexpected or wrongly shaped; ours are then unchanged.
 void load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours,
                  const std::string& where);
 

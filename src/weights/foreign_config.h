@@ -8,8 +8,7 @@
 
 namespace mnemo::weights {
 
-/// A size that may be written as one number or as [height, width]: always the latter. Throws InputError for anything
-/// else.
+/// A size written as one number or as [height, width]; returns the latter. Throws InputError for anything else.
 inline base::Node size_pair(const base::Node& size) {
   base::Node pair = size;
   if (size.is_int()) {
@@ -21,7 +20,7 @@ inline base::Node size_pair(const base::Node& size) {
   return pair;
 }
 
-/// A size of one number, written so or as a pair of equal ones.
+/// A single size, written as a number or as a pair of equal numbers.
 inline base::Node size_square(const base::Node& size) {
   const base::Node pair = size_pair(size);
   base::require(pair.items()[0] == pair.items()[1], "{}: expected equal sides, found {} x {}", size.where(),
@@ -29,7 +28,7 @@ inline base::Node size_square(const base::Node& size) {
   return pair.items()[0];
 }
 
-/// The member of that name, or `otherwise` where it is missing or null.
+/// The member with that name, or `otherwise` if it is missing or null.
 inline base::Node member_or(const base::Node& table, std::string_view key, const base::Node& otherwise) {
   const base::Node* found = table.find(key);
   return found == nullptr || found->is_null() ? otherwise : *found;

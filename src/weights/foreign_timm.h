@@ -7,11 +7,11 @@
 #include "base/options.h"
 #include "models/options.h"
 
-/// What the formats share whose config.json is like timm's: it names a factory, and says what differs from the
-/// factory's arguments.
+/// Shared by the formats whose config.json is like timm's: it names a factory, and lists differences from the factory's
+/// arguments.
 namespace mnemo::weights {
 
-/// The name of a timm factory in config.json; empty where the config is of another library.
+/// The name of a timm factory in config.json; empty if the config belongs to another library.
 std::string timm_architecture(const base::Node& config);
 
 /// Height and width of the images that a timm config.json speaks of: pretrained_cfg.input_size [C,H,W], or 224 each.

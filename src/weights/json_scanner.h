@@ -19,13 +19,13 @@ class JsonScanner {
   JsonScanner(ByteSource& source, uint64_t begin, uint64_t end, std::string_view file)
       : source_(source), file_(file), begin_(begin), end_(end), at_(begin) {}
 
-  /// The next byte that is no white space, left in place; '\0' at the end.
+  /// The next byte that is not whitespace, without consuming it; '\0' at the end.
   char peek();
 
-  /// Takes `c` or throws for `rule` saying that `what` was expected.
+  /// Consumes `c`, or throws for `rule`, saying that `what` was expected.
   void expect(char c, int rule, std::string_view what);
 
-  /// Takes `c` when it is next.
+  /// Consumes `c` if it is next.
   bool accept(char c);
 
   /// A string of at most `max_bytes` decoded bytes; `what` names it in messages (the cap, and what was expected).
@@ -37,7 +37,7 @@ class JsonScanner {
   /// Offset within the header, for messages.
   uint64_t offset() const { return at_ - begin_; }
 
-  /// What stands next, for messages.
+  /// A description of what comes next, for messages.
   std::string found();
 
   /// Fails for `rule`; a bracket where no bracket may be is a matter of depth (rule 6).

@@ -9,17 +9,17 @@
 
 namespace mnemo::weights {
 
-/// What a model's file holds: its parameters by name, then what its state keeps per model (the GRC cache) by path in
-/// the state. The tensors are the model's own, not copies.
+/// The tensors stored in a model's file: parameters by name, then state that belongs to the model (the GRC cache) by
+/// its path in the state. These are the model's tensors, not copies.
 NamedTensors model_tensors(const core::Model& model);
 
-/// What a configuration beside that file may ask for: twice the numbers that the file holds and a million more, so that
-/// an ordinary misfit is still named tensor by tensor; sixteen times that for a sequence's state, which the file need
-/// not hold.
+/// Limits on what a configuration may allocate, given its weights file: twice the number of values in the file plus one
+/// million, so that an ordinary mismatch is still reported tensor by tensor; sixteen times that for the state of a
+/// sequence, which is not in the file.
 layers::Budget budget_of(const TensorFile& file, const std::string& where);
 
-/// Fills a model from such a file, in place: parameters, and the committed per-model state. Throws InputError listing
-/// what is missing, unexpected or ill-shaped; the model is as it was then.
+/// Loads a model from such a file, in place: parameters and the committed per-model state. Throws InputError that lists
+/// what is missing, unexpected or wrongly shaped; the model is then unchanged.
 ///   where: the file's name, for messages.
 void load_model_tensors(const TensorFile& file, core::Model& model, const std::string& where);
 

@@ -19,42 +19,42 @@ struct TensorFile {
   NamedTensors tensors;
   Metadata metadata;
 
-  /// The tensor of that name, or nullptr.
+  /// The tensor with that name, or nullptr.
   const at::Tensor* find(std::string_view name) const;
 
-  /// The tensor of that name. Throws InputError that names the nearest thing wrong: `where` and the missing name.
+  /// The tensor with that name. Throws InputError that names `where` and the missing tensor.
   const at::Tensor& at(std::string_view name, std::string_view where) const;
 };
 
-/// Caps that a reader sets on top of the format's rules. Writer and reader share the defaults, so what is written can
-/// be read.
+/// Limits of the reader in addition to the rules of the format. Writer and reader share the defaults, so everything
+/// written can be read.
 struct SafetensorsLimits {
-  /// Most tensors in one file. Small files are held to less: tensors cost memory beyond their data, so beyond 1,536 a
-  /// file needs 8 KiB of its size for each further one.
+  /// Maximum number of tensors in one file. Small files are limited further: tensors cost memory beyond their data, so
+  /// above 1,536 a file needs 8 KiB for each additional one.
   uint64_t max_tensors = 65'536;
   /// Longest tensor name or metadata key, bytes.
   uint64_t max_name_bytes = 1'024;
-  /// Most dimensions of a tensor.
+  /// Maximum number of dimensions of a tensor.
   uint64_t max_rank = 16;
-  /// Most metadata entries.
+  /// Maximum number of metadata entries.
   uint64_t max_metadata_entries = 2'048;
 };
 
 struct ReadOptions {
   SafetensorsLimits limits;
-  /// Refuse NaN and infinity (rule 15). Off: they are values like any other.
+  /// Reject NaN and infinity (rule 15). Off: they are allowed.
   bool check_finite = false;
 };
 
-/// Reads a safetensors file; every tensor is a fresh contiguous CPU tensor with ATen's alignment, so results computed
-/// from it do not depend on where it lay in the file. All 16 loader rules and the caps are checked before any tensor is
-/// allocated; the memory taken is at most the file's size + 1 MB (+ 1/16 of the file's size, when it holds more than
-/// 1,536 tensors), whatever the file says.
-/// dtypes: BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64 F8_E4M3 F8_E5M2 F8_E8M0 C64; a BOOL byte other than 0
-/// becomes true. Throws InputError "FILE: safetensors rule N (words): what was found".
+/// Reads a safetensors file; every tensor is a new contiguous CPU tensor with ATen's alignment, so results do not
+/// depend on its position in the file. All 16 loader rules and the caps are checked before any tensor is allocated; the
+/// memory taken is at most the file's size + 1 MB (+ 1/16 of the file's size, when it holds more than 1,536 tensors),
+/// whatever the file says.
+/// dtypes: BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64 F8_E4M3 F8_E5M2 F8_E8M0 C64; a
+/// BOOL byte other than 0 becomes true. Throws InputError "FILE: safetensors rule N (words): what was found".
 TensorFile read_safetensors(const std::string& path, const ReadOptions& options = {});
 
-/// The same from memory; `name` stands for the file in messages.
+/// The same from memory; `name` is used instead of the file name in messages.
 TensorFile read_safetensors(std::string_view bytes, const std::string& name, const ReadOptions& options = {});
 
 /// Writes a safetensors file atomically (temporary file, fsync, rename, fsync of the folder). The header keeps the

@@ -64,7 +64,7 @@ const Dtype* find_dtype(at::ScalarType type) {
 }
 
 std::string_view rule_words(int rule) {
-  base::ensure(rule >= 1 && rule <= 16, "safetensors has rules 1 to 16, not {}", rule);
+  base::ensure(rule >= 1 && rule <= 16, "safetensors has rules 1 to 16, found {}", rule);
   return kRules[static_cast<size_t>(rule - 1)];
 }
 

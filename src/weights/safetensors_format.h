@@ -19,20 +19,20 @@ inline constexpr uint64_t kLengthBytes = 8;
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::string_view kMetadataKey = "__metadata__";
 
-/// An element type as the format names it; no ATen type when LibTorch has none (the sub-byte ones).
+/// An element type with its name in the format; no ATen type if LibTorch has none (the sub-byte types).
 struct Dtype {
   std::string_view name;
   uint32_t bits = 0;
   std::optional<at::ScalarType> type;
 };
 
-/// The dtype of a name, or nullptr.
+/// The dtype with that name, or nullptr.
 const Dtype* find_dtype(std::string_view name);
 
-/// The dtype of an ATen type, or nullptr when the format has none.
+/// The dtype for an ATen type, or nullptr if the format has none.
 const Dtype* find_dtype(at::ScalarType type);
 
-/// The short words of rule 1 to 16 in messages.
+/// The short description of rules 1 to 16 in messages.
 std::string_view rule_words(int rule);
 
 /// Throws InputError "FILE: safetensors rule N (words): detail".

@@ -74,7 +74,7 @@ class HeaderParser {
       std::string name = json.string(limits_.max_name_bytes, 6, "a tensor's name");
       json.expect(':', 6, "':'");
       if (name == kMetadataKey) {
-        if (metadata_seen) broken_rule(file_, 6, "the key __metadata__ stands twice");
+        if (metadata_seen) broken_rule(file_, 6, "the key __metadata__ appears twice");
         metadata_seen = true;
         parse_metadata(json);
       } else {
@@ -107,7 +107,7 @@ class HeaderParser {
         over_cap(file_, "metadata count", "more than {} metadata entries", limits_.max_metadata_entries);
       }
       if (header_.metadata.contains(key))
-        broken_rule(file_, 6, "the metadata key '{}' stands twice", base::printable(key));
+        broken_rule(file_, 6, "the metadata key '{}' appears twice", base::printable(key));
       header_.metadata.emplace(std::move(key), std::move(value));
     } while (json.accept(','));
     json.expect('}', 6, "',' or '}'");
@@ -206,7 +206,7 @@ class HeaderParser {
                   entry.end);
     }
     if (!entry.dtype->type) {
-      throw base::InputError(fmt::format("{}: tensor '{}' has dtype {}, which LibTorch has no type for",
+      throw base::InputError(fmt::format("{}: tensor '{}' has dtype {}, which LibTorch does not support",
                                          base::printable(file_, 400), base::printable(entry.name), entry.dtype->name));
     }
   }
@@ -239,7 +239,7 @@ class HeaderParser {
     for (size_t i = 1; i < order.size(); ++i) {
       const std::string& name = header_.entries[order[i]].name;
       if (header_.entries[order[i - 1]].name == name)
-        broken_rule(file_, 6, "the tensor '{}' stands twice", base::printable(name));
+        broken_rule(file_, 6, "the tensor '{}' appears twice", base::printable(name));
     }
   }
 

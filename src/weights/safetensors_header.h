@@ -12,13 +12,14 @@
 
 namespace mnemo::weights {
 
-/// Random access to the bytes of a file, on disk or in memory, so that a header of 100 MB is never held whole.
+/// Random access to the bytes of a file, on disk or in memory, so that a header of 100 MB is never held in memory as a
+/// whole.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   virtual uint64_t size() const = 0;
 
-  /// Some bytes from `offset` (< size()) on, at least one; valid until the next call.
+  /// One or more bytes starting at `offset` (< size()); valid until the next call.
   virtual std::string_view window(uint64_t offset) = 0;
 
   /// Fills `n` bytes from `offset`.
@@ -40,10 +41,10 @@ struct Header {
   uint64_t data_start = 0;  // where the data starts in the file
 };
 
-/// Reads and checks the header: every rule and cap but 15. `file` stands for it in messages.
+/// Reads and checks the header: every rule and limit except rule 15. `file` is the name used in messages.
 Header parse_header(ByteSource& source, std::string_view file, const SafetensorsLimits& limits);
 
-/// Most tensors that a file of `file_bytes` may hold: 1,536, and one more for each 8 KiB. A tensor costs about 600
+/// Maximum number of tensors in a file of `file_bytes`: 1,536, plus one for each 8 KiB. A tensor costs about 600
 /// bytes beyond its data (name, sizes, storage), so the first ones stay below 1 MB and the others below 1/13 of the
 /// file.
 uint64_t affordable_tensors(uint64_t file_bytes);

@@ -68,7 +68,7 @@ void check_input(std::string_view file, const NamedTensors& tensors, const Metad
   for (const auto& [name, tensor] : tensors) {
     check_text(file, "the tensor's name", name);
     if (name == kMetadataKey) broken_rule(file, 13, "a tensor cannot be called {}", kMetadataKey);
-    if (!names.insert(name).second) broken_rule(file, 6, "the tensor '{}' stands twice", base::printable(name));
+    if (!names.insert(name).second) broken_rule(file, 6, "the tensor '{}' appears twice", base::printable(name));
     if (name.size() > limits.max_name_bytes)
       over_cap(file, "length", "the name '{}' has {} bytes, expected at most {}", base::printable(name), name.size(),
                limits.max_name_bytes);

@@ -115,28 +115,29 @@ struct Law {
 
 const std::vector<Law>& laws() {
   static const std::vector<Law> all = {
-      {"1 a segment in any parts, token by token too",
+      {"1 a segment in any parts, also token by token",
        [](const Mechanism& m) -> std::string {
-         if (!causal(m.plain)) return "looks both ways: a row depends on rows on its right, so a segment has no parts";
+         if (!causal(m.plain))
+           return "bidirectional: a row depends on rows to its right, so partial segments are not possible";
          return parts_are_the_whole(m.plain)
                     ? ""
-                    : "later rows move the borders of chunks: a token's output is that of the segment up to it";
+                    : "later rows move the chunk boundaries: the output of a token is that of the segment up to it";
        }},
       {"1 a sequence in any segments",
        [](const Mechanism& m) -> std::string {
-         if (!causal(m.plain)) return "looks both ways";
+         if (!causal(m.plain)) return "bidirectional";
          return any_segments(m.plain)
                     ? ""
-                    : "something is written or forgotten at a segment's border, so other borders give other outputs";
+                    : "memory is updated at segment boundaries, so different boundaries give different outputs";
        }},
       {"2 causal, bit for bit",
        [](const Mechanism& m) -> std::string {
-         if (!causal(m.plain)) return "looks both ways";
+         if (!causal(m.plain)) return "bidirectional";
          return parts_are_the_whole(m.plain) ? "" : "buckets are sorted together with later rows";
        }},
-      {"3 softmax attention where the maths says so",
+      {"3 equals softmax attention where the maths says so",
        [](const Mechanism& m) -> std::string {
-         if (m.name != "abc") return "speaks of abc";
+         if (m.name != "abc") return "only for abc";
          static const std::set<std::string> alone = {"",
                                                      "control mlp, relu",
                                                      "control identity",
@@ -144,20 +145,19 @@ const std::vector<Law>& laws() {
                                                      "control dilated",
                                                      "control local_to_global",
                                                      "control compressive"};
-         return alone.contains(m.choice) ? ""
-                                         : "no setting of its options gives every token that is seen a slot of its own";
+         return alone.contains(m.choice) ? "" : "no option gives every visible token its own slot";
        }},
-      {"4 without its share of the cache the inner attention; frozen in evaluation",
-       [](const Mechanism& m) -> std::string { return m.name == "grc" ? "" : "speaks of grc"; }},
-      {"4 order and company in the batch do not matter", [](const Mechanism&) -> std::string { return ""; }},
+      {"4 with gate 0 equals the inner attention; frozen in evaluation",
+       [](const Mechanism& m) -> std::string { return m.name == "grc" ? "" : "only for grc"; }},
+      {"4 independent of order and other samples in the batch", [](const Mechanism&) -> std::string { return ""; }},
       {"5 gradients reach exactly bptt_depth segments back", [](const Mechanism&) -> std::string { return ""; }},
-      {"6 no gradient into rows that are kept; no rows, no difference",
-       [](const Mechanism& m) -> std::string { return m.seam == "layer context" ? "" : "speaks of layer contexts"; }},
-      {"8 the state is a value; padding is as good as none",
+      {"6 no gradient into stored rows; 0 rows equal the baseline",
+       [](const Mechanism& m) -> std::string { return m.seam == "layer context" ? "" : "only for layer contexts"; }},
+      {"8 the state is a value; padding does not matter",
        [](const Mechanism& m) -> std::string {
-         return masks_padding(m.plain) ? "" : "masks no row, padding included, as the arena's code";
+         return masks_padding(m.plain) ? "" : "masks no rows, not even padding, like the code of the Long Range Arena";
        }},
-      {"9 gradcheck; scratch memory full of NaN", [](const Mechanism&) -> std::string { return ""; }},
+      {"9 gradcheck; uninitialized memory filled with NaN", [](const Mechanism&) -> std::string { return ""; }},
   };
   return all;
 }
@@ -245,7 +245,7 @@ Sizes sizes(const Mechanism& mechanism) {
     if (part.part == "head" || part.part == "feed_forward") flops -= part.flops;
   }
   const std::string a_token = fmt::format("{}", flops / 512);
-  if (!causal(plain)) return {bytes(between), "no parts", a_token};
+  if (!causal(plain)) return {bytes(between), "whole only", a_token};
   return {bytes(between), bytes(run(*model, tokens.narrow(1, 1536, 511), Plan{{511, {true, false}}}, between).state),
           a_token};
 }
@@ -280,15 +280,13 @@ std::string title_of(const Mechanism& mechanism) {
 
 std::string page() {
   std::string text =
-      "# Mechanisms, law by law\n\n"
-      "Made by the conformance suite from the conditions that choose its tests "
-      "(`tests/conformance/mechanisms_test.cpp`; it fails where this page is\n"
-      "not what it would write). ✓: the suite holds the mechanism to the law, in its plain model, in its variants and "
-      "with other memories. A letter: the\n"
-      "law does not apply, for the reason below. A mechanism's own row is that of its defaults (`abc` control mlp with "
-      "exp, `linear` feature map elu, `lsh` and `grc` as in\n"
-      "their papers); rows behind it are choices with rules of their own. [testing.md](testing.md) has the laws with "
-      "their tests and tolerances.\n\n";
+      "# Mechanisms, law by law\n\nThis page is generated by the conformance suite from the same conditions that "
+      "select its tests (`tests/conformance/mechanisms_test.cpp`, which fails if the page\nis out of date). ✓ means "
+      "that the suite checks the law for the mechanism, alone, in its variants and together with other memories. A "
+      "letter means that\nthe law does not apply, for the reason given below. The first row of a mechanism is for its "
+      "defaults (`abc` control mlp with exp, `linear` feature map elu, `lsh` and `grc` as in\ntheir papers); further "
+      "rows are options to which different laws apply. [testing.md](testing.md) lists the laws with their tests and "
+      "tolerances.\n\n";
   const std::vector<Mechanism> all = mechanisms();
   const auto golden = golden_files();
   std::vector<std::string> reasons;
@@ -318,26 +316,23 @@ std::string page() {
   text += "\n";
   for (size_t i = 0; i < reasons.size(); ++i) text += fmt::format("- {}: {}\n", static_cast<char>('a' + i), reasons[i]);
   text +=
-      "\nIn models of images an image is one segment that looks both ways, so laws 1, 2, 3, 5 and 6 do not apply. Law "
-      "4 and that every parameter learns are\n"
-      "held by `VisionGrc` and `VisionAttentionCache` (tests/unit/models) for every backbone, and law 7, a task's "
-      "results depend on nothing but the image, the\n"
-      "backbone and the tasks it sees, bit for bit, by `LearnableMemory.EarlierLogitsKeepTheirBits` (tests/unit/infer) "
-      "for `learnable_tokens`.\n\n"
-      "State: bytes of one sequence in float32 for one layer, 64 wide, 4 heads, after three segments of 512 tokens, "
-      "and before the last token of the\n"
-      "fourth; what belongs to the model (a GRC cache) is counted too. FLOPs: twice the multiply-adds of matrix "
-      "products in the forward pass of that fourth\n"
-      "segment, over its tokens, without feed-forward and head. Sizes of options:";
+      "\nIn image models an image is one bidirectional segment, so laws 1, 2, 3, 5 and 6 do not apply. `VisionGrc` and "
+      "`VisionAttentionCache` (tests/unit/models) check law 4,\nand that every parameter learns, for every backbone. "
+      "`LearnableMemory.EarlierLogitsKeepTheirBits` (tests/unit/infer) checks law 7 for `learnable_tokens`: the "
+      "results of a\ntask depend, bit for bit, only on the image, the backbone and the tasks it sees.\n\nState: bytes "
+      "of one sequence in float32, for one layer of width 64 with 4 heads, after three segments of 512 tokens, and "
+      "before the last token of the\nfourth. State that belongs to the model (a GRC cache) is included. FLOPs: twice "
+      "the multiply-adds of matrix products in the forward pass of that fourth\nsegment, divided by its tokens, "
+      "without feed-forward and head. Options:";
   for (const auto& [key, value] : kUsual) text += fmt::format(" `{}` {},", key, value);
   text.back() = ';';
   text +=
-      " `control identity` 2,048 slots, one a token, `control compressive` 64 tokens a slot, `control local_to_global` "
-      "every 64th token.\nGRC is measured "
-      "around softmax attention. Golden files of a choice are among those of its mechanism.";
+      " `control identity` 2,048 slots, one per token, `control compressive` 64 tokens per slot, `control "
+      "local_to_global` every 64th token.\nGRC is measured around softmax attention. The golden files of an option are "
+      "included in those of its mechanism.";
   text +=
-      "\n\n## Together\n\nWhich memory may stand with which attention: D in a decoder, E in an encoder, – in neither "
-      "(the error says why).\n\n| |";
+      "\n\n## Combinations\n\nWhich memory can be combined with which attention: D in a decoder, E in an encoder, – in "
+      "neither (the error says why).\n\n| |";
   const auto& registry = models::Mechanisms::all();
   line = "|---|";
   for (const std::string& memory : registry.memories.names()) {
@@ -353,9 +348,9 @@ std::string page() {
     text += "\n";
   }
   text +=
-      "\nMemories on different seams stand in one model together; of one seam there is one. An attention that keeps "
-      "the past in a state of its own sees\n"
-      "no rows of a layer context, and takes recurrent tokens with `block_mask = \"causal\"`.\n";
+      "\nMemories on different seams can be combined in one model, with one memory per seam. An attention that keeps "
+      "the past in its own state does not see\nthe rows of a layer context, and supports recurrent tokens with "
+      "`block_mask = \"causal\"`.\n";
   return text;
 }
 

@@ -36,7 +36,7 @@ TEST(Registry, EveryMechanismHasAConfiguration) {
   }
   std::set<std::string> names;
   for (const Configuration& one : configurations())
-    EXPECT_TRUE(names.insert(one.name).second) << one.name << " stands twice";
+    EXPECT_TRUE(names.insert(one.name).second) << one.name << " appears twice";
 }
 
 TEST(Registry, OnlyCombinationsWithoutSenseAreRefused) {

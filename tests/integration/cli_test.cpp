@@ -43,7 +43,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"generate", "x", "--tokens", "many"}, "generate: --tokens: expected a whole number, found 'many'"},
       {{"generate", "x", "--top-p", "much"}, "generate: --top-p: expected a number, found 'much'"},
       {{"train", folder_ / "none.toml"}, "none.toml"},
-      {{"train", recipe_}, "data.train: expected the text to learn, found none"},
+      {{"train", recipe_}, "data.train: expected a training text, found none"},
       {{"train", recipe_, "--data", folder_ / "none.txt"}, "none.txt"},
       {{"train", recipe_, "--data", text_, "--set", "train.stepz=3"}, "did you mean 'steps'?"},
       {{"train", recipe_, "--data", text_, "--set", "train.steps=few"}, "expected integer"},
@@ -251,7 +251,7 @@ TEST_F(CommandLine, InspectShowsModelsAndRecipes) {
   for (const char* word : {"backbone.layers.0.attn", "segment_cache.layers.0", "cache 8", "tokens 8"})
     EXPECT_TRUE(holds(text.out, word)) << word;
   EXPECT_TRUE(content(folder_ / "spans.svg").starts_with("<svg"));
-  EXPECT_TRUE(holds(content(folder_ / "model.html"), "Who attends to whom"));
+  EXPECT_TRUE(holds(content(folder_ / "model.html"), "Attention mask"));
   const base::Node model = json(run({"inspect", run_folder, "--json"}).out);
   const base::Node recipe = json(run({"inspect", recipe_, "--set", "data.train=" + text_, "--json"}).out);
   EXPECT_EQ(model.at("parameters").as_int(), recipe.at("parameters").as_int());

@@ -85,9 +85,8 @@ TEST_F(DataCommands, SamplesOfAMadeTaskAreATaskFileThatTrains) {
   expect_mistake({"eval", folder_ / "run", "--part", "test"}, "has no test part");
 
   write("valid.tsv", "input\ttarget\tanswer\n2 3\t3 x\t0 1\n");
-  expect_mistake(
-      {"train", folder_ / "task.toml", "--out", folder_ / "other"},
-      "valid.tsv:2:7: column 'target': expected whole numbers from 0 to 16777215 with blanks between, found 'x'");
+  expect_mistake({"train", folder_ / "task.toml", "--out", folder_ / "other"},
+                 "valid.tsv:2:7: column 'target': expected integers from 0 to 16777215 separated by spaces, found 'x'");
 }
 
 TEST_F(DataCommands, QuadraticEquationsTrainInSegmentsByNumber) {

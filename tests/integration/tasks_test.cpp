@@ -151,7 +151,7 @@ TEST_F(TaskCommands, ABackboneWithoutAHeadLearnsTasks) {
   std::filesystem::remove(bare + "/classes.txt");
   data::make_class_folders(folder_ / "set", 6);
   write(recipe, recipe_of(folder_ / "set"));
-  expect_refused({"classify", bare, picture}, {"without a head", "mnemo finetune"});
+  expect_refused({"classify", bare, picture}, {"has no head", "mnemo finetune"});
   for (const char* regime : {"masked_memory", "full"}) {
     const Finished outcome = run(
         {"finetune", recipe, "--model", bare, "--regime", regime, "--name", "t", "--out", folder_ / regime, "--quiet"});
@@ -347,7 +347,7 @@ TEST_F(TaskRuns, MemoriesOfImagesAreCompared) {
   for (const char* part :
        {"cache_ratio = 0.5", "Caches", "\u03c3(\u03bb)", "training images/s", "\"counted\":\"images\""})
     EXPECT_TRUE(holds(page, part)) << part;
-  for (const char* part : {"tokens/s", "a row is a query"}) EXPECT_FALSE(holds(page, part)) << part;
+  for (const char* part : {"tokens/s", "Each row is a query"}) EXPECT_FALSE(holds(page, part)) << part;
 }
 
 TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
@@ -438,7 +438,7 @@ TEST_F(TaskCommands, ClassifySkipsAndCountsBrokenImages) {
   std::filesystem::permissions(images + "/a", std::filesystem::perms::none);
   // Whoever may read everything reads this too.
   if (::access((images + "/a").c_str(), R_OK) != 0)
-    expect_refused({"classify", backbone_, images}, {"images", "cannot be looked through"});
+    expect_refused({"classify", backbone_, images}, {"images", "cannot list the directory"});
   std::filesystem::permissions(images + "/a", std::filesystem::perms::owner_all);
 }
 
@@ -467,7 +467,7 @@ TEST_F(TaskCommands, AFolderInsideTheModelsIsNoFileOfIt) {
   std::filesystem::create_directories(backbone_ + "/.git/objects");
   ASSERT_EQ(run({"attach", backbone_, task("one"), "--out", joined_}).status, 0);
   EXPECT_EQ(content(joined_ + "/notes.txt"), "kept");
-  expect_refused({"attach", backbone_, task("one")}, {".git", "would be lost"});
+  expect_refused({"attach", backbone_, task("one")}, {".git", "not overwritten"});
 }
 
 TEST_F(TaskCommands, TheCostHasTheHeadsOfAllTasks) {

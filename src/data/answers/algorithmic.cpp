@@ -24,10 +24,10 @@ const std::vector<std::string>& AlgorithmicOptions::tasks() {
 }
 
 void AlgorithmicOptions::validate(const base::Where& where) const {
-  where.require(
-      task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
-      "expected at most num_keys = {} and alphabet = {}, found {}: keys and values of a sample are all different",
-      num_keys, alphabet, num_pairs);
+  where.require(task != "retrieval" || (num_pairs <= num_keys && num_pairs <= alphabet), "num_pairs",
+                "expected at most num_keys = {} and alphabet = {}, found {}, because the keys and values of a sample "
+                "are all different",
+                num_keys, alphabet, num_pairs);
   answer.require_cut(length(), where);
 }
 

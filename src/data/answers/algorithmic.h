@@ -10,7 +10,7 @@
 
 namespace mnemo::data {
 
-/// Tasks that ask for memory and nothing else (Bulatov, Kuratov and Burtsev 2022, section 4.1).
+/// Synthetic tasks that need memory (Bulatov, Kuratov and Burtsev 2022, section 4.1).
 struct AlgorithmicOptions {
   std::string task = "copy";
   int64_t num_symbols = 24;
@@ -29,9 +29,7 @@ struct AlgorithmicOptions {
     v("num_symbols", num_symbols, "copy, reverse: symbols in X", base::range(1, 1 << 20));
     v("alphabet", alphabet, "different symbols that X, or the values of the pairs, are drawn from",
       base::range(1, 1 << 20));
-    v("num_pairs", num_pairs, "retrieval: pairs in a sample, at most num_keys and at most alphabet",
-      base::range(1, 1 << 20));
-    v("num_keys", num_keys, "retrieval: different keys", base::range(1, 1 << 20));
+    v("num_keys", num_keys, "retrieval: number of different keys", base::range(1, 1 << 20));
     answer.visit(v);
   }
   void validate(const base::Where& where) const;
@@ -42,7 +40,7 @@ struct AlgorithmicOptions {
   int64_t answer_length() const;
 };
 
-/// Makes samples from the seed, the part and the batch's number alone, so resuming needs nothing but that number.
+/// Generates samples from the seed, the part and the batch number, so resuming only needs the batch number.
 ///
 ///   copy       x1 … xn 1 x1 … xn x1 … xn    L = 3n    symbols 2 to alphabet + 1, 1 = start of the answer, 0 = padding
 ///   reverse    x1 … xn 1 xn … x1            L = 2n    the same
@@ -57,7 +55,7 @@ class AlgorithmicTask final : public SampleSource {
   AlgorithmicTask(AlgorithmicOptions options, int64_t seed);
 
   std::string name() const override { return options_.task; }
-  /// Of `number`, part and seed alone; the first rows of a larger batch are those of a smaller one.
+  /// Depends only on `number`, part and seed; a larger batch starts with the rows of a smaller one.
   SampleBatch batch(Part part, int64_t number, int64_t batch_size) const override;
   std::optional<int64_t> size(Part) const override { return std::nullopt; }
   int64_t vocabulary_size() const override;
@@ -68,7 +66,7 @@ class AlgorithmicTask final : public SampleSource {
   std::optional<std::string> text_of(const SampleBatch& batch, int64_t row) const override;
 
   const AlgorithmicOptions& options() const { return options_; }
-  /// Accuracy of guessing without having seen X: 1 / alphabet. Of quadratic, of guessing among all characters.
+  /// Accuracy of guessing without having seen X: 1 / alphabet; for quadratic, of guessing among all characters.
   double chance() const;
 
  private:

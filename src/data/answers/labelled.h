@@ -10,13 +10,13 @@
 
 namespace mnemo::data {
 
-/// Documents, each with a label: what is classified.
+/// Documents with one label each, for classification.
 class LabelledDocuments {
  public:
   LabelledDocuments(int64_t vocabulary_size, int64_t num_labels)
       : tokens_(vocabulary_size, true), num_labels_(num_labels) {}
 
-  /// A document of at least one token. Throws InternalError for a token or a label out of range.
+  /// A document of at least one token. Throws InternalError if a token or label is out of range.
   void add(std::span<const int32_t> tokens, int64_t label);
 
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
@@ -34,7 +34,7 @@ class LabelledDocuments {
   std::vector<int32_t> labels_;
 };
 
-/// The parts of a set; an absent one is null.
+/// The parts of a data set; a missing part is null.
 struct LabelledSets {
   std::shared_ptr<const LabelledDocuments> train, valid, test;
 

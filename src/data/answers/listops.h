@@ -12,14 +12,14 @@
 
 namespace mnemo::data {
 
-/// ListOps (Nangia and Bowman 2018): nested lists of digits under MIN, MAX, MED (the median, cut to an integer) and SM
-/// (the sum modulo
-/// 10), in the form of Long Range Arena (Tay et al. 2021): a binary tree in which an operator takes its arguments one
-/// by one,
+/// ListOps (Nangia and Bowman 2018): nested lists of digits with the operators MIN, MAX, MED (the median, truncated to
+/// an integer) and SM (the sum modulo 10), in the form of Long Range Arena (Tay et al. 2021): a binary tree in which an
+/// operator takes its arguments one by one,
 ///
 ///   ( ( ( ( [MAX 4 ) ( ( ( [SM 7 ) 8 ) ] ) ) 2 ) ] )        [MAX 4 [SM 7 8 X 2 X   as a model reads it
 ///
-/// The vocabulary is the arena's: parentheses are left out, "]" is read as "X". 0 is padding, 1 to 10 are the digits.
+/// The vocabulary is that of Long Range Arena: parentheses are left out, "]" is read as "X". 0 is padding, 1 to 10 are
+/// the digits.
 enum ListOpsToken : uint8_t {
   kPad = 0,
   kZero = 1,
@@ -30,7 +30,7 @@ enum ListOpsToken : uint8_t {
   kClose = 15,
   kUnknown = 16
 };
-/// Padding, 15 words, and the arena's entry for unknown ones, which never occurs.
+/// Padding, 15 words, and Long Range Arena's entry for unknown words, which never occurs.
 inline constexpr int64_t kListOpsVocabulary = 17;
 
 struct ListOpsExpression {
@@ -38,22 +38,21 @@ struct ListOpsExpression {
   int64_t value = 0;
 };
 
-/// Reads and evaluates an expression that stands at byte `column` of a line. Throws InputError naming file, line and
-/// column: what stands there, and what was expected.
+/// Parses and evaluates an expression at byte `column` of a line. Throws InputError that names file, line and column,
+/// what was found and what was expected.
 ListOpsExpression parse_listops(std::string_view text, const LinePlace& place, int64_t column = 1);
 
 /// A line of a file: "expression<TAB>value" (Long Range Arena) or "value<TAB>expression" (Nangia and Bowman), as
-/// `value_first` says. Throws InputError where it has other columns, does not parse, or the value is not the
-/// expression's.
+/// `value_first` says. Throws InputError if it has other columns, does not parse, or has a wrong value.
 ListOpsExpression parse_listops_line(std::string_view line, const LinePlace& place, bool value_first);
 
 /// The expression with its parentheses.
 std::string listops_text(std::span<const uint8_t> tokens);
-/// A word of the vocabulary as the model reads it: "7", "[MAX", "X".
+/// A vocabulary entry as read by the model: "7", "[MAX", "X".
 std::string_view listops_word(uint8_t token);
 
-/// The arena's distribution: a node is a digit with probability 3/4 (always at max_depth), else an operator over 2 to
-/// max_args nodes; all choices are uniform.
+/// The distribution of Long Range Arena: a node is a digit with probability 3/4 (always at max_depth), otherwise an
+/// operator with 2 to max_args nodes; all choices are uniform.
 struct ListOpsShape {
   int64_t max_depth = 10;
   int64_t max_args = 10;

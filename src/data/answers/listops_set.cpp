@@ -36,10 +36,10 @@ std::shared_ptr<LabelledDocuments> load_file(const std::string& path) {
 
 void ListOpsOptions::validate(const base::Where& where) const {
   where.require(!train.empty() || (valid.empty() && test.empty()), "train",
-                "expected a file, because valid or test is one; without any, all three parts are made");
+                "expected a file, because valid or test is one; if all three are empty, samples are generated");
   where.require(!train.empty() || min_length + 1 < max_length, "min_length",
-                "expected at most max_length - 2 = {}, found {}: expressions have more tokens "
-                "than min_length and fewer than max_length",
+                "expected at most max_length - 2 = {}, found {}; expressions have more than min_length and fewer than "
+                "max_length tokens",
                 max_length - 2, min_length);
 }
 

@@ -11,7 +11,8 @@
 
 namespace mnemo::data {
 
-/// `[data] type = "listops"`: files of Long Range Arena, or made expressions. The defaults are the arena's.
+/// `[data] type = "listops"`: files of Long Range Arena, or generated expressions. The defaults are those of Long Range
+/// Arena.
 struct ListOpsOptions {
   std::string train;
   std::string valid;
@@ -29,24 +30,25 @@ struct ListOpsOptions {
 
   template <class V>
   void visit(V&& v) {
-    v("train", train,
-      "path of the training expressions (basic_train.tsv); empty: all three parts are made, from `seed`");
-    v("valid", valid, "path of those that are measured while training; empty, where `train` is a file: none");
-    v("test", test, "path of those of the part test; empty, where `train` is a file: none");
-    v("train_samples", train_samples, "made expressions to train on", base::range(1, 1 << 24));
-    v("valid_samples", valid_samples, "made expressions to measure while training", base::range(0, 1 << 24));
-    v("test_samples", test_samples, "made expressions of the part test", base::range(0, 1 << 24));
-    v("max_depth", max_depth, "made: operators inside one another, and one", base::range(1, 64));
-    v("max_args", max_args, "made: arguments of an operator, at most", base::range(2, 1024));
-    v("min_length", min_length, "made: tokens of an expression without parentheses are more than this",
+    v("train", train, "training file (basic_train.tsv); empty: generate all three parts from `seed`");
+    v("valid", valid, "validation file; empty, if `train` is a file: none");
+    v("test", test, "test file; empty, if `train` is a file: none");
+    v("train_samples", train_samples, "number of generated training expressions", base::range(1, 1 << 24));
+    v("valid_samples", valid_samples, "number of generated validation expressions", base::range(0, 1 << 24));
+    v("test_samples", test_samples, "number of generated test expressions", base::range(0, 1 << 24));
+    v("max_depth", max_depth, "generated: maximum nesting depth of operators, plus one", base::range(1, 64));
+    v("max_args", max_args, "generated: maximum number of arguments of an operator", base::range(2, 1024));
+    v("min_length", min_length, "generated: expressions have more tokens than this, not counting parentheses",
       base::range(0, 1 << 20));
-    v("max_length", max_length, "made: and fewer than this; of a file: an expression's first tokens that are read",
+    v("max_length", max_length,
+      "generated: expressions have fewer tokens than this; from a file: expressions are truncated to this many tokens",
       base::range(2, 1 << 20));
-    v("seed", seed, "of made expressions: another seed is another data set", base::at_least(0));
+    v("seed", seed, "seed of the generated expressions", base::at_least(0));
     v("pad", pad,
-      "where a document is one segment: up to max_length, as the arena does, or up to the longest one of a batch",
+      "if a document is one segment, pad it to max_length (as the Long Range Arena does) or to the longest of the "
+      "batch",
       base::one_of("max_length", "batch"));
-    v("loss", loss, "where a document is several segments: the label is asked after the last, or after every one",
+    v("loss", loss, "if a document has several segments, predict the label after the last or after every segment",
       base::one_of("last", "every"));
   }
   void validate(const base::Where& where) const;
@@ -54,15 +56,15 @@ struct ListOpsOptions {
   ListOpsShape shape() const { return {max_depth, max_args, min_length, max_length}; }
 };
 
-/// Calls `use` with made expressions, none twice: train_samples, then valid_samples, then test_samples, until it
-/// returns false. Throws InputError where there are not so many of that shape.
+/// Calls `use` with generated expressions without duplicates: train_samples, then valid_samples, then test_samples,
+/// until it returns false. Throws InputError if there are not enough different expressions of that size.
 void make_listops(const ListOpsOptions& options, const std::function<bool(Part, const ListOpsExpression&)>& use);
 
-/// Calls `use` with the expressions of a file: the arena's, below a line "Source<TAB>Target", or the first authors',
-/// "value<TAB>expression". Throws InputError naming file, line and column.
+/// Calls `use` with the expressions of a file: Long Range Arena's, after a line "Source<TAB>Target", or the original
+/// authors', "value<TAB>expression". Throws InputError that names file, line and column.
 void read_listops(const std::string& path, const std::function<void(const ListOpsExpression&)>& use);
 
-/// The documents that the options speak of; the label is the value.
+/// The documents described by the options; the label is the value.
 LabelledSets load_listops(const ListOpsOptions& options);
 
 }  // namespace mnemo::data

@@ -48,7 +48,7 @@ void TaskSamples::add_numbers(const LinePlace& place, std::string_view text, int
     int64_t number = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
     base::require(error == std::errc() && end == word.data() + word.size() && number >= 0 && number <= most,
-                  "{}: column '{}': expected whole numbers from 0 to {} with blanks between, found '{}'",
+                  "{}: column '{}': expected integers from 0 to {} separated by spaces, found '{}'",
                   place.at(column + static_cast<int64_t>(at)), name, most, base::printable(word, 40));
     out.push_back(static_cast<int32_t>(number));
     at += word.size();
@@ -62,7 +62,7 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
       const bool there = i < cells.text.size(), wanted = i < kColumns.size();
       const int64_t column = there ? cells.begin[i] : static_cast<int64_t>(line.size()) + 1;
       base::require(there && wanted && cells.text[i] == kColumns[i],
-                    "{}: expected the columns input, target and answer, with tabs between, found {} as column {}",
+                    "{}: expected the columns input, target and answer, separated by tabs, found {} as column {}",
                     place.at(column), there ? "'" + base::printable(cells.text[i], 40) + "'" : std::string("nothing"),
                     i + 1);
     }
@@ -70,7 +70,7 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
   }
   base::require(
       cells.text.size() == kColumns.size(),
-      "{}: expected 3 columns with tabs between (input, target, answer), found {}",
+      "{}: expected 3 columns separated by tabs (input, target, answer), found {}",
       place.at(cells.text.size() > kColumns.size() ? cells.begin.back() : static_cast<int64_t>(line.size()) + 1),
       cells.text.size() > kColumns.size() ? "more" : std::to_string(cells.text.size()));
   int64_t length = 0, answers = 0;
@@ -86,7 +86,7 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
                   place.at(cells.begin[i]), kColumns[i], length, count);
     if (i == 2) {
       answers = count - std::count(numbers_.begin(), numbers_.end(), 0);
-      base::require(answers > 0, "{}: column 'answer': expected a 1 where the target is asked, found none",
+      base::require(answers > 0, "{}: column 'answer': expected a 1 where the target counts, found none",
                     place.at(cells.begin[i]));
       answer_.insert(answer_.end(), numbers_.begin(), numbers_.end());
     } else {
@@ -146,7 +146,7 @@ namespace {
 
 TaskSamples read_train(const TaskFileOptions& options) {
   base::require(!options.train.empty(),
-                "data.train: expected a file of samples, found none; name it with --set data.train=FILE");
+                "data.train: expected a file of samples, found none; use --set data.train=FILE");
   return read_task_file(options.train);
 }
 

@@ -13,14 +13,14 @@
 
 namespace mnemo::data {
 
-/// Samples of a file: what write_samples and `mnemo data` write.
+/// Samples from a file, in the format written by write_samples and `mnemo data`.
 class TaskSamples {
  public:
   static constexpr int64_t kMaxTokens = 1 << 24;    ///< different tokens
   static constexpr int64_t kLongestLine = 1 << 26;  ///< bytes
 
-  /// Takes one line of the file; the first must be "input<TAB>target<TAB>answer". Throws InputError naming file, line
-  /// and column.
+  /// Parses one line of the file; the first must be "input<TAB>target<TAB>answer". Throws InputError that names file,
+  /// line and column.
   void add_line(const LinePlace& place, std::string_view line);
   /// Throws InputError for a file without samples.
   void finish(std::string_view file) const;
@@ -30,18 +30,18 @@ class TaskSamples {
   int64_t answer_length() const { return longest_answer_; }
   /// The largest token, and one.
   int64_t vocabulary_size() const { return vocabulary_size_; }
-  /// The samples of these numbers side by side; shorter ones are padded on the right with 0.
+  /// A batch of the samples with these indices; shorter ones are padded with 0 on the right.
   SampleBatch batch(const std::vector<int64_t>& samples) const;
 
  private:
   void add_numbers(const LinePlace& place, std::string_view line, int64_t column, const char* name,
                    std::vector<int32_t>& out) const;
 
-  // of all samples, one behind another
+  // of all samples, concatenated
   std::vector<int32_t> inputs_, targets_;
   std::vector<uint8_t> answer_;
   std::vector<int64_t> ends_;
-  std::vector<int32_t> numbers_, column_;  // of the line at work
+  std::vector<int32_t> numbers_, column_;  // of the current line
   int64_t longest_ = 0, longest_answer_ = 0, vocabulary_size_ = 0;
 };
 
@@ -57,17 +57,17 @@ struct TaskFileOptions {
   template <class V>
   void visit(V&& v) {
     v("train", train,
-      "path of the training samples: a table of the columns input, target and answer, as `mnemo data copy` prints it");
-    v("valid", valid, "path of the samples that are measured while training; empty: none");
-    v("test", test, "path of the samples of the part test; empty: none");
+      "training samples: a table with the columns input, target and answer, as printed by `mnemo data copy`");
+    v("valid", valid, "validation samples; empty: none");
+    v("test", test, "test samples; empty: none");
     answer.visit(v);
   }
 };
 
-/// The parts of a task, each a file.
+/// The parts of a task, one file each.
 class TaskFiles final : public SampleSource {
  public:
-  /// Reads the files. Throws InputError naming file, line and column, or data.train where it is missing.
+  /// Reads the files. Throws InputError that names file, line and column, or data.train if it is missing.
   TaskFiles(const TaskFileOptions& options, bool shuffle, int64_t seed);
 
   std::string name() const override { return name_; }

@@ -29,12 +29,12 @@ struct ImageBox {
 };
 inline ImageBox whole(const Image& image) { return {0, 0, image.height, image.width}; }
 
-/// The image as EXIF's orientation means it to be seen: 2 mirrors left and right, 3 turns by 180 degrees, 4 mirrors top
+/// Applies an EXIF orientation: 2 mirrors left and right, 3 turns by 180 degrees, 4 mirrors top
 /// and bottom, 5 transposes, 6 turns clockwise by 90, 7 mirrors at the other diagonal, 8 turns counter-clockwise by 90;
 /// anything else: as it is.
 Image oriented(Image image, int orientation);
 
-/// Left and right exchanged, in place.
+/// Horizontal flip, in place.
 void mirror(Image& image);
 
 }  // namespace mnemo::data

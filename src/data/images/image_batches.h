@@ -19,11 +19,11 @@ namespace mnemo::data {
 /// A batch as a model reads it.
 struct ImageBatch {
   at::Tensor pixels;   ///< [B,3,H,W] float, normalised
-  at::Tensor labels;   ///< [B] int64; kIgnoreTarget where a broken image was left out
-  at::Tensor targets;  ///< [B,K] float where labels are mixed or smoothed, else undefined
+  at::Tensor labels;   ///< [B] int64; kIgnoreTarget for an unreadable image
+  at::Tensor targets;  ///< [B,K] float if labels are mixed or smoothed, otherwise undefined
 };
 
-/// Broken images that were passed over; a warning for each, once.
+/// Counts skipped unreadable images, with one warning for each.
 class BrokenImages {
  public:
   void add(const std::string& name, const std::string& error);
@@ -34,8 +34,9 @@ class BrokenImages {
   std::set<std::string> names_;
 };
 
-/// Training batches without end. Image n of the run, counted over all epochs, is drawn and augmented from (seed, n)
-/// alone and batch b mixed from (seed, b), so that the position is one number and threads change no bit.
+/// Endless training batches. Image n of the run, counted over all epochs, is chosen and augmented using only (seed, n),
+/// and batch b is mixed using (seed, b). The position is therefore a single number, and the number of threads does not
+/// change a bit.
 class TrainingImages {
  public:
   TrainingImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, bool shuffle,
@@ -59,13 +60,13 @@ class TrainingImages {
   OrderedBatches batches_;  // last: its threads use all of the above
 };
 
-/// A part in order, for measuring; of a larger one `samples` images, evenly spread, since those of a class lie side by
-/// side.
+/// A part in order, for evaluation; if it is larger than `samples`, evenly spread images are used, because images of a
+/// class are adjacent.
 class MeasuredImages {
  public:
   MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, int64_t samples);
 
-  /// False behind the last batch.
+  /// False after the last batch.
   bool next(ImageBatch& batch);
   int64_t num_broken() const { return broken_.count(); }
 

@@ -8,7 +8,7 @@
 
 namespace mnemo::data {
 
-/// One format of image files. Both functions throw InputError "NAME: FORMAT: ...".
+/// A decoder for one image format. Both functions throw InputError "NAME: FORMAT: ...".
 struct ImageCodec {
   std::string_view format;
   bool (*recognises)(std::string_view bytes);
@@ -19,14 +19,14 @@ struct ImageCodec {
 const ImageCodec& jpeg_codec();
 const ImageCodec& png_codec();
 
-/// Throws InputError where an image of that size is over the limit.
+/// Throws InputError if an image of that size exceeds the limit.
 void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format,
                       const ImageLimits& limits);
 
-/// The orientation in EXIF data (a TIFF header and its first directory); 1 where there is none that can be read.
+/// The orientation in EXIF data (a TIFF header and its first directory); 1 if there is none.
 int exif_orientation(std::string_view tiff);
 
-/// The header that such an orientation makes of a stored size.
+/// The header after applying such an orientation to the stored size.
 ImageHeader oriented_header(std::string_view format, int64_t height, int64_t width, int orientation);
 
 }  // namespace mnemo::data

@@ -50,7 +50,7 @@ std::vector<std::string> images_below(const std::string& root, const std::string
         found.push_back(entry.path().lexically_relative(base).string());
     }
   } catch (const fs::filesystem_error& error) {
-    base::input_error("{}: cannot be looked through: {}", base::join_path(root, folder), error.code().message());
+    base::input_error("{}: cannot list the directory: {}", base::join_path(root, folder), error.code().message());
   }
   std::sort(found.begin(), found.end());
   return found;

@@ -94,7 +94,7 @@ class JpegFile {
       blocks += uint64_t{info_.comp_info[i].width_in_blocks} * info_.comp_info[i].height_in_blocks;
     }
     base::require(blocks <= 8 * uint64_t{bytes},
-                  "{}: {}: {} x {} pixels cannot come out of {} bytes; the file is cut off or damaged", name_, kFormat,
+                  "{}: {}: {} bytes are too few for {} x {} pixels; the file is truncated or damaged", name_, kFormat,
                   width(), height(), bytes);
   }
 

@@ -9,7 +9,7 @@
 
 namespace mnemo::data {
 
-/// Names of classes, numbered as they are added.
+/// Class names, numbered in the order they are added.
 class ClassNames {
  public:
   int32_t add(const std::string& name) {
@@ -27,7 +27,7 @@ class ClassNames {
   std::vector<std::string> names_;
 };
 
-/// A part as it was found: a source and its labels.
+/// A part of a data set: a source and its labels.
 struct FoundImages {
   std::shared_ptr<const ImageSource> source;
   std::vector<int32_t> labels;
@@ -38,10 +38,10 @@ struct FoundSet {
   std::optional<FoundImages> valid, test;
 };
 
-/// Sets in files of raw images: idx, cifar10, cifar100.
+/// Data sets in files of raw images: idx, cifar10, cifar100.
 FoundSet find_idx(const ImageOptions& options);
 FoundSet find_cifar(const ImageOptions& options);
-/// Sets of files: folders, csv, imagenet, inaturalist, places365, sun397.
+/// Data sets of image files: folders, csv, imagenet, inaturalist, places365, sun397.
 FoundSet find_folders(const ImageOptions& options);
 FoundSet find_csv(const ImageOptions& options);
 FoundSet find_imagenet(const ImageOptions& options);
@@ -49,7 +49,7 @@ FoundSet find_inaturalist(const ImageOptions& options);
 FoundSet find_places365(const ImageOptions& options);
 FoundSet find_sun397(const ImageOptions& options);
 
-/// A file's bytes, inflated where it is a gzip file. Throws InputError for one that is damaged or holds more than
+/// The bytes of a file, decompressed if it is a gzip file. Throws InputError if it is damaged or has more than
 /// `max_bytes`.
 std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_bytes);
 

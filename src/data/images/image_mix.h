@@ -8,10 +8,10 @@
 
 namespace mnemo::data {
 
-/// How a batch is mixed with itself reversed: x lambda + x_rev (1 - lambda), or a box of it replaced by x_rev's.
+/// How a batch is mixed with its reverse: x lambda + x_rev (1 - lambda), or a box of it replaced by x_rev's.
 struct ImageMix {
-  double lambda = 1.0;  ///< share of an image's own label; of cutmix 1 - box / image
-  ImageBox box;         ///< cutmix: what comes from the other image; empty: mixup
+  double lambda = 1.0;  ///< weight of an image's own label; for cutmix 1 - box / image
+  ImageBox box;         ///< cutmix: the region taken from the other image; empty: mixup
 };
 
 /// cutmix (Yun et al. 2019): a box of int(H q) x int(W q) about the center, q = sqrt(1 - lambda), cut off at the

@@ -33,7 +33,7 @@ extern "C" {
 void mnemo_png_warning(png_structp, png_const_charp) {}
 void mnemo_png_read(png_structp png, png_bytep to, size_t count) {
   auto* input = static_cast<PngInput*>(png_get_io_ptr(png));
-  if (count > input->left) png_error(png, "the file ends early");
+  if (count > input->left) png_error(png, "the file is truncated");
   std::memcpy(to, input->data, count);
   input->data += count;
   input->left -= count;
@@ -67,7 +67,7 @@ class PngFile {
   void check_plausible(size_t bytes) const {
     const uint64_t stored = static_cast<uint64_t>(height()) * (png_get_rowbytes(png_, info_) + 1);
     base::require(stored <= kMaxInflation * bytes,
-                  "{}: {}: {} x {} pixels cannot come out of {} bytes; the file is cut off or damaged", name_,
+                  "{}: {}: {} bytes are too few for {} x {} pixels; the file is truncated or damaged", name_,
                   kPngFormat, width(), height(), bytes);
   }
 

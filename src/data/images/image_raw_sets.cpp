@@ -160,7 +160,7 @@ std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_byt
     stream.avail_out = static_cast<uInt>(piece.size());
     status = inflate(&stream, Z_NO_FLUSH);
     base::require(status == Z_OK || status == Z_STREAM_END, "{}: gzip: {}", path,
-                  stream.msg != nullptr ? stream.msg : "the file is cut off");
+                  stream.msg != nullptr ? stream.msg : "the file is truncated");
     out.insert(out.end(), piece.begin(), piece.end() - stream.avail_out);
     base::require(out.size() <= max_bytes, "{}: gzip: holds more than {} bytes", path, max_bytes);
   }

@@ -13,19 +13,19 @@
 
 namespace mnemo::data {
 
-/// Images that are read one by one, by any thread.
+/// Images that are read one by one, from any thread.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
   virtual int64_t size() const = 0;
-  /// Throws InputError naming name(i) where it cannot be read.
+  /// Throws InputError that names name(i) if it cannot be read.
   virtual std::shared_ptr<const Image> read(int64_t i) const = 0;
   /// A path, or file and number.
   virtual std::string name(int64_t i) const = 0;
   virtual ImageHeader header(int64_t i) const = 0;
 };
 
-/// Many paths below a folder, side by side in memory.
+/// Many paths below a folder, stored contiguously.
 class PathList {
  public:
   void add(std::string_view path) {
@@ -45,7 +45,7 @@ class PathList {
 
 /// Files `root`/`paths[i]`.
 std::shared_ptr<const ImageSource> file_images(std::string root, PathList paths);
-/// Raw images of one size that lie in a file behind one another: bytes [N,H,W,C], or planes [N,C,H,W]; C is 1 or 3.
+/// Raw images of one size, stored consecutively in a file: bytes [N,H,W,C], or planes [N,C,H,W]; C is 1 or 3.
 struct RawImages {
   std::string file;
   std::vector<uint8_t> bytes;
@@ -53,10 +53,10 @@ struct RawImages {
   bool planes = false;
 };
 std::shared_ptr<const ImageSource> raw_images(RawImages images);
-/// The same images; decoded ones stay in memory, the first ones read, up to `bytes` in all.
+/// A cache in front of a source: the first decoded images stay in memory, up to `bytes` in total.
 std::shared_ptr<const ImageSource> keep_decoded(std::shared_ptr<const ImageSource> source, int64_t bytes);
 
-/// Images with a class each: rows of a source.
+/// Images with one class each: rows of a source.
 class ImageSet {
  public:
   ImageSet(std::shared_ptr<const ImageSource> source, std::vector<int32_t> labels,
@@ -69,13 +69,13 @@ class ImageSet {
   std::shared_ptr<const Image> read(int64_t i) const { return source_->read(rows_[static_cast<size_t>(i)]); }
   std::string name(int64_t i) const { return source_->name(rows_[static_cast<size_t>(i)]); }
   ImageHeader header(int64_t i) const { return source_->header(rows_[static_cast<size_t>(i)]); }
-  /// Of names and labels, in order.
+  /// A hash of names and labels, in order.
   uint64_t fingerprint() const;
 
   /// Some of the images.
   ImageSet subset(std::vector<int32_t> rows) const;
   ImageSet with_source(std::shared_ptr<const ImageSource> source) const;
-  /// The same images under other classes: what was class c is number numbers[c] of `classes`.
+  /// The same images with different class indices: class c becomes numbers[c] of `classes`.
   ImageSet with_classes(const std::vector<int32_t>& numbers,
                         std::shared_ptr<const std::vector<std::string>> classes) const;
   const std::shared_ptr<const ImageSource>& source() const { return source_; }
@@ -86,7 +86,7 @@ class ImageSet {
   std::shared_ptr<const std::vector<std::string>> classes_;
 };
 
-/// The parts of a set; an absent one is null. All have the same classes.
+/// The parts of a data set; a missing part is null. All have the same classes.
 struct ImageSets {
   std::shared_ptr<const ImageSet> train, valid, test;
 
@@ -95,13 +95,13 @@ struct ImageSets {
   }
 };
 
-/// Files below `root`/`folder` that are called like an image, at any depth, sorted: paths from `root`. Those of formats
-/// that we cannot read are among them: they are refused when read, not passed over. Throws InputError for a folder that
-/// cannot be looked through.
+/// Files below `root`/`folder` with the extension of an image, at any depth, sorted, as paths relative to `root`.
+/// Unsupported image formats are included; reading them is an error instead of being ignored. Throws InputError for a
+/// folder that cannot be listed.
 std::vector<std::string> images_below(const std::string& root, const std::string& folder);
 
-/// Finds the images that the options speak of, and reads those that lie in one file. Throws InputError naming what is
-/// missing where.
+/// Finds the images described by the options, and reads those stored in one file. Throws InputError that names what is
+/// missing and where.
 ImageSets load_images(const ImageOptions& options);
 
 }  // namespace mnemo::data

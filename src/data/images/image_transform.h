@@ -11,7 +11,7 @@
 
 namespace mnemo::data {
 
-/// (x / 255 - mean) / std of each channel, looked up.
+/// (x / 255 - mean) / std of each channel, as a lookup table.
 class Normaliser {
  public:
   Normaliser(const std::vector<double>& mean, const std::vector<double>& std);
@@ -28,9 +28,9 @@ class Normaliser {
   Tables<double> double_;
 };
 
-/// How an image is brought to height x width for measuring. "center": the shorter side becomes `side` (of an image that
-/// is to be a rectangle both sides become at least sides of that rectangle's form), then the middle is cut out;
-/// "squash": both sides are resized.
+/// How an image is resized and cropped to height x width for evaluation. "center": the shorter side becomes `side` (of
+/// an image that is to be a rectangle both sides become at least sides of that rectangle's form), then the middle is
+/// cut out; "squash": both sides are resized.
 struct TestCrop {
   int64_t height = 0, width = 0;
   int64_t resize_height = 0, resize_width = 0;
@@ -47,7 +47,7 @@ struct TestCrop {
 ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale,
                        const std::vector<double>& ratio, base::Random& random);
 
-/// What is drawn for a box of random erasing.
+/// The random choices for a box of random erasing.
 struct EraseDraw {
   double area = 0, aspect = 1;  ///< share of the image; height by width
 };
@@ -66,8 +66,8 @@ void fill_box(T* pixels, int64_t height, int64_t width, const ImageBox& box, F&&
   }
 }
 
-/// Bytes to what a model reads. All that is random comes from the Random handed in, so that an image's transform
-/// depends on nothing else.
+/// Converts bytes to model input. All randomness comes from the given Random, so the transform of an image depends on
+/// nothing else.
 class ImageTransform {
  public:
   ImageTransform(const ImageOptions& options);
@@ -89,7 +89,7 @@ class ImageTransform {
   ImageAugmentOptions augment_;
   TestCrop test_;
   Normaliser normalise_;
-  std::array<uint8_t, 3> fill_;  // the mean, for what comes in from outside
+  std::array<uint8_t, 3> fill_;  // the mean, for fill for pixels from outside the image
 };
 
 }  // namespace mnemo::data

@@ -80,7 +80,7 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
         if (name == kListSections[i].name) section_ = static_cast<int>(i);
       }
       if (section_ >= 0)
-        base::require(!std::exchange(there_[static_cast<size_t>(section_)], true), "{}: key '{}' is there twice", path_,
+        base::require(!std::exchange(there_[static_cast<size_t>(section_)], true), "{}: key '{}' appears twice", path_,
                       name);
     } else if (open_ == 3 && section_ >= 0) {
       key_ = std::move(name);
@@ -142,7 +142,7 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
     } else if (list.name == "annotations") {
       annotations_.emplace_back(id, *entry_.numbers[1]);
     } else {
-      base::require(list_.categories.emplace(id, *entry_.text).second, "{}: id {} is there twice", at_entry(), id);
+      base::require(list_.categories.emplace(id, *entry_.text).second, "{}: id {} appears twice", at_entry(), id);
     }
     ++counts_[static_cast<size_t>(section_)];
   }
@@ -182,7 +182,7 @@ INaturalistList ListReader::take() {
 
 INaturalistList read_inaturalist_list(const std::string& path) {
   const base::MappedFile file(path);
-  base::require(file.size() <= kLargestList, "{}: {} bytes, at most {} are read", path, file.size(), kLargestList);
+  base::require(file.size() <= kLargestList, "{}: {} bytes, the limit is {}", path, file.size(), kLargestList);
   ListReader reader(path);
   const std::string_view text = file.bytes();
   try {

@@ -64,19 +64,18 @@ int64_t next_document(const TextSource& text, int64_t at, const DocumentRule& ru
 
 void TextOptions::validate(const base::Where& where) const {
   const double held_out = (valid.empty() ? valid_fraction : 0) + (test.empty() ? test_fraction : 0);
-  where.require(held_out < 1, "valid_fraction", "expected fractions whose sum is less than 1, found {} and {}",
+  where.require(held_out < 1, "valid_fraction", "expected fractions with a sum below 1, found {} and {}",
                 valid_fraction, test_fraction);
   const bool needs_line = document_separator == "line";
   where.require(needs_line == !separator_line.empty(), "separator_line",
                 "expected a line exactly when document_separator = \"line\"");
   where.require(unit != "bytes" || (min_count == 1 && max_vocabulary == 0), "unit",
-                "bytes have no vocabulary to limit; leave out min_count and max_vocabulary");
+                "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
 }
 
 TextSplit split_text(const TextOptions& options) {
-  base::require(
-      !options.train.empty(),
-      "data.train: expected the text to learn, found none; name it with --data FILE or --set data.train=FILE");
+  base::require(!options.train.empty(),
+                "data.train: expected a training text, found none; use --data FILE or --set data.train=FILE");
   const TextSource whole(options.train);
   base::require(whole.size() > 0, "{}: expected a text, found an empty file", whole.path());
   const DocumentRule rule = options.document_rule();

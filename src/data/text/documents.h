@@ -7,34 +7,34 @@
 
 namespace mnemo::data {
 
-/// Where one document of a text ends and the next starts. Nothing is taken out of the text: a separator line stays the
-/// end of the document before it, a heading the start of the one after.
+/// The rule that separates documents. Nothing is removed from the text: a separator line belongs to the document before
+/// it, a heading to the document after it.
 ///   none        the whole text is one
 ///   blank_line  at the first line with content after one or more blank lines
 ///   heading     at a line " = Title = " between blank lines (WikiText's articles: 600 in WikiText-2's training text;
 ///               " = = Section = = " is none, nor is a line of a table that is cut at its equals signs)
 ///   line        at the first line with content after a line that equals `line` (blanks around it do not count)
-/// Every document but the last has content: blank lines at the front belong to the document that follows.
+/// Every document except the last has content: leading blank lines belong to the following document.
 struct DocumentRule {
   enum class Kind { none, blank_line, heading, line };
   Kind kind = Kind::none;
   std::string line;
 
-  /// From the names above. Throws InputError for another name, or for "line" without one.
+  /// Parses one of the names above. Throws InputError for another name, or for "line" without a line.
   static DocumentRule parse(std::string_view name, std::string_view line);
 };
 
 /// Whether a line has the form of a top-level WikiText heading.
 bool is_heading(std::string_view line);
 
-/// Cuts a text that comes in chunks at its documents' starts.
+/// Splits a text that is read in chunks at the starts of its documents.
 class DocumentSplitter {
  public:
   /// Called with consecutive parts of the text; `starts` is true where the part begins a new document. The first
   /// document of the text is not announced.
   using Use = std::function<void(std::string_view part, bool starts)>;
 
-  /// With `has_content` the text goes on inside a document, as after a cut.
+  /// With `has_content` the text continues inside a document, as after a cut.
   DocumentSplitter(DocumentRule rule, Use use, bool has_content = false);
 
   void put(std::string_view chunk);

@@ -9,7 +9,7 @@
 
 namespace mnemo::data {
 
-/// A line of a file that errors speak of.
+/// A position in a file, for error messages.
 struct LinePlace {
   std::string_view file;
   int64_t line = 0;  ///< from 1
@@ -18,7 +18,7 @@ struct LinePlace {
   std::string at(int64_t column) const;
 };
 
-/// Calls `use` with every line of a text, without its end (LF or CR LF). Throws InputError for a line of more than
+/// Calls `use` with every line of a text, without its line end (LF or CR LF). Throws InputError for a line of more than
 /// `max_line` bytes.
 void for_each_line(const TextSource& text, int64_t max_line,
                    const std::function<void(const LinePlace&, std::string_view)>& use);

@@ -74,7 +74,7 @@ StreamBatches::StreamBatches(std::shared_ptr<const TokenStore> text, StreamOptio
     : PieceStreams(std::move(text), options.batch_size), options_(options) {
   const auto found = static_cast<int64_t>(pieces_.size());
   base::require(!options_.shuffle || text_->has_documents(),
-                "shuffle = true: the text has no documents to put in another order; choose a document_separator");
+                "shuffle = true: the text has no documents to shuffle; set document_separator");
   base::require(found >= options_.batch_size,
                 "batch_size = {}: expected at least as many {} in the text, found {}; use fewer streams or more text",
                 options_.batch_size, text_->has_documents() ? "documents of two tokens or more" : "tokens to predict",
@@ -132,7 +132,7 @@ StreamBatches::NamedTensors StreamBatches::save() const {
 void StreamBatches::load(const std::function<at::Tensor(const std::string&)>& find) {
   const auto values = [&](const std::string& name, int64_t count) {
     const at::Tensor tensor = find(name);
-    base::require(tensor.defined(), "data position: expected the tensor \"{}\", which is not there", name);
+    base::require(tensor.defined(), "data position: the tensor \"{}\" is missing", name);
     base::require(tensor.scalar_type() == at::kLong && tensor.dim() == 1 && tensor.size(0) == count,
                   "data position: \"{}\": expected int64 [{}], found {} with {} elements", name, count,
                   at::toString(tensor.scalar_type()), tensor.numel());
@@ -150,8 +150,8 @@ void StreamBatches::load(const std::function<at::Tensor(const std::string&)>& fi
   const auto offsets = values("offset", options_.batch_size);
   const int64_t next_item = values("next_item", 1)[0];
   const int64_t predicted = values("predicted", 1)[0];
-  base::require(predicted >= 0 && next_item >= 0, "data position: expected counts from 0, found {} and {}", predicted,
-                next_item);
+  base::require(predicted >= 0 && next_item >= 0, "data position: expected non-negative counts, found {} and {}",
+                predicted, next_item);
   const int64_t most = text_->has_documents() ? next_item : INT64_MAX - 2 * options_.batch_size;
   std::vector<Row> rows;
   for (size_t b = 0; b < items.size(); ++b) {

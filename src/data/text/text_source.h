@@ -7,10 +7,10 @@
 
 namespace mnemo::data {
 
-/// A text file, or a range of its bytes. It is read in chunks and never held whole.
+/// A text file, or a byte range of it. It is read in chunks and never held in memory as a whole.
 class TextSource {
  public:
-  /// The whole file. Throws InputError if it cannot be opened or is no regular file.
+  /// The whole file. Throws InputError if it cannot be opened or is not a regular file.
   explicit TextSource(std::string path);
 
   /// Bytes [begin, end) of the same file.
@@ -21,7 +21,7 @@ class TextSource {
   int64_t end() const { return end_; }
   int64_t size() const { return end_ - begin_; }
 
-  /// Calls `use` with consecutive chunks of at most `chunk_size` bytes until all was seen or `use` returns false.
+  /// Calls `use` with consecutive chunks of at most `chunk_size` bytes until the end, or until `use` returns false.
   /// Throws InputError if the file cannot be read or became shorter.
   void for_each_chunk(const std::function<bool(std::string_view)>& use, int64_t chunk_size = int64_t{1} << 20) const;
 

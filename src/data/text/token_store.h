@@ -9,23 +9,24 @@
 
 namespace mnemo::data {
 
-/// The tokens of a text in memory, one, two or four bytes each as the vocabulary needs (256, 65,536 or more entries),
-/// and where its documents start. It grows in blocks, so nothing is copied or held twice while a large text is read.
+/// The tokens of a text in memory, with one, two or four bytes each depending on the vocabulary size (up to 256, up to
+/// 65,536, larger), and the starts of its documents. It grows in blocks, so nothing is copied or held twice while a
+/// large text is read.
 class TokenStore {
  public:
-  /// `documents`: whether the text is several documents; without, it is one continuous text.
+  /// `documents`: whether the text consists of several documents; otherwise it is one continuous text.
   explicit TokenStore(int64_t vocabulary_size, bool documents = false);
 
   /// Adds tokens. Throws InternalError for an id out of range.
   void append(std::span<const int32_t> ids);
-  /// The next token begins a document. The first document needs no call.
+  /// Marks the next token as the start of a document. Not needed for the first document.
   void start_document();
-  /// Adds to what the text measured before it became tokens.
+  /// Adds to the size of the text before tokenization.
   void count_text(int64_t bytes, int64_t characters);
 
   int64_t size() const { return size_; }
   int64_t vocabulary_size() const { return vocabulary_size_; }
-  /// Whether the text was read with a rule for documents.
+  /// Whether the text was divided into documents.
   bool has_documents() const { return documents_; }
   int64_t num_documents() const { return size_ == 0 ? 0 : static_cast<int64_t>(starts_.size()); }
   /// Tokens of document i are [document_begin(i), document_end(i)).
@@ -34,12 +35,12 @@ class TokenStore {
 
   int64_t text_bytes() const { return text_bytes_; }
   int64_t text_characters() const { return text_characters_; }
-  /// Characters of the text for each token, the unit that makes models over words and characters comparable.
+  /// Characters per token, which makes word and character models comparable.
   double characters_per_token() const;
 
   /// Bytes of memory held.
   int64_t num_bytes() const;
-  /// A number that changes with any token or document start; guards a resumed position against another text.
+  /// A hash of all tokens and document starts; protects a resumed position against use with another text.
   uint64_t fingerprint() const { return fingerprint_; }
 
   /// Copies tokens [begin, begin + out.size()) to `out`.

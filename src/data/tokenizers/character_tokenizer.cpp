@@ -179,8 +179,8 @@ std::shared_ptr<const Tokenizer> character_tokenizer_from(EntryList entries, con
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
-    base::require(*twice != CharacterTokenizer::kUnknownMark, "{}: <unk> stands there twice", where);
-    base::input_error("{}: the character U+{:04X} stands there twice", where, static_cast<uint32_t>(*twice));
+    base::require(*twice != CharacterTokenizer::kUnknownMark, "{}: <unk> appears twice", where);
+    base::input_error("{}: the character U+{:04X} appears twice", where, static_cast<uint32_t>(*twice));
   }
   base::require(!sorted.empty() && sorted.back() == CharacterTokenizer::kUnknownMark, "{}: expected an entry <unk>",
                 where);

@@ -62,7 +62,7 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view type, const Tex
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const Files& files, const std::string& where) {
   const auto file = files.find(std::string(kFile));
-  base::require(file != files.end(), "{}: expected the file {}, which is not there", where, kFile);
+  base::require(file != files.end(), "{}: the file {} is missing", where, kFile);
   const std::string path = where.empty() ? std::string(kFile) : fmt::format("{}/{}", where, kFile);
   VocabularyFile vocabulary = read_vocabulary(file->second, path);
   if (vocabulary.type == "bytes") {

@@ -14,21 +14,22 @@
 
 namespace mnemo::data {
 
-/// Turns a text that comes in chunks into tokens; chunks may end inside a character or a word.
+/// Converts a text read in chunks into tokens; chunks may end inside a character or a word.
 class Encoder {
  public:
   virtual ~Encoder() = default;
   virtual void put(std::string_view chunk, std::vector<int32_t>& out) = 0;
-  /// What is still pending; the encoder is not used again. Throws InputError if the text ends inside a character.
+  /// Encodes what is still pending; the encoder must not be used again. Throws InputError if the text ends inside a
+  /// character.
   virtual void finish(std::vector<int32_t>& out) = 0;
 };
 
-/// Files of a tokenizer by name, as they lie in a model folder.
+/// Files of a tokenizer by name, as stored in a model folder.
 using Files = std::map<std::string, std::string>;
 
 class StreamDecoder;
 
-/// The units of a text and their numbers. Immutable; shared between threads freely.
+/// Converts between text and token ids. Immutable and safe to share between threads.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -37,27 +38,27 @@ class Tokenizer {
   virtual std::string type() const = 0;
   /// Number of tokens; ids are 0 to size() - 1.
   virtual int64_t size() const = 0;
-  /// The id of what is not in the vocabulary, or -1 if everything is.
+  /// The id for unknown units, or -1 if there are none.
   virtual int64_t unknown_id() const = 0;
-  /// An encoder whose errors name `where` and count bytes from `offset`.
+  /// An encoder whose errors name `where`, with byte offsets starting at `offset`.
   virtual std::unique_ptr<Encoder> encoder(std::string where, int64_t offset = 0) const = 0;
-  /// Appends the bytes of a token. `out` is the text so far: it decides whether a blank goes before a word.
+  /// Appends the bytes of a token. `out` is the text so far, which decides whether a word needs a space before it.
   virtual void append(std::string& out, int64_t id) const = 0;
-  /// The files that load() reads back.
+  /// The files for load().
   virtual Files save() const = 0;
 
-  /// All tokens of a text. Throws InputError for invalid UTF-8 (not in bytes), naming `where` and the offset.
+  /// Encodes a text. Throws InputError that names `where` and the offset for invalid UTF-8 (except for bytes).
   std::vector<int32_t> encode(std::string_view text, std::string where = "text") const;
   /// The same as a tensor [T] int64.
   at::Tensor encode_tensor(std::string_view text, std::string where = "text") const;
-  /// The text of the tokens, exact: bytes may be any bytes. Throws InputError for an id out of range.
+  /// Decodes tokens exactly; with bytes the result may be any bytes. Throws InputError if an id is out of range.
   std::string decode(std::span<const int64_t> ids) const;
   /// Of a tensor of any integer type, in its order.
   std::string decode(const at::Tensor& ids) const;
 
-  /// Name of the one file all tokenizers of this folder save.
+  /// Name of the file that all tokenizers of this folder write.
   static constexpr std::string_view kFile = "vocabulary.json";
-  /// Reads what save() wrote. Throws InputError naming `where` (the model folder), the file and the rule it breaks.
+  /// Reads what save() wrote. Throws InputError that names `where` (the model folder), the file and the violated rule.
   static std::shared_ptr<const Tokenizer> load(const Files& files, const std::string& where);
 
  protected:
@@ -65,27 +66,27 @@ class Tokenizer {
   void require_id(int64_t id) const;
 };
 
-/// Decodes tokens as they are made: what comes out is always whole characters of valid UTF-8, so it can go to a
-/// terminal or a JSON stream at once. Bytes that can never become a character come out as U+FFFD.
+/// Decodes tokens as they are generated. The output always consists of complete, valid UTF-8 characters, so it can be
+/// written to a terminal or a JSON stream immediately. Invalid bytes become U+FFFD.
 class StreamDecoder {
  public:
   explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
-  /// What the token completes; empty while a character is incomplete.
+  /// The text completed by the token; empty while a character is incomplete.
   std::string put(int64_t id);
-  /// What is left at the end: U+FFFD for an incomplete character.
+  /// The remaining text at the end: U+FFFD for an incomplete character.
   std::string finish();
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::string pending_;
-  std::string last_;  // the last byte decoded, for tokens that depend on what stands before them
+  std::string last_;  // the last decoded byte, for tokens that depend on the preceding text
 };
 
-/// What limits a vocabulary that is made from a text; meant for words, and for characters of large alphabets.
+/// Limits on a vocabulary built from a text; useful for words, and for characters of large alphabets.
 struct VocabularyLimits {
   int64_t min_count = 1;  ///< units seen less often become <unk>
-  int64_t max_size = 0;   ///< most entries, the special ones included; 0: no limit
+  int64_t max_size = 0;   ///< maximum number of entries, including special ones; 0: no limit
 };
 
 /// 256 symbols; any file, exact both ways. Limits do not apply.

@@ -70,11 +70,12 @@ std::string take_valid_utf8(std::string& text, bool at_end) {
 
 void invalid_utf8(std::string_view where, int64_t offset, std::string_view rest) {
   if (rest.empty() || front_character(rest).length == 0) {
-    base::input_error("{}: invalid UTF-8 at byte {}: the text ends inside a character; unit = \"bytes\" takes any file",
-                      where, offset);
+    base::input_error(
+        "{}: invalid UTF-8 at byte {}: the text ends inside a character; use unit = \"bytes\" for arbitrary files",
+        where, offset);
   }
-  base::input_error("{}: invalid UTF-8 at byte {}: found 0x{:02X}; unit = \"bytes\" takes any file", where, offset,
-                    static_cast<unsigned char>(rest.front()));
+  base::input_error("{}: invalid UTF-8 at byte {}: found 0x{:02X}; use unit = \"bytes\" for arbitrary files", where,
+                    offset, static_cast<unsigned char>(rest.front()));
 }
 
 }  // namespace mnemo::data

@@ -42,7 +42,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     base::require(name == "type" || name == "vocabulary", "{}: unknown key \"{}\"; expected \"type\" or \"vocabulary\"",
                   where_, base::printable(name, 40));
     bool& seen = name == "type" ? saw_type_ : file_.has_entries;
-    base::require(!seen, "{}: the key \"{}\" stands there twice", where_, name);
+    base::require(!seen, "{}: the key \"{}\" appears twice", where_, name);
     seen = true;
     key_ = name;
     return true;

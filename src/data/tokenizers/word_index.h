@@ -9,16 +9,16 @@
 
 namespace mnemo::data {
 
-/// Finds an entry's number. A keyed hash (SipHash-1-3, Aumasson and Bernstein 2012; random key) keeps a vocabulary file
-/// from choosing entries that collide.
+/// Finds the index of an entry. A keyed hash (SipHash-1-3, Aumasson and Bernstein 2012; random key) prevents a
+/// vocabulary file from choosing colliding entries.
 class WordIndex {
  public:
-  /// Five bytes an entry. `entries` outlives the index. duplicate() tells of an entry that stands there twice.
+  /// Five bytes per entry. `entries` must outlive the index. duplicate() finds an entry that appears twice.
   explicit WordIndex(const EntryList& entries);
 
-  /// The number of the entry, or -1.
+  /// The index of the entry, or -1.
   int64_t find(std::string_view word) const;
-  /// The number of the first entry equal to an earlier one, or -1.
+  /// The index of the first entry equal to an earlier one, or -1.
   int64_t duplicate() const { return duplicate_; }
 
  private:

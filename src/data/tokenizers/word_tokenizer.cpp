@@ -77,7 +77,7 @@ class WordTokenizer final : public Tokenizer {
         unknown_(index_.find(kUnknownEntry)),
         end_of_line_(index_.find(kEndOfLine)) {
     if (const int64_t twice = index_.duplicate(); twice >= 0) {
-      base::input_error("{}: the word \"{}\" stands there twice", where, base::printable(entries_[twice], 40));
+      base::input_error("{}: the word \"{}\" appears twice", where, base::printable(entries_[twice], 40));
     }
     base::require(unknown_ >= 0 && end_of_line_ >= 0, "{}: expected the entries <unk> and <eos>", where);
   }
@@ -186,7 +186,7 @@ std::shared_ptr<const Tokenizer> word_tokenizer_from(EntryList entries, const st
   for (int64_t i = 0; i < entries.size(); ++i) {
     const std::string_view entry = entries[i];
     base::require(!entry.empty() && entry.size() <= kLongestWord && std::none_of(entry.begin(), entry.end(), is_blank),
-                  "{}: entry {}: expected a word without blanks of 1 to {} bytes, found \"{}\"", where, i, kLongestWord,
+                  "{}: entry {}: expected a word without spaces of 1 to {} bytes, found \"{}\"", where, i, kLongestWord,
                   base::printable(entry, 40));
   }
   return std::make_shared<WordTokenizer>(std::move(entries), where);

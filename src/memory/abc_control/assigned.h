@@ -11,7 +11,7 @@ struct AbcRandomOptions {
   int64_t seed = 0;
   template <class V>
   void visit(V&& v) {
-    v("seed", seed, "of the drawn slots", base::at_least(0));
+    v("seed", seed, "seed of the random slots", base::at_least(0));
   }
 };
 

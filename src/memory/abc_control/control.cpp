@@ -33,16 +33,16 @@ struct Controls {
 const Controls& controls() {
   static const Controls all = [] {
     Controls made;
-    made.add<AbcMlpControl>("mlp", true, "a linear map of the layer's input gives every token's logits");
-    made.add<AbcRandomControl>("random", false, "ABC_RD: every token into one slot, drawn");
-    made.add<AbcLinformerControl>("linformer", true, "a column of a learned table for every place");
+    made.add<AbcMlpControl>("mlp", true, "a linear map of the layer's input gives the weights of each token");
+    made.add<AbcRandomControl>("random", false, "ABC_RD: each token goes to one random slot");
+    made.add<AbcLinformerControl>("linformer", true, "a column of a learned table for each position");
     made.add<AbcClusteringControl>("clustering", false, "slots are means of clusters");
     made.add<AbcWindowControl>("window", false, "the last tokens, first in first out");
-    made.add<AbcDilatedControl>("dilated", false, "every other one of the last tokens");
-    made.add<AbcLocalToGlobalControl>("local_to_global", false, "tokens at chosen places, no others");
+    made.add<AbcDilatedControl>("dilated", false, "every second one of the last tokens");
+    made.add<AbcLocalToGlobalControl>("local_to_global", false, "only the tokens at chosen positions");
     made.add<AbcCompressiveControl>("compressive", false, "means of consecutive tokens");
-    made.add<AbcLunaControl>("luna", true, "SW/LUNA: the slots of the layer below choose; not causal");
-    made.add<AbcIdentityControl>("identity", false, "a slot for every token");
+    made.add<AbcLunaControl>("luna", true, "SW/LUNA: the slots of the layer below attend to the tokens; not causal");
+    made.add<AbcIdentityControl>("identity", false, "one slot per token");
     return made;
   }();
   return all;

@@ -13,11 +13,11 @@ struct AbcMlpOptions {
   template <class V>
   void visit(V&& v) {
     v("activation", activation,
-      "weights from logits; exp is normalised in log space, the others are divided by their sum",
+      "activation that turns logits into weights; exp is normalized in log space, the others by their sum",
       base::one_of("exp", "relu", "sigmoid"));
-    v("shared_across_heads", shared_across_heads, "one control for all heads");
-    v("tied_kv", tied_kv, "one control for keys and values");
-    v("eps", eps, "added to the sum of weights (relu, sigmoid)", base::positive());
+    v("shared_across_heads", shared_across_heads, "share one control across all heads");
+    v("tied_kv", tied_kv, "share one control for keys and values");
+    v("eps", eps, "added to the denominator (relu, sigmoid)", base::positive());
   }
 };
 

@@ -21,7 +21,7 @@ struct AbcLinformerOptions {
   int64_t max_len = 512;
   template <class V>
   void visit(V&& v) {
-    v("max_len", max_len, "tokens of the longest sequence: columns of the table", base::range(1, 1 << 24));
+    v("max_len", max_len, "maximum sequence length: columns of the table", base::range(1, 1 << 24));
   }
 };
 
@@ -41,8 +41,8 @@ struct AbcLocalToGlobalOptions {
   std::vector<int64_t> global_positions;
   template <class V>
   void visit(V&& v) {
-    v("global_positions", global_positions,
-      "numbers of the tokens that are kept, the first token is 0: one for each slot", base::range(0, 1 << 30));
+    v("global_positions", global_positions, "positions of the tokens to keep, counted from 0: one per slot",
+      base::range(0, 1 << 30));
   }
 };
 
@@ -61,7 +61,7 @@ struct AbcCompressiveOptions {
   int64_t compression = 4;
   template <class V>
   void visit(V&& v) {
-    v("compression", compression, "tokens of a slot, c", base::range(1, 1 << 20));
+    v("compression", compression, "number of tokens per slot, c", base::range(1, 1 << 20));
   }
 };
 

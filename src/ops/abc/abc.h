@@ -21,7 +21,7 @@ struct AbcOutput {
   AbcMemory memory;
 };
 
-/// Causal attention with bounded memory (Peng et al. 2022, eq. 4-6 and B.1); naive twin, token by token.
+/// Causal attention with bounded memory (Peng et al. 2022, eq. 4-6 and B.1); naive reference, token by token.
 ///   exp:  z_t = logaddexp(z_{t-1}, s_t),  K_t = e^{z_{t-1}-z_t} K_{t-1} + e^{s_t-z_t} k_t^T,  likewise V
 ///   relu, sigmoid:  a = relu(s) or sigma(s),  K_t = (sum a_i k_i^T) / (sum a_i + eps),  likewise V
 ///   o_t = V_t^T softmax(K_t q_t * scale)

@@ -6,23 +6,22 @@
 
 namespace mnemo::ops {
 
-/// Slots drawn by a rule that needs no state: the slot of token number p is uniform in 0 .. n-1 and depends on (seed,
-/// layer, p) alone, so that any way to cut a sequence gives the same.
+/// Random slots by a stateless rule: the slot of token p is uniform in 0 .. n-1 and depends only on (seed, layer, p),
+/// so it does not depend on how a sequence is divided.
 ///   x = mix(mix(mix(seed) ^ layer) ^ p),  slot = floor(n (x div 2^32) / 2^32),  mix the output function of SplitMix64
 ///   after adding its step
 ///   numbers int64 of any shape, >= 0. Returns int64 of that shape.
 at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed, uint64_t layer);
 
-/// Online k-means (MacQueen 1967): each key goes to an empty cluster, the first there is, and where there is none to
-/// the cluster with the nearest mean of its members so far, the first of equals. Naive twin: step by step with ATen's
-/// operations.
+/// Online k-means (MacQueen 1967): each key goes to the first empty cluster or, if there is none, to the cluster whose
+/// mean is nearest (the first in case of ties). Naive reference: step by step with ATen's operations.
 ///   keys [B,T,D]  sums [B,n,D] and counts [B,n] of the members before  valid bool [B,T], undefined = all: others join
 ///   no cluster
-/// Returns int64 [B,T], 0 where not valid. Carries no gradient.
+/// Returns int64 [B,T], 0 if not valid. Has no gradient.
 at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
                                const at::Tensor& valid);
 
-/// The same by loops over rows, on the CPU (tensors of other devices are copied there).
+/// The same with loops over rows on the CPU (tensors on other devices are copied there).
 at::Tensor nearest_means(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
                          const at::Tensor& valid);
 

@@ -6,7 +6,7 @@
 
 namespace mnemo::ops {
 
-/// What attention to running sums reads; letters as in abc_sums. `factor` and `bias` (added to the scores, -inf closes
+/// The inputs of attention to running sums, named as in abc_sums. `factor` and `bias` (added to the scores, -inf closes
 /// a slot) may be null.
 template <class T>
 struct AbcSumProblem {

@@ -4,7 +4,7 @@
 
 namespace mnemo::ops {
 
-/// A memory that tokens are added to: k [B,H,n,d], v [B,H,n,dv].
+/// A memory to which tokens are added: k [B,H,n,d], v [B,H,n,dv].
 struct AbcSums {
   at::Tensor k, v;
 };
@@ -21,12 +21,12 @@ struct AbcSumsOutput {
   AbcSums sums;
 };
 
-/// Attention to running sums (Peng et al. 2022, eq. 3 to 5); naive twin, token by token.
+/// Attention to running sums (Peng et al. 2022, eq. 3 to 5); naive reference, token by token.
 ///   K_t = K_0 + sum_{i<=t} phi_i k_i^T, likewise V;   p_t = softmax over open slots (f_t . (K_t q_t) scale),   o_t =
 ///   V_t^T (f_t . p_t)
 /// B batch, H heads, T tokens, n slots, d head width, f the factor.
 ///   q, k [B,H,T,d]  v [B,H,T,dv]  phi [B,H,T,n] of any sign, may be expanded; zero where nothing is written
-/// Returns o and the sums after token T; arguments are left alone.
+/// Returns o and the sums after token T; the arguments are not changed.
 AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                              const AbcSums& sums, const AbcReading& reading, double scale);
 

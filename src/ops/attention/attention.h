@@ -6,29 +6,29 @@
 
 namespace mnemo::ops {
 
-/// How position scores reach the keys of a query.
-///   none      there are none
+/// How position scores are assigned to the keys of a query.
+///   none      no position scores
 ///   signed_   column c of the position scores stands for the distance p = K-1-c; p < 0 for keys on the right
 ///   faithful  what the pad, view and slice of Transformer-XL's released code gives, also for keys on the right
 enum class RelShift { none, signed_, faithful };
 
-/// Softmax attention with optional relative position scores, by definition; naive twin of attention().
+/// Softmax attention with optional relative position scores, by definition; naive reference for attention().
 ///   s_ij = (q_i . k_j + shift(position)_ij) * scale,  -inf where the mask says no;  o_i = sum_j softmax_j(s)_ij v_j
 /// B batch, H heads, Q queries, K keys, d head width, P distances.
 ///   q [B,H,Q,d]  k, v [B,H,K,d]
 ///   position [B,H,Q,P]  (q + v) . r(p) before shifting, P >= K, columns from p = K-1 downwards; undefined = none
-///   mask bool [Q,K] or [B,Q,K], true = may attend; undefined = all. A query with no key gets zeros.
+///   mask bool [Q,K] or [B,Q,K], true = may attend; undefined = all. A query without keys gets zeros.
 ///   dropout           chance that a weight of the softmax becomes 0, the others times 1 / (1 - dropout); LibTorch's
 ///   default generator
 /// Returns o [B,H,Q,d]. Source: Vaswani et al. 2017 eq. 1; Dai et al. 2019, section 3.3.
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale, double dropout = 0.0);
 
-/// The weights [B,H,Q,K] of that mean: every row sums to 1, or is 0 where a query has no key.
+/// The weights [B,H,Q,K] of that mean: every row sums to 1, or is 0 if a query has no keys.
 at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
                              const at::Tensor& mask, double scale);
 
-/// The terms of relative attention beside queries and keys; undefined ones are left out.
+/// The terms of relative attention in addition to queries and keys; undefined ones are left out.
 ///   u, v [H,d]        biases of the query for contents and for positions
 ///   r [P,H,d]         projected distances, row c stands for p = K-1-c; P = K, or K+Q-1 where queries look to the right
 ///   scores [B,H,Q,P]  (q + v) . r ready made, in place of r and v: cheaper where queries are few
@@ -36,13 +36,13 @@ struct Positions {
   at::Tensor u, v, r, scores;
 };
 
-/// Softmax attention over key ranges with optional relative positions (signed shift), by tiles: no [Q,K] buffer, keys
-/// that nobody sees are skipped, scores are computed once more in the backward pass (first derivatives only).
+/// Softmax attention over key ranges with optional relative positions (signed shift), in tiles: no [Q,K] buffer,
+/// invisible keys are skipped, and scores are recomputed in the backward pass (first derivatives only).
 ///   s_ij = ((q_i + u) . k_j + (q_i + v) . r(p_ij)) * scale over the keys j that query i may see
 ///   q [B,H,Q,d]  k [B,H,K,d]  v [B,H,K,dv], any strides with d contiguous; float or double
-/// Of bfloat16 all tensors, positions too, are copied to float32 on the CPU, so that sums are float32; o and the
-/// gradients are rounded. Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the
-/// tiles as in Dao et al. 2022.
+/// On the CPU, bfloat16 tensors, including positions, are copied to float32, so sums are float32; o and the gradients
+/// are rounded. Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in
+/// Dao et al. 2022.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale);
 

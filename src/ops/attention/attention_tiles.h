@@ -6,7 +6,7 @@
 
 namespace mnemo::ops {
 
-/// Everything that attention over key ranges reads; the letters are those of attention().
+/// The inputs of attention over key ranges, named as in attention().
 template <class T>
 struct AttentionProblem {
   int64_t batch, heads, queries, keys, width, value_width, distances;
@@ -16,7 +16,7 @@ struct AttentionProblem {
   Heads<const T> scores;                    ///< [B,H,Q,P], in place of r; or null
   const int32_t *offsets, *bounds;
   const bool* valid = nullptr;  ///< [B,K]
-  bool all = false;             ///< every query sees every key, and there is no padding
+  bool all = false;             ///< every query sees every key, without padding
   T scale;
 };
 
@@ -24,7 +24,7 @@ struct AttentionProblem {
 template <class T>
 void attention_forward(const AttentionProblem<T>& problem, const Heads<T>& o, T* log_sum);
 
-/// Gradients; those of k, v, r and of the biases are added to what is there, those of q and scores are set.
+/// Gradients; those of k, v, r and of the biases are added to existing values, those of q and scores are set.
 template <class T>
 struct AttentionGradients {
   Heads<const T> o, grad_o;
@@ -32,7 +32,7 @@ struct AttentionGradients {
   Heads<T> q, k, v, scores;
   Heads<T> r;                         ///< one [P,H,d] for each of `parts` (batch_stride apart)
   T *u = nullptr, *v_bias = nullptr;  ///< [parts,H,d]
-  int64_t parts = 1;                  ///< the batch is cut into so many parts, which may run at the same time
+  int64_t parts = 1;                  ///< the batch is divided into this many parts, which may run in parallel
 };
 
 template <class T>

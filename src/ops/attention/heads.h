@@ -17,7 +17,7 @@ struct Heads {
   explicit operator bool() const { return data != nullptr; }
 };
 
-/// The rows of a tensor [B,H,T,d]; null for an undefined one. T is const for what is only read.
+/// The rows of a tensor [B,H,T,d]; null for an undefined one. T is const for read-only access.
 template <class T>
 Heads<T> heads_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
@@ -28,8 +28,7 @@ Heads<T> heads_of(const at::Tensor& tensor) {
   }
 }
 
-/// The same numbers with rows that a kernel can walk over: the last dimension contiguous, rows at least its length
-/// apart.
+/// The same values in a layout for kernels: the last dimension is contiguous, and rows do not overlap.
 inline at::Tensor with_rows(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const bool walks = tensor.stride(-1) == 1 && tensor.stride(-2) >= tensor.size(-1);

@@ -6,11 +6,11 @@
 
 namespace mnemo::ops {
 
-/// The ranges cut down to a window around each query.
+/// Restricts the ranges to a window around each query.
 ///   query i keeps the keys j with -right <= p <= left, p = i + K - Q - j its distance (keys are [past; rows of the
 ///   queries])
-///   The first `dropped` keys are no longer there; the others are numbered from 0.
-/// Naive twin: the same cut of ranges.mask().
+///   The first `dropped` keys no longer exist; the others are numbered from 0.
+/// Naive reference: restricts ranges.mask() in the same way.
 KeyRanges key_window(const KeyRanges& ranges, int64_t left, int64_t right, int64_t dropped = 0);
 
 }  // namespace mnemo::ops

@@ -4,11 +4,11 @@
 
 namespace mnemo::ops {
 
-/// What the weighted sum of a query is divided by, from a = the sum of its weights.
+/// The divisor of a query's weighted sum, computed from a = the sum of its weights.
 ///   plus_eps      a + eps
 ///   plain         a
 ///   at_least_one  max(a, 1) in the causal form, max(|a|, 1) in the other
-/// A query with a = 0 gets zeros: nothing that it can read has been written.
+/// A query with a = 0 gets zeros, because nothing that it can read has been written.
 struct LinearNormaliser {
   enum class Kind { plus_eps, plain, at_least_one };
   Kind kind = Kind::plus_eps;
@@ -26,20 +26,20 @@ struct LinearOutput {
 };
 
 /// Causal linear attention (Katharopoulos et al. 2020, eq. 18-20; with a gate Peng et al. 2021, eq. 7 and 8); naive
-/// twin, token by token.
+/// reference, token by token.
 ///   S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T,   z_t likewise with f(k_t);  without a gate both factors are 1
 ///   o_t = S_t^T f(q_t) / normaliser(f(q_t) . z_t)
 /// B batch, H heads, T tokens, f features, d head width.
 ///   q, k [B,H,T,f] features, those of k zero for padding   v [B,H,T,d]
 ///   log_gate [B,H,T] log g; undefined = no gate             written [B,H,T] 1 - g, zero for padding; defined with
 ///   log_gate
-/// Returns o and the sums after token T; arguments are left alone.
+/// Returns o and the sums after token T; the arguments are not changed.
 LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                            const at::Tensor& log_gate, const at::Tensor& written,
                                            const LinearSums& sums, const LinearNormaliser& normaliser);
 
-/// The same by chunks of 64 tokens: inside a chunk a causal product, across chunks the carried sums; no [T,f,d] buffer.
-/// Gates enter as e^{log g_{j+1} + ... + log g_t} <= 1.
+/// The same in chunks of 64 tokens: a causal product inside a chunk, and sums carried across chunks; no [T,f,d] buffer.
+/// Gates are applied as e^{log g_{j+1} + ... + log g_t} <= 1.
 LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,
                                      const LinearNormaliser& normaliser);

@@ -22,28 +22,27 @@ at::Tensor lsh_buckets(const at::Tensor& qk, const at::Tensor& rotations, const 
 
 /// Attention within buckets (Kitaev et al. 2020, eq. 5 and section 2.3).
 ///   s_ij = q_i . q_j / (|q_j| sqrt(d)),  s_ii = -1e5
-///   Real rows sorted by (bucket, place) are cut into chunks of chunk_len; i sees j if j is in its chunk or the one
-///   before (before the
-///   first is the last), in the same bucket unless attend_across_buckets, and j <= i if causal; itself always. Padding
-///   sees itself alone.
+///   Real rows are sorted by (bucket, position) and divided into chunks of chunk_len. i sees j if j is in its chunk or
+///   the previous one (for the first chunk: the last), in the same bucket unless attend_across_buckets, and j <= i if
+///   causal; it always sees itself. Padding only sees itself.
 ///   o = sum_r o_r e^{l_r} / sum_r e^{l_r},  l_r the logsumexp of round r: a pair found in two rounds counts twice
 ///   qk, v [B,H,T,d]  buckets [B,H,R,T]  valid [B,T]. Returns o [B,H,T,d].
-/// By chunks: no [T,T] buffer.
+/// In chunks, without a [T,T] buffer.
 at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets, const at::Tensor& valid,
                          const LshOptions& options);
-/// Naive twin, by masks [T,T].
+/// Naive reference, with masks [T,T].
 at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets,
                                const at::Tensor& valid, const LshOptions& options);
 
-/// What the Long Range Arena's code computes under this name, with one round: no bucket is compared, no row is left
-/// out.
-///   Rows are made up with zeros to the next multiple of chunk_len, by at least one; sorted by (bucket, place) and cut
-///   into num_buckets
-///   chunks; i sees its chunk and the one before, itself too;  s_ij = q_i . q_j sqrt(d)
+/// What the Long Range Arena's code computes under this name, with one round: buckets are not compared, and no rows are
+/// masked.
+///   Rows are padded with zeros to the next multiple of chunk_len, by at least one, sorted by (bucket, position) and
+///   divided into num_buckets chunks; i sees its chunk and the previous one, itself included;
+///   s_ij = q_i . q_j sqrt(d)
 ///   qk, v [B,H,T,d]  rotations [1,H,d,b/2]. Returns o [B,H,T,d]. chunk_len is a multiple of num_buckets.
 at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
                                const LshOptions& options);
-/// Naive twin, by masks [T,T].
+/// Naive reference, with masks [T,T].
 at::Tensor lsh_attention_arena_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
                                      const LshOptions& options);
 

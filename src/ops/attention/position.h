@@ -10,8 +10,8 @@ namespace mnemo::ops {
 at::Tensor sinusoids(const at::Tensor& positions, int64_t dim, const at::TensorOptions& options);
 
 /// sinusoids() of the distances that relative attention needs for Q queries and K keys, in the order of its columns:
-/// K-1, K-2 .. 0, and on to -(Q-1) if some query looks right. clamp > 0: distances clamped to [-clamp, clamp].
-/// Returns [P,D], a view of a constant table that each thread keeps.
+/// K-1, K-2 .. 0, and on to -(Q-1) if some query sees keys to its right. clamp > 0: distances clamped to [-clamp,
+/// clamp]. Returns [P,D], a view of a constant table cached per thread.
 at::Tensor distance_sinusoids(int64_t num_queries, int64_t num_keys, bool looks_right, int64_t clamp, int64_t dim,
                               const at::TensorOptions& options);
 

@@ -8,14 +8,14 @@
 
 namespace mnemo::ops {
 
-/// What the class row of one task sees beside the old rows: class rows by number, its own among them, and memory rows
-/// [first, last).
+/// What the class row of one task sees in addition to the existing rows: class rows by index, including its own, and
+/// memory rows [first, last).
 struct TaskSight {
   std::vector<int64_t> classes;
   std::vector<std::pair<int64_t, int64_t>> memories;
 };
 
-/// Keys and values of one attention that serves several tasks.
+/// Keys and values of one attention with several tasks.
 /// B images, H heads, T old rows, K tasks with a class row, M memory rows of all tasks, d head width.
 ///   old_k, old_v        [B,H,T,d]
 ///   class_k, class_v    [B,H,K,d]
@@ -24,18 +24,18 @@ struct TaskKeys {
   at::Tensor old_k, old_v, class_k, class_v, memory_k, memory_v;
 };
 
-/// Who sees whom of [old rows; class rows; memory]: bool [K, T+K+M]; source: Sandler et al. 2022, table 1.
+/// The attention mask over [existing rows; class rows; memory]: bool [K, T+K+M]; source: Sandler et al. 2022, table 1.
 at::Tensor task_mask(const std::vector<TaskSight>& sights, int64_t old_rows, int64_t memory_rows);
 
-/// Softmax attention of the tasks' class rows by definition: all keys side by side under a dense mask; naive twin of
-/// task_attention().
+/// Softmax attention of the tasks' class rows by definition: all keys concatenated, with a dense mask; naive reference
+/// for task_attention().
 ///   q [B,H,K,d] -> o [B,H,K,d]
 at::Tensor task_attention_naive(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
                                 double scale);
 
-/// The same, without a mask and without a key that is not seen: every class row reads the old keys, and then those of
-/// its own sight. Row k depends on nothing but the old rows and what task k sees, bit for bit, whatever other tasks
-/// there are and in whatever order. Float on the CPU; no derivatives. Returns o [B,H,K,d], whose memory is [B,K,H,d].
+/// The same without a mask and without invisible keys: every class row reads the existing keys and then those it sees.
+/// Row k depends, bit for bit, only on the existing rows and what task k sees, regardless of other tasks and their
+/// order. Float on the CPU; no derivatives. Returns o [B,H,K,d], whose memory is [B,K,H,d].
 at::Tensor task_attention(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
                           double scale);
 

@@ -126,7 +126,7 @@ struct AbcKernels {
     }
   };
 
-  /// Whether these sizes have kernels; others go to the naive twin.
+  /// Whether these sizes have kernels; others go to the naive reference.
   static bool fits(const at::Tensor& q, const at::Tensor& v, const at::Tensor& s) {
     if (s.size(3) > kAbcMostSlots || q.size(3) > kMaxWidth || v.size(3) > kMaxWidth) return false;
     bool fits = false;

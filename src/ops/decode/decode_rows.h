@@ -6,8 +6,8 @@
 
 namespace mnemo::ops {
 
-// Loops of decoding: one row at a time, plain memory, for the widest vectors that the processor has. Rows of heads are
-// `width` numbers apart, a multiple of kHeadStep; what lies between the head's own width and `width` is zero.
+// Loops for decoding: one row at a time, on plain memory, using the widest vectors of the processor. Rows of heads are
+// `width` values apart, a multiple of kHeadStep, and padded with zeros up to `width`.
 inline constexpr int64_t kHeadStep = 16;
 
 /// bfloat16 in memory.
@@ -22,7 +22,7 @@ void key_scores(const float* q, const float* qr, const T* k, const T* r, int64_t
 template <class T>
 void weigh_values(const float* p, const T* v, int64_t count, int64_t width, float* o);
 
-/// Copies numbers, rounding to the nearest.
+/// Copies values, rounding to nearest.
 void copy_row(const float* x, int64_t size, float* to);
 void copy_row(const float* x, int64_t size, Bf16Bits* to);
 
@@ -32,7 +32,7 @@ struct AbcSlots {
   int64_t slots, width;
 };
 
-/// Writes a token into the slots, then reads them: one step of abc_causal. control [n]; q already scaled; scratch: 3n
+/// Writes a token to the slots, then reads them: one step of abc_causal. control [n]; q already scaled; scratch: 3n
 /// numbers.
 void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control,
               AbcActivation activation, float eps, float* scratch, float* o);

@@ -10,7 +10,7 @@ struct GateTerms {
 };
 
 /// s * old; old as the gate's cache. Returns [B,N,C]. One pass forward and one backward on the CPU (first derivatives
-/// only); elsewhere by definition, as the naive twins below.
+/// only); elsewhere by definition, like the naive references below.
 at::Tensor gate_keep(const GateTerms& gate, const at::Tensor& old);
 at::Tensor gate_keep_naive(const GateTerms& gate, const at::Tensor& old);
 

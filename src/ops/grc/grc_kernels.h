@@ -4,8 +4,8 @@
 
 namespace mnemo::ops {
 
-/// Loops of the gated recurrent cache over numbers that lie one behind another (float and double). A gate is s =
-/// sigma(input + cache), by number; both are its logits before.
+/// Loops of the gated recurrent cache over contiguous values (float and double). A gate is s = sigma(input + cache),
+/// elementwise; both terms are logits.
 template <class T>
 struct GateLogits {
   const T *input, *cache;
@@ -23,7 +23,7 @@ void gate_keep_grad(GateLogits<T> gate, const T* old, const T* grad, T* logits_g
 /// out = s * (fresh + more) + (1 - s) * old; more may be null
 template <class T>
 void gate_blend(GateLogits<T> gate, const T* old, const T* fresh, const T* more, T* out, int64_t size);
-/// Gradients as of gate_keep, and that of fresh, which is that of more.
+/// Gradients as for gate_keep, and that of fresh, which equals that of more.
 template <class T>
 void gate_blend_grad(GateLogits<T> gate, const T* old, const T* fresh, const T* more, const T* grad, T* logits_grad,
                      T* logits_sum, T* fresh_grad, T* old_grad, int64_t size);

@@ -6,16 +6,16 @@
 
 namespace mnemo::ops {
 
-/// How a table of rows over a grid is carried to a grid of another size (centres aligned, align_corners = false).
+/// How a table of rows over a grid is resampled to another grid size (align_corners = false).
 ///   bicubic            Hugging Face's: a = -0.75, no smoothing
 ///   bicubic_antialias  timm's: a = -0.5, smoothed where it gets smaller
 ///   bilinear           PVT's
 enum class GridResampling { bicubic, bicubic_antialias, bilinear };
 
-/// The method of that name, one of those above.
+/// The method with that name, one of those above.
 GridResampling grid_resampling(std::string_view name);
 
-/// rows [h*w,D], row by row -> [to_height*to_width,D]; the rows themselves where the size is the same.
+/// rows [h*w,D], row by row -> [to_height*to_width,D]; unchanged if the size is the same.
 at::Tensor resample_grid(const at::Tensor& rows, int64_t height, int64_t width, int64_t to_height, int64_t to_width,
                          GridResampling method);
 

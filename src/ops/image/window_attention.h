@@ -4,7 +4,7 @@
 
 namespace mnemo::ops {
 
-/// Softmax attention inside windows, with biases of the scores, by definition; naive twin of window_attention().
+/// Softmax attention inside windows, with biases of the scores, by definition; naive reference for window_attention().
 ///   o_i = sum_j softmax_j(q_i . k_j scale + bias_hij + window_bias_(b mod W)ij) v_j
 /// B windows of all samples, H heads, Q queries, K keys, d head width.
 ///   q [B,H,Q,d]  k, v [B,H,K,d]
@@ -14,9 +14,9 @@ namespace mnemo::ops {
 at::Tensor window_attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
                                   const at::Tensor& window_bias, double scale);
 
-/// The same window by window and head by head, without a buffer of all scores; they are computed once more in the
-/// backward pass (first derivatives only). float or double on the CPU; elsewhere, and of bfloat16, by definition. o
-/// lies in memory as [B,Q,H,d].
+/// The same, window by window and head by head, without a buffer of all scores, which are recomputed in the backward
+/// pass (first derivatives only). float or double on the CPU; elsewhere, and for bfloat16, by definition. o lies in
+/// memory as [B,Q,H,d].
 at::Tensor window_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
                             const at::Tensor& window_bias, double scale);
 

@@ -6,10 +6,10 @@
 
 namespace mnemo::ops {
 
-/// Cuts an image into windows, row by row, those of one sample together.
+/// Divides an image into windows, row by row; windows of one sample are adjacent.
 ///   x [B,h,w,D], h a multiple of wh, w of ww -> [B*n,wh*ww,D], n = (h/wh)(w/ww)
 at::Tensor cut_windows(const at::Tensor& x, int64_t window_height, int64_t window_width);
-/// The image [B,h,w,D] again.
+/// The inverse, returning the image [B,h,w,D].
 at::Tensor join_windows(const at::Tensor& windows, int64_t height, int64_t width, int64_t window_height,
                         int64_t window_width);
 
@@ -20,9 +20,9 @@ at::Tensor join_windows(const at::Tensor& windows, int64_t height, int64_t width
 at::Tensor window_position_index(int64_t window_height, int64_t window_width, int64_t table_height,
                                  int64_t table_width);
 
-/// What keeps the regions of a rolled image apart: an axis of n rows that is rolled by -s is cut at n - window and n -
-/// s; tokens of different regions get -100, which leaves them 4e-44 of a weight. s = 0: the axis is one region.
-/// Returns [n,A,A] for an image of h x w (padding included) in windows of wh x ww. Source: the authors' code.
+/// The mask that separates the regions of a rolled image: an axis of n rows rolled by -s is divided at n - window and n
+/// - s; tokens of different regions get -100, which leaves a weight of 4e-44. s = 0: the axis is one region. Returns
+/// [n,A,A] for an image of h x w (padding included) in windows of wh x ww. Source: the authors' code.
 at::Tensor window_region_bias(int64_t height, int64_t width, int64_t window_height, int64_t window_width,
                               int64_t shift_height, int64_t shift_width, const at::TensorOptions& options);
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-// LibTorch carries a BLAS, MKL, and exports it under the usual names.
+// LibTorch contains a BLAS, MKL, and exports it under the usual names.
 extern "C" {
 void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
             const float* a, const int* lda, const float* b, const int* ldb, const float* beta, float* c,
@@ -18,16 +18,16 @@ void dgemm_(const char* transa, const char* transb, const int* m, const int* n, 
 void gemm_bf16bf16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
                        const float* alpha, const c10::BFloat16* a, const int* lda, const c10::BFloat16* b,
                        const int* ldb, const float* beta, float* c, const int* ldc);
-/// MKL's own: how many threads its products take when this thread calls them; returns what it was, 0 = no number of its
-/// own. Weak, since a LibTorch with another BLAS has none.
+/// MKL function: sets the number of threads of products called by this thread and returns the old value, 0 = not set.
+/// Weak, because a LibTorch with another BLAS does not have it.
 __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
 }
 
 namespace mnemo::ops {
 
-/// While it lives, products that this thread calls inside a parallel region run on it alone, without asking. Otherwise
-/// each asks MKL how many threads it may take, in a place that all threads write: small ones (32 x 32) are then slower
-/// on two threads than on one.
+/// During its lifetime, products that this thread calls inside a parallel region run only on this thread. Otherwise
+/// each asks MKL for the number of threads in memory that all threads write, which makes small products (32 x 32)
+/// slower on two threads than on one.
 class OwnProducts {
  public:
   OwnProducts()
@@ -67,18 +67,18 @@ Matrix<T> transpose(const T* data, int64_t stride) {
   return {data, stride, true};
 }
 
-/// What products of T are summed in: float for float and bfloat16, double for double.
+/// The accumulation type for products of T: float for float and bfloat16, double for double.
 template <class T>
 using SumOf = at::opmath_type<T>;
 
-/// c = alpha a b + beta c, for blocks that lie inside larger tensors.
+/// c = alpha a b + beta c, for blocks inside larger tensors.
 ///   a [m,k]  b [k,n]  float, double or bfloat16    c [m,n], rows c_stride apart
-/// With beta = 0 c is not read. m, n and k must fit into an int. Of bfloat16 the BLAS takes the processor's own
-/// instructions (AVX-512, AMX) where it has them, and multiplies as float32 elsewhere.
+/// With beta = 0, c is not read. m, n and k must fit in an int. For bfloat16 the BLAS uses the processor's instructions
+/// (AVX-512, AMX) if available, and multiplies in float32 otherwise.
 template <class T>
 void gemm(int64_t m, int64_t n, int64_t k, SumOf<T> alpha, const Matrix<T>& a, const Matrix<T>& b, SumOf<T> beta,
           SumOf<T>* c, int64_t c_stride) {
-  // The BLAS counts by columns: what it sees is c^T = b^T a^T.
+  // The BLAS is column-major, so it computes c^T = b^T a^T.
   const char trans_a = a.transposed ? 't' : 'n', trans_b = b.transposed ? 't' : 'n';
   const int rows = static_cast<int>(m), columns = static_cast<int>(n), inner = static_cast<int>(k);
   const int lda = static_cast<int>(a.stride), ldb = static_cast<int>(b.stride), ldc = static_cast<int>(c_stride);

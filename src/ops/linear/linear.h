@@ -13,16 +13,15 @@ struct LinearMap {
   at::Tensor weight, bias;
 };
 
-/// How float32 linear maps multiply.
-///   float32  as they are
-///   bf16     both factors of a product (x W^T, the gradients of x and of W) are rounded to bfloat16, to the nearest,
-///   ties to even; products
-///            and sums are float32, so are biases and all results. Another device than the CPU rounds the results to
-///            bfloat16 too.
+/// How float32 linear layers multiply.
+///   float32  unchanged
+///   bf16     both factors of a product (x W^T, the gradients of x and of W) are rounded to bfloat16, to nearest, ties
+///            to even; products and sums are float32, and so are biases and all results. Devices other than the CPU
+///            also round the results to bfloat16.
 enum class ProductPrecision { float32, bf16 };
 
-/// The linear maps that this thread runs while it lives multiply so, and so do the backward passes of these, whenever
-/// and wherever they run. The innermost guard counts.
+/// During its lifetime, linear layers run by this thread multiply this way, and so do their backward passes, whenever
+/// and wherever those run. The innermost guard applies.
 class ProductPrecisionGuard {
  public:
   explicit ProductPrecisionGuard(ProductPrecision precision);
@@ -34,13 +33,13 @@ class ProductPrecisionGuard {
   ProductPrecision before_;
 };
 
-/// What the innermost guard of this thread says; float32 without one.
+/// The precision set by the innermost guard of this thread; float32 without one.
 ProductPrecision product_precision_now();
 
-/// Several linear maps of the same rows, as one step of the graph: the gradients of x meet in one buffer.
+/// Several linear layers of the same rows as one node of the graph; the gradients of x are summed in one buffer.
 ///   y_m = x W_m^T + b_m
-///   x [..,in] float or double; other types and devices go to at::linear, map by map
-/// Float32 maps multiply as the thread's ProductPrecisionGuard says. Returns y_m [..,out_m], contiguous. First
+///   x [..,in] float or double; other types and devices use at::linear for each layer
+/// Float32 layers multiply according to the thread's ProductPrecisionGuard. Returns y_m [..,out_m], contiguous. First
 /// derivatives only.
 std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<LinearMap>& maps);
 

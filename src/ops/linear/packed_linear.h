@@ -10,14 +10,14 @@
 
 namespace mnemo::ops {
 
-/// The form in which weights are kept for inference.
-///   float32  as they are
+/// The storage format of weights for inference.
+///   float32  unchanged
 ///   bf16     rounded to bfloat16; products and sums in float32
 ///   int8     rounded to 127 steps either way for each output, inputs to 16,383 for each row; sums of products are
 ///   exact
 enum class Precision { float32, bf16, int8 };
 
-/// Throws InputError for another name than float32, bf16 and int8; `where` is named in it.
+/// Throws InputError that names `where` for names other than float32, bf16 and int8.
 Precision precision_of(std::string_view name, std::string_view where);
 std::string_view name_of(Precision precision);
 
@@ -26,7 +26,7 @@ struct FreeAligned {
   void operator()(void* block) const;
 };
 
-/// Memory in lines of the cache, large blocks in huge pages where the system gives them.
+/// Memory aligned to cache lines, with huge pages for large blocks if available.
 struct AlignedBytes {
   AlignedBytes() = default;
   explicit AlignedBytes(int64_t size);
@@ -43,10 +43,10 @@ struct AlignedBytes {
   int64_t size = 0;
 };
 
-/// y = x W^T + b for few rows, with weights packed once: panels of 16 outputs, in which what is needed together lies
-/// together.
+/// y = x W^T + b for few rows, with weights packed once into panels of 16 outputs, so that values used together are
+/// adjacent.
 ///
-/// A row's result does not depend on the other rows of the call nor on the number of threads, bit for bit.
+/// The result for a row does not depend on other rows of the call or on the number of threads, bit for bit.
 class PackedLinear {
  public:
   PackedLinear() = default;
@@ -54,13 +54,13 @@ class PackedLinear {
   PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Precision precision);
 
   /// x: `rows` rows of in() numbers, x_stride apart; y: as many rows of out() numbers, y_stride apart. bias: out()
-  /// numbers, in place of those packed. Allocates nothing after the first calls of a thread.
+  /// numbers, replacing the packed ones. Allocates nothing after the first calls of a thread.
   void operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride,
                   const float* bias = nullptr) const;
 
   int64_t in() const { return in_; }
   int64_t out() const { return out_; }
-  /// Bytes that one call reads of weights.
+  /// Bytes of weights read by one call.
   int64_t num_bytes() const { return weights_.size + static_cast<int64_t>(4 * (scales_.size() + bias_.size())); }
 
  private:

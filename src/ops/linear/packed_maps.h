@@ -8,14 +8,14 @@
 
 namespace mnemo::ops {
 
-/// Weights of linear maps, packed once for inference and found by the tensor that they were packed from.
+/// Weights of linear layers, packed once for inference and looked up by their original tensor.
 class PackedMaps {
  public:
-  /// Packs a weight [out,in], or a kernel [out,in,r,s] as the map [out,r*s*in] of patches, as it is at this moment:
-  /// what changes later is not seen. Leaves out what is not contiguous float32 on the CPU, and kernels of one channel.
-  /// The tensor is kept alive.
+  /// Packs a weight [out,in], or a kernel [out,in,r,s] as the map [out,r*s*in] of patches, with its current values;
+  /// later changes have no effect. Skips tensors that are not contiguous float32 on the CPU, and kernels of one
+  /// channel. The tensor is kept alive.
   void add(const at::Tensor& weight);
-  /// The packed form of the very weight or kernel; null without one.
+  /// The packed form of exactly this weight or kernel; null if there is none.
   const PackedLinear* find(const at::Tensor& weight) const;
   bool empty() const { return maps_.empty(); }
 
@@ -27,8 +27,8 @@ class PackedMaps {
   std::unordered_map<const void*, Entry> maps_;
 };
 
-/// While it lives, this thread's linear maps and feed-forwards that keep no graph multiply with what is packed in
-/// `maps`. The innermost guard counts.
+/// During its lifetime, linear layers and feed-forwards of this thread that need no graph use the packed weights in
+/// `maps`. The innermost guard applies.
 class PackedMapsGuard {
  public:
   explicit PackedMapsGuard(const PackedMaps& maps);
@@ -40,7 +40,7 @@ class PackedMapsGuard {
   const PackedMaps* before_;
 };
 
-/// What the innermost guard of this thread has for a weight or a kernel; null without one.
+/// The packed form from the innermost guard of this thread; null if there is none.
 const PackedLinear* packed_now(const at::Tensor& weight);
 
 }  // namespace mnemo::ops

@@ -4,12 +4,12 @@
 
 namespace mnemo::ops {
 
-/// Outputs of a panel.
+/// Outputs per panel.
 inline constexpr int64_t kPanel = 16;
 /// Inputs that pass through a panel at once: the panel's part and the rows' part stay in the nearest caches, and 8 by
 /// 15 bits of as many products fit into 32.
 inline constexpr int64_t kInputs = 512;
-/// Largest whole number of a quantised input.
+/// Largest integer of a quantized input.
 inline constexpr int kInputSteps = 16383;
 
 /// Weights in panels. Panel p holds outputs 16p .. 16p+15:
@@ -45,8 +45,7 @@ void run_panels_bf16(const Panels& panels, const PanelInputs& inputs, float* y, 
 void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                      int64_t last);
 
-/// Rounds one row of `size` numbers to whole ones of at most kInputSteps, in pairs; returns what they are to be
-/// multiplied with.
+/// Quantizes one row of `size` values to integers of at most kInputSteps, in pairs; returns their scale.
 float quantise_row(const float* x, int64_t size, int32_t* pairs);
 
 }  // namespace mnemo::ops

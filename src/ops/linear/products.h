@@ -8,13 +8,13 @@
 
 namespace mnemo::ops {
 
-/// What a kernel of ours says of the matrix products in it to whoever listens (at::RecordFunction, and so to LibTorch's
-/// profiler too): LibTorch's own operations are seen anyway, loops of ours are not. Stands at the kernel's beginning;
-/// costs nothing where nobody listens.
+/// Reports the matrix products of our own kernels to listeners of at::RecordFunction, such as LibTorch's profiler,
+/// which see LibTorch's operations but not our loops. Placed at the start of a kernel; costs nothing without a
+/// listener.
 class DeclaredProducts {
  public:
-  /// The event "mnemo::NAME" with one input, the multiply-adds; `name` with the prefix, `multiply_adds()` is asked only
-  /// if somebody listens.
+  /// The event "mnemo::NAME" with one input, the multiply-adds; `name` includes the prefix, and `multiply_adds()` is
+  /// only called if there is a listener.
   template <class Count>
   DeclaredProducts(const char* name, const Count& multiply_adds) : record_(at::RecordScope::FUNCTION) {
     if (!record_.isActive()) return;
@@ -27,9 +27,9 @@ class DeclaredProducts {
   at::RecordFunction record_;
 };
 
-/// Counts the multiply-adds of all matrix products (and convolutions) that this thread begins while it lives:
-/// LibTorch's from the shapes of what goes in, ours as declared. Forward passes only: our backward kernels declare
-/// nothing. One a thread.
+/// Counts the multiply-adds of all matrix products (and convolutions) that this thread starts during its lifetime:
+/// LibTorch's from the shapes of their inputs, ours as declared. Only forward passes: our backward kernels declare
+/// nothing. One per thread.
 class ProductCounter {
  public:
   ProductCounter();
@@ -37,7 +37,7 @@ class ProductCounter {
   ProductCounter(const ProductCounter&) = delete;
   ProductCounter& operator=(const ProductCounter&) = delete;
 
-  /// By the innermost RECORD_USER_SCOPE around each product, "" outside of all.
+  /// Counts by the innermost RECORD_USER_SCOPE around each product, "" if there is none.
   const std::map<std::string, int64_t>& by_scope() const { return by_scope_; }
   int64_t total() const;
 

@@ -107,7 +107,7 @@
       },
       unhighlightCallback: rest
     });
-    function rest() { text(readout, "Drag to zoom (on a phone: the handles below the curves), double-click to zoom out, hold shift and drag to move. A name above switches its curve."); }
+    function rest() { text(readout, "Drag to zoom (on a phone: the handles below the curves), double-click to zoom out, hold shift and drag to move. Click a name to show or hide its curve."); }
     rest();
     readout.classList.add("noprint");
 

@@ -158,10 +158,11 @@ std::string card(const StudySummary& study, const VariantSummary& variant) {
       html += fmt::format("<div class=\"error\">Seed {}: {}</div>\n", other.seed, html_escape(other.error));
   }
   if (!run.span_svg.empty()) {
-    html += "<h5>Who attends to whom</h5>\n" + picture(run.span_svg, run.span_text);
+    html += "<h5>Attention mask</h5>\n" + picture(run.span_svg, run.span_text);
   }
   if (!run.cache_share.empty())
-    html += "<h5>σ(λ): share of each head's output that comes from the cache</h5>\n" + inspect::svg_of(run.cache_share);
+    html += "<h5>σ(λ): fraction of each head's output that comes from the cache</h5>\n" +
+            inspect::svg_of(run.cache_share);
   if (run.cache_share_curve.size() > 1) {
     std::vector<inspect::ScalarPoint> points;
     for (const CacheSharePoint& point : run.cache_share_curve) {

@@ -57,13 +57,13 @@ std::string legend(const StudySummary& study) {
                                      "against {} gives p < {:g} "
                                      "after Holm's correction for all variants of the table; the best in bold. ",
                                      metric, seeds, study.variants.front().name, kSignificant)
-                               : fmt::format("{}: one seed, so differences up to {} count as none. ", metric,
+                               : fmt::format("{}: one seed; differences up to {} do not count. ", metric,
                                              value_text(study.metric, {.count = 1, .mean = study.least_gain}));
-  text += "State: what one sequence carries from segment to segment once its memory is full. ";
+  text += "State: bytes that one sequence carries between segments once its memory is full. ";
   if (study.metric.generates) {
     text += "Generation: one token at a time, starting at the position given. ";
   }
-  text += "Peak memory: of the training process, LibTorch itself included.";
+  text += "Peak memory: of the training process, including LibTorch.";
   return fmt::format("<p class=\"note\">{}</p>\n", html_escape(text));
 }
 
@@ -86,9 +86,8 @@ std::string models_section(const StudySummary& study) {
   if (std::any_of(study.variants.begin(), study.variants.end(),
                   [](const VariantSummary& variant) { return !variant.shown().span_svg.empty(); })) {
     html +=
-        "<p class=\"note\">In the pictures a row is a query and a column a key: coloured where the query may attend. "
-        "One segment is shown, after "
-        "all memories are full.</p>\n";
+        "<p class=\"note\">Each row is a query and each column a key; a coloured cell means that the query may attend "
+        "to the key. The picture shows one segment once all memories are full.</p>\n";
   }
   html += "<div class=\"cards\">\n";
   for (const VariantSummary& variant : study.variants) html += report::card(study, variant);

@@ -246,7 +246,7 @@ TEST(Linear, OptionsOfAnotherFeatureMapAreRefused) {
   refuse([](LinearOptions& o) { o.variant = "authors"; }, "elu", {"variant", "rfa"});
   LinearOptions gated;
   gated.gate = true;
-  expect_error<base::InputError>([&] { Subject<Linear>(gated, false); }, {"linear", "gate", "both ways"});
+  expect_error<base::InputError>([&] { Subject<Linear>(gated, false); }, {"linear", "gate", "bidirectional"});
   const Subject<Linear> s(linear("t2r"));
   expect_error<base::InputError>([&] { s.attention->require_readable(2, 3); }, {"t2r", "width 4", "width 2"});
 }

@@ -203,7 +203,7 @@ TEST(ShiftedWindow, RefusesWhatIsNoWindow) {
       [&] {
         s.forward(Numbers(2).normal({1, 4, kDim}), {2, 2}, {}, Numbers(2).normal({1, 1, kDim}));
       },
-      {"rows of elsewhere"});
+      {"context rows"});
 }
 
 }  // namespace

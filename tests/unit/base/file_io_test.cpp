@@ -71,7 +71,7 @@ TEST(FileIo, ErrorsNameThePathAndTheReason) {
   expect_error<InputError>([&] { read_file(folder / "f", 4); }, {folder / "f", "5 bytes, expected at most 4"});
   expect_error<InputError>([&] { make_folders(folder / "f/g"); }, {folder / "f/g"});
   expect_error<InputError>([&] { FileReader(folder / "f").read_at(3, std::array<char, 4>().data(), 4); },
-                           {folder / "f", "cut while being read"});
+                           {folder / "f", "truncated while reading"});
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   expect_error<InputError>([&] { read_file(folder / "pipe"); }, {folder / "pipe", "pipe"});
 }
@@ -210,10 +210,10 @@ TEST(AtomicFolder, AbandonedLeavesNothing) {
 TEST(AtomicFolder, RefusesNamesThatLeaveIt) {
   const TemporaryFolder folder;
   AtomicFolder made(folder / "b");
-  expect_error<InputError>([&] { made.file("../f"); }, {"../f", "no plain file name"});
+  expect_error<InputError>([&] { made.file("../f"); }, {"../f", "not a plain file name"});
   write_file_atomic(folder / "file", "");
   expect_error<InputError>([&] { AtomicFolder over(folder / "file"); }, {folder / "file", "found a file"});
-  expect_error<InputError>([&] { AtomicFolder over(folder / ".."); }, {"a name of its own"});
+  expect_error<InputError>([&] { AtomicFolder over(folder / ".."); }, {"the path has no name"});
 }
 
 TEST(AtomicFolder, RemovesWhatADeadProcessLeft) {

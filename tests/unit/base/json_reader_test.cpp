@@ -54,7 +54,7 @@ TEST(Json, ErrorsNameTheLine) {
   EXPECT_EQ(line("{\"a\": 1\n,\"b\": nan}"), "2");
   EXPECT_EQ(line("[// no comments\n1]"), "1");
   expect_error<InputError>([] { parse_json("{\"a\": 1,\n \"b\": {\"a\": 1},\n \"a\": 2}", "c.json"); },
-                           {"c.json:3", "'a' is there twice"});
+                           {"c.json:3", "duplicate key 'a'"});
   expect_error<InputError>([] { parse_json("[\n9223372036854775808]", "c.json"); },
                            {"c.json:2", "9223372036854775808", "64 bits"});
   expect_error<InputError>([] { parse_json("[\n-99999999999999999999]", "c.json"); }, {"c.json:2", "64 bits"});

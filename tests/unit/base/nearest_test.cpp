@@ -29,7 +29,7 @@ TEST(Nearest, FindsWhatWasMeant) {
   EXPECT_EQ(nearest(std::string(1000000, 'a'), names), std::nullopt);
   EXPECT_EQ(suggestion("mem_lne", names), "; did you mean 'mem_len'?");
   EXPECT_EQ(suggestion("optimizer", names), "; known: 'mem_len', 'tgt_len', 'variant', 'lr'");
-  EXPECT_EQ(suggestion("a", {}), "; none is known here");
+  EXPECT_EQ(suggestion("a", {}), "; none are known here");
 }
 
 TEST(Registry, KeepsEntriesInOrderAndSuggests) {

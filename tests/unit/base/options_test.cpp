@@ -106,9 +106,10 @@ TEST(ReadOptions, ErrorsNameFileLineAndFullKey) {
       {"cache.variant = 'autors'",
        "r.toml:3: 'cache.variant': expected \"paper\" | \"authors\", found string \"autors\"; did you mean "
        "\"authors\"?"},
-      {"cache.bptt_depth = -1", "r.toml:3: 'cache.bptt_depth': expected integer from 0 or \"full\", found integer -1"},
+      {"cache.bptt_depth = -1",
+       "r.toml:3: 'cache.bptt_depth': expected non-negative integer or \"full\", found integer -1"},
       {"cache.bptt_depth = 1001", "expected 0 to 1000"},
-      {"cache.bptt_depth = 'all'", "expected integer from 0 or \"full\", found string \"all\""},
+      {"cache.bptt_depth = 'all'", "expected non-negative integer or \"full\", found string \"all\""},
       {"[cache]\nmem_len = 0\nsame_length = true", "r.toml:5: 'cache.same_length': needs mem_len above 0, found 0"},
       {"seed = 'unset'", "'seed': expected integer, found string \"unset\""},
   };
@@ -149,12 +150,12 @@ TEST(PolyOptions, ErrorsNameTheFullKey) {
       {"memory = ['segment_cash']",
        "r.toml:3: 'memory[0].type': unknown memory 'segment_cash'; did you mean 'segment_cache'?"},
       {"memory = 'gate'", "r.toml:3: 'memory': expected list of tables, found string \"gate\""},
-      {"memory = [3]", "r.toml:3: 'memory[0]': expected memory table or the name of a type, found integer 3"},
+      {"memory = [3]", "r.toml:3: 'memory[0]': expected memory table or a type name, found integer 3"},
       {"[[memory]]\ntype = 'gate'\n[memory.inner]\ntype = 'gate'\ninner.mem_len = -3\ninner.type = 'segment_cache'",
        "r.toml:7: 'memory[0].inner.inner.mem_len': expected 0 to 1048576, found integer -3"},
       {"[[memory]]\ntype = 'segment_cache'\nmem_len = 0\nsame_length = true",
        "r.toml:6: 'memory[0].same_length': needs mem_len"},
-      {"attention = {type = 'nothing', lambda = 3}", "r.toml:3: unknown key 'attention.lambda'; none is known here"},
+      {"attention = {type = 'nothing', lambda = 3}", "r.toml:3: unknown key 'attention.lambda'; none are known here"},
   };
   for (const auto& [text, message] : cases) {
     expect_error<InputError>([&, &text = text] { read("\n\n" + text + "\n"); }, {message});

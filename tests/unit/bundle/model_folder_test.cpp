@@ -52,7 +52,7 @@ TEST(ModelFolder, ReplacesAModelButNothingElse) {
   EXPECT_EQ(read_model_config(folder / "m"), "{}");
   base::write_file_atomic(folder / "m/thesis.tex", "years of work");
   expect_error<InputError>([&] { write_model_folder(folder / "m", model); },
-                           {folder / "m", "'thesis.tex'", "would be lost"});
+                           {folder / "m", "'thesis.tex'", "not overwritten"});
   EXPECT_EQ(base::read_file(folder / "m/thesis.tex"), "years of work");
   base::write_file_atomic(folder / "file", "x");
   expect_error<InputError>([&] { write_model_folder(folder / "file", model); }, {folder / "file", "found a file"});
@@ -67,7 +67,7 @@ TEST(ModelFolder, VocabularyNamesStayInside) {
     EXPECT_FALSE(base::path_exists(folder / "m"));
   }
   write_model_folder(folder / "m", example());
-  expect_error<InputError>([&] { read_model_folder(folder / "m", {"../m/vocab.txt"}); }, {"no plain file name"});
+  expect_error<InputError>([&] { read_model_folder(folder / "m", {"../m/vocab.txt"}); }, {"not a plain file name"});
 }
 
 TEST(ModelFolder, WhatIsMissingIsNamed) {
@@ -78,7 +78,7 @@ TEST(ModelFolder, WhatIsMissingIsNamed) {
     write_model_folder(folder / "m", example());
     base::remove_tree(folder / ("m/" + name));
     expect_error<InputError>([&] { read_model_folder(folder / "m", {"vocab.txt"}); },
-                             {folder / ("m/" + name), "not there"});
+                             {folder / ("m/" + name), "missing"});
   }
   write_model_folder(folder / "m", example());
   base::remove_tree(folder / "m/README.md");

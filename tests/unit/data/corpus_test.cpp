@@ -105,7 +105,7 @@ TEST(Corpus, SeparateFiles) {
 
 TEST(Corpus, Errors) {
   TextOptions options;
-  EXPECT_INPUT_ERROR(load_corpus(options), "data.train: expected the text to learn, found none");
+  EXPECT_INPUT_ERROR(load_corpus(options), "data.train: expected a training text, found none");
   const TextFile empty("");
   options.train = empty.path();
   EXPECT_INPUT_ERROR(load_corpus(options), empty.path() + ": expected a text, found an empty file");

@@ -283,7 +283,7 @@ TEST(ImageSet, WrongListsOfINaturalistAreRefusedByName) {
   refuse("{" + image + annotation, {"line 1", "unexpected end of input"});
   refuse("[1]", {"expected a table, found a list"});
   refuse("{" + image + category + "}", {"expected the key 'annotations', found none"});
-  refuse("{" + image + image + annotation + category + "}", {"key 'images' is there twice"});
+  refuse("{" + image + image + annotation + category + "}", {"key 'images' appears twice"});
   refuse("{" + image + R"("annotations":7,)" + category + "}", {"'annotations': expected a list, found 7"});
   refuse("{" + image + R"("annotations":[7],)" + category + "}", {"'annotations[0]': expected a table, found 7"});
   refuse(R"({"images":[{"id":5,"file_name":"x.jpg"},{"id":6}],)" + annotation + category + "}",

@@ -238,15 +238,15 @@ TEST(StreamBatches, APositionOfAnotherTextOrOptionsOrADamagedOneIsRefused) {
     StreamBatches untouched(text, options);
     EXPECT_EQ(same(fresh.next(2, 1)[0], untouched.next(2, 1)[0]), "");
   };
-  refuses("item", {}, "\"item\", which is not there");
+  refuses("item", {}, "\"item\" is missing");
   refuses("item", at::zeros({3}, at::kLong), "expected int64 [2]");
   refuses("item", at::zeros({2}), "expected int64 [2]");
   refuses("item", at::full({2}, 1000, at::kLong), "expected an item below");
   refuses("item", at::full({2}, -2, at::kLong), "expected an item below");
   refuses("offset", at::full({2}, 100, at::kLong), "expected an offset");
   refuses("offset", at::full({2}, -1, at::kLong), "expected an offset");
-  refuses("next_item", at::full({1}, -1, at::kLong), "counts from 0");
-  refuses("predicted", at::full({1}, -1, at::kLong), "counts from 0");
+  refuses("next_item", at::full({1}, -1, at::kLong), "non-negative counts");
+  refuses("predicted", at::full({1}, -1, at::kLong), "non-negative counts");
   StreamBatches other_text(counting({5, 2, 9, 4}), options);
   EXPECT_INPUT_ERROR((other_text.load(finder(saved)), 0), "another training text");
   StreamBatches other_seed(text, {.batch_size = 2, .shuffle = true, .seed = 4});

@@ -23,7 +23,7 @@ TEST(VocabularyFile, IsReadable) {
 }
 
 TEST(VocabularyFile, HostileFilesAreErrors) {
-  EXPECT_INPUT_ERROR(Tokenizer::load({}, "model"), "model: expected the file vocabulary.json");
+  EXPECT_INPUT_ERROR(Tokenizer::load({}, "model"), "model: the file vocabulary.json is missing");
   EXPECT_INPUT_ERROR(load(""), "model/vocabulary.json: broken JSON at byte");
   EXPECT_INPUT_ERROR(load("[]"), "expected an object, found an array");
   EXPECT_INPUT_ERROR(load("{}"), "expected the key \"type\"");
@@ -39,15 +39,14 @@ TEST(VocabularyFile, HostileFilesAreErrors) {
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [1]}"), "expected a string as an entry");
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [[\"a\"]]}"), "found an array");
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [null]}"), "found null");
-  EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a\", \"a\"]}"), "\"a\" stands there twice");
+  EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a\", \"a\"]}"), "\"a\" appears twice");
   EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a\"]}"), "<unk> and <eos>");
-  EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a b\", \"<unk>\", \"<eos>\"]}"), "without blanks");
-  EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"\", \"<unk>\", \"<eos>\"]}"), "without blanks");
+  EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"a b\", \"<unk>\", \"<eos>\"]}"), "without spaces");
+  EXPECT_INPUT_ERROR(load("{\"type\": \"words\", \"vocabulary\": [\"\", \"<unk>\", \"<eos>\"]}"), "without spaces");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"ab\", \"<unk>\"]}"), "expected one character");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"\", \"<unk>\"]}"), "expected one character");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"a\", \"a\", \"<unk>\"]}"), "U+0061");
-  EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"<unk>\", \"<unk>\"]}"),
-                     "<unk> stands there twice");
+  EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"<unk>\", \"<unk>\"]}"), "<unk> appears twice");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"a\"]}"), "expected an entry <unk>");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"\xFF\", \"<unk>\"]}"), "broken JSON");
   EXPECT_INPUT_ERROR(load("{\"type\": \"bytes\"} x"), "broken JSON");

@@ -109,9 +109,9 @@ TEST_F(Sweeps, KeysThatMoveTogetherAreOneAxis) {
 
 TEST_F(Sweeps, NoPointComesTwice) {
   std::string error = error_of(with("model.segment_size = [4, 6, 4]\n"));
-  EXPECT_TRUE(contains(error, "a.toml:10: 'study[0].sweep.model.segment_size': 4 stands there twice")) << error;
+  EXPECT_TRUE(contains(error, "a.toml:10: 'study[0].sweep.model.segment_size': 4 appears twice")) << error;
   error = error_of(with("together = [{ \"data.num_symbols\" = [8, 8], \"model.segment_size\" = [6, 6] }]\n"));
-  EXPECT_TRUE(contains(error, "'study[0].sweep.together.data.num_symbols': 8 stands there twice")) << error;
+  EXPECT_TRUE(contains(error, "'study[0].sweep.together.data.num_symbols': 8 appears twice")) << error;
   EXPECT_EQ(error_of(with("together = [{ \"data.num_symbols\" = [8, 8], \"model.segment_size\" = [4, 6] }]\n")),
             "no error");
 }
@@ -171,7 +171,7 @@ TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
       {"\"model.memory[4].mem_len\" = [8]\n", "a.toml:10: 'model.memory[4].mem_len': index 4 is out of range"},
       {"train.seed = [1, 2]\n", "seeds are listed as seeds = [0, 1, 2]"},
       {"seeds = []\n", "'study[0].sweep.seeds': expected a list of seeds with one at least, found an empty list"},
-      {"seeds = [1, 1]\n", "1 stands there twice"},
+      {"seeds = [1, 1]\n", "1 appears twice"},
       {"seeds = [-1]\n", "expected integers of at least 0, found integer -1"},
       {"model.segment_size = [4]\n\"model.segment_size\" = [6]\n", "a.toml:"},
       {"model.segment_size = [3]\nfigure = { x = \"model.segmnt_size\" }\n", "did you mean 'model.segment_size'"},

@@ -108,7 +108,7 @@ TEST_F(RecipeFiles, ARecipeOnTopOfAnother) {
   EXPECT_EQ(file.name(), "short");
   EXPECT_EQ(read_recipe(file.recipe("rmt")).train.steps, 3);
   EXPECT_EQ(read_recipe(file.recipe("cache")).train.steps, 20);
-  EXPECT_NE(error_of(write("self.toml", "base = \"self.toml\"\n")).find("circle"), std::string::npos);
+  EXPECT_NE(error_of(write("self.toml", "base = \"self.toml\"\n")).find("cycle"), std::string::npos);
 }
 
 TEST_F(RecipeFiles, MistakesNameFileLineAndNearestKey) {

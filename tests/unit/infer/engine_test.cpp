@@ -279,7 +279,7 @@ TEST(Engine, AnErrorLeavesTheSessionAsItWas) {
   session.feed(text(3));
   const at::Tensor before = session.logits();
   test::expect_error<base::InputError>([&] { session.feed(text(2)); },
-                                       {"a segment with its memory rows has 5 rows, but position.max_len is 4"});
+                                       {"segment and memory rows together are 5 rows, more than position.max_len = 4"});
   test::expect_error<base::InputError>(
       [&] {
         session.feed(std::vector<int64_t>{1, kVocabulary});

@@ -321,7 +321,7 @@ TEST(Session, SegmentsThatStandAloneForgetTheOnesBefore) {
   carried.feed(tokens);
   EXPECT_FALSE(at::allclose(session.logits(), carried.logits()));
   Batcher batcher(shared);
-  expect_error<InputError>([&] { batcher.add(session); }, {"carries its memory"});
+  expect_error<InputError>([&] { batcher.add(session); }, {"reset memory at segments"});
 }
 
 TEST_F(SessionFile, SeveralSequencesAreRefused) {

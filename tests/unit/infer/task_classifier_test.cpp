@@ -475,7 +475,7 @@ TEST(LearnableMemory, ABackboneMayHaveNoHeadOfItsOwn) {
       [&] {
         model->logits(at::zeros({1, 1, kDim}));
       },
-      {"no head of its own", "mnemo finetune"});
+      {"it has no head", "mnemo finetune"});
   auto with_task = options_of(memory_of(R"({"name": "a", "num_classes": 4, "num_mem_tokens": 2})"));
   with_task.head.set("num_classes", 0);
   weights::StoredParts joined = backbone;

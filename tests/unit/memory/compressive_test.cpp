@@ -143,7 +143,7 @@ TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
 }
 
 TEST(Compressive, WrongOptionsAndStatesAreNamed) {
-  test::expect_error<base::InputError>([] { base::check_options(pooling(0, 0, 2)); }, {"mem_len", "no rows"});
+  test::expect_error<base::InputError>([] { base::check_options(pooling(0, 0, 2)); }, {"mem_len", "compressed_len"});
   test::expect_error<base::InputError>([] { base::check_options(pooling(1, 1, 0)); }, {"compression_rate", "0"});
   test::expect_error<base::InputError>([] { base::check_options(pooling(1, 1, 2, "convolution")); },
                                        {"compression", "most_used", "found string \"convolution\""});

@@ -152,7 +152,7 @@ TEST(Adaptive, WrongOptionsAreNamed) {
   refused(with(kDivided, {"head.adaptive.tie_projections=[1,0,1]"}),
           {"head.adaptive.tie_projections", "expected booleans"});
   refused({"embedding.type=adaptive", "embedding.cutoffs=[11,5]", "head.tied=false"},
-          {"model.embedding", "cutoffs", "rising", "found 5 after 11"});
+          {"model.embedding", "cutoffs", "increasing", "found 5 after 11"});
   refused({"embedding.type=adaptive", "embedding.cutoffs=[5,23]", "head.tied=false"},
           {"model.embedding", "below vocab_size = 23", "found 23"});
   refused({"embedding.type=adaptive", "embedding.cutoffs=[5,11]", "embedding.div_val=9", "head.tied=false"},

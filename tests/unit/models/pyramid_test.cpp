@@ -379,7 +379,7 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
                                    {"expected rows", expected_rows, "[2, 3, 4]"});
     of_stack = whole->options();
     of_stack.kind = "layer_stack";
-    expect_error<base::InputError>([&] { VisionModel(of_stack, 0, at::kDouble); }, {"layer_stack", "stages"});
+    expect_error<base::InputError>([&] { VisionModel(of_stack, 0, at::kDouble); }, {"layer_stack", "one stage"});
   };
   check(kPvt,
         {"backbone.depths=[1]", "backbone.num_heads=[1]", "backbone.dims=[4]", "backbone.mlp_ratios=[2]",

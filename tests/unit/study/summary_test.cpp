@@ -82,7 +82,7 @@ TEST(Summary, AFailedBaselineGivesNoVerdicts) {
   }
   summarise(study);
   for (size_t i = 1; i < study.variants.size(); ++i) EXPECT_FALSE(study.variants[i].difference.has_value());
-  EXPECT_NE(study.conclusion().find("nothing to compare"), std::string::npos);
+  EXPECT_NE(study.conclusion().find("no baseline to compare"), std::string::npos);
 }
 
 TEST(Summary, TableHasARowForEachVariantAndLeavesOutEmptyColumns) {

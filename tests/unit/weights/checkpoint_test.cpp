@@ -142,11 +142,11 @@ TEST(Checkpoint, DamageIsFoundAndSkipped) {
   const std::string second = save(folder.path(), 2);
   for (const std::string name : {"model.safetensors", "optimiser.safetensors", "trainer.json"}) {
     damage(second + "/" + name);
-    expect_skipped(name + ": damaged: expected SHA-256");
+    expect_skipped(name + ": damaged: the manifest lists SHA-256");
     base::write_file_atomic(second + "/" + name, base::read_file(second + "/" + name) + "x");
     expect_skipped(name + ": expected ");
     base::remove_tree(second + "/" + name);
-    expect_skipped(name + ": listed in the manifest, not there");
+    expect_skipped(name + ": listed in the manifest, but missing");
   }
   base::remove_tree(second + "/manifest.json");
   expect_skipped("incomplete");
@@ -164,7 +164,7 @@ TEST(Checkpoint, ManifestCannotNameFilesElsewhere) {
     std::string changed = manifest;
     changed.replace(changed.find("trainer.json"), 12, name);
     base::write_file_atomic(path + "/manifest.json", changed);
-    expect_error<InputError>([&] { verify_checkpoint(path); }, {"manifest.json", "no plain file name"});
+    expect_error<InputError>([&] { verify_checkpoint(path); }, {"manifest.json", "not a plain file name"});
   }
 }
 
@@ -185,7 +185,7 @@ TEST(Checkpoint, ManifestsAreShortAndFlat) {
   expect_refused(with_metric("[[[1]]]"), "nested deeper than 4 levels");
   expect_refused("{\"files\":" + std::string(30'000, '['), "nested deeper than 4 levels");
   expect_refused(manifest + std::string(32 << 10, ' '), "expected at most 32768");
-  expect_refused(manifest.substr(0, manifest.rfind('}')) + ", \"step\": 1}", "'step' is there twice");
+  expect_refused(manifest.substr(0, manifest.rfind('}')) + ", \"step\": 1}", "duplicate key 'step'");
   expect_refused(with_metric("\"high\""), "the metric 'x' is 'high'");
 
   CheckpointContent many;

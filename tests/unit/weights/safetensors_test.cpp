@@ -79,7 +79,7 @@ TEST(Safetensors, WriterRefusesWhatTheReaderWould) {
     EXPECT_EQ(base::read_file(path), "old");
     EXPECT_EQ(base::list_folder(folder.path()), std::vector<std::string>{"a.safetensors"});
   };
-  refuse({{"a", one}, {"a", one}}, {}, {"a.safetensors", "rule 6", "'a' stands twice"});
+  refuse({{"a", one}, {"a", one}}, {}, {"a.safetensors", "rule 6", "'a' appears twice"});
   refuse({{"__metadata__", one}}, {}, {"rule 13"});
   refuse({{"a\xff", one}}, {}, {"rule 4", "a\\xff"});
   refuse({{"a", one}}, {{"k", "\xff"}}, {"rule 4"});
