@@ -4,6 +4,7 @@
   check_examples.py FOLDER MNEMO     FOLDER holds the built examples; MNEMO is the installed program
 """
 
+import os
 import pathlib
 import random
 import struct
@@ -12,12 +13,14 @@ import sys
 import tempfile
 import zlib
 
+# The program `mnemo` tells MKL to take its fastest path on any processor, which rounds otherwise; the examples do not.
+ENVIRONMENT = os.environ | {"MNEMO_MKL_OVERRIDE": "0"}
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def run(*words):
+def run(*words, cwd=None):
     """What a program prints; an exit status other than 0 ends the test."""
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, cwd=cwd, env=ENVIRONMENT)
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, words))}: exit status {done.returncode}\n{done.stderr}")
     return done.stdout
@@ -52,7 +55,7 @@ def check_texts(examples, mnemo, folder, reset):
     generate = (mnemo, "generate", ours, "-q", "--prompt", prompt, "--tokens", 120, "--temperature", 0.5, "--seed", 1)
     same(f"generated text, reset = {reset}", text, run(*generate) + "\n")
     measured = run(examples / "evaluate_text", ours, HERE / "rhyme.txt")
-    table = [line.split() for line in run(mnemo, "eval", ours, "--data", HERE / "rhyme.txt", "-q").splitlines()[1:]]
+    table = [line.replace(",", "").split() for line in run(mnemo, "eval", ours, "--data", HERE / "rhyme.txt", "-q").splitlines()[1:]]
     rows = [row for row in table if len(row) == 2 and row[0] not in ("metric", "seconds") and not row[0].startswith("-")]
     same(f"evaluation, reset = {reset}", [line.split() for line in measured.splitlines()], rows)
     if reset == "segments":
@@ -62,6 +65,17 @@ def check_texts(examples, mnemo, folder, reset):
             sys.exit("the model of reset = segments measures the same without its text.json")
         if run(examples / "stream_text", ours, prompt, 120) == text:
             sys.exit("the model of reset = segments writes the same without its text.json")
+
+
+def check_quickstart(examples, mnemo, folder):
+    """README's example, on a run that is called as there."""
+    run(examples / "train_tiny", HERE / "tiny.toml", folder / "runs/mine", "train.steps=20")
+    (folder / "other.txt").write_bytes((HERE / "rhyme.txt").read_bytes())
+    text = run(mnemo, "generate", folder / "runs/mine", "-q", "--prompt", "Once upon", "--tokens", 200)
+    measured = run(mnemo, "eval", folder / "runs/mine", "--data", folder / "other.txt", "-q")
+    perplexity = next(line.split()[1] for line in measured.splitlines() if line.startswith("perplexity"))
+    expected = f"{text.removeprefix('Once upon')}\nperplexity {perplexity}\n"
+    same("quickstart", run(examples / "quickstart", cwd=folder), expected)
 
 
 def write_png(path, colour, rng, side=16):
@@ -113,7 +127,7 @@ def check_images(examples, mnemo, folder):
         if name not in plain:
             sys.exit(f"classify_image does not name the class {name}:\n{plain}")
     run(mnemo, "finetune", folder / "images.toml", "--model", folder / "images", "--name", "colours", "--out",
-        folder / "task", "--set", "train.steps=5", "--set", "model={}", "-q")
+        folder / "task", "--set", "train.steps=5", "-q")
     run(mnemo, "attach", folder / "images", folder / "task/colours.task.safetensors", "--out", folder / "joined")
     both = run(examples / "classify_image", folder / "joined", image)
     same("classes of two heads", both, run(mnemo, "classify", folder / "joined", image, "--top", 3))
@@ -124,11 +138,12 @@ def check_images(examples, mnemo, folder):
 def main(arguments):
     if len(arguments) != 2:
         sys.exit(__doc__)
-    examples, mnemo = pathlib.Path(arguments[0]), pathlib.Path(arguments[1])
+    examples, mnemo = (pathlib.Path(argument).resolve() for argument in arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for reset in ("documents", "segments"):
             check_texts(examples, mnemo, folder, reset)
+        check_quickstart(examples, mnemo, folder)
         check_images(examples, mnemo, folder)
     print("the examples print what the command prints")
 

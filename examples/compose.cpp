@@ -51,13 +51,21 @@ class Convolution : public core::Attention {
   nn::Conv1d conv_;
 };
 
+backbones::LayerStackOptions two_layers() {
+  backbones::LayerStackOptions options;
+  options.num_layers = 2;
+  options.dim = kDim;
+  options.num_heads = 4;
+  options.ffn_dim = 64;
+  return options;
+}
+
 /// A Mnemo backbone whose first layer is that convolution and whose second is an attention of Mnemo.
 struct Stack : nn::Module {
   nn::Embedding embed = register_module("embed", nn::Embedding(kSymbols, kDim));
   nn::Conv1d conv = register_module("conv", nn::Conv1d(nn::Conv1dOptions(kDim, kDim, 3)));
   layers::ParameterSet parts{/*seed=*/1};
-  backbones::Decoder backbone{{.num_layers = 2, .dim = kDim, .num_heads = 4, .ffn_dim = 64},
-                              parts.root(),
+  backbones::Decoder backbone{two_layers(), parts.root(),
                               [this](const core::AttentionBuild& build) -> std::unique_ptr<core::Attention> {
                                 if (build.layer_number == 0) return std::make_unique<Convolution>(conv);
                                 return make_attention({.attention = "relative"}, build);

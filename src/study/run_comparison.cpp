@@ -1,5 +1,6 @@
 #include "study/run_comparison.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

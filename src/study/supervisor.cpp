@@ -71,6 +71,7 @@ int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::st
 }
 
 int Supervisor::run_here(const std::optional<std::string>& device) {
+  int signal = 0;
   begin();
   for (const size_t i : waiting_) {
     const CompareJob& job = jobs_[i];
@@ -95,9 +96,13 @@ int Supervisor::run_here(const std::optional<std::string>& device) {
     }
     base::write_file_atomic(output_file(job), error.empty() ? "" : fmt::format("{}{}\n", kErrorMark, error));
     ended(i, end);
+    if (end.status == base::kInterrupted || end.status == base::kTerminated) {
+      signal = end.status == base::kInterrupted ? SIGINT : SIGTERM;
+      break;
+    }
   }
   progress_.reset();
-  return 0;
+  return signal;
 }
 
 void Supervisor::begin() {

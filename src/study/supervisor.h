@@ -23,7 +23,8 @@ class Supervisor {
   /// arguments. Returns the signal that stopped it, or 0.
   int run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments,
           const std::string& program = {});
-  /// One training after the other, in this process. Signals stay the caller's. Returns 0.
+  /// One training after the other, in this process. Returns the signal that a train::SignalGuard of the caller noted,
+  /// or 0.
   int run_here(const std::optional<std::string>& device);
 
   const std::vector<CompareJob>& jobs() const { return jobs_; }
