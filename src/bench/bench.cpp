@@ -124,28 +124,27 @@ std::shared_ptr<CLI::App> make_bench() {
     if (!part.cases.empty())
       names += fmt::format("{}{}: {}", names.empty() ? "" : "; ", title, fmt::join(part.cases, ", "));
   }
-  cli::Command command("mnemo-bench", "Measures speed, interleaved with the same work in eager PyTorch.");
+  cli::Command command("mnemo-bench", "Measure speed, interleaved with the same work in eager PyTorch.");
   command
       .argument("PART", arguments->part,
-                "models: training, generation, evaluation (the default); kernels: attention and ABC's scan; "
-                "decoding: the engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: "
-                "beside timm; "
-                "grc: what a gated recurrent cache costs",
+                "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
+                "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
+                "timm; grc: the cost of a gated recurrent cache",
                 false)
-      .option("--case", arguments->cases, "NAME", names + "; may be repeated (all)")
+      .option("--case", arguments->cases, "NAME", names + "; may be repeated (default all)")
       .flag("--all", arguments->all,
-            "in place of a part: a table of every mechanism's training step, state and memory at 512, 2,048 and 8,192 "
-            "tokens")
+            "instead of a part: training step, state and memory of every mechanism at 512, 2,048 and 8,192 tokens")
       .option("--length", arguments->lengths, "T",
-              fmt::format("of --all: {}; may be repeated (all)", fmt::join(length_names(), ", ")))
-      .option("--precision", arguments->precisions, "NAME", "of decoding: float32, bf16, int8; may be repeated (all)")
-      .option("--peers", arguments->peers, "DIR", "the folder with the peers' scripts (src/bench/peers)")
-      .option("--python", arguments->python, "FILE", "the Python that runs the peers (python3)")
-      .option("--repeats", arguments->repeats, "N", "rounds (7)")
-      .option("--bars", arguments->bars, "FILE", "what --check asks for (src/bench/bars.toml)")
-      .flag("--no-peers", arguments->no_peers, "our side alone")
-      .flag("--check", arguments->check, "exit 1 where a bar is missed")
-      .flag("--json", arguments->json, "prints JSON")
+              fmt::format("with --all: {}; may be repeated (default all)", fmt::join(length_names(), ", ")))
+      .option("--precision", arguments->precisions, "NAME",
+              "with decoding: float32, bf16, int8; may be repeated (default all)")
+      .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default src/bench/peers)")
+      .option("--python", arguments->python, "FILE", "Python interpreter for these scripts (default python3)")
+      .option("--repeats", arguments->repeats, "N", "number of rounds (default 7)")
+      .option("--bars", arguments->bars, "FILE", "targets for --check (default src/bench/bars.toml)")
+      .flag("--no-peers", arguments->no_peers, "run only Mnemo")
+      .flag("--check", arguments->check, "exit with status 1 if a target is missed")
+      .flag("--json", arguments->json, "print JSON")
       .action([arguments] { return bench(*arguments); });
   return command.program();
 }

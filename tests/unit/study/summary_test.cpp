@@ -148,7 +148,7 @@ TEST(Summary, ASweepIsOneTableWithThePapersValues) {
   const std::string text = study_text(grid);
   EXPECT_NE(text.find("100.0 ± 0.0 % ▲ [100.0 ± 2.0 %]"), std::string::npos) << text;
   EXPECT_NE(text.find("Welch's t-test over the seeds, p < 0.05 after Holm's correction for the variants of a row. In "
-                      "brackets: the paper's. Guessing gives 10.0 %."),
+                      "brackets: values of the paper. Guessing gives 10.0 %."),
             std::string::npos)
       << text;
   EXPECT_NE(study_text(sample_grid(1)).find("by more than 1.0 % on one seed"), std::string::npos)
