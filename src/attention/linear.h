@@ -76,6 +76,7 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads, public
                               const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   core::AttentionSupport support() const override { return {false, false, causal_}; }
   int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;

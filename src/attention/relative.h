@@ -50,6 +50,7 @@ class Relative final : public core::CoreAttention, public core::Inspectable {
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;

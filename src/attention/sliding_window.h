@@ -43,6 +43,7 @@ class SlidingWindow final : public core::CoreAttention, public core::Inspectable
                               const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   const layers::AttentionProjections* projections() const override { return &maps_; }
 
  private:

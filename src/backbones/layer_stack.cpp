@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 
 #include "base/error.h"
+#include "core/decode.h"
 #include "ops/attention/position.h"
 
 namespace mnemo::backbones {
@@ -62,6 +63,17 @@ at::Tensor LayerStack::attention_rows(int64_t layer, const at::Tensor& rows) con
   if (options_.norm != "pre") return rows;
   const layers::LayerNorm& norm = layers_[static_cast<size_t>(layer)].norm1;
   return at::layer_norm(rows, {options_.dim}, norm.weight.detach(), norm.bias.detach(), norm.eps);
+}
+
+std::unique_ptr<core::DecodeStack> LayerStack::decode_stack() const {
+  auto stack = std::make_unique<core::DecodeStack>();
+  for (const Layer& layer : layers_)
+    stack->layers.push_back({layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn});
+  stack->pre_norm = options_.norm == "pre";
+  stack->final_norm = final_norm_;
+  stack->positions = positions_;
+  stack->sinusoidal = options_.position.type == "sinusoidal";
+  return stack;
 }
 
 std::vector<bool> LayerStack::dropped(const core::BackboneInput& input) const {

@@ -83,6 +83,7 @@ class LayerStack : public core::Backbone {
   int64_t dim() const override { return options_.dim; }
   const core::Attention& attention(int64_t layer) const override { return *layers_[layer].attention; }
   at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const override;
+  std::unique_ptr<core::DecodeStack> decode_stack() const override;
 
  protected:
   /// The rows [B,Q,D] as they enter the first layer, before dropout: here with their positions.

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+
 #include "core/mode.h"
 #include "core/spans.h"
 #include "core/state.h"
@@ -16,6 +18,8 @@ struct Grid {
 };
 
 struct WindowCut;
+class DecodeAttention;
+struct DecodeBuild;
 
 /// What one attention module gets for one segment, or a part of one.
 ///   x [B,Q,D]        query rows, and keys and values after the contexts
@@ -66,6 +70,9 @@ class Attention {
   /// The maps q, k, v of an attention that weighs single rows by content; null where rows are not read so. With them a
   /// memory tells how its rows would be read.
   virtual const layers::AttentionProjections* projections() const { return nullptr; }
+  /// Its form for decoding token by token (core/decode.h); null: it has none. Throws InputError naming the option that
+  /// it has none for.
+  virtual std::unique_ptr<DecodeAttention> decoder(const DecodeBuild& build) const;
 };
 
 /// An attention that ends in an output projection of joined heads, so that another mechanism (GRC) may step in between.

@@ -12,6 +12,8 @@
 
 namespace mnemo::core {
 
+struct DecodeStack;
+
 /// The input of a backbone: one segment, or a part of one.
 struct BackboneInput {
   at::Tensor rows;           ///< [B,Q,D]
@@ -42,6 +44,8 @@ class Backbone {
   /// Rows [..,D] as the attention of layer `layer` receives them, normalized if the norm comes first; without gradients
   /// to parameters.
   virtual at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const = 0;
+  /// Its parts for decoding (core/decode.h); null: it has no form of that.
+  virtual std::unique_ptr<DecodeStack> decode_stack() const;
 };
 
 /// Creates the attention module of one layer, including memories on the attention seam.

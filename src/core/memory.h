@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <vector>
 
 #include "core/mode.h"
@@ -9,6 +10,10 @@
 #include "core/state.h"
 
 namespace mnemo::core {
+
+class DecodeContext;
+class DecodeSequence;
+struct DecodeBuild;
 
 /// Rows of one layer context: rows [B,M,D], valid [B,M] bool (false: not real, nobody may attend to it).
 struct ContextRows {
@@ -41,6 +46,8 @@ class LayerContext {
   virtual ContextEnd end_segment(const State& state, Mode /*mode*/) const { return {state}; }
   /// The factor of the losses that end_segment() gives.
   virtual double loss_weight() const { return 0.0; }
+  /// Its form for decoding (core/decode.h); null: it has none.
+  virtual std::unique_ptr<DecodeContext> decoder(const DecodeBuild& build) const;
 };
 
 /// A segment's rows on their way into the backbone: rows [B,Q,D], and the table over them. valid [B,Q] bool, undefined
@@ -68,6 +75,8 @@ class SequenceMemory {
   virtual State leave(const at::Tensor& hidden, const AttendTable& table, const State& state, Part part) const = 0;
   /// How many segments back a gradient may go through its state; -1 = no limit.
   virtual int64_t bptt_depth() const = 0;
+  /// Its form for decoding (core/decode.h); null: it has none.
+  virtual std::unique_ptr<DecodeSequence> decoder() const;
 };
 
 }  // namespace mnemo::core

@@ -13,6 +13,8 @@ class ReadsHeads {
   virtual at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const = 0;
   /// Throws InputError if heads of that width, or so many keys, are not supported.
   virtual void require_readable(int64_t /*head_dim*/, int64_t /*keys*/) const {}
+  /// Whether read() is softmax(q k^T / sqrt(d)) v.
+  virtual bool reads_by_softmax() const { return false; }
 };
 
 }  // namespace mnemo::core

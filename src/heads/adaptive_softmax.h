@@ -48,6 +48,7 @@ class AdaptiveSoftmax final : public core::Head {
   /// The log-probability of every word, in word order: its softmax is the distribution.
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
+  std::unique_ptr<core::DecodeHead> decoder(const core::DecodeBuild& build) const override;
 
  private:
   at::Tensor project(const at::Tensor& hidden, int64_t cluster) const;

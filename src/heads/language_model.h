@@ -29,6 +29,7 @@ class LanguageModel final : public core::Head {
                 int64_t vocab_size, int64_t dim, double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
+  std::unique_ptr<core::DecodeHead> decoder(const core::DecodeBuild& build) const override;
 
  private:
   at::Tensor weight_, bias_;

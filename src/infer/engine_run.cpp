@@ -4,22 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "infer/engine.h"
 #include "infer/engine_workspace.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::infer {
-namespace {
-
-/// Products that are worth a second thread.
-constexpr int64_t kWorthAThread = 1 << 16;
-
-float* at_least(std::vector<float>& memory, int64_t size) {
-  if (static_cast<int64_t>(memory.size()) < size) memory.resize(static_cast<size_t>(size + size / 2));
-  return memory.data();
-}
-
-}  // namespace
 
 void Engine::run(std::span<const Step> steps) const { run_pieces(steps, nullptr); }
 
@@ -30,60 +18,64 @@ void Engine::run(EngineSequence& sequence, std::span<const int64_t> tokens,
 }
 
 void Engine::run_pieces(std::span<const Step> steps, const std::function<void(const float*)>* each) const {
-  for (const Step& step : steps) require_positions(*step.sequence, static_cast<int64_t>(step.tokens.size()));
-  thread_local Workspace workspace;  // of whatever engines this thread runs
+  for (const Step& step : steps) require_places(*step.sequence, static_cast<int64_t>(step.tokens.size()));
+  thread_local Workspace workspace;
+  const int64_t dim = parts_->dim, vocab = parts_->vocab;
   workspace.next.assign(steps.size(), 0);
   while (cut(steps, workspace)) {
     forward(workspace);
     int64_t wanted = 0;
     workspace.targets.clear();
-    const auto want = [&](const Piece& piece, size_t token, float* target) {
-      if (static_cast<int64_t>(workspace.gathered.size()) < (wanted + 1) * plan_.dim) {
-        workspace.gathered.resize(static_cast<size_t>(2 * (wanted + 1) * plan_.dim));
-      }
-      const float* row = workspace.h.data() + (piece.first_row + piece.read + static_cast<int64_t>(token)) * plan_.dim;
-      std::copy_n(row, plan_.dim, workspace.gathered.data() + wanted++ * plan_.dim);
+    const auto want = [&](size_t piece, size_t token, float* target) {
+      if (static_cast<int64_t>(workspace.gathered.size()) < (wanted + 1) * dim)
+        workspace.gathered.resize(static_cast<size_t>(2 * (wanted + 1) * dim));
+      const core::DecodePiece& shape = workspace.shapes[piece];
+      const float* row = workspace.h.data() + (shape.first_row + shape.read + static_cast<int64_t>(token)) * dim;
+      std::copy_n(row, dim, workspace.gathered.data() + wanted++ * dim);
       workspace.targets.push_back(target);
     };
-    for (const Piece& piece : workspace.pieces) {
+    for (size_t i = 0; i < workspace.pieces.size(); ++i) {
+      const Piece& piece = workspace.pieces[i];
       const Step& step = steps[piece.step];
       if (each != nullptr) {
-        for (size_t token = 0; token < piece.tokens.size(); ++token) want(piece, token, nullptr);
+        for (size_t token = 0; token < piece.tokens.size(); ++token) want(i, token, nullptr);
       } else if (step.logits != nullptr && workspace.next[piece.step] == step.tokens.size()) {
-        want(piece, piece.tokens.size() - 1, step.logits);
+        want(i, piece.tokens.size() - 1, step.logits);
       }
     }
     if (wanted == 0) continue;
-    at_least(workspace.logits, wanted * plan_.vocab);
-    head_(workspace.gathered.data(), wanted, plan_.dim, workspace.logits.data(), plan_.vocab);
+    float* logits = core::at_least(workspace.logits, wanted * vocab);
+    parts_->head->logits(workspace.gathered.data(), wanted, logits);
     for (int64_t row = 0; row < wanted; ++row) {
-      const float* logits = workspace.logits.data() + row * plan_.vocab;
       if (each != nullptr) {
-        (*each)(logits);
+        (*each)(logits + row * vocab);
       } else {
-        std::copy_n(logits, plan_.vocab, workspace.targets[static_cast<size_t>(row)]);
+        std::copy_n(logits + row * vocab, vocab, workspace.targets[static_cast<size_t>(row)]);
       }
     }
   }
 }
 
-/// Throws InputError if a segment would have more rows than there are learned positions, before anything has run.
-void Engine::require_positions(const EngineSequence& sequence, int64_t tokens) const {
-  if (plan_.position != EnginePlan::Position::learned) return;
-  const bool writes = plan_.sequence == EnginePlan::Sequence::recurrent;
-  int64_t used = sequence.used(), length = sequence.length;
-  bool starts = !sequence.open();
-  for (int segment = 0; segment < 2 && tokens > 0; ++segment) {  // later segments are as long as the second at most
-    const int64_t count = std::min(tokens, plan_.segment - used);
-    const int64_t rows = (starts ? plan_.memory_rows : length) + count +
-                         (writes && used + count == plan_.segment ? plan_.memory_rows : 0);
-    base::require(rows <= plan_.position_rows,
-                  "[decoder] a segment with its memory rows has {} rows, but position.max_len is {}", rows,
-                  plan_.position_rows);
+/// Throws InputError, before anything has run, if a segment would have more rows than there are learned positions, or
+/// an attention has no places for all rows.
+void Engine::require_places(const EngineSequence& sequence, int64_t tokens) const {
+  const core::DecodeSequence::Rows& block = parts_->block;
+  int64_t used = sequence.used(), length = sequence.length_, all = 0;
+  bool starts = !sequence.open_;
+  while (tokens > 0) {
+    const int64_t count = std::min(tokens, parts_->segment - used);
+    const int64_t before = starts ? 0 : length,
+                  fresh = (starts ? block.read : 0) + count + (used + count == parts_->segment ? block.write : 0);
+    base::require(!parts_->positions.defined() || before + fresh <= parts_->positions.size(0),
+                  "[decoder] a segment with its memory rows has {} rows, but position.max_len is {}", before + fresh,
+                  parts_->positions.defined() ? parts_->positions.size(0) : 0);
+    all += fresh;
     tokens -= count;
-    used = length = 0;
+    used = 0;
     starts = true;
   }
+  for (size_t n = 0; n < parts_->layers.size(); ++n)
+    parts_->layers[n].attention->require_places(*sequence.layers_[n], all);
 }
 
 /// The next piece of every step that has tokens left; false when there is none.
@@ -91,255 +83,183 @@ bool Engine::cut(std::span<const Step> steps, Workspace& workspace) const {
   int64_t active = 0;
   for (size_t i = 0; i < steps.size(); ++i) active += workspace.next[i] < steps[i].tokens.size();
   workspace.pieces.clear();
+  workspace.shapes.clear();
   if (active == 0) return false;
-  const int64_t quota = std::max<int64_t>(1, kRows / active), memory_rows = plan_.memory_rows;
-  const bool writes = plan_.sequence == EnginePlan::Sequence::recurrent;
+  const int64_t quota = std::max<int64_t>(1, kRows / active);
   int64_t first_row = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     EngineSequence& sequence = *steps[i].sequence;
     const auto left = static_cast<int64_t>(steps[i].tokens.size() - workspace.next[i]);
     if (left == 0) continue;
-    const int64_t used = sequence.used(), count = std::min({left, quota, plan_.segment - used});
-    Piece piece{&sequence,
-                steps[i].tokens.subspan(workspace.next[i], static_cast<size_t>(count)),
-                i,
-                !sequence.open(),
-                used + count == plan_.segment,
-                0,
-                0};
-    if (piece.starts) piece.read = memory_rows;
-    if (writes && piece.ends) piece.write = memory_rows;
-    piece.first_row = first_row;
-    piece.first_kept = plan_.caches_all_rows() ? 0 : piece.read;
-    piece.kept = !plan_.cache ? 0 : plan_.caches_all_rows() ? piece.rows() : count;
+    const int64_t used = sequence.used(), count = std::min({left, quota, parts_->segment - used});
+    core::DecodePiece shape{first_row, 0, count, 0, !sequence.open_, used + count == parts_->segment};
+    if (shape.starts) shape.read = parts_->block.read;
+    if (shape.ends) shape.write = parts_->block.write;
+    workspace.pieces.push_back({&sequence, steps[i].tokens.subspan(workspace.next[i], static_cast<size_t>(count)), i});
+    workspace.shapes.push_back(shape);
     workspace.next[i] += static_cast<size_t>(count);
-    first_row += piece.rows();
-    workspace.pieces.push_back(piece);
+    first_row += shape.rows();
   }
   return true;
 }
 
-void Engine::forward(Workspace& workspace) const {
-  const int64_t dim = plan_.dim;
-  int64_t count = 0, longest = 0;
-  workspace.rows.clear();
-  for (const Piece& piece : workspace.pieces) {
-    EngineSequence& sequence = *piece.sequence;
-    if (piece.starts) {
-      sequence.open_segment();
-      sequence.cached = sequence.keys;
-    }
-    sequence.reserve(piece.rows(), piece.kept);
-    const int64_t past = sequence.cached, before = sequence.keys,
-                  tokens = piece.read + static_cast<int64_t>(piece.tokens.size());
-    for (int64_t i = 0; i < piece.rows(); ++i) {
-      Row row{&sequence, before + i, 0, before + i + 1};
-      if (i < piece.read || i >= tokens) {
-        row.lo = plan_.memory_sees_cache ? 0 : past;
-        if (!plan_.memory_causal) row.hi = i < piece.read ? before + piece.read : before + piece.rows();
-      } else if (plan_.band > 0) {
-        row.lo = std::max<int64_t>(0, row.key + 1 - plan_.band);
+void Engine::list_rows(const Workspace& workspace, int context, std::vector<core::DecodeRow>& rows) const {
+  const core::DecodeSequence::Rows& block = parts_->block;
+  const int64_t band = context < 0 ? 0 : parts_->contexts[static_cast<size_t>(context)].decoder->band();
+  rows.clear();
+  for (size_t number = 0; number < workspace.pieces.size(); ++number) {
+    const core::DecodePiece& piece = workspace.shapes[number];
+    const EngineSequence& sequence = *workspace.pieces[number].sequence;
+    const int64_t past = context < 0 ? 0 : sequence.context_[static_cast<size_t>(context)];
+    const int64_t before = past + sequence.length_, count = piece.rows();
+    for (int64_t i = 0; i < count; ++i) {
+      core::DecodeRow row{static_cast<int64_t>(number), before + i, 0, before + i + 1};
+      if (i < piece.read || i >= piece.read + piece.tokens) {
+        row.lo = block.sees_context ? 0 : past;
+        if (!block.causal) row.hi = before + (i < piece.read ? piece.read : count);
+      } else if (band > 0) {
+        row.lo = std::max<int64_t>(0, row.key + 1 - band);
       }
-      longest = std::max(longest, row.key - row.lo);
-      workspace.rows.push_back(row);
+      rows.push_back(row);
     }
-    count += piece.rows();
-  }
-  workspace.resize(*this, count);
-  embed(workspace);
-  const std::shared_ptr<const Distances> distances = plan_.relative ? this->distances(longest) : nullptr;
-  float *h = workspace.h.data(), *y = workspace.y.data();
-  const auto add_branch = [&](const Norm& norm) {
-    // Pre-norm adds the branch, post-norm norms the sum.
-    for (int64_t row = 0; row < count; ++row) {
-      ops::accumulate(h + row * dim, y + row * dim, dim);
-      if (!plan_.pre_norm)
-        ops::normalise_row(h + row * dim, norm.weight.data(), norm.bias.data(), plan_.norm_eps, dim, h + row * dim);
-    }
-  };
-  const auto entering = [&](const Norm& norm) {
-    return plan_.pre_norm ? workspace.normalised(h, count, dim, norm.weight, norm.bias, plan_.norm_eps) : h;
-  };
-  for (int64_t n = 0; n < plan_.layers; ++n) {
-    const Layer& layer = layers_[static_cast<size_t>(n)];
-    for (const Piece& piece : workspace.pieces) {
-      if (piece.kept == 0) continue;
-      std::copy_n(h + (piece.first_row + piece.first_kept) * dim, piece.kept * dim,
-                  piece.sequence->cached_rows(n) + piece.sequence->kept * dim);
-    }
-    const float* x = entering(layer.norm1);
-    layer.maps(x, count, dim, workspace.maps.data(), layer.maps.out());
-    attend(n, distances.get(), workspace);
-    if (plan_.grc) read_caches(n, x, workspace);
-    layer.o(workspace.heads.data(), count, plan_.heads * plan_.head_dim, y, dim);
-    add_branch(layer.norm1);
-    layer.in(entering(layer.norm2), count, dim, workspace.ffn.data(), plan_.ffn);
-    at::parallel_for(0, count, std::max<int64_t>(1, kWorthAThread / (8 * plan_.ffn)), [&](int64_t begin, int64_t end) {
-      ops::activate_row(plan_.activation, workspace.ffn.data() + begin * plan_.ffn, (end - begin) * plan_.ffn);
-    });
-    layer.out(workspace.ffn.data(), count, plan_.ffn, y, dim);
-    add_branch(layer.norm2);
-  }
-  if (has_final_norm_) {
-    for (int64_t row = 0; row < count; ++row) {
-      ops::normalise_row(h + row * dim, final_norm_.weight.data(), final_norm_.bias.data(), plan_.norm_eps, dim,
-                         h + row * dim);
-    }
-  }
-  for (const Piece& piece : workspace.pieces) {
-    EngineSequence& sequence = *piece.sequence;
-    if (!plan_.abc) sequence.keys += piece.rows();
-    sequence.length += piece.rows();
-    sequence.kept += piece.kept;
-    const bool recurrent = plan_.sequence == EnginePlan::Sequence::recurrent;
-    if (recurrent ? piece.ends : piece.starts && plan_.sequence == EnginePlan::Sequence::carried_tokens) {
-      const int64_t from = piece.first_row + (recurrent ? piece.rows() - piece.write : 0);
-      std::copy_n(h + from * dim, plan_.memory_rows * dim, sequence.memory.data());
-    }
-    if (piece.ends) sequence.close_segment();
   }
 }
 
+void Engine::forward(Workspace& workspace) const {
+  const Parts& parts = *parts_;
+  const int64_t dim = parts.dim;
+  for (size_t i = 0; i < workspace.pieces.size(); ++i) {
+    EngineSequence& sequence = *workspace.pieces[i].sequence;
+    const core::DecodePiece& piece = workspace.shapes[i];
+    if (piece.starts) {
+      sequence.open_ = true;
+      sequence.read_ = piece.read;
+      for (size_t c = 0; c < parts.contexts.size(); ++c)
+        sequence.context_[c] = parts.contexts[c].decoder->count(*sequence.contexts_[c]);
+    }
+    for (size_t c = 0; c < parts.contexts.size(); ++c)
+      parts.contexts[c].decoder->reserve(*sequence.contexts_[c], piece);
+  }
+  workspace.rows.resize(std::max(workspace.rows.size(), parts.contexts.size() + 1));
+  for (int context = -1; context < static_cast<int>(parts.contexts.size()); ++context) {
+    // Every layer sees the only context there is.
+    if (context >= 0 || parts.contexts.empty())
+      list_rows(workspace, context, workspace.rows[static_cast<size_t>(context + 1)]);
+  }
+  const int64_t count = workspace.shapes.back().first_row + workspace.shapes.back().rows();
+  float *h = core::at_least(workspace.h, count * dim), *y = core::at_least(workspace.y, count * dim),
+        *normed = core::at_least(workspace.x, count * dim);
+  embed(workspace);
+  const auto add_branch = [&](const Parts::Norm& norm) {
+    // Pre-norm adds the branch, post-norm norms the sum.
+    for (int64_t row = 0; row < count; ++row) {
+      ops::accumulate(h + row * dim, y + row * dim, dim);
+      if (!parts.pre_norm) norm(h + row * dim, dim, h + row * dim);
+    }
+  };
+  const auto entering = [&](const Parts::Norm& norm) -> const float* {
+    if (!parts.pre_norm) return h;
+    for (int64_t row = 0; row < count; ++row) norm(h + row * dim, dim, normed + row * dim);
+    return normed;
+  };
+  for (size_t n = 0; n < parts.layers.size(); ++n) {
+    const Parts::Layer& layer = parts.layers[n];
+    workspace.states.clear();
+    for (size_t i = 0; i < workspace.pieces.size(); ++i) {
+      EngineSequence& sequence = *workspace.pieces[i].sequence;
+      workspace.states.push_back(&*sequence.layers_[n]);
+      if (layer.context < 0) continue;
+      const auto c = static_cast<size_t>(layer.context);
+      const core::DecodePiece& piece = workspace.shapes[i];
+      parts.contexts[c].decoder->enter(*sequence.contexts_[c], static_cast<int64_t>(n), piece,
+                                       h + piece.first_row * dim);
+    }
+    const ops::PackedLinear& output = layer.attention->output();
+    float* heads = core::at_least(workspace.heads, count * output.in());
+    layer.attention->heads({workspace.shapes, workspace.rows[static_cast<size_t>(layer.context + 1)], workspace.states},
+                           entering(layer.norm1), heads);
+    output(heads, count, output.in(), y, dim);
+    add_branch(layer.norm1);
+    const int64_t wide = layer.in.out();
+    float* ffn = core::at_least(workspace.ffn, count * wide);
+    layer.in(entering(layer.norm2), count, dim, ffn, wide);
+    at::parallel_for(0, count, core::thread_grain(8 * wide), [&](int64_t begin, int64_t end) {
+      ops::activate_row(layer.activation, ffn + begin * wide, (end - begin) * wide);
+    });
+    layer.out(ffn, count, wide, y, dim);
+    add_branch(layer.norm2);
+  }
+  if (!parts.final_norm.weight.empty()) {
+    for (int64_t row = 0; row < count; ++row) parts.final_norm(h + row * dim, dim, h + row * dim);
+  }
+  for (size_t i = 0; i < workspace.pieces.size(); ++i) {
+    EngineSequence& sequence = *workspace.pieces[i].sequence;
+    const core::DecodePiece& piece = workspace.shapes[i];
+    sequence.length_ += piece.rows();
+    for (size_t c = 0; c < parts.contexts.size(); ++c) parts.contexts[c].decoder->leave(*sequence.contexts_[c], piece);
+    for (size_t m = 0; m < parts.memories.size(); ++m)
+      parts.memories[m].decoder->leave(*sequence.memories_[m], piece, h + piece.first_row * dim);
+    if (piece.ends) end_segment(sequence, piece.write);
+  }
+}
+
+void Engine::end_segment(EngineSequence& sequence, int64_t write) const {
+  const Parts& parts = *parts_;
+  thread_local std::vector<core::KeptKeys> kept;
+  thread_local std::vector<float> normed;
+  for (size_t c = 0; c < parts.contexts.size(); ++c) {
+    parts.contexts[c].decoder->end_segment(*sequence.contexts_[c],
+                                           {{sequence.context_[c], sequence.length_, true}, sequence.read_, write});
+  }
+  for (size_t n = 0; n < parts.layers.size(); ++n) {
+    const Parts::Layer& layer = parts.layers[n];
+    kept.clear();
+    if (layer.context >= 0) {
+      const auto c = static_cast<size_t>(layer.context);
+      parts.contexts[c].decoder->kept(*sequence.contexts_[c], static_cast<int64_t>(n),
+                                      {{sequence.context_[c], sequence.length_, true}, sequence.read_, write}, kept);
+    }
+    for (core::KeptKeys& run : kept) {
+      if (run.rows == nullptr || !parts.pre_norm) continue;
+      float* rows = core::at_least(normed, run.count * parts.dim);
+      for (int64_t row = 0; row < run.count; ++row)
+        layer.norm1(run.rows + row * parts.dim, parts.dim, rows + row * parts.dim);
+      run.rows = rows;
+    }
+    if (!layer.attention->end_segment(*sequence.layers_[n], kept)) make_keys(sequence, n);
+  }
+  sequence.open_ = false;
+  sequence.length_ = sequence.read_ = 0;
+}
+
 void Engine::embed(Workspace& workspace) const {
-  const int64_t dim = plan_.dim;
-  const float* table = embedding_.const_data_ptr<float>();
-  for (const Piece& piece : workspace.pieces) {
-    const EngineSequence& sequence = *piece.sequence;
-    const int64_t tokens = static_cast<int64_t>(piece.tokens.size());
+  const Parts& parts = *parts_;
+  const int64_t dim = parts.dim;
+  for (size_t number = 0; number < workspace.pieces.size(); ++number) {
+    const core::DecodePiece& piece = workspace.shapes[number];
+    const EngineSequence& sequence = *workspace.pieces[number].sequence;
+    float* rows = workspace.h.data() + piece.first_row * dim;
+    if (piece.read + piece.write > 0) {
+      const float* memory = parts.block_of->entering(*sequence.memories_[parts.block_number]);
+      std::copy_n(memory, piece.read * dim, rows);
+      std::copy_n(memory, piece.write * dim, rows + (piece.read + piece.tokens) * dim);
+    }
+    parts.embedding(workspace.pieces[number].tokens, rows + piece.read * dim);
     for (int64_t i = 0; i < piece.rows(); ++i) {
-      float* row = workspace.h.data() + (piece.first_row + i) * dim;
-      if (i >= piece.read && i < piece.read + tokens) {
-        const float* from = table + piece.tokens[static_cast<size_t>(i - piece.read)] * dim;
-        for (int64_t c = 0; c < dim; ++c) row[c] = from[c] * plan_.embedding_factor;
-      } else {
-        std::copy_n(sequence.memory.data() + (i < piece.read ? i : i - piece.read - tokens) * dim, dim, row);
-      }
-      const int64_t number = sequence.length + i;
-      if (plan_.position == EnginePlan::Position::learned) {
-        ops::accumulate(row, positions_.const_data_ptr<float>() + number * dim, dim);
-      } else if (plan_.position == EnginePlan::Position::sinusoidal) {
+      float* row = rows + i * dim;
+      const int64_t place = sequence.length_ + i;
+      if (parts.positions.defined()) {
+        ops::accumulate(row, parts.positions.const_data_ptr<float>() + place * dim, dim);
+      } else if (!parts.frequencies.empty()) {
         const int64_t half = dim / 2;
         for (int64_t c = 0; c < half; ++c) {
-          const double angle = static_cast<double>(number) * frequencies_[static_cast<size_t>(c)];
+          const double angle = static_cast<double>(place) * parts.frequencies[static_cast<size_t>(c)];
           row[c] += static_cast<float>(std::sin(angle));
           row[half + c] += static_cast<float>(std::cos(angle));
         }
       }
     }
   }
-}
-
-void Engine::attend(int64_t layer, const Distances* distances, Workspace& workspace) const {
-  const Layer& of = layers_[static_cast<size_t>(layer)];
-  const int64_t all = plan_.heads * plan_.head_dim, stride = of.maps.out();
-  for (size_t i = 0; i < workspace.rows.size(); ++i) {
-    const Row& row = workspace.rows[i];
-    const float* maps = workspace.maps.data() + static_cast<int64_t>(i) * stride;
-    for (int64_t head = 0; head < plan_.heads; ++head) {
-      const int64_t at = (static_cast<int64_t>(i) * plan_.heads + head) * plan_.width;
-      for (int64_t c = 0; c < plan_.head_dim; ++c) {
-        const float q = maps[head * plan_.head_dim + c] * plan_.scale;
-        workspace.q[static_cast<size_t>(at + c)] = plan_.relative
-                                                       ? q + of.u[static_cast<size_t>(head * plan_.width + c)]
-                                                       : q;
-        if (plan_.relative)
-          workspace.qr[static_cast<size_t>(at + c)] = q + of.v[static_cast<size_t>(head * plan_.width + c)];
-      }
-      for (int64_t c = plan_.head_dim; c < plan_.width; ++c)
-        workspace.q[static_cast<size_t>(at + c)] = workspace.qr[static_cast<size_t>(at + c)] = 0.0f;
-    }
-    if (!plan_.abc) Workspace::store_keys(*this, *row.sequence, layer, row.key, maps);
-  }
-  base::ensure(static_cast<int64_t>(workspace.heads.size()) >= static_cast<int64_t>(workspace.rows.size()) * all,
-               "workspace");
-  if (plan_.abc) {
-    attend_slots(layer, workspace);
-  } else if (wide_keys()) {
-    attend_keys<float>(layer, distances, workspace);
-  } else {
-    attend_keys<ops::Bf16Bits>(layer, distances, workspace);
-  }
-}
-
-template <class T>
-void Engine::attend_keys(int64_t layer, const Distances* distances, Workspace& workspace) const {
-  const int64_t width = plan_.width, count = static_cast<int64_t>(workspace.rows.size());
-  int64_t keys = 1;
-  for (const Row& row : workspace.rows) keys = std::max(keys, row.hi - row.lo);
-  // Head by head, so that its keys stay near while all rows pass.
-  at::parallel_for(
-      0, count * plan_.heads, std::max<int64_t>(1, kWorthAThread / (keys * width)), [&](int64_t begin, int64_t end) {
-        thread_local std::vector<float> memory;
-        float* scores = at_least(memory, keys + width);
-        float* o = scores + keys;
-        for (int64_t item = begin; item < end; ++item) {
-          const int64_t head = item / count, i = item % count;
-          const Row& row = workspace.rows[static_cast<size_t>(i)];
-          const int64_t at = (i * plan_.heads + head) * width, seen = row.hi - row.lo;
-          const T* r = nullptr;
-          if (distances != nullptr) {
-            r = distances->layers[static_cast<size_t>(layer)].template as<T>() +
-                (head * distances->count + row.key - row.lo + distances->right) * width;
-          }
-          ops::key_scores<T>(workspace.q.data() + at, workspace.qr.data() + at,
-                             row.sequence->template keys_of<T>(layer, head) + row.lo * width, r, seen, width, scores);
-          const float most = ops::add_then_max<float>(scores, nullptr, seen);
-          const float sum = ops::exp_then_sum<float>(scores, seen, most);
-          ops::weigh_values<T>(scores, row.sequence->template values_of<T>(layer, head) + row.lo * width, seen, width,
-                               o);
-          float* to = workspace.heads.data() + (i * plan_.heads + head) * plan_.head_dim;
-          for (int64_t c = 0; c < plan_.head_dim; ++c) to[c] = o[c] / sum;
-        }
-      });
-}
-
-void Engine::read_caches(int64_t layer, const float* x, Workspace& workspace) const {
-  const EngineGrc& grc = *layers_[static_cast<size_t>(layer)].grc;
-  const int64_t count = static_cast<int64_t>(workspace.rows.size()), channels = plan_.grc_channels,
-                all = plan_.heads * plan_.head_dim;
-  grc.queries(x, count, plan_.dim, workspace.cache_q.data());
-  at::parallel_for(0, count, std::max<int64_t>(1, kWorthAThread / (2 * plan_.grc_len * channels)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t i = begin; i < end; ++i) {
-                       grc.mix(workspace.rows[static_cast<size_t>(i)].sequence->grc[static_cast<size_t>(layer)],
-                               workspace.cache_q.data() + i * channels, workspace.heads.data() + i * all);
-                     }
-                   });
-  if (!plan_.grc_moves) return;
-  for (const Piece& piece : workspace.pieces) {
-    GrcMemory& memory = piece.sequence->grc[static_cast<size_t>(layer)];
-    for (int64_t i = piece.first_row; i < piece.first_row + piece.rows(); ++i) {
-      memory.rows.insert(memory.rows.end(), x + i * plan_.dim, x + i * plan_.dim + channels);
-    }
-    if (piece.ends) grc.update(memory);
-  }
-}
-
-void Engine::attend_slots(int64_t layer, Workspace& workspace) const {
-  const int64_t width = plan_.width, d = plan_.head_dim, all = plan_.heads * d, slots = plan_.slots;
-  const int64_t stride = layers_[static_cast<size_t>(layer)].maps.out(),
-                pieces = static_cast<int64_t>(workspace.pieces.size());
-  at::parallel_for(0, pieces * plan_.heads, std::max<int64_t>(1, kWorthAThread / (4 * slots * width)),
-                   [&](int64_t begin, int64_t end) {
-                     thread_local std::vector<float> memory;
-                     float* k = at_least(memory, 3 * width + 3 * slots);
-                     float *v = k + width, *o = v + width, *scratch = o + width;
-                     std::fill_n(k, 2 * width, 0.0f);
-                     for (int64_t item = begin; item < end; ++item) {
-                       const Piece& piece = workspace.pieces[static_cast<size_t>(item / plan_.heads)];
-                       const int64_t head = item % plan_.heads;
-                       const ops::AbcSlots memory_of = piece.sequence->slots_of(layer, head);
-                       for (int64_t row = piece.first_row; row < piece.first_row + piece.rows(); ++row) {
-                         const float* maps = workspace.maps.data() + row * stride;
-                         std::copy_n(maps + all + head * d, d, k);
-                         std::copy_n(maps + 2 * all + head * d, d, v);
-                         const float* control = maps + 3 * all + (plan_.abc_shared_control ? 0 : head * slots);
-                         ops::abc_step(memory_of, workspace.q.data() + (row * plan_.heads + head) * width, k, v,
-                                       control, plan_.abc_activation, plan_.abc_eps, scratch, o);
-                         std::copy_n(o, d, workspace.heads.data() + (row * plan_.heads + head) * d);
-                       }
-                     }
-                   });
 }
 
 }  // namespace mnemo::infer

@@ -15,14 +15,14 @@ namespace mnemo::infer {
 
 metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text,
                                   bool reset_segments) {
-  const int64_t vocab = engine.plan().vocab;
+  const int64_t vocab = engine.model()->vocab_size();
   base::require(text->vocabulary_size() <= vocab, "evaluation: the text has {} different tokens, the model knows {}",
                 text->vocabulary_size(), vocab);
   data::EvalStream stream(std::move(text));
   EngineSequence sequence = engine.begin();
   std::vector<float> weights(static_cast<size_t>(vocab));
   metrics::Likelihood likelihood;
-  while (const auto segment = stream.next(engine.plan().segment)) {
+  while (const auto segment = stream.next(engine.model()->segment_size())) {
     if (reset_segments || (segment->reset.defined() && segment->reset.any().item<bool>())) sequence = engine.begin();
     const at::Tensor tokens = segment->tokens.to(at::kLong).contiguous(),
                      targets = segment->targets.to(at::kLong).contiguous();

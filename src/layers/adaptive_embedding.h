@@ -42,7 +42,8 @@ class AdaptiveEmbedding {
   const WordClusters& clusters() const { return clusters_; }
   int64_t width() const { return width_; }  ///< E
   int64_t div_val() const { return div_val_; }
-  /// The rows of a cluster [n_i,E_i], and its projection [D,E_i], undefined if there is none.
+  double factor() const { return factor_; }  ///< of the rows
+  /// The rows of a cluster [n_i,E_i], and its projection [D,E_i], undefined where there is none.
   at::Tensor table(int64_t cluster) const;
   at::Tensor projection(int64_t cluster) const;
 

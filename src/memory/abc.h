@@ -54,6 +54,7 @@ class Abc final : public core::CoreAttention, public core::Inspectable {
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
   core::AttentionSupport support() const override { return {false, false, causal_}; }
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
   /// "attention": what of each token reaches a query through the slots, and in all of earlier segments; "held": what of
   /// each token the slots hold at the segment's end, as the control weighs it (causal models).

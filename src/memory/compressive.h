@@ -67,6 +67,7 @@ class Compressive final : public core::LayerContext {
                     const core::State& state, core::Mode mode) const override;
   core::ContextEnd end_segment(const core::State& state, core::Mode mode) const override;
   double loss_weight() const override { return options_.loss_weight; }
+  std::unique_ptr<core::DecodeContext> decoder(const core::DecodeBuild& build) const override;
 
  private:
   Options options_;

@@ -70,6 +70,8 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
     : options_(options),
       authors_(options.variant == "authors"),
       causal_(build.causal),
+      dim_(build.dim),
+      head_dim_(build.head_dim),
       channels_(static_cast<int64_t>(static_cast<double>(build.dim) * options.cache_ratio)),
       cache_len_(options.length(image)),
       num_heads_(build.num_heads),

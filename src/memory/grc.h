@@ -46,6 +46,7 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   int64_t bptt_depth() const override;
   const layers::AttentionProjections* projections() const override { return inner_->projections(); }
   /// The same for the fields of the cache, and for those of the inner attention.
@@ -85,7 +86,7 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
 
   Options options_;
   bool authors_, causal_;
-  int64_t channels_, cache_len_, num_heads_;
+  int64_t dim_, head_dim_, channels_, cache_len_, num_heads_;
   std::unique_ptr<core::CoreAttention> inner_;
   GrcReader reader_;
   ops::GrcGates gates_;

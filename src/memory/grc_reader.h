@@ -31,6 +31,11 @@ class GrcReader {
                    const ops::ReplaceValues& replace = {}) const;
   /// Heads joined, and through `o` where the variant has one: [B,T,C].
   at::Tensor project(const at::Tensor& heads) const;
+  /// Whether it is the softmax of the formula, whoever computes it.
+  bool reads_by_softmax() const { return same_ == nullptr || same_->reads_by_softmax(); }
+  const layers::Linear& q() const { return q_; }
+  const layers::Linear& k() const { return k_; }
+  const layers::Linear& v() const { return v_; }
 
  private:
   at::Tensor split(const at::Tensor& rows) const { return rows.unflatten(-1, {num_heads_, -1}).transpose(1, 2); }

@@ -52,6 +52,7 @@ class MemoryTokens final : public core::SequenceMemory {
   void enter(core::SegmentRows& rows, const core::State& state, core::Part part) const override;
   core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                     core::Part part) const override;
+  std::unique_ptr<core::DecodeSequence> decoder() const override;
   int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
 
  private:

@@ -78,6 +78,7 @@ class RecurrentTokens final : public core::SequenceMemory {
   core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                     core::Part part) const override;
   int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+  std::unique_ptr<core::DecodeSequence> decoder() const override;
   const Options& options() const { return options_; }
 
  private:

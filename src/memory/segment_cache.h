@@ -51,6 +51,7 @@ class SegmentCache : public core::LayerContext {
   core::ContextRows before(int64_t layer, const core::State& state) const override;
   core::State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const core::AttendTable& table,
                     const core::State& state, core::Mode mode) const override;
+  std::unique_ptr<core::DecodeContext> decoder(const core::DecodeBuild& build) const override;
   const Options& options() const { return options_; }
 
  private:

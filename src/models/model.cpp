@@ -191,6 +191,16 @@ at::Tensor Model::nll(const at::Tensor& hidden, const at::Tensor& targets) const
   return head().nll(hidden, targets);
 }
 
+std::vector<std::pair<std::string, const core::LayerContext*>> Model::layer_contexts() const {
+  if (!context_) return {};
+  return {{context_name_, context_.get()}};
+}
+
+std::vector<std::pair<std::string, const core::SequenceMemory*>> Model::sequence_memories() const {
+  if (!sequence_) return {};
+  return {{sequence_name_, sequence_.get()}};
+}
+
 std::vector<core::Scalar> Model::scalars() const { return attention_scalars(*backbone_); }
 
 core::State Model::initial_state(int64_t batch) const {

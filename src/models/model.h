@@ -58,6 +58,16 @@ class Model final : public core::Model {
 
   const ModelOptions& options() const { return options_; }
   const core::Backbone& backbone() const { return *backbone_; }
+  /// The memories on the two seams, with their names in the state, in the order in which they stand there.
+  std::vector<std::pair<std::string, const core::LayerContext*>> layer_contexts() const;
+  std::vector<std::pair<std::string, const core::SequenceMemory*>> sequence_memories() const;
+  /// The embedding of tokens, of whichever kind the model has; null: of the other, or none.
+  const layers::TokenEmbedding* token_embedding() const { return embedding_ ? &*embedding_ : nullptr; }
+  const layers::AdaptiveEmbedding* adaptive_embedding() const {
+    return adaptive_embedding_ ? &*adaptive_embedding_ : nullptr;
+  }
+  /// Null: a layer_stack.
+  const core::Head* head_or_null() const { return head_.get(); }
   /// The table of a whole segment of `tokens` rows after `state`: what `inspect` draws.
   core::AttendTable attend_table(int64_t tokens, const core::State& state, core::Mode mode) const;
 

@@ -12,6 +12,11 @@ AbcSumControl::Writes AbcRandomControl::writes(const AbcCall& call, const AbcSlo
   return {one_hot(ops::random_slots(numbers, slots_, static_cast<uint64_t>(seed_), static_cast<uint64_t>(layer_)))};
 }
 
+void AbcRandomControl::write(int64_t number, float* phi, float* tokens) const {
+  const int64_t slot = ops::random_slot(number, slots_, static_cast<uint64_t>(seed_), static_cast<uint64_t>(layer_));
+  phi[slot] = tokens[slot] = 1.0f;
+}
+
 AbcSumControl::Writes AbcClusteringControl::writes(const AbcCall& call, const AbcSlots& past, const at::Tensor&) const {
   if (call.slot_index.defined()) return {one_hot(given_slots(call))};
   using layers::AttentionProjections;

@@ -26,6 +26,7 @@ class AbcRandomControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+  void write(int64_t number, float* phi, float* tokens) const override;
   int64_t seed_, layer_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "core/decode.h"
 #include "memory/abc_control/assigned.h"
 #include "memory/abc_control/luna.h"
 #include "memory/abc_control/mlp.h"
@@ -49,6 +50,11 @@ const Controls& controls() {
 }
 
 }  // namespace
+
+std::unique_ptr<core::DecodeAttention> AbcControl::decoder(const core::DecodeBuild&,
+                                                           const layers::AttentionProjections&) const {
+  return nullptr;
+}
 
 const base::PolyType& abc_control_types() { return controls().types; }
 

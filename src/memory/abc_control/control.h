@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/option_poly.h"
+#include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/state.h"
 
@@ -57,6 +58,9 @@ class AbcControl {
   virtual core::State initial_state(int64_t batch) const = 0;
   /// Whether it takes an assignment of tokens to slots from its caller.
   virtual bool takes_slot_index() const { return false; }
+  /// An ABC of these maps and this control, for decoding; null: it has no form of that.
+  virtual std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& /*build*/,
+                                                         const layers::AttentionProjections& /*maps*/) const;
 };
 
 /// The controls by name with their options: what `control` of an ABC may be.

@@ -8,9 +8,11 @@ namespace mnemo::memory {
 
 AbcSumControl::Writes AbcIdentityControl::writes(const AbcCall& call, const AbcSlots&,
                                                  const at::Tensor& numbers) const {
-  require_numbers(call, numbers, slots_, "num_slots");
+  require_numbers(call, numbers);
   return {one_hot(numbers)};
 }
+
+void AbcIdentityControl::write(int64_t number, float* phi, float* tokens) const { phi[number] = tokens[number] = 1.0f; }
 
 AbcLinformerControl::AbcLinformerControl(const Options& options, const AbcControlBuild& build)
     : AbcSumControl("linformer", Keeps::positions, build),
@@ -20,10 +22,18 @@ AbcLinformerControl::AbcLinformerControl(const Options& options, const AbcContro
 
 AbcSumControl::Writes AbcLinformerControl::writes(const AbcCall& call, const AbcSlots&,
                                                   const at::Tensor& numbers) const {
-  require_numbers(call, numbers, max_len_, "control.max_len");
+  require_numbers(call, numbers);
   // A place of padding may lie behind the table's end.
   const at::Tensor phi = at::embedding(weight_.t(), numbers.clamp_max(max_len_ - 1));
   return {phi, at::ones_like(phi, phi.options().requires_grad(false))};
+}
+
+void AbcLinformerControl::write(int64_t number, float* phi, float* tokens) const {
+  const float* weight = weight_.const_data_ptr<float>();
+  for (int64_t j = 0; j < slots_; ++j) {
+    phi[j] = weight[j * max_len_ + number];
+    tokens[j] = 1.0f;
+  }
 }
 
 AbcLocalToGlobalControl::AbcLocalToGlobalControl(const Options& options, const AbcControlBuild& build)
@@ -38,9 +48,18 @@ AbcSumControl::Writes AbcLocalToGlobalControl::writes(const AbcCall& call, const
   return {numbers.unsqueeze(-1).eq(at::tensor(positions_, numbers.options())).to(call.k.scalar_type())};
 }
 
+void AbcLocalToGlobalControl::write(int64_t number, float* phi, float* tokens) const {
+  for (int64_t j = 0; j < slots_; ++j) phi[j] = tokens[j] = positions_[static_cast<size_t>(j)] == number ? 1.0f : 0.0f;
+}
+
+void AbcCompressiveControl::write(int64_t number, float* phi, float* tokens) const {
+  phi[number / compression_] = 1.0f / static_cast<float>(compression_);
+  tokens[number / compression_] = 1.0f;
+}
+
 AbcSumControl::Writes AbcCompressiveControl::writes(const AbcCall& call, const AbcSlots&,
                                                     const at::Tensor& numbers) const {
-  require_numbers(call, numbers, slots_ * compression_, "num_slots * control.compression");
+  require_numbers(call, numbers);
   const at::Tensor tokens = one_hot(at::floor_divide(numbers, compression_));
   return {tokens / static_cast<double>(compression_), tokens};
 }

@@ -15,6 +15,8 @@ class AbcIdentityControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+  void write(int64_t number, float* phi, float* tokens) const override;
+  Places places() const override { return {slots_, "num_slots"}; }
 };
 
 struct AbcLinformerOptions {
@@ -33,6 +35,8 @@ class AbcLinformerControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+  void write(int64_t number, float* phi, float* tokens) const override;
+  Places places() const override { return {max_len_, "control.max_len"}; }
   int64_t max_len_;
   at::Tensor weight_;  // [n,max_len]
 };
@@ -54,6 +58,7 @@ class AbcLocalToGlobalControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+  void write(int64_t number, float* phi, float* tokens) const override;
   std::vector<int64_t> positions_;
 };
 
@@ -74,6 +79,8 @@ class AbcCompressiveControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
+  void write(int64_t number, float* phi, float* tokens) const override;
+  Places places() const override { return {slots_ * compression_, "num_slots * control.compression"}; }
   int64_t compression_;
 };
 

@@ -63,14 +63,17 @@ at::Tensor AbcSumControl::given_slots(const AbcCall& call) const {
   return real;
 }
 
-void AbcSumControl::require_numbers(const AbcCall& call, const at::Tensor& numbers, int64_t limit,
-                                    const std::string& option) const {
-  if (numbers.numel() == 0) return;
-  const int64_t
-      last = (call.valid.defined() ? numbers.masked_fill(call.valid.logical_not(), 0) : numbers).max().item<int64_t>();
-  base::require(last < limit,
+void AbcSumControl::require_places(int64_t last) const {
+  const Places places = this->places();
+  base::require(places.tokens == 0 || last < places.tokens,
                 "[abc] control '{}' takes sequences of at most {} tokens, which is its {}; found token number {}",
-                name_, limit, option, last + 1);
+                name_, places.tokens, places.option, last + 1);
+}
+
+void AbcSumControl::require_numbers(const AbcCall& call, const at::Tensor& numbers) const {
+  if (numbers.numel() == 0) return;
+  require_places(
+      (call.valid.defined() ? numbers.masked_fill(call.valid.logical_not(), 0) : numbers).max().item<int64_t>());
 }
 
 AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) const {

@@ -34,6 +34,19 @@ class AbcSumControl : public AbcControl {
  public:
   AbcAnswer attend(const AbcCall& call, const core::State& state) const final;
   core::State initial_state(int64_t batch) const final;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build,
+                                                 const layers::AttentionProjections& maps) const final;
+
+  /// Places for tokens, and the option that says how many; 0: any number.
+  struct Places {
+    int64_t tokens = 0;
+    const char* option = "";
+  };
+  virtual Places places() const { return {}; }
+  /// Throws InputError where a token has number `last` and there is no place for it.
+  void require_places(int64_t last) const;
+  /// The same as writes() for the token of one number, where that decides alone: phi [n], tokens [n], both zero before.
+  virtual void write(int64_t /*number*/, float* /*phi*/, float* /*tokens*/) const {}
 
  protected:
   /// Which tokens the control tells apart, and what it keeps for that.
@@ -51,8 +64,8 @@ class AbcSumControl : public AbcControl {
   at::Tensor one_hot(const at::Tensor& slots) const;
   /// What the caller assigned, checked.
   at::Tensor given_slots(const AbcCall& call) const;
-  /// Throws InputError where a real token has a number of `limit` or more, which is what `option` allows.
-  void require_numbers(const AbcCall& call, const at::Tensor& numbers, int64_t limit, const std::string& option) const;
+  /// Throws InputError where there is no place for a real token.
+  void require_numbers(const AbcCall& call, const at::Tensor& numbers) const;
 
   const char* name_;
   int64_t slots_, heads_, head_dim_;

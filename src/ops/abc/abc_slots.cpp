@@ -67,16 +67,18 @@ class Clusters {
 
 }  // namespace
 
+int64_t random_slot(int64_t number, int64_t slots, uint64_t seed, uint64_t layer) {
+  const uint64_t stream = split_mix(split_mix(seed) ^ layer);
+  return static_cast<int64_t>(
+      ((split_mix(stream ^ static_cast<uint64_t>(number)) >> 32) * static_cast<uint64_t>(slots)) >> 32);
+}
+
 at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed, uint64_t layer) {
   const at::Tensor flat = numbers.to(at::kCPU).contiguous();
   at::Tensor drawn = at::empty_like(flat);
   const int64_t* in = flat.const_data_ptr<int64_t>();
   int64_t* out = drawn.mutable_data_ptr<int64_t>();
-  const uint64_t stream = split_mix(split_mix(seed) ^ layer);
-  for (int64_t i = 0; i < flat.numel(); ++i) {
-    out[i] = static_cast<int64_t>(
-        ((split_mix(stream ^ static_cast<uint64_t>(in[i])) >> 32) * static_cast<uint64_t>(slots)) >> 32);
-  }
+  for (int64_t i = 0; i < flat.numel(); ++i) out[i] = random_slot(in[i], slots, seed, layer);
   return drawn.to(numbers.device());
 }
 

@@ -182,6 +182,11 @@ void AbcStep(const AbcSlots& slots, const float* q, const float* k, const float*
   weigh_values_impl(p, slots.v, n, slots.width, o);
 }
 
+void WriteRows(float* memory, const float* row, const float* keep, const float* write, const float* q, int64_t count,
+               int64_t width, float* dots) {
+  write_slots(memory, row, keep, write, q, count, width, dots);
+}
+
 void NormaliseRow(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y) {
   const F d;
   auto sums = hn::Zero(d);
@@ -250,6 +255,7 @@ HWY_EXPORT(WeighValuesFloat);
 HWY_EXPORT(WeighValuesBf16);
 HWY_EXPORT(CopyBf16);
 HWY_EXPORT(AbcStep);
+HWY_EXPORT(WriteRows);
 HWY_EXPORT(NormaliseRow);
 HWY_EXPORT(ActivateRow);
 
@@ -276,6 +282,10 @@ void copy_row(const float* x, int64_t size, Bf16Bits* to) { HWY_DYNAMIC_DISPATCH
 void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control,
               AbcActivation activation, float eps, float* scratch, float* o) {
   HWY_DYNAMIC_DISPATCH(AbcStep)(slots, q, k, v, control, activation, eps, scratch, o);
+}
+void write_rows(float* memory, const float* row, const float* keep, const float* write, const float* q, int64_t count,
+                int64_t width, float* dots) {
+  HWY_DYNAMIC_DISPATCH(WriteRows)(memory, row, keep, write, q, count, width, dots);
 }
 void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y) {
   HWY_DYNAMIC_DISPATCH(NormaliseRow)(x, weight, bias, eps, size, y);

@@ -37,6 +37,11 @@ struct AbcSlots {
 void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control,
               AbcActivation activation, float eps, float* scratch, float* o);
 
+/// m_n = keep_n m_n + write_n row for `count` rows of memory [count,width]; dots_n = q . m_n afterwards (null: not
+/// wanted).
+void write_rows(float* memory, const float* row, const float* keep, const float* write, const float* q, int64_t count,
+                int64_t width, float* dots);
+
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias, biased variance.
 void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y);
 

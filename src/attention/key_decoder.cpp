@@ -1,0 +1,197 @@
+#include "attention/key_decoder.h"
+
+#include <torch/types.h>
+
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/kv_state.h"
+#include "base/error.h"
+#include "ops/attention/position.h"
+#include "ops/decode/decode_rows.h"
+#include "ops/row_kernels.h"
+
+namespace mnemo::attention {
+namespace {
+
+/// [H,d] as [H,width], times scale.
+std::vector<float> padded_heads(const at::Tensor& heads, int64_t width, float scale) {
+  return core::plain_numbers(at::constant_pad_nd(heads.detach() * scale, {0, width - heads.size(1)}));
+}
+
+KeyLayout layout_of(const core::DecodeBuild& build, const layers::AttentionProjections& maps) {
+  return {maps.num_heads, maps.head_dim, (maps.head_dim + ops::kHeadStep - 1) / ops::kHeadStep * ops::kHeadStep,
+          build.wide_keys()};
+}
+
+}  // namespace
+
+std::shared_ptr<const DistanceRows::Rows> DistanceRows::reach(int64_t longest, int64_t right) const {
+  const std::lock_guard lock(mutex_);
+  if (rows_->count - rows_->right > longest && rows_->right >= right) return rows_;
+  const c10::InferenceMode inference;
+  auto grown = std::make_shared<Rows>();
+  grown->right = std::max(right, rows_->right);
+  grown->count = grown->right + 64;
+  while (grown->count - grown->right <= longest) grown->count *= 2;
+  at::Tensor numbers = at::arange(-grown->right, grown->count - grown->right, at::kDouble);
+  if (clamp_ > 0) numbers = numbers.clamp(-clamp_, clamp_);
+  const at::Tensor rows = ops::sinusoids(numbers, dim_, at::TensorOptions().dtype(at::kFloat));
+  const at::Tensor r = at::constant_pad_nd(
+                           at::linear(rows, weight_).view({grown->count, layout_.heads, layout_.head_dim}),
+                           {0, layout_.width - layout_.head_dim})
+                           .transpose(0, 1)
+                           .contiguous();
+  grown->memory = ops::AlignedBytes(layout_.heads * grown->count * layout_.bytes_of_row());
+  if (layout_.wide) {
+    ops::copy_row(r.const_data_ptr<float>(), r.numel(), grown->memory.as<float>());
+  } else {
+    ops::copy_row(r.const_data_ptr<float>(), r.numel(), grown->memory.as<ops::Bf16Bits>());
+  }
+  rows_ = std::move(grown);
+  return rows_;
+}
+
+KeyDecoder::KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, int64_t window,
+                       const DistanceTerms& relative)
+    : layout_(layout_of(build, maps)),
+      window_(window),
+      dim_(maps.q.weight.size(1)),
+      scale_(1.0f / std::sqrt(static_cast<float>(maps.head_dim))),
+      maps_(build.pack({maps.q, maps.k, maps.v})),
+      output_(build.pack(maps.o.weight, maps.o.bias)) {
+  if (!relative.r.defined()) return;
+  u_ = padded_heads(relative.u, layout_.width, scale_);
+  v_ = padded_heads(relative.v, layout_.width, scale_);
+  distances_ = std::make_unique<DistanceRows>(relative.r, relative.dim, relative.clamp, layout_);
+}
+
+std::unique_ptr<core::DecodeState> KeyDecoder::import(const core::State& state, const core::OpenKeys& keys) const {
+  const auto& kv = state.as<KvState>();
+  const int64_t all = keys.context + keys.segment;
+  if (!keys.open || !kv.k.defined()) {
+    base::require(!keys.open || all == 0, "engine: the state of an open segment has no keys; is it of another model?");
+    return std::make_unique<KeyRowsState>(layout_);
+  }
+  const int64_t held = std::min(all, kv.k.size(2));
+  base::require(held == exported(all) && kv.k.size(1) == layout_.heads && kv.k.size(3) == layout_.head_dim,
+                "engine: expected keys [1,{},{},{}], found {}; is the state of another model?", layout_.heads,
+                exported(all), layout_.head_dim, c10::str(kv.k.sizes()));
+  auto rows = std::make_unique<KeyRowsState>(layout_, all - held);
+  rows->take(kv.k, kv.v, held);
+  return rows;
+}
+
+core::State KeyDecoder::export_state(const core::DecodeState& state, bool open) const {
+  const auto& rows = static_cast<const KeyRowsState&>(state);
+  if (!open) return KvState{};
+  const int64_t count = exported(rows.keys());
+  return KvState{rows.tensor(false, count), rows.tensor(true, count)};
+}
+
+void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* heads) const {
+  thread_local std::vector<float> maps_memory, q_memory, qr_memory;
+  const auto count = static_cast<int64_t>(pass.rows.size());
+  const int64_t width = layout_.width, d = layout_.head_dim, all = layout_.heads * d, stride = maps_.out();
+  float* maps = core::at_least(maps_memory, count * stride);
+  float* q = core::at_least(q_memory, count * layout_.heads * width);
+  float* qr = distances_ ? core::at_least(qr_memory, count * layout_.heads * width) : nullptr;
+  maps_(x, count, dim_, maps, stride);
+  for (size_t piece = 0; piece < pass.pieces.size(); ++piece)
+    static_cast<KeyRowsState*>(pass.states[piece])->reserve(pass.pieces[piece].rows());
+  int64_t longest = 0, right = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const core::DecodeRow& row = pass.rows[static_cast<size_t>(i)];
+    const float* map = maps + i * stride;
+    for (int64_t head = 0; head < layout_.heads; ++head) {
+      const int64_t at = (i * layout_.heads + head) * width;
+      for (int64_t c = 0; c < d; ++c) {
+        const float scaled = map[head * d + c] * scale_;
+        if (!distances_) {
+          q[at + c] = scaled;
+          continue;
+        }
+        q[at + c] = scaled + u_[static_cast<size_t>(head * width + c)];
+        qr[at + c] = scaled + v_[static_cast<size_t>(head * width + c)];
+      }
+      for (int64_t c = d; c < width; ++c) {
+        q[at + c] = 0.0f;
+        if (distances_) qr[at + c] = 0.0f;
+      }
+    }
+    static_cast<KeyRowsState*>(pass.states[static_cast<size_t>(row.piece)])->store(row.key, map + all, map + 2 * all);
+    longest = std::max(longest, row.key - row.lo);
+    right = std::max(right, row.hi - 1 - row.key);
+  }
+  for (size_t piece = 0; piece < pass.pieces.size(); ++piece)
+    static_cast<KeyRowsState*>(pass.states[piece])->append(pass.pieces[piece].rows());
+  const std::shared_ptr<const DistanceRows::Rows> distances = distances_ ? distances_->reach(longest, right) : nullptr;
+  if (layout_.wide) {
+    attend<float>(pass, q, qr, distances.get(), heads);
+  } else {
+    attend<ops::Bf16Bits>(pass, q, qr, distances.get(), heads);
+  }
+  if (window_ == 0) return;
+  for (core::DecodeState* state : pass.states) static_cast<KeyRowsState*>(state)->trim(window_ - 1);
+}
+
+template <class T>
+void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const float* qr,
+                        const DistanceRows::Rows* distances, float* heads) const {
+  const int64_t width = layout_.width, d = layout_.head_dim, count = static_cast<int64_t>(pass.rows.size());
+  int64_t keys = 1;
+  for (const core::DecodeRow& row : pass.rows) keys = std::max(keys, row.hi - row.lo);
+  if (window_ > 0) keys = std::min(keys, 2 * window_ - 1);
+  // Head by head, so that its keys stay near while all rows pass.
+  at::parallel_for(0, count * layout_.heads, core::thread_grain(keys * width), [&](int64_t begin, int64_t end) {
+    thread_local std::vector<float> memory;
+    float* scores = core::at_least(memory, keys + width);
+    float* o = scores + keys;
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t head = item / count, i = item % count;
+      const core::DecodeRow& row = pass.rows[static_cast<size_t>(i)];
+      const auto& state = *static_cast<const KeyRowsState*>(pass.states[static_cast<size_t>(row.piece)]);
+      int64_t lo = row.lo, hi = row.hi;
+      if (window_ > 0) lo = std::max(lo, row.key - window_ + 1), hi = std::min(hi, row.key + window_);
+      const int64_t at = (i * layout_.heads + head) * width, seen = hi - lo;
+      const T* r = nullptr;
+      if (distances != nullptr)
+        r = distances->memory.template as<T>() + (head * distances->count + row.key - lo + distances->right) * width;
+      ops::key_scores<T>(q + at, qr == nullptr ? nullptr : qr + at, state.key<T>(head, lo), r, seen, width, scores);
+      const float most = ops::add_then_max<float>(scores, nullptr, seen);
+      const float sum = ops::exp_then_sum<float>(scores, seen, most);
+      ops::weigh_values<T>(scores, state.value<T>(head, lo), seen, width, o);
+      float* to = heads + (i * layout_.heads + head) * d;
+      for (int64_t c = 0; c < d; ++c) to[c] = o[c] / sum;
+    }
+  });
+}
+
+bool KeyDecoder::end_segment(core::DecodeState& state, std::span<const core::KeptKeys> kept) const {
+  auto& rows = static_cast<KeyRowsState&>(state);
+  const int64_t needed = window_ > 0 ? window_ - 1 : std::numeric_limits<int64_t>::max();
+  return rows.keep(kept, needed, [&](const float* x, int64_t skipped, int64_t count, int64_t number) {
+    thread_local std::vector<float> memory;
+    const int64_t all = layout_.heads * layout_.head_dim, stride = maps_.out();
+    constexpr int64_t kRows = 64;
+    float* maps = core::at_least(memory, kRows * stride);
+    for (int64_t from = 0; from < count; from += kRows) {
+      const int64_t some = std::min(kRows, count - from);
+      maps_(x + (skipped + from) * dim_, some, dim_, maps, stride);
+      for (int64_t i = 0; i < some; ++i)
+        rows.store(number + from + i, maps + i * stride + all, maps + i * stride + 2 * all);
+    }
+  });
+}
+
+int64_t KeyDecoder::bytes_per_token(int64_t keys) const {
+  const int64_t seen = window_ > 0 ? std::min(keys, window_) : keys;
+  return maps_.num_bytes() + output_.num_bytes() +
+         seen * layout_.heads * layout_.head_dim * (layout_.wide ? 4 : 2) * (distances_ ? 3 : 2);
+}
+
+}  // namespace mnemo::attention

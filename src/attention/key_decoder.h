@@ -1,0 +1,76 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "attention/key_rows_state.h"
+#include "core/decode.h"
+#include "layers/parts.h"
+
+namespace mnemo::attention {
+
+/// The distance terms of relative attention, projected once for as many distances as were ever asked for.
+///   r_p = W_r R(p);  rows [H, count, width], row i stands for the distance i - right
+class DistanceRows {
+ public:
+  struct Rows {
+    int64_t count = 0, right = 0;
+    ops::AlignedBytes memory;
+  };
+  /// weight [H*d,D] of r; clamp: distances are clamped to it, 0 = not.
+  DistanceRows(const at::Tensor& weight, int64_t dim, int64_t clamp, const KeyLayout& layout)
+      : weight_(weight.detach()), dim_(dim), clamp_(clamp), layout_(layout), rows_(std::make_shared<const Rows>()) {}
+  /// Rows of the distances -right .. longest at least.
+  std::shared_ptr<const Rows> reach(int64_t longest, int64_t right) const;
+
+ private:
+  at::Tensor weight_;
+  int64_t dim_, clamp_;
+  KeyLayout layout_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Rows> rows_;
+};
+
+/// What only relative attention has.
+struct DistanceTerms {
+  at::Tensor u, v;  ///< [H,d]
+  at::Tensor r;     ///< [H*d,D]; undefined: the attention has no distances
+  int64_t dim = 0, clamp = 0;
+};
+
+/// Attention that weighs single keys, decoding: softmax, and with more terms relative and windowed.
+///   o_h = softmax_j( (q_h + u_h) . k_j + (q_h + v_h) . r_{p(i,j)} ) v_j,  q scaled by 1/sqrt(d), u and v too
+class KeyDecoder final : public core::DecodeAttention {
+ public:
+  /// window: keys on the left that a row sees, itself included, and as many on the right; 0 = all.
+  KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, int64_t window = 0,
+             const DistanceTerms& distances = {});
+
+  std::unique_ptr<core::DecodeState> import(const core::State& state, const core::OpenKeys& keys) const override;
+  core::State export_state(const core::DecodeState& state, bool open) const override;
+  void heads(const core::DecodePass& pass, const float* x, float* heads) const override;
+  const ops::PackedLinear& output() const override { return output_; }
+  bool end_segment(core::DecodeState& state, std::span<const core::KeptKeys> kept) const override;
+  int64_t bytes_per_token(int64_t keys) const override;
+
+ private:
+  /// Keys of the open segment that its State holds.
+  int64_t exported(int64_t keys) const { return window_ > 0 ? std::min(keys, window_ - 1) : keys; }
+  template <class T>
+  void attend(const core::DecodePass& pass, const float* q, const float* qr, const DistanceRows::Rows* distances,
+              float* heads) const;
+
+  KeyLayout layout_;
+  int64_t window_;
+  int64_t dim_;
+  float scale_;
+  ops::PackedLinear maps_, output_;
+  std::vector<float> u_, v_;  // [H,width], scaled
+  std::unique_ptr<DistanceRows> distances_;
+};
+
+}  // namespace mnemo::attention

@@ -1,0 +1,134 @@
+#include "attention/key_rows_state.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "ops/decode/decode_rows.h"
+
+namespace mnemo::attention {
+namespace {
+
+/// Room for keys at first; doubled where it ends.
+constexpr int64_t kFirstRoom = 128;
+
+}  // namespace
+
+/// Moves the keys into memory of `capacity` rows a head, to its front.
+void KeyRowsState::move(int64_t capacity) {
+  const int64_t row = layout_.bytes_of_row(), held = keys_ - missing_;
+  for (ops::AlignedBytes* memory : {&k_, &v_}) {
+    ops::AlignedBytes fresh;
+    if (capacity != capacity_) {
+      fresh = ops::AlignedBytes(layout_.heads * capacity * row);
+      // Between the head's width and the padded one there must be zeros, everywhere.
+      if (layout_.width != layout_.head_dim) std::memset(fresh.as<std::byte>(), 0, static_cast<size_t>(fresh.size));
+    }
+    for (int64_t head = 0; head < layout_.heads && held > 0; ++head) {
+      const std::byte* from = memory->as<std::byte>() + (head * capacity_ + first_) * row;
+      std::byte* to = (capacity != capacity_ ? fresh : *memory).as<std::byte>() + head * capacity * row;
+      std::memmove(to, from, static_cast<size_t>(held * row));
+    }
+    if (capacity != capacity_) *memory = std::move(fresh);
+  }
+  capacity_ = capacity;
+  first_ = 0;
+}
+
+void KeyRowsState::reserve(int64_t more) {
+  const int64_t wanted = keys_ - missing_ + more;
+  if (first_ + wanted <= capacity_) return;
+  // Half of the memory is room to slide in, so that rows are seldom moved.
+  move(wanted <= capacity_ / 2 ? capacity_ : std::max(kFirstRoom, 2 * wanted));
+}
+
+void KeyRowsState::store(int64_t number, const float* k, const float* v) {
+  for (int64_t head = 0; head < layout_.heads; ++head) {
+    const int64_t d = layout_.head_dim;
+    if (layout_.wide) {
+      ops::copy_row(k + head * d, d, key<float>(head, number));
+      ops::copy_row(v + head * d, d, value<float>(head, number));
+    } else {
+      ops::copy_row(k + head * d, d, key<ops::Bf16Bits>(head, number));
+      ops::copy_row(v + head * d, d, value<ops::Bf16Bits>(head, number));
+    }
+  }
+}
+
+/// Leaves room where keys are to be made of rows.
+void KeyRowsState::drop_to(std::span<const core::KeptKeys> kept, int64_t first) {
+  int64_t number = 0, total = 0, stay = 0, from = missing_;
+  bool slides = true;  // what stays is one run of keys, or nothing
+  for (const core::KeptKeys& whole : kept) {
+    const core::KeptKeys run = held_part(whole, number, first);
+    number += whole.count;
+    if (run.count == 0) continue;
+    if (total == 0) from = run.from;
+    slides = slides && run.rows == nullptr && run.from == from + total;
+    if (run.rows == nullptr) stay += run.count;
+    total += run.count;
+  }
+  if (slides) {
+    first_ = total == 0 ? 0 : first_ + from - missing_;
+    missing_ = first;
+    keys_ = number;
+    return;
+  }
+  if (total > capacity_) {
+    base::ensure(stay == 0, "keys are made of rows in place of others");
+    missing_ = keys_ = first_ = 0;
+    reserve(total);
+  }
+  const int64_t row = layout_.bytes_of_row();
+  for (ops::AlignedBytes* memory : {&k_, &v_}) {
+    for (int64_t head = 0; head < layout_.heads; ++head) {
+      std::byte* start = memory->as<std::byte>() + head * capacity_ * row;
+      int64_t at = 0, place = 0;
+      for (const core::KeptKeys& whole : kept) {
+        const core::KeptKeys run = held_part(whole, at, first);
+        at += whole.count;
+        if (run.rows == nullptr && run.count > 0) {
+          // Runs ascend and move to the left, so none is overwritten before it has moved.
+          const int64_t source = first_ + run.from - missing_;
+          base::ensure(place <= source, "keys that stay move to the left");
+          std::memmove(start + place * row, start + source * row, static_cast<size_t>(run.count * row));
+        }
+        place += run.count;
+      }
+    }
+  }
+  first_ = 0;
+  missing_ = first;
+  keys_ = number;
+}
+
+at::Tensor KeyRowsState::tensor(bool values, int64_t count) const {
+  const at::ScalarType type = layout_.wide ? at::kFloat : at::kBFloat16;
+  if (count == 0) return at::empty({1, layout_.heads, 0, layout_.head_dim}, at::kFloat);
+  const std::byte* data = (values ? v_ : k_).as<std::byte>() +
+                          (first_ + keys_ - missing_ - count) * layout_.bytes_of_row();
+  return at::from_blob(const_cast<std::byte*>(data), {1, layout_.heads, count, layout_.head_dim},
+                       {0, capacity_ * layout_.width, layout_.width, 1}, type)
+      .to(at::kFloat)
+      .contiguous()
+      .clone();
+}
+
+void KeyRowsState::take(const at::Tensor& k, const at::Tensor& v, int64_t count) {
+  reserve(count);
+  const auto rows = [&](const at::Tensor& heads) {  // [1,H,M,d] -> [count,H*d]
+    return core::plain_numbers(heads.narrow(2, heads.size(2) - count, count).transpose(1, 2));
+  };
+  const std::vector<float> keys = rows(k), values = rows(v);
+  const int64_t all = layout_.heads * layout_.head_dim;
+  for (int64_t i = 0; i < count; ++i) store(keys_ + i, keys.data() + i * all, values.data() + i * all);
+  append(count);
+}
+
+int64_t KeyRowsState::num_bytes() const {
+  return 2 * (keys_ - missing_) * layout_.heads * layout_.head_dim * (layout_.wide ? 4 : 2);
+}
+
+}  // namespace mnemo::attention

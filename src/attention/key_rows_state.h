@@ -1,0 +1,97 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "core/decode.h"
+#include "ops/linear/packed_linear.h"
+
+namespace mnemo::attention {
+
+/// How keys and values of a decoder lie in memory: [H, capacity, width], width the head's, padded with zeros to whole
+/// vectors.
+struct KeyLayout {
+  int64_t heads = 0, head_dim = 0, width = 0;
+  bool wide = true;  ///< float32, else bf16
+  int64_t bytes_of_row() const { return width * (wide ? 4 : 2); }
+};
+
+/// Keys and values of one layer of one sequence, [context; open segment], in memory that grows by doubling. Those of a
+/// layer context stay when a segment ends: W_k of a row is what it was when the row ran.
+class KeyRowsState final : public core::CopiedState<KeyRowsState> {
+ public:
+  /// The keys from number `first` on will be held; those before it were never taken over.
+  explicit KeyRowsState(const KeyLayout& layout, int64_t first = 0) : layout_(layout), missing_(first), keys_(first) {}
+
+  /// Makes room for `more` keys.
+  void reserve(int64_t more);
+  /// Puts a key and its value, [H*d] each, in their place, which there must be room for.
+  void store(int64_t key, const float* k, const float* v);
+  /// Says that `more` keys have been stored behind the last.
+  void append(int64_t more) { keys_ += more; }
+  /// Goes on with these keys alone, of which the last `needed` must be held and no others are. make(rows, from, count,
+  /// number) stores those that come of rows[from] on, from that number on. False, and nothing done, where some are not
+  /// held.
+  template <class Make>
+  bool keep(std::span<const core::KeptKeys> kept, int64_t needed, const Make& make);
+  /// Holds the last `count` keys and no others.
+  void trim(int64_t count) {
+    const int64_t excess = std::max<int64_t>(0, keys_ - missing_ - count);
+    first_ += excess;
+    missing_ += excess;
+  }
+
+  int64_t keys() const { return keys_; }
+  /// Key or value row of a head.
+  template <class T>
+  T* key(int64_t head, int64_t number) const {
+    return k_.as<T>() + (head * capacity_ + first_ + number - missing_) * layout_.width;
+  }
+  template <class T>
+  T* value(int64_t head, int64_t number) const {
+    return v_.as<T>() + (head * capacity_ + first_ + number - missing_) * layout_.width;
+  }
+  /// The last `count` keys or values as a tensor [1,H,count,d], and back.
+  at::Tensor tensor(bool values, int64_t count) const;
+  void take(const at::Tensor& k, const at::Tensor& v, int64_t count);
+  int64_t num_bytes() const override;
+
+ private:
+  void move(int64_t capacity);
+  /// What is held of a run that begins with key `number` and of which those from `first` on are.
+  static core::KeptKeys held_part(const core::KeptKeys& run, int64_t number, int64_t first) {
+    const int64_t skipped = std::clamp<int64_t>(first - number, 0, run.count);
+    return {run.from + skipped, run.count - skipped, run.rows};
+  }
+  void drop_to(std::span<const core::KeptKeys> kept, int64_t first);
+
+  KeyLayout layout_;
+  ops::AlignedBytes k_, v_;
+  int64_t capacity_ = 0, first_ = 0;
+  int64_t missing_ = 0, keys_ = 0;
+};
+
+template <class Make>
+bool KeyRowsState::keep(std::span<const core::KeptKeys> kept, int64_t needed, const Make& make) {
+  int64_t total = 0, number = 0;
+  for (const core::KeptKeys& run : kept) total += run.count;
+  const int64_t first = std::max<int64_t>(0, total - needed);
+  for (const core::KeptKeys& run : kept) {
+    const core::KeptKeys held = held_part(run, number, first);
+    if (run.rows == nullptr && held.count > 0 && held.from < missing_) return false;
+    number += run.count;
+  }
+  drop_to(kept, first);
+  number = 0;
+  for (const core::KeptKeys& run : kept) {
+    const int64_t skipped = run.count - held_part(run, number, first).count;
+    if (run.rows != nullptr) make(run.rows, skipped, run.count - skipped, number + skipped);
+    number += run.count;
+  }
+  return true;
+}
+
+}  // namespace mnemo::attention

@@ -1,0 +1,165 @@
+#include <torch/types.h>
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/linear.h"
+#include "core/decode.h"
+#include "core/require_state.h"
+#include "ops/decode/decode_rows.h"
+#include "ops/row_kernels.h"
+
+namespace mnemo::attention {
+namespace {
+
+/// Sums of one sequence: s [H,f,width], z [H,f].
+struct LinearSumsState final : core::CopiedState<LinearSumsState> {
+  std::vector<float> s, z;
+  int64_t used_bytes = 0;
+  int64_t num_bytes() const override { return used_bytes; }
+};
+
+/// The features of a head: f = elu(x) + 1, relu(W x + b), or factor [sin(W u), cos(W u)] with u = x / (|x| + eps).
+struct FeatureMap {
+  enum class Kind { elu, t2r, rfa } kind = Kind::elu;
+  std::vector<float> weight, bias;  ///< [H,m,d], [H,m]
+  float factor = 1.0f, eps = 0.0f;
+
+  /// x [d] -> out [features]
+  void operator()(const float* x, int64_t head, int64_t d, int64_t features, float* out) const {
+    if (kind == Kind::elu) {
+      for (int64_t c = 0; c < d; ++c) out[c] = (x[c] > 0.0f ? x[c] : std::expm1(x[c])) + 1.0f;
+    } else if (kind == Kind::t2r) {
+      ops::matrix_vector<float>(weight.data() + head * features * d, x, bias.data() + head * features, out, features,
+                                d);
+      for (int64_t j = 0; j < features; ++j) out[j] = std::max(out[j], 0.0f);
+    } else {
+      const int64_t m = features / 2;
+      const float norm = std::sqrt(ops::inner_product(x, x, d)), size = eps > 0.0f ? norm + eps : norm;
+      const float shrink = size == 0.0f ? 1.0f : 1.0f / size;
+      ops::matrix_vector<float>(weight.data() + head * m * d, x, nullptr, out + m, m, d);
+      for (int64_t j = 0; j < m; ++j) {
+        const float angle = out[m + j] * shrink;
+        out[j] = factor * std::sin(angle);
+        out[m + j] = factor * std::cos(angle);
+      }
+    }
+  }
+};
+
+class LinearDecoder final : public core::DecodeAttention {
+ public:
+  LinearDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, const layers::Linear& gate,
+                int64_t features, FeatureMap feature_map, const ops::LinearNormaliser& normaliser)
+      : heads_(maps.num_heads),
+        head_dim_(maps.head_dim),
+        width_((maps.head_dim + ops::kHeadStep - 1) / ops::kHeadStep * ops::kHeadStep),
+        features_(features),
+        dim_(maps.q.weight.size(1)),
+        gated_(gate.weight.defined()),
+        feature_map_(std::move(feature_map)),
+        normaliser_(normaliser),
+        output_(build.pack(maps.o.weight, maps.o.bias)) {
+    std::vector<layers::Linear> all = {maps.q, maps.k, maps.v};
+    if (gated_) all.push_back(gate);
+    maps_ = build.pack(all);
+  }
+
+  std::unique_ptr<core::DecodeState> import(const core::State& state, const core::OpenKeys&) const override {
+    const auto& sums = state.as<LinearState>();
+    core::require_state("linear", sums.s, {1, heads_, features_, head_dim_});
+    core::require_state("linear", sums.z, {1, heads_, features_});
+    auto made = std::make_unique<LinearSumsState>();
+    made->s = core::plain_numbers(at::constant_pad_nd(sums.s, {0, width_ - head_dim_}));
+    made->z = core::plain_numbers(sums.z);
+    made->used_bytes = sum_bytes();
+    return made;
+  }
+  core::State export_state(const core::DecodeState& state, bool) const override {
+    const auto& own = static_cast<const LinearSumsState&>(state);
+    return LinearState{
+        core::tensor_of(own.s.data(), {1, heads_, features_, width_}).narrow(3, 0, head_dim_).contiguous(),
+        core::tensor_of(own.z.data(), {1, heads_, features_})};
+  }
+
+  void heads(const core::DecodePass& pass, const float* x, float* heads) const override {
+    thread_local std::vector<float> maps_memory;
+    const auto count = static_cast<int64_t>(pass.rows.size()), pieces = static_cast<int64_t>(pass.pieces.size());
+    const int64_t all = heads_ * head_dim_, stride = maps_.out();
+    float* maps = core::at_least(maps_memory, count * stride);
+    maps_(x, count, dim_, maps, stride);
+    at::parallel_for(0, pieces * heads_, core::thread_grain(4 * features_ * width_), [&](int64_t begin, int64_t end) {
+      for (int64_t item = begin; item < end; ++item) {
+        const auto number = static_cast<size_t>(item / heads_);
+        const core::DecodePiece& piece = pass.pieces[number];
+        for (int64_t row = piece.first_row; row < piece.first_row + piece.rows(); ++row)
+          step(static_cast<LinearSumsState&>(*pass.states[number]), item % heads_, maps + row * stride,
+               heads + row * all);
+      }
+    });
+  }
+  const ops::PackedLinear& output() const override { return output_; }
+  bool end_segment(core::DecodeState&, std::span<const core::KeptKeys>) const override { return true; }
+  int64_t bytes_per_token(int64_t) const override { return maps_.num_bytes() + output_.num_bytes() + sum_bytes(); }
+
+ private:
+  int64_t sum_bytes() const { return heads_ * features_ * (head_dim_ + 1) * 4; }
+
+  /// One head of one row: writes it, then reads it. maps: q, k, v [H*d] and the gate's logits [H].
+  void step(LinearSumsState& state, int64_t head, const float* maps, float* heads) const {
+    thread_local std::vector<float> memory;
+    const int64_t f = features_, all = heads_ * head_dim_;
+    float *reading = core::at_least(memory, 3 * f + 2 * width_), *writing = reading + f, *keep = writing + f,
+          *value = keep + f, *o = value + width_;
+    feature_map_(maps + head * head_dim_, head, head_dim_, f, reading);
+    feature_map_(maps + all + head * head_dim_, head, head_dim_, f, writing);
+    std::copy_n(maps + 2 * all + head * head_dim_, head_dim_, value);
+    std::fill(value + head_dim_, value + width_, 0.0f);
+    const float gate = gated_ ? 1.0f / (1.0f + std::exp(-maps[3 * all + head])) : 1.0f;
+    const float share = gated_ ? 1.0f / (1.0f + std::exp(maps[3 * all + head])) : 1.0f;
+    float *s = state.s.data() + head * f * width_, *z = state.z.data() + head * f;
+    for (int64_t j = 0; j < f; ++j) {
+      keep[j] = gate;
+      writing[j] *= share;
+      z[j] = gate * z[j] + writing[j];
+    }
+    ops::write_rows(s, value, keep, writing, nullptr, f, width_, nullptr);
+    ops::weigh_values<float>(reading, s, f, width_, o);
+    using Kind = ops::LinearNormaliser::Kind;
+    float divisor = ops::inner_product(reading, z, f);
+    if (normaliser_.kind == Kind::plus_eps) divisor += static_cast<float>(normaliser_.eps);
+    if (normaliser_.kind == Kind::at_least_one) divisor = std::max(divisor, 1.0f);
+    if (normaliser_.kind == Kind::plain && divisor == 0.0f) divisor = 1.0f;
+    for (int64_t c = 0; c < head_dim_; ++c) heads[head * head_dim_ + c] = o[c] / divisor;
+  }
+
+  int64_t heads_, head_dim_, width_, features_, dim_;
+  bool gated_;
+  FeatureMap feature_map_;
+  ops::LinearNormaliser normaliser_;
+  ops::PackedLinear maps_, output_;
+};
+
+}  // namespace
+
+std::unique_ptr<core::DecodeAttention> Linear::decoder(const core::DecodeBuild& build) const {
+  FeatureMap map;
+  if (weight_.defined()) {
+    map.kind = FeatureMap::Kind::t2r;
+    map.weight = core::plain_numbers(weight_);
+    map.bias = core::plain_numbers(feature_bias_);
+  } else if (sigma_.defined()) {
+    const bool authors = options_.variant == "authors";
+    map.kind = FeatureMap::Kind::rfa;
+    map.weight = core::plain_numbers(random_.to(at::kFloat) * sigma_.detach() / options_.tau.value_or(1.0));
+    map.factor = authors ? 0.1f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(random_.size(1))));
+    map.eps = authors ? 1e-3f : 0.0f;
+  }
+  layers::Linear gate;
+  gate.weight = gate_weight_, gate.bias = gate_bias_;
+  return std::make_unique<LinearDecoder>(build, maps_, gate, num_features_, std::move(map), normaliser_);
+}
+
+}  // namespace mnemo::attention

@@ -1,0 +1,15 @@
+#include "attention/key_decoder.h"
+#include "attention/relative.h"
+#include "base/error.h"
+
+namespace mnemo::attention {
+
+std::unique_ptr<core::DecodeAttention> Relative::decoder(const core::DecodeBuild& build) const {
+  // Within a block of two rows or more the shift of the authors' code reads other rows' scores.
+  base::require(options_.rel_shift != "faithful" || build.looks_right < 2, "{}",
+                "rel_shift = \"faithful\" with memory rows that look to the right");
+  return std::make_unique<KeyDecoder>(
+      build, maps_, 0, DistanceTerms{u_, v_, r_.weight, dim_, options_.eval_clamp_len.value_or(options_.clamp_len)});
+}
+
+}  // namespace mnemo::attention

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/decode.h"
+#include "layers/adaptive_embedding.h"
+#include "layers/parts.h"
+
+namespace mnemo::infer {
+
+/// A model's embedding without LibTorch: rows of its tables, projected where the embedding is adaptive.
+class EmbeddingRows {
+ public:
+  EmbeddingRows() = default;
+  explicit EmbeddingRows(const layers::TokenEmbedding& embedding);
+  EmbeddingRows(const core::DecodeBuild& build, const layers::AdaptiveEmbedding& embedding, int64_t dim);
+  /// out [tokens,D]; tokens are within the vocabulary.
+  void operator()(std::span<const int64_t> tokens, float* out) const;
+
+ private:
+  struct Table {
+    int64_t first;  ///< token of its first row
+    at::Tensor rows;
+    ops::PackedLinear projection;  ///< without outputs where there is none
+  };
+  std::vector<Table> tables_;  // by first token, ascending
+  int64_t dim_ = 0;
+  float factor_ = 1.0f;
+};
+
+}  // namespace mnemo::infer

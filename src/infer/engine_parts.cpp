@@ -1,0 +1,110 @@
+#include "infer/engine_parts.h"
+
+#include <c10/core/InferenceMode.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace mnemo::infer {
+namespace {
+
+ops::RowActivation row_activation(const std::string& name) {
+  if (name == "relu") return ops::RowActivation::relu;
+  return name == "gelu" ? ops::RowActivation::gelu : ops::RowActivation::gelu_tanh;
+}
+
+/// A decoder, with `what` in front of what it has no form of.
+template <class Make>
+auto decoder_of(const std::string& what, Make make) {
+  try {
+    auto decoder = make();
+    base::require(decoder != nullptr, "unsupported: {}", what);
+    return decoder;
+  } catch (const base::InputError& error) {
+    const std::string reason = error.what();
+    base::input_error("{}", reason.starts_with("unsupported: ") ? reason : "unsupported: " + reason);
+  }
+}
+
+}  // namespace
+
+Engine::Parts::Norm Engine::Parts::norm_of(const layers::LayerNorm& norm) const {
+  return {core::plain_numbers(norm.weight), core::plain_numbers(norm.bias), static_cast<float>(norm.eps)};
+}
+
+Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
+  const c10::InferenceMode inference;
+  core::DecodeBuild build = of;
+  models::require_next_token_model(model, "decoding engine");
+  base::require(model.head_or_null() != nullptr, "{}", "unsupported: a layer_stack, which has no tokens");
+  for (const layers::Parameter& parameter : model.parameters().all()) {
+    base::require(parameter.tensor.scalar_type() == at::kFloat && parameter.tensor.is_cpu(),
+                  "expected parameters of float32 on the CPU, found {} on {} ('{}')",
+                  c10::toString(parameter.tensor.scalar_type()), parameter.tensor.device().str(), parameter.name);
+  }
+  const auto stack = decoder_of("this backbone", [&] { return model.backbone().decode_stack(); });
+  dim = model.backbone().dim();
+  vocab = model.vocab_size();
+  segment = model.segment_size();
+
+  for (const auto& [name, memory] : model.sequence_memories()) {
+    const std::string what = fmt::format("memory '{}'", name);
+    memories.push_back({name, decoder_of(what, [memory = memory] { return memory->decoder(); })});
+    const core::DecodeSequence::Rows rows = memories.back().decoder->rows();
+    if (rows.read + rows.write == 0) continue;
+    base::require(block_of == nullptr, "unsupported: {} beside another memory with rows of its own", what);
+    block = rows;
+    block_of = memories.back().decoder.get();
+    block_number = memories.size() - 1;
+    if (!rows.causal) build.looks_right = std::max(rows.read, rows.write);
+  }
+  for (const auto& [name, context] : model.layer_contexts()) {
+    const std::string what = fmt::format("memory '{}'", name);
+    contexts.push_back({name, decoder_of(what, [&, context = context] { return context->decoder(build); })});
+  }
+  base::require(contexts.size() < 2, "{}", "unsupported: several layer contexts");
+
+  const std::string attention = fmt::format("attention '{}'", models::type_of(model.options().backbone.attention));
+  for (const core::DecodeStack::Layer& of_stack : stack->layers) {
+    Layer layer;
+    layer.name = of_stack.name;
+    layer.attention = decoder_of(attention, [&] { return of_stack.attention->decoder(build); });
+    layer.context = contexts.empty() ? -1 : 0;
+    layer.norm1 = norm_of(of_stack.norm1);
+    layer.norm2 = norm_of(of_stack.norm2);
+    layer.in = build.pack(of_stack.ffn.in.weight, of_stack.ffn.in.bias);
+    layer.out = build.pack(of_stack.ffn.out.weight, of_stack.ffn.out.bias);
+    layer.activation = row_activation(of_stack.ffn.activation);
+    layers.push_back(std::move(layer));
+  }
+  pre_norm = stack->pre_norm;
+  final_norm = norm_of(stack->final_norm);
+  if (stack->positions.defined()) positions = stack->positions.detach().contiguous();
+  for (int64_t i = 0; stack->sinusoidal && i < dim / 2; ++i)
+    frequencies.push_back(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(dim)));
+  embedding = model.token_embedding() != nullptr ? EmbeddingRows(*model.token_embedding())
+                                                 : EmbeddingRows(build, *model.adaptive_embedding(), dim);
+  head = decoder_of(fmt::format("head '{}'", models::type_of(model.options().head)),
+                    [&] { return model.head_or_null()->decoder(build); });
+}
+
+std::string unsupported_reason(const core::Model& model) {
+  const auto* built = dynamic_cast<const models::Model*>(&model);
+  if (built == nullptr) return "it is no model made from options";
+  try {
+    Engine::require_supported(*built);
+  } catch (const base::InputError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+void Engine::require_supported(const models::Model& model) {
+  core::DecodeBuild build;
+  build.runs = false;
+  const Parts parts(model, build);
+}
+
+}  // namespace mnemo::infer

@@ -1,0 +1,81 @@
+#include <torch/types.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "memory/abc_control/mlp.h"
+#include "memory/abc_decoder.h"
+#include "memory/require_state.h"
+#include "ops/decode/decode_rows.h"
+
+namespace mnemo::memory {
+namespace {
+
+/// Slots of one sequence: k, v [H,n,width], z [H,n].
+struct MlpSlots final : core::CopiedState<MlpSlots> {
+  std::vector<float> k, v, z;
+  int64_t used_bytes = 0;
+  int64_t num_bytes() const override { return used_bytes; }
+};
+
+class AbcMlpDecoder final : public AbcDecoder {
+ public:
+  AbcMlpDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, const at::Tensor& weight,
+                int64_t slots, double scale, bool shared, ops::AbcActivation activation, double eps)
+      : AbcDecoder(build, maps, slots, scale, weight),
+        shared_(shared),
+        activation_(activation),
+        eps_(static_cast<float>(eps)) {}
+
+  std::unique_ptr<core::DecodeState> import(const core::State& state, const core::OpenKeys&) const override {
+    const auto& slots = state.as<AbcState>();
+    require_state("abc", slots.k, {1, heads_, slots_, head_dim_});
+    auto made = std::make_unique<MlpSlots>();
+    const auto padded = [&](const at::Tensor& heads) {
+      return core::plain_numbers(at::constant_pad_nd(heads, {0, width_ - head_dim_}));
+    };
+    made->k = padded(slots.k), made->v = padded(slots.v), made->z = core::plain_numbers(slots.z);
+    made->used_bytes = slot_bytes();
+    return made;
+  }
+  core::State export_state(const core::DecodeState& state, bool) const override {
+    const auto& slots = static_cast<const MlpSlots&>(state);
+    const auto heads = [&](const std::vector<float>& numbers) {
+      return core::tensor_of(numbers.data(), {1, heads_, slots_, width_}).narrow(3, 0, head_dim_).contiguous();
+    };
+    return AbcState{heads(slots.k), heads(slots.v), core::tensor_of(slots.z.data(), {1, heads_, slots_})};
+  }
+
+ protected:
+  void prepare(core::DecodeState&, const Rows&) const override {}
+  void run(core::DecodeState& state, int64_t head, const Rows& rows, float* o, int64_t o_stride) const override {
+    thread_local std::vector<float> memory;
+    float* scratch = core::at_least(memory, width_ + 3 * slots_);
+    float* read = scratch + 3 * slots_;
+    auto& slots = static_cast<MlpSlots&>(state);
+    const ops::AbcSlots own{slots.k.data() + head * slots_ * width_, slots.v.data() + head * slots_ * width_,
+                            slots.z.data() + head * slots_, slots_, width_};
+    for (int64_t row = 0; row < rows.count; ++row) {
+      const int64_t at = (row * heads_ + head) * width_;
+      const float* control = rows.control + row * rows.control_stride + (shared_ ? 0 : head * slots_);
+      ops::abc_step(own, rows.q + at, rows.k + at, rows.v + at, control, activation_, eps_, scratch, read);
+      std::copy_n(read, head_dim_, o + row * o_stride);
+    }
+  }
+  int64_t slot_bytes() const override { return heads_ * slots_ * (2 * head_dim_ + 1) * 4; }
+
+ private:
+  bool shared_;
+  ops::AbcActivation activation_;
+  float eps_;
+};
+
+}  // namespace
+
+std::unique_ptr<core::DecodeAttention> AbcMlpControl::decoder(const core::DecodeBuild& build,
+                                                              const layers::AttentionProjections& maps) const {
+  return std::make_unique<AbcMlpDecoder>(build, maps, weight_, slots_, scale_, options_.shared_across_heads,
+                                         activation_, options_.eps);
+}
+
+}  // namespace mnemo::memory
