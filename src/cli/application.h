@@ -19,7 +19,6 @@ Common& common_options();
 /// share (starting and joining threads would take longer), else LibTorch's choice. Returns the number.
 ///   parameters: of the model; rows: token rows of one call
 int64_t choose_threads(int64_t parameters, int64_t rows);
-inline constexpr int64_t kRowsOfAnImage = 196;  ///< roughly, where that is what has to be told
 
 /// The whole command line: every subcommand added. Fresh for each call.
 std::shared_ptr<CLI::App> make_application();

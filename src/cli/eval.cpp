@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "experiment/device.h"
 #include "experiment/measure.h"
+#include "experiment/training.h"
 
 namespace mnemo::cli {
 namespace {
@@ -28,10 +29,10 @@ int evaluate(const EvalArguments& options) {
   const at::Device device = experiment::device_named(options.device);
   const bundle::Bundle stored = bundle::read_bundle(options.model);
   experiment::move_to(*stored.model, device);
-  choose_threads(
-      stored.model->parameters().count(),
-      options.measure.batch *
-          (stored.is_images() ? kRowsOfAnImage : options.measure.segment_size.value_or(stored.model->segment_size())));
+  choose_threads(stored.model->parameters().count(),
+                 options.measure.batch * (stored.is_images()
+                                              ? experiment::kRowsOfAnImage
+                                              : options.measure.segment_size.value_or(stored.model->segment_size())));
   const auto begin = std::chrono::steady_clock::now();
   const experiment::Measured measured = experiment::measure(stored, options.measure);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

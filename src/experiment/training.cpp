@@ -31,9 +31,6 @@ eval_every = 100
 eval_samples = 1000
 )";
 
-/// Roughly, where an image's rows are not known.
-constexpr int64_t kRowsOfAnImage = 196;
-
 void require_folder(const TrainingOptions& options) {
   if (options.resumes) {
     base::require(base::path_exists(base::join_path(options.folder, "recipe.toml")),

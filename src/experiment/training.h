@@ -13,6 +13,9 @@
 
 namespace mnemo::experiment {
 
+/// Rows of a call for each image, roughly, where the number of threads follows from that.
+inline constexpr int64_t kRowsOfAnImage = 196;
+
 /// One training of a recipe in a folder of its own: recipe.toml, log, checkpoints, model.
 struct TrainingOptions {
   Recipe recipe;
