@@ -189,10 +189,10 @@ int inspect(const InspectArguments& options) {
                                           &inspected.scalars};
   base::require(!options.png || looked || !inspected.scalars.empty(),
                 "inspect: --png draws what an input does; give one with --text, --tokens, --sample or --image");
-  base::require(!options.svg || looked || facts.table,
+  base::require(!options.svg || looked || !facts.tables.empty(),
                 "inspect: --svg draws the spans of a model of texts; of images there are none, give one with --image");
   if (options.svg)
-    base::write_file_atomic(*options.svg, looked ? inspect::svg_of(picture) : inspect::svg_of(*facts.table));
+    base::write_file_atomic(*options.svg, looked ? inspect::svg_of(picture) : inspect::svg_of(facts.tables[0].table));
   if (options.png) base::write_file_atomic(*options.png, inspect::png_of(picture));
   if (options.html) {
     const std::string title = options.source + (options.variant ? ": " + *options.variant : "");

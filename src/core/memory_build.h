@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "layers/parameters.h"
 
@@ -13,10 +14,12 @@ class Backbone;
 
 /// Where in a model a memory on the layer-context or sequence seam stands. D `dim`.
 struct MemoryBuild {
-  layers::Scope scope;  ///< "memory"
-  int64_t num_layers = 0;
+  layers::Scope scope;          ///< "memory"
+  int64_t num_layers = 0;       ///< of the backbone
+  std::vector<int64_t> layers;  ///< that the memory serves, in rising order
   int64_t dim = 0;
-  at::Tensor like;  ///< a parameter of the model: type and device of fresh states
+  at::Tensor like;         ///< a parameter of the model: type and device of fresh states
+  int64_t vocab_size = 0;  ///< of the model's tokens; 0 in a layer_stack
   /// Rows of tokens as the model embeds them, [..] int64 -> [..,D], for memories with special tokens of their own;
   /// empty in a layer_stack, which has no tokens.
   std::function<at::Tensor(const at::Tensor& tokens)> embed = {};

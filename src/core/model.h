@@ -27,14 +27,8 @@ struct StepResult {
   at::Tensor hidden;        ///< [B,T,D]: the token rows
   at::Tensor write_hidden;  ///< [B,m,D]: the write memory rows, where there are any
   State state;
-  at::Tensor context_loss = {};  ///< [B]: what a layer context adds to the training loss; undefined = nothing
-};
-
-/// A loss beside the task's: weight * mean of `values` is added to it.
-struct AuxiliaryLoss {
-  std::string_view name;
-  at::Tensor values;
-  double weight;
+  /// [B] each: what layer contexts add to the training loss, by their number in the model; empty = nothing.
+  std::vector<at::Tensor> context_losses = {};
 };
 
 /// All that training, evaluation and inference know: (segment, state) -> (output, state').

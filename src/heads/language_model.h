@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "base/options.h"
 #include "core/head.h"
+#include "core/model_outline.h"
 #include "heads/adaptive_softmax.h"
 #include "layers/parts.h"
 
@@ -20,6 +22,9 @@ struct LanguageModelOptions {
     v("adaptive", adaptive,
       "an adaptive softmax: words by frequency, rare ones in clusters; unset: one softmax over all");
   }
+  /// Throws InputError where the head cannot stand in the model.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
+  bool reads_first_row() const { return false; }
 };
 
 /// Softmax over the vocabulary: logits = h W^T + b, W [V,D] its own or the embedding table.
@@ -30,9 +35,14 @@ class LanguageModel final : public core::Head {
                 int64_t vocab_size, int64_t dim, double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
+  bool predicts_next_token() const override { return true; }
 
  private:
   at::Tensor weight_, bias_;
 };
+
+/// The head of those options: a softmax over all tokens, or an adaptive one. Throws InputError, naming the key, where a
+/// tied head finds no tables of its shape.
+std::unique_ptr<core::Head> make_language_model(const LanguageModelOptions& options, const struct HeadBuild& build);
 
 }  // namespace mnemo::heads
