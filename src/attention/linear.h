@@ -78,7 +78,10 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads, public
   core::State initial_state(int64_t batch) const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   core::AttentionSupport support() const override { return {false, false, causal_}; }
-  int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+  const layers::AttentionProjections* projections() const override { return &maps_; }
+  int64_t bptt_depth(std::string_view) const override {
+    return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
+  }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   void require_readable(int64_t head_dim, int64_t keys) const override;
   /// rfa: takes other random projections [H,m,d].

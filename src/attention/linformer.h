@@ -7,6 +7,7 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "core/reads_heads.h"
+#include "core/row_limit.h"
 #include "layers/parts.h"
 #include "ops/weights_from_outputs.h"
 
@@ -34,6 +35,10 @@ struct LinformerOptions {
 class Linformer final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = LinformerOptions;
+  /// The columns of its tables.
+  static std::optional<core::RowLimit> row_limit(const base::Node& options) {
+    return core::RowLimit{options.at("max_len").as_int(), options, "max_len"};
+  }
   /// Throws InputError in a causal model.
   Linformer(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override {

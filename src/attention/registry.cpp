@@ -11,32 +11,23 @@
 #include "attention/spatial_reduction.h"
 
 namespace mnemo::attention {
-namespace {
+using core::add_attention;
 
-template <class A>
-void add(base::OptionTypes& types, base::Registry<Factory>& factories, const char* name, const char* meaning) {
-  types.add<typename A::Options>(name, meaning);
-  factories.add(name, [](const base::Node& options, const core::AttentionBuild& build) {
-    return std::make_unique<A>(base::read_typed_options<typename A::Options>(options), build);
-  });
+void add_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntry>& entries) {
+  add_attention<Softmax>(types, entries, "softmax", "scaled dot-product attention");
+  add_attention<Relative>(types, entries, "relative", "Transformer-XL: relative attention with content and position terms");
+  add_attention<Linear>(types, entries, "linear", "linear attention with ELU, T2R or RFA features");
+  add_attention<SlidingWindow>(types, entries, "sliding_window", "softmax attention within a window");
+  add_attention<BigBird>(types, entries, "bigbird", "BigBird: global, local and random blocks; not causal");
+  add_attention<Lsh>(types, entries, "lsh", "Reformer: queries and keys are shared and attend within hash buckets");
+  add_attention<Linformer>(types, entries, "linformer", "Linformer: keys and values projected along the sequence; not causal");
 }
 
-}  // namespace
-
-void add_attentions(base::OptionTypes& types, base::Registry<Factory>& factories) {
-  add<Softmax>(types, factories, "softmax", "scaled dot-product attention");
-  add<Relative>(types, factories, "relative", "Transformer-XL: relative attention with content and position terms");
-  add<Linear>(types, factories, "linear", "linear attention with ELU, T2R or RFA features");
-  add<SlidingWindow>(types, factories, "sliding_window", "softmax attention within a window");
-  add<BigBird>(types, factories, "bigbird", "BigBird: global, local and random blocks; not causal");
-  add<Lsh>(types, factories, "lsh", "Reformer: queries and keys are shared and attend within hash buckets");
-  add<Linformer>(types, factories, "linformer", "Linformer: keys and values projected along the sequence; not causal");
-}
-
-void add_image_attentions(base::OptionTypes& types, base::Registry<Factory>& factories) {
-  add<SpatialReduction>(types, factories, "spatial_reduction", "PVT and PVTv2: keys and values are spatially reduced");
-  add<ShiftedWindow>(types, factories, "shifted_window",
-                     "Swin: attention inside windows, with a relative position bias");
+void add_image_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntry>& entries) {
+  add_attention<SpatialReduction>(types, entries, "spatial_reduction",
+                                  "PVT and PVTv2: keys and values are spatially reduced");
+  add_attention<ShiftedWindow>(types, entries, "shifted_window",
+                               "Swin: attention inside windows, with a relative position bias");
 }
 
 }  // namespace mnemo::attention

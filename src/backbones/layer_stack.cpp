@@ -112,10 +112,11 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
       states.emplace_back(layer.name, state.child(layer.name));
       continue;
     }
-    at::Tensor context = input.context ? input.context(static_cast<int64_t>(n)) : at::Tensor();
+    at::Tensor context = input.context ? input.context(static_cast<int64_t>(n), h) : at::Tensor();
     if (context.defined() && context.size(1) == 0) context = at::Tensor();
     if (pre && context.defined()) context = layer.norm1(context);
-    const core::AttentionInput rows{pre ? layer.norm1(h) : h, context, input.table, input.mode, input.ends, {}, slots};
+    const core::AttentionInput rows{
+        pre ? layer.norm1(h) : h, context, input.table(static_cast<int64_t>(n)), input.mode, input.ends, {}, slots};
     if (input.observe) input.observe(static_cast<int64_t>(n), *layer.attention, rows, state.child(layer.name));
     core::AttentionResult attended = layer.attend(rows, state.child(layer.name));
     states.emplace_back(layer.name, std::move(attended.state));

@@ -82,6 +82,7 @@ class LayerStack : public core::Backbone {
   int64_t num_layers() const override { return options_.num_layers; }
   int64_t dim() const override { return options_.dim; }
   const core::Attention& attention(int64_t layer) const override { return *layers_[layer].attention; }
+  const std::string& layer_name(int64_t layer) const override { return layers_[layer].name; }
   at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const override;
   std::unique_ptr<core::DecodeStack> decode_stack() const override;
 

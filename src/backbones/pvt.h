@@ -11,6 +11,7 @@ class Pvt;
 
 struct PvtOptions : PvtStageOptions {
   static constexpr const char* kType = "pvt";
+  static constexpr bool kTakesTasks = false;  ///< and adapters
   using Backbone = Pvt;
 
   int64_t patch_size = 4;

@@ -11,6 +11,7 @@ class PvtV2;
 
 struct PvtV2Options : PvtStageOptions {
   static constexpr const char* kType = "pvt_v2";
+  static constexpr bool kTakesTasks = false;  ///< and adapters
   using Backbone = PvtV2;
 
   bool linear = false;

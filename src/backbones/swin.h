@@ -11,6 +11,7 @@ class Swin;
 
 struct SwinOptions {
   static constexpr const char* kType = "swin";
+  static constexpr bool kTakesTasks = false;  ///< and adapters
   using Backbone = Swin;
 
   std::vector<int64_t> image_size = {224, 224};

@@ -7,11 +7,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/error.h"
 #include "base/node.h"
 #include "core/attention_build.h"
 #include "core/backbone.h"
 #include "core/image_layout.h"
+#include "core/task_tokens.h"
 #include "layers/adapter.h"
 #include "ops/image/grid.h"
 
@@ -49,6 +52,13 @@ struct VisionResult {
   core::State state = {};  ///< the attentions' states, one child per layer, named like its parameters
 };
 
+struct TasksResult {
+  at::Tensor rows;  ///< [B,T,D]: the old rows after the final norm
+  /// [B,1,D] after the final norm: the class row of each task; undefined where it has none.
+  std::vector<at::Tensor> tasks;
+  core::Grid grid = {};
+};
+
 /// Every row sees every row: class tokens, then the grid's rows.
 core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid);
 
@@ -62,6 +72,10 @@ class VisionBackbone {
  public:
   virtual ~VisionBackbone() = default;
   virtual VisionResult forward(const VisionInput& input, const core::State& state) const = 0;
+  /// With tasks that have rows and memory of their own, of a backbone whose options say kTakesTasks.
+  virtual TasksResult forward_tasks(const core::TaskMemory&, const VisionInput&) const {
+    throw base::InternalError("a backbone without tasks");
+  }
   virtual int64_t num_layers() const = 0;
   /// Width of the rows that come out.
   virtual int64_t dim() const = 0;

@@ -16,6 +16,7 @@ class Vit;
 
 struct VitOptions {
   static constexpr const char* kType = "vit";
+  static constexpr bool kTakesTasks = true;  ///< and adapters
   using Backbone = Vit;
 
   std::vector<int64_t> image_size = {224, 224};
@@ -94,6 +95,7 @@ class Vit final : public VisionBackbone {
  public:
   Vit(const VitOptions& options, const VisionBuild& build);
   VisionResult forward(const VisionInput& input, const core::State& state) const override;
+  TasksResult forward_tasks(const core::TaskMemory& tasks, const VisionInput& input) const override;
   int64_t num_layers() const override { return options_.num_layers; }
   int64_t dim() const override { return options_.dim; }
   int64_t num_class_tokens() const override { return options_.cls_tokens; }

@@ -130,7 +130,7 @@ std::vector<at::Tensor> class_rows(const Vit& vit, const core::TaskMemory& tasks
   return rows;
 }
 
-VitTasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const VisionInput& input, TaskForm form) {
+TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const VisionInput& input, TaskForm form) {
   const core::Grid grid = vit.grid_of(input.pixels);
   Rows rows{old_rows(vit, tasks, input.pixels), {}};
   if (input.hidden) input.hidden("embed", rows.old);
@@ -152,9 +152,13 @@ VitTasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, cons
     }
     if (input.hidden) input.hidden(fmt::format("layers.{}", n), rows.all());
   }
-  VitTasksResult result{vit.final_norm()(rows.old), {}, grid};
+  TasksResult result{vit.final_norm()(rows.old), {}, grid};
   for (const at::Tensor& row : rows.own) result.tasks.push_back(row.defined() ? vit.final_norm()(row) : row);
   return result;
+}
+
+TasksResult Vit::forward_tasks(const core::TaskMemory& tasks, const VisionInput& input) const {
+  return backbones::forward_tasks(*this, tasks, input);
 }
 
 }  // namespace mnemo::backbones

@@ -13,12 +13,7 @@ namespace mnemo::backbones {
 ///   dense    all rows and memories at once under the dense table; the naive twin
 enum class TaskForm { grouped, dense };
 
-struct VitTasksResult {
-  at::Tensor rows;  ///< [B,T,D]: the old rows after the final norm
-  std::vector<at::Tensor>
-      tasks;  ///< [B,1,D] after the final norm: the class row of each task; undefined where it has none
-  core::Grid grid = {};
-};
+;
 
 /// A ViT with the tasks of learnable memory (Sandler et al. 2022, section 2). X = [class, patches; c_1 .. c_K], u =
 /// norm1(X):
@@ -27,8 +22,8 @@ struct VitTasksResult {
 /// Masked tasks, grouped: the old rows are those of the plain forward pass bit for bit, and a task's row depends bit
 /// for bit on nothing but them and what the task sees. Attention must keep its keys and values in its state (softmax).
 /// input.hidden is told "embed", and "layers.N" with all rows [old; class rows; propagated memory].
-VitTasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const VisionInput& input,
-                             TaskForm form = TaskForm::grouped);
+TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const VisionInput& input,
+                          TaskForm form = TaskForm::grouped);
 
 /// The rows that enter the first layer: old rows [B,T,D], with the tasks' own copy of the class token where there is
 /// one.

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string_view>
 
 #include "core/mode.h"
 #include "core/spans.h"
@@ -65,8 +66,8 @@ class Attention {
   /// The state before a sequence's first segment (per-sequence fields for `batch` sequences).
   virtual State initial_state(int64_t batch) const = 0;
   virtual AttentionSupport support() const { return {}; }
-  /// How many segments back a gradient may go through its state; -1 = no limit.
-  virtual int64_t bptt_depth() const { return 0; }
+  /// How many segments back a gradient may go through the field of its state with that name; -1 = no limit.
+  virtual int64_t bptt_depth(std::string_view /*field*/) const { return 0; }
   /// The maps q, k, v of an attention that weighs single rows by content; null where rows are not read so. With them a
   /// memory tells how its rows would be read.
   virtual const layers::AttentionProjections* projections() const { return nullptr; }

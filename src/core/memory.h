@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "core/mode.h"
@@ -15,10 +17,11 @@ class DecodeContext;
 class DecodeSequence;
 struct DecodeBuild;
 
-/// Rows of one layer context: rows [B,M,D], valid [B,M] bool (false: not real, nobody may attend to it).
-struct ContextRows {
-  at::Tensor rows;
-  at::Tensor valid;
+/// A loss beside the task's: weight * mean of `values` is added to it.
+struct AuxiliaryLoss {
+  std::string_view name;
+  at::Tensor values;
+  double weight;
 };
 
 /// What is left when a segment has ended: the state, and what each sequence adds to the training loss, [B] or
@@ -28,15 +31,19 @@ struct ContextEnd {
   at::Tensor loss = {};
 };
 
-/// The layer-context seam: rows that layer l sees besides its own, and what it keeps of the layer's rows.
+/// The layer-context seam: rows that a layer sees besides its own, and what it keeps of the layer's rows. One object
+/// serves all layers that its options name (MemoryBuild::layers).
 class LayerContext {
  public:
   virtual ~LayerContext() = default;
   virtual State initial_state(int64_t batch) const = 0;
   /// Adds the span of its rows to the table and, where the mechanism says so, changes rules of the token rows.
   virtual void add_spans(AttendTable& table, const State& state, Mode mode) const = 0;
-  /// The rows for layer `layer`.
-  virtual ContextRows before(int64_t layer, const State& state) const = 0;
+  /// Which of its rows are real, [B,M] bool: nobody attends to the others. The same for all layers that it serves.
+  virtual at::Tensor valid(const State& state) const = 0;
+  /// Its rows for one layer, [B,M,D]. entering [B,Q,D]: the rows that enter the layer, before any norm. Asked once for
+  /// each layer it serves, where a segment starts.
+  virtual at::Tensor before(int64_t layer, const at::Tensor& entering, const State& state) const = 0;
   /// The state after the rows have run. entering[l] [B,Q,D] are the rows that entered layer l, before any norm;
   /// valid [B,Q] says which are real, undefined = all.
   virtual State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const AttendTable& table,
@@ -48,14 +55,16 @@ class LayerContext {
   virtual double loss_weight() const { return 0.0; }
   /// Its form for decoding (core/decode.h); null: it has none.
   virtual std::unique_ptr<DecodeContext> decoder(const DecodeBuild& build) const;
+  /// How many segments back a gradient may go through the field of its state with that name; -1 = no limit.
+  virtual int64_t bptt_depth(std::string_view /*field*/) const { return 0; }
 };
 
-/// A segment's rows on their way into the backbone: rows [B,Q,D], and the table over them. valid [B,Q] bool, undefined
-/// = all.
+/// A segment's rows on their way into the backbone: rows [B,Q,D]; valid [B,Q] bool, undefined = all; and tables over
+/// them, which have the same rows and differ in their contexts: one for each set of layers that see the same context.
 struct SegmentRows {
   at::Tensor rows;
   at::Tensor valid;
-  AttendTable table;
+  std::vector<AttendTable> tables;
 };
 
 /// Which part of a segment one call holds: a whole one starts and ends.
@@ -63,6 +72,9 @@ struct Part {
   bool starts = true;
   bool ends = true;
 };
+
+/// -log p(target) of rows: hidden [B,m,D], targets [B,m] int64 -> [B,m].
+using LossOfRows = std::function<at::Tensor(const at::Tensor& hidden, const at::Tensor& targets)>;
 
 /// The sequence seam: rows added before the backbone and read back after it.
 class SequenceMemory {
@@ -73,8 +85,14 @@ class SequenceMemory {
   virtual void enter(SegmentRows& rows, const State& state, Part part) const = 0;
   /// The state after the backbone: hidden [B,Q,D] for the table's rows.
   virtual State leave(const at::Tensor& hidden, const AttendTable& table, const State& state, Part part) const = 0;
-  /// How many segments back a gradient may go through its state; -1 = no limit.
-  virtual int64_t bptt_depth() const = 0;
+  /// How many segments back a gradient may go through the field of its state with that name; -1 = no limit.
+  virtual int64_t bptt_depth(std::string_view field) const = 0;
+  /// Whether its rows have rules of their own, which an attention must honour in a causal model (support().tables).
+  virtual bool needs_tables() const { return true; }
+  /// What its write rows add to the training loss. hidden [B,m,D]; nll(hidden, targets [B,m]) is the head's loss.
+  virtual std::vector<AuxiliaryLoss> losses(const at::Tensor& /*hidden*/, const LossOfRows& /*nll*/) const {
+    return {};
+  }
   /// Its form for decoding (core/decode.h); null: it has none.
   virtual std::unique_ptr<DecodeSequence> decoder() const;
 };

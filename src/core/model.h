@@ -27,14 +27,8 @@ struct StepResult {
   at::Tensor hidden;        ///< [B,T,D]: the token rows
   at::Tensor write_hidden;  ///< [B,m,D]: the write memory rows, if any
   State state;
-  at::Tensor context_loss = {};  ///< [B]: added to the training loss by a layer context; undefined = nothing
-};
-
-/// An auxiliary loss: weight * mean of `values` is added to the task's loss.
-struct AuxiliaryLoss {
-  std::string_view name;
-  at::Tensor values;
-  double weight;
+  /// [B] each: what layer contexts add to the training loss, by their number in the model; empty = nothing.
+  std::vector<at::Tensor> context_losses = {};
 };
 
 /// The interface used by training, evaluation and inference: (segment, state) -> (output, state').

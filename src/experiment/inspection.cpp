@@ -118,10 +118,10 @@ std::string Inspection::html(const std::string& title) const {
 }
 
 std::string Inspection::svg() const {
-  base::require(looked() || summary.table,
+  base::require(looked() || !summary.tables.empty(),
                 "inspect: --svg and --png draw the spans of a model of texts; of images there are none, give one with "
                 "--image");
-  return looked() ? inspect::svg_of(picture_of(*this)) : inspect::svg_of(*summary.table);
+  return looked() ? inspect::svg_of(picture_of(*this)) : inspect::svg_of(summary.tables[0].table);
 }
 
 std::string Inspection::png() const { return inspect::png_of(svg()); }

@@ -23,6 +23,7 @@ AdaptiveSoftmax::AdaptiveSoftmax(const AdaptiveOptions& options, bool tied, bool
                                  double std)
     : clusters_(vocab_size, options.cutoffs),
       reversed_(options.cluster_order == "reversed"),
+      dropout_(options.dropout),
       tied_tables_(tied ? embedding : nullptr) {
   const auto fits = [&] {
     return embedding != nullptr && embedding->clusters() == clusters_ && embedding->div_val() == options.div_val;

@@ -49,6 +49,8 @@ class AdaptiveSoftmax final : public core::Head {
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
   std::unique_ptr<core::DecodeHead> decoder(const core::DecodeBuild& build) const override;
+  bool predicts_next_token() const override { return true; }
+  double input_dropout() const override { return dropout_; }
 
  private:
   at::Tensor project(const at::Tensor& hidden, int64_t cluster) const;
@@ -63,6 +65,7 @@ class AdaptiveSoftmax final : public core::Head {
 
   layers::WordClusters clusters_;
   bool reversed_;
+  double dropout_;
   const layers::AdaptiveEmbedding* tied_tables_;  ///< null: own_tables_
   std::vector<at::Tensor> own_tables_, biases_;   ///< of each cluster, or one for all
   std::vector<at::Tensor> projections_;           ///< of each cluster [D,E_i], undefined = none

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "core/head.h"
+#include "core/model_outline.h"
 #include "layers/parts.h"
 
 namespace mnemo::heads {
@@ -24,6 +25,9 @@ struct ClassificationOptions {
     v("hidden_dim", hidden_dim, "width of a hidden layer with relu before the classifier (Long Range Arena); 0: none",
       base::range(0, 1 << 20));
   }
+  /// Throws InputError where the head cannot stand in the model.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
+  bool reads_first_row() const { return pool == "cls"; }
 };
 
 /// One class for a whole segment.
@@ -36,11 +40,10 @@ class Classification final : public core::Head {
   Classification(const ClassificationOptions& options, const layers::Scope& scope, int64_t dim, double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
-  bool has_classes() const { return options_.num_classes > 0; }
-  /// Whether h is the first row, and not mean().
-  bool reads_first_row() const { return options_.pool == "cls"; }
-  /// The mean of the rows that are real: rows [B,T,D], valid [B,T] bool or undefined -> [B,1,D]; zero where none is.
-  static at::Tensor mean(const at::Tensor& rows, const at::Tensor& valid);
+  core::HeadInput input() const override {
+    return options_.reads_first_row() ? core::HeadInput::first_row : core::HeadInput::mean;
+  }
+  int64_t num_classes() const override { return options_.num_classes; }
 
  private:
   ClassificationOptions options_;

@@ -2,7 +2,10 @@
 
 #include <torch/types.h>
 
+#include "base/error.h"
 #include "base/ignore_target.h"
+#include "heads/registry.h"
+
 #include "ops/linear/linear.h"
 
 namespace mnemo::heads {
@@ -19,6 +22,38 @@ at::Tensor LanguageModel::nll(const at::Tensor& hidden, const at::Tensor& target
   const at::Tensor flat = logits(hidden).flatten(0, -2);
   return at::cross_entropy_loss(flat, targets.reshape({-1}), {}, at::Reduction::None, base::kIgnoreTarget)
       .view(targets.sizes());
+}
+
+void LanguageModelOptions::check(const core::ModelOutline& model, const base::Where& where) const {
+  where.require(!model.images, "head",
+                "backbone.type = \"{}\" gives an image one class: expected type = \"classification\", found "
+                "\"language_model\"",
+                model.backbone);
+  const core::ModelOutline::Embedding& embedding = model.embedding;
+  if (!adaptive) {
+    where.require(!tied || (embedding.div_val == 1 && embedding.width == model.dim), "head",
+                  "a head without `adaptive` reads one table as wide as the model, but the embedding's is not; set "
+                  "head.adaptive or head.tied = false");
+    return;
+  }
+  const bool alike = embedding.adaptive && adaptive->cutoffs == embedding.cutoffs &&
+                     adaptive->div_val == embedding.div_val;
+  where.require(alike || !tied, "head",
+                "a tied adaptive softmax reads the embedding's tables: expected embedding.type = \"adaptive\" with the "
+                "same cutoffs and div_val");
+}
+
+std::unique_ptr<core::Head> make_language_model(const LanguageModelOptions& options, const HeadBuild& build) {
+  if (!options.adaptive) {
+    return std::make_unique<LanguageModel>(options, build.scope, options.tied ? build.table : at::Tensor(),
+                                           build.vocab_size, build.dim, build.init_std);
+  }
+  try {
+    return std::make_unique<AdaptiveSoftmax>(*options.adaptive, options.tied, options.bias, build.scope, build.adaptive,
+                                             build.vocab_size, build.dim, build.init_std);
+  } catch (const base::InputError& error) {
+    base::input_error("model.head.adaptive: {}", error.what());
+  }
 }
 
 }  // namespace mnemo::heads

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "base/options.h"
 #include "core/head.h"
+#include "core/model_outline.h"
 #include "heads/adaptive_softmax.h"
 #include "layers/parts.h"
 
@@ -19,6 +21,9 @@ struct LanguageModelOptions {
     v("bias", bias, "use a bias on the logits");
     v("adaptive", adaptive, "adaptive softmax, with rare words in clusters; unset: a full softmax");
   }
+  /// Throws InputError where the head cannot stand in the model.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
+  bool reads_first_row() const { return false; }
 };
 
 /// Softmax over the vocabulary: logits = h W^T + b, W [V,D] its own or the embedding table.
@@ -30,9 +35,14 @@ class LanguageModel final : public core::Head {
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
   std::unique_ptr<core::DecodeHead> decoder(const core::DecodeBuild& build) const override;
+  bool predicts_next_token() const override { return true; }
 
  private:
   at::Tensor weight_, bias_;
 };
+
+/// The head of those options: a softmax over all tokens, or an adaptive one. Throws InputError, naming the key, where a
+/// tied head finds no tables of its shape.
+std::unique_ptr<core::Head> make_language_model(const LanguageModelOptions& options, const struct HeadBuild& build);
 
 }  // namespace mnemo::heads

@@ -49,9 +49,9 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   vocab = model.vocab_size();
   segment = model.segment_size();
 
-  for (const auto& [name, memory] : model.sequence_memories()) {
+  for (const auto& [name, memory] : model.sequences()) {
     const std::string what = fmt::format("memory '{}'", name);
-    memories.push_back({name, decoder_of(what, [memory = memory] { return memory->decoder(); })});
+    memories.push_back({name, decoder_of(what, [&, of = memory.get()] { return of->decoder(); })});
     const core::DecodeSequence::Rows rows = memories.back().decoder->rows();
     if (rows.read + rows.write == 0) continue;
     base::require(block_of == nullptr, "unsupported: {} beside another memory with rows of its own", what);
@@ -60,11 +60,13 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     block_number = memories.size() - 1;
     if (!rows.causal) build.looks_right = std::max(rows.read, rows.write);
   }
-  for (const auto& [name, context] : model.layer_contexts()) {
+  for (const auto& [name, context] : model.contexts()) {
     const std::string what = fmt::format("memory '{}'", name);
-    contexts.push_back({name, decoder_of(what, [&, context = context] { return context->decoder(build); })});
+    contexts.push_back({name, decoder_of(what, [&, of = context.get()] { return of->decoder(build); })});
   }
-  base::require(contexts.size() < 2, "{}", "unsupported: several layer contexts");
+  for (int64_t layer = 0; layer < model.backbone().num_layers(); ++layer) {
+    base::require(model.context_of(layer) == model.context_of(0), "{}", "unsupported: a layer context on some layers");
+  }
 
   const std::string attention = fmt::format("attention '{}'", models::type_of(model.options().backbone.attention));
   for (const core::DecodeStack::Layer& of_stack : stack->layers) {

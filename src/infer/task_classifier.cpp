@@ -133,7 +133,7 @@ std::vector<models::TaskLogits> TaskClassifier::operator()(const at::Tensor& pix
   const at::Tensor hidden = model_->pooled({vit.final_norm()(old), grid});
   rows = normalised(vit.final_norm(), rows);
   std::vector<models::TaskLogits> all;
-  if (model_->head()->has_classes()) all.push_back({"base", model_->head()->logits(hidden).squeeze(1)});
+  if (model_->head()->num_classes() > 0) all.push_back({"base", model_->head()->logits(hidden).squeeze(1)});
   int64_t row = 0;
   for (size_t k = 0; k < packed_->tasks.tasks.size(); ++k) {
     const core::TaskTokens& task = packed_->tasks.tasks[k];

@@ -78,6 +78,11 @@ base::TextTable state_table(const ModelSummary& facts) {
   return table;
 }
 
+/// " in layers 0, 2" where not all layers have the same table.
+std::string in_layers(const ModelSummary& summary, const models::LayerTable& of) {
+  return summary.tables.size() == 1 ? std::string() : fmt::format(" in layers {}", fmt::join(of.layers, ", "));
+}
+
 }  // namespace
 
 ModelSummary summarize(const core::Model& model) {
@@ -87,7 +92,7 @@ ModelSummary summarize(const core::Model& model) {
                                                : inspect::fill_memories(*language, 1, model.segment_size()).state;
   ModelSummary facts;
   if (language != nullptr) {
-    facts.table = language->attend_table(model.segment_size(), full, core::Mode::evaluate);
+    facts.tables = language->attend_tables(model.segment_size(), full, core::Mode::evaluate);
     facts.open_bytes = bytes_inside(*language, full);
   }
   facts.modules = modules_of(model.parameters());
@@ -106,16 +111,19 @@ ModelSummary summarize(const core::Model& model) {
 std::string to_text(const ModelSummary& facts) {
   std::string text = module_table(facts).text() + "\n";
   if (facts.state.empty()) {
-    text += facts.table ? "The model carries no state from segment to segment.\n" : "The model carries no state.\n";
+    text += !facts.tables.empty() ? "The model carries no state from segment to segment.\n"
+                                  : "The model carries no state.\n";
   } else {
-    text += facts.table ? "State between segments, once every memory is full:\n"
-                        : "State from one training step to the next:\n";
+    text += !facts.tables.empty() ? "State between segments, once every memory is full:\n"
+                                  : "State from one training step to the next:\n";
     text += state_table(facts).text();
   }
-  if (facts.table) {
+  if (!facts.tables.empty()) {
     text += fmt::format("Inside a segment, when run token by token, a sequence holds at most {}.\n\n",
                         bytes_text(facts.open_bytes));
-    text += "Attention mask (rows: queries, columns: keys):\n" + facts.table->draw();
+    for (const models::LayerTable& of : facts.tables)
+      text += fmt::format("Attention mask{} (rows: queries, columns: keys):\n{}", in_layers(facts, of),
+                          of.table.draw());
   }
   if (!facts.cache_share.empty()) {
     text += "\nsigma(lambda), the fraction of each head's output that comes from the GRC cache:\n";
@@ -152,9 +160,9 @@ base::Node to_node(const ModelSummary& facts) {
     for (const core::Span& span : list)
       spans.push_back(base::Node::table({{"kind", core::name(span.kind)}, {"length", span.length}, {"place", place}}));
   };
-  if (facts.table) {
-    add_spans(facts.table->contexts(), "context");
-    add_spans(facts.table->rows(), "rows");
+  if (!facts.tables.empty()) {
+    add_spans(facts.tables[0].table.contexts(), "context");
+    add_spans(facts.tables[0].table.rows(), "rows");
   }
   base::Node shares = base::Node::array();
   for (const CacheShare& layer : facts.cache_share) shares.push_back(base::write_options(layer));
@@ -191,17 +199,20 @@ std::string to_html(const ModelSummary& facts, const std::string& title, const s
       "model.</p>\n",
       html_escape(title), page::embedded_file("report.css"), base::grouped(facts.parameters),
       bytes_text(facts.state_bytes), bytes_text(facts.model_state_bytes));
-  if (facts.table) {
-    html += "<h2>Attention mask</h2>\n<p>Row: query, column: key; one segment with full memories.</p>\n" +
-            svg_of(*facts.table);
+  if (!facts.tables.empty()) {
+    html += "<h2>Attention mask</h2>\n<p>Row: query, column: key; one segment with full memories.</p>\n";
+    for (const models::LayerTable& of : facts.tables) {
+      if (facts.tables.size() > 1) html += fmt::format("<h3>Attention mask{}</h3>\n", in_layers(facts, of));
+      html += svg_of(of.table);
+    }
   }
   if (!facts.cache_share.empty())
     html += "<h2>σ(λ)</h2>\n<p>The fraction of each head's output that comes from the GRC cache.</p>\n" +
             svg_of(facts.cache_share);
   html += sections;
-  html += std::string(facts.table ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
+  html += std::string(!facts.tables.empty() ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
           (state.rows.empty() ? std::string("<p>None.</p>\n") : page::html_of(state));
-  if (facts.table)
+  if (!facts.tables.empty())
     html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n",
                         bytes_text(facts.open_bytes));
   html += "<h2>Parameters</h2>\n" + page::html_of(modules);

@@ -83,4 +83,10 @@ at::Tensor dropout(const at::Tensor& x, double p, bool training) {
   return training && p > 0.0 ? at::dropout(x, p, true) : x;
 }
 
+at::Tensor mean_rows(const at::Tensor& rows, const at::Tensor& valid) {
+  if (!valid.defined()) return rows.mean(1, true);
+  const at::Tensor real = valid.unsqueeze(-1);
+  return rows.masked_fill(real.logical_not(), 0.0).sum(1, true) / real.sum(1, true).clamp_min(1);
+}
+
 }  // namespace mnemo::layers

@@ -75,4 +75,7 @@ struct AttentionProjections {
 /// Dropout by LibTorch's default generator; x itself when p = 0 or not training.
 at::Tensor dropout(const at::Tensor& x, double p, bool training);
 
+/// The mean of the rows that are real: rows [B,T,D], valid [B,T] bool or undefined -> [B,1,D]; zero where none is.
+at::Tensor mean_rows(const at::Tensor& rows, const at::Tensor& valid);
+
 }  // namespace mnemo::layers

@@ -49,13 +49,17 @@ struct AbcOptions {
 class Abc final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = AbcOptions;
+  /// Of controls that go by a token's number.
+  static std::optional<core::RowLimit> row_limit(const base::Node& options) { return abc_row_limit(options); }
   Abc(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
   core::AttentionSupport support() const override { return {false, false, causal_}; }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+  int64_t bptt_depth(std::string_view) const override {
+    return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
+  }
   /// "attention": what of each token reaches a query through the slots, and in all of earlier segments; "held": what of
   /// each token the slots hold at the segment's end, as the control weighs it (causal models).
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,

@@ -32,7 +32,11 @@ Compression::Compression(const std::string& function, int64_t rate, const core::
   if (!convolves && function != "most_used") return;
   base::require(backbone_ != nullptr, "compressive: compression \"{}\" needs a whole model, not one attention",
                 function);
-  for (int64_t layer = 0; layer < build.num_layers; ++layer) {
+  if (convolves) {
+    weights_.resize(static_cast<size_t>(build.num_layers));
+    biases_.resize(weights_.size());
+  }
+  for (const int64_t layer : build.layers) {
     base::require(backbone_->attention(layer).projections() != nullptr,
                   "compressive: compression \"{}\" asks how rows are read by their content, which the attention of "
                   "layer {} does not say; use "
@@ -41,8 +45,9 @@ Compression::Compression(const std::string& function, int64_t rate, const core::
     if (!convolves) continue;
     const layers::Scope own = build.scope / "compression" / "layers" / layer;
     const double std = 1.0 / std::sqrt(static_cast<double>(rate * build.dim));
-    weights_.push_back(own.add("weight", {build.dim, rate * build.dim}, layers::normal(std)));
-    biases_.push_back(own.add("bias", {build.dim}, layers::constant(0.0), layers::ParameterKind::bias));
+    weights_[static_cast<size_t>(layer)] = own.add("weight", {build.dim, rate * build.dim}, layers::normal(std));
+    biases_[static_cast<size_t>(layer)] = own.add("bias", {build.dim}, layers::constant(0.0),
+                                                  layers::ParameterKind::bias);
   }
 }
 

@@ -49,7 +49,7 @@ class Compression {
   std::string function_;
   int64_t rate_;
   const core::Backbone* backbone_;
-  std::vector<at::Tensor> weights_, biases_;  ///< of each layer: [D,rate*D], [D]
+  std::vector<at::Tensor> weights_, biases_;  ///< of each layer that is served: [D,rate*D], [D]
 };
 
 }  // namespace mnemo::memory

@@ -40,8 +40,10 @@ Compressive::Compressive(const Options& options, const core::MemoryBuild& build)
 core::State Compressive::initial_state(int64_t batch) const {
   const auto options = build_.like.options().requires_grad(false);
   CompressiveState state;
-  for (int64_t layer = 0; layer < build_.num_layers; ++layer)
-    state.rows.push_back(at::empty({batch, 0, build_.dim}, options));
+  state.rows.resize(static_cast<size_t>(build_.num_layers));
+  for (const int64_t layer : build_.layers) {
+    state.rows[static_cast<size_t>(layer)] = at::empty({batch, 0, build_.dim}, options);
+  }
   state.valid = at::empty({batch, 0}, options.dtype(at::kBool));
   state.plain = state.valid;
   return state;
@@ -51,14 +53,16 @@ void Compressive::add_spans(core::AttendTable& table, const core::State& state, 
   table.append_context({core::SpanKind::cache, state.as<CompressiveState>().valid.size(1)}, core::Rule::causal());
 }
 
-core::ContextRows Compressive::before(int64_t layer, const core::State& state) const {
+at::Tensor Compressive::valid(const core::State& state) const { return state.as<CompressiveState>().valid; }
+
+at::Tensor Compressive::before(int64_t layer, const at::Tensor&, const core::State& state) const {
   const auto& memory = state.as<CompressiveState>();
   base::require(static_cast<int64_t>(memory.rows.size()) == build_.num_layers,
                 "[compressive] expected a state of {} layers, found {}; is it of another model?", build_.num_layers,
                 memory.rows.size());
   const at::Tensor& rows = memory.rows[static_cast<size_t>(layer)];
   core::require_state("compressive", rows, {memory.valid.size(0), memory.valid.size(1), build_.dim});
-  return {rows.detach(), memory.valid};
+  return rows.detach();
 }
 
 core::State Compressive::after(const std::vector<at::Tensor>& entering, const at::Tensor& valid,
@@ -70,8 +74,10 @@ core::State Compressive::after(const std::vector<at::Tensor>& entering, const at
   CompressiveState next;
   next.valid = core::append_rows(old.valid, real, 1);
   next.plain = core::append_rows(old.plain, real, 1);
-  for (size_t layer = 0; layer < entering.size(); ++layer) {
-    next.rows.push_back(core::append_rows(old.rows[layer], entering[layer].detach(), 1));
+  next.rows.resize(old.rows.size());
+  for (const int64_t served : build_.layers) {
+    const auto layer = static_cast<size_t>(served);
+    next.rows[layer] = core::append_rows(old.rows[layer], entering[layer].detach(), 1);
   }
   const at::Tensor count = real.sum(1);
   next.open_rows = old.open_rows.defined() ? old.open_rows + count : count;
@@ -80,7 +86,10 @@ core::State Compressive::after(const std::vector<at::Tensor>& entering, const at
   const at::Tensor order = std::get<1>(next.valid.to(at::kInt).sort(/*stable=*/true, 1, false));
   next.valid = next.valid.gather(1, order);
   next.plain = next.plain.gather(1, order);
-  for (at::Tensor& rows : next.rows) rows = Picked{order, next.valid}.of(rows);
+  for (const int64_t layer : build_.layers) {
+    at::Tensor& rows = next.rows[static_cast<size_t>(layer)];
+    rows = Picked{order, next.valid}.of(rows);
+  }
   return next;
 }
 
@@ -112,9 +121,9 @@ core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode m
   next.plain = at::logical_and(of_rest, all.real);
   at::Tensor loss;
   const bool learns = compresses && compression_.trains() && mode == core::Mode::train && options_.loss_weight > 0;
-  for (size_t n = 0; n < old.rows.size(); ++n) {
-    const auto layer = static_cast<int64_t>(n);
-    const at::Tensor rows = old.rows[n].detach();
+  next.rows.resize(old.rows.size());
+  for (const int64_t layer : build_.layers) {
+    const at::Tensor rows = old.rows[static_cast<size_t>(layer)].detach();
     at::Tensor source = rows;
     if (compresses) {
       const Forgotten lost{forgotten.of(rows), forgotten.real, asked.of(rows), asked.real};
@@ -126,7 +135,7 @@ core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode m
         loss = loss.defined() ? loss + term : term;
       }
     }
-    next.rows.push_back(context.of(source));
+    next.rows[static_cast<size_t>(layer)] = context.of(source);
   }
   return {next, loss};
 }

@@ -33,7 +33,7 @@ struct CompressiveOptions {
   void validate(const base::Where& where) const;
 };
 
-/// What every layer keeps: rows[l] [B,M,D], right-aligned; valid [B,M]: real rows; plain [B,M]: those among them that
+/// What every layer that is served keeps: rows[l] [B,M,D], right-aligned, undefined for other layers; valid [B,M]: real rows; plain [B,M]: those among them that
 /// are not compressed, which are the last ones. open_rows [B]: rows of a segment that goes on in the next call; absent
 /// between segments.
 struct CompressiveState {
@@ -62,7 +62,8 @@ class Compressive final : public core::LayerContext {
   Compressive(const Options& options, const core::MemoryBuild& build);
   core::State initial_state(int64_t batch) const override;
   void add_spans(core::AttendTable& table, const core::State& state, core::Mode mode) const override;
-  core::ContextRows before(int64_t layer, const core::State& state) const override;
+  at::Tensor valid(const core::State& state) const override;
+  at::Tensor before(int64_t layer, const at::Tensor& entering, const core::State& state) const override;
   core::State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const core::AttendTable& table,
                     const core::State& state, core::Mode mode) const override;
   core::ContextEnd end_segment(const core::State& state, core::Mode mode) const override;

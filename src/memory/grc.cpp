@@ -23,6 +23,15 @@ void GrcOptions::validate(const base::Where& where) const {
                 "attend and eval_read speak of one cache for the model; expected \"model\"");
 }
 
+void GrcOptions::check(const core::ModelOutline& model, const base::Where& where) const {
+  where.require(!model.images || lifetime != "sequence", "memory",
+                "images are no sequence; 'grc' expected lifetime = \"model\"");
+  where.require(model.images || !model.causal || variant != "authors", "memory",
+                "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
+                "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
+                "the segment");
+}
+
 void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayout& image) const {
   const Options& options = options_;
   base::require(!(authors_ && causal_),
@@ -117,9 +126,9 @@ core::AttentionSupport Grc::support() const {
   return support;
 }
 
-int64_t Grc::bptt_depth() const {
-  const int64_t inner = core_bptt_depth();
-  return inner < 0 ? inner : std::max(cache_bptt_depth(), inner);
+int64_t Grc::bptt_depth(std::string_view field) const {
+  constexpr std::string_view kCore = "core.";
+  return field.starts_with(kCore) ? inner_->bptt_depth(field.substr(kCore.size())) : cache_bptt_depth();
 }
 
 core::Grid Grc::grid_of(const core::AttentionInput& input) const {

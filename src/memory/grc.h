@@ -47,11 +47,8 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  int64_t bptt_depth() const override;
+  int64_t bptt_depth(std::string_view field) const override;
   const layers::AttentionProjections* projections() const override { return inner_->projections(); }
-  /// The same for the fields of the cache, and for those of the inner attention.
-  int64_t cache_bptt_depth() const { return options_.bptt_depth.value_or(causal_ ? 1 : 0); }
-  int64_t core_bptt_depth() const { return inner_->bptt_depth(); }
   /// The inner attention's maps; "grc_cache": what of the cache each query reads; the gates of this segment's update.
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
@@ -66,6 +63,7 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   struct Source {
     at::Tensor rows, valid;
   };
+  int64_t cache_bptt_depth() const { return options_.bptt_depth.value_or(causal_ ? 1 : 0); }
   /// Whether gradients go through the cache from one segment to the next; not where every sequence reads its own
   /// update.
   bool cache_keeps_graph() const { return causal_ && cache_bptt_depth() > 0; }

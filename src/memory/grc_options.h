@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "core/image_layout.h"
+#include "core/model_outline.h"
 
 namespace mnemo::memory {
 
@@ -64,6 +65,8 @@ struct GrcOptions {
     v("gate_bias", gate_bias, "use a bias in the gates and the candidate; equations 4 and 5 have none");
   }
   void validate(const base::Where& where) const;
+  /// Throws InputError where it cannot stand in the model.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
   /// Rows of the cache in a layer of that layout.
   int64_t length(const core::ImageLayout& image) const { return cache_len.value_or(image.given() ? image.rows() : 64); }
 };

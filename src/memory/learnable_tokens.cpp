@@ -80,6 +80,20 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
   where.require(adapted <= 1, "tasks", "{} tasks bring adapters; only one can", adapted);
 }
 
+void LearnableTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
+  where.require(model.images, "memory", "'{}' is made for models of images (backbone.type = \"vit\")",
+                LearnableTokens::kType);
+  where.require(model.takes_tasks && model.whole, "memory",
+                "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"",
+                LearnableTokens::kType, model.backbone, model.whole ? "model" : "layer_stack");
+  where.require(model.memories.size() == 1, "memory", "'{}' stands alone in a model, found {} memories",
+                LearnableTokens::kType, model.memories.size());
+  for (const TaskOptions& task : tasks) {
+    where.require(model.adapters || !task.own_adapters, "adapters",
+                  "they are those of task '{}' (own_adapters); found none", task.name);
+  }
+}
+
 LearnableTokens::LearnableTokens(const Options& options, const layers::Scope& root, int64_t num_layers, int64_t dim,
                                  double init_std)
     : options_(options) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "core/model_outline.h"
 #include "core/task_tokens.h"
 #include "layers/parts.h"
 
@@ -67,6 +68,8 @@ struct LearnableTokensOptions {
     v("tasks", tasks, "tasks in the order they were attached");
   }
   void validate(const base::Where& where) const;
+  /// Throws InputError where they cannot stand in the model.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
 };
 
 /// Learnable memory for a vision Transformer (Sandler et al. 2022): for each task rows that layers see as further keys

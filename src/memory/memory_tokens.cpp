@@ -10,6 +10,13 @@ namespace mnemo::memory {
 using core::Rule;
 using core::SpanKind;
 
+void MemoryTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
+  where.require(model.causal, "memory",
+                "'memory_tokens' adds rows with the rules of causal layers; an encoder takes recurrent_tokens with "
+                "layout = \"encoder\"");
+  require_room(model, num_mem_tokens, rows_beside(), where);
+}
+
 MemoryTokens::MemoryTokens(const Options& options, const core::MemoryBuild& build)
     : options_(options), tokens_(build, options.num_mem_tokens, options.init, options.init_std) {}
 
@@ -30,10 +37,12 @@ void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core
   if (!part.starts || options_.num_mem_tokens == 0) return;
   const at::Tensor tokens = carried.defined() ? carried : tokens_.for_batch(rows.rows.size(0));
   add_rows(rows, tokens, true);
-  rows.table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
-      .set_rule(SpanKind::read, SpanKind::read, Rule::all())
-      .set_rule(SpanKind::read, SpanKind::cache, options_.read_mem_from_cache ? Rule::all() : Rule::none())
-      .set_rule(SpanKind::tokens, SpanKind::read, Rule::all());
+  for (core::AttendTable& table : rows.tables) {
+    table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
+        .set_rule(SpanKind::read, SpanKind::read, Rule::all())
+        .set_rule(SpanKind::read, SpanKind::cache, options_.read_mem_from_cache ? Rule::all() : Rule::none())
+        .set_rule(SpanKind::tokens, SpanKind::read, Rule::all());
+  }
 }
 
 core::State MemoryTokens::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
+#include "core/model_outline.h"
 #include "memory/learned_tokens.h"
 
 namespace mnemo::memory {
@@ -31,6 +32,10 @@ struct MemoryTokensOptions {
       base::one_of("independent", "repeated"));
     v("init_std", init_std, "standard deviation of the initial learned tokens", base::at_least(0));
   }
+  /// Throws InputError where they cannot stand in the model.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
+  /// Rows beside a segment's tokens.
+  int64_t rows_beside() const { return num_mem_tokens; }
 };
 
 /// tokens [B,m,D]: the rows in front of the next segment; absent in the paper's variant, which carries nothing.
@@ -53,7 +58,9 @@ class MemoryTokens final : public core::SequenceMemory {
   core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                     core::Part part) const override;
   std::unique_ptr<core::DecodeSequence> decoder() const override;
-  int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+  int64_t bptt_depth(std::string_view) const override {
+    return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
+  }
 
  private:
   Options options_;

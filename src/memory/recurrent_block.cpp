@@ -48,13 +48,14 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   }
   // Special tokens have tags, so that the segment's own are found again; [SEP] and padding behind them are of their
   // span.
-  rows.table = core::AttendTable({SpanKind::tokens, length + 1}, Rule::all());
-  rows.table.prepend_rows({SpanKind::tokens, 1, 2})
+  core::AttendTable table({SpanKind::tokens, length + 1}, Rule::all());
+  table.prepend_rows({SpanKind::tokens, 1, 2})
       .prepend_rows({SpanKind::read, count})
       .prepend_rows({SpanKind::tokens, 1, 1});
   for (const SpanKind query : {SpanKind::read, SpanKind::tokens}) {
-    for (const SpanKind key : {SpanKind::read, SpanKind::tokens}) rows.table.set_rule(query, key, Rule::all());
+    for (const SpanKind key : {SpanKind::read, SpanKind::tokens}) table.set_rule(query, key, Rule::all());
   }
+  rows.tables = {std::move(table)};
 }
 
 core::State RecurrentBlock::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,

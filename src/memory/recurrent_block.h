@@ -19,7 +19,9 @@ class RecurrentBlock final : public core::SequenceMemory {
   void enter(core::SegmentRows& rows, const core::State& state, core::Part part) const override;
   core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                     core::Part part) const override;
-  int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
+  int64_t bptt_depth(std::string_view) const override {
+    return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
+  }
 
  private:
   RecurrentTokensOptions options_;

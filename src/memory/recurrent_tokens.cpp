@@ -26,6 +26,26 @@ void RecurrentTokensOptions::validate(const base::Where& where) const {
   where.require(!encoder || !aux_loss.has_value(), "aux_loss", "layout = \"encoder\" has no write rows");
 }
 
+void RecurrentTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
+  const bool block = layout == "encoder";
+  where.require(!model.causal || !block, "memory",
+                "recurrent_tokens with layout = \"encoder\" needs backbone.type = \"encoder\"; expected layout = "
+                "\"read_write\"");
+  where.require(model.causal || block, "memory",
+                "'recurrent_tokens' adds rows with the rules of causal layers; an encoder takes recurrent_tokens with "
+                "layout = \"encoder\"");
+  require_room(model, num_mem_tokens, rows_beside(), where);
+  if (!model.whole) return;
+  for (const auto& [key, token] : {std::pair("cls_token", cls_token),
+                                   {"sep_token", sep_token},
+                                   {"pad_token", pad_token},
+                                   {"aux_loss.token", aux_loss ? std::optional(aux_loss->token) : std::nullopt}}) {
+    base::require(!token || model.vocab_size == 0 || *token < model.vocab_size,
+                  "model: recurrent_tokens.{} expected to be below vocab_size = {}, found {}", key, model.vocab_size,
+                  token.value_or(0));
+  }
+}
+
 RecurrentTokens::RecurrentTokens(const Options& options, const core::MemoryBuild& build)
     : options_(options), tokens_(build, options.num_mem_tokens, options.init, options.init_std) {}
 
@@ -42,19 +62,30 @@ void RecurrentTokens::enter(core::SegmentRows& rows, const core::State& state, c
   const Rule cache = options_.read_mem_from_cache ? Rule::all() : Rule::none();
   if (part.starts) {
     add_rows(rows, tokens, true);
-    rows.table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
-        .set_rule(SpanKind::read, SpanKind::read, inside)
-        .set_rule(SpanKind::read, SpanKind::cache, cache)
-        .set_rule(SpanKind::tokens, SpanKind::read, causal ? Rule::causal() : Rule::all());
+    for (core::AttendTable& table : rows.tables) {
+      table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
+          .set_rule(SpanKind::read, SpanKind::read, inside)
+          .set_rule(SpanKind::read, SpanKind::cache, cache)
+          .set_rule(SpanKind::tokens, SpanKind::read, causal ? Rule::causal() : Rule::all());
+    }
   }
   if (part.ends) {
     add_rows(rows, tokens, false);
-    rows.table.append_rows({SpanKind::write, options_.num_mem_tokens})
-        .set_rule(SpanKind::write, SpanKind::cache, cache)
-        .set_rule(SpanKind::write, SpanKind::read, Rule::all())
-        .set_rule(SpanKind::write, SpanKind::tokens, Rule::all())
-        .set_rule(SpanKind::write, SpanKind::write, inside);
+    for (core::AttendTable& table : rows.tables) {
+      table.append_rows({SpanKind::write, options_.num_mem_tokens})
+          .set_rule(SpanKind::write, SpanKind::cache, cache)
+          .set_rule(SpanKind::write, SpanKind::read, Rule::all())
+          .set_rule(SpanKind::write, SpanKind::tokens, Rule::all())
+          .set_rule(SpanKind::write, SpanKind::write, inside);
+    }
   }
+}
+
+std::vector<core::AuxiliaryLoss> RecurrentTokens::losses(const at::Tensor& hidden, const core::LossOfRows& nll) const {
+  if (!options_.aux_loss || options_.aux_loss->weight == 0.0) return {};
+  const at::Tensor targets = at::full({hidden.size(0), hidden.size(1)}, options_.aux_loss->token,
+                                      hidden.options().dtype(at::kLong).requires_grad(false));
+  return {{"aux_nll", nll(hidden, targets), options_.aux_loss->weight}};
 }
 
 core::State RecurrentTokens::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
+#include "core/model_outline.h"
 #include "memory/learned_tokens.h"
 
 namespace mnemo::memory {
@@ -56,6 +57,10 @@ struct RecurrentTokensOptions {
     v("pad_token", pad_token, "encoder: id of the padding token", base::at_least(0));
   }
   void validate(const base::Where& where) const;
+  /// Throws InputError where they cannot stand in the model.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
+  /// Rows beside a segment's tokens: memory, and in layout encoder the special tokens.
+  int64_t rows_beside() const { return layout == "encoder" ? num_mem_tokens + 3 : 2 * num_mem_tokens; }
 };
 
 /// tokens [B,m,D]: the memory handed to the next segment.
@@ -75,10 +80,14 @@ class RecurrentTokens final : public core::SequenceMemory {
   RecurrentTokens(const Options& options, const core::MemoryBuild& build);
   core::State initial_state(int64_t batch) const override;
   void enter(core::SegmentRows& rows, const core::State& state, core::Part part) const override;
+  bool needs_tables() const override { return options_.block_mask != "causal"; }
+  std::vector<core::AuxiliaryLoss> losses(const at::Tensor& hidden, const core::LossOfRows& nll) const override;
   core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                     core::Part part) const override;
-  int64_t bptt_depth() const override { return options_.bptt_depth.full ? -1 : options_.bptt_depth.value; }
   std::unique_ptr<core::DecodeSequence> decoder() const override;
+  int64_t bptt_depth(std::string_view) const override {
+    return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
+  }
   const Options& options() const { return options_; }
 
  private:

@@ -13,78 +13,119 @@
 namespace mnemo::memory {
 namespace {
 
-/// One memory on the seam that its base class names.
+template <class O>
+O read(const base::Node& node) {
+  return base::read_typed_options<Served<O>>(node);
+}
+
+/// Registers options O, with the key `layers`, under a name; the caller sets the factories.
+template <class O>
+Entry describe(base::OptionTypes& types, const char* name, const char* meaning) {
+  types.add<Served<O>>(name, meaning);
+  Entry entry;
+  if constexpr (requires(const O& o, const core::ModelOutline& model, const base::Where& where) {
+                  o.check(model, where);
+                })
+    entry.check = [](const base::Node& node, const core::ModelOutline& model, const base::Where& where) {
+      read<O>(node).check(model, where);
+    };
+  if constexpr (requires(const O& o) { o.rows_beside(); })
+    entry.rows_beside = [](const base::Node& node) { return read<O>(node).rows_beside(); };
+  return entry;
+}
+
+/// Registers the memory M on the seam that its base class names.
 template <class M>
 void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name, const char* meaning) {
-  types.add<typename M::Options>(name, meaning);
-  Entry entry;
+  using O = typename M::Options;
+  Entry entry = describe<O>(types, name, meaning);
   if constexpr (std::is_base_of_v<core::LayerContext, M>) {
-    entry.layer_context = [](const base::Node& options, const core::MemoryBuild& build) {
-      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build);
+    entry.layer_context = [](const base::Node& node, const core::MemoryBuild& build) {
+      return std::make_unique<M>(read<O>(node), build);
     };
   } else if constexpr (std::is_base_of_v<core::SequenceMemory, M>) {
-    entry.sequence = [](const base::Node& options, const core::MemoryBuild& build) {
-      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build);
+    entry.sequence = [](const base::Node& node, const core::MemoryBuild& build) {
+      return std::make_unique<M>(read<O>(node), build);
     };
   } else {
-    entry.wrap_attention = [](const base::Node& options, const core::AttentionBuild& build,
-                              std::unique_ptr<core::CoreAttention> inner) {
-      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build, std::move(inner));
-    };
-    entry.wrap_image_attention = [](const base::Node& options, const core::AttentionBuild& build,
-                                    const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner) {
-      return std::make_unique<M>(base::read_typed_options<typename M::Options>(options), build, std::move(inner),
-                                 image);
-    };
+    if constexpr (std::is_constructible_v<M, const O&, const core::AttentionBuild&,
+                                          std::unique_ptr<core::CoreAttention>>)
+      entry.wrap_attention = [](const base::Node& node, const core::AttentionBuild& build,
+                                std::unique_ptr<core::CoreAttention> inner) {
+        return std::make_unique<M>(read<O>(node), build, std::move(inner));
+      };
+    if constexpr (std::is_constructible_v<M, const O&, const core::AttentionBuild&,
+                                          std::unique_ptr<core::CoreAttention>, const core::ImageLayout&>)
+      entry.wrap_image_attention = [](const base::Node& node, const core::AttentionBuild& build,
+                                      const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner) {
+        return std::make_unique<M>(read<O>(node), build, std::move(inner), image);
+      };
   }
   entries.add(name, std::move(entry));
 }
 
 /// A layer context in a language model, one cache of the model in an image backbone.
-Entry attention_cache() {
-  Entry entry;
+void add_attention_cache(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name,
+                         const char* meaning) {
+  Entry entry = describe<AttentionCacheOptions>(types, name, meaning);
   entry.layer_context = [](const base::Node& node, const core::MemoryBuild& build) {
-    return std::make_unique<AttentionCache>(base::read_typed_options<AttentionCacheOptions>(node), build);
+    return std::make_unique<AttentionCache>(read<AttentionCacheOptions>(node), build);
   };
   entry.wrap_image_attention = [](const base::Node& node, const core::AttentionBuild& build,
                                   const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner) {
-    return std::make_unique<ImageAttentionCache>(base::read_typed_options<AttentionCacheOptions>(node), build, image,
-                                                 std::move(inner));
+    return std::make_unique<ImageAttentionCache>(read<AttentionCacheOptions>(node), build, image, std::move(inner));
   };
-  return entry;
+  entries.add(name, std::move(entry));
 }
 
 /// Both layouts of recurrent tokens.
-Entry recurrent_tokens() {
-  Entry entry;
+void add_recurrent_tokens(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name,
+                          const char* meaning) {
+  Entry entry = describe<RecurrentTokensOptions>(types, name, meaning);
   entry.sequence = [](const base::Node& node, const core::MemoryBuild& build) -> std::unique_ptr<core::SequenceMemory> {
-    const auto options = base::read_typed_options<RecurrentTokensOptions>(node);
+    const auto options = read<RecurrentTokensOptions>(node);
     if (options.layout == "encoder") return std::make_unique<RecurrentBlock>(options, build);
     return std::make_unique<RecurrentTokens>(options, build);
   };
-  return entry;
+  entries.add(name, std::move(entry));
+}
+
+/// Their tasks name the layers that they serve.
+void add_learnable_tokens(base::OptionTypes& types, base::Registry<Entry>& entries, const char* meaning) {
+  types.add<LearnableTokensOptions>(LearnableTokens::kType, meaning);
+  Entry entry;
+  entry.check = [](const base::Node& node, const core::ModelOutline& model, const base::Where& where) {
+    base::read_typed_options<LearnableTokensOptions>(node).check(model, where);
+  };
+  entry.tasks = [](const base::Node& node, const layers::Scope& scope, int64_t num_layers, int64_t dim,
+                   double init_std) {
+    return std::make_unique<LearnableTokens>(base::read_typed_options<LearnableTokensOptions>(node), scope, num_layers,
+                                             dim, init_std);
+  };
+  entries.add(LearnableTokens::kType, std::move(entry));
 }
 
 }  // namespace
 
-void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
-  add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: each layer keeps rows of earlier segments");
-  types.add<AttentionCacheOptions>("attention_cache",
-                                   "the attention-based cache of the GRC paper: rows of earlier inputs");
-  entries.add("attention_cache", attention_cache());
-  add<Compressive>(types, entries, "compressive", "Compressive Transformer: rows that leave the cache are compressed");
-  add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of each segment");
-  types.add<RecurrentTokensOptions>("recurrent_tokens",
-                                    "RMT: memory rows that are read before a segment and written after it");
-  entries.add("recurrent_tokens", recurrent_tokens());
-  add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache (GRC) around the attention");
+core::Seam Entry::seam(bool images) const {
+  if (tasks) return core::Seam::tasks;
+  if (images || wrap_attention) return core::Seam::attention;
+  return layer_context ? core::Seam::layer_context : core::Seam::sequence;
 }
 
-void add_attentions(base::OptionTypes& types, base::Registry<AttentionFactory>& factories) {
-  types.add<AbcOptions>("abc", "ABC: attention with bounded memory; a control assigns tokens to slots");
-  factories.add("abc", [](const base::Node& options, const core::AttentionBuild& build) {
-    return std::make_unique<Abc>(base::read_typed_options<AbcOptions>(options), build);
-  });
+void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
+  add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: each layer keeps rows of earlier segments");
+  add_attention_cache(types, entries, "attention_cache",
+                      "the attention-based cache of the GRC paper: rows of earlier inputs");
+  add<Compressive>(types, entries, "compressive", "Compressive Transformer: rows that leave the cache are compressed");
+  add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of each segment");
+  add_recurrent_tokens(types, entries, "recurrent_tokens", "RMT: memory rows that are read before a segment and written after it");
+  add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache (GRC) around the attention");
+  add_learnable_tokens(types, entries, "learnable memory tokens for ViT layers, with several tasks in one model");
+}
+
+void add_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntry>& entries) {
+  core::add_attention<Abc>(types, entries, "abc", "ABC: attention with bounded memory; a control assigns tokens to slots");
 }
 
 }  // namespace mnemo::memory

@@ -4,9 +4,22 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 
+#include "base/options.h"
 #include "core/memory.h"
+#include "core/model_outline.h"
 
 namespace mnemo::memory {
+
+/// Throws InputError where a learned table of positions has no places for a segment with `beside` rows of memory.
+inline void require_room(const core::ModelOutline& model, int64_t num_mem_tokens, int64_t beside,
+                         const base::Where& where) {
+  if (!model.position_rows || num_mem_tokens == 0) return;
+  const int64_t rows = model.segment_size + beside;
+  where.require(rows <= *model.position_rows, "memory",
+                "more memory tokens than a segment has room for: num_mem_tokens = {} and segment_size = {} make {} "
+                "rows, but backbone.position.max_len is {}",
+                num_mem_tokens, model.segment_size, rows, *model.position_rows);
+}
 
 /// Puts rows [B,m,D] before or after a segment's rows; they are all real.
 inline void add_rows(core::SegmentRows& segment, const at::Tensor& rows, bool in_front) {

@@ -16,6 +16,12 @@ void SegmentCacheOptions::validate(const base::Where& where) const {
                 "expected at least 1; with 0 in evaluation every key would be masked");
 }
 
+void SegmentCacheOptions::check(const core::ModelOutline& model, const base::Where& where) const {
+  const std::string beside = model.on(core::Seam::sequence);
+  where.require(beside.empty() || !(same_length || eval_same_length.value_or(false)), "memory",
+                "segment_cache with same_length gives memory rows no rule ('{}'); use same_length = false", beside);
+}
+
 int64_t SegmentCache::mem_len(core::Mode mode) const {
   return mode == core::Mode::evaluate ? options_.eval_mem_len.value_or(options_.mem_len) : options_.mem_len;
 }
@@ -27,8 +33,9 @@ bool SegmentCache::same_length(core::Mode mode) const {
 core::State SegmentCache::initial_state(int64_t batch) const {
   const auto options = build_.like.options().requires_grad(false);
   SegmentCacheState state;
-  for (int64_t layer = 0; layer < build_.num_layers; ++layer) {
-    state.rows.push_back(at::empty({batch, 0, build_.dim}, options));
+  state.rows.resize(static_cast<size_t>(build_.num_layers));
+  for (const int64_t layer : build_.layers) {
+    state.rows[static_cast<size_t>(layer)] = at::empty({batch, 0, build_.dim}, options);
   }
   state.valid = at::empty({batch, 0}, options.dtype(at::kBool));
   return state;
@@ -45,14 +52,16 @@ void SegmentCache::add_spans(core::AttendTable& table, const core::State& state,
   table.set_rule(core::SpanKind::tokens, core::SpanKind::tokens, band);
 }
 
-core::ContextRows SegmentCache::before(int64_t layer, const core::State& state) const {
+at::Tensor SegmentCache::valid(const core::State& state) const { return state.as<SegmentCacheState>().valid; }
+
+at::Tensor SegmentCache::before(int64_t layer, const at::Tensor&, const core::State& state) const {
   const auto& cache = state.as<SegmentCacheState>();
   base::require(static_cast<int64_t>(cache.rows.size()) == build_.num_layers,
                 "[{}] expected a state of {} layers, found {}; is it of another model?", name_, build_.num_layers,
                 cache.rows.size());
   const at::Tensor& rows = cache.rows[static_cast<size_t>(layer)];
   core::require_state(name_.c_str(), rows, {cache.valid.size(0), cache.valid.size(1), build_.dim});
-  return {rows.detach(), cache.valid};
+  return rows.detach();
 }
 
 core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const at::Tensor& valid,
@@ -72,8 +81,10 @@ core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const a
   };
   const at::NoGradGuard no_grad;
   SegmentCacheState next;
-  for (size_t layer = 0; layer < entering.size(); ++layer) {
-    next.rows.push_back(last_rows(cache.rows[layer], entering[layer].detach()));
+  next.rows.resize(cache.rows.size());
+  for (const int64_t served : build_.layers) {
+    const auto layer = static_cast<size_t>(served);
+    next.rows[layer] = last_rows(cache.rows[layer], entering[layer].detach());
   }
   const at::Tensor real = valid.defined() ? valid
                                           : at::ones({entering[0].size(0), table.num_rows()}, cache.valid.options());

@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
+#include "core/model_outline.h"
 
 namespace mnemo::memory {
 
@@ -25,9 +26,12 @@ struct SegmentCacheOptions {
       "store the read and write memory rows in the cache too (as in the authors' RMT)");
   }
   void validate(const base::Where& where) const;
+  /// Throws InputError where it cannot stand in the model.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
 };
 
-/// Rows that entered each layer, right-aligned: rows[l] [B,M,D], valid [B,M] bool, M <= mem_len.
+/// Rows that entered each layer that is served, right-aligned: rows[l] [B,M,D], undefined for other layers; valid [B,M]
+/// bool, M <= mem_len.
 struct SegmentCacheState {
   std::vector<at::Tensor> rows;
   at::Tensor valid;
@@ -48,7 +52,8 @@ class SegmentCache : public core::LayerContext {
       : options_(options), build_(build), name_(std::move(name)) {}
   core::State initial_state(int64_t batch) const override;
   void add_spans(core::AttendTable& table, const core::State& state, core::Mode mode) const override;
-  core::ContextRows before(int64_t layer, const core::State& state) const override;
+  at::Tensor valid(const core::State& state) const override;
+  at::Tensor before(int64_t layer, const at::Tensor& entering, const core::State& state) const override;
   core::State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const core::AttendTable& table,
                     const core::State& state, core::Mode mode) const override;
   std::unique_ptr<core::DecodeContext> decoder(const core::DecodeBuild& build) const override;

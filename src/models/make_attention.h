@@ -10,6 +10,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/image_layout.h"
+#include "core/row_limit.h"
 
 namespace mnemo::models {
 
@@ -23,20 +24,18 @@ auto with_location(const base::Node& options, Make make) {
   }
 }
 
-/// How many rows an attention has places for, and the key that says so: Linformer's tables, and the controls of ABC
-/// that go by a row's number.
-struct RowLimit {
-  int64_t rows;
-  base::Node table;  ///< that the key stands in
-  std::string key;
-  /// Throws InputError for more rows; `what` they are.
-  void require(int64_t wanted, const std::string& what) const;
-};
-/// Nothing for an attention that takes any number.
-std::optional<RowLimit> row_limit(const base::Node& attention);
+/// How many rows of a sequence an attention has places for; unset: any number.
+std::optional<core::RowLimit> row_limit(const base::Node& attention);
 
-/// The attention of one layer: the core of those options, and the memory of the list that wraps attention, if any,
-/// around it.
+/// Whether a memory of the list serves the layer: its key `layers` names it, or names none.
+bool serves(const base::Node& memory, int64_t layer);
+/// Throws InputError where a memory of the list names a layer that a backbone of `num_layers` has not.
+void require_layers(const std::vector<base::Node>& memories, int64_t num_layers);
+/// Those of `num_layers` layers that it serves.
+std::vector<int64_t> layers_of(const base::Node& memory, int64_t num_layers);
+
+/// The attention of one layer: the core of those options, and around it the memories of the list on the attention seam
+/// that serve the layer, in the order written: the first is the innermost.
 std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories,
                                                 const core::AttentionBuild& build);
 /// The same in an image backbone.

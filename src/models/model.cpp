@@ -4,14 +4,12 @@
 
 #include <ATen/record_function.h>
 
-#include "backbones/decoder.h"
-#include "backbones/encoder.h"
+#include <algorithm>
+#include <map>
+
+#include "backbones/registry.h"
 #include "base/error.h"
 #include "core/append_rows.h"
-#include "heads/adaptive_softmax.h"
-#include "heads/language_model.h"
-#include "memory/grc.h"
-#include "memory/recurrent_tokens.h"
 #include "models/attention_scalars.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
@@ -55,47 +53,44 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
   const auto attention = [&](const core::AttentionBuild& build) {
     return make_attention(options.backbone.attention, options.memory, build);
   };
-  if (options.backbone.causal()) {
-    backbone_ = std::make_unique<backbones::Decoder>(options.backbone, root / "backbone", attention);
-  } else {
-    backbone_ = std::make_unique<backbones::Encoder>(options.backbone, root / "backbone", attention);
-  }
-  core::MemoryBuild memory_build{root / "memory", backbone_->num_layers(), backbone_->dim(),
-                                 parameters_.all().front().tensor};
-  memory_build.backbone = backbone_.get();
-  if (embedding_)
-    memory_build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
-  if (adaptive_embedding_)
-    memory_build.embed = [embedding = *adaptive_embedding_](const at::Tensor& tokens) { return embedding(tokens); };
-  for (const base::Node& memory : options.memory) {
-    const std::string type = type_of(memory);
-    const auto& entry = Mechanisms::all().memories.find(type);
-    if (entry.layer_context) {
-      context_ = with_location(memory, [&] { return entry.layer_context(memory, memory_build); });
-      context_name_ = type;
-    }
-    if (entry.sequence) {
-      sequence_ = with_location(memory, [&] { return entry.sequence(memory, memory_build); });
-      sequence_name_ = type;
-    }
-    for (const char* key : {"cls_token", "sep_token", "pad_token"}) {
-      const base::Node* token = memory.find(key);
-      base::require(token == nullptr || !token->is_int() || token->as_int() < options.embedding.vocab_size,
-                    "model: {}.{} expected to be below vocab_size = {}, found {}", type, key,
-                    options.embedding.vocab_size, token == nullptr || !token->is_int() ? 0 : token->as_int());
-    }
-  }
+  backbone_ = backbones::stack_backbones()
+                  .find(options.backbone.type)
+                  .make(options.backbone, root / "backbone", attention);
+  make_memories();
   with_location(options.backbone.attention, [&] { require_support(options); });
-  if (!whole) return;
-  make_head(root / "head");
-  if (const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get())) {
-    if (const auto& aux = recurrent->options().aux_loss) {
-      base::require(aux->token < options.embedding.vocab_size,
-                    "model: aux_loss.token expected to be below vocab_size = {}, found {}",
-                    options.embedding.vocab_size, aux->token);
-      auxiliary_weight_ = aux->weight;
-      auxiliary_token_ = aux->token;
+  if (whole) make_head(root / "head");
+}
+
+void Model::make_memories() {
+  core::MemoryBuild build{
+      parameters_.root() / "memory", backbone_->num_layers(), {}, backbone_->dim(), parameters_.all().front().tensor};
+  build.backbone = backbone_.get();
+  build.vocab_size = options_.embedding.vocab_size;
+  if (embedding_) build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
+  if (adaptive_embedding_)
+    build.embed = [embedding = *adaptive_embedding_](const at::Tensor& tokens) { return embedding(tokens); };
+
+  context_of_.assign(static_cast<size_t>(backbone_->num_layers()), -1);
+  std::map<std::string, int64_t> seen;
+  for (const base::Node& memory : options_.memory) {
+    const std::string type = type_of(memory);
+    const memory::Entry& entry = Mechanisms::all().memories.find(type);
+    if (entry.wrap_attention) continue;
+    const int64_t count = ++seen[type];
+    const std::string name = count == 1 ? type : fmt::format("{}_{}", type, count);
+    build.layers = layers_of(memory, build.num_layers);
+    if (entry.layer_context) {
+      for (const int64_t layer : build.layers)
+        context_of_[static_cast<size_t>(layer)] = static_cast<int64_t>(contexts_.size());
+      contexts_.push_back({name, with_location(memory, [&] { return entry.layer_context(memory, build); })});
+    } else {
+      sequences_.push_back({name, with_location(memory, [&] { return entry.sequence(memory, build); })});
     }
+  }
+  for (const int64_t context : context_of_) {
+    const auto known = std::find(views_.begin(), views_.end(), context);
+    view_of_.push_back(static_cast<size_t>(known - views_.begin()));
+    if (known == views_.end()) views_.push_back(context);
   }
 }
 
@@ -117,38 +112,14 @@ void Model::make_embedding(const layers::Scope& scope) {
 }
 
 void Model::make_head(const layers::Scope& scope) {
-  const double std = options_.backbone.init_std;
-  const int64_t dim = backbone_->dim();
-  if (type_of(options_.head) == "language_model") {
-    make_language_model(base::read_typed_options<heads::LanguageModelOptions>(options_.head), scope);
-    return;
-  }
-  auto head = std::make_unique<heads::Classification>(
-      base::read_typed_options<heads::ClassificationOptions>(options_.head), scope, dim, std);
-  classification_ = head.get();
-  base::require(head->has_classes(), "{}", "model: expected head.num_classes of at least 2, found 0");
-  head_ = std::move(head);
-  if (classification_->reads_first_row() && !sequence_) {
-    cls_ = scope.add("cls", {dim}, layers::constant(0.0), layers::ParameterKind::memory);
-  }
-}
-
-void Model::make_language_model(const heads::LanguageModelOptions& head, const layers::Scope& scope) {
-  const int64_t vocab = options_.embedding.vocab_size;
-  if (!head.adaptive) {
-    at::Tensor table;
-    if (head.tied) table = embedding_ ? embedding_->weight : adaptive_embedding_->table(0);
-    head_ = std::make_unique<heads::LanguageModel>(head, scope, table, vocab, backbone_->dim(),
-                                                   options_.backbone.init_std);
-    return;
-  }
-  head_dropout_ = head.adaptive->dropout;
-  try {
-    head_ = std::make_unique<heads::AdaptiveSoftmax>(*head.adaptive, head.tied, head.bias, scope,
-                                                     adaptive_embedding_ ? &*adaptive_embedding_ : nullptr, vocab,
-                                                     backbone_->dim(), options_.backbone.init_std);
-  } catch (const base::InputError& error) {
-    base::input_error("model.head.adaptive: {}", error.what());
+  heads::HeadBuild build{scope, backbone_->dim(), options_.embedding.vocab_size, options_.backbone.init_std};
+  build.table = embedding_ ? embedding_->weight : adaptive_embedding_->table(0);
+  build.adaptive = adaptive_embedding_ ? &*adaptive_embedding_ : nullptr;
+  head_ = Mechanisms::all().heads.find(type_of(options_.head)).make(options_.head, build);
+  if (head_->predicts_next_token()) return;
+  base::require(head_->num_classes() > 0, "{}", "model: expected head.num_classes of at least 2, found 0");
+  if (head_->input() == core::HeadInput::first_row && sequences_.empty()) {
+    cls_ = scope.add("cls", {backbone_->dim()}, layers::constant(0.0), layers::ParameterKind::memory);
   }
 }
 
@@ -159,21 +130,23 @@ at::Tensor Model::embed(const at::Tensor& tokens) const {
 }
 
 void Model::require_support(const ModelOptions& options) const {
-  const core::AttentionSupport support = backbone_->attention(0).support();
   const std::string attention = type_of(options.backbone.attention);
-  base::require(
-      support.contexts || !context_,
-      "model: attention '{}' keeps the past in a state of its own and sees no rows of '{}'; drop that memory or use "
-      "another attention",
-      attention, context_name_);
-  // The rows of an encoder are all open, whatever stands among them.
-  if (support.tables || !sequence_ || !options.backbone.causal()) return;
-  const auto* recurrent = dynamic_cast<const memory::RecurrentTokens*>(sequence_.get());
-  base::require(
-      recurrent != nullptr && recurrent->options().block_mask == "causal",
-      "model: attention '{}' cannot honour the table of '{}'; use recurrent_tokens with block_mask = \"causal\", or "
-      "another attention",
-      attention, sequence_name_);
+  for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
+    const core::AttentionSupport support = backbone_->attention(layer).support();
+    const int64_t context = context_of(layer);
+    base::require(support.contexts || context < 0,
+                  "model: attention '{}' keeps the past in a state of its own and sees no rows of '{}'; drop that "
+                  "memory or use another attention",
+                  attention, context < 0 ? "" : contexts_[static_cast<size_t>(context)].name);
+    // The rows of an encoder are all open, whatever stands among them.
+    if (support.tables || !options.backbone.causal()) continue;
+    for (const auto& [name, memory] : sequences_) {
+      base::require(!memory->needs_tables(),
+                    "model: attention '{}' cannot honour the table of '{}'; use recurrent_tokens with block_mask = "
+                    "\"causal\", or another attention",
+                    attention, name);
+    }
+  }
 }
 
 const core::Head& Model::head() const {
@@ -191,123 +164,178 @@ at::Tensor Model::nll(const at::Tensor& hidden, const at::Tensor& targets) const
   return head().nll(hidden, targets);
 }
 
-std::vector<std::pair<std::string, const core::LayerContext*>> Model::layer_contexts() const {
-  if (!context_) return {};
-  return {{context_name_, context_.get()}};
-}
-
-std::vector<std::pair<std::string, const core::SequenceMemory*>> Model::sequence_memories() const {
-  if (!sequence_) return {};
-  return {{sequence_name_, sequence_.get()}};
-}
-
 std::vector<core::Scalar> Model::scalars() const { return attention_scalars(*backbone_); }
 
 core::State Model::initial_state(int64_t batch) const {
   core::State::Children children;
-  if (context_) children.emplace_back(context_name_, context_->initial_state(batch));
-  if (sequence_) children.emplace_back(sequence_name_, sequence_->initial_state(batch));
+  for (const auto& [name, memory] : contexts_) children.emplace_back(name, memory->initial_state(batch));
+  for (const auto& [name, memory] : sequences_) children.emplace_back(name, memory->initial_state(batch));
   children.emplace_back("layers", backbone_->initial_state(batch));
-  children.emplace_back("open", OpenSegment{});
+  children.emplace_back("open", closed_segment());
   return committed_.apply(core::State::list(std::move(children)));
 }
 
 int64_t Model::bptt_depth(const std::string& path) const {
-  if (sequence_ && path.starts_with(sequence_name_ + ".")) return sequence_->bptt_depth();
-  if (!path.starts_with("layers.")) return 0;
-  const core::Attention& attention = backbone_->attention(0);
-  const auto* grc = dynamic_cast<const memory::Grc*>(&attention);
-  if (grc == nullptr) return attention.bptt_depth();
-  return path.find(".core.") == std::string::npos ? grc->cache_bptt_depth() : grc->core_bptt_depth();
+  const auto within = [&](const std::string& name) {
+    return path.size() > name.size() && path.starts_with(name) && path[name.size()] == '.';
+  };
+  const auto rest = [&](const std::string& name) { return std::string_view(path).substr(name.size() + 1); };
+  for (const auto& [name, memory] : contexts_) {
+    if (within(name)) return memory->bptt_depth(rest(name));
+  }
+  for (const auto& [name, memory] : sequences_) {
+    if (within(name)) return memory->bptt_depth(rest(name));
+  }
+  for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
+    const std::string name = "layers." + backbone_->layer_name(layer);
+    if (within(name)) return backbone_->attention(layer).bptt_depth(rest(name));
+  }
+  return 0;
 }
 
 std::vector<core::AuxiliaryLoss> Model::auxiliary_losses(const core::StepResult& step) const {
   std::vector<core::AuxiliaryLoss> losses;
-  if (auxiliary_weight_ != 0.0 && step.write_hidden.defined()) {
-    const at::Tensor targets = at::full({step.write_hidden.size(0), step.write_hidden.size(1)}, auxiliary_token_,
-                                        step.write_hidden.options().dtype(at::kLong).requires_grad(false));
-    losses.push_back({"aux_nll", nll(step.write_hidden, targets), auxiliary_weight_});
+  if (step.write_hidden.defined()) {
+    for (const auto& [name, memory] : sequences_) {
+      for (core::AuxiliaryLoss& loss :
+           memory->losses(step.write_hidden,
+                          [&](const at::Tensor&hidden, const at::Tensor&targets) { return nll(hidden, targets); })) {
+        losses.push_back(std::move(loss));
+      }
+    }
   }
-  if (step.context_loss.defined()) losses.push_back({"context_loss", step.context_loss, context_->loss_weight()});
+  for (size_t i = 0; i < step.context_losses.size(); ++i) {
+    if (step.context_losses[i].defined())
+      losses.push_back({"context_loss", step.context_losses[i], contexts_[i].memory->loss_weight()});
+  }
   return losses;
+}
+
+OpenSegment Model::closed_segment() const {
+  OpenSegment closed;
+  closed.valid.resize(views_.size());
+  return closed;
+}
+
+const Model::Named<core::LayerContext>* Model::context_in(size_t view) const {
+  return views_[view] < 0 ? nullptr : &contexts_[static_cast<size_t>(views_[view])];
 }
 
 core::SegmentRows Model::start_rows(const core::Segment& segment, const core::State& state,
                                     const OpenSegment& open) const {
   at::Tensor rows = segment.rows;
   if (!rows.defined()) rows = embed(segment.tokens);
-  core::SegmentRows result{
-      rows, segment.valid,
-      core::AttendTable({SpanKind::tokens, rows.size(1)}, options_.backbone.causal() ? Rule::causal() : Rule::all())};
-  core::AttendTable& table = result.table;
+  core::AttendTable tokens({SpanKind::tokens, rows.size(1)}, options_.backbone.causal() ? Rule::causal() : Rule::all());
+  core::SegmentRows result{rows, segment.valid, {}};
   if (cls_.defined()) {
     result.rows = at::cat({cls_.expand({rows.size(0), 1, -1}), rows}, 1);
     if (segment.valid.defined()) result.valid = at::cat({segment.valid.any(1, true), segment.valid}, 1);
-    table.prepend_rows({SpanKind::tokens, 1, 1}).set_rule(SpanKind::tokens, SpanKind::tokens, Rule::all());
+    tokens.prepend_rows({SpanKind::tokens, 1, 1}).set_rule(SpanKind::tokens, SpanKind::tokens, Rule::all());
   }
-  if (context_) context_->add_spans(table, state.child(context_name_), segment.mode);
-  if (segment.part.starts) return result;
-
-  base::require(open.valid.defined(),
+  base::require(segment.part.starts || open.length.defined(),
                 "[model] expected the state of an open segment (part.starts is false), found none");
-  require_batch(open.valid, rows);
-  const Rule tokens_rule = table.rule(0, table.contexts().size());
-  int64_t before = open.valid.size(1);
-  if (segment.part.ends) {
-    // The write rows have rules of their own for cache, read rows and tokens, so the borders between them matter.
-    const int64_t length = uniform(open.length, "rows so far"), read = uniform(open.read_rows, "memory rows");
-    before -= length;
-    // Without a cache the rows before the segment are padding, and go with the read rows.
-    table.append_context({SpanKind::read, context_ ? read : before + read}, tokens_rule);
-    table.append_context({SpanKind::tokens, length - read}, tokens_rule);
-  } else if (!context_) {
-    table.append_context({SpanKind::cache, 0}, tokens_rule);
+  if (!segment.part.starts) {
+    base::require(open.valid.size() == views_.size(),
+                  "[model] expected an open segment seen in {} ways, found {}; is it "
+                  "of another model?",
+                  views_.size(), open.valid.size());
+    require_batch(open.length, rows);
   }
-  table.resize_context(SpanKind::cache, before);
+  for (size_t view = 0; view < views_.size(); ++view) {
+    core::AttendTable table = tokens;
+    const Named<core::LayerContext>* context = context_in(view);
+    if (context != nullptr) context->memory->add_spans(table, state.child(context->name), segment.mode);
+    if (!segment.part.starts) {
+      const Rule tokens_rule = table.rule(0, table.contexts().size());
+      int64_t before = open.valid[view].size(1);
+      if (segment.part.ends) {
+        // The write rows have rules of their own for cache, read rows and tokens, so the borders between them matter.
+        const int64_t length = uniform(open.length, "rows so far"), read = uniform(open.read_rows, "memory rows");
+        before -= length;
+        // Without a context the rows before the segment are padding, and go with the read rows.
+        table.append_context({SpanKind::read, context != nullptr ? read : before + read}, tokens_rule);
+        table.append_context({SpanKind::tokens, length - read}, tokens_rule);
+      } else if (context == nullptr) {
+        table.append_context({SpanKind::cache, 0}, tokens_rule);
+      }
+      table.resize_context(SpanKind::cache, before);
+    }
+    result.tables.push_back(std::move(table));
+  }
   return result;
 }
 
 void Model::set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open, bool starts) const {
-  std::vector<at::Tensor> parts;
-  bool all_real = !rows.valid.defined();
-  if (!starts) {
-    parts.push_back(open.valid);
-    all_real = all_real && open.valid.all().item<bool>();
-  } else if (context_) {
-    const at::Tensor valid = context_->before(0, state.child(context_name_)).valid;
-    require_batch(valid, rows.rows);
-    all_real = all_real && (valid.numel() == 0 || valid.all().item<bool>());
-    parts.push_back(valid);
+  for (size_t view = 0; view < views_.size(); ++view) {
+    std::vector<at::Tensor> parts;
+    bool all_real = !rows.valid.defined();
+    if (!starts) {
+      parts.push_back(open.valid[view]);
+      all_real = all_real && open.valid[view].all().item<bool>();
+    } else if (const auto* context = context_in(view)) {
+      const at::Tensor valid = context->memory->valid(state.child(context->name));
+      require_batch(valid, rows.rows);
+      all_real = all_real && (valid.numel() == 0 || valid.all().item<bool>());
+      parts.push_back(valid);
+    }
+    if (all_real) continue;
+    parts.push_back(rows.valid.defined() ? rows.valid
+                                         : at::ones({rows.rows.size(0), rows.rows.size(1)},
+                                                    rows.rows.options().dtype(at::kBool).requires_grad(false)));
+    rows.tables[view].set_valid(at::cat(parts, 1));
   }
-  if (all_real) return;
-  parts.push_back(rows.valid.defined() ? rows.valid
-                                       : at::ones({rows.rows.size(0), rows.rows.size(1)},
-                                                  rows.rows.options().dtype(at::kBool).requires_grad(false)));
-  rows.table.set_valid(at::cat(parts, 1));
 }
 
 OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& open, const core::State& state,
                               bool starts) const {
   const auto options = rows.rows.options().requires_grad(false);
-  const int64_t batch = rows.rows.size(0);
-  const at::Tensor real = rows.valid.defined() ? rows.valid
-                                               : at::ones({batch, rows.rows.size(1)}, options.dtype(at::kBool));
-  if (!starts) {
-    return {open.length + rows.rows.size(1), open.read_rows, core::append_rows(open.valid, real, 1)};
+  const int64_t batch = rows.rows.size(0), count = rows.rows.size(1);
+  const at::Tensor real = rows.valid.defined() ? rows.valid : at::ones({batch, count}, options.dtype(at::kBool));
+  OpenSegment now;
+  now.valid.clear();
+  for (size_t view = 0; view < views_.size(); ++view) {
+    const auto* context = context_in(view);
+    if (!starts) {
+      now.valid.push_back(core::append_rows(open.valid[view], real, 1));
+    } else {
+      now.valid.push_back(context == nullptr ? real
+                                             : at::cat({context->memory->valid(state.child(context->name)), real}, 1));
+    }
   }
-  std::vector<at::Tensor> valid;
-  if (context_) valid.push_back(context_->before(0, state.child(context_name_)).valid);
-  valid.push_back(real);
-  return {at::full({batch}, rows.rows.size(1), options.dtype(at::kLong)),
-          at::full({batch}, rows.table.row_length(SpanKind::read), options.dtype(at::kLong)), at::cat(valid, 1)};
+  now.length = starts ? at::full({batch}, count, options.dtype(at::kLong)) : open.length + count;
+  now.read_rows = starts ? at::full({batch}, rows.tables[0].row_length(SpanKind::read), options.dtype(at::kLong))
+                         : open.read_rows;
+  return now;
+}
+
+core::BackboneResult Model::run_layers(const core::Segment& segment, const core::SegmentRows& rows,
+                                       const core::State& state, const OpenSegment& open,
+                                       const core::AttentionObserver& observe) const {
+  core::BackboneInput input;
+  input.rows = rows.rows;
+  if (!segment.part.starts) input.first_row = open.length;
+  input.mode = segment.mode;
+  input.ends = segment.part.ends;
+  input.observe = observe;
+  for (const size_t view : view_of_) input.tables.push_back(&rows.tables[view]);
+  if (segment.part.starts && !contexts_.empty()) {
+    input.context = [&](int64_t layer, const at::Tensor& entering) {
+      if (context_of(layer) < 0) return at::Tensor();
+      const auto& [name, memory] = contexts_[static_cast<size_t>(context_of(layer))];
+      return memory->before(layer, entering, state.child(name));
+    };
+  }
+  return backbone_->forward(input, state.child("layers"));
 }
 
 core::StepResult Model::forward(const core::Segment& segment, const core::State& state,
                                 const core::AttentionObserver& observe) const {
-  for (const std::string& name : Mechanisms::all().memories.names()) {
-    const bool own = name == sequence_name_ || name == context_name_;
-    base::require(state.child(name).empty() != own, "[model] the state {} a '{}'; is it of another model?",
-                  own ? "lacks" : "has", name);
+  for (const std::string& type : Mechanisms::all().memories.names()) {
+    const auto of_type = [&](const auto& named) { return named.name == type; };
+    const bool own = std::any_of(contexts_.begin(), contexts_.end(), of_type) ||
+                     std::any_of(sequences_.begin(), sequences_.end(), of_type);
+    base::require(state.child(type).empty() != own, "[model] the state {} a '{}'; is it of another model?",
+                  own ? "lacks" : "has", type);
   }
   base::require(options_.backbone.causal() || (segment.part.starts && segment.part.ends),
                 "[model] an encoder looks both ways, so its segments have no parts: expected part.starts and part.ends "
@@ -317,37 +345,38 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   base::require(!segment.part.starts || !open.length.defined(),
                 "[model] a segment is open in the state; expected part.starts = false");
   core::SegmentRows rows = start_rows(segment, state, open);
-  if (sequence_) sequence_->enter(rows, state.child(sequence_name_), segment.part);
+  for (const auto& [name, memory] : sequences_) memory->enter(rows, state.child(name), segment.part);
   set_valid(rows, state, open, segment.part.starts);
-
-  core::BackboneInput input{rows.rows,    rows.table,        {},     segment.part.starts ? at::Tensor() : open.length,
-                            segment.mode, segment.part.ends, observe};
-  if (segment.part.starts && context_) {
-    input.context = [&](int64_t layer) { return context_->before(layer, state.child(context_name_)).rows; };
-  }
-  const core::BackboneResult result = backbone_->forward(input, state.child("layers"));
+  const core::BackboneResult result = run_layers(segment, rows, state, open, observe);
 
   core::State::Children children;
   core::StepResult step;
-  if (context_) {
-    RECORD_USER_SCOPE(context_name_);
+  for (size_t i = 0; i < contexts_.size(); ++i) {
+    const auto& [name, memory] = contexts_[i];
+    RECORD_USER_SCOPE(name);
+    const auto view = static_cast<size_t>(std::find(views_.begin(), views_.end(), static_cast<int64_t>(i)) -
+                                          views_.begin());
     core::ContextEnd after{
-        context_->after(result.entering, rows.valid, rows.table, state.child(context_name_), segment.mode)};
-    if (segment.part.ends) after = context_->end_segment(after.state, segment.mode);
-    children.emplace_back(context_name_, std::move(after.state));
-    step.context_loss = std::move(after.loss);
+        memory->after(result.entering, rows.valid, rows.tables[view], state.child(name), segment.mode)};
+    if (segment.part.ends) after = memory->end_segment(after.state, segment.mode);
+    children.emplace_back(name, std::move(after.state));
+    if (after.loss.defined()) {
+      step.context_losses.resize(contexts_.size());
+      step.context_losses[i] = std::move(after.loss);
+    }
   }
-  if (sequence_) {
-    children.emplace_back(sequence_name_,
-                          sequence_->leave(result.hidden, rows.table, state.child(sequence_name_), segment.part));
+  for (const auto& [name, memory] : sequences_) {
+    children.emplace_back(name, memory->leave(result.hidden, rows.tables[0], state.child(name), segment.part));
   }
   children.emplace_back("layers", result.state);
-  children.emplace_back("open", segment.part.ends ? OpenSegment{} : still_open(rows, open, state, segment.part.starts));
+  children.emplace_back("open",
+                        segment.part.ends ? closed_segment() : still_open(rows, open, state, segment.part.starts));
 
-  step.hidden = layers::dropout(hidden_of(result.hidden, rows, segment), head_dropout_,
-                                segment.mode == core::Mode::train);
-  if (const int64_t write = rows.table.row_offset(SpanKind::write); write >= 0) {
-    step.write_hidden = result.hidden.narrow(1, write, rows.table.row_length(SpanKind::write));
+  const double dropout = head_ == nullptr ? 0.0 : head_->input_dropout();
+  step.hidden = layers::dropout(hidden_of(result.hidden, rows, segment), dropout, segment.mode == core::Mode::train);
+  const core::AttendTable& table = rows.tables[0];
+  if (const int64_t write = table.row_offset(SpanKind::write); write >= 0) {
+    step.write_hidden = result.hidden.narrow(1, write, table.row_length(SpanKind::write));
   }
   step.state = core::State::list(std::move(children));
   return step;
@@ -355,25 +384,30 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
 
 at::Tensor Model::hidden_of(const at::Tensor& hidden, const core::SegmentRows& rows,
                             const core::Segment& segment) const {
-  if (classification_ != nullptr && classification_->reads_first_row()) return hidden.narrow(1, 0, 1);
+  const core::HeadInput reads = head_ == nullptr ? core::HeadInput::tokens : head_->input();
+  if (reads == core::HeadInput::first_row) return hidden.narrow(1, 0, 1);
   int64_t first = 0;
-  for (const core::Span& span : rows.table.rows()) {
+  for (const core::Span& span : rows.tables[0].rows()) {
     if (span.kind == SpanKind::tokens && span.tag == 0) break;
     first += span.length;
   }
   const int64_t count = segment.tokens.defined() ? segment.tokens.size(1) : segment.rows.size(1);
   const at::Tensor tokens = count == hidden.size(1) ? hidden : hidden.narrow(1, first, count);
-  return classification_ == nullptr ? tokens : heads::Classification::mean(tokens, segment.valid);
+  return reads == core::HeadInput::tokens ? tokens : layers::mean_rows(tokens, segment.valid);
 }
 
-core::AttendTable Model::attend_table(int64_t tokens, const core::State& state, core::Mode mode) const {
+std::vector<LayerTable> Model::attend_tables(int64_t tokens, const core::State& state, core::Mode mode) const {
   const at::NoGradGuard no_grad;
   core::Segment segment;
   segment.rows = at::zeros({1, tokens, backbone_->dim()}, parameters_.all().front().tensor.options());
   segment.mode = mode;
   core::SegmentRows rows = start_rows(segment, state, OpenSegment{});
-  if (sequence_) sequence_->enter(rows, state.child(sequence_name_), segment.part);
-  return rows.table;
+  for (const auto& [name, memory] : sequences_) memory->enter(rows, state.child(name), segment.part);
+  std::vector<LayerTable> tables;
+  for (core::AttendTable& table : rows.tables) tables.push_back({{}, std::move(table)});
+  for (size_t layer = 0; layer < view_of_.size(); ++layer)
+    tables[view_of_[layer]].layers.push_back(static_cast<int64_t>(layer));
+  return tables;
 }
 
 const Model& require_language_model(const core::Model& model, std::string_view who) {
@@ -393,7 +427,7 @@ void require_next_token_model(const core::Model& model, std::string_view who) {
   const auto* built = dynamic_cast<const Model*>(&model);
   if (built == nullptr) return;
   const ModelOptions& options = built->options();
-  base::require(type_of(options.head) == "language_model",
+  base::require(options.kind == "model" && built->head().predicts_next_token(),
                 "{}: expected a model that predicts the next token, found head.type = \"{}\"", who,
                 type_of(options.head));
   base::require(options.backbone.causal(),

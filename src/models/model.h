@@ -8,8 +8,6 @@
 #include "core/backbone.h"
 #include "core/head.h"
 #include "core/model.h"
-#include "heads/classification.h"
-#include "heads/language_model.h"
 #include "layers/adaptive_embedding.h"
 #include "layers/parts.h"
 #include "models/committed_state.h"
@@ -21,13 +19,22 @@ namespace mnemo::models {
 struct OpenSegment {
   at::Tensor length;     ///< [B] int64: rows of this segment so far, memory rows included
   at::Tensor read_rows;  ///< [B] int64: memory rows among them
-  at::Tensor valid;      ///< [B,M] bool: which of [contexts; rows so far] are real
+  /// [B,M] bool each: which of [context; rows so far] are real, for every set of layers that see the same context.
+  std::vector<at::Tensor> valid = std::vector<at::Tensor>(1);
   template <class F>
   void visit(F&& f) {
     f("length", length, "B");
     f("read_rows", read_rows, "B");
-    f("valid", valid, "B M");
+    for (size_t view = 0; view < valid.size(); ++view) {
+      f(view == 0 ? std::string("valid") : "valid_" + std::to_string(view), valid[view], "B M");
+    }
   }
+};
+
+/// Who attends to whom in some layers of a model.
+struct LayerTable {
+  std::vector<int64_t> layers;
+  core::AttendTable table;
 };
 
 /// The model of texts (vision_model.h: of images): embedding, memories on three seams, backbone, head, put together
@@ -58,9 +65,6 @@ class Model final : public core::Model {
 
   const ModelOptions& options() const { return options_; }
   const core::Backbone& backbone() const { return *backbone_; }
-  /// The memories on the two seams, with their names in the state, in the order in which they stand there.
-  std::vector<std::pair<std::string, const core::LayerContext*>> layer_contexts() const;
-  std::vector<std::pair<std::string, const core::SequenceMemory*>> sequence_memories() const;
   /// The embedding of tokens, of whichever kind the model has; null: of the other, or none.
   const layers::TokenEmbedding* token_embedding() const { return embedding_ ? &*embedding_ : nullptr; }
   const layers::AdaptiveEmbedding* adaptive_embedding() const {
@@ -68,39 +72,53 @@ class Model final : public core::Model {
   }
   /// Null: a layer_stack.
   const core::Head* head_or_null() const { return head_.get(); }
-  /// The table of a whole segment of `tokens` rows after `state`: what `inspect` draws.
-  core::AttendTable attend_table(int64_t tokens, const core::State& state, core::Mode mode) const;
+  const core::Head& head() const;
+  /// The tables of a whole segment of `tokens` rows after `state`, for each set of layers that see the same context.
+  std::vector<LayerTable> attend_tables(int64_t tokens, const core::State& state, core::Mode mode) const;
+
+  /// A memory of the list and its name in the state: its type, with a number behind it where it is not the first.
+  template <class M>
+  struct Named {
+    std::string name;
+    std::unique_ptr<M> memory;
+  };
+  const std::vector<Named<core::LayerContext>>& contexts() const { return contexts_; }
+  const std::vector<Named<core::SequenceMemory>>& sequences() const { return sequences_; }
+  /// Number of the context that serves a layer, or -1.
+  int64_t context_of(int64_t layer) const { return context_of_[static_cast<size_t>(layer)]; }
 
  private:
-  const core::Head& head() const;
+  void make_memories();
   void make_embedding(const layers::Scope& scope);
   void make_head(const layers::Scope& scope);
-  void make_language_model(const heads::LanguageModelOptions& head, const layers::Scope& scope);
   at::Tensor embed(const at::Tensor& tokens) const;
   /// What StepResult.hidden is: the token rows, or [B,1,D], what the head of a classification reads.
   at::Tensor hidden_of(const at::Tensor& hidden, const core::SegmentRows& rows, const core::Segment& segment) const;
   /// Throws InputError where the attention cannot honour a memory of the model.
   void require_support(const ModelOptions& options) const;
+  /// Between segments: absent fields.
+  OpenSegment closed_segment() const;
+  /// The context that a view shows, or null.
+  const Named<core::LayerContext>* context_in(size_t view) const;
   core::SegmentRows start_rows(const core::Segment& segment, const core::State& state, const OpenSegment& open) const;
   void set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open, bool starts) const;
   OpenSegment still_open(const core::SegmentRows& rows, const OpenSegment& open, const core::State& state,
                          bool starts) const;
+  core::BackboneResult run_layers(const core::Segment& segment, const core::SegmentRows& rows, const core::State& state,
+                                  const OpenSegment& open, const core::AttentionObserver& observe) const;
 
   ModelOptions options_;
   layers::ParameterSet parameters_;
   std::optional<layers::TokenEmbedding> embedding_;
   std::optional<layers::AdaptiveEmbedding> adaptive_embedding_;
   std::unique_ptr<core::Backbone> backbone_;
-  std::string context_name_;
-  std::unique_ptr<core::LayerContext> context_;
-  std::string sequence_name_;
-  std::unique_ptr<core::SequenceMemory> sequence_;
+  std::vector<Named<core::LayerContext>> contexts_;
+  std::vector<Named<core::SequenceMemory>> sequences_;
+  std::vector<int64_t> context_of_;  ///< by layer
+  std::vector<int64_t> views_;       ///< the different values of context_of_, in the order of the layers
+  std::vector<size_t> view_of_;      ///< by layer
   std::unique_ptr<core::Head> head_;
-  const heads::Classification* classification_ = nullptr;  ///< head_, where it is one
   at::Tensor cls_;  ///< [D]: the row in front of the tokens that a classification reads, where no memory brings one
-  double head_dropout_ = 0.0;
-  double auxiliary_weight_ = 0.0;
-  int64_t auxiliary_token_ = 0;
   CommittedState committed_;
 };
 

@@ -1,9 +1,12 @@
 #include "models/options.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "heads/language_model.h"
-#include "memory/learnable_tokens.h"
+#include "backbones/registry.h"
 #include "models/make_attention.h"
 #include "models/presets.h"
 #include "models/registry.h"
@@ -34,10 +37,10 @@ std::vector<std::string> ModelOptions::preset_names() {
 
 const base::PolyType& ModelOptions::head_types() { return Mechanisms::all().head_types; }
 
-ModelOptions::ModelOptions() { head = base::Node::table({{"type", "language_model"}}); }
+ModelOptions::ModelOptions() { head = base::Node::table({{"type", Mechanisms::all().heads.names().front()}}); }
 
 std::vector<std::string> BackboneOptions::type_names() {
-  std::vector<std::string> names = {"decoder", "encoder"};
+  std::vector<std::string> names = backbones::stack_backbones().names();
   for (auto& [name, make] : vision_types()) names.push_back(name);
   return names;
 }
@@ -80,43 +83,109 @@ bool BackboneOptions::select_vision() {
   return true;
 }
 
-BackboneOptions::BackboneOptions() { attention = base::Node::table({{"type", "relative"}}); }
+bool BackboneOptions::causal() const { return !is_vision() && backbones::stack_backbones().find(type).causal; }
+
+std::string BackboneOptions::type_meaning() {
+  std::string text;
+  const auto& stacks = backbones::stack_backbones();
+  for (const std::string& name : stacks.names()) text += fmt::format("{}: {}; ", name, stacks.find(name).meaning);
+  std::string images;
+  for (const auto& [name, make] : vision_types()) images += (images.empty() ? "" : ", ") + name;
+  return text + images + ": image backbones with their own keys";
+}
+
+BackboneOptions::BackboneOptions() : type(backbones::stack_backbones().names().front()) {
+  attention = base::Node::table({{"type", "relative"}});
+}
 
 namespace {
 
-bool flag(const base::Node& table, std::string_view key) {
-  const base::Node* value = table.find(key);
-  return value != nullptr && value->is_bool() && value->as_bool();
-}
-
-std::string word(const base::Node& table, std::string_view key) {
-  const base::Node* value = table.find(key);
-  return value != nullptr && value->is_string() ? value->as_string() : "";
-}
-
-int64_t number(const base::Node& table, std::string_view key) {
-  const base::Node* value = table.find(key);
-  return value != nullptr && value->is_int() ? value->as_int() : 0;
-}
-
-/// Rows that a memory on the sequence seam puts beside the tokens.
-int64_t rows_of(const base::Node& memory) {
-  const int64_t tokens = number(memory, "num_mem_tokens");
-  if (word(memory, "layout") == "encoder") return tokens + 3;
-  return word(memory, "layout") == "read_write" ? 2 * tokens : tokens;
+core::ModelOutline outline_of(const ModelOptions& options) {
+  const BackboneOptions& backbone = options.backbone;
+  const bool images = backbone.is_vision();
+  core::ModelOutline model{.whole = options.kind == "model",
+                           .images = images,
+                           .causal = !images && backbone.causal(),
+                           .backbone = backbone.type,
+                           .adapters = options.adapters.has_value()};
+  if (images) {
+    model.takes_tasks = std::visit([](const auto& chosen) { return chosen.kTakesTasks; }, backbone.vision);
+  } else {
+    const EmbeddingOptions& embedding = options.embedding;
+    model.num_layers = backbone.num_layers;
+    model.dim = backbone.dim;
+    model.segment_size = options.segment_size;
+    model.vocab_size = embedding.vocab_size;
+    if (backbone.position.type == "learned") model.position_rows = backbone.position.max_len;
+    model.embedding = {embedding.type == "adaptive", embedding.dim.value_or(backbone.dim), embedding.cutoffs,
+                       embedding.div_val};
+  }
+  for (const base::Node& memory : options.memory) {
+    const memory::Entry& entry = Mechanisms::all().memories.find(type_of(memory));
+    model.memories.push_back(
+        {type_of(memory), entry.seam(images), layers_of(memory, model.num_layers), entry.rows_beside(memory)});
+  }
+  return model;
 }
 
 /// An encoder reads a segment at once: each of its rows needs its place.
-void check_places(const ModelOptions& options) {
-  const auto limit = options.kind == "model" && !options.backbone.causal() ? row_limit(options.backbone.attention)
-                                                                           : std::nullopt;
+void check_places(const ModelOptions& options, const core::ModelOutline& model) {
+  const auto limit = model.whole && !model.causal ? row_limit(options.backbone.attention) : std::nullopt;
   if (!limit) return;
   int64_t beside = 0;
-  for (const base::Node& memory : options.memory) beside += rows_of(memory);
-  if (beside == 0 && word(options.head, "pool") == "cls") beside = 1;
+  for (const core::ModelOutline::Memory& memory : model.memories) beside += memory.rows_beside;
+  if (beside == 0 && Mechanisms::all().heads.find(type_of(options.head)).reads_first_row(options.head)) beside = 1;
   limit->require(
       options.segment_size + beside,
       fmt::format("a segment has segment_size = {} tokens and {} rows beside them", options.segment_size, beside));
+}
+
+/// Memories that stand around the attention of an image backbone.
+std::vector<std::string> image_memories() {
+  std::vector<std::string> names;
+  const auto& memories = Mechanisms::all().memories;
+  for (const std::string& name : memories.names()) {
+    if (memories.find(name).wrap_image_attention) names.push_back(name);
+  }
+  std::sort(names.rbegin(), names.rend());
+  return names;
+}
+
+/// What holds for every memory of its seam; the rest is the memory's own business.
+void check_memories(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
+  require_layers(options.memory, model.images ? INT64_MAX : model.num_layers);
+  for (size_t i = 0; i < options.memory.size(); ++i) {
+    const base::Node& node = options.memory[i];
+    const memory::Entry& entry = Mechanisms::all().memories.find(type_of(node));
+    const core::ModelOutline::Memory& memory = model.memories[i];
+    if (entry.check) entry.check(node, model, where);
+    if (memory.seam == core::Seam::tasks) continue;
+    if (model.images) {
+      where.require(entry.wrap_image_attention != nullptr, "memory",
+                    "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes {}", memory.type,
+                    model.backbone, fmt::join(image_memories(), " or "));
+      continue;
+    }
+    const base::Node* layers = node.find("layers");
+    where.require(memory.seam != core::Seam::sequence || layers == nullptr || layers->is_null(), "memory",
+                  "the rows of '{}' pass through every layer; drop its key layers", memory.type);
+    where.require(model.causal || memory.seam != core::Seam::layer_context, "memory",
+                  "'{}' keeps rows for causal layers; an encoder takes grc, and recurrent_tokens with "
+                  "layout = \"encoder\"",
+                  memory.type);
+    for (size_t j = 0; j < i; ++j) {
+      const core::ModelOutline::Memory& other = model.memories[j];
+      if (other.seam != memory.seam || memory.seam == core::Seam::attention) continue;
+      // One context a layer: its rows stand right before the segment's, and attention counts distances by place.
+      std::vector<int64_t> both;
+      std::set_intersection(memory.layers.begin(), memory.layers.end(), other.layers.begin(), other.layers.end(),
+                            std::back_inserter(both));
+      where.require(both.empty(), "memory",
+                    "'{}' and '{}' attach to the same place and cannot stand in one model; keep one of them{}",
+                    other.type, memory.type,
+                    memory.seam == core::Seam::sequence ? "" : ", or give them different `layers`");
+    }
+  }
 }
 
 void check_embedding(const ModelOptions& options, const base::Where& where) {
@@ -129,54 +198,15 @@ void check_embedding(const ModelOptions& options, const base::Where& where) {
                 "cutoffs and div_val belong to type = \"adaptive\", found type \"{}\"", embedding.type);
   where.require(!adaptive || embedding.div_val == 1 || !embedding.cutoffs.empty(), "embedding",
                 "div_val = {} divides the clusters' widths, but there are no cutoffs", embedding.div_val);
-  if (type_of(options.head) != "language_model") return;
-  const auto head = base::read_typed_options<heads::LanguageModelOptions>(options.head);
-  if (!head.adaptive) {
-    where.require(!head.tied || (embedding.div_val == 1 && width == dim), "head",
-                  "a head without `adaptive` reads one table as wide as the model, but the embedding's is not; set "
-                  "head.adaptive or head.tied = false");
-    return;
-  }
-  const bool alike = adaptive && head.adaptive->cutoffs == embedding.cutoffs &&
-                     head.adaptive->div_val == embedding.div_val;
-  where.require(alike || !head.tied, "head",
-                "a tied adaptive softmax reads the embedding's tables: expected embedding.type = \"adaptive\" with the "
-                "same cutoffs and div_val");
 }
 
-/// Models of images: memories around the attention, and a head that gives one class.
-void check_vision(const ModelOptions& options, const base::Where& where) {
+/// What only models of images refuse.
+void check_vision(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
   const std::string& type = options.backbone.type;
   where.require(!where.given("embedding"), "embedding",
                 "backbone.type = \"{}\" embeds the patches of an image; drop the key", type);
-  where.require(options.memory.size() <= 1, "memory", "backbone.type = \"{}\" takes one memory, found {}", type,
-                options.memory.size());
-  for (const base::Node& memory : options.memory) {
-    const std::string name = type_of(memory);
-    if (name == memory::LearnableTokens::kType) {
-      where.require(type == "vit" && options.kind == "model", "memory",
-                    "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"", name,
-                    type, options.kind);
-      for (const base::Node& task : memory.at("tasks").items()) {
-        where.require(options.adapters || !flag(task, "own_adapters"), "adapters",
-                      "they are those of task '{}' (own_adapters); found none", word(task, "name"));
-      }
-      continue;
-    }
-    where.require(Mechanisms::all().memories.find(name).wrap_image_attention != nullptr, "memory",
-                  "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes grc or attention_cache", name,
-                  type);
-    where.require(word(memory, "lifetime") != "sequence", "memory",
-                  "images are no sequence; '{}' expected lifetime = \"model\"", name);
-  }
-  where.require(!options.adapters || type == "vit", "adapters",
+  where.require(!options.adapters || model.takes_tasks, "adapters",
                 "they are made for backbone.type = \"vit\", found \"{}\"", type);
-  if (options.kind == "model") {
-    where.require(type_of(options.head) == "classification", "head",
-                  "backbone.type = \"{}\" gives an image one class: expected type = "
-                  "\"classification\", found \"{}\"",
-                  type, type_of(options.head));
-  }
 }
 
 }  // namespace
@@ -195,66 +225,13 @@ void ModelOptions::validate(const base::Where& where) const {
   where.require(!preset, "preset",
                 "'{}' has not been carried out; options with a preset are read by models::read_model_options",
                 preset.value_or(""));
-  if (backbone.is_vision()) return check_vision(*this, where);
-  const Mechanisms& mechanisms = Mechanisms::all();
-  std::string sequence_memory, cache, wrapper;
-  bool same_length = false;
-  for (const base::Node& options : memory) {
-    const std::string type = type_of(options);
-    where.require(type != memory::LearnableTokens::kType, "memory",
-                  "'{}' is made for models of images (backbone.type = \"vit\")", type);
-    const memory::Entry& entry = mechanisms.memories.find(type);
-    std::string& taken = entry.sequence ? sequence_memory : entry.layer_context ? cache : wrapper;
-    where.require(taken.empty(), "memory",
-                  "'{}' and '{}' attach to the same place and cannot stand in one model; keep one of them", taken,
-                  type);
-    taken = type;
-    if (type == "segment_cache") same_length = flag(options, "same_length") || flag(options, "eval_same_length");
-    const bool block = word(options, "layout") == "encoder";
-    if (backbone.causal()) {
-      where.require(!block, "memory",
-                    "{} with layout = \"encoder\" needs backbone.type = \"encoder\"; expected layout = \"read_write\"",
-                    type);
-    } else {
-      where.require(!entry.layer_context, "memory",
-                    "'{}' keeps rows for causal layers; an encoder takes grc, and recurrent_tokens with "
-                    "layout = \"encoder\"",
-                    type);
-      where.require(!entry.sequence || block, "memory",
-                    "'{}' adds rows with the rules of causal layers; an encoder takes "
-                    "recurrent_tokens with layout = \"encoder\"",
-                    type);
-    }
-    if (entry.sequence) {
-      const int64_t rows = segment_size + rows_of(options);
-      where.require(
-          backbone.position.type != "learned" || number(options, "num_mem_tokens") == 0 ||
-              rows <= backbone.position.max_len,
-          "memory",
-          "more memory tokens than a segment has room for: num_mem_tokens = {} and segment_size = {} make {} rows, but "
-          "backbone.position.max_len is {}",
-          number(options, "num_mem_tokens"), segment_size, rows, backbone.position.max_len);
-    }
-    if (type == "grc" && backbone.causal()) {
-      where.require(
-          word(options, "variant") != "authors", "memory",
-          "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
-          "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
-          "the segment");
-    }
-  }
-  where.require(!same_length || sequence_memory.empty(), "memory",
-                "segment_cache with same_length gives memory rows no rule ('{}'); use same_length = false",
-                sequence_memory);
-  if (type_of(head) == "classification") {
-    where.require(!backbone.causal(), "head",
-                  "'classification' reads a row that has seen the whole segment; it needs backbone.type = \"encoder\"");
-    where.require(kind == "model", "head", "a layer_stack has no head; expected kind = \"model\"");
-    where.require(sequence_memory.empty() || word(head, "pool") != "mean", "head",
-                  "pool = \"mean\" leaves out the [CLS] row of '{}'; expected \"cls\"", sequence_memory);
-  }
-  check_embedding(*this, where);
-  check_places(*this);
+  const core::ModelOutline model = outline_of(*this);
+  if (model.images) check_vision(*this, model, where);
+  check_memories(*this, model, where);
+  if (!model.images) check_embedding(*this, where);
+  if (model.whole || type_of(head) != type_of(ModelOptions().head))
+    Mechanisms::all().heads.find(type_of(head)).check(head, model, where);
+  if (!model.images) check_places(*this, model);
 }
 
 }  // namespace mnemo::models

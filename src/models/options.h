@@ -47,13 +47,11 @@ using VisionOptions = std::variant<backbones::VitOptions, backbones::PvtOptions,
                                    backbones::SwinOptions>;
 
 struct BackboneOptions : backbones::EncoderOptions {
-  std::string type = "decoder";
+  std::string type;
   VisionOptions vision;  ///< of that type, where it is one of images; the other keys mean nothing then
   template <class V>
   void visit(V&& v) {
-    v("type", type,
-      "decoder: causal; encoder: bidirectional; vit, pvt, pvt_v2, swin: image backbones with their own keys",
-      base::one_of_names(type_names()));
+    v("type", type, type_meaning(), base::one_of_names(type_names()));
     // The keys depend on the type, which comes first.
     if (select_vision()) {
       std::visit([&](auto& chosen) { chosen.visit(v); }, vision);
@@ -63,9 +61,11 @@ struct BackboneOptions : backbones::EncoderOptions {
     v("attention", attention, "the attention of every layer", base::poly(attention_types()));
   }
   void validate(const base::Where& where) const;
-  bool causal() const { return type == "decoder"; }
+  bool causal() const;
   bool is_vision() const { return vision_index(type) >= 0; }
   static std::vector<std::string> type_names();
+  /// What each of them is.
+  static std::string type_meaning();
   /// The keys of each backbone of images, paths relative to the backbone's table.
   static std::vector<base::OptionDoc> vision_docs();
   /// Which of VisionOptions has that type, or -1.

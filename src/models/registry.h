@@ -2,6 +2,7 @@
 
 #include "attention/registry.h"
 #include "base/option_poly.h"
+#include "heads/registry.h"
 #include "memory/registry.h"
 
 namespace mnemo::models {
@@ -10,11 +11,12 @@ namespace mnemo::models {
 /// documentation read it.
 struct Mechanisms {
   base::OptionTypes attention_types{"attention"};
-  base::Registry<attention::Factory> attentions{"attention"};
+  base::Registry<core::AttentionEntry> attentions{"attention"};
   base::OptionTypes image_attention_types{"attention"};  ///< those that only vision backbones can use
-  base::Registry<attention::Factory> image_attentions{"attention"};
+  base::Registry<core::AttentionEntry> image_attentions{"attention"};
   base::OptionTypes head_types{"head"};
-  base::OptionTypes memory_types{"memory"};  ///< those of `memories`, and learnable_tokens, which only a ViT takes
+  base::Registry<heads::Entry> heads{"head"};
+  base::OptionTypes memory_types{"memory"};
   base::Registry<memory::Entry> memories{"memory"};
 
   /// Filled on first use; constant afterwards.

@@ -7,11 +7,11 @@
 #include <type_traits>
 #include <variant>
 
-#include "backbones/vit_tasks.h"
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "models/attention_scalars.h"
 #include "models/make_attention.h"
+#include "models/registry.h"
 
 namespace mnemo::models {
 namespace {
@@ -42,6 +42,7 @@ VisionModel::VisionModel(const ModelOptions& options, uint64_t seed, at::ScalarT
     return make_image_attention(core, options.memory, build, image);
   };
   backbone_ = make_backbone(options.backbone.vision, {root / "backbone", attention, options.adapters, whole});
+  require_layers(options.memory, backbone_->num_layers());
   if (!whole) return;
   const auto head = base::read_typed_options<heads::ClassificationOptions>(options.head);
   base::require(head.pool != "cls" || backbone_->num_class_tokens() > 0,
@@ -51,9 +52,9 @@ VisionModel::VisionModel(const ModelOptions& options, uint64_t seed, at::ScalarT
   head_ = std::make_unique<heads::Classification>(head, root / "head", backbone_->dim(),
                                                   init_std_of(options.backbone.vision));
   for (const base::Node& memory : options.memory) {
-    if (type_of(memory) != memory::LearnableTokens::kType) continue;
-    tasks_.emplace(base::read_typed_options<memory::LearnableTokensOptions>(memory), root, backbone_->num_layers(),
-                   backbone_->dim(), init_std_of(options.backbone.vision));
+    const memory::Entry& entry = Mechanisms::all().memories.find(type_of(memory));
+    if (!entry.tasks) continue;
+    tasks_ = entry.tasks(memory, root, backbone_->num_layers(), backbone_->dim(), init_std_of(options.backbone.vision));
   }
 }
 
@@ -84,7 +85,7 @@ core::StepResult VisionModel::forward(const core::Segment& segment, const core::
 }
 
 std::vector<at::Tensor> VisionModel::head_rows(const backbones::VisionInput& input) const {
-  const auto result = backbones::forward_tasks(dynamic_cast<const backbones::Vit&>(*backbone_), tasks_->tasks(), input);
+  const auto result = backbone_->forward_tasks(tasks_->tasks(), input);
   const at::Tensor own = pooled({result.rows, result.grid});
   std::vector<at::Tensor> rows = {own};
   for (const at::Tensor& row : result.tasks) rows.push_back(row.defined() ? row : own);
@@ -96,13 +97,13 @@ std::vector<TaskLogits> VisionModel::task_logits(const core::Segment& segment, c
   base::ensure(head_ != nullptr, "a layer_stack has no head");
   if (!tasks_) {
     const core::StepResult step = forward(segment, initial_state(segment.pixels.size(0)), observe, hidden);
-    if (!head_->has_classes()) return {};
+    if (head_->num_classes() == 0) return {};
     return {{"base", logits(step.hidden).squeeze(1)}};
   }
   const std::vector<at::Tensor> rows = head_rows({segment.pixels, {}, segment.mode, observe, hidden});
   RECORD_USER_SCOPE("head");
   std::vector<TaskLogits> all;
-  if (tasks_->options().attention == "masked" && head_->has_classes())
+  if (tasks_->options().attention == "masked" && head_->num_classes() > 0)
     all.push_back({"base", head_->logits(rows[0]).squeeze(1)});
   for (size_t k = 0; k + 1 < rows.size(); ++k)
     all.push_back({tasks_->options().tasks[k].name, tasks_->head(k)(rows[k + 1]).squeeze(1)});
@@ -114,14 +115,13 @@ void VisionModel::answer_for(const std::string& task) {
     answers_.reset();
     return;
   }
-  base::require(tasks_.has_value(), "no task {} is attached; none is", base::in_quotes(task));
+  base::require(tasks_ != nullptr, "no task {} is attached; none is", base::in_quotes(task));
   answers_ = tasks_->find(task);
 }
 
 at::Tensor VisionModel::pooled(const backbones::VisionResult& result) const {
-  if (head_->reads_first_row()) return result.rows.narrow(1, 0, 1);
-  return heads::Classification::mean(
-      result.rows.narrow(1, result.rows.size(1) - result.grid.size(), result.grid.size()), {});
+  if (head_->input() == core::HeadInput::first_row) return result.rows.narrow(1, 0, 1);
+  return layers::mean_rows(result.rows.narrow(1, result.rows.size(1) - result.grid.size(), result.grid.size()), {});
 }
 
 at::Tensor VisionModel::logits(const at::Tensor& hidden) const {

@@ -57,7 +57,7 @@ class VisionModel final : public core::Model {
   /// Null in a layer_stack.
   const heads::Classification* head() const { return head_.get(); }
   /// The tasks of learnable memory; null without any.
-  const memory::LearnableTokens* tasks() const { return tasks_ ? &*tasks_ : nullptr; }
+  const memory::LearnableTokens* tasks() const { return tasks_.get(); }
   /// Says whose row hidden is, and whose logits() and nll() are: a task's, or "base" (the model's own, from the start).
   /// With tasks in full attention "base" is what the old head makes of rows that the tasks have changed. Throws
   /// InputError for a task that is not attached.
@@ -78,7 +78,7 @@ class VisionModel final : public core::Model {
   layers::ParameterSet parameters_;
   std::unique_ptr<backbones::VisionBackbone> backbone_;
   std::unique_ptr<heads::Classification> head_;
-  std::optional<memory::LearnableTokens> tasks_;
+  std::unique_ptr<memory::LearnableTokens> tasks_;
   std::optional<size_t> answers_;  ///< number of a task; unset: "base"
   CommittedState committed_;
 };

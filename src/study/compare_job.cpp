@@ -113,9 +113,9 @@ void show_model(const core::Model& model, RunResult& result) {
   const inspect::ModelSummary facts = inspect::summarize(model);
   result.state_bytes = facts.state_bytes;
   result.model_state_bytes = facts.model_state_bytes;
-  if (facts.table) {
-    result.span_text = facts.table->draw();
-    result.span_svg = inspect::svg_of(*facts.table);
+  if (!facts.tables.empty()) {
+    result.span_text = facts.tables[0].table.draw();
+    result.span_svg = inspect::svg_of(facts.tables[0].table);
   }
   result.cache_share = facts.cache_share;
 }

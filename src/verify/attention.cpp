@@ -90,7 +90,7 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
                                    causal,
                                    0.02,
                                    above ? 1 : 0};
-  auto core = mechanisms.attentions.find(type)(mechanisms.attention_types.complete(options), build);
+  auto core = mechanisms.attentions.find(type).make(mechanisms.attention_types.complete(options), build);
   give_fixed_numbers(file, *core);
   const base::Node* memories = file.config().find("memory");
   base::require(memories == nullptr || (memories->is_array() && memories->size() <= 1),
@@ -118,7 +118,7 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
     base::require(entry.layer_context != nullptr, "{}: '{}' needs a whole model, not one attention", file.path(),
                   memory_type);
     attention = std::move(core);
-    context = entry.layer_context(complete, {root, 1, shape.dim, parameters.all().front().tensor});
+    context = entry.layer_context(complete, {root, 1, {0}, shape.dim, parameters.all().front().tensor});
   }
 }
 
@@ -207,7 +207,7 @@ GoldenReport verify_attention(const GoldenFile& file) {
     }
     const core::AttendTable table = table_of(file, k, subject, context_state, mode);
     at::Tensor context = encoder;
-    if (subject.context) context = subject.context->before(0, context_state).rows;
+    if (subject.context) context = subject.context->before(0, x, context_state);
     auto [y, next, slots] = subject.attention->forward(
         {x, context, table, mode, true, file.step(k, "input.slot_index"), slots_below}, state);
     state = next;

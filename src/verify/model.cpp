@@ -1,5 +1,7 @@
 #include <torch/types.h>
 
+#include <regex>
+
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "models/model.h"
@@ -45,11 +47,18 @@ struct Pass {
   double loss = 0.0;
 };
 
+/// A golden file's name of a field of the state. Files name what a layer's attention keeps by the mechanism first:
+/// "layers.backbone.layers.1.attn.MECHANISM.FIELD" is MECHANISM.layers.1.FIELD there.
+std::string golden_name(const std::string& path) {
+  static const std::regex of_layer(R"(layers\.backbone\.layers\.(\d+)\.attn\.(\w+)\.(.+))");
+  return std::regex_replace(path, of_layer, "$2.layers.$1.$3");
+}
+
 core::State initial_state(const GoldenFile& file, const core::Model& model, int64_t batch) {
   const core::State fresh = model.initial_state(batch);
   if (file.under("state.init.").empty()) return fresh;
   const core::State given = fresh.map([&](const core::Field& field, const at::Tensor& tensor) {
-    const at::Tensor stored = file.find("state.init." + field.path);
+    const at::Tensor stored = file.find("state.init." + golden_name(field.path));
     if (stored.defined()) return stored.clone().set_requires_grad(file.find("grad.state.init." + field.path).defined());
     if (field.path != "segment_cache.valid") return tensor;
     // Files without a reset leave `valid` out: every cached row is real.
@@ -118,7 +127,7 @@ void compare_steps(const GoldenFile& file, const models::Model& model, const Pas
     for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step))
       compare(auxiliary.name, [&] { return auxiliary.values; });
     for (const auto& [field, tensor] : step.state.fields()) {
-      const std::string name = fmt::format("step.{}.state.{}", k, field.path);
+      const std::string name = fmt::format("step.{}.state.{}", k, golden_name(field.path));
       if (const at::Tensor expected = file.find(name); expected.defined()) {
         comparison.compare("states", name, expected, tensor);
       }

@@ -15,6 +15,7 @@ namespace {
 struct ControlEntry {
   bool learns;
   std::function<std::unique_ptr<AbcControl>(const base::Node&, const AbcControlBuild&)> make;
+  std::function<std::optional<core::RowLimit>(const base::Node& abc)> row_limit;
 };
 
 /// Every control, filled by explicit lines.
@@ -25,9 +26,13 @@ struct Controls {
   template <class C>
   void add(const char* name, bool learns, const char* meaning) {
     types.add<typename C::Options>(name, meaning);
-    entries.add(name, {learns, [](const base::Node& options, const AbcControlBuild& build) {
+    ControlEntry entry{learns,
+                       [](const base::Node& options, const AbcControlBuild& build) {
                          return std::make_unique<C>(base::read_typed_options<typename C::Options>(options), build);
-                       }});
+                       },
+                       [](const base::Node&) { return std::nullopt; }};
+    if constexpr (requires(const base::Node& abc) { C::row_limit(abc); }) entry.row_limit = C::row_limit;
+    entries.add(name, std::move(entry));
   }
 };
 
@@ -59,6 +64,10 @@ std::unique_ptr<core::DecodeAttention> AbcControl::decoder(const core::DecodeBui
 const base::PolyType& abc_control_types() { return controls().types; }
 
 bool abc_control_learns(const std::string& type) { return controls().entries.find(type).learns; }
+
+std::optional<core::RowLimit> abc_row_limit(const base::Node& abc) {
+  return controls().entries.find(abc.at("control").at("type").as_string()).row_limit(abc);
+}
 
 std::unique_ptr<AbcControl> make_abc_control(const base::Node& options, const AbcControlBuild& build) {
   return controls().entries.find(options.at("type").as_string()).make(options, build);

@@ -3,11 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/option_poly.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/row_limit.h"
 #include "core/state.h"
 
 namespace mnemo::memory {
@@ -67,6 +69,9 @@ class AbcControl {
 const base::PolyType& abc_control_types();
 /// Whether that control has parameters, which layers could share.
 bool abc_control_learns(const std::string& type);
+/// How many tokens of a sequence the control has places for; unset: any number. abc: the whole attention's table,
+/// checked and complete.
+std::optional<core::RowLimit> abc_row_limit(const base::Node& abc);
 /// From a checked and complete table.
 std::unique_ptr<AbcControl> make_abc_control(const base::Node& options, const AbcControlBuild& build);
 

@@ -10,6 +10,9 @@ namespace mnemo::memory {
 class AbcIdentityControl final : public AbcSumControl {
  public:
   using Options = AbcNoOptions;
+  static std::optional<core::RowLimit> row_limit(const base::Node& abc) {
+    return core::RowLimit{abc.at("num_slots").as_int(), abc, "num_slots"};
+  }
   AbcIdentityControl(const Options&, const AbcControlBuild& build)
       : AbcSumControl("identity", Keeps::positions, build) {}
 
@@ -31,6 +34,9 @@ struct AbcLinformerOptions {
 class AbcLinformerControl final : public AbcSumControl {
  public:
   using Options = AbcLinformerOptions;
+  static std::optional<core::RowLimit> row_limit(const base::Node& abc) {
+    return core::RowLimit{abc.at("control").at("max_len").as_int(), abc.at("control"), "max_len"};
+  }
   AbcLinformerControl(const Options& options, const AbcControlBuild& build);
 
  private:
@@ -74,6 +80,10 @@ struct AbcCompressiveOptions {
 class AbcCompressiveControl final : public AbcSumControl {
  public:
   using Options = AbcCompressiveOptions;
+  static std::optional<core::RowLimit> row_limit(const base::Node& abc) {
+    const int64_t slots = abc.at("num_slots").as_int();
+    return core::RowLimit{slots * abc.at("control").at("compression").as_int(), abc, "num_slots"};
+  }
   AbcCompressiveControl(const Options& options, const AbcControlBuild& build)
       : AbcSumControl("compressive", Keeps::positions, build), compression_(options.compression) {}
 

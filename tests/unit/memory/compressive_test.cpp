@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <numeric>
+
 #include "base/error.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -21,7 +23,9 @@ constexpr int64_t kDim = 2;
 struct Builder {
   layers::ParameterSet parameters{1, at::kDouble};
   core::MemoryBuild build(int64_t layers = 2) {
-    return {parameters.root() / "memory", layers, kDim, at::empty({0}, at::kDouble)};
+    std::vector<int64_t> all(static_cast<size_t>(layers));
+    std::iota(all.begin(), all.end(), 0);
+    return {parameters.root() / "memory", layers, all, kDim, at::empty({0}, at::kDouble)};
   }
 };
 
@@ -65,7 +69,7 @@ Numbers first_column(const at::Tensor& rows) {
 }
 
 Numbers kept(const Compressive& memory, const std::vector<int64_t>& lengths, int64_t layer = 0) {
-  return first_column(memory.before(layer, filled(memory, lengths)).rows);
+  return first_column(memory.before(layer, {}, filled(memory, lengths)));
 }
 
 TEST(Compressive, CompressesWholeBlocksOfWhatLeaves) {
@@ -115,9 +119,9 @@ TEST(Compressive, ASegmentInPartsIsCompressedAtItsEnd) {
   for (int64_t row = 3; row < 8; ++row) {
     state = called(memory, state, numbered(row, 1), row == 7);
     if (row == 7) break;
-    EXPECT_EQ(memory.before(0, state).rows.size(1), row + 1) << "nothing leaves an open segment";
+    EXPECT_EQ(memory.before(0, {}, state).size(1), row + 1) << "nothing leaves an open segment";
   }
-  EXPECT_EQ(first_column(memory.before(0, state).rows), kept(memory, {3, 5}));
+  EXPECT_EQ(first_column(memory.before(0, {}, state)), kept(memory, {3, 5}));
 }
 
 TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
@@ -128,7 +132,7 @@ TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
   const at::Tensor rows = at::cat({numbered(3, 4), numbered(6, 4)}),
                    valid = at::tensor({1, 1, 1, 0, 1, 0, 0, 0}).view({2, 4}).to(at::kBool);
   const core::State found = called(memory, both, rows, true, valid);
-  const core::ContextRows together = memory.before(0, found);
+  const struct { at::Tensor rows, valid; } together{memory.before(0, {}, found), memory.valid(found)};
   const std::vector<Numbers> alone = {kept(memory, {3, 3}), kept(memory, {4, 2, 1})};
   for (int64_t row = 0; row < 2; ++row) {
     const Numbers& expected = alone[static_cast<size_t>(row)];
@@ -155,7 +159,7 @@ TEST(Compressive, WrongOptionsAndStatesAreNamed) {
   const Compressive memory(pooling(2, 2, 2), c.build());
   Builder d;
   const Compressive other(pooling(2, 2, 2), d.build(3));
-  test::expect_error<base::InputError>([&] { memory.before(0, other.initial_state(1)); },
+  test::expect_error<base::InputError>([&] { memory.before(0, {}, other.initial_state(1)); },
                                        {"compressive", "2 layers", "found 3"});
 }
 

@@ -74,9 +74,9 @@ TEST(Grc, TellsItsShareAndDepths) {
   EXPECT_EQ(scalars[0].name, "sigma_lambda");
   EXPECT_LE(difference(at::tensor(scalars[0].values, at::kDouble), at::sigmoid(s.parameters.find("grc.lambda"))),
             1e-15);
-  EXPECT_EQ(s.grc->bptt_depth(), 1);
-  EXPECT_EQ(Subject(small(), false).grc->bptt_depth(), 0);
-  EXPECT_EQ(s.grc->core_bptt_depth(), 0);
+  EXPECT_EQ(s.grc->bptt_depth("grc.cache"), 1);
+  EXPECT_EQ(Subject(small(), false).grc->bptt_depth("grc.cache"), 0);
+  EXPECT_EQ(s.grc->bptt_depth("core.kv_cache.k"), 0);
 }
 
 TEST(Grc, RefusesShapesThatDoNotFit) {

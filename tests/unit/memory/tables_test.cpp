@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <numeric>
+
 #include <string>
 #include <vector>
 
@@ -27,7 +29,9 @@ constexpr int64_t kDim = 2;
 struct Builder {
   layers::ParameterSet parameters{1, at::kDouble};
   core::MemoryBuild build(int64_t layers = 2) {
-    return {parameters.root() / "memory", layers, kDim, at::empty({0}, at::kDouble)};
+    std::vector<int64_t> all(static_cast<size_t>(layers));
+    std::iota(all.begin(), all.end(), 0);
+    return {parameters.root() / "memory", layers, all, kDim, at::empty({0}, at::kDouble)};
   }
 };
 
@@ -64,14 +68,14 @@ SegmentCacheOptions segment_cache(int64_t mem_len) {
 }
 
 core::SegmentRows three_tokens() {
-  return {Numbers(1).normal({1, 3, kDim}), {}, core::AttendTable({SpanKind::tokens, 3})};
+  return {Numbers(1).normal({1, 3, kDim}), {}, {core::AttendTable({SpanKind::tokens, 3})}};
 }
 
 /// A segment of three tokens behind a cache of `cached` rows, as the model puts it together.
 template <class Memory>
 core::SegmentRows entered(const Memory& memory, int64_t cached, Part part = {}) {
   core::SegmentRows rows = three_tokens();
-  if (cached > 0) rows.table.append_context({SpanKind::cache, cached}, core::Rule::causal());
+  if (cached > 0) rows.tables[0].append_context({SpanKind::cache, cached}, core::Rule::causal());
   memory.enter(rows, memory.initial_state(1), part);
   return rows;
 }
@@ -79,10 +83,12 @@ core::SegmentRows entered(const Memory& memory, int64_t cached, Part part = {}) 
 TEST(MemoryTokensTable, IsTheMemoryTransformers) {
   Builder b;
   const MemoryTokens memory(memory_tokens(), b.build());
-  EXPECT_EQ(picture(entered(memory, 3).table), (Picture{"...xx...", "...xx...", "xxxxxx..", "xxxxxxx.", "xxxxxxxx"}));
+  EXPECT_EQ(picture(entered(memory, 3).tables[0]),
+            (Picture{"...xx...", "...xx...", "xxxxxx..", "xxxxxxx.", "xxxxxxxx"}));
   Builder r;
   const MemoryTokens reading(memory_tokens(true), r.build());
-  EXPECT_EQ(picture(entered(reading, 3).table), (Picture{"xxxxx...", "xxxxx...", "xxxxxx..", "xxxxxxx.", "xxxxxxxx"}));
+  EXPECT_EQ(picture(entered(reading, 3).tables[0]),
+            (Picture{"xxxxx...", "xxxxx...", "xxxxxx..", "xxxxxxx.", "xxxxxxxx"}));
   const core::SegmentRows rows = entered(memory, 0);
   EXPECT_TRUE(at::equal(rows.rows.narrow(1, 0, 2)[0], b.parameters.find("memory.tokens")));
   EXPECT_EQ(entered(memory, 0, {false, true}).rows.size(1), 3)
@@ -92,21 +98,21 @@ TEST(MemoryTokensTable, IsTheMemoryTransformers) {
 TEST(RecurrentTokensTable, OpenBlocks) {
   Builder b;
   const RecurrentTokens memory(recurrent_tokens(), b.build());
-  EXPECT_EQ(picture(entered(memory, 3).table), (Picture{"...xx.....", "...xx.....", "xxxxxx....", "xxxxxxx...",
-                                                        "xxxxxxxx..", "...xxxxxxx", "...xxxxxxx"}));
+  EXPECT_EQ(picture(entered(memory, 3).tables[0]), (Picture{"...xx.....", "...xx.....", "xxxxxx....", "xxxxxxx...",
+                                                            "xxxxxxxx..", "...xxxxxxx", "...xxxxxxx"}));
   Builder r;
   const RecurrentTokens reading(recurrent_tokens(true), r.build());
-  EXPECT_EQ(picture(entered(reading, 3).table), (Picture{"xxxxx.....", "xxxxx.....", "xxxxxx....", "xxxxxxx...",
-                                                         "xxxxxxxx..", "xxxxxxxxxx", "xxxxxxxxxx"}));
+  EXPECT_EQ(picture(entered(reading, 3).tables[0]), (Picture{"xxxxx.....", "xxxxx.....", "xxxxxx....", "xxxxxxx...",
+                                                             "xxxxxxxx..", "xxxxxxxxxx", "xxxxxxxxxx"}));
 }
 
 TEST(RecurrentTokensTable, CausalOverAllRows) {
   Builder b;
   const RecurrentTokens memory(recurrent_tokens(false, "causal"), b.build());
   const core::SegmentRows rows = entered(memory, 0);
-  EXPECT_EQ(picture(rows.table),
+  EXPECT_EQ(picture(rows.tables[0]),
             (Picture{"x......", "xx.....", "xxx....", "xxxx...", "xxxxx..", "xxxxxx.", "xxxxxxx"}));
-  EXPECT_TRUE(rows.table.plain_causal());
+  EXPECT_TRUE(rows.tables[0].plain_causal());
 }
 
 TEST(RecurrentTokens, TheSameVectorsStandAtBothEndsAndTheLastRowsGoOn) {
@@ -120,9 +126,10 @@ TEST(RecurrentTokens, TheSameVectorsStandAtBothEndsAndTheLastRowsGoOn) {
   EXPECT_TRUE(at::equal(rows.rows.narrow(1, 0, 2), tokens) && at::equal(rows.rows.narrow(1, 5, 2), tokens));
   EXPECT_TRUE(at::equal(rows.valid, at::tensor({1, 1, 1, 1, 0, 1, 1}).view({1, 7}).to(at::kBool)));
   const at::Tensor hidden = Numbers(4).normal({1, 7, kDim});
+  EXPECT_TRUE(at::equal(memory.leave(hidden, rows.tables[0], state, {}).as<RecurrentTokensState>().tokens,
+                        hidden.narrow(1, 5, 2)));
   EXPECT_TRUE(
-      at::equal(memory.leave(hidden, rows.table, state, {}).as<RecurrentTokensState>().tokens, hidden.narrow(1, 5, 2)));
-  EXPECT_TRUE(memory.leave(hidden, rows.table, state, {true, false}).as<RecurrentTokensState>().tokens.is_same(tokens));
+      memory.leave(hidden, rows.tables[0], state, {true, false}).as<RecurrentTokensState>().tokens.is_same(tokens));
   const core::State wrong = RecurrentTokensState{Numbers(3).normal({1, 3, kDim})};
   core::SegmentRows other = three_tokens();
   test::expect_error<base::ShapeError>([&] { memory.enter(other, wrong, {}); },
@@ -134,7 +141,7 @@ TEST(MemoryTokens, AuthorsCarryTheFrontRows) {
   const MemoryTokens memory(memory_tokens(false, "authors"), b.build());
   const core::SegmentRows rows = entered(memory, 0);
   const at::Tensor hidden = Numbers(4).normal({1, 5, kDim});
-  const core::State next = memory.leave(hidden, rows.table, memory.initial_state(1), {});
+  const core::State next = memory.leave(hidden, rows.tables[0], memory.initial_state(1), {});
   EXPECT_TRUE(at::equal(next.as<MemoryTokensState>().tokens, hidden.narrow(1, 0, 2)));
   core::SegmentRows second = three_tokens();
   memory.enter(second, next, {});
@@ -171,7 +178,7 @@ TEST(SegmentCache, KeepsTheLastRowsThatEnteredEachLayer) {
   Builder b;
   const SegmentCache cache(segment_cache(4), b.build());
   const auto rows = [&](const std::vector<int64_t>& lengths, int64_t layer) {
-    return first_column(cache.before(layer, filled(cache, lengths, Mode::train)).rows);
+    return first_column(cache.before(layer, {}, filled(cache, lengths, Mode::train)));
   };
   EXPECT_EQ(rows({}, 0), (std::vector<double>{}));
   EXPECT_EQ(rows({3}, 0), (std::vector<double>{0, 1, 2}));
@@ -186,7 +193,7 @@ TEST(SegmentCache, SharesNoMemoryWithTheSegment) {
   const at::Tensor rows = at::ones({1, 50, kDim}, at::kDouble);
   const core::AttendTable table({SpanKind::tokens, 50});
   const core::State state = cache.after({rows}, {}, table, cache.initial_state(1), Mode::train);
-  const at::Tensor kept = cache.before(0, state).rows;
+  const at::Tensor kept = cache.before(0, {}, state);
   EXPECT_EQ(kept.storage().nbytes(), static_cast<size_t>(2 * kDim) * sizeof(double))
       << "a view would keep the whole segment alive";
 }
@@ -196,8 +203,8 @@ TEST(SegmentCache, LengthsFollowTheMode) {
   SegmentCacheOptions options = segment_cache(2);
   options.eval_mem_len = 5;
   const SegmentCache cache(options, b.build());
-  EXPECT_EQ(cache.before(0, filled(cache, {4, 4}, Mode::train)).rows.size(1), 2);
-  EXPECT_EQ(cache.before(0, filled(cache, {4, 4}, Mode::evaluate)).rows.size(1), 5);
+  EXPECT_EQ(cache.before(0, {}, filled(cache, {4, 4}, Mode::train)).size(1), 2);
+  EXPECT_EQ(cache.before(0, {}, filled(cache, {4, 4}, Mode::evaluate)).size(1), 5);
 }
 
 TEST(SegmentCache, SameLengthLetsEveryQuerySeeMemLenKeys) {
@@ -231,11 +238,11 @@ TEST(SegmentCache, MemoryRowsStayOutIfToldSo) {
     table.prepend_rows({SpanKind::read, 2}).append_rows({SpanKind::write, 2});
     const at::Tensor rows = at::arange(7, at::kDouble).view({1, 7, 1}).expand({1, 7, kDim});
     const at::Tensor valid = at::tensor({1, 1, 1, 1, 0, 1, 1}).view({1, 7}).to(at::kBool);
-    const core::ContextRows kept = cache.before(0,
-                                                cache.after({rows}, valid, table, cache.initial_state(1), Mode::train));
-    EXPECT_EQ(first_column(kept.rows), keep ? (std::vector<double>{3, 4, 5, 6}) : (std::vector<double>{2, 3, 4}));
-    EXPECT_TRUE(
-        at::equal(kept.valid, (keep ? at::tensor({1, 0, 1, 1}) : at::tensor({1, 1, 0})).to(at::kBool).unsqueeze(0)));
+    const core::State after = cache.after({rows}, valid, table, cache.initial_state(1), Mode::train);
+    EXPECT_EQ(first_column(cache.before(0, {}, after)),
+              keep ? (std::vector<double>{3, 4, 5, 6}) : (std::vector<double>{2, 3, 4}));
+    EXPECT_TRUE(at::equal(cache.valid(after),
+                          (keep ? at::tensor({1, 0, 1, 1}) : at::tensor({1, 1, 0})).to(at::kBool).unsqueeze(0)));
   }
 }
 

@@ -39,8 +39,9 @@ class RunningMean final : public core::LayerContext {
   core::State initial_state(int64_t batch) const override {
     const auto options = build_.like.options().requires_grad(false);
     RunningMeanState state;
-    for (int64_t layer = 0; layer < build_.num_layers; ++layer) {
-      state.means.push_back(at::zeros({batch, 1, build_.dim}, options));
+    state.means.resize(static_cast<size_t>(build_.num_layers));
+    for (const int64_t layer : build_.layers) {
+      state.means[static_cast<size_t>(layer)] = at::zeros({batch, 1, build_.dim}, options);
     }
     state.valid = at::zeros({batch, 1}, options.dtype(at::kBool));
     return state;
@@ -50,19 +51,22 @@ class RunningMean final : public core::LayerContext {
     table.append_context({core::SpanKind::cache, 1}, core::Rule::all());
   }
 
-  core::ContextRows before(int64_t layer, const core::State& state) const override {
-    const auto& mean = state.as<RunningMeanState>();
-    return {mean.means[layer], mean.valid};
+  at::Tensor valid(const core::State& state) const override { return state.as<RunningMeanState>().valid; }
+
+  at::Tensor before(int64_t layer, const at::Tensor&, const core::State& state) const override {
+    return state.as<RunningMeanState>().means[static_cast<size_t>(layer)];
   }
 
   core::State after(const std::vector<at::Tensor>& entering, const at::Tensor&, const core::AttendTable&,
                     const core::State& state, core::Mode) const override {
     const auto& old = state.as<RunningMeanState>();
     RunningMeanState next;
-    for (size_t layer = 0; layer < entering.size(); ++layer) {
+    next.means.resize(old.means.size());
+    for (const int64_t served : build_.layers) {
+      const auto layer = static_cast<size_t>(served);
       const at::Tensor fresh = entering[layer].detach().mean(1, true);
       const at::Tensor moved = options_.decay * old.means[layer] + (1.0 - options_.decay) * fresh;
-      next.means.push_back(at::where(old.valid.unsqueeze(-1), moved, fresh));
+      next.means[layer] = at::where(old.valid.unsqueeze(-1), moved, fresh);
     }
     next.valid = at::ones_like(old.valid);
     return next;
@@ -82,7 +86,7 @@ class WorkedExample : public testing::Test {
     types_.add<RunningMeanOptions>("running_mean", "the mean of earlier segments");
     const base::Node table = types_.complete(base::Node::table({{"type", "running_mean"}, {"decay", 0.5}}));
     memory_ = std::make_unique<RunningMean>(base::read_typed_options<RunningMeanOptions>(table),
-                                            core::MemoryBuild{parameters_.root(), 2, 3, like_});
+                                            core::MemoryBuild{parameters_.root(), 2, {0, 1}, 3, like_});
   }
 
   core::State step(const core::State& state, const at::Tensor& rows) const {
@@ -100,28 +104,27 @@ TEST_F(WorkedExample, KeepsTheMean) {
   const at::Tensor a = at::rand({2, 4, 3}, at::kDouble), b = at::rand({2, 5, 3}, at::kDouble);
   const core::State state = step(step(memory_->initial_state(2), a), b);
   const at::Tensor expected = 0.5 * a.mean(1, true) + 0.5 * b.mean(1, true);
-  EXPECT_TRUE(at::allclose(memory_->before(0, state).rows, expected, 0, 1e-12));
-  EXPECT_TRUE(at::allclose(memory_->before(1, state).rows, 2 * expected, 0, 1e-12));
+  EXPECT_TRUE(at::allclose(memory_->before(0, {}, state), expected, 0, 1e-12));
+  EXPECT_TRUE(at::allclose(memory_->before(1, {}, state), 2 * expected, 0, 1e-12));
 }
 
 TEST_F(WorkedExample, TheFirstSegmentSeesNothing) {
-  const auto rows = memory_->before(0, memory_->initial_state(2));
-  EXPECT_FALSE(rows.valid.any().item<bool>());
+  EXPECT_FALSE(memory_->valid(memory_->initial_state(2)).any().item<bool>());
 }
 
 TEST_F(WorkedExample, SelectingRowsIsRecomputing) {
   const at::Tensor a = at::rand({3, 4, 3}, at::kDouble), rows = at::tensor({2, 0}, at::kLong);
   const core::State all = core::select_batch(step(memory_->initial_state(3), a), rows);
   const core::State alone = step(memory_->initial_state(2), a.index_select(0, rows));
-  EXPECT_TRUE(at::equal(memory_->before(1, all).rows, memory_->before(1, alone).rows));
+  EXPECT_TRUE(at::equal(memory_->before(1, {}, all), memory_->before(1, {}, alone)));
 }
 
 TEST_F(WorkedExample, ADocumentStartsAgain) {
   const core::State state = step(memory_->initial_state(2), at::rand({2, 4, 3}, at::kDouble));
   const core::State reset = core::reset_rows(state, at::tensor({1, 0}, at::kInt).to(at::kBool),
                                              memory_->initial_state(2));
-  EXPECT_FALSE(memory_->before(0, reset).valid[0].item<bool>());
-  EXPECT_TRUE(memory_->before(0, reset).valid[1].item<bool>());
+  EXPECT_FALSE(memory_->valid(reset)[0].item<bool>());
+  EXPECT_TRUE(memory_->valid(reset)[1].item<bool>());
 }
 
 }  // namespace

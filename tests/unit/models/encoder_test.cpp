@@ -247,7 +247,7 @@ TEST(Encoder, PresetsOfTheArenaRun) {
 
 TEST(Encoder, DrawsTheTableOfItsBlock) {
   const auto model = encoder_of(kBlock);
-  const core::AttendTable table = model->attend_table(4, model->initial_state(1), Mode::evaluate);
+  const core::AttendTable table = model->attend_tables(4, model->initial_state(1), Mode::evaluate).at(0).table;
   EXPECT_EQ(table.num_rows(), 9);
   EXPECT_TRUE(table.open());
   EXPECT_NE(table.draw().find("read 2"), std::string::npos) << table.draw();

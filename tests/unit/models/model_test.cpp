@@ -166,9 +166,9 @@ TEST(Model, DrawsTheTableThatASegmentHas) {
                                "memory[1].type=segment_cache", "memory[1].mem_len=3"});
   const at::NoGradGuard no_grad;
   core::State state = model->initial_state(1);
-  EXPECT_EQ(model->attend_table(3, state, Mode::evaluate).num_keys(), 7);
+  EXPECT_EQ(model->attend_tables(3, state, Mode::evaluate).at(0).table.num_keys(), 7);
   state = model->forward(segment_of(Numbers(1).tokens({1, 4}, 7)), state).state;
-  const core::AttendTable table = model->attend_table(3, state, Mode::evaluate);
+  const core::AttendTable table = model->attend_tables(3, state, Mode::evaluate).at(0).table;
   EXPECT_EQ(table.num_context(), 3);
   EXPECT_EQ(table.num_rows(), 7);
   EXPECT_EQ(table.row_offset(core::SpanKind::write), 5);

@@ -1,0 +1,25 @@
+#include "backbones/registry.h"
+
+#include "backbones/decoder.h"
+
+namespace mnemo::backbones {
+
+const base::Registry<StackEntry>& stack_backbones() {
+  static const base::Registry<StackEntry> all = [] {
+    base::Registry<StackEntry> made("backbone");
+    made.add("decoder", {"causal", true,
+                         [](const EncoderOptions& options, const layers::Scope& scope,
+                            const core::AttentionMaker& attention) -> std::unique_ptr<core::Backbone> {
+                           return std::make_unique<Decoder>(options, scope, attention);
+                         }});
+    made.add("encoder", {"bidirectional", false,
+                         [](const EncoderOptions& options, const layers::Scope& scope,
+                            const core::AttentionMaker& attention) -> std::unique_ptr<core::Backbone> {
+                           return std::make_unique<Encoder>(options, scope, attention);
+                         }});
+    return made;
+  }();
+  return all;
+}
+
+}  // namespace mnemo::backbones

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backbones/encoder.h"
+#include "base/registry.h"
+#include "core/backbone.h"
+
+namespace mnemo::backbones {
+
+/// A backbone of tokens: a stack of equal layers. (Those of images have options of their own: VisionBackbone.)
+struct StackEntry {
+  std::string meaning;
+  bool causal;  ///< a row sees itself and what stands on its left
+  std::function<std::unique_ptr<core::Backbone>(const EncoderOptions&, const layers::Scope&,
+                                                const core::AttentionMaker&)>
+      make;
+};
+
+/// Every backbone of tokens, the default first.
+const base::Registry<StackEntry>& stack_backbones();
+
+}  // namespace mnemo::backbones
