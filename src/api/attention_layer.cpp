@@ -31,7 +31,7 @@ std::unique_ptr<core::Attention> make_attention(const AttentionLayerOptions& opt
                                                 const core::AttentionBuild& build) {
   const models::ModelOptions stack = stack_options(options);
   for (const base::Node& memory : stack.memory) {
-    const std::string type = models::type_of(memory);
+    const std::string type = base::type_of(memory);
     base::require(models::Mechanisms::all().memories.find(type).wrap_attention != nullptr,
                   "attention layer: memory '{}' does not stand around an attention; take a model of kind "
                   "\"layer_stack\", which takes every memory",

@@ -46,7 +46,7 @@ struct Folder {
 std::vector<std::string> attached(const weights::StoredParts& parts) {
   std::vector<std::string> names;
   for (const base::Node& memory : parts.options.memory) {
-    if (models::type_of(memory) != memory::LearnableTokens::kType) continue;
+    if (base::type_of(memory) != memory::LearnableTokens::kType) continue;
     for (const base::Node& task : memory.at("tasks").items()) names.push_back(task.at("name").as_string());
   }
   return names;

@@ -43,7 +43,7 @@ std::shared_ptr<core::Model> build_with(const Recipe& recipe, int64_t copies) {
 }
 
 /// The rows that the model's attention has places for; nothing where that is any number, or a segment's at a time.
-std::optional<models::RowLimit> places_of(const models::ModelOptions& model) {
+std::optional<core::RowLimit> places_of(const models::ModelOptions& model) {
   if (model.backbone.is_vision() || !model.backbone.causal()) return std::nullopt;
   return models::row_limit(model.backbone.attention);
 }

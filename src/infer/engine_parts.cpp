@@ -68,7 +68,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     base::require(model.context_of(layer) == model.context_of(0), "{}", "unsupported: a layer context on some layers");
   }
 
-  const std::string attention = fmt::format("attention '{}'", models::type_of(model.options().backbone.attention));
+  const std::string attention = fmt::format("attention '{}'", base::type_of(model.options().backbone.attention));
   for (const core::DecodeStack::Layer& of_stack : stack->layers) {
     Layer layer;
     layer.name = of_stack.name;
@@ -88,7 +88,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     frequencies.push_back(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(dim)));
   embedding = model.token_embedding() != nullptr ? EmbeddingRows(*model.token_embedding())
                                                  : EmbeddingRows(build, *model.adaptive_embedding(), dim);
-  head = decoder_of(fmt::format("head '{}'", models::type_of(model.options().head)),
+  head = decoder_of(fmt::format("head '{}'", base::type_of(model.options().head)),
                     [&] { return model.head_or_null()->decoder(build); });
 }
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/decode.h"
+#include "core/require_state.h"
 #include "memory/compressive.h"
-#include "memory/require_state.h"
 
 namespace mnemo::memory {
 namespace {
@@ -89,7 +89,7 @@ class CompressiveDecoder final : public core::DecodeContext {
     own.dim = dim_;
     own.layers.resize(static_cast<size_t>(layers_));
     for (size_t layer = 0; layer < own.layers.size(); ++layer) {
-      require_state("compressive", state.rows.at(layer), {1, padding + count, dim_});
+      core::require_state("compressive", state.rows.at(layer), {1, padding + count, dim_});
       const std::vector<float> rows = core::plain_numbers(state.rows[layer].narrow(1, padding, count));
       own.layers[layer].assign(rows.begin(), rows.end());
     }

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "core/decode.h"
+#include "core/require_state.h"
 #include "memory/grc.h"
-#include "memory/require_state.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"
 
@@ -66,7 +66,7 @@ class GrcDecoder final : public core::DecodeAttention {
   std::unique_ptr<core::DecodeState> import(const core::State& state, const core::OpenKeys& keys) const override {
     const core::State own = state.child("grc");
     const auto& grc = own.as<GrcState>();
-    require_state("grc", grc.cache, {1, length_, channels_});
+    core::require_state("grc", grc.cache, {1, length_, channels_});
     auto made = std::make_unique<GrcDecodeState>();
     made->cache = core::plain_numbers(grc.cache);
     if (grc.rows.defined()) {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/decode.h"
-#include "memory/require_state.h"
+#include "core/require_state.h"
 #include "memory/segment_cache.h"
 
 namespace mnemo::memory {
@@ -58,7 +58,7 @@ class SegmentCacheDecoder final : public core::DecodeContext {
     const int64_t padding = core::left_padding(cache.valid), count = cache.valid.size(1) - padding;
     made->reserve(count);
     for (size_t layer = 0; layer < made->layers.size() && count > 0; ++layer) {
-      require_state("segment_cache", cache.rows.at(layer), {1, padding + count, dim_});
+      core::require_state("segment_cache", cache.rows.at(layer), {1, padding + count, dim_});
       const std::vector<float> rows = core::plain_numbers(cache.rows[layer].narrow(1, padding, count));
       std::copy(rows.begin(), rows.end(), made->row(layer, 0));
     }

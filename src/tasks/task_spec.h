@@ -111,7 +111,7 @@ class TaskSpec {
   /// Tokens of a segment that the data ask for, whatever the model; nothing where the model's size decides.
   virtual std::optional<int64_t> segment_size() const { return std::nullopt; }
   /// Refuses, before anything is read, an attention with fewer places than a sequence has tokens. Throws InputError.
-  virtual void require_places(const models::RowLimit&, const models::ModelOptions&) const {}
+  virtual void require_places(const core::RowLimit&, const models::ModelOptions&) const {}
 
   /// Loads or makes the data. Throws InputError.
   virtual LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const = 0;

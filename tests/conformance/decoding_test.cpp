@@ -16,7 +16,7 @@ using infer::Session;
 
 /// Of the largest number, measured against the model in float64. The largest seen: 1.7e-6; of the model in float32
 /// 1.6e-6 (MNEMO_SHOW_ERRORS=1 prints them).
-constexpr double kTolerance = 1e-5;
+constexpr double kDecoderTolerance = 1e-5;
 
 /// Hash buckets know a whole segment only, the authors' shift of rows that look right reads other rows' scores, and a
 /// GRC reads its cache by softmax or not at all.
@@ -70,7 +70,7 @@ class Decoding : public Conformance {
   void check(double found, double torch, const std::string& what) {
     worst_ = std::max(worst_, found);
     worst_of_torch_ = std::max(worst_of_torch_, torch);
-    EXPECT_LE(found, kTolerance) << what;
+    EXPECT_LE(found, kDecoderTolerance) << what;
   }
   void TearDown() override {
     if (std::getenv("MNEMO_SHOW_ERRORS") != nullptr)

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/require_state.h"
 #include "memory/abc_control/mlp.h"
 #include "memory/abc_decoder.h"
-#include "memory/require_state.h"
 #include "ops/decode/decode_rows.h"
 
 namespace mnemo::memory {
@@ -29,7 +29,7 @@ class AbcMlpDecoder final : public AbcDecoder {
 
   std::unique_ptr<core::DecodeState> import(const core::State& state, const core::OpenKeys&) const override {
     const auto& slots = state.as<AbcState>();
-    require_state("abc", slots.k, {1, heads_, slots_, head_dim_});
+    core::require_state("abc", slots.k, {1, heads_, slots_, head_dim_});
     auto made = std::make_unique<MlpSlots>();
     const auto padded = [&](const at::Tensor& heads) {
       return core::plain_numbers(at::constant_pad_nd(heads, {0, width_ - head_dim_}));

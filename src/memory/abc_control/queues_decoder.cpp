@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "core/require_state.h"
 #include "memory/abc_control/queues.h"
 #include "memory/abc_decoder.h"
-#include "memory/require_state.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"
 
@@ -39,11 +39,11 @@ class AbcQueuesDecoder final : public AbcDecoder {
       from = state.as<AbcQueues>();
     } else {
       const auto& one = state.as<AbcSlots>();
-      require_state("abc", one.k, {1, heads_, slots_, head_dim_});
+      core::require_state("abc", one.k, {1, heads_, slots_, head_dim_});
       from = {one.k.unsqueeze(2), one.v.unsqueeze(2), one.z.defined() ? one.z.unsqueeze(1) : one.z, one.position};
     }
-    require_state("abc", from.k, {1, heads_, queues_, slots_, head_dim_});
-    if (masked_) require_state("abc", from.z, {1, queues_, slots_});
+    core::require_state("abc", from.k, {1, heads_, queues_, slots_, head_dim_});
+    if (masked_) core::require_state("abc", from.z, {1, queues_, slots_});
     auto made = std::make_unique<QueuesState>();
     made->rings.resize(static_cast<size_t>(queues_));
     for (int64_t queue = 0; masked_ && queue < queues_; ++queue) {

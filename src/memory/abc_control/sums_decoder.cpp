@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/require_state.h"
 #include "memory/abc_control/sums.h"
 #include "memory/abc_decoder.h"
-#include "memory/require_state.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"
 
@@ -35,9 +35,9 @@ class AbcSumsDecoder final : public AbcDecoder {
 
   std::unique_ptr<core::DecodeState> import(const core::State& state, const core::OpenKeys&) const override {
     const auto& slots = state.as<AbcSlots>();
-    require_state("abc", slots.k, {1, heads_, slots_, head_dim_});
-    if (counts()) require_state("abc", slots.z, {1, slots_});
-    if (positions_) require_state("abc", slots.position, {1});
+    core::require_state("abc", slots.k, {1, heads_, slots_, head_dim_});
+    if (counts()) core::require_state("abc", slots.z, {1, slots_});
+    if (positions_) core::require_state("abc", slots.position, {1});
     auto made = std::make_unique<SumsState>();
     const auto padded = [&](const at::Tensor& heads) {
       return core::plain_numbers(at::constant_pad_nd(heads, {0, width_ - head_dim_}));

@@ -17,7 +17,7 @@ std::optional<double> AlgorithmicSpec::chance(const models::ModelOptions&) const
   return data::AlgorithmicTask(options_, 0).chance();
 }
 
-void AlgorithmicSpec::require_places(const models::RowLimit& limit, const models::ModelOptions&) const {
+void AlgorithmicSpec::require_places(const core::RowLimit& limit, const models::ModelOptions&) const {
   limit.require(options_.length(), "the longest sample has so many tokens");
 }
 

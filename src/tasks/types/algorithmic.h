@@ -18,7 +18,7 @@ class AlgorithmicSpec final : public AnswerSpec {
   std::string describe() const override;
   std::optional<double> chance(const models::ModelOptions& model) const override;
   bool endless() const override { return true; }
-  void require_places(const models::RowLimit& limit, const models::ModelOptions& model) const override;
+  void require_places(const core::RowLimit& limit, const models::ModelOptions& model) const override;
 
  protected:
   std::shared_ptr<const data::SampleSource> source(bool shuffle, int64_t seed) const override;

@@ -42,7 +42,7 @@ DataShape TextSpec::shape(const models::ModelOptions&) const {
   return {.vocabulary = tokenizer->size()};
 }
 
-void TextSpec::require_places(const models::RowLimit& limit, const models::ModelOptions& model) const {
+void TextSpec::require_places(const core::RowLimit& limit, const models::ModelOptions& model) const {
   if (options_.resets_segments())
     return limit.require(model.segment_size, "segment_size; each segment stands alone (data.reset)");
   base::Where(&table(), "data")

@@ -18,7 +18,7 @@ class TextSpec final : public TaskSpec {
   MetricInfo metric() const override;
   bool completes(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;
-  void require_places(const models::RowLimit& limit, const models::ModelOptions& model) const override;
+  void require_places(const core::RowLimit& limit, const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
   void check_model(const core::Model& model, const DataShape& shape) const override;
   std::map<std::string, std::string> model_files(const models::ModelOptions& model) const override;
