@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
+#include "backbones/registry.h"
 #include "base/error.h"
 #include "models/make_attention.h"
 #include "models/options.h"
@@ -16,7 +17,7 @@ namespace {
 models::ModelOptions stack_options(const AttentionLayerOptions& options) {
   base::Node memory = base::Node::array();
   for (const base::Node& one : options.memory) memory.push_back(one);
-  base::Node backbone = base::Node::table({{"type", options.causal ? "decoder" : "encoder"},
+  base::Node backbone = base::Node::table({{"type", backbones::stack_type(options.causal)},
                                            {"num_layers", 1},
                                            {"dim", options.dim},
                                            {"num_heads", options.num_heads},

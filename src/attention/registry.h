@@ -4,6 +4,9 @@
 
 namespace mnemo::attention {
 
+/// What `backbone.attention` is where an options table names none.
+inline constexpr const char* kDefaultAttention = "relative";
+
 /// Every attention of this folder: option types and factories, filled by explicit lines.
 void add_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntry>& entries);
 

@@ -1,6 +1,7 @@
 #include "backbones/registry.h"
 
 #include "backbones/decoder.h"
+#include "base/error.h"
 
 namespace mnemo::backbones {
 
@@ -20,6 +21,13 @@ const base::Registry<StackEntry>& stack_backbones() {
     return made;
   }();
   return all;
+}
+
+const std::string& stack_type(bool causal) {
+  for (const std::string& name : stack_backbones().names()) {
+    if (stack_backbones().find(name).causal == causal) return name;
+  }
+  throw base::InternalError("no such backbone is registered");
 }
 
 }  // namespace mnemo::backbones

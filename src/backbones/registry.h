@@ -22,4 +22,7 @@ struct StackEntry {
 /// Every backbone of tokens, the default first.
 const base::Registry<StackEntry>& stack_backbones();
 
+/// The first of them that is causal, or not.
+const std::string& stack_type(bool causal);
+
 }  // namespace mnemo::backbones

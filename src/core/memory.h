@@ -44,6 +44,8 @@ class LayerContext {
   /// Its rows for one layer, [B,M,D]. entering [B,Q,D]: the rows that enter the layer, before any norm. Asked once for
   /// each layer it serves, where a segment starts.
   virtual at::Tensor before(int64_t layer, const at::Tensor& entering, const State& state) const = 0;
+  /// How many of the first sequence's rows, its first ones, each stand for several rows (compressed ones).
+  virtual int64_t compressed_rows(const State& /*state*/) const { return 0; }
   /// The state after the rows have run. entering[l] [B,Q,D] are the rows that entered layer l, before any norm;
   /// valid [B,Q] says which are real, undefined = all.
   virtual State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const AttendTable& table,

@@ -15,6 +15,7 @@
 #include "models/build.h"
 #include "models/make_attention.h"
 #include "models/presets.h"
+#include "models/registry.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -73,7 +74,7 @@ void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::M
   }
   const std::string head = base::type_of(model.head);
   if (data.num_classes == 0) return;
-  base::require(head == "classification",
+  base::require(models::Mechanisms::all().heads.find(head).classifies,
                 "recipe: 'model.head': {} is classified; expected type = "
                 "\"classification\", found \"{}\"",
                 task.title(), head);
@@ -147,7 +148,8 @@ void require_buildable(const Recipe& recipe) {
   if (const auto limit = places_of(recipe.model)) recipe.task()->require_places(*limit, recipe.model);
   models::ModelOptions declared = recipe.model;
   if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
-  if (base::type_of(declared.head) == "classification" && declared.head.at("num_classes").as_int() == 0)
+  if (models::Mechanisms::all().heads.find(base::type_of(declared.head)).classifies &&
+      declared.head.at("num_classes").as_int() == 0)
     declared.head.set("num_classes", 2);
   models::count_parameters(declared);
 }

@@ -28,6 +28,7 @@ struct ClassificationOptions {
   /// Throws InputError where the head cannot stand in the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   bool reads_first_row() const { return pool == "cls"; }
+  static constexpr bool kClassifies = true;
 };
 
 /// One class for a whole segment.

@@ -24,6 +24,7 @@ struct LanguageModelOptions {
   /// Throws InputError where the head cannot stand in the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   bool reads_first_row() const { return false; }
+  static constexpr bool kClassifies = false;
 };
 
 /// Softmax over the vocabulary: logits = h W^T + b, W [V,D] its own or the embedding table.

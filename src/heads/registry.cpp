@@ -16,6 +16,7 @@ void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* n
   entry.check = [](const base::Node& node, const core::ModelOutline& model, const base::Where& where) {
     base::read_typed_options<O>(node).check(model, where);
   };
+  entry.classifies = O::kClassifies;
   entry.reads_first_row = [](const base::Node& node) { return base::read_typed_options<O>(node).reads_first_row(); };
   entries.add(name, std::move(entry));
 }

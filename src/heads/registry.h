@@ -26,6 +26,8 @@ struct Entry {
   std::function<std::unique_ptr<core::Head>(const base::Node& options, const HeadBuild&)> make;
   /// Throws InputError where the head cannot stand in the model; `where` is the model's table.
   std::function<void(const base::Node& options, const core::ModelOutline&, const base::Where& where)> check;
+  /// Whether it gives a whole segment, or an image, one of num_classes classes.
+  bool classifies = false;
   /// Whether it reads a row in front of the tokens, which the model adds where no memory brings one.
   std::function<bool(const base::Node& options)> reads_first_row;
 };

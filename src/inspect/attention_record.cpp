@@ -5,21 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "memory/compressive.h"
 
 namespace mnemo::inspect {
-namespace {
-
-/// Rows of a compressive memory that are not plain, of the first sequence; those that are no rows at all stand before
-/// them.
-int64_t compressed_rows(const core::State& state) {
-  const core::State memory = state.child("compressive");
-  if (memory.empty()) return 0;
-  const auto& held = memory.as<memory::CompressiveState>();
-  return held.plain.size(1) - held.plain[0].sum().item<int64_t>();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 AttentionRecorder::AttentionRecorder(const models::Model& model, int64_t batch)
     : model_(model),
@@ -58,7 +46,10 @@ SegmentRecord AttentionRecorder::record(const core::Segment& segment, const std:
       [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input,
           const core::State& state, const core::State& history) {
         record.table = input.table;
-        if (layer == 0) record.compressed = compressed_rows(state_);
+        if (const int64_t context = model_.context_of(layer); layer == 0 && context >= 0) {
+          const auto& [name, memory] = model_.contexts()[static_cast<size_t>(context)];
+          record.compressed = memory->compressed_rows(state_.child(name));
+        }
         if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
         record.layers.push_back(
             {layer, inspectable == nullptr ? core::AttentionView{} : inspectable->inspect(input, state, history)});

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "models/make_attention.h"
+#include "models/registry.h"
 #include "ops/linear/products.h"
 
 namespace mnemo::inspect {
@@ -27,10 +28,21 @@ core::Segment segment_of(int64_t batch, int64_t tokens) {
 
 bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+/// The memory that a parameter or a field of an attention belongs to, else "attention".
+std::string part_of_attention(std::string_view path) {
+  const auto& memories = models::Mechanisms::all().memories;
+  std::string part = "attention";
+  for (size_t start = 0; start < path.size();) {
+    const size_t end = std::min(path.find('.', start), path.size());
+    if (const std::string_view word = path.substr(start, end - start); memories.contains(word)) part = word;
+    start = end + 1;
+  }
+  return part;
+}
+
 /// The part that a parameter belongs to.
 std::string part_of_parameter(std::string_view name) {
-  if (holds(name, ".attn.grc.")) return "grc";
-  if (holds(name, ".attn.")) return "attention";
+  if (holds(name, ".attn.")) return part_of_attention(name);
   if (holds(name, ".ffn.")) return "feed_forward";
   if (holds(name, "norm") || holds(name, ".scale")) return "norms";
   for (const char* part : {"positions", "token_types", "patch_embedding", "class_token", "merging"}) {
@@ -44,7 +56,7 @@ std::string part_of_parameter(std::string_view name) {
 /// The part that a field of the state belongs to: the name of its memory.
 std::string part_of_state(std::string_view path) {
   if (!path.starts_with("layers.")) return std::string(path.substr(0, path.find('.')));
-  return holds(path, ".grc.") ? "grc" : "attention";
+  return part_of_attention(path);
 }
 
 class Parts {

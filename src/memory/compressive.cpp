@@ -93,6 +93,11 @@ core::State Compressive::after(const std::vector<at::Tensor>& entering, const at
   return next;
 }
 
+int64_t Compressive::compressed_rows(const core::State& state) const {
+  const at::Tensor& plain = state.as<CompressiveState>().plain;
+  return plain.size(1) - plain[0].sum().item<int64_t>();
+}
+
 core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode mode) const {
   const auto& old = state.as<CompressiveState>();
   const int64_t rate = options_.compression_rate, columns = old.valid.size(1);

@@ -68,6 +68,7 @@ class Compressive final : public core::LayerContext {
                     const core::State& state, core::Mode mode) const override;
   core::ContextEnd end_segment(const core::State& state, core::Mode mode) const override;
   double loss_weight() const override { return options_.loss_weight; }
+  int64_t compressed_rows(const core::State& state) const override;
   std::unique_ptr<core::DecodeContext> decoder(const core::DecodeBuild& build) const override;
 
  private:

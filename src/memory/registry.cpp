@@ -115,17 +115,21 @@ core::Seam Entry::seam(bool images) const {
 
 void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
   add<SegmentCache>(types, entries, "segment_cache", "Transformer-XL: each layer keeps rows of earlier segments");
-  add_attention_cache(types, entries, "attention_cache",
-                      "the attention-based cache of the GRC paper: rows of earlier inputs");
+  add_attention_cache(
+      types, entries, "attention_cache",
+      "the attention-based cache of the GRC paper: rows of earlier inputs");  // files: image_attention_cache
   add<Compressive>(types, entries, "compressive", "Compressive Transformer: rows that leave the cache are compressed");
   add<MemoryTokens>(types, entries, "memory_tokens", "Memory Transformer: learned rows in front of each segment");
-  add_recurrent_tokens(types, entries, "recurrent_tokens", "RMT: memory rows that are read before a segment and written after it");
+  add_recurrent_tokens(
+      types, entries, "recurrent_tokens",
+      "RMT: memory rows that are read before a segment and written after it");  // files: recurrent_block
   add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache (GRC) around the attention");
   add_learnable_tokens(types, entries, "learnable memory tokens for ViT layers, with several tasks in one model");
 }
 
 void add_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntry>& entries) {
-  core::add_attention<Abc>(types, entries, "abc", "ABC: attention with bounded memory; a control assigns tokens to slots");
+  core::add_attention<Abc>(types, entries, "abc",
+                           "ABC: attention with bounded memory; a control assigns tokens to slots");
 }
 
 }  // namespace mnemo::memory

@@ -44,7 +44,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
     plan.has_task_memory = false;
     return plan;
   }
-  base::require(model.backbone.type == "vit", "{}: expected backbone.type = \"vit\", found \"{}\"", who,
+  base::require(model.backbone.takes_tasks(), "{}: expected backbone.type = \"vit\", found \"{}\"", who,
                 model.backbone.type);
   const bool masked = options.regime == "head" || options.regime == "masked_memory",
              moves = options.regime == "memory" || options.regime == "head_and_class_token";

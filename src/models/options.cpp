@@ -83,6 +83,10 @@ bool BackboneOptions::select_vision() {
   return true;
 }
 
+bool BackboneOptions::takes_tasks() const {
+  return is_vision() && std::visit([](const auto& chosen) { return chosen.kTakesTasks; }, vision);
+}
+
 bool BackboneOptions::causal() const { return !is_vision() && backbones::stack_backbones().find(type).causal; }
 
 std::string BackboneOptions::type_meaning() {
@@ -95,7 +99,7 @@ std::string BackboneOptions::type_meaning() {
 }
 
 BackboneOptions::BackboneOptions() : type(backbones::stack_backbones().names().front()) {
-  attention = base::Node::table({{"type", "relative"}});
+  attention = base::Node::table({{"type", attention::kDefaultAttention}});
 }
 
 namespace {
@@ -108,9 +112,8 @@ core::ModelOutline outline_of(const ModelOptions& options) {
                            .causal = !images && backbone.causal(),
                            .backbone = backbone.type,
                            .adapters = options.adapters.has_value()};
-  if (images) {
-    model.takes_tasks = std::visit([](const auto& chosen) { return chosen.kTakesTasks; }, backbone.vision);
-  } else {
+  model.takes_tasks = backbone.takes_tasks();
+  if (!images) {
     const EmbeddingOptions& embedding = options.embedding;
     model.num_layers = backbone.num_layers;
     model.dim = backbone.dim;

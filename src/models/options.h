@@ -62,6 +62,8 @@ struct BackboneOptions : backbones::EncoderOptions {
   }
   void validate(const base::Where& where) const;
   bool causal() const;
+  /// Whether tasks with memory of their own can be joined to it (learnable memory).
+  bool takes_tasks() const;
   bool is_vision() const { return vision_index(type) >= 0; }
   static std::vector<std::string> type_names();
   /// What each of them is.

@@ -220,11 +220,11 @@ TEST(Limits, GrcOfBothReadingsAroundOpenAttention) {
     const base::Node grc = mechanisms.memory_types.complete(
         base::Node::table({{"type", "grc"}, {"variant", variant}, {"cache_len", 3}}));
     const auto attention = mechanisms.memories.find("grc").wrap_attention(
-        grc, build, mechanisms.attentions.find("softmax")(softmax, build));
+        grc, build, mechanisms.attentions.find("softmax").make(softmax, build));
     layers::ParameterSet plain_parameters(2, at::kDouble);
     const layers::Scope plain_root = plain_parameters.root();
-    const auto plain = mechanisms.attentions.find("softmax")(softmax,
-                                                             {plain_root, plain_root, plain_root, 8, 2, 4, false, 0.3});
+    const auto plain = mechanisms.attentions.find("softmax").make(
+        softmax, {plain_root, plain_root, plain_root, 8, 2, 4, false, 0.3});
     copy_parameters(parameters, plain_parameters);
 
     const at::NoGradGuard no_grad;

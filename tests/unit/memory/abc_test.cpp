@@ -113,9 +113,9 @@ TEST(Abc, RefusesWhatItCannotHonour) {
 
 TEST(Abc, DepthIsThatOfItsOptions) {
   AbcOptions options = small();
-  EXPECT_EQ(Subject(options, true).abc->bptt_depth(), -1);
+  EXPECT_EQ(Subject(options, true).abc->bptt_depth("k"), -1);
   options.bptt_depth = base::Depth{2};
-  EXPECT_EQ(Subject(options, true).abc->bptt_depth(), 2);
+  EXPECT_EQ(Subject(options, true).abc->bptt_depth("k"), 2);
 }
 
 }  // namespace
