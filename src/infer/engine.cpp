@@ -47,7 +47,7 @@ EngineSequence Engine::import(const core::State& state) const {
     sequence.open_ = keys.open = true;
     sequence.length_ = keys.segment = open.length.item<int64_t>();
     sequence.read_ = open.read_rows.item<int64_t>();
-    keys.context = open.valid.size(1) - core::left_padding(open.valid) - keys.segment;
+    keys.context = open.valid[0].size(1) - core::left_padding(open.valid[0]) - keys.segment;
   }
   for (const Parts::Memory& memory : parts_->memories)
     sequence.memories_.emplace_back(memory.decoder->import(state.child(memory.name)));
@@ -86,7 +86,7 @@ core::State Engine::export_state(const EngineSequence& sequence) const {
     const int64_t context = sequence.context_.empty() ? 0 : sequence.context_[0];
     open.length = at::full({1}, sequence.length_, at::kLong);
     open.read_rows = at::full({1}, sequence.read_, at::kLong);
-    open.valid = at::ones({1, context + sequence.length_}, at::kBool);
+    open.valid[0] = at::ones({1, context + sequence.length_}, at::kBool);
   }
   children.emplace_back("open", open);
   return core::State::list(std::move(children));
