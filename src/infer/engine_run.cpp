@@ -67,8 +67,8 @@ void Engine::require_places(const EngineSequence& sequence, int64_t tokens) cons
     const int64_t before = starts ? 0 : length,
                   fresh = (starts ? block.read : 0) + count + (used + count == parts_->segment ? block.write : 0);
     base::require(!parts_->positions.defined() || before + fresh <= parts_->positions.size(0),
-                  "[decoder] a segment with its memory rows has {} rows, but position.max_len is {}", before + fresh,
-                  parts_->positions.defined() ? parts_->positions.size(0) : 0);
+                  "[decoder] segment and memory rows together are {} rows, more than position.max_len = {}",
+                  before + fresh, parts_->positions.defined() ? parts_->positions.size(0) : 0);
     all += fresh;
     tokens -= count;
     used = 0;

@@ -178,7 +178,8 @@ void check_memories(const ModelOptions& options, const core::ModelOutline& model
                   memory.type);
     for (size_t j = 0; j < i; ++j) {
       const core::ModelOutline::Memory& other = model.memories[j];
-      if (other.seam != memory.seam || memory.seam == core::Seam::attention) continue;
+      if (other.seam != memory.seam) continue;
+      if (memory.seam == core::Seam::attention && other.type != memory.type) continue;
       // One context a layer: its rows stand right before the segment's, and attention counts distances by place.
       std::vector<int64_t> both;
       std::set_intersection(memory.layers.begin(), memory.layers.end(), other.layers.begin(), other.layers.end(),

@@ -83,6 +83,7 @@ std::vector<Mechanism> mechanisms() {
   std::vector<Mechanism> list;
   for (const std::string& name : registry.attentions.names()) list.push_back({name, "attention", plain_of(name, "")});
   for (const std::string& name : registry.memories.names()) {
+    if (registry.memories.find(name).tasks) continue;  // of images
     list.push_back({name, seam_of(registry.memories.find(name)), plain_of("", name)});
   }
   // Behind each mechanism its choices, in the order of the suite: decoders before encoders.
@@ -335,7 +336,9 @@ std::string page() {
       "neither (the error says why).\n\n| |";
   const auto& registry = models::Mechanisms::all();
   line = "|---|";
-  for (const std::string& memory : registry.memories.names()) {
+  std::vector<std::string> of_tokens = registry.memories.names();
+  std::erase_if(of_tokens, [&](const std::string& name) { return registry.memories.find(name).tasks != nullptr; });
+  for (const std::string& memory : of_tokens) {
     text += fmt::format(" `{}` |", memory);
     line += "---|";
   }
@@ -343,12 +346,13 @@ std::string page() {
   for (const Mechanism& attention : all) {
     if (attention.seam != "attention") continue;
     text += fmt::format("| {} |", title_of(attention));
-    for (const std::string& memory : registry.memories.names())
-      text += fmt::format(" {} |", together(attention, memory));
+    for (const std::string& memory : of_tokens) text += fmt::format(" {} |", together(attention, memory));
     text += "\n";
   }
   text +=
-      "\nMemories on different seams can be combined in one model, with one memory per seam. An attention that keeps "
+      "\nMemories can be combined in one model: on different seams; around an attention, where the first in the list "
+      "is the "
+      "innermost; and as contexts of\ndifferent layers (`layers`). An attention that keeps "
       "the past in its own state does not see\nthe rows of a layer context, and supports recurrent tokens with "
       "`block_mask = \"causal\"`.\n";
   return text;

@@ -98,7 +98,7 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
 
   const Finished resumed = run(command);
   EXPECT_EQ(resumed.status, 0) << resumed.err;
-  EXPECT_TRUE(holds(resumed.err, "6 of 6 trainings were done before")) << resumed.err;
+  EXPECT_TRUE(holds(resumed.err, "6 of 6 trainings are already done")) << resumed.err;
   const base::Node same = json(resumed.out);
   EXPECT_EQ(same.at("studies"), results.at("studies"));
 }
@@ -257,7 +257,7 @@ TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
                 .at("steps")
                 .as_int(),
             14);
-  EXPECT_TRUE(holds(run(command(out)).err, "8 of 8 trainings were done before"));
+  EXPECT_TRUE(holds(run(command(out)).err, "8 of 8 trainings are already done"));
   EXPECT_EQ(results().size(), 16u);
 }
 

@@ -29,6 +29,8 @@ struct AlgorithmicOptions {
     v("num_symbols", num_symbols, "copy, reverse: symbols in X", base::range(1, 1 << 20));
     v("alphabet", alphabet, "different symbols that X, or the values of the pairs, are drawn from",
       base::range(1, 1 << 20));
+    v("num_pairs", num_pairs, "retrieval: pairs in a sample, at most num_keys and at most alphabet",
+      base::range(1, 1 << 20));
     v("num_keys", num_keys, "retrieval: number of different keys", base::range(1, 1 << 20));
     answer.visit(v);
   }

@@ -95,7 +95,7 @@ class JpegFile {
     }
     base::require(blocks <= 8 * uint64_t{bytes},
                   "{}: {}: {} bytes are too few for {} x {} pixels; the file is truncated or damaged", name_, kFormat,
-                  width(), height(), bytes);
+                  bytes, width(), height());
   }
 
   Image decode() {

@@ -68,7 +68,7 @@ class PngFile {
     const uint64_t stored = static_cast<uint64_t>(height()) * (png_get_rowbytes(png_, info_) + 1);
     base::require(stored <= kMaxInflation * bytes,
                   "{}: {}: {} bytes are too few for {} x {} pixels; the file is truncated or damaged", name_,
-                  kPngFormat, width(), height(), bytes);
+                  kPngFormat, bytes, width(), height());
   }
 
   Image decode() {

@@ -123,7 +123,7 @@ TEST(Linformer, RefusesAContextLongerThanItsTable) {
       [&] {
         s.forward(Numbers(2).normal({1, 6, kDim}), open(6));
       },
-      {"linformer", "context of 6 rows", "max_len = 5"});
+      {"linformer", "6 rows", "max_len = 5"});
   expect_error<base::InputError>([&] { Subject<Linformer>(options, true); }, {"linformer", "causal", "abc"});
   expect_error<base::InputError>([&] { s.attention->require_readable(2, 6); }, {"linformer", "6 rows", "max_len = 5"});
 }
@@ -248,7 +248,7 @@ TEST(Linear, OptionsOfAnotherFeatureMapAreRefused) {
   gated.gate = true;
   expect_error<base::InputError>([&] { Subject<Linear>(gated, false); }, {"linear", "gate", "bidirectional"});
   const Subject<Linear> s(linear("t2r"));
-  expect_error<base::InputError>([&] { s.attention->require_readable(2, 3); }, {"t2r", "width 4", "width 2"});
+  expect_error<base::InputError>([&] { s.attention->require_readable(2, 3); }, {"t2r", "width 4", "found 2"});
 }
 
 TEST(Lsh, TheArenasVariantProjectsNothingAndMasksNothing) {

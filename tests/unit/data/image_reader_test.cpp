@@ -88,7 +88,7 @@ TEST(ImageReader, ImpossibleSizesAreRefused) {
   ASSERT_NE(frame, std::string::npos);
   jpeg.replace(frame + 5, 4, std::string("\x30\x00\x30\x00", 4));  // 12288 x 12288
   test::expect_error<InputError>([&] { decode_image(jpeg, "large.jpg"); },
-                                 {"large.jpg: JPEG: 12288 x 12288 pixels cannot come out of"});
+                                 {"large.jpg: JPEG: ", "too few for 12288 x 12288 pixels"});
 }
 
 TEST(ImageReader, CutOffFilesAreRefusedWhereverTheyEnd) {

@@ -71,7 +71,7 @@ TEST(TaskFile, MistakesAreToldByFileLineAndColumn) {
       {header("1 2\t3 4\t0 1\t7\n"), ":2:13: expected 3 columns separated by tabs (input, target, answer), found more"},
       {header("1 2\t3 x\t0 1\n"),
        ":2:7: column 'target': expected integers from 0 to 16777215 separated by spaces, found 'x'"},
-      {header("1 -2\t3 4\t0 1\n"), ":2:3: column 'input': expected whole numbers"},
+      {header("1 -2\t3 4\t0 1\n"), ":2:3: column 'input': expected integers"},
       {header("1 2\t3 16777216\t0 1\n"),
        ":2:7: column 'target': expected integers from 0 to 16777215 separated by spaces, found '16777216'"},
       {header("1 2\t3 4\t0 3\n"), ":2:11: column 'answer': expected integers from 0 to 2"},

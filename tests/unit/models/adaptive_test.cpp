@@ -156,7 +156,7 @@ TEST(Adaptive, WrongOptionsAreNamed) {
   refused({"embedding.type=adaptive", "embedding.cutoffs=[5,23]", "head.tied=false"},
           {"model.embedding", "below vocab_size = 23", "found 23"});
   refused({"embedding.type=adaptive", "embedding.cutoffs=[5,11]", "embedding.div_val=9", "head.tied=false"},
-          {"div_val", "nothing for cluster 1"});
+          {"div_val", "gives cluster 1 no width"});
   refused({"embedding.type=adaptive", "embedding.div_val=2"}, {"'embedding'", "no cutoffs"});
   refused({"embedding.cutoffs=[5,11]"}, {"'embedding'", "type = \"adaptive\""});
   refused({"embedding.type=adaptive", "embedding.cutoffs=[5]", "embedding.dim=6"},

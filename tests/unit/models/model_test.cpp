@@ -135,7 +135,7 @@ TEST(Model, PositionsThatRunOutAreNamed) {
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(1).tokens({1, 6}, 7);
   expect_error<base::InputError>([&] { model->forward(segment_of(tokens), model->initial_state(1)); },
-                                 {"6 rows", "max_len is 5"});
+                                 {"6 rows", "position.max_len = 5"});
   const auto open = model->forward(segment_of(tokens.narrow(1, 0, 4), {true, false}), model->initial_state(1));
   model->forward(segment_of(tokens.narrow(1, 4, 1), {false, false}), open.state);
   expect_error<base::InputError>(
