@@ -5,6 +5,7 @@
 #include "memory/compressive.h"
 #include "memory/grc.h"
 #include "memory/image_attention_cache.h"
+#include "memory/knn.h"
 #include "memory/memory_tokens.h"
 #include "memory/recurrent_block.h"
 #include "memory/recurrent_tokens.h"
@@ -124,6 +125,7 @@ void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
       types, entries, "recurrent_tokens",
       "RMT: memory rows that are read before a segment and written after it");  // files: recurrent_block
   add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache (GRC) around the attention");
+  add<Knn>(types, entries, "knn", "Memorizing Transformers: queries look up keys and values of the past");
   add_learnable_tokens(types, entries, "learnable memory tokens for ViT layers, with several tasks in one model");
 }
 

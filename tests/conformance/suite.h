@@ -67,6 +67,7 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
 inline bool any_segments(const Configuration& c) {
   if (c.has("memory_tokens") || c.has("recurrent_tokens") || c.options.backbone.position.type != "none") return false;
   if (c.has("grc") && !has_model_cache(c)) return false;
+  if (c.has("knn")) return false;  // a segment reads the memory as it was before the segment
   if (c.attention() == "abc" || c.attention() == "linear" || c.name == "window_one") return true;
   for (const char* memory : {"attention_cache", "compressive"}) {
     if (c.has(memory)) return c.memory_option(memory, "mem_len", 0).as_int() >= 32;

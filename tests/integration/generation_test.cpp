@@ -62,6 +62,8 @@ const std::vector<Case>& cases() {
       {"grc_softmax_and_cache",
        R"("backbone": {"attention": "softmax"},
           "memory": [{"type": "grc", "cache_len": 8, "lifetime": "sequence"}, {"type": "segment_cache", "mem_len": 7}])"},
+      {"knn_and_cache",
+       R"("memory": [{"type": "segment_cache", "mem_len": 7}, {"type": "knn", "memory_len": 9, "top_k": 2, "layers": [1]}])"},
       {"abc_exp", R"("backbone": {"attention": {"type": "abc", "num_slots": 4}})"},
       {"abc_relu", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": {"activation": "relu"}}})"},
       {"abc_sigmoid",
@@ -131,6 +133,7 @@ TEST(GenerationCases, CoverEveryMechanism) {
   // These look both ways; and the borders of lsh's chunks move with later tokens, so its text is not that of whole
   // segments.
   all += R"("bigbird" "linformer" "lsh")";
+  all += R"("learnable_tokens")";  // of images
   for (const auto& names : {models::Mechanisms::all().memories.names(), models::Mechanisms::all().attentions.names()}) {
     for (const std::string& name : names) EXPECT_NE(all.find("\"" + name + "\""), std::string::npos) << name;
   }

@@ -17,9 +17,9 @@ namespace {
 /// Sizes for a quick test, by the words the options use.
 std::vector<std::string> small_sizes(const base::OptionTypes& types, const std::string& type,
                                      const std::string& where) {
-  const std::map<std::string, std::string> small = {{"num_slots", "3"},      {"cache_len", "3"}, {"mem_len", "32"},
-                                                    {"num_mem_tokens", "2"}, {"max_len", "64"},  {"window_size", "4"},
-                                                    {"num_buckets", "4"},    {"chunk_len", "2"}};
+  const std::map<std::string, std::string> small = {
+      {"num_slots", "3"},   {"cache_len", "3"},   {"mem_len", "32"},  {"num_mem_tokens", "2"}, {"max_len", "64"},
+      {"window_size", "4"}, {"num_buckets", "4"}, {"chunk_len", "2"}, {"memory_len", "10"},    {"top_k", "2"}};
   std::vector<std::string> assignments = {where + ".type=" + type};
   for (const base::OptionDoc& option : types.describe(type)) {
     if (const auto found = small.find(option.path); found != small.end()) {
