@@ -76,7 +76,7 @@ struct Stack : nn::Module {
   at::Tensor forward(const at::Tensor& tokens) {
     const core::AttendTable table({core::SpanKind::tokens, tokens.size(1)});
     const core::BackboneInput input{
-        .rows = embed(tokens), .table = table, .context = {}, .first_row = {}, .mode = core::Mode::train};
+        .rows = embed(tokens), .tables = {&table}, .context = {}, .first_row = {}, .mode = core::Mode::train};
     return answer(backbone.forward(input, backbone.initial_state(tokens.size(0))).hidden);
   }
 };
