@@ -25,8 +25,7 @@ int convert_model(const bundle::ConvertOptions& options) {
 
 void add_convert(CLI::App& app) {
   auto options = std::make_shared<bundle::ConvertOptions>();
-  Command(app, "convert",
-          "makes a model of another kind from a trained one, or reads and writes folders of other libraries")
+  Command(app, "convert", "convert a trained model to another kind, or to and from folders of other libraries")
       .argument("MODEL", options->model, "a model folder, or a run's folder")
       .option("--to", options->to, "KIND", bundle::conversions_text())
       .option("--out", options->out, "FOLDER", "the new model's folder")

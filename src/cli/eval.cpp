@@ -57,7 +57,7 @@ int evaluate(const EvalArguments& options) {
 
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalArguments>();
-  Command(app, "eval", "measures a model on held-out data, in one pass with its memory carried along")
+  Command(app, "eval", "measure a model on held-out data, in one pass that carries its memory along")
       .argument("MODEL", options->model, "a model folder, or a run's folder")
       .option("--data", options->measure.data, "FILE",
               "a text, or of a model of images the folder of a set; without: the held-out part of the run's own data")

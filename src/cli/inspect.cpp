@@ -82,8 +82,7 @@ int inspect(InspectArguments options) {
 
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectArguments>();
-  Command(app, "inspect",
-          "shows a model's parameters, state, who attends to whom, what it costs, and where it looks in an input")
+  Command(app, "inspect", "show a model's parameters, state, attention masks and cost, and where it looks in an input")
       .argument("SOURCE", options->source, "a model folder, a run's folder, or a recipe")
       .option("--variant", options->inspect.variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--set", options->inspect.set, "KEY=VALUE", "sets a key of the recipe; may be repeated")
