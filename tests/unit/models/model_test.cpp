@@ -161,6 +161,50 @@ TEST(Model, SequencesEndASegmentTogetherOrNotAtAll) {
       {"together", "6 to 7"});
 }
 
+// A segment cache in the lower layer, a compressive memory in the upper one: each sees its own rows, whole segments and
+// token by token alike, and a saved open segment goes on.
+TEST(Model, LayersMayHaveDifferentMemories) {
+  const auto model = build_of({"backbone.num_layers=3", "memory[0].type=segment_cache", "memory[0].mem_len=3",
+                               "memory[0].layers=[0]", "memory[1].type=compressive", "memory[1].mem_len=4",
+                               "memory[1].layers=[2]", "memory[1].compression=mean_pooling",
+                               "memory[1].compression_rate=2"});
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = Numbers(4).tokens({2, 15}, 7);
+  core::State whole = model->initial_state(2), parts = whole;
+  for (int64_t n = 0; n < 3; ++n) {
+    const at::Tensor segment = tokens.narrow(1, 5 * n, 5);
+    const core::StepResult at_once = model->forward(segment_of(segment), whole);
+    whole = at_once.state;
+    for (int64_t token = 0; token < 5; ++token) {
+      const core::StepResult step = model->forward(segment_of(segment.narrow(1, token, 1), {token == 0, token == 4}),
+                                                   parts);
+      EXPECT_LE(difference(step.hidden, at_once.hidden.narrow(1, token, 1)), 1e-12) << n << " " << token;
+      const auto saved = core::save(step.state);
+      parts = core::load(model->initial_state(2), [&](const std::string& path) {
+        for (const auto& [name, tensor] : saved) {
+          if (name == path) return tensor;
+        }
+        return at::Tensor();
+      });
+    }
+  }
+  std::set<std::string> paths;
+  for (const auto& [field, tensor] : whole.fields()) paths.insert(field.path);
+  EXPECT_TRUE(paths.contains("segment_cache.layers.0") && paths.contains("compressive.layers.2"));
+  EXPECT_FALSE(paths.contains("segment_cache.layers.1") || paths.contains("compressive.layers.0"));
+  const auto tables = model->attend_tables(5, whole, Mode::evaluate);
+  ASSERT_EQ(tables.size(), 3u);
+  EXPECT_EQ(tables[0].table.num_context(), 3);
+  EXPECT_EQ(tables[1].table.num_context(), 0);
+  EXPECT_GT(tables[2].table.num_context(), 4);
+  expect_error<base::InputError>(
+      [] {
+        build_of({"memory[0].type=segment_cache", "memory[0].layers=[0]", "memory[1].type=compressive",
+                  "memory[1].layers=[1, 0]"});
+      },
+      {"'segment_cache' and 'compressive' attach to the same place", "different `layers`"});
+}
+
 TEST(Model, DrawsTheTableThatASegmentHas) {
   const auto model = build_of({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2",
                                "memory[1].type=segment_cache", "memory[1].mem_len=3"});
