@@ -20,8 +20,8 @@ struct BackboneInput {
   at::Tensor rows;  ///< [B,Q,D]
   /// Over [contexts; rows]: one for each layer, or one for all.
   std::vector<const AttendTable*> tables;
-  /// Rows on the left of layer l's, [B,M,D] or undefined; entering [B,Q,D] are the rows that enter the layer, before any
-  /// norm. Asked once per layer, where the segment starts.
+  /// Rows on the left of layer l's, [B,M,D] or undefined; entering [B,Q,D] are the rows that enter the layer, before
+  /// any norm. Asked once per layer, where the segment starts.
   std::function<at::Tensor(int64_t layer, const at::Tensor& entering)> context;
   at::Tensor first_row;  ///< [B] int64: number of rows[0] within its segment; undefined = 0
   Mode mode = Mode::evaluate;

@@ -37,8 +37,8 @@ struct ModelSummary {
   int64_t state_bytes = 0;                    ///< of one sequence
   int64_t model_state_bytes = 0;              ///< of the model, shared by all sequences
   int64_t open_bytes = 0;  ///< of one sequence at its largest, inside a segment decoded token by token
-  /// A whole segment after full memories, as in evaluation, for each set of layers that see the same context; empty for a
-  /// model of images.
+  /// A whole segment after full memories, as in evaluation, for each set of layers that see the same context; empty for
+  /// a model of images.
   std::vector<models::LayerTable> tables = {};
   std::vector<CacheShare> cache_share = {};
 };

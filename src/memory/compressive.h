@@ -33,9 +33,9 @@ struct CompressiveOptions {
   void validate(const base::Where& where) const;
 };
 
-/// What every layer that is served keeps: rows[l] [B,M,D], right-aligned, undefined for other layers; valid [B,M]: real rows; plain [B,M]: those among them that
-/// are not compressed, which are the last ones. open_rows [B]: rows of a segment that goes on in the next call; absent
-/// between segments.
+/// What every layer that is served keeps: rows[l] [B,M,D], right-aligned, undefined for other layers; valid [B,M]: real
+/// rows; plain [B,M]: those among them that are not compressed, which are the last ones. open_rows [B]: rows of a
+/// segment that goes on in the next call; absent between segments.
 struct CompressiveState {
   std::vector<at::Tensor> rows;
   at::Tensor valid, plain, open_rows;

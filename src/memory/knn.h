@@ -23,8 +23,8 @@ struct KnnOptions {
   }
 };
 
-/// Keys and values of the past, [B,H,M,d], right-aligned; valid [B,M]: which rows are real. open: those of a segment that
-/// goes on in the next call, absent between segments.
+/// Keys and values of the past, [B,H,M,d], right-aligned; valid [B,M]: which rows are real. open: those of a segment
+/// that goes on in the next call, absent between segments.
 struct KnnState {
   at::Tensor keys, values, valid;
   at::Tensor open_keys, open_values, open_valid;
@@ -44,8 +44,9 @@ struct KnnState {
 ///   o_mem_i = sum over the top_k real rows j with the largest s_ij of softmax(s_i)_j V_j
 ///   heads = g o_mem + (1 - g) o_local,  g = sigmoid(gate_h)
 /// q, k, v are the core's own maps of the call's rows, without its terms of position; o_local is the core as it is. A
-/// sequence with an empty memory has o_local alone. A segment reads the memory as it was before the segment; when it ends,
-/// the memory takes its keys and values, without gradient, and keeps the last memory_len real rows. Padding is not stored.
+/// sequence with an empty memory has o_local alone. A segment reads the memory as it was before the segment; when it
+/// ends, the memory takes its keys and values, without gradient, and keeps the last memory_len real rows. Padding is
+/// not stored.
 /// Parameters: gate [H], starts at 0; scale [H] if normalised, starts at sqrt(d).
 class Knn final : public core::CoreAttention, public core::Inspectable {
  public:

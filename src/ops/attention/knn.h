@@ -13,8 +13,8 @@ namespace mnemo::ops {
 ///   o_i  = sum over N_i of softmax_{N_i}(s_i)_j V_j
 /// B batch, H heads, Q queries, M rows of the memory, d head width.
 ///   q [B,H,Q,d], scaled already   k, v [B,H,M,d]   valid [B,M] bool, false = no row; undefined = all are rows
-/// Returns o [B,H,Q,d], zero for a sequence without a row. The choice of rows is a constant: gradients go into q, k and v
-/// of the chosen rows alone.
+/// Returns o [B,H,Q,d], zero for a sequence without a row. The choice of rows is a constant: gradients go into q, k and
+/// v of the chosen rows alone.
 at::Tensor knn_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
                          int64_t top_k);
 
