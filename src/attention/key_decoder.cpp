@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/kv_state.h"
+#include "core/kv_state.h"
 #include "base/error.h"
 #include "ops/attention/position.h"
 #include "ops/decode/decode_rows.h"
@@ -71,7 +71,7 @@ KeyDecoder::KeyDecoder(const core::DecodeBuild& build, const layers::AttentionPr
 }
 
 std::unique_ptr<core::DecodeState> KeyDecoder::import(const core::State& state, const core::OpenKeys& keys) const {
-  const auto& kv = state.as<KvState>();
+  const auto& kv = state.as<core::KvState>();
   const int64_t all = keys.context + keys.segment;
   if (!keys.open || !kv.k.defined()) {
     base::require(!keys.open || all == 0, "engine: the state of an open segment has no keys; is it of another model?");
@@ -88,9 +88,9 @@ std::unique_ptr<core::DecodeState> KeyDecoder::import(const core::State& state, 
 
 core::State KeyDecoder::export_state(const core::DecodeState& state, bool open) const {
   const auto& rows = static_cast<const KeyRowsState&>(state);
-  if (!open) return KvState{};
+  if (!open) return core::KvState{};
   const int64_t count = exported(rows.keys());
-  return KvState{rows.tensor(false, count), rows.tensor(true, count)};
+  return core::KvState{rows.tensor(false, count), rows.tensor(true, count)};
 }
 
 void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* heads) const {

@@ -4,7 +4,7 @@
 
 #include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
-#include "attention/kv_state.h"
+#include "core/kv_state.h"
 #include "ops/counter_rng.h"
 #include "ops/linear/linear.h"
 
@@ -51,7 +51,7 @@ void Lsh::set_rotations(const at::Tensor& rotations) {
   rotations_ = rotations.detach();
 }
 
-core::State Lsh::initial_state(int64_t) const { return KvState{}; }
+core::State Lsh::initial_state(int64_t) const { return core::KvState{}; }
 
 at::Tensor Lsh::project(const at::Tensor& heads) const { return arena_ ? heads : o_(heads); }
 
@@ -63,14 +63,14 @@ core::CoreAttention::Heads Lsh::run(const core::AttentionInput& input, const cor
   const at::Tensor& valid = plain_validity(input.table, options_.causal, "lsh");
   const auto rows = ops::linear_maps(input.x, {{qk_.weight, qk_.bias}, {v_.weight, v_.bias}});
   const auto split = [&](const at::Tensor& t) { return t.unflatten(-1, {num_heads_, -1}).transpose(1, 2); };
-  const KvState kv = extend(state.as<KvState>(), split(rows[0]), split(rows[1]));
+  const core::KvState kv = core::extend(state.as<core::KvState>(), split(rows[0]), split(rows[1]));
   const at::Tensor rotations = rotations_.to(kv.k.options().requires_grad(false));
   const at::Tensor v = ops::replaced(replace, kv.v);
   at::Tensor o = arena_ ? ops::lsh_attention_arena(kv.k, v, rotations, options_)
                         : ops::lsh_attention(kv.k, v, ops::lsh_buckets(kv.k, rotations, valid), valid, options_);
   const int64_t past = kv.k.size(2) - input.x.size(1);
   if (past > 0) o = o.narrow(2, past, input.x.size(1));
-  return {layers::AttentionProjections::join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
+  return {layers::AttentionProjections::join(o), input.ends ? core::State(core::KvState{}) : core::State(kv)};
 }
 
 core::AttentionView Lsh::inspect(const core::AttentionInput& input, const core::State& state,

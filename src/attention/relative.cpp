@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
-#include "attention/kv_state.h"
+#include "core/kv_state.h"
 #include "base/error.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
@@ -24,7 +24,7 @@ Relative::Relative(const Options& options, const core::AttentionBuild& build)
   v_ = owner.share("v", {build.num_heads, build.head_dim}, start, layers::ParameterKind::bias);
 }
 
-core::State Relative::initial_state(int64_t) const { return KvState{}; }
+core::State Relative::initial_state(int64_t) const { return core::KvState{}; }
 
 ops::Positions Relative::positions(const at::Tensor& q, const at::Tensor& sinusoids) const {
   const int64_t heads = maps_.num_heads, width = maps_.head_dim, batch = q.size(0), queries = q.size(2);
@@ -48,7 +48,7 @@ at::Tensor Relative::sinusoids(const core::AttentionInput& input, const at::Tens
 core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, const core::State& state) const {
   base::ensure(!input.table.is_cross(), "relative: cross-attention is not supported");
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
-  const KvState kv = extend(state.as<KvState>(), k, v);
+  const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   const bool training = input.mode == core::Mode::train;
   const at::Tensor distances = layers::dropout(sinusoids(input, q, kv.k.size(2)), options_.position_dropout, training);
@@ -62,13 +62,13 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   } else {
     o = ops::attention(q, kv.k, kv.v, positions(q, distances), input.table.ranges(), scale);
   }
-  return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
+  return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv)};
 }
 
 core::AttentionView Relative::inspect(const core::AttentionInput& input, const core::State& state,
                                       const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
-  const KvState kv = extend(state.as<KvState>(), k, v);
+  const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const at::Tensor r = r_(sinusoids(input, q, kv.k.size(2)))
                            .view({-1, maps_.num_heads, maps_.head_dim})
                            .permute({1, 2, 0});  // [H,d,P]

@@ -22,9 +22,9 @@ ShiftedWindow::ShiftedWindow(const Options& options, const core::AttentionBuild&
 }
 
 void ShiftedWindow::require_window(const core::AttentionInput& input) const {
-  base::require(input.grid.size() == input.x.size(1) && input.grid.size() > 0,
+  base::require(input.image != nullptr && input.grid().size() == input.x.size(1),
                 "[shifted_window] expected only the rows of a window, found {} rows and a window of {}x{}",
-                input.x.size(1), input.grid.height, input.grid.width);
+                input.x.size(1), input.grid().height, input.grid().width);
   base::require(input.ends && input.table.open() && !input.table.valid().defined() && input.table.num_context() == 0,
                 "[shifted_window] expected a full attention table without padding or context rows");
 }
@@ -32,7 +32,7 @@ void ShiftedWindow::require_window(const core::AttentionInput& input) const {
 core::CoreAttention::Heads ShiftedWindow::heads(const core::AttentionInput& input, const core::State& state) const {
   require_window(input);
   const auto [q, k, v] = maps_.heads(input.x, input.x);
-  return {maps_.join(ops::window_attention(q, k, v, position_(input.grid.height, input.grid.width), input.window_bias,
+  return {maps_.join(ops::window_attention(q, k, v, position_(input.grid().height, input.grid().width), input.image->window_bias,
                                            1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))),
           state};
 }
@@ -43,8 +43,8 @@ core::AttentionView ShiftedWindow::inspect(const core::AttentionInput& input, co
   return inspect_linear_in_values(input, maps_.num_heads, [&](const ops::ReplaceValues& replace) {
     const auto [q, k, v] = maps_.heads(input.x, input.x);
     return layers::AttentionProjections::join(
-        ops::window_attention_naive(q, k, ops::replaced(replace, v), position_(input.grid.height, input.grid.width),
-                                    input.window_bias, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim))));
+        ops::window_attention_naive(q, k, ops::replaced(replace, v), position_(input.grid().height, input.grid().width),
+                                    input.image->window_bias, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim))));
   });
 }
 

@@ -6,7 +6,7 @@
 
 #include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
-#include "attention/kv_state.h"
+#include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/key_window.h"
 
@@ -18,7 +18,7 @@ SlidingWindow::SlidingWindow(const Options& options, const core::AttentionBuild&
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
             options.bias, build.init_std) {}
 
-core::State SlidingWindow::initial_state(int64_t) const { return KvState{}; }
+core::State SlidingWindow::initial_state(int64_t) const { return core::KvState{}; }
 
 core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input, const core::State& state,
                                               const ops::ReplaceValues& replace) const {
@@ -31,14 +31,14 @@ core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input,
                                 : input.context.narrow(1, input.context.size(1) - window_ + 1, window_ - 1);
   }
   const auto [q, k, v] = maps_.heads(input.x, key_rows(seen));
-  const KvState kv = extend(state.as<KvState>(), k, v);
+  const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const int64_t keys = kv.k.size(2), side = causal_ ? window_ - 1 : window_ / 2;
   const ops::KeyRanges ranges = ops::key_window(input.table.ranges(), side, side, input.table.num_keys() - keys);
   const at::Tensor o = ops::attention(q, kv.k, ops::replaced(replace, kv.v), {}, ranges,
                                       1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
-  if (input.ends) return {maps_.join(o), KvState{}};
+  if (input.ends) return {maps_.join(o), core::KvState{}};
   const int64_t kept = std::min(keys, window_ - 1);
-  return {maps_.join(o), KvState{kv.k.narrow(2, keys - kept, kept), kv.v.narrow(2, keys - kept, kept)}};
+  return {maps_.join(o), core::KvState{kv.k.narrow(2, keys - kept, kept), kv.v.narrow(2, keys - kept, kept)}};
 }
 
 core::AttentionView SlidingWindow::inspect(const core::AttentionInput& input, const core::State& state,

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
-#include "attention/kv_state.h"
+#include "core/kv_state.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::attention {
@@ -15,7 +15,7 @@ Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
             options.bias, build.init_std),
       dropout_(options.dropout) {}
 
-core::State Softmax::initial_state(int64_t) const { return KvState{}; }
+core::State Softmax::initial_state(int64_t) const { return core::KvState{}; }
 
 at::Tensor Softmax::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
   return ops::attention(q, k, v, {}, ops::KeyRanges::all(q.size(2), k.size(2)),
@@ -24,19 +24,19 @@ at::Tensor Softmax::read(const at::Tensor& q, const at::Tensor& k, const at::Ten
 
 core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, const core::State& state) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
-  const KvState kv = extend(state.as<KvState>(), k, v);
+  const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;
   const at::Tensor o = drops ? ops::attention_naive(q, kv.k, kv.v, {}, ops::RelShift::none, input.table.expand(), scale,
                                                     dropout_)
                              : ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), scale);
-  return {maps_.join(o), input.ends ? core::State(KvState{}) : core::State(kv)};
+  return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv)};
 }
 
 core::AttentionView Softmax::inspect(const core::AttentionInput& input, const core::State& state,
                                      const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
-  const KvState kv = extend(state.as<KvState>(), k, v);
+  const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,
             ops::attention_weights(q, kv.k, {}, ops::RelShift::none, input.table.expand(), scale)}}};

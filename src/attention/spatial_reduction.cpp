@@ -17,7 +17,7 @@ SpatialReduction::SpatialReduction(const Options& options, const core::Attention
 }
 
 std::pair<at::Tensor, at::Tensor> SpatialReduction::sources(const core::AttentionInput& input) const {
-  const core::Grid grid = input.grid;
+  const core::Grid grid = input.grid();
   const core::AttendTable& table = input.table;
   const int64_t rows = input.x.size(1), contexts = input.context.defined() ? input.context.size(1) : 0;
   base::require(grid.size() > 0 && grid.size() <= rows,
@@ -58,7 +58,7 @@ core::AttentionView SpatialReduction::inspect(const core::AttentionInput& input,
                                              1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))};
   if (reduction_.reduces()) {
     map.columns = core::MapAxis::slots;
-    const core::Grid grid = input.grid;
+    const core::Grid grid = input.grid();
     map.image = reduction_.pool > 0 ? core::Grid{reduction_.pool, reduction_.pool}
                                     : core::Grid{grid.height / reduction_.ratio, grid.width / reduction_.ratio};
   }

@@ -38,12 +38,6 @@ LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& sc
   if (options.final_norm) final_norm_ = layers::LayerNorm(scope / "final_norm", options.dim, options.norm_eps);
 }
 
-core::State LayerStack::initial_state(int64_t batch) const {
-  core::State::Children children;
-  for (const Layer& layer : layers_) children.emplace_back(layer.name, layer.attention->initial_state(batch));
-  return core::State::list(std::move(children));
-}
-
 at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
   if (options_.position.type == "none") return input.rows;
   const auto index_options = at::TensorOptions().dtype(at::kLong).device(input.rows.device());
@@ -102,8 +96,10 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
   const bool training = input.mode == core::Mode::train;
   core::BackboneResult result;
   core::State::Children states;
-  at::Tensor h = layers::dropout(embed(input), options_.dropout, training);
-  at::Tensor slots;
+  at::Tensor h = embed(input);
+  if (input.hidden) input.hidden("embed", h);
+  h = layers::dropout(h, options_.dropout, training);
+  at::Tensor from_below;
   const std::vector<bool> passed_by = dropped(input);
   for (size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];
@@ -116,19 +112,24 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     if (context.defined() && context.size(1) == 0) context = at::Tensor();
     if (pre && context.defined()) context = layer.norm1(context);
     const core::AttentionInput rows{
-        pre ? layer.norm1(h) : h, context, input.table(static_cast<int64_t>(n)), input.mode, input.ends, {}, slots};
+        pre ? layer.norm1(h) : h, context, input.table(static_cast<int64_t>(n)), input.mode, input.ends, from_below};
     if (input.observe) input.observe(static_cast<int64_t>(n), *layer.attention, rows, state.child(layer.name));
     core::AttentionResult attended = layer.attend(rows, state.child(layer.name));
     states.emplace_back(layer.name, std::move(attended.state));
-    slots = std::move(attended.slots);
+    from_below = std::move(attended.to_above);
     const at::Tensor y = layers::dropout(attended.y, options_.dropout, training);
     h = pre ? h + y : layer.norm1(h + y);
     const at::Tensor ffn = layers::dropout(
         layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout,
         training);
     h = pre ? h + ffn : layer.norm2(h + ffn);
+    if (input.hidden) input.hidden(fmt::format("layers.{}", n), h);
   }
-  result.hidden = layers::dropout(options_.final_norm ? final_norm_(h) : h, options_.output_dropout, training);
+  if (options_.final_norm) {
+    h = final_norm_(h);
+    if (input.hidden) input.hidden("final_norm", h);
+  }
+  result.hidden = layers::dropout(h, options_.output_dropout, training);
   result.state = core::State::list(std::move(states));
   return result;
 }

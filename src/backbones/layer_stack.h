@@ -78,7 +78,6 @@ class LayerStack : public core::Backbone {
   LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
              const core::AttentionMaker& make_attention);
   core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
-  core::State initial_state(int64_t batch) const override;
   int64_t num_layers() const override { return options_.num_layers; }
   int64_t dim() const override { return options_.dim; }
   const core::Attention& attention(int64_t layer) const override { return *layers_[layer].attention; }

@@ -77,7 +77,7 @@ at::Tensor Pvt::positions(size_t stage, const core::Grid& grid) const {
   return positions_for(grid, stages_[stage].positions, trained, ops::GridResampling::bilinear);
 }
 
-VisionResult Pvt::forward(const VisionInput& input, const core::State& state) const {
+core::BackboneResult Pvt::forward(const core::BackboneInput& input, const core::State& state) const {
   core::State::Children states;
   if (stages_.empty()) {
     const core::Grid grid = options_.grids(options_.image_size[0], options_.image_size[1]).front();
@@ -87,7 +87,7 @@ VisionResult Pvt::forward(const VisionInput& input, const core::State& state) co
                   input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
     tell(input, "embed", input.rows);
     const at::Tensor h = run_open_stage(0, input.rows, grid, input, state, states);
-    return {h, grid, core::State::list(std::move(states))};
+    return {h, core::State::list(std::move(states)), {}, grid};
   }
   require_pixels(input.pixels, options_.in_channels, "pvt");
   const std::vector<core::Grid> grids = options_.grids(input.pixels.size(2), input.pixels.size(3));
@@ -109,7 +109,7 @@ VisionResult Pvt::forward(const VisionInput& input, const core::State& state) co
   }
   h = final_norm_(h);
   tell(input, "final_norm", h);
-  return {h, grids.back(), core::State::list(std::move(states))};
+  return {h, core::State::list(std::move(states)), {}, grids.back()};
 }
 
 }  // namespace mnemo::backbones

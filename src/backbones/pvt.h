@@ -39,7 +39,7 @@ struct PvtOptions : PvtStageOptions {
 class Pvt final : public Pyramid {
  public:
   Pvt(const PvtOptions& options, const VisionBuild& build);
-  VisionResult forward(const VisionInput& input, const core::State& state) const override;
+  core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
   int64_t dim() const override { return options_.dims.back(); }
   int64_t num_class_tokens() const override { return class_token_.defined() ? 1 : 0; }
 

@@ -57,7 +57,7 @@ PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(o
   }
 }
 
-VisionResult PvtV2::forward(const VisionInput& input, const core::State& state) const {
+core::BackboneResult PvtV2::forward(const core::BackboneInput& input, const core::State& state) const {
   require_pixels(input.pixels, options_.in_channels, "pvt_v2");
   const int64_t height = input.pixels.size(2), width = input.pixels.size(3);
   base::require(height > 0 && width > 0, "[pvt_v2] expected an image, found one of {} x {}", height, width);
@@ -76,7 +76,7 @@ VisionResult PvtV2::forward(const VisionInput& input, const core::State& state) 
     tell(input, fmt::format("stages.{}.norm", s), h);
     image = ops::rows_to_image(h, grids[s].height, grids[s].width);
   }
-  return {h, grids.back(), core::State::list(std::move(states))};
+  return {h, core::State::list(std::move(states)), {}, grids.back()};
 }
 
 }  // namespace mnemo::backbones

@@ -38,7 +38,7 @@ class PvtV2 final : public Pyramid {
  public:
   /// Throws InputError in a layer_stack: its parts are defined for whole models alone.
   PvtV2(const PvtV2Options& options, const VisionBuild& build);
-  VisionResult forward(const VisionInput& input, const core::State& state) const override;
+  core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
   int64_t dim() const override { return options_.dims.back(); }
   int64_t num_class_tokens() const override { return 0; }
 

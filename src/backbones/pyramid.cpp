@@ -30,7 +30,7 @@ void Pyramid::add_stage(const VisionBuild& build, int64_t depth, const StageBuil
   first_layer_.push_back(layers_.size());
 }
 
-at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const VisionInput& input,
+at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const core::BackboneInput& input,
                               core::State::Children& states, const Attend& attend) const {
   const bool training = input.mode == core::Mode::train;
   for (size_t n = first_layer_[static_cast<size_t>(stage)]; n < first_layer_[static_cast<size_t>(stage) + 1]; ++n) {
@@ -49,13 +49,14 @@ at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& gri
   return h;
 }
 
-at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input,
+at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const core::BackboneInput& input,
                                    const core::State& state, core::State::Children& states) const {
   const core::AttendTable table = open_table(h.size(1) - grid.size(), grid);
+  const core::ImageRows image{grid};
   return run_stage(stage, h, grid, input, states,
                    [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
                      core::AttentionInput attention{rows, {}, table, input.mode};
-                     attention.grid = grid;
+                     attention.image = &image;
                      const core::State child = state.child(layer.attention_name);
                      if (input.observe) input.observe(number, *layer.attention, attention, child);
                      RECORD_USER_SCOPE("attention");

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backbones/vision_backbone.h"
+#include "backbones/vision_build.h"
 #include "base/options.h"
 #include "layers/parts.h"
 
@@ -23,7 +23,7 @@ struct PyramidLayer {
 };
 
 /// Layers in stages, each on a coarser grid than the one before and with wider rows: what PVT, PVTv2 and Swin share.
-class Pyramid : public VisionBackbone {
+class Pyramid : public core::Backbone {
  public:
   int64_t num_layers() const override { return static_cast<int64_t>(layers_.size()); }
   const core::Attention& attention(int64_t layer) const override {
@@ -53,12 +53,12 @@ class Pyramid : public VisionBackbone {
   using Attend = std::function<core::AttentionResult(const PyramidLayer& layer, int64_t number,
                                                      const at::Tensor& rows)>;
   /// The rows h [B,T,D] after all layers of a stage; states are appended.
-  at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const VisionInput& input,
+  at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const core::BackboneInput& input,
                        core::State::Children& states, const Attend& attend) const;
   /// The same where every row of h may see every other: class tokens, then the grid's rows.
-  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input,
+  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const core::BackboneInput& input,
                             const core::State& state, core::State::Children& states) const;
-  static void tell(const VisionInput& input, const std::string& name, const at::Tensor& rows) {
+  static void tell(const core::BackboneInput& input, const std::string& name, const at::Tensor& rows) {
     if (input.hidden) input.hidden(name, rows);
   }
 

@@ -89,7 +89,7 @@ Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(opti
   if (build.whole) final_norm_ = layers::LayerNorm(build.scope / "final_norm", dim(), options.norm_eps);
 }
 
-at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input,
+at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const core::BackboneInput& input,
                              const core::State& state, core::State::Children& states) const {
   const core::Grid window{std::min(windows_[stage].height, grid.height), std::min(windows_[stage].width, grid.width)};
   const core::WindowCut plain{grid, window};
@@ -105,8 +105,8 @@ at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid
                      RECORD_USER_SCOPE("attention");
                      const core::WindowCut& windows = in_stage++ % 2 == 1 ? moved : plain;
                      core::AttentionInput attention{windows.cut(rows), {}, table, input.mode};
-                     attention.grid = window;
-                     attention.windows = &windows;
+                     core::ImageRows image{window, &windows};
+                     attention.image = &image;
                      if (windows.is_shifted()) {
                        const core::Grid whole = windows.padded();
                        if (!regions.defined()) {
@@ -114,7 +114,7 @@ at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid
                                                            windows.shift.height, windows.shift.width,
                                                            rows.options().requires_grad(false));
                        }
-                       attention.window_bias = regions;
+                       image.window_bias = regions;
                      }
                      const core::State child = state.child(layer.attention_name);
                      if (input.observe) input.observe(number, *layer.attention, attention, child);
@@ -124,7 +124,7 @@ at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid
                    });
 }
 
-VisionResult Swin::forward(const VisionInput& input, const core::State& state) const {
+core::BackboneResult Swin::forward(const core::BackboneInput& input, const core::State& state) const {
   core::State::Children states;
   const bool embeds = patches_.weight.defined();
   std::vector<core::Grid> grids;
@@ -159,7 +159,7 @@ VisionResult Swin::forward(const VisionInput& input, const core::State& state) c
     h = final_norm_(h);
     tell(input, "final_norm", h);
   }
-  return {h, grids.back(), core::State::list(std::move(states))};
+  return {h, core::State::list(std::move(states)), {}, grids.back()};
 }
 
 }  // namespace mnemo::backbones

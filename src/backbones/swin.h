@@ -65,7 +65,7 @@ struct SwinOptions {
 class Swin final : public Pyramid {
  public:
   Swin(const SwinOptions& options, const VisionBuild& build);
-  VisionResult forward(const VisionInput& input, const core::State& state) const override;
+  core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
   int64_t dim() const override { return options_.dim_of(options_.depths.size() - 1); }
   int64_t num_class_tokens() const override { return 0; }
 
@@ -77,7 +77,7 @@ class Swin final : public Pyramid {
     layers::Linear reduction;
     at::Tensor operator()(const at::Tensor& rows, const core::Grid& grid) const;
   };
-  at::Tensor run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const VisionInput& input,
+  at::Tensor run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const core::BackboneInput& input,
                          const core::State& state, core::State::Children& states) const;
 
   SwinOptions options_;

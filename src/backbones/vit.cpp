@@ -109,7 +109,7 @@ at::Tensor Vit::embed(const at::Tensor& pixels) const {
   return rows + positions(grid);
 }
 
-VisionResult Vit::forward(const VisionInput& input, const core::State& state) const {
+core::BackboneResult Vit::forward(const core::BackboneInput& input, const core::State& state) const {
   const bool embeds = patches_.weight.defined();
   base::require((embeds ? input.pixels : input.rows).defined(), "[vit] expected {}",
                 embeds ? "pixels [B,C,H,W]" : "rows [B,T,D]");
@@ -119,13 +119,14 @@ VisionResult Vit::forward(const VisionInput& input, const core::State& state) co
                 "[vit] expected rows [B,{},{}], found {}", options_.cls_tokens + grid.size(), options_.dim,
                 c10::str(h.sizes()));
   const core::AttendTable table = attend_table(grid);
+  const core::ImageRows image{grid};
   if (input.hidden) input.hidden("embed", h);
   h = layers::dropout(h, options_.dropout, input.mode == core::Mode::train);
   core::State::Children states;
   for (size_t n = 0; n < layers_.size(); ++n) {
     const VitLayer& layer = layers_[n];
     core::AttentionInput rows{layer.norm1(h), {}, table, input.mode};
-    rows.grid = grid;
+    rows.image = &image;
     if (input.observe) input.observe(static_cast<int64_t>(n), *layer.attention, rows, state.child(layer.name));
     core::AttentionResult attended = layer.attend(rows, state.child(layer.name));
     states.emplace_back(layer.name, std::move(attended.state));
@@ -136,7 +137,7 @@ VisionResult Vit::forward(const VisionInput& input, const core::State& state) co
     h = final_norm_(h);
     if (input.hidden) input.hidden("final_norm", h);
   }
-  return {h, grid, core::State::list(std::move(states))};
+  return {h, core::State::list(std::move(states)), {}, grid};
 }
 
 }  // namespace mnemo::backbones

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backbones/vision_backbone.h"
+#include "backbones/vision_build.h"
 #include "base/options.h"
 #include "layers/parts.h"
 #include "layers/patch_embedding.h"
@@ -91,11 +91,14 @@ struct VitLayer {
 /// Vision Transformer (Dosovitskiy et al. 2021, eq. 1-4): [class; patches W_e + b_e] + positions, pre-norm layers, a
 /// final norm. B images, D width, N = h * w patches, T = cls_tokens + N rows. Any image whose sides are multiples of
 /// patch_size: the table of positions is resampled to its grid, the class row of it stays. Every row sees every row.
-class Vit final : public VisionBackbone {
+class Vit final : public core::Backbone {
  public:
   Vit(const VitOptions& options, const VisionBuild& build);
-  VisionResult forward(const VisionInput& input, const core::State& state) const override;
-  TasksResult forward_tasks(const core::TaskMemory& tasks, const VisionInput& input) const override;
+  core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
+  core::TasksResult forward_tasks(const core::TaskMemory& tasks, const core::BackboneInput& input,
+                                  core::TaskForm form = core::TaskForm::grouped) const override;
+  /// For masked tasks with class rows, without adapters, in float32 on the CPU.
+  std::unique_ptr<core::TaskRunner> task_runner(const core::TaskMemory& tasks) const override;
   int64_t num_layers() const override { return options_.num_layers; }
   int64_t dim() const override { return options_.dim; }
   int64_t num_class_tokens() const override { return options_.cls_tokens; }
@@ -108,8 +111,8 @@ class Vit final : public VisionBackbone {
   const std::vector<VitLayer>& layers() const { return layers_; }
   bool has_adapters() const { return !layers_.empty() && layers_.front().adapter1.has_value(); }
   const layers::LayerNorm& final_norm() const { return final_norm_; }
-  /// The grid of pixels [B,C,H,W]. Throws InputError for images that it cannot be cut from.
-  core::Grid grid_of(const at::Tensor& pixels) const;
+  /// Throws InputError for images whose sides are no multiples of patch_size.
+  core::Grid grid_of(const at::Tensor& pixels) const override;
   /// pixels [B,C,H,W] -> the rows [B,T,D] that enter the first layer, before dropout.
   at::Tensor embed(const at::Tensor& pixels) const;
   /// The table of positions for images of that grid, [T,D]: of the class token first, where there is one.

@@ -60,7 +60,7 @@ void propagate(Rows& rows, const core::TaskMemory& tasks, size_t n) {
 }
 
 /// All rows at once under the table.
-void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const VisionInput& input, Rows& rows) {
+void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const core::BackboneInput& input, Rows& rows) {
   std::vector<at::Tensor> memories;
   if (tasks.propagation != core::Propagation::none) {
     propagate(rows, tasks, n);
@@ -80,7 +80,7 @@ void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, c
 
 /// The old rows as without tasks, then the class rows one by one.
 void run_grouped(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const core::AttendTable& old_table,
-                 const VisionInput& input, Rows& rows) {
+                 const core::BackboneInput& input, Rows& rows) {
   const int64_t batch = rows.old.size(0);
   core::AttentionInput attention{layer.norm1(rows.old), {}, old_table, input.mode};
   attention.ends = false;  // keys and values stay in the state
@@ -130,7 +130,7 @@ std::vector<at::Tensor> class_rows(const Vit& vit, const core::TaskMemory& tasks
   return rows;
 }
 
-TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const VisionInput& input, TaskForm form) {
+core::TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const core::BackboneInput& input, core::TaskForm form) {
   const core::Grid grid = vit.grid_of(input.pixels);
   Rows rows{old_rows(vit, tasks, input.pixels), {}};
   if (input.hidden) input.hidden("embed", rows.old);
@@ -142,7 +142,7 @@ TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const V
         row.defined() ? layers::dropout(row.expand({rows.old.size(0), 1, -1}).contiguous(), dropout, training) : row);
   }
   const core::AttendTable old_table = vit.attend_table(grid);
-  const bool grouped = tasks.masked && form == TaskForm::grouped;
+  const bool grouped = tasks.masked && form == core::TaskForm::grouped;
   for (size_t n = 0; n < vit.layers().size(); ++n) {
     const VitLayer& layer = vit.layers()[n];
     if (grouped) {
@@ -152,13 +152,14 @@ TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const V
     }
     if (input.hidden) input.hidden(fmt::format("layers.{}", n), rows.all());
   }
-  TasksResult result{vit.final_norm()(rows.old), {}, grid};
+  core::TasksResult result{vit.final_norm()(rows.old), {}, grid};
   for (const at::Tensor& row : rows.own) result.tasks.push_back(row.defined() ? vit.final_norm()(row) : row);
   return result;
 }
 
-TasksResult Vit::forward_tasks(const core::TaskMemory& tasks, const VisionInput& input) const {
-  return backbones::forward_tasks(*this, tasks, input);
+core::TasksResult Vit::forward_tasks(const core::TaskMemory& tasks, const core::BackboneInput& input,
+                                    core::TaskForm form) const {
+  return backbones::forward_tasks(*this, tasks, input, form);
 }
 
 }  // namespace mnemo::backbones

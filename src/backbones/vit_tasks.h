@@ -7,14 +7,6 @@
 
 namespace mnemo::backbones {
 
-/// How masked tasks are computed.
-///   grouped  the old rows by themselves, as without tasks; then each class row by itself against their keys and values
-///   and what it sees
-///   dense    all rows and memories at once under the dense table; the naive twin
-enum class TaskForm { grouped, dense };
-
-;
-
 /// A ViT with the tasks of learnable memory (Sandler et al. 2022, section 2). X = [class, patches; c_1 .. c_K], u =
 /// norm1(X):
 ///   q of u;  k, v of [u; E], E the layer's memory, normed or not;  X <- X + attn;  X <- X + ffn(norm2(X));  memory has
@@ -22,8 +14,8 @@ enum class TaskForm { grouped, dense };
 /// Masked tasks, grouped: the old rows are those of the plain forward pass bit for bit, and a task's row depends bit
 /// for bit on nothing but them and what the task sees. Attention must keep its keys and values in its state (softmax).
 /// input.hidden is told "embed", and "layers.N" with all rows [old; class rows; propagated memory].
-TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const VisionInput& input,
-                          TaskForm form = TaskForm::grouped);
+core::TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const core::BackboneInput& input,
+                          core::TaskForm form);
 
 /// The rows that enter the first layer: old rows [B,T,D], with the tasks' own copy of the class token where there is
 /// one.

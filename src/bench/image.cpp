@@ -19,7 +19,7 @@ constexpr double kImageTolerance = 1e-4;  ///< of the largest logit
 }  // namespace
 
 ImageSubject::ImageSubject(const models::ModelOptions& options)
-    : model_(std::make_shared<models::VisionModel>(options, 1, at::kFloat)) {
+    : model_(std::make_shared<models::Model>(options, 1, at::kFloat)) {
   at::Generator generator = at::detail::createCPUGenerator(1);
   const std::vector<int64_t> size = model_->options().backbone.image_size();
   pixels_ = at::randn({kMaxImages, model_->options().backbone.image_channels(), size[0], size[1]}, generator,

@@ -8,7 +8,7 @@
 
 #include "bench/peer_process.h"
 #include "infer/task_classifier.h"
-#include "models/vision_model.h"
+#include "models/model.h"
 #include "train/optimiser.h"
 #include "weights/foreign.h"
 
@@ -32,7 +32,7 @@ class ImageSubject {
   /// With the weights of this moment.
   const infer::TaskClassifier& classifier();
 
-  std::shared_ptr<models::VisionModel> model_;
+  std::shared_ptr<models::Model> model_;
   std::unique_ptr<infer::TaskClassifier> classifier_;
   at::Tensor pixels_, labels_;
   std::unique_ptr<train::Optimiser> optimiser_;

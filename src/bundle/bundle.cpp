@@ -5,27 +5,27 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "bundle/model_folder.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::bundle {
 
-const models::ModelOptions& Bundle::options() const { return models::options_of(*model); }
+const models::ModelOptions& Bundle::options() const { return model->options(); }
 
-bool Bundle::is_images() const { return options().backbone.is_vision(); }
+bool Bundle::is_images() const { return model->input_kind() == core::InputKind::images; }
 
-std::shared_ptr<models::Model> Bundle::language_model(std::string_view who) const {
-  return models::language_model(model, std::string(who));
+std::shared_ptr<models::Model> Bundle::text_model(std::string_view who) const {
+  models::require_input(*model, core::InputKind::tokens, who);
+  return model;
 }
 
-std::shared_ptr<models::VisionModel> Bundle::vision_model() const {
-  auto vision = std::dynamic_pointer_cast<models::VisionModel>(model);
-  base::require(vision != nullptr, "{}: expected a model of images, found another", folder);
-  return vision;
+std::shared_ptr<models::Model> Bundle::image_model() const {
+  models::require_input(*model, core::InputKind::images, folder);
+  return model;
 }
 
 ImagePreprocessing Bundle::preprocessing() const {
-  vision_model();
+  image_model();
   return ImagePreprocessing::read(folder);
 }
 

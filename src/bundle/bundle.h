@@ -13,29 +13,29 @@
 #include "bundle/text_conventions.h"
 #include "core/model.h"
 #include "data/tokenizers/tokenizer.h"
-#include "models/vision_model.h"
+#include "models/model.h"
 
 namespace mnemo::bundle {
 
 /// A model as people keep it: what a model folder holds, of texts or of images, ours or another library's.
 struct Bundle {
   std::string folder = {};  ///< empty: a model that lies in no folder
-  std::shared_ptr<core::Model> model = {};
+  std::shared_ptr<models::Model> model = {};
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  ///< null: no vocabulary (images, made tasks)
   TextConventions conventions = {};
   const weights::ForeignFormat* format = nullptr;  ///< null: Mnemo's own
 
   const models::ModelOptions& options() const;
   bool is_images() const;
-  /// The model as a language model. Throws InputError "WHO: ..." for a model of images.
-  std::shared_ptr<models::Model> language_model(std::string_view who) const;
-  /// The model as one of images. Throws InputError naming the folder for another.
-  std::shared_ptr<models::VisionModel> vision_model() const;
+  /// The model, if it reads texts. Throws InputError "WHO: ..." otherwise.
+  std::shared_ptr<models::Model> text_model(std::string_view who) const;
+  /// The model, if it reads images. Throws InputError naming the folder otherwise.
+  std::shared_ptr<models::Model> image_model() const;
   /// How an image becomes what the model reads. Throws InputError for a model of another kind, and where the folder
   /// does not say.
   ImagePreprocessing preprocessing() const;
   /// The heads of a model of images, with the names of their classes.
-  std::vector<ModelHead> heads() const { return heads_of(*vision_model(), folder); }
+  std::vector<ModelHead> heads() const { return heads_of(*image_model(), folder); }
 };
 
 /// The model's folder: `path` itself, or `path`/model where `path` is the folder of a run.

@@ -17,7 +17,7 @@
 #include "bundle/bundle.h"
 #include "bundle/foreign_images.h"
 #include "bundle/model_folder.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/convert.h"
 #include "models/presets.h"
 #include "weights/foreign.h"
@@ -37,7 +37,7 @@ Converted to_t2r(const ConvertOptions& options) {
   base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
   const Bundle stored = read_bundle(options.model);
   const std::string& folder = stored.folder;
-  const auto made = models::to_t2r(*stored.language_model("convert: --to t2r"), options.features,
+  const auto made = models::to_t2r(*stored.text_model("convert: --to t2r"), options.features,
                                    static_cast<uint64_t>(options.seed));
   BundleContent content{.options = made->options(), .model = *made, .tokenizer = stored.tokenizer};
   if (stored.tokenizer) content.files[TextConventions::kFile] = stored.conventions.text();
@@ -86,7 +86,7 @@ void require_said(const base::Node& ours, const base::Node& said, const std::str
 /// anew. `files` get what belongs beside it.
 std::string config_for(const weights::ForeignFormat& format, const AnyModel& loaded, const std::string& folder,
                        std::map<std::string, std::string>& files) {
-  const models::ModelOptions& options = models::options_of(*loaded.model);
+  const models::ModelOptions& options = loaded.model->options();
   const std::string who = fmt::format("{}: convert: --to {}", folder, format.name);
   const auto read_back = [&](const base::Node& config) {
     return base::write_options(models::read_model_options(format.options(config)));
@@ -120,7 +120,7 @@ Converted to_format(const ConvertOptions& options) {
   base::require(!options.features && options.seed == 0, "convert: --features and --seed go with --to t2r");
   const std::string folder = model_folder(options.model);
   const AnyModel loaded = load_any(folder);
-  const models::ModelOptions& found = models::options_of(*loaded.model);
+  const models::ModelOptions& found = loaded.model->options();
   ModelFolder content;
   content.card = card_of(options, *loaded.model, folder);
   if (ours) {

@@ -4,7 +4,7 @@
 #include "base/file_io.h"
 #include "base/node.h"
 #include "bundle/model_folder.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "weights/model_tensors.h"
 
@@ -13,11 +13,11 @@ namespace mnemo::bundle {
 namespace {
 
 /// The model that the configuration describes, if the file stands for as much.
-std::unique_ptr<core::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights,
+std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights,
                                          const std::string& folder, at::ScalarType dtype) {
   const std::string path = base::join_path(folder, "config.json");
   try {
-    return models::build_any(config, 0, dtype,
+    return models::build(config, 0, dtype,
                              weights::budget_of(weights, base::join_path(folder, "model.safetensors")));
   } catch (const base::InputError& error) {
     if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
@@ -27,9 +27,9 @@ std::unique_ptr<core::Model> fresh_model(const models::ModelOptions& config, con
 
 }  // namespace
 
-std::unique_ptr<core::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
+std::unique_ptr<models::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
                                         const std::string& folder, at::ScalarType dtype) {
-  std::unique_ptr<core::Model> model = fresh_model(config, weights, folder, dtype);
+  std::unique_ptr<models::Model> model = fresh_model(config, weights, folder, dtype);
   weights::load_model_tensors(weights, *model, base::join_path(folder, "model.safetensors"));
   return model;
 }
@@ -39,7 +39,7 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
                 "load_model: expected float32 or float64, found {}", c10::toString(options.dtype));
   const std::string config_path = base::join_path(folder, "config.json");
   const auto config = models::read_model_options(base::parse_json(bundle::read_model_config(folder), config_path));
-  base::require(!config.backbone.is_vision(),
+  base::require(config.backbone.input() == core::InputKind::tokens,
                 "{}: expected a language model, found backbone.type = \"{}\", which is of images", config_path,
                 config.backbone.type);
   base::require(config.kind == "model", "{}: expected kind \"model\", found \"{}\"; a layer_stack makes no text",
@@ -52,7 +52,7 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
                 "{}: expected embedding.vocab_size = {}, the size of the vocabulary beside it, found {}", config_path,
                 loaded.tokenizer->size(), config.embedding.vocab_size);
   loaded.conventions = TextConventions::read(folder);
-  loaded.model = models::language_model(model_from(config, content.weights, folder, options.dtype), "load_model");
+  loaded.model = model_from(config, content.weights, folder, options.dtype);
   if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
   return loaded;
 }

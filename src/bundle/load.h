@@ -23,7 +23,7 @@ struct LoadedModel {
 
 /// Any model loaded from a folder of ours or of another library (weights/foreign.h).
 struct AnyModel {
-  std::shared_ptr<core::Model> model;
+  std::shared_ptr<models::Model> model;
   const weights::ForeignFormat* format = nullptr;  ///< format of the folder; null: ours
   std::string config;                              ///< its config.json
 };
@@ -45,7 +45,7 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options = {
 /// Builds the text or image model described by a folder's config.json, with the tensors of its model.safetensors. A
 /// configuration that needs more memory than the file justifies is rejected before anything of that size is allocated.
 /// Throws InputError that names the file and what is missing, unexpected or wrong.
-std::unique_ptr<core::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
+std::unique_ptr<models::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
                                         const std::string& folder, at::ScalarType dtype = at::kFloat);
 
 }  // namespace mnemo::bundle

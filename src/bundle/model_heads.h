@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/vision_model.h"
+#include "models/model.h"
 
 namespace mnemo::bundle {
 
@@ -20,9 +20,9 @@ struct ModelHead {
   }
 };
 
-/// The heads of VisionModel::task_logits, in the same order. The folder gives the class names of "base". Throws
+/// The heads of Model::task_logits, in the same order. The folder gives the class names of "base". Throws
 /// InputError for a model without a head, or if the number of names differs from the number of classes.
-std::vector<ModelHead> heads_of(const models::VisionModel& model, const std::string& folder);
+std::vector<ModelHead> heads_of(const models::Model& model, const std::string& folder);
 
 /// The head with that name. Throws InputError "WHO: ..." with the nearest name, or the reason why the model's own head
 /// is not usable.

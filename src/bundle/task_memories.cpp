@@ -6,7 +6,7 @@
 #include "bundle/foreign_images.h"
 #include "bundle/model_folder.h"
 #include "memory/learnable_tokens.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
@@ -17,8 +17,8 @@ namespace {
 struct Folder {
   explicit Folder(const std::string& given) : path(model_folder(given)) {
     const AnyModel loaded = load_any(path);
-    parts.options = models::options_of(*loaded.model);
-    base::require(parts.options.backbone.is_vision(), "{}: expected a model of images, found backbone.type = \"{}\"",
+    parts.options = loaded.model->options();
+    base::require(parts.options.backbone.input() == core::InputKind::images, "{}: expected a model of images, found backbone.type = \"{}\"",
                   base::join_path(path, "config.json"), parts.options.backbone.type);
     foreign = loaded.format != nullptr;
     parts.tensors = weights::model_tensors(*loaded.model);

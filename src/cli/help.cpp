@@ -9,7 +9,7 @@
 #include "cli/application.h"
 #include "cli/command.h"
 #include "experiment/recipe.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "study/summary.h"
 

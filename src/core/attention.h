@@ -19,6 +19,15 @@ struct Grid {
 };
 
 struct WindowCut;
+
+/// How rows are those of an image.
+struct ImageRows {
+  Grid grid;                           ///< of the image, or of one window of it
+  const WindowCut* windows = nullptr;  ///< how the image was cut into these windows; null: it was not
+  /// [W,Q,K] added to the scores of sample b at b mod W: the regions of shifted windows; undefined = nothing.
+  at::Tensor window_bias = {};
+};
+
 class DecodeAttention;
 struct DecodeBuild;
 
@@ -34,20 +43,18 @@ struct AttentionInput {
   const AttendTable& table;
   Mode mode = Mode::evaluate;
   bool ends = true;  ///< false: the segment goes on in the next call, so keys and values must stay in the state
-  /// What a few bounded memories are given beside the rows; undefined elsewhere.
-  at::Tensor slot_index = {};  ///< [B,S] int64: the slot that each key goes to, where the assignment is not their own
-  at::Tensor slots = {};       ///< [B,n,D]: slots handed on by the layer below (LUNA)
-  Grid grid = {};              ///< where the rows are those of an image, or of one window of it
-  const WindowCut* windows = nullptr;  ///< how that image was cut into these windows; null: it was not
-  /// [W,Q,K] added to the scores of sample b at b mod W: the regions of shifted windows; undefined = nothing.
-  at::Tensor window_bias = {};
+  at::Tensor from_below = {};        ///< what the attention of the layer below handed on; undefined = nothing
+  const ImageRows* image = nullptr;  ///< where the rows are those of an image; null: they are not
+
+  /// The image's grid, or one window's; empty where the rows are no image's.
+  Grid grid() const { return image == nullptr ? Grid{} : image->grid; }
 };
 
 /// y [B,Q,D]: after the output projection, before any residual.
 struct AttentionResult {
   at::Tensor y;
   State state;
-  at::Tensor slots = {};  ///< [B,n,D]: for the layer above, where the attention hands slots on
+  at::Tensor to_above = {};  ///< what the attention hands to that of the layer above; undefined = nothing
 };
 
 /// What an attention can honour; checked when a model is put together.
@@ -82,7 +89,7 @@ class CoreAttention : public Attention {
   struct Heads {
     at::Tensor heads;  ///< [B,Q,H*d], heads joined, before the output projection
     State state;
-    at::Tensor slots = {};  ///< as AttentionResult's
+    at::Tensor to_above = {};  ///< as AttentionResult's
   };
   virtual Heads heads(const AttentionInput& input, const State& state) const = 0;
   /// The output projection: [B,Q,H*d] -> [B,Q,D].
@@ -90,7 +97,7 @@ class CoreAttention : public Attention {
 
   AttentionResult forward(const AttentionInput& input, const State& state) const override {
     Heads inner = heads(input, state);
-    return {project(inner.heads), std::move(inner.state), std::move(inner.slots)};
+    return {project(inner.heads), std::move(inner.state), std::move(inner.to_above)};
   }
 };
 

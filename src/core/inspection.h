@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/attention.h"
@@ -60,5 +61,9 @@ class Inspectable {
 
 /// Called before each attention of a forward pass.
 using AttentionObserver = std::function<void(int64_t layer, const Attention&, const AttentionInput&, const State&)>;
+
+/// Called with the hidden states of a forward pass: "embed" (the input of the first layer), "layers.0" (its output) …,
+/// "final_norm". Names are those of the modules in the backbone's scope.
+using HiddenObserver = std::function<void(std::string_view name, const at::Tensor& rows)>;
 
 }  // namespace mnemo::core

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/input.h"
 #include "core/inspection.h"
 #include "core/memory.h"
 #include "core/mode.h"
@@ -13,14 +14,15 @@
 
 namespace mnemo::core {
 
-/// One call's input: a whole segment, or a part of one (part.starts and part.ends say which).
+/// One call's input: a whole segment, or a part of one (part.starts and part.ends say which). Exactly one of tokens,
+/// rows and pixels is defined.
 struct Segment {
-  at::Tensor tokens;      ///< [B,T] int64; or
-  at::Tensor rows;        ///< [B,T,D], instead of embedded tokens
+  at::Tensor tokens;      ///< [B,T] int64
+  at::Tensor rows;        ///< [B,T,D]: hidden states for a layer_stack
   at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on the right only; undefined = all
   Part part = {};
   Mode mode = Mode::evaluate;
-  at::Tensor pixels = {};  ///< [B,C,H,W], normalized: images, instead of tokens
+  at::Tensor pixels = {};  ///< [B,C,H,W], normalised images
 };
 
 struct StepResult {
@@ -53,9 +55,12 @@ class Model {
   virtual std::vector<Scalar> scalars() const { return {}; }
 
   virtual const layers::ParameterSet& parameters() const = 0;
-  /// Tokens per segment in training; generation ends segments at this length.
-  virtual int64_t segment_size() const = 0;
-  virtual int64_t vocab_size() const = 0;
+  virtual const ModelInput& input() const = 0;
+
+  InputKind input_kind() const { return kind_of(input()); }
+  /// Of a model of texts. Throw InputError for any other.
+  int64_t segment_size() const { return token_input(input()).segment_size; }
+  int64_t vocab_size() const { return token_input(input()).vocab_size; }
 };
 
 /// The device of a model's parameters.

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/input.h"
+
 namespace mnemo::core {
 
 /// Where a memory attaches to a model.
@@ -14,7 +16,7 @@ enum class Seam { attention, layer_context, sequence, tasks };
 /// of other mechanisms.
 struct ModelOutline {
   bool whole = true;    ///< with an input and a head; false: a layer_stack, rows to rows
-  bool images = false;  ///< the input is images, not tokens
+  InputKind input = InputKind::tokens;
   bool causal = true;
   std::string backbone;      ///< its type, for messages
   bool takes_tasks = false;  ///< the backbone runs tasks of their own class tokens

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/attention.h"
 #include "core/spans.h"
 #include "ops/attention/task_attention.h"
 
@@ -37,6 +38,27 @@ struct TaskMemory {
   bool masked = true;
   Propagation propagation = Propagation::none;
   at::Tensor class_token = {};  ///< [1,1,D] replacing the backbone's; undefined: the backbone's
+};
+
+/// How masked tasks are computed.
+///   grouped  the existing rows by themselves, as without tasks; then each class row by itself against their keys and
+///            values and what it sees
+///   dense    all rows and memories at once under the dense table; the naive twin
+enum class TaskForm { grouped, dense };
+
+struct TasksResult {
+  at::Tensor hidden;  ///< [B,T,D]: the existing rows after the final norm
+  /// [B,1,D] after the final norm: the class row of each task; undefined where it has none.
+  std::vector<at::Tensor> tasks;
+  Grid grid = {};
+};
+
+/// All masked tasks in one pass over images, for inference. Keeps copies of the weights of the moment it was made.
+class TaskRunner {
+ public:
+  virtual ~TaskRunner() = default;
+  /// pixels [B,C,H,W], normalised.
+  virtual TasksResult run(const at::Tensor& pixels) const = 0;
 };
 
 /// The attention mask of layer `layer` when all rows run at once, [class, patches; class rows; memory]: the existing

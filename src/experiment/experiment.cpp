@@ -12,7 +12,7 @@
 #include "bundle/bundle.h"
 #include "experiment/finetune_model.h"
 #include "memory/learnable_tokens.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/make_attention.h"
 #include "models/presets.h"
 #include "models/registry.h"
@@ -30,9 +30,9 @@ void take_vocabulary(models::ModelOptions& model, int64_t vocabulary) {
 
 /// Refuses a model that this machine cannot hold before any of it is allocated. `copies` of its parameters: with
 /// gradients two.
-std::shared_ptr<core::Model> build_with(const Recipe& recipe, int64_t copies) {
+std::shared_ptr<models::Model> build_with(const Recipe& recipe, int64_t copies) {
   const int64_t parameters = models::count_parameters(recipe.model), memory = base::usable_memory();
-  const std::string sizes = recipe.model.backbone.is_vision()
+  const std::string sizes = recipe.model.backbone.input() == core::InputKind::images
                                 ? std::string()
                                 : fmt::format("; embedding.vocab_size is {}, backbone.dim {}",
                                               recipe.model.embedding.vocab_size, recipe.model.backbone.dim);
@@ -40,23 +40,23 @@ std::shared_ptr<core::Model> build_with(const Recipe& recipe, int64_t copies) {
                 "recipe: 'model': {} parameters{} need {} MB, and this machine has {} MB{}", base::grouped(parameters),
                 copies > 1 ? " and their gradients" : "", base::grouped(parameters / 1'000'000 * copies * 4),
                 base::grouped(memory / 1'000'000), sizes);
-  return models::build_any(recipe.model, static_cast<uint64_t>(recipe.train.seed));
+  return models::build(recipe.model, static_cast<uint64_t>(recipe.train.seed));
 }
 
 /// The rows that the model's attention has places for; nothing where that is any number, or a segment's at a time.
 std::optional<core::RowLimit> places_of(const models::ModelOptions& model) {
-  if (model.backbone.is_vision() || !model.backbone.causal()) return std::nullopt;
+  if (model.backbone.input() == core::InputKind::images || !model.backbone.causal()) return std::nullopt;
   return models::row_limit(model.backbone.attention);
 }
 
 /// Tokens go to models of tokens, images to models of images.
 void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptions& model) {
   const bool images = task.input() == tasks::InputKind::images;
-  base::require(!images || model.backbone.is_vision(),
+  base::require(!images || model.backbone.input() == core::InputKind::images,
                 "recipe: {} needs a model of images, found model.backbone.type = \"{}\"; mnemo "
                 "help recipe names them",
                 task.title(), model.backbone.type);
-  base::require(images || !model.backbone.is_vision(),
+  base::require(images || model.backbone.input() == core::InputKind::tokens,
                 "recipe: {} is made of tokens, but model.backbone.type = \"{}\" takes images; use a "
                 "decoder or an encoder",
                 task.title(), model.backbone.type);
@@ -124,7 +124,7 @@ models::ModelOptions complete_model(const Recipe& recipe) {
   if (!recipe.finetune && !task->completes(recipe.model)) return recipe.model;
   models::ModelOptions model = recipe.model;
   // A recipe with [finetune] alone: the trained model says what it is.
-  if (recipe.finetune && !recipe.model.backbone.is_vision())
+  if (recipe.finetune && recipe.model.backbone.input() == core::InputKind::tokens)
     model = bundle::read_bundle(recipe.finetune->model).options();
   require_fitting_model(*task, model);
   const tasks::DataShape data = task->shape(model);
@@ -137,14 +137,14 @@ models::ModelOptions complete_model(const Recipe& recipe) {
   return model;
 }
 
-std::shared_ptr<core::Model> build_model(const Recipe& recipe) {
+std::shared_ptr<models::Model> build_model(const Recipe& recipe) {
   Recipe filled = recipe;
   filled.model = complete_model(recipe);
   return build_with(filled, 1);
 }
 
 void require_buildable(const Recipe& recipe) {
-  if (recipe.model.backbone.is_vision() || recipe.finetune) return;
+  if (recipe.model.backbone.input() == core::InputKind::images || recipe.finetune) return;
   if (const auto limit = places_of(recipe.model)) recipe.task()->require_places(*limit, recipe.model);
   models::ModelOptions declared = recipe.model;
   if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
@@ -159,7 +159,7 @@ namespace {
 /// [model] beside [finetune] says what the trained model is, or nothing: no model is made of it. Tasks that are
 /// attached it may leave out, and classes of the head.
 void require_same_model(models::ModelOptions given, models::ModelOptions stored, const std::string& folder) {
-  const bool left_out = !given.backbone.is_vision();
+  const bool left_out = given.backbone.input() == core::InputKind::tokens;
   if (left_out) {
     stored = base::read_options<models::ModelOptions>(base::Node::table());
   } else if (given.memory.empty()) {

@@ -15,7 +15,7 @@ namespace mnemo::experiment {
 /// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0
 /// becomes the data's, for which a text is read. Of a recipe with [finetune] and no [model] the trained model's options
 /// are read.
-std::shared_ptr<core::Model> build_model(const Recipe& recipe);
+std::shared_ptr<models::Model> build_model(const Recipe& recipe);
 
 /// The recipe's [model] with all that its data decide, as build_model builds it.
 models::ModelOptions complete_model(const Recipe& recipe);
@@ -29,7 +29,7 @@ struct Experiment {
   Recipe recipe;  ///< with what the data decide filled in: embedding.vocab_size, head.num_classes, segment_size by
                   ///< data.num_segments
   std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null for made tasks
-  std::shared_ptr<core::Model> model;
+  std::shared_ptr<models::Model> model;
   std::unique_ptr<tasks::Task> task;
   std::optional<models::FinetunePlan> finetune = {};
   int64_t tokens_per_step = 0;            ///< that run through the model

@@ -5,13 +5,13 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
 namespace mnemo::experiment {
 
-FinetuneModel finetune_model(const core::Model& stored, const std::string& folder,
+FinetuneModel finetune_model(const models::Model& stored, const std::string& folder,
                              const models::FinetuneOptions& options, const std::vector<std::string>& labels,
                              uint64_t seed) {
   // They go into config.json and the task's file, which are UTF-8.
@@ -19,9 +19,9 @@ FinetuneModel finetune_model(const core::Model& stored, const std::string& folde
     base::require(!base::first_invalid_utf8(label),
                   "finetune: class \"{}\" of the data is not UTF-8; give it another name", base::printable(label, 200));
   }
-  FinetuneModel made{nullptr, models::plan_finetuning(models::options_of(stored), options, labels)};
+  FinetuneModel made{nullptr, models::plan_finetuning(stored.options(), options, labels)};
   base::check_options(made.plan.options);
-  made.model = std::make_shared<models::VisionModel>(made.plan.options, seed, at::kFloat);
+  made.model = std::make_shared<models::Model>(made.plan.options, seed, at::kFloat);
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : made.model->parameters().named()) {
     const at::Tensor old = stored.parameters().find(name);
@@ -40,7 +40,7 @@ FinetuneModel finetune_model(const core::Model& stored, const std::string& folde
   return made;
 }
 
-std::optional<std::string> write_task(const std::string& folder, const models::VisionModel& model,
+std::optional<std::string> write_task(const std::string& folder, const models::Model& model,
                                       const models::FinetunePlan& plan, const std::string& about) {
   if (!plan.has_task_memory) return std::nullopt;
   weights::TaskMemoryFile file = weights::take_task({model.options(), weights::model_tensors(model)}, plan.answers);

@@ -57,7 +57,7 @@ std::vector<data::TokenSegment> sample_of(const Recipe& recipe, int64_t row, int
                 row);
   std::vector<data::TokenSegment> segments;
   do {
-    for (const data::TokenSegment& segment : experiment.task->next(segment_size))
+    for (const data::TokenSegment& segment : experiment.task->next(core::TokenInput{.segment_size = segment_size}))
       segments.push_back(tasks::rows(segment, row, 1));
   } while (experiment.task->carries_state() && segments.size() < kTextSegments);
   return segments;

@@ -9,7 +9,7 @@
 #include "inspect/draw/attention_picture.h"
 #include "inspect/draw/rasterise.h"
 #include "inspect/draw/span_picture.h"
-#include "models/build.h"
+#include "models/model.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -40,17 +40,18 @@ inspect::ModelCost cost_of(const bundle::Bundle& stored, const InspectOptions& o
   if (stored.is_images()) {
     base::require(!options.segment_size && !options.position,
                   "inspect: --segment-size and --position go with a model of texts; images have --image-size");
-    return inspect::count_cost(*stored.vision_model(),
-                               inspect::ImageCostOptions{options.batch.value_or(1), options.image_size});
+    return inspect::count_cost(*stored.image_model(),
+                               {.batch = options.batch.value_or(1), .image_size = options.image_size});
   }
   base::require(options.image_size.empty(), "inspect: --image-size goes with a model of images");
-  return inspect::count_cost(*stored.language_model("inspect"),
+  return inspect::count_cost(*stored.text_model("inspect"),
                              inspect::CostOptions{options.batch.value_or(1), options.segment_size, options.position});
 }
 
 inspect::ImageAttention image_attention(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
                                         const InspectOptions& options) {
-  const models::VisionModel& model = models::require_vision_model(*stored.model, "inspect: --image");
+  const models::Model& model = *stored.model;
+  models::require_input(model, core::InputKind::images, "inspect: --image");
   if (!stored.folder.empty())
     return inspect::inspect_image(model, stored.preprocessing(), *options.image, options.choice);
   // The model's own options: they may stand in the model that [finetune] names.
@@ -63,10 +64,9 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<Recipe
   Inspection found{.summary = inspect::summarize(*stored.model),
                    .options = base::to_toml(base::write_options(stored.options()))};
   if (options.input.given()) {
-    const models::Model& texts = models::require_language_model(*stored.model,
-                                                                "inspect: --text, --tokens and --sample");
+    models::require_input(*stored.model, core::InputKind::tokens, "inspect: --text, --tokens and --sample");
     const InputSegments input = read_input(options.input, stored, recipe);
-    found.attention = inspect::look_at_attention(texts, input.segments, input.words, options.choice);
+    found.attention = inspect::look_at_attention(*stored.model, input.segments, input.words, options.choice);
   }
   if (options.image) found.image = image_attention(stored, recipe, options);
   if (options.cost) found.cost = cost_of(stored, options);

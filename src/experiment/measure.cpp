@@ -27,7 +27,7 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   if (options.reset) reset_segments = *options.reset == "segments";
   const metrics::Likelihood likelihood = options.precision
                                              ? infer::evaluate_text(
-                                                   *infer::make_engine(stored.language_model("eval: --precision"),
+                                                   *infer::make_engine(stored.text_model("eval: --precision"),
                                                                        options.precision, "eval"),
                                                    text, reset_segments)
                                              : tasks::evaluate_text(
@@ -75,7 +75,7 @@ bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::option
   const bool taught = recipe && recipe->finetune && recipe->finetune->regime != "full";
   const bundle::ModelHead& head = bundle::head_named(
       heads, options.task.value_or(taught ? recipe->finetune->name : heads.front().name), "eval: --task");
-  stored.vision_model()->answer_for(head.name);
+  stored.image_model()->answer_for(head.name);
   return head;
 }
 

@@ -8,7 +8,7 @@
 namespace mnemo::heads {
 
 void ClassificationOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  if (model.images) return;
+  if (model.input == core::InputKind::images) return;
   where.require(!model.causal, "head",
                 "'classification' reads a row that has seen the whole segment; it needs backbone.type = \"encoder\"");
   where.require(model.whole, "head", "a layer_stack has no head; expected kind = \"model\"");

@@ -25,7 +25,7 @@ at::Tensor LanguageModel::nll(const at::Tensor& hidden, const at::Tensor& target
 }
 
 void LanguageModelOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(!model.images, "head",
+  where.require(model.input == core::InputKind::tokens, "head",
                 "backbone.type = \"{}\" gives an image one class: expected type = \"classification\", found "
                 "\"language_model\"",
                 model.backbone);

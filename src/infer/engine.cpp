@@ -40,24 +40,32 @@ EngineSequence Engine::import(const core::State& state) const {
                   field.per_sequence() ? tensor.size(field.dim("B")) : 0);
   }
   EngineSequence sequence;
-  core::OpenKeys keys;
+  core::OpenKeys keys;  // of a layer without context
   const core::State open_state = state.child("open");
   const auto& open = open_state.as<models::OpenSegment>();
   if (open.length.defined()) {
     sequence.open_ = keys.open = true;
     sequence.length_ = keys.segment = open.length.item<int64_t>();
     sequence.read_ = open.read_rows.item<int64_t>();
-    keys.context = open.valid[0].size(1) - core::left_padding(open.valid[0]) - keys.segment;
   }
+  // Rows of the context that a layer sees: of an open segment, those it saw at its start.
+  const auto context_keys = [&](int context) {
+    const auto view = std::find(parts_->views.begin(), parts_->views.end(), context) - parts_->views.begin();
+    const at::Tensor& valid = open.valid.at(static_cast<size_t>(view));
+    return valid.size(1) - core::left_padding(valid) - keys.segment;
+  };
   for (const Parts::Memory& memory : parts_->memories)
     sequence.memories_.emplace_back(memory.decoder->import(state.child(memory.name)));
-  for (const Parts::Context& context : parts_->contexts) {
+  for (size_t c = 0; c < parts_->contexts.size(); ++c) {
+    const Parts::Context& context = parts_->contexts[c];
     sequence.contexts_.emplace_back(context.decoder->import(state.child(context.name)));
-    sequence.context_.push_back(keys.open ? keys.context : context.decoder->count(*sequence.contexts_.back()));
+    sequence.context_.push_back(keys.open ? context_keys(static_cast<int>(c))
+                                          : context.decoder->count(*sequence.contexts_.back()));
   }
   const core::State layers = state.child("layers");
   for (size_t n = 0; n < parts_->layers.size(); ++n) {
     const Parts::Layer& layer = parts_->layers[n];
+    keys.context = keys.open ? context_keys(layer.context) : 0;
     sequence.layers_.emplace_back(layer.attention->import(layers.child(layer.name), keys));
     // Between segments the state has the rows of the context alone.
     if (!keys.open) make_keys(sequence, n);
@@ -82,11 +90,15 @@ core::State Engine::export_state(const EngineSequence& sequence) const {
   }
   children.emplace_back("layers", core::State::list(std::move(layers)));
   models::OpenSegment open;
+  open.valid.resize(parts_->views.size());
   if (sequence.open_) {
-    const int64_t context = sequence.context_.empty() ? 0 : sequence.context_[0];
     open.length = at::full({1}, sequence.length_, at::kLong);
     open.read_rows = at::full({1}, sequence.read_, at::kLong);
-    open.valid[0] = at::ones({1, context + sequence.length_}, at::kBool);
+    for (size_t view = 0; view < open.valid.size(); ++view) {
+      const int c = parts_->views[view];
+      const int64_t context = c < 0 ? 0 : sequence.context_[static_cast<size_t>(c)];
+      open.valid[view] = at::ones({1, context + sequence.length_}, at::kBool);
+    }
   }
   children.emplace_back("open", open);
   return core::State::list(std::move(children));

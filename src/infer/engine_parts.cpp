@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -49,7 +50,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   vocab = model.vocab_size();
   segment = model.segment_size();
 
-  for (const auto& [name, memory] : model.sequences()) {
+  for (const auto& [name, memory] : model.memories().sequences()) {
     const std::string what = fmt::format("memory '{}'", name);
     memories.push_back({name, decoder_of(what, [&, of = memory.get()] { return of->decoder(); })});
     const core::DecodeSequence::Rows rows = memories.back().decoder->rows();
@@ -60,12 +61,9 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     block_number = memories.size() - 1;
     if (!rows.causal) build.looks_right = std::max(rows.read, rows.write);
   }
-  for (const auto& [name, context] : model.contexts()) {
+  for (const auto& [name, context] : model.memories().contexts()) {
     const std::string what = fmt::format("memory '{}'", name);
     contexts.push_back({name, decoder_of(what, [&, of = context.get()] { return of->decoder(build); })});
-  }
-  for (int64_t layer = 0; layer < model.backbone().num_layers(); ++layer) {
-    base::require(model.context_of(layer) == model.context_of(0), "{}", "unsupported: a layer context on some layers");
   }
 
   const std::string attention = fmt::format("attention '{}'", base::type_of(model.options().backbone.attention));
@@ -73,7 +71,8 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     Layer layer;
     layer.name = of_stack.name;
     layer.attention = decoder_of(attention, [&] { return of_stack.attention->decoder(build); });
-    layer.context = contexts.empty() ? -1 : 0;
+    layer.context = static_cast<int>(model.memories().context_of(static_cast<int64_t>(layers.size())));
+    if (std::find(views.begin(), views.end(), layer.context) == views.end()) views.push_back(layer.context);
     layer.norm1 = norm_of(of_stack.norm1);
     layer.norm2 = norm_of(of_stack.norm2);
     layer.in = build.pack(of_stack.ffn.in.weight, of_stack.ffn.in.bias);

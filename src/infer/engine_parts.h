@@ -44,6 +44,7 @@ struct Engine::Parts {
   std::vector<double> frequencies;  ///< of sinusoidal positions; empty: none
   std::vector<Layer> layers;
   std::vector<Context> contexts;
+  std::vector<int> views;            ///< the different values of Layer::context, in the order of the layers
   std::vector<Memory> memories;      ///< on the sequence seam
   core::DecodeSequence::Rows block;  ///< their rows: of one of them at most
   const core::DecodeSequence* block_of = nullptr;

@@ -141,11 +141,7 @@ void Engine::forward(Workspace& workspace) const {
       parts.contexts[c].decoder->reserve(*sequence.contexts_[c], piece);
   }
   workspace.rows.resize(std::max(workspace.rows.size(), parts.contexts.size() + 1));
-  for (int context = -1; context < static_cast<int>(parts.contexts.size()); ++context) {
-    // Every layer sees the only context there is.
-    if (context >= 0 || parts.contexts.empty())
-      list_rows(workspace, context, workspace.rows[static_cast<size_t>(context + 1)]);
-  }
+  for (const int context : parts.views) list_rows(workspace, context, workspace.rows[static_cast<size_t>(context + 1)]);
   const int64_t count = workspace.shapes.back().first_row + workspace.shapes.back().rows();
   float *h = core::at_least(workspace.h, count * dim), *y = core::at_least(workspace.y, count * dim),
         *normed = core::at_least(workspace.x, count * dim);

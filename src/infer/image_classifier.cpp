@@ -16,7 +16,7 @@
 namespace mnemo::infer {
 
 ImageClassifier::ImageClassifier(const bundle::Bundle& bundle, ClassifyOptions options)
-    : options_(std::move(options)), preprocessing_(bundle.preprocessing()), classifier_(bundle.vision_model()) {
+    : options_(std::move(options)), preprocessing_(bundle.preprocessing()), classifier_(bundle.image_model()) {
   base::require(options_.top >= 1, "classify: --top: expected at least 1, found {}", options_.top);
   base::require(options_.batch >= 1 && options_.batch <= 4096, "classify: --batch: expected 1 to 4096, found {}",
                 options_.batch);

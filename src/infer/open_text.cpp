@@ -21,7 +21,7 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
 }
 
 TextSession open_text(const bundle::Bundle& bundle, const OpenTextOptions& options) {
-  const std::shared_ptr<models::Model> model = bundle.language_model("generate");
+  const std::shared_ptr<models::Model> model = bundle.text_model("generate");
   base::require(bundle.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                 bundle.folder);
   const std::shared_ptr<const Engine> engine = make_engine(model, options.precision, "generate");

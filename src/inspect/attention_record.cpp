@@ -46,8 +46,8 @@ SegmentRecord AttentionRecorder::record(const core::Segment& segment, const std:
       [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input,
           const core::State& state, const core::State& history) {
         record.table = input.table;
-        if (const int64_t context = model_.context_of(layer); layer == 0 && context >= 0) {
-          const auto& [name, memory] = model_.contexts()[static_cast<size_t>(context)];
+        if (const int64_t context = model_.memories().context_of(layer); layer == 0 && context >= 0) {
+          const auto& [name, memory] = model_.memories().contexts()[static_cast<size_t>(context)];
           record.compressed = memory->compressed_rows(state_.child(name));
         }
         if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;

@@ -104,29 +104,53 @@ void count_parts(const core::Model& model, const core::State& state, const std::
   for (const PartCost& part : cost.parts) add(cost.total, part);
 }
 
-ModelCost count(const models::Model& model, int64_t batch, int64_t segment_size, std::optional<int64_t> position) {
-  const at::NoGradGuard no_grad;
-  const FilledState filled = fill_memories(model, batch, segment_size, position);
-  ModelCost cost{batch, segment_size, filled.position, {}, {}};
-  const core::Segment segment = segment_of(batch, segment_size);
+ModelCost count_text(const models::Model& model, const CostOptions& options) {
+  const int64_t segment_size = options.segment_size.value_or(model.segment_size());
+  const FilledState filled = fill_memories(model, options.batch, segment_size, options.position);
+  ModelCost cost{options.batch, segment_size, filled.position, {}, {}};
+  const core::Segment segment = segment_of(options.batch, segment_size);
   count_parts(
       model, filled.state, [&] { model.logits(model.forward(segment, filled.state).hidden); }, cost);
   return cost;
 }
 
-ModelCost count_images(const models::VisionModel& model, int64_t batch, const std::vector<int64_t>& image_size) {
-  const at::NoGradGuard no_grad;
-  ModelCost cost{batch, 0, 0, image_size, {}};
+ModelCost count_images(const models::Model& model, const CostOptions& options) {
+  const auto& made_for = std::get<core::ImageInput>(model.input());
+  const std::vector<int64_t> size = options.image_size.empty() ? std::vector{made_for.height, made_for.width}
+                                                               : options.image_size;
+  ModelCost cost{options.batch, 0, 0, size, {}};
   core::Segment segment;
-  segment.pixels = at::zeros({batch, model.options().backbone.image_channels(), image_size[0], image_size[1]},
+  segment.pixels = at::zeros({options.batch, made_for.channels, size[0], size[1]},
                              model.parameters().all().front().tensor.options().requires_grad(false));
   count_parts(
-      model, model.initial_state(batch), [&] { model.task_logits(segment); }, cost);
+      model, model.initial_state(options.batch), [&] { model.task_logits(segment); }, cost);
   return cost;
 }
 
-void require_cost_batch(int64_t batch) {
-  base::require(batch >= 1 && batch <= 1 << 16, "cost: batch: expected 1 to {}, found {}", 1 << 16, batch);
+ModelCost count(const models::Model& model, const CostOptions& options) {
+  const at::NoGradGuard no_grad;
+  return model.input_kind() == core::InputKind::images ? count_images(model, options) : count_text(model, options);
+}
+
+void require_text_options(const models::Model& model, const CostOptions& options) {
+  base::require(options.image_size.empty(), "cost: image_size: expected none for a model of texts, found {}",
+                c10::str(options.image_size));
+  const int64_t segment_size = options.segment_size.value_or(model.segment_size());
+  base::require(segment_size >= 1 && segment_size <= 1 << 20, "cost: segment_size: expected 1 to {}, found {}", 1 << 20,
+                segment_size);
+  base::require(!options.position || (*options.position >= 0 && *options.position % segment_size == 0),
+                "cost: position: expected a multiple of the segment's {} tokens, found {}", segment_size,
+                options.position.value_or(0));
+}
+
+void require_image_options(const models::Model& model, const CostOptions& options) {
+  base::require(model.head_or_null() != nullptr, "cost: a layer_stack has no images");
+  base::require(!options.segment_size && !options.position,
+                "cost: expected no segment_size and no position for a model of images");
+  const std::vector<int64_t>& size = options.image_size;
+  base::require(size.empty() || (size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= 1 << 14 &&
+                                 size[1] <= 1 << 14),
+                "cost: image_size: expected [height, width] of 1 to {}, found {}", 1 << 14, c10::str(size));
 }
 
 }  // namespace
@@ -159,41 +183,18 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
 }
 
 ModelCost count_cost(const models::Model& model, const CostOptions& options) {
-  const int64_t segment_size = options.segment_size.value_or(model.segment_size());
-  require_cost_batch(options.batch);
-  base::require(segment_size >= 1 && segment_size <= 1 << 20, "cost: segment_size: expected 1 to {}, found {}", 1 << 20,
-                segment_size);
-  base::require(!options.position || (*options.position >= 0 && *options.position % segment_size == 0),
-                "cost: position: expected a multiple of the segment's {} tokens, found {}", segment_size,
-                options.position.value_or(0));
-  ModelCost cost = count(model, options.batch, segment_size, options.position);
+  const bool images = model.input_kind() == core::InputKind::images;
+  base::require(options.batch >= 1 && options.batch <= 1 << 16, "cost: batch: expected 1 to {}, found {}", 1 << 16,
+                options.batch);
+  images ? require_image_options(model, options) : require_text_options(model, options);
+  ModelCost cost = count(model, options);
   const at::ScalarType dtype = model.parameters().all().front().tensor.scalar_type();
   for (size_t i = 0; i < model.options().memory.size(); ++i) {
     models::ModelOptions without = model.options();
     without.memory.erase(without.memory.begin() + static_cast<std::ptrdiff_t>(i));
     PartCost added = cost.total;
     added.part = base::type_of(model.options().memory[i]);
-    add(added, count(*models::build(without, 0, dtype), options.batch, segment_size, options.position).total, -1);
-    cost.added.push_back(added);
-  }
-  return cost;
-}
-
-ModelCost count_cost(const models::VisionModel& model, const ImageCostOptions& options) {
-  base::require(model.head() != nullptr, "cost: a layer_stack has no images");
-  require_cost_batch(options.batch);
-  const std::vector<int64_t> size = options.image_size.empty() ? model.options().backbone.image_size()
-                                                               : options.image_size;
-  base::require(size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= 1 << 14 && size[1] <= 1 << 14,
-                "cost: image_size: expected [height, width] of 1 to {}, found {}", 1 << 14, c10::str(size));
-  ModelCost cost = count_images(model, options.batch, size);
-  const at::ScalarType dtype = model.parameters().all().front().tensor.scalar_type();
-  for (size_t i = 0; i < model.options().memory.size(); ++i) {
-    models::ModelOptions without = model.options();
-    without.memory.erase(without.memory.begin() + static_cast<std::ptrdiff_t>(i));
-    PartCost added = cost.total;
-    added.part = base::type_of(model.options().memory[i]);
-    add(added, count_images(models::VisionModel(without, 0, dtype), options.batch, size).total, -1);
+    add(added, count(models::Model(without, 0, dtype), options).total, -1);
     cost.added.push_back(added);
   }
   return cost;

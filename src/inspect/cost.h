@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "models/model.h"
-#include "models/vision_model.h"
 
 namespace mnemo::inspect {
 
@@ -19,11 +18,12 @@ struct FilledState {
 FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
                           std::optional<int64_t> position = {});
 
-struct CostOptions {  // of a language model
+struct CostOptions {
   int64_t batch = 1;
-  std::optional<int64_t> segment_size = {};  ///< unset: the model's
-  /// tokens before the segment, a multiple of its size; unset: until memories are full
+  std::optional<int64_t> segment_size = {};  ///< of texts; unset: the model's
+  /// of texts: tokens before the segment, a multiple of its size; unset: until memories are full
   std::optional<int64_t> position = {};
+  std::vector<int64_t> image_size = {};  ///< of images: [height, width]; empty: the size the model is made for
 };
 
 /// What one part of a model costs, all layers together.
@@ -47,15 +47,8 @@ struct ModelCost {
 };
 
 /// Counts a model's cost while it runs: products as they are seen or declared (ops/products.h), parameters and state as
-/// they are declared. The head gives the logits of every token. Throws InputError for options that do not fit.
+/// they are declared. The head gives the logits of every token, or of every image and task. Throws InputError for options
+/// that do not fit.
 ModelCost count_cost(const models::Model& model, const CostOptions& options = {});
-
-struct ImageCostOptions {
-  int64_t batch = 1;
-  std::vector<int64_t> image_size = {};  ///< [height, width]; empty: the one that the model is made for
-};
-
-/// The same of a model of images, with the heads of all its tasks.
-ModelCost count_cost(const models::VisionModel& model, const ImageCostOptions& options = {});
 
 }  // namespace mnemo::inspect

@@ -25,7 +25,7 @@ struct ImageAttention {
 
 /// Runs an image file through the model. Heads are shown one by one where `choice` names some. Throws InputError for a
 /// file that is no image, a choice out of range, and where no attention of these layers says where it looks.
-ImageAttention inspect_image(const models::VisionModel& model, const bundle::ImagePreprocessing& facts,
+ImageAttention inspect_image(const models::Model& model, const bundle::ImagePreprocessing& facts,
                              const std::string& path, const AttentionChoice& choice);
 
 /// Of values by heads, [H,..]: those of one head, or their mean, head = -1.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "backbones/vit_tasks.h"
 #include "base/error.h"
 #include "core/mixes_branches.h"
 #include "core/window_cut.h"
@@ -123,25 +122,25 @@ at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
 
 }  // namespace
 
-std::vector<ImageLayer> inspect_image(const models::VisionModel& model, const at::Tensor& pixels,
+std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tensor& pixels,
                                       const std::vector<int64_t>& layers) {
-  base::require(model.head() != nullptr, "image record: expected a whole model, found a layer_stack");
+  base::require(model.head_or_null() != nullptr, "image record: expected a whole model, found a layer_stack");
   base::require(pixels.dim() == 4 && pixels.size(0) == 1, "image record: expected pixels [1,C,H,W], found {}",
                 c10::str(pixels.sizes()));
   const at::NoGradGuard no_grad;
   std::vector<ImageLayer> found;
   std::vector<std::string> tasks;
   core::TaskMemory memory;
-  const auto* vit = dynamic_cast<const backbones::Vit*>(&model.backbone());
   const auto observe = [&](int64_t number, const core::Attention& attention, const core::AttentionInput& input,
                            const core::State& state) {
     if (std::find(layers.begin(), layers.end(), number) == layers.end()) return;
-    ImageRows rows{input.grid, 0, 0, input.windows, tasks};
-    if (input.windows != nullptr) {
-      rows.grid = input.windows->image;
+    const core::WindowCut* windows = input.image == nullptr ? nullptr : input.image->windows;
+    ImageRows rows{input.grid(), 0, 0, windows, tasks};
+    if (windows != nullptr) {
+      rows.grid = windows->image;
     } else if (model.tasks() != nullptr) {
-      rows.grid = vit->grid_of(pixels);
-      rows.before = vit->num_class_tokens();
+      rows.grid = model.backbone().grid_of(pixels);
+      rows.before = model.backbone().num_class_tokens();
       rows.behind = input.x.size(1) - rows.before - rows.grid.size();
       rows.memories = memories_of(memory, static_cast<size_t>(number),
                                   rows.behind - static_cast<int64_t>(tasks.size()));
@@ -172,7 +171,10 @@ std::vector<ImageLayer> inspect_image(const models::VisionModel& model, const at
   }
   memory = model.tasks()->tasks();
   for (const size_t task : model.tasks()->class_rows()) tasks.push_back(model.tasks()->options().tasks[task].name);
-  backbones::forward_tasks(*vit, memory, {pixels, {}, core::Mode::evaluate, observe, {}}, backbones::TaskForm::dense);
+  core::BackboneInput input;
+  input.pixels = pixels;
+  input.observe = observe;
+  model.backbone().forward_tasks(memory, input, core::TaskForm::dense);
   return found;
 }
 

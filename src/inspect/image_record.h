@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/inspection.h"
-#include "models/vision_model.h"
+#include "models/model.h"
 
 namespace mnemo::inspect {
 
@@ -42,7 +42,7 @@ struct ImageLayer {
 /// attentions of these layers look, and what GRC mixes. Windows are put back to where they were cut; what fills an
 /// image up to whole windows is no query and no place. Masked tasks run in their dense form, which is the same to
 /// rounding. Everything is computed again by definition, for weights [H,Q,K] at once.
-std::vector<ImageLayer> inspect_image(const models::VisionModel& model, const at::Tensor& pixels,
+std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tensor& pixels,
                                       const std::vector<int64_t>& layers);
 
 }  // namespace mnemo::inspect

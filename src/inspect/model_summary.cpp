@@ -85,15 +85,14 @@ std::string in_layers(const ModelSummary& summary, const models::LayerTable& of)
 
 }  // namespace
 
-ModelSummary summarize(const core::Model& model) {
+ModelSummary summarize(const models::Model& model) {
   const at::NoGradGuard no_grad;
-  const auto* language = dynamic_cast<const models::Model*>(&model);
-  const core::State full = language == nullptr ? model.initial_state(1)
-                                               : inspect::fill_memories(*language, 1, model.segment_size()).state;
+  const bool texts = model.input_kind() == core::InputKind::tokens;
+  const core::State full = texts ? fill_memories(model, 1, model.segment_size()).state : model.initial_state(1);
   ModelSummary facts;
-  if (language != nullptr) {
-    facts.tables = language->attend_tables(model.segment_size(), full, core::Mode::evaluate);
-    facts.open_bytes = bytes_inside(*language, full);
+  if (texts) {
+    facts.tables = model.attend_tables(model.segment_size(), full, core::Mode::evaluate);
+    facts.open_bytes = bytes_inside(model, full);
   }
   facts.modules = modules_of(model.parameters());
   facts.parameters = model.parameters().count();

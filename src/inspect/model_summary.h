@@ -45,7 +45,7 @@ struct ModelSummary {
 
 /// Of a language model: runs segments of token 0 until no memory grows any more. Of a model of images: its state as it
 /// starts.
-ModelSummary summarize(const core::Model& model);
+ModelSummary summarize(const models::Model& model);
 
 std::string to_text(const ModelSummary& facts);
 base::Node to_node(const ModelSummary& facts);

@@ -55,16 +55,24 @@ AbcCall Abc::call_of(const core::AttentionInput& input) const {
   const bool cross = input.table.is_cross();
   base::ensure(cross || !input.context.defined(), "ABC: unsupported: rows of a layer context");
   base::ensure(!(cross && causal_), "ABC: the causal form does not support cross-attention");
-  base::require(!input.slot_index.defined() || control_->takes_slot_index(),
-                "[abc] control '{}' has no use for a slot_index", options_.control.at("type").as_string());
   const at::Tensor& rows = cross ? input.context : input.x;
   const auto [q, k, v] = maps_.heads(input.x, rows);
-  return {q, k, v, rows, key_validity(input.table, causal_), input.slot_index, input.slots};
+  return {q, k, v, rows, key_validity(input.table, causal_), {}, input.from_below};
 }
 
 core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const core::State& state) const {
   AbcAnswer answer = control_->attend(call_of(input), state);
   return {maps_.join(answer.o), std::move(answer.state), std::move(answer.slots)};
+}
+
+core::AttentionResult Abc::forward_assigned(const core::AttentionInput& input, const core::State& state,
+                                            const at::Tensor& slot_index) const {
+  base::require(control_->takes_slot_index(), "[abc] control '{}' has no use for a slot_index",
+                options_.control.at("type").as_string());
+  AbcCall call = call_of(input);
+  call.slot_index = slot_index;
+  AbcAnswer answer = control_->attend(call, state);
+  return {maps_.o(maps_.join(answer.o)), std::move(answer.state), std::move(answer.slots)};
 }
 
 core::AttentionView Abc::inspect(const core::AttentionInput& input, const core::State& state,

@@ -7,6 +7,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
+#include "core/takes_slot_index.h"
 #include "layers/parts.h"
 #include "memory/abc_control/control.h"
 
@@ -46,7 +47,7 @@ struct AbcOptions {
 ///   K, V from the control (abc_control/);  o = W_o concat_h( V^T softmax(K q * scale) )
 /// Causal models carry the control's state from segment to segment, exactly. A query that reads an empty memory gives
 /// the bias of o.
-class Abc final : public core::CoreAttention, public core::Inspectable {
+class Abc final : public core::CoreAttention, public core::Inspectable, public core::TakesSlotIndex {
  public:
   using Options = AbcOptions;
   /// Of controls that go by a token's number.
@@ -54,6 +55,8 @@ class Abc final : public core::CoreAttention, public core::Inspectable {
   Abc(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
+  core::AttentionResult forward_assigned(const core::AttentionInput& input, const core::State& state,
+                                         const at::Tensor& slot_index) const override;
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
   core::AttentionSupport support() const override { return {false, false, causal_}; }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;

@@ -24,9 +24,9 @@ void GrcOptions::validate(const base::Where& where) const {
 }
 
 void GrcOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(!model.images || lifetime != "sequence", "memory",
+  where.require(model.input == core::InputKind::tokens || lifetime != "sequence", "memory",
                 "images are no sequence; 'grc' expected lifetime = \"model\"");
-  where.require(model.images || !model.causal || variant != "authors", "memory",
+  where.require(model.input == core::InputKind::images || !model.causal || variant != "authors", "memory",
                 "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
                 "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
                 "the segment");
@@ -132,7 +132,7 @@ int64_t Grc::bptt_depth(std::string_view field) const {
 }
 
 core::Grid Grc::grid_of(const core::AttentionInput& input) const {
-  if (input.grid.size() > 0 || options_.grid.empty()) return input.grid;
+  if (input.image != nullptr || options_.grid.empty()) return input.grid();
   return {options_.grid[0], options_.grid[1]};
 }
 
@@ -175,7 +175,7 @@ at::Tensor Grc::attended(const at::Tensor& updated, const Source& source, const 
 core::CoreAttention::Heads Grc::self(const core::AttentionInput& input, const core::State& state) const {
   if (!authors_) return inner_->heads(input, state);
   auto inner = inner_->forward(input, state);
-  return {inner.y, std::move(inner.state), std::move(inner.slots)};
+  return {inner.y, std::move(inner.state), std::move(inner.to_above)};
 }
 
 core::AttentionResult Grc::forward(const core::AttentionInput& input, const core::State& state) const {
@@ -224,10 +224,10 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
     }
   }
 
-  at::Tensor y = ops::grc_mix(this->read(x, read, input.grid), self.heads, lambda_);
+  at::Tensor y = ops::grc_mix(this->read(x, read, input.grid()), self.heads, lambda_);
   if (!authors_) y = inner_->project(y);
-  if (position_.defined()) y = y + position_(input.x, grid_of(input), input.grid.size() > 0 ? -1 : options_.cls_tokens);
-  return {y, core::State::list({{"grc", next}, {"core", self.state}}), self.slots};
+  if (position_.defined()) y = y + position_(input.x, grid_of(input), input.grid().size() > 0 ? -1 : options_.cls_tokens);
+  return {y, core::State::list({{"grc", next}, {"core", self.state}}), self.to_above};
 }
 
 core::AttentionView Grc::inspect(const core::AttentionInput& input, const core::State& state,
@@ -248,7 +248,7 @@ core::AttentionView Grc::inspect(const core::AttentionInput& input, const core::
                               : attended(update(old.cache, made_of), made_of, old.cache);
   view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache,
                        ops::weights_from_outputs([&](const ops::ReplaceValues& replace) {
-                         return reader_.heads(input.x.narrow(-1, 0, channels_), kept, input.grid, replace);
+                         return reader_.heads(input.x.narrow(-1, 0, channels_), kept, input.grid(), replace);
                        })});
   return view;
 }
@@ -262,7 +262,7 @@ std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, c
     const Source made_of = source(authors_ ? self : input.x, input.table);
     read = attended(update(old.cache, made_of), made_of, old.cache);
   }
-  return {{"o_self", self}, {"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid)}};
+  return {{"o_self", self}, {"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid())}};
 }
 
 core::State Grc::history(const core::AttentionInput& input, const core::State& state,

@@ -44,11 +44,12 @@ core::AttentionSupport ImageAttentionCache::support() const {
 at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const ImageAttentionCacheState& cache,
                                         core::AttendTable& table) const {
   core::require_state("attention_cache", cache.rows, {1, mem_len_, dim_});
-  const bool same_grid = input.grid.height == image_.grid.height && input.grid.width == image_.grid.width;
+  const core::Grid grid = input.grid();
+  const bool same_grid = grid.height == image_.grid.height && grid.width == image_.grid.width;
   base::require(!image_.reduces() || same_grid,
                 "[attention_cache] its images are {}x{} rows and are reduced like the image at hand: expected one of "
                 "that size, found {}x{}",
-                image_.grid.height, image_.grid.width, input.grid.height, input.grid.width);
+                image_.grid.height, image_.grid.width, grid.height, grid.width);
   const int64_t filled = std::min(cache.filled.item<int64_t>(), mem_len_);
   if (filled == 0) return {};
   at::Tensor rows = cache.rows.detach().narrow(1, mem_len_ - filled, filled);
@@ -63,7 +64,7 @@ core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& i
   const auto& cache = own.as<ImageAttentionCacheState>();
   core::AttendTable table = input.table;
   const at::Tensor earlier = context(input, cache, table);
-  core::AttentionResult result = inner_->forward({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid},
+  core::AttentionResult result = inner_->forward({input.x, earlier, table, input.mode, input.ends, {}, input.image},
                                                  state.child("core"));
   ImageAttentionCacheState next = cache;
   if (input.mode == core::Mode::train && mem_len_ > 0) {
@@ -83,7 +84,7 @@ core::AttentionView ImageAttentionCache::inspect(const core::AttentionInput& inp
   const core::State own = state.child("attention_cache");
   core::AttendTable table = input.table;
   const at::Tensor earlier = context(input, own.as<ImageAttentionCacheState>(), table);
-  return inner->inspect({input.x, earlier, table, input.mode, input.ends, {}, {}, input.grid}, state.child("core"),
+  return inner->inspect({input.x, earlier, table, input.mode, input.ends, {}, input.image}, state.child("core"),
                         history);
 }
 

@@ -110,14 +110,14 @@ core::CoreAttention::Heads Knn::heads(const core::AttentionInput& input, const c
   RECORD_USER_SCOPE("knn");
   const Rows rows = rows_of(input.x);
   const core::State next = core::State::list({{"knn", after(old, rows, input)}, {"core", std::move(local.state)}});
-  if (old.keys.size(2) == 0) return {std::move(local.heads), next, std::move(local.slots)};
+  if (old.keys.size(2) == 0) return {std::move(local.heads), next, std::move(local.to_above)};
 
   const at::Tensor far = ops::knn_attention(rows.q, old.keys.detach(), old.values.detach(), old.valid, options_.top_k);
   const at::Tensor near = local.heads.unflatten(-1, {num_heads_, head_dim_});  // [B,Q,H,d]
   const at::Tensor gate = at::sigmoid(gate_).view({num_heads_, 1});
   const at::Tensor mixed = gate * far.transpose(1, 2) + (1.0 - gate) * near;
   const at::Tensor any = old.valid.any(1).view({-1, 1, 1, 1});
-  return {at::where(any, mixed, near).flatten(2), next, std::move(local.slots)};
+  return {at::where(any, mixed, near).flatten(2), next, std::move(local.to_above)};
 }
 
 core::AttentionView Knn::inspect(const core::AttentionInput& input, const core::State& state,

@@ -4,61 +4,77 @@
 
 #include <ATen/record_function.h>
 
-#include <algorithm>
-#include <map>
+#include <type_traits>
+#include <variant>
 
 #include "backbones/registry.h"
 #include "base/error.h"
-#include "core/append_rows.h"
+#include "base/ignore_target.h"
 #include "models/attention_scalars.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
-#include "models/vision_model.h"
 
 namespace mnemo::models {
 namespace {
 
-using core::Rule;
+using core::InputKind;
 using core::SpanKind;
 
-/// All rows have the same number; the caller's batch is wrong otherwise.
-int64_t uniform(const at::Tensor& numbers, const char* what) {
-  const auto [least, greatest] = at::aminmax(numbers);
-  base::require(
-      least.item<int64_t>() == greatest.item<int64_t>(),
-      "[model] sequences of one batch may start or end a segment only together: expected the same {} for all, "
-      "found {} to {}",
-      what, least.item<int64_t>(), greatest.item<int64_t>());
-  return least.item<int64_t>();
+core::ModelInput input_of(const ModelOptions& options) {
+  if (options.backbone.input() == InputKind::tokens)
+    return core::TokenInput{options.embedding.vocab_size, options.segment_size};
+  const std::vector<int64_t> size = options.backbone.image_size();
+  return core::ImageInput{size.at(0), size.at(1), options.backbone.image_channels()};
 }
 
-/// The state was made for as many sequences as the segment has.
-void require_batch(const at::Tensor& of_state, const at::Tensor& rows) {
-  base::require(of_state.size(0) == rows.size(0),
-                "[model] expected a segment of {} sequences, as many as the state has, found {}", of_state.size(0),
-                rows.size(0));
+bool is_whole(const ModelOptions& options) { return options.kind == "model"; }
+
+const char* found_in(const core::Segment& segment) {
+  return segment.tokens.defined()   ? "tokens"
+         : segment.rows.defined()   ? "rows"
+         : segment.pixels.defined() ? "pixels"
+                                    : "nothing";
 }
 
 }  // namespace
 
 Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget,
              at::Device device)
-    : options_(options), parameters_(seed, dtype, budget, device) {
-  base::require(!options.backbone.is_vision(),
-                "model: backbone.type = \"{}\" is of images; a language model was expected here",
-                options.backbone.type);
+    : options_(options), input_(input_of(options)), parameters_(seed, dtype, budget, device) {
   const layers::Scope root = parameters_.root();
-  const bool whole = options.kind == "model";
-  if (whole) make_embedding(root / "embed");
-  const auto attention = [&](const core::AttentionBuild& build) {
-    return make_attention(options.backbone.attention, options.memory, build);
+  const bool whole = is_whole(options), tokens = input_kind() == InputKind::tokens;
+  if (whole && tokens) make_embedding(root / "embed");
+  make_backbone(root / "backbone");
+  require_layers(options.memory, backbone_->num_layers());
+  if (tokens) make_memories();
+  if (!whole) return;
+  make_head(root / "head");
+  for (const base::Node& memory : options.memory) {
+    const memory::Entry& entry = Mechanisms::all().memories.find(type_of(memory));
+    if (!entry.tasks) continue;
+    tasks_ = entry.tasks(memory, root, backbone_->num_layers(), backbone_->dim(), options.backbone.weight_std());
+  }
+}
+
+void Model::make_backbone(const layers::Scope& scope) {
+  const BackboneOptions& backbone = options_.backbone;
+  if (input_kind() == InputKind::tokens) {
+    const auto attention = [&](const core::AttentionBuild& build) {
+      return make_attention(backbone.attention, options_.memory, build);
+    };
+    backbone_ = backbones::stack_backbones().find(backbone.type).make(backbone, scope, attention);
+    return;
+  }
+  const auto attention = [&](const base::Node& core, const core::AttentionBuild& build,
+                             const core::ImageLayout& image) {
+    return make_image_attention(core, options_.memory, build, image);
   };
-  backbone_ = backbones::stack_backbones()
-                  .find(options.backbone.type)
-                  .make(options.backbone, root / "backbone", attention);
-  make_memories();
-  with_location(options.backbone.attention, [&] { require_support(options); });
-  if (whole) make_head(root / "head");
+  const backbones::VisionBuild build{scope, attention, options_.adapters, is_whole(options_)};
+  backbone_ = std::visit(
+      [&](const auto& chosen) -> std::unique_ptr<core::Backbone> {
+        return std::make_unique<typename std::decay_t<decltype(chosen)>::Backbone>(chosen, build);
+      },
+      backbone.vision);
 }
 
 void Model::make_memories() {
@@ -69,29 +85,9 @@ void Model::make_memories() {
   if (embedding_) build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
   if (adaptive_embedding_)
     build.embed = [embedding = *adaptive_embedding_](const at::Tensor& tokens) { return embedding(tokens); };
-
-  context_of_.assign(static_cast<size_t>(backbone_->num_layers()), -1);
-  std::map<std::string, int64_t> seen;
-  for (const base::Node& memory : options_.memory) {
-    const std::string type = type_of(memory);
-    const memory::Entry& entry = Mechanisms::all().memories.find(type);
-    if (entry.wrap_attention) continue;
-    const int64_t count = ++seen[type];
-    const std::string name = count == 1 ? type : fmt::format("{}_{}", type, count);
-    build.layers = layers_of(memory, build.num_layers);
-    if (entry.layer_context) {
-      for (const int64_t layer : build.layers)
-        context_of_[static_cast<size_t>(layer)] = static_cast<int64_t>(contexts_.size());
-      contexts_.push_back({name, with_location(memory, [&] { return entry.layer_context(memory, build); })});
-    } else {
-      sequences_.push_back({name, with_location(memory, [&] { return entry.sequence(memory, build); })});
-    }
-  }
-  for (const int64_t context : context_of_) {
-    const auto known = std::find(views_.begin(), views_.end(), context);
-    view_of_.push_back(static_cast<size_t>(known - views_.begin()));
-    if (known == views_.end()) views_.push_back(context);
-  }
+  memories_.emplace(options_.memory, build, options_.backbone.causal());
+  const base::Node& attention = options_.backbone.attention;
+  with_location(attention, [&] { memories_->require_support(*backbone_, type_of(attention)); });
 }
 
 void Model::make_embedding(const layers::Scope& scope) {
@@ -112,41 +108,46 @@ void Model::make_embedding(const layers::Scope& scope) {
 }
 
 void Model::make_head(const layers::Scope& scope) {
-  heads::HeadBuild build{scope, backbone_->dim(), options_.embedding.vocab_size, options_.backbone.init_std};
-  build.table = embedding_ ? embedding_->weight : adaptive_embedding_->table(0);
+  heads::HeadBuild build{scope, backbone_->dim(), options_.embedding.vocab_size, options_.backbone.weight_std()};
+  if (embedding_) build.table = embedding_->weight;
+  if (adaptive_embedding_) build.table = adaptive_embedding_->table(0);
   build.adaptive = adaptive_embedding_ ? &*adaptive_embedding_ : nullptr;
   head_ = Mechanisms::all().heads.find(type_of(options_.head)).make(options_.head, build);
+  const bool first_row = head_->input() == core::HeadInput::first_row;
+  if (input_kind() == InputKind::images) {
+    base::require(!first_row || backbone_->num_class_tokens() > 0,
+                  "model: head.pool = \"cls\" reads a class token, but backbone.type = \"{}\" has none in these "
+                  "options; expected \"mean\"",
+                  options_.backbone.type);
+    return;
+  }
   if (head_->predicts_next_token()) return;
   base::require(head_->num_classes() > 0, "{}", "model: expected head.num_classes of at least 2, found 0");
-  if (head_->input() == core::HeadInput::first_row && sequences_.empty()) {
+  if (first_row && memories_->sequences().empty())
     cls_ = scope.add("cls", {backbone_->dim()}, layers::constant(0.0), layers::ParameterKind::memory);
-  }
 }
 
-at::Tensor Model::embed(const at::Tensor& tokens) const {
-  base::ensure(embedding_ || adaptive_embedding_, "a layer_stack takes rows, not tokens");
+void Model::require_input(const core::Segment& segment) const {
+  const bool images = input_kind() == InputKind::images, whole = is_whole(options_);
+  const bool given = !whole ? segment.rows.defined() : images ? segment.pixels.defined()
+                                                              : segment.tokens.defined() || segment.rows.defined();
+  base::require(given, "[model] backbone.type = \"{}\" takes {}, found {}", options_.backbone.type,
+                !whole   ? "rows [B,T,D]"
+                : images ? "pixels [B,C,H,W]"
+                         : "tokens [B,T]",
+                found_in(segment));
+  const bool in_one_piece = segment.part.starts && segment.part.ends;
+  base::require(!images || in_one_piece,
+                "[model] an image has no parts: expected part.starts and part.ends to be true");
+  base::require(images || options_.backbone.causal() || in_one_piece,
+                "[model] an encoder looks both ways, so its segments have no parts: expected part.starts and part.ends "
+                "to be true");
+}
+
+at::Tensor Model::embed(const core::Segment& segment) const {
+  if (segment.rows.defined()) return segment.rows;
   RECORD_USER_SCOPE("embedding");
-  return embedding_ ? (*embedding_)(tokens) : (*adaptive_embedding_)(tokens);
-}
-
-void Model::require_support(const ModelOptions& options) const {
-  const std::string attention = type_of(options.backbone.attention);
-  for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
-    const core::AttentionSupport support = backbone_->attention(layer).support();
-    const int64_t context = context_of(layer);
-    base::require(support.contexts || context < 0,
-                  "model: attention '{}' keeps the past in a state of its own and sees no rows of '{}'; drop that "
-                  "memory or use another attention",
-                  attention, context < 0 ? "" : contexts_[static_cast<size_t>(context)].name);
-    // The rows of an encoder are all open, whatever stands among them.
-    if (support.tables || !options.backbone.causal()) continue;
-    for (const auto& [name, memory] : sequences_) {
-      base::require(!memory->needs_tables(),
-                    "model: attention '{}' cannot honour the table of '{}'; use recurrent_tokens with block_mask = "
-                    "\"causal\", or another attention",
-                    attention, name);
-    }
-  }
+  return embedding_ ? (*embedding_)(segment.tokens) : (*adaptive_embedding_)(segment.tokens);
 }
 
 const core::Head& Model::head() const {
@@ -154,280 +155,188 @@ const core::Head& Model::head() const {
   return *head_;
 }
 
+const SegmentMemories& Model::memories() const {
+  base::require(memories_.has_value(), "[model] expected a model of texts, found one of images");
+  return *memories_;
+}
+
 at::Tensor Model::logits(const at::Tensor& hidden) const {
   RECORD_USER_SCOPE("head");
-  return head().logits(hidden);
+  return answers_ ? tasks_->head(*answers_)(hidden) : head().logits(hidden);
 }
 
 at::Tensor Model::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
   RECORD_USER_SCOPE("head");
-  return head().nll(hidden, targets);
+  if (!answers_) return head().nll(hidden, targets);
+  return at::cross_entropy_loss(logits(hidden).flatten(0, -2), targets.reshape({-1}), {}, at::Reduction::None,
+                                base::kIgnoreTarget)
+      .view(targets.sizes());
 }
 
 std::vector<core::Scalar> Model::scalars() const { return attention_scalars(*backbone_); }
 
 core::State Model::initial_state(int64_t batch) const {
-  core::State::Children children;
-  for (const auto& [name, memory] : contexts_) children.emplace_back(name, memory->initial_state(batch));
-  for (const auto& [name, memory] : sequences_) children.emplace_back(name, memory->initial_state(batch));
-  children.emplace_back("layers", backbone_->initial_state(batch));
-  children.emplace_back("open", closed_segment());
-  return committed_.apply(core::State::list(std::move(children)));
+  core::State layers = backbone_->initial_state(batch);
+  return committed_.apply(memories_ ? memories_->initial_state(batch, std::move(layers))
+                                    : core::State::list({{"layers", std::move(layers)}}));
 }
 
 int64_t Model::bptt_depth(const std::string& path) const {
-  const auto within = [&](const std::string& name) {
-    return path.size() > name.size() && path.starts_with(name) && path[name.size()] == '.';
-  };
-  const auto rest = [&](const std::string& name) { return std::string_view(path).substr(name.size() + 1); };
-  for (const auto& [name, memory] : contexts_) {
-    if (within(name)) return memory->bptt_depth(rest(name));
-  }
-  for (const auto& [name, memory] : sequences_) {
-    if (within(name)) return memory->bptt_depth(rest(name));
-  }
+  if (!memories_) return 0;  // images are no sequence: no gradient goes from one step to the next
+  if (const auto depth = memories_->bptt_depth(path)) return *depth;
   for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
-    const std::string name = "layers." + backbone_->layer_name(layer);
-    if (within(name)) return backbone_->attention(layer).bptt_depth(rest(name));
+    const std::string name = "layers." + backbone_->layer_name(layer) + ".";
+    if (path.starts_with(name))
+      return backbone_->attention(layer).bptt_depth(std::string_view(path).substr(name.size()));
   }
   return 0;
 }
 
 std::vector<core::AuxiliaryLoss> Model::auxiliary_losses(const core::StepResult& step) const {
   std::vector<core::AuxiliaryLoss> losses;
+  if (!memories_) return losses;
   if (step.write_hidden.defined()) {
-    for (const auto& [name, memory] : sequences_) {
-      for (core::AuxiliaryLoss& loss :
-           memory->losses(step.write_hidden,
-                          [&](const at::Tensor&hidden, const at::Tensor&targets) { return nll(hidden, targets); })) {
-        losses.push_back(std::move(loss));
-      }
+    const auto nll_of = [&](const at::Tensor& hidden, const at::Tensor& targets) { return nll(hidden, targets); };
+    for (const auto& [name, memory] : memories_->sequences()) {
+      for (core::AuxiliaryLoss& loss : memory->losses(step.write_hidden, nll_of)) losses.push_back(std::move(loss));
     }
   }
   for (size_t i = 0; i < step.context_losses.size(); ++i) {
-    if (step.context_losses[i].defined())
-      losses.push_back({"context_loss", step.context_losses[i], contexts_[i].memory->loss_weight()});
+    if (!step.context_losses[i].defined()) continue;
+    losses.push_back({"context_loss", step.context_losses[i], memories_->contexts()[i].memory->loss_weight()});
   }
   return losses;
 }
 
-OpenSegment Model::closed_segment() const {
-  OpenSegment closed;
-  closed.valid.resize(views_.size());
-  return closed;
-}
-
-const Model::Named<core::LayerContext>* Model::context_in(size_t view) const {
-  return views_[view] < 0 ? nullptr : &contexts_[static_cast<size_t>(views_[view])];
-}
-
-core::SegmentRows Model::start_rows(const core::Segment& segment, const core::State& state,
-                                    const OpenSegment& open) const {
-  at::Tensor rows = segment.rows;
-  if (!rows.defined()) rows = embed(segment.tokens);
-  core::AttendTable tokens({SpanKind::tokens, rows.size(1)}, options_.backbone.causal() ? Rule::causal() : Rule::all());
-  core::SegmentRows result{rows, segment.valid, {}};
-  if (cls_.defined()) {
-    result.rows = at::cat({cls_.expand({rows.size(0), 1, -1}), rows}, 1);
-    if (segment.valid.defined()) result.valid = at::cat({segment.valid.any(1, true), segment.valid}, 1);
-    tokens.prepend_rows({SpanKind::tokens, 1, 1}).set_rule(SpanKind::tokens, SpanKind::tokens, Rule::all());
-  }
-  base::require(segment.part.starts || open.length.defined(),
-                "[model] expected the state of an open segment (part.starts is false), found none");
-  if (!segment.part.starts) {
-    base::require(open.valid.size() == views_.size(),
-                  "[model] expected an open segment seen in {} ways, found {}; is it "
-                  "of another model?",
-                  views_.size(), open.valid.size());
-    require_batch(open.length, rows);
-  }
-  for (size_t view = 0; view < views_.size(); ++view) {
-    core::AttendTable table = tokens;
-    const Named<core::LayerContext>* context = context_in(view);
-    if (context != nullptr) context->memory->add_spans(table, state.child(context->name), segment.mode);
-    if (!segment.part.starts) {
-      const Rule tokens_rule = table.rule(0, table.contexts().size());
-      int64_t before = open.valid[view].size(1);
-      if (segment.part.ends) {
-        // The write rows have rules of their own for cache, read rows and tokens, so the borders between them matter.
-        const int64_t length = uniform(open.length, "rows so far"), read = uniform(open.read_rows, "memory rows");
-        before -= length;
-        // Without a context the rows before the segment are padding, and go with the read rows.
-        table.append_context({SpanKind::read, context != nullptr ? read : before + read}, tokens_rule);
-        table.append_context({SpanKind::tokens, length - read}, tokens_rule);
-      } else if (context == nullptr) {
-        table.append_context({SpanKind::cache, 0}, tokens_rule);
-      }
-      table.resize_context(SpanKind::cache, before);
-    }
-    result.tables.push_back(std::move(table));
-  }
-  return result;
-}
-
-void Model::set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open, bool starts) const {
-  for (size_t view = 0; view < views_.size(); ++view) {
-    std::vector<at::Tensor> parts;
-    bool all_real = !rows.valid.defined();
-    if (!starts) {
-      parts.push_back(open.valid[view]);
-      all_real = all_real && open.valid[view].all().item<bool>();
-    } else if (const auto* context = context_in(view)) {
-      const at::Tensor valid = context->memory->valid(state.child(context->name));
-      require_batch(valid, rows.rows);
-      all_real = all_real && (valid.numel() == 0 || valid.all().item<bool>());
-      parts.push_back(valid);
-    }
-    if (all_real) continue;
-    parts.push_back(rows.valid.defined() ? rows.valid
-                                         : at::ones({rows.rows.size(0), rows.rows.size(1)},
-                                                    rows.rows.options().dtype(at::kBool).requires_grad(false)));
-    rows.tables[view].set_valid(at::cat(parts, 1));
-  }
-}
-
-OpenSegment Model::still_open(const core::SegmentRows& rows, const OpenSegment& open, const core::State& state,
-                              bool starts) const {
-  const auto options = rows.rows.options().requires_grad(false);
-  const int64_t batch = rows.rows.size(0), count = rows.rows.size(1);
-  const at::Tensor real = rows.valid.defined() ? rows.valid : at::ones({batch, count}, options.dtype(at::kBool));
-  OpenSegment now;
-  now.valid.clear();
-  for (size_t view = 0; view < views_.size(); ++view) {
-    const auto* context = context_in(view);
-    if (!starts) {
-      now.valid.push_back(core::append_rows(open.valid[view], real, 1));
-    } else {
-      now.valid.push_back(context == nullptr ? real
-                                             : at::cat({context->memory->valid(state.child(context->name)), real}, 1));
-    }
-  }
-  now.length = starts ? at::full({batch}, count, options.dtype(at::kLong)) : open.length + count;
-  now.read_rows = starts ? at::full({batch}, rows.tables[0].row_length(SpanKind::read), options.dtype(at::kLong))
-                         : open.read_rows;
-  return now;
-}
-
-core::BackboneResult Model::run_layers(const core::Segment& segment, const core::SegmentRows& rows,
-                                       const core::State& state, const OpenSegment& open,
-                                       const core::AttentionObserver& observe) const {
+core::StepResult Model::forward(const core::Segment& segment, const core::State& state,
+                                const core::AttentionObserver& observe, const core::HiddenObserver& hidden) const {
+  require_input(segment);
+  if (!memories_) return forward_images(segment, state, observe, hidden);
+  const at::Tensor tokens = embed(segment);
+  const core::SegmentRows rows = memories_->enter(tokens, cls_, segment, state);
   core::BackboneInput input;
-  input.rows = rows.rows;
-  if (!segment.part.starts) input.first_row = open.length;
   input.mode = segment.mode;
   input.ends = segment.part.ends;
   input.observe = observe;
-  for (const size_t view : view_of_) input.tables.push_back(&rows.tables[view]);
-  if (segment.part.starts && !contexts_.empty()) {
-    input.context = [&](int64_t layer, const at::Tensor& entering) {
-      if (context_of(layer) < 0) return at::Tensor();
-      const auto& [name, memory] = contexts_[static_cast<size_t>(context_of(layer))];
-      return memory->before(layer, entering, state.child(name));
-    };
-  }
-  return backbone_->forward(input, state.child("layers"));
-}
+  input.hidden = hidden;
+  memories_->show(input, rows, segment, state);
+  const core::BackboneResult result = backbone_->forward(input, state.child("layers"));
 
-core::StepResult Model::forward(const core::Segment& segment, const core::State& state,
-                                const core::AttentionObserver& observe) const {
-  for (const std::string& type : Mechanisms::all().memories.names()) {
-    const auto of_type = [&](const auto& named) { return named.name == type; };
-    const bool own = std::any_of(contexts_.begin(), contexts_.end(), of_type) ||
-                     std::any_of(sequences_.begin(), sequences_.end(), of_type);
-    base::require(state.child(type).empty() != own, "[model] the state {} a '{}'; is it of another model?",
-                  own ? "lacks" : "has", type);
-  }
-  base::require(options_.backbone.causal() || (segment.part.starts && segment.part.ends),
-                "[model] an encoder looks both ways, so its segments have no parts: expected part.starts and part.ends "
-                "to be true");
-  const core::State open_state = state.child("open");
-  const OpenSegment& open = open_state.as<OpenSegment>();
-  base::require(!segment.part.starts || !open.length.defined(),
-                "[model] a segment is open in the state; expected part.starts = false");
-  core::SegmentRows rows = start_rows(segment, state, open);
-  for (const auto& [name, memory] : sequences_) memory->enter(rows, state.child(name), segment.part);
-  set_valid(rows, state, open, segment.part.starts);
-  const core::BackboneResult result = run_layers(segment, rows, state, open, observe);
-
-  core::State::Children children;
   core::StepResult step;
-  for (size_t i = 0; i < contexts_.size(); ++i) {
-    const auto& [name, memory] = contexts_[i];
-    RECORD_USER_SCOPE(name);
-    const auto view = static_cast<size_t>(std::find(views_.begin(), views_.end(), static_cast<int64_t>(i)) -
-                                          views_.begin());
-    core::ContextEnd after{
-        memory->after(result.entering, rows.valid, rows.tables[view], state.child(name), segment.mode)};
-    if (segment.part.ends) after = memory->end_segment(after.state, segment.mode);
-    children.emplace_back(name, std::move(after.state));
-    if (after.loss.defined()) {
-      step.context_losses.resize(contexts_.size());
-      step.context_losses[i] = std::move(after.loss);
-    }
-  }
-  for (const auto& [name, memory] : sequences_) {
-    children.emplace_back(name, memory->leave(result.hidden, rows.tables[0], state.child(name), segment.part));
-  }
-  children.emplace_back("layers", result.state);
-  children.emplace_back("open",
-                        segment.part.ends ? closed_segment() : still_open(rows, open, state, segment.part.starts));
-
-  const double dropout = head_ == nullptr ? 0.0 : head_->input_dropout();
-  step.hidden = layers::dropout(hidden_of(result.hidden, rows, segment), dropout, segment.mode == core::Mode::train);
+  step.state = memories_->leave(result, rows, segment, state, step.context_losses);
   const core::AttendTable& table = rows.tables[0];
-  if (const int64_t write = table.row_offset(SpanKind::write); write >= 0) {
-    step.write_hidden = result.hidden.narrow(1, write, table.row_length(SpanKind::write));
-  }
-  step.state = core::State::list(std::move(children));
-  return step;
-}
-
-at::Tensor Model::hidden_of(const at::Tensor& hidden, const core::SegmentRows& rows,
-                            const core::Segment& segment) const {
-  const core::HeadInput reads = head_ == nullptr ? core::HeadInput::tokens : head_->input();
-  if (reads == core::HeadInput::first_row) return hidden.narrow(1, 0, 1);
   int64_t first = 0;
-  for (const core::Span& span : rows.tables[0].rows()) {
+  for (const core::Span& span : table.rows()) {
     if (span.kind == SpanKind::tokens && span.tag == 0) break;
     first += span.length;
   }
-  const int64_t count = segment.tokens.defined() ? segment.tokens.size(1) : segment.rows.size(1);
-  const at::Tensor tokens = count == hidden.size(1) ? hidden : hidden.narrow(1, first, count);
-  return reads == core::HeadInput::tokens ? tokens : layers::mean_rows(tokens, segment.valid);
+  const double dropout = head_ == nullptr ? 0.0 : head_->input_dropout();
+  step.hidden = layers::dropout(hidden_of(result.hidden, first, tokens.size(1), segment.valid), dropout,
+                                segment.mode == core::Mode::train);
+  if (const int64_t write = table.row_offset(SpanKind::write); write >= 0)
+    step.write_hidden = result.hidden.narrow(1, write, table.row_length(SpanKind::write));
+  return step;
+}
+
+core::StepResult Model::forward_images(const core::Segment& segment, const core::State& state,
+                                       const core::AttentionObserver& observe,
+                                       const core::HiddenObserver& hidden) const {
+  core::BackboneInput input;
+  input.rows = segment.rows;
+  input.pixels = segment.pixels;
+  input.mode = segment.mode;
+  input.observe = observe;
+  input.hidden = hidden;
+  const core::State layers = state.child("layers");
+  core::StepResult step;
+  if (tasks_) {
+    step.hidden = head_rows(backbone_->forward_tasks(tasks_->tasks(), input))[answers_ ? *answers_ + 1 : 0];
+    step.state = core::State::list({{"layers", layers}});
+    return step;
+  }
+  core::BackboneResult result = backbone_->forward(input, layers);
+  const int64_t grid = result.grid.size(), rows = result.hidden.size(1);
+  step.hidden = head_ == nullptr ? result.hidden : hidden_of(result.hidden, rows - grid, grid, {});
+  step.state = core::State::list({{"layers", std::move(result.state)}});
+  return step;
+}
+
+at::Tensor Model::hidden_of(const at::Tensor& hidden, int64_t first, int64_t count, const at::Tensor& valid) const {
+  const core::HeadInput reads = head_ == nullptr ? core::HeadInput::tokens : head_->input();
+  if (reads == core::HeadInput::first_row) return hidden.narrow(1, 0, 1);
+  const at::Tensor rows = count == hidden.size(1) ? hidden : hidden.narrow(1, first, count);
+  return reads == core::HeadInput::tokens ? rows : layers::mean_rows(rows, valid);
+}
+
+std::vector<at::Tensor> Model::head_rows(const core::TasksResult& result) const {
+  const int64_t grid = result.grid.size(), count = result.hidden.size(1);
+  const at::Tensor own = hidden_of(result.hidden, count - grid, grid, {});
+  std::vector<at::Tensor> rows = {own};
+  for (const at::Tensor& row : result.tasks) rows.push_back(row.defined() ? row : own);
+  return rows;
+}
+
+std::vector<TaskLogits> Model::task_logits(const core::Segment& segment, const core::AttentionObserver& observe,
+                                           const core::HiddenObserver& hidden) const {
+  require_input(segment);
+  if (!tasks_) {
+    const int64_t batch = (segment.pixels.defined() ? segment.pixels : segment.tokens).size(0);
+    const core::StepResult step = forward(segment, initial_state(batch), observe, hidden);
+    if (head().num_classes() == 0) return {};
+    return {{"base", logits(step.hidden).squeeze(1)}};
+  }
+  core::BackboneInput input;
+  input.pixels = segment.pixels;
+  input.mode = segment.mode;
+  input.observe = observe;
+  input.hidden = hidden;
+  return task_logits(backbone_->forward_tasks(tasks_->tasks(), input));
+}
+
+std::vector<TaskLogits> Model::task_logits(const core::TasksResult& result) const {
+  const std::vector<at::Tensor> rows = head_rows(result);
+  RECORD_USER_SCOPE("head");
+  std::vector<TaskLogits> all;
+  if (tasks_->options().attention == "masked" && head().num_classes() > 0)
+    all.push_back({"base", head().logits(rows[0]).squeeze(1)});
+  for (size_t k = 0; k + 1 < rows.size(); ++k)
+    all.push_back({tasks_->options().tasks[k].name, tasks_->head(k)(rows[k + 1]).squeeze(1)});
+  return all;
+}
+
+void Model::answer_for(const std::string& task) {
+  if (task == "base") {
+    answers_.reset();
+    return;
+  }
+  base::require(tasks_ != nullptr, "no task {} is attached; none is", base::in_quotes(task));
+  answers_ = tasks_->find(task);
+}
+
+int64_t Model::num_classes() const {
+  if (answers_) return tasks_->options().tasks[*answers_].num_classes;
+  return head_ == nullptr ? 0 : head_->num_classes();
 }
 
 std::vector<LayerTable> Model::attend_tables(int64_t tokens, const core::State& state, core::Mode mode) const {
   const at::NoGradGuard no_grad;
-  core::Segment segment;
-  segment.rows = at::zeros({1, tokens, backbone_->dim()}, parameters_.all().front().tensor.options());
-  segment.mode = mode;
-  core::SegmentRows rows = start_rows(segment, state, OpenSegment{});
-  for (const auto& [name, memory] : sequences_) memory->enter(rows, state.child(name), segment.part);
-  std::vector<LayerTable> tables;
-  for (core::AttendTable& table : rows.tables) tables.push_back({{}, std::move(table)});
-  for (size_t layer = 0; layer < view_of_.size(); ++layer)
-    tables[view_of_[layer]].layers.push_back(static_cast<int64_t>(layer));
-  return tables;
+  const at::Tensor rows = at::zeros({1, tokens, backbone_->dim()}, parameters_.all().front().tensor.options());
+  return memories().attend_tables(rows, cls_, state, mode);
 }
 
-const Model& require_language_model(const core::Model& model, std::string_view who) {
-  const auto* language = dynamic_cast<const Model*>(&model);
-  base::require(language != nullptr, "{}: expected a model of texts, found one of images", who);
-  return *language;
-}
-
-std::shared_ptr<Model> language_model(const std::shared_ptr<core::Model>& model, std::string_view who) {
-  require_language_model(*model, who);
-  return std::dynamic_pointer_cast<Model>(model);
+void require_input(const core::Model& model, InputKind input, std::string_view who) {
+  base::require(model.input_kind() == input, "{}: expected a model of {}, found one of {}", who, core::name(input),
+                core::name(model.input_kind()));
 }
 
 void require_next_token_model(const core::Model& model, std::string_view who) {
-  base::require(dynamic_cast<const VisionModel*>(&model) == nullptr,
-                "{}: expected a model that predicts the next token, found one of images", who);
+  base::require(model.input_kind() == InputKind::tokens,
+                "{}: expected a model that predicts the next token, found one of {}", who,
+                core::name(model.input_kind()));
   const auto* built = dynamic_cast<const Model*>(&model);
   if (built == nullptr) return;
   const ModelOptions& options = built->options();
-  base::require(options.kind == "model" && built->head().predicts_next_token(),
+  base::require(is_whole(options) && built->head().predicts_next_token(),
                 "{}: expected a model that predicts the next token, found head.type = \"{}\"", who,
                 type_of(options.head));
   base::require(options.backbone.causal(),
@@ -439,6 +348,11 @@ std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::Sca
                              const layers::Budget& budget) {
   base::check_options(options);
   return std::make_unique<Model>(options, seed, dtype, budget);
+}
+
+int64_t count_parameters(const ModelOptions& options) {
+  base::check_options(options);
+  return Model(options, 0, at::kFloat, {}, at::kMeta).parameters().count();
 }
 
 }  // namespace mnemo::models

@@ -84,10 +84,18 @@ bool BackboneOptions::select_vision() {
 }
 
 bool BackboneOptions::takes_tasks() const {
-  return is_vision() && std::visit([](const auto& chosen) { return chosen.kTakesTasks; }, vision);
+  return input() == core::InputKind::images &&
+         std::visit([](const auto& chosen) { return chosen.kTakesTasks; }, vision);
 }
 
-bool BackboneOptions::causal() const { return !is_vision() && backbones::stack_backbones().find(type).causal; }
+bool BackboneOptions::causal() const {
+  return input() == core::InputKind::tokens && backbones::stack_backbones().find(type).causal;
+}
+
+double BackboneOptions::weight_std() const {
+  return input() == core::InputKind::tokens ? init_std
+                                            : std::visit([](const auto& chosen) { return chosen.init_std; }, vision);
+}
 
 std::string BackboneOptions::type_meaning() {
   std::string text;
@@ -106,10 +114,10 @@ namespace {
 
 core::ModelOutline outline_of(const ModelOptions& options) {
   const BackboneOptions& backbone = options.backbone;
-  const bool images = backbone.is_vision();
+  const bool images = backbone.input() == core::InputKind::images;
   core::ModelOutline model{.whole = options.kind == "model",
-                           .images = images,
-                           .causal = !images && backbone.causal(),
+                           .input = backbone.input(),
+                           .causal = backbone.causal(),
                            .backbone = backbone.type,
                            .adapters = options.adapters.has_value()};
   model.takes_tasks = backbone.takes_tasks();
@@ -156,14 +164,15 @@ std::vector<std::string> image_memories() {
 
 /// What holds for every memory of its seam; the rest is the memory's own business.
 void check_memories(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
-  require_layers(options.memory, model.images ? INT64_MAX : model.num_layers);
+  const bool images = model.input == core::InputKind::images;
+  require_layers(options.memory, images ? INT64_MAX : model.num_layers);
   for (size_t i = 0; i < options.memory.size(); ++i) {
     const base::Node& node = options.memory[i];
     const memory::Entry& entry = Mechanisms::all().memories.find(type_of(node));
     const core::ModelOutline::Memory& memory = model.memories[i];
     if (entry.check) entry.check(node, model, where);
     if (memory.seam == core::Seam::tasks) continue;
-    if (model.images) {
+    if (images) {
       where.require(entry.wrap_image_attention != nullptr, "memory",
                     "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes {}", memory.type,
                     model.backbone, fmt::join(image_memories(), " or "));
@@ -216,7 +225,7 @@ void check_vision(const ModelOptions& options, const core::ModelOutline& model, 
 }  // namespace
 
 void BackboneOptions::validate(const base::Where& where) const {
-  if (is_vision()) {
+  if (input() == core::InputKind::images) {
     std::visit([&](const auto& chosen) { chosen.validate(where); }, vision);
     return;
   }
@@ -230,12 +239,13 @@ void ModelOptions::validate(const base::Where& where) const {
                 "'{}' has not been carried out; options with a preset are read by models::read_model_options",
                 preset.value_or(""));
   const core::ModelOutline model = outline_of(*this);
-  if (model.images) check_vision(*this, model, where);
+  const bool images = model.input == core::InputKind::images;
+  if (images) check_vision(*this, model, where);
   check_memories(*this, model, where);
-  if (!model.images) check_embedding(*this, where);
+  if (!images) check_embedding(*this, where);
   if (model.whole || type_of(head) != type_of(ModelOptions().head))
     Mechanisms::all().heads.find(type_of(head)).check(head, model, where);
-  if (!model.images) check_places(*this, model);
+  if (!images) check_places(*this, model);
 }
 
 }  // namespace mnemo::models

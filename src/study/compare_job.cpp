@@ -94,7 +94,7 @@ void unless_refused(const char* what, const std::function<void()>& show) {
 
 void measure_generation(const experiment::Experiment& bench, const data::TextOptions& data, RunResult& result) {
   const experiment::GenerateOptions& options = bench.recipe.generate;
-  infer::Session start = infer::fastest_session(models::language_model(bench.model, "generation"), options.sampling);
+  infer::Session start = infer::fastest_session(bench.model, options.sampling);
   start.set_reset_segments(data.resets_segments());
   const std::vector<int64_t> text = reading_text(data, *bench.tokenizer);
   unless_refused("a sample", [&] {
@@ -109,7 +109,7 @@ void measure_generation(const experiment::Experiment& bench, const data::TextOpt
                  [&] { result.tokens_per_second_4096 = finite(generation_speed(start, 4096, text)); });
 }
 
-void show_model(const core::Model& model, RunResult& result) {
+void show_model(const models::Model& model, RunResult& result) {
   const inspect::ModelSummary facts = inspect::summarize(model);
   result.state_bytes = facts.state_bytes;
   result.model_state_bytes = facts.model_state_bytes;

@@ -46,7 +46,8 @@ void Algorithmic::require_segment_size(int64_t size) const {
                 source_->name(), answer_.num_segments, source_->length(), wanted, wanted, size);
 }
 
-std::vector<data::TokenSegment> Algorithmic::next(int64_t segment_size) {
+std::vector<data::TokenSegment> Algorithmic::next(const core::ModelInput& input) {
+  const int64_t segment_size = core::token_input(input).segment_size;
   require_segment_size(segment_size);
   auto cut = data::cut_segments(source_->batch(data::Part::train, next_batch_++, options_.batch_size), segment_size);
   // Every batch starts from the initial state anyway.

@@ -43,7 +43,7 @@ class Algorithmic final : public Task {
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
   /// All segments of a batch. Throws InputError where `num_segments` is given and asks for segments of another length.
-  std::vector<data::TokenSegment> next(int64_t segment_size) override;
+  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;

@@ -62,7 +62,8 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
 Classification::Classification(data::LabelledSets sets, const ClassificationOptions& options)
     : sets_(std::move(sets)), options_(options), order_(sets_.train->size(), options.shuffle, options.seed) {}
 
-std::vector<data::TokenSegment> Classification::next(int64_t segment_size) {
+std::vector<data::TokenSegment> Classification::next(const core::ModelInput& input) {
+  const int64_t segment_size = core::token_input(input).segment_size;
   std::vector<int64_t> rows;
   for (int64_t b = 0; b < options_.batch_size; ++b) rows.push_back(order_[next_batch_ * options_.batch_size + b]);
   ++next_batch_;

@@ -18,7 +18,7 @@ Images::Images(data::ImageSets sets, const data::ImageOptions& data, const Image
       fingerprint_(static_cast<int64_t>(sets_.train->fingerprint())),
       training_(sets_.train, data, options.batch_size, options.shuffle, options.seed) {}
 
-std::vector<data::TokenSegment> Images::next(int64_t) {
+std::vector<data::TokenSegment> Images::next(const core::ModelInput&) {
   data::ImageBatch batch = training_.next();
   data::TokenSegment segment;
   segment.pixels = batch.pixels;

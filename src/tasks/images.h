@@ -36,7 +36,7 @@ class Images final : public Task {
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
   /// One segment of pixels; the length of a segment means nothing here.
-  std::vector<data::TokenSegment> next(int64_t segment_size) override;
+  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;

@@ -68,7 +68,8 @@ std::optional<double> LanguageModel::metric_of_loss(double nll) const {
   return nll / std::log(2.0);  // a token is a byte or a character
 }
 
-std::vector<data::TokenSegment> LanguageModel::next(int64_t segment_size) {
+std::vector<data::TokenSegment> LanguageModel::next(const core::ModelInput& input) {
+  const int64_t segment_size = core::token_input(input).segment_size;
   std::vector<data::TokenSegment> segments = batches_.next(segment_size, options_.segments_per_step);
   if (options_.reset_segments) std::for_each(segments.begin(), segments.end(), reset_all);
   return segments;

@@ -51,7 +51,7 @@ class LanguageModel final : public Task {
   std::optional<double> metric_of_loss(double nll) const override;
   bool carries_state() const override { return true; }
   int64_t batch_size() const override { return options_.batch_size; }
-  std::vector<data::TokenSegment> next(int64_t segment_size) override;
+  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
   double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override { return batches_.save(); }

@@ -42,8 +42,9 @@ class Task {
   virtual bool carries_state() const = 0;
   /// Sequences of a batch.
   virtual int64_t batch_size() const = 0;
-  /// The segments of the next training step, one after another, each of batch_size() rows and `segment_size` tokens.
-  virtual std::vector<data::TokenSegment> next(int64_t segment_size) = 0;
+  /// The segments of the next training step of a model that reads such input: one after another, each of batch_size()
+  /// rows; of texts, each with the model's segment_size tokens.
+  virtual std::vector<data::TokenSegment> next(const core::ModelInput& input) = 0;
   /// Passes over the training data so far; 0 where it has no end.
   virtual double epoch() const { return 0; }
 

@@ -11,13 +11,12 @@
 #include "data/images/image_options.h"
 #include "data/text/corpus.h"
 #include "models/make_attention.h"
-#include "models/options.h"
+#include "models/model.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {
 
-/// What a model of the task reads.
-enum class InputKind { tokens, images };
+using core::InputKind;
 
 /// What the data ask of a model.
 struct DataShape {
@@ -87,6 +86,7 @@ class TaskSpec {
   const std::string& type() const { return table_.at("type").as_string(); }
   /// "[data] of type "NAME"", for messages.
   std::string title() const;
+  /// What a model of the task reads.
   virtual InputKind input() const { return InputKind::tokens; }
   /// What a training counts: "tokens" or "images".
   std::string counted() const { return input() == InputKind::images ? "images" : "tokens"; }
@@ -105,7 +105,7 @@ class TaskSpec {
   virtual bool endless() const { return false; }
 
   /// Whether `model` leaves something to the data: a vocabulary, a number of classes, a segment size.
-  virtual bool completes(const models::ModelOptions& model) const { return !model.backbone.is_vision(); }
+  virtual bool completes(const models::ModelOptions& model) const { return model.backbone.input() == InputKind::tokens; }
   /// Reads no more of the data than that needs.
   virtual DataShape shape(const models::ModelOptions& model) const = 0;
   /// Tokens of a segment that the data ask for, whatever the model; nothing where the model's size decides.
@@ -116,7 +116,7 @@ class TaskSpec {
   /// Loads or makes the data. Throws InputError.
   virtual LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const = 0;
   /// Refuses a built model that cannot do the task. Throws InputError.
-  virtual void check_model(const core::Model&, const DataShape&) const {}
+  virtual void check_model(const models::Model&, const DataShape&) const {}
   /// What a model folder needs beside weights and vocabulary to read such data again: file name to content.
   virtual std::map<std::string, std::string> model_files(const models::ModelOptions&) const { return {}; }
 

@@ -111,7 +111,7 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
 StepOutcome Trainer::step() {
   base::ensure(!average_taken_, "a step after the model has become the average of its weights");
   const double began = now();
-  const auto segments = task_.next(model_.segment_size());
+  const auto segments = task_.next(model_.input());
   StepOutcome outcome;
   for (const data::TokenSegment& segment : segments) outcome.targets += segment.num_targets;
   base::require(

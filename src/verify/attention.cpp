@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/option_poly.h"
 #include "memory/segment_cache.h"
+#include "core/takes_slot_index.h"
 #include "models/registry.h"
 #include "verify/golden_file.h"
 
@@ -208,8 +209,13 @@ GoldenReport verify_attention(const GoldenFile& file) {
     const core::AttendTable table = table_of(file, k, subject, context_state, mode);
     at::Tensor context = encoder;
     if (subject.context) context = subject.context->before(0, x, context_state);
-    auto [y, next, slots] = subject.attention->forward(
-        {x, context, table, mode, true, file.step(k, "input.slot_index"), slots_below}, state);
+    const core::AttentionInput input{x, context, table, mode, true, slots_below};
+    const at::Tensor slot_index = file.step(k, "input.slot_index");
+    const auto* assigned = dynamic_cast<const core::TakesSlotIndex*>(subject.attention.get());
+    base::require(!slot_index.defined() || assigned != nullptr,
+                  "{}: step.{}.input.slot_index is there, but this attention has no slots", file.path(), k);
+    auto [y, next, slots] = slot_index.defined() ? assigned->forward_assigned(input, state, slot_index)
+                                                 : subject.attention->forward(input, state);
     state = next;
     if (subject.context) context_state = subject.context->after({x}, {}, table, context_state, mode);
 

@@ -17,7 +17,7 @@ constexpr double kSingleTolerance = 1e-5;
 std::map<std::string, at::Tensor> outcomes(const std::string& folder, const weights::TensorFile& file,
                                            at::ScalarType dtype, at::Device device, const std::string& path) {
   const bundle::AnyModel loaded = bundle::load_any(folder, {.dtype = dtype, .device = device});
-  const models::VisionModel& model = models::require_vision_model(*loaded.model, path);
+  const models::Model& model = *loaded.model;
   core::Segment segment;
   segment.pixels = file.at("pixels", path).to(device, dtype).clone().set_requires_grad(true);
   HiddenRows hidden(loaded.format);

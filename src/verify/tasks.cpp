@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/glob.h"
 #include "core/task_tokens.h"
-#include "models/vision_model.h"
+#include "models/model.h"
 #include "train/optimiser.h"
 #include "verify/golden_file.h"
 #include "weights/foreign.h"
@@ -22,7 +22,7 @@ namespace {
 constexpr double kWrong = std::numeric_limits<double>::infinity();
 
 /// Our tensors under the names of the files.
-std::map<std::string, at::Tensor> by_their_names(const models::VisionModel& model,
+std::map<std::string, at::Tensor> by_their_names(const models::Model& model,
                                                  const std::function<at::Tensor(const layers::Parameter&)>& of) {
   weights::NamedTensors ours;
   for (const layers::Parameter& one : model.parameters().all()) {
@@ -48,7 +48,7 @@ at::Tensor gradient_of(const layers::Parameter& parameter) { return parameter.te
 /// A model of tasks with the file's parameters.
 struct TaskSubject {
   explicit TaskSubject(const GoldenFile& golden);
-  std::vector<models::TaskLogits> run(const at::Tensor& pixels, const backbones::HiddenObserver& hidden = {}) const {
+  std::vector<models::TaskLogits> run(const at::Tensor& pixels, const core::HiddenObserver& hidden = {}) const {
     return model->task_logits({.tokens = {},
                                .rows = {},
                                .mode = file.training() ? core::Mode::train : core::Mode::evaluate,
@@ -59,7 +59,7 @@ struct TaskSubject {
   const GoldenFile& file;
   std::vector<std::string> patterns;
   base::Node optimiser;
-  std::unique_ptr<models::VisionModel> model;
+  std::unique_ptr<models::Model> model;
 };
 
 TaskSubject::TaskSubject(const GoldenFile& golden) : file(golden) {
@@ -72,7 +72,7 @@ TaskSubject::TaskSubject(const GoldenFile& golden) : file(golden) {
     optimiser = *options;
     config.erase("optimizer");
   }
-  model = std::make_unique<models::VisionModel>(base::read_options<models::ModelOptions>(config), 0, at::kDouble,
+  model = std::make_unique<models::Model>(base::read_options<models::ModelOptions>(config), 0, at::kDouble,
                                                 file.budget());
   model->parameters().to(at::kDouble, file.device());
   weights::TensorFile given;
@@ -101,7 +101,7 @@ void compare_logits(const TaskSubject& subject, int64_t step, const std::vector<
 }
 
 /// hidden.embed, hidden.blocks.L and attend_mask.L of the first step.
-backbones::HiddenObserver compare_hidden(const TaskSubject& subject, GoldenComparison& comparison) {
+core::HiddenObserver compare_hidden(const TaskSubject& subject, GoldenComparison& comparison) {
   const auto* tasks = subject.model->tasks();
   const core::TaskMemory memory = tasks == nullptr ? core::TaskMemory{} : tasks->tasks();
   const int64_t own = tasks == nullptr ? 0 : static_cast<int64_t>(tasks->class_rows().size());

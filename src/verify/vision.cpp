@@ -3,11 +3,11 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "models/build.h"
+#include "models/model.h"
 
 namespace mnemo::verify {
 
-backbones::HiddenObserver HiddenRows::observer() {
+core::HiddenObserver HiddenRows::observer() {
   return [this](std::string_view name, const at::Tensor& tensor) {
     if (format == nullptr) {
       rows[std::string(name)] = tensor;
@@ -42,8 +42,8 @@ GoldenReport verify_vision_model(const GoldenFile& file) {
   const weights::ForeignFormat* format = weights::foreign_format_of_backbone(options.backbone.type);
   base::require(format != nullptr, "{}: no names are known for backbone.type = \"{}\"", file.path(),
                 options.backbone.type);
-  const auto built = models::build_any(options, 0, at::kDouble, file.budget());
-  const models::VisionModel& model = models::require_vision_model(*built, file.path());
+  const auto built = models::build(options, 0, at::kDouble, file.budget());
+  const models::Model& model = *built;
   model.parameters().to(at::kDouble, file.device());
   weights::TensorFile parameters;
   parameters.tensors = file.under("param.");

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "models/vision_model.h"
+#include "models/model.h"
 #include "verify/golden_file.h"
 #include "weights/foreign.h"
 
@@ -12,9 +12,9 @@ namespace mnemo::verify {
 /// Rows on their way through a backbone by their foreign names.
 struct HiddenRows {
   explicit HiddenRows(const weights::ForeignFormat* with) : format(with) {}
-  /// What to hand to VisionModel::forward. The rows are kept where the format has a name for them; every name is ours
+  /// What to hand to Model::forward. The rows are kept where the format has a name for them; every name is ours
   /// without one.
-  backbones::HiddenObserver observer();
+  core::HiddenObserver observer();
 
   const weights::ForeignFormat* format;
   std::map<std::string, at::Tensor> rows;

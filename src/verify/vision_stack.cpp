@@ -107,7 +107,7 @@ struct Stack {
     return "";
   }
 
-  models::VisionModel model;
+  models::Model model;
   std::deque<std::string> names;
   weights::ForeignFormat format;
 };

@@ -34,7 +34,7 @@ struct ForeignFormat {
   std::string_view about;     ///< one line
   std::string_view backbone;  ///< of ours, backbone.type
   std::vector<NameRule> tensors;
-  std::vector<NameRule> hidden;  ///< rows on their way (backbones::HiddenObserver) as outputs of their modules
+  std::vector<NameRule> hidden;  ///< rows on their way (core::HiddenObserver) as outputs of their modules
   Metadata metadata = {};        ///< of their model.safetensors
   /// Converts tensors from another layout of the same format to the names above; unset: there is none. Throws
   /// InputError that names `where`.

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/printable.h"
-#include "models/vision_model.h"
+#include "models/model.h"
 
 namespace mnemo::weights {
 namespace {
@@ -110,7 +110,7 @@ void check_tensors(const TaskMemoryFile& file, const std::string& path) {
 /// Says, by the names in the file, what of the task that now stands last has no place in the model or is missing.
 void check_fit(const StoredParts& model, const memory::TaskOptions& task, const std::string& own_prefix,
                const std::string& shown) {
-  std::optional<models::VisionModel> declared;
+  std::optional<models::Model> declared;
   try {
     base::check_options(model.options);
     declared.emplace(model.options, 0, at::kFloat, layers::Budget{}, at::kMeta);

@@ -26,8 +26,8 @@ void check(const typename A::Options& options, int64_t batch, core::Grid grid, c
   expect_gradients(
       [&] {
         core::AttentionInput input{inputs[0].second, {}, table};
-        input.grid = grid;
-        input.window_bias = window_bias;
+        const core::ImageRows image{grid, nullptr, window_bias};
+        input.image = &image;
         return (attention.forward(input, {}).y * weights).sum();
       },
       inputs, {.most_elements = 12, .step = 1e-4});

@@ -1,6 +1,6 @@
 // Gradients of everything that learnable memory brings to a ViT, tasks seen by others included, and of the backbone
 // under it.
-#include "models/vision_model.h"
+#include "models/model.h"
 #include "tests/gradcheck/check.h"
 
 namespace mnemo::test {
@@ -13,7 +13,7 @@ void check(const std::string& memory, const std::string& more = "") {
           "head": {"type": "classification", "num_classes": 3}, "memory": [{"type": "learnable_tokens", )" +
           memory + "}]" + more + "}",
       "test"));
-  const models::VisionModel model(options, 0, at::kDouble);
+  const models::Model model(options, 0, at::kDouble);
   Numbers numbers(5);
   Inputs inputs;
   for (const layers::Parameter& one : model.parameters().all()) {

@@ -6,7 +6,7 @@
 
 #include "base/file_io.h"
 #include "bundle/model_folder.h"
-#include "models/vision_model.h"
+#include "models/model.h"
 #include "tests/support/command_line.h"
 #include "tests/unit/data/image_files.h"
 #include "weights/model_tensors.h"
@@ -26,12 +26,12 @@ models::ModelOptions options_of(const std::string& memory = "[]") {
 class TaskCommands : public CommandLine {
  protected:
   TaskCommands() {
-    const models::VisionModel model(options_of(), 1, at::kFloat);
+    const models::Model model(options_of(), 1, at::kFloat);
     write_model(model, backbone_);
-    const models::VisionModel other(options_of(), 2, at::kFloat);
+    const models::Model other(options_of(), 2, at::kFloat);
     write_model(other, other_);
     for (const char* name : {"one", "two"}) {
-      const models::VisionModel with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") +
+      const models::Model with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") +
                                                 name + R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"),
                                      1, at::kFloat);
       weights::TaskMemoryFile file = weights::take_task({with.options(), weights::model_tensors(with)}, name);
@@ -40,7 +40,7 @@ class TaskCommands : public CommandLine {
     }
   }
 
-  static void write_model(const models::VisionModel& model, const std::string& folder) {
+  static void write_model(const models::Model& model, const std::string& folder) {
     bundle::ModelFolder content;
     content.config = base::to_json(base::write_options(model.options())) + "\n";
     content.weights.tensors = weights::model_tensors(model);
@@ -147,7 +147,7 @@ TEST_F(TaskCommands, ABackboneWithoutAHeadLearnsTasks) {
   options.head.set("num_classes", 0);
   const std::string bare = folder_ / "bare", picture = data::golden_image("rgb_444.jpg"),
                     recipe = folder_ / "images.toml";
-  write_model(models::VisionModel(options, 1, at::kFloat), bare);
+  write_model(models::Model(options, 1, at::kFloat), bare);
   std::filesystem::remove(bare + "/classes.txt");
   data::make_class_folders(folder_ / "set", 6);
   write(recipe, recipe_of(folder_ / "set"));

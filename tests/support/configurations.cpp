@@ -176,6 +176,13 @@ const std::vector<Configuration>& variants() {
     add("compressive_uncompressed", "relative", {"compressive"},
         {"memory[0].mem_len=5", "memory[0].compressed_len=0", "memory[0].compression_rate=1"});
 
+    add("xl_upper_layer", "relative", {"segment_cache"}, {"memory[0].mem_len=5", "memory[0].layers=[1]"});
+    auto apart = compresses("conv", 1);
+    apart.insert(apart.end(), {"memory[0].mem_len=5", "memory[0].layers=[1]", "memory[1].layers=[0]"});
+    add("xl_above_compressive", "relative", {"segment_cache", "compressive"}, apart);
+    apart.insert(apart.end(), {"memory[2].type=recurrent_tokens", "memory[2].num_mem_tokens=2"});
+    add("xl_above_compressive_rmt", "relative", {"segment_cache", "compressive"}, apart);
+
     add("adaptive", "relative", {"segment_cache"},
         {"memory[0].mem_len=6", "embedding.type=adaptive", "embedding.cutoffs=[4,9]", "embedding.div_val=2",
          "head.adaptive.cutoffs=[4,9]", "head.adaptive.div_val=2"});

@@ -29,7 +29,7 @@ double now() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::shared_ptr<models::VisionModel> build(int64_t tasks) {
+std::shared_ptr<models::Model> build(int64_t tasks) {
   base::Node node = base::parse_toml(
       "[backbone]\ntype = \"vit\"\nimage_size = [224, 224]\npatch_size = 32\ndim = 768\nnum_layers = 12\nnum_heads = "
       "12\n"
@@ -39,7 +39,7 @@ std::shared_ptr<models::VisionModel> build(int64_t tasks) {
     base::set_value(node, fmt::format("memory[0].tasks[{}].name=\"t{}\"", k, k));
     base::set_value(node, fmt::format("memory[0].tasks[{}].num_classes=100", k));
   }
-  return std::make_shared<models::VisionModel>(base::read_options<models::ModelOptions>(node), 0, at::kFloat);
+  return std::make_shared<models::Model>(base::read_options<models::ModelOptions>(node), 0, at::kFloat);
 }
 
 /// Models with so many tasks, made when first asked for.

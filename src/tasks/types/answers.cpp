@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/model.h"
 #include "tasks/algorithmic.h"
 
@@ -51,9 +51,9 @@ LoadedTask AnswerSpec::load(const models::ModelOptions&, const TaskSettings& set
   return loaded;
 }
 
-void AnswerSpec::check_model(const core::Model& model, const DataShape& shape) const {
+void AnswerSpec::check_model(const models::Model& model, const DataShape& shape) const {
   const std::string who = "recipe: " + title();
-  base::require(models::options_of(model).backbone.causal(),
+  base::require(model.options().backbone.causal(),
                 "{}: an answer of {} symbols in segments of {} (model.segment_size) is given symbol by symbol, which "
                 "an encoder cannot do: it sees a "
                 "whole segment at once; expected model.backbone.type = \"decoder\"",

@@ -16,7 +16,7 @@ class AnswerSpec : public TaskSpec {
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
   /// An answer of several symbols is made by reading each one back, be it longer than a segment or not; an encoder
   /// cannot.
-  void check_model(const core::Model& model, const DataShape& shape) const override;
+  void check_model(const models::Model& model, const DataShape& shape) const override;
   Shown show(const ShowOptions& options) const override;
 
  protected:

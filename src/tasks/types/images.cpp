@@ -10,7 +10,7 @@
 #include "bundle/preprocessing.h"
 #include "data/images/image_describe.h"
 #include "data/images/image_set.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "tasks/images.h"
 
 namespace mnemo::tasks {
@@ -38,7 +38,7 @@ std::optional<base::Node> ImageSpec::found_in(const std::string& path) {
 
 data::ImageOptions ImageSpec::images(const models::ModelOptions& model) const {
   Options options = options_;
-  if (options.image_size.empty() && model.backbone.is_vision()) options.image_size = model.backbone.image_size();
+  if (options.image_size.empty() && model.backbone.input() == core::InputKind::images) options.image_size = model.backbone.image_size();
   return options;
 }
 
@@ -52,7 +52,7 @@ std::optional<double> ImageSpec::chance(const models::ModelOptions& model) const
 }
 
 bool ImageSpec::completes(const models::ModelOptions& model) const {
-  return !model.backbone.is_vision() || classes_of(model) == 0;
+  return model.backbone.input() == core::InputKind::tokens || classes_of(model) == 0;
 }
 
 DataShape ImageSpec::shape(const models::ModelOptions& model) const {
@@ -69,9 +69,9 @@ LoadedTask ImageSpec::load(const models::ModelOptions& model, const TaskSettings
   return loaded;
 }
 
-void ImageSpec::check_model(const core::Model& model, const DataShape&) const {
+void ImageSpec::check_model(const models::Model& model, const DataShape&) const {
   const at::NoGradGuard no_grad;
-  const Options options = images(models::options_of(model));
+  const Options options = images(model.options());
   core::Segment segment;
   segment.pixels = at::zeros({1, 3, options.height(), options.width()});
   segment.mode = core::Mode::evaluate;

@@ -22,7 +22,7 @@ class ImageSpec final : public TaskSpec {
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
   /// Runs one black image, so that a size that the model cannot take is found before anything is written.
-  void check_model(const core::Model& model, const DataShape& shape) const override;
+  void check_model(const models::Model& model, const DataShape& shape) const override;
   std::map<std::string, std::string> model_files(const models::ModelOptions& model) const override;
   Shown show(const ShowOptions& options) const override;
 

@@ -33,7 +33,7 @@ MetricInfo TextSpec::metric() const {
 }
 
 bool TextSpec::completes(const models::ModelOptions& model) const {
-  return !model.backbone.is_vision() && model.embedding.vocab_size == 0;
+  return model.backbone.input() == core::InputKind::tokens && model.embedding.vocab_size == 0;
 }
 
 DataShape TextSpec::shape(const models::ModelOptions&) const {
@@ -64,7 +64,7 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
   return loaded;
 }
 
-void TextSpec::check_model(const core::Model& model, const DataShape&) const {
+void TextSpec::check_model(const models::Model& model, const DataShape&) const {
   models::require_next_token_model(model, "recipe: " + title());
 }
 

@@ -20,7 +20,7 @@ class TextSpec final : public TaskSpec {
   DataShape shape(const models::ModelOptions& model) const override;
   void require_places(const core::RowLimit& limit, const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
-  void check_model(const core::Model& model, const DataShape& shape) const override;
+  void check_model(const models::Model& model, const DataShape& shape) const override;
   std::map<std::string, std::string> model_files(const models::ModelOptions& model) const override;
   Shown show(const ShowOptions& options) const override;
 

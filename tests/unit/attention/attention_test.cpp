@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "attention/kv_state.h"
+#include "core/kv_state.h"
 #include "attention/linear.h"
 #include "attention/lsh.h"
 #include "attention/relative.h"
@@ -252,7 +252,7 @@ TEST(KvCache, IsKeptWhileASegmentIsOpenOnly) {
   const AttendTable first({SpanKind::tokens, 3});
   const auto open = s.attention->forward({x.narrow(1, 0, 3), {}, first, core::Mode::evaluate, false},
                                          s.attention->initial_state(2));
-  EXPECT_EQ(open.state.as<KvState>().k.sizes(), at::IntArrayRef({2, kHeads, 3, kWidth}));
+  EXPECT_EQ(open.state.as<core::KvState>().k.sizes(), at::IntArrayRef({2, kHeads, 3, kWidth}));
   AttendTable second({SpanKind::tokens, 1});
   second.append_context({SpanKind::tokens, 3}, Rule::causal());
   const auto closed = s.attention->forward({x.narrow(1, 3, 1), {}, second}, open.state);

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "attention/bigbird.h"
-#include "attention/kv_state.h"
+#include "core/kv_state.h"
 #include "attention/linear.h"
 #include "attention/linformer.h"
 #include "attention/lsh.h"
@@ -163,7 +163,7 @@ TEST(SlidingWindow, KeepsAWindowOfAnOpenSegment) {
       auto step = s.attention->forward({x.narrow(1, t, 1), {}, table, core::Mode::evaluate, t == 8}, state);
       EXPECT_LE(difference(step.y, expected.narrow(1, t, 1)), 1e-13) << window << ", token " << t;
       state = step.state;
-      const auto& kv = state.as<KvState>();
+      const auto& kv = state.as<core::KvState>();
       if (t == 8) {
         EXPECT_FALSE(kv.k.defined());
       } else {

@@ -49,8 +49,8 @@ struct Subject {
     AttendTable table({SpanKind::tokens, x.size(1)}, Rule::all());
     if (context.defined()) table.append_context({SpanKind::cache, context.size(1)}, Rule::all());
     core::AttentionInput input{x, context, table};
-    input.grid = grid;
-    input.window_bias = window_bias;
+    const core::ImageRows image{grid, nullptr, window_bias};
+    input.image = &image;
     return attention->forward(input, attention->initial_state(x.size(0))).y;
   }
   layers::ParameterSet parameters;
@@ -113,7 +113,8 @@ TEST(SpatialReduction, RowsOfAContextStandInFrontUnreduced) {
   valid.narrow(1, 0, 3).fill_(false);
   table.set_valid(valid);
   core::AttentionInput input{x, context, table};
-  input.grid = {2, 4};
+  const core::ImageRows image{{2, 4}};
+  input.image = &image;
   EXPECT_LE(difference(s.attention->forward(input, {}).y, s.forward(x, {2, 4})), 1e-13);
 }
 
@@ -124,7 +125,8 @@ TEST(SpatialReduction, LooksAtItsReducedRows) {
   const at::Tensor x = Numbers(2).normal({2, 8, kDim});
   const AttendTable table({SpanKind::tokens, 8}, Rule::all());
   core::AttentionInput input{x, {}, table};
-  input.grid = {2, 4};
+  const core::ImageRows image{{2, 4}};
+  input.image = &image;
   const core::AttentionView view = s.attention->inspect(input, {}, {});
   const at::Tensor v = s.heads("v", s.attention->reduced(x, {2, 4}));
   EXPECT_LE(difference(s.project(at::matmul(view.maps[0].weights, v)), s.forward(x, {2, 4})), 1e-13);
@@ -142,7 +144,8 @@ TEST(SpatialReduction, RefusesWhatIsNoImage) {
   AttendTable table({SpanKind::tokens, 7}, Rule::all());
   table.set_valid(at::ones({1, 7}, at::kBool));
   core::AttentionInput input{x, {}, table};
-  input.grid = {1, 7};
+  const core::ImageRows image{{1, 7}};
+  input.image = &image;
   expect_error<base::InputError>([&] { s.attention->forward(input, {}); }, {"no padding"});
 }
 
@@ -177,10 +180,10 @@ TEST(ShiftedWindow, LooksAtWhatItWeighs) {
   const at::Tensor x = Numbers(2).normal({4, 6, kDim});
   const AttendTable table({SpanKind::tokens, 6}, Rule::all());
   core::AttentionInput input{x, {}, table};
-  input.grid = {2, 3};
-  input.window_bias = Numbers(3).normal({2, 6, 6});
+  const core::ImageRows image{{2, 3}, nullptr, Numbers(3).normal({2, 6, 6})};
+  input.image = &image;
   const at::Tensor weights = s.attention->inspect(input, {}, {}).maps[0].weights;
-  EXPECT_LE(difference(s.project(at::matmul(weights, s.heads("v", x))), s.forward(x, {2, 3}, input.window_bias)),
+  EXPECT_LE(difference(s.project(at::matmul(weights, s.heads("v", x))), s.forward(x, {2, 3}, image.window_bias)),
             1e-13);
 }
 

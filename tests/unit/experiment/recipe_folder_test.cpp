@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "experiment/experiment.h"
 #include "experiment/recipe.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/model.h"
 #include "train/optimiser.h"
 #include "train/schedule.h"
@@ -97,7 +97,7 @@ TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
       Recipe small = recipe;
       if (writes_text(small) && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
       try {
-        const std::shared_ptr<core::Model> model = reads_images(small) ? models::build_any(image_model(small))
+        const std::shared_ptr<core::Model> model = reads_images(small) ? models::build(image_model(small))
                                                                        : build_model(small);
         EXPECT_LT(model->parameters().count(), 2'000'000) << name << ": " << variant;
       } catch (const std::exception& error) {

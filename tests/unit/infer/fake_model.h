@@ -33,7 +33,7 @@ class FakeModel : public core::Model {
   static constexpr int64_t kWidth = 6, kWindow = 5;
 
   FakeModel(int64_t vocab, int64_t segment_size, uint64_t seed = 1)
-      : vocab_(vocab), segment_size_(segment_size), parameters_(seed, at::kDouble) {
+      : vocab_(vocab), segment_size_(segment_size), input_(core::TokenInput{vocab, segment_size}), parameters_(seed, at::kDouble) {
     embedding_ = parameters_.root().add("embed", {vocab, kWidth}, layers::normal(1.0));
     shared_ = at::zeros({kWidth}, at::kDouble);
   }
@@ -101,13 +101,13 @@ class FakeModel : public core::Model {
   at::Tensor logits(const at::Tensor& hidden) const override { return 3 * hidden.matmul(embedding_.detach().t()); }
   at::Tensor nll(const at::Tensor&, const at::Tensor&) const override { throw base::InternalError("not needed"); }
   const layers::ParameterSet& parameters() const override { return parameters_; }
-  int64_t segment_size() const override { return segment_size_; }
-  int64_t vocab_size() const override { return vocab_; }
+  const core::ModelInput& input() const override { return input_; }
 
   mutable int64_t calls = 0, largest_batch = 0, widest = 0, early_ends = 0;
 
  private:
   int64_t vocab_, segment_size_;
+  core::ModelInput input_;
   layers::ParameterSet parameters_;
   at::Tensor embedding_, shared_;
 };

@@ -1,7 +1,7 @@
 #include "infer/task_classifier.h"
 
 #include "backbones/vit_tasks.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 #include "tests/support/temporary_folder.h"
@@ -34,13 +34,13 @@ void fill(const core::Model& model, uint64_t seed) {
 }
 
 weights::StoredParts fresh_backbone(uint64_t seed = 1) {
-  const models::VisionModel model(options_of(), 0, at::kFloat);
+  const models::Model model(options_of(), 0, at::kFloat);
   fill(model, seed);
   return {model.options(), weights::model_tensors(model)};
 }
 
-std::shared_ptr<models::VisionModel> built(const weights::StoredParts& parts, at::ScalarType dtype = at::kFloat) {
-  auto model = std::make_shared<models::VisionModel>(parts.options, 0, dtype);
+std::shared_ptr<models::Model> built(const weights::StoredParts& parts, at::ScalarType dtype = at::kFloat) {
+  auto model = std::make_shared<models::Model>(parts.options, 0, dtype);
   weights::TensorFile file;
   file.tensors = parts.tensors;
   weights::load_model_tensors(file, *model, "test");
@@ -53,7 +53,7 @@ weights::TaskMemoryFile task(const weights::StoredParts& backbone, const std::st
   auto options = options_of(R"([{"type": "learnable_tokens", "tasks": [{"name": ")" + name +
                             R"(", "num_classes": 4, "num_mem_tokens": )" + std::to_string(1 + seed % 4) + more +
                             "}]}]");
-  const models::VisionModel model(options, 0, at::kFloat);
+  const models::Model model(options, 0, at::kFloat);
   fill(model, 100 + seed);
   weights::StoredParts parts{model.options(), weights::model_tensors(model)};
   weights::TaskMemoryFile file = weights::take_task(parts, name);
@@ -169,11 +169,12 @@ TEST(LearnableMemory, GroupedIsDense) {
                   {.name = {}, .sees = std::vector<std::string>{"a"}});
   weights::attach(parts, task(fresh_backbone(), "c", 3, R"(, "layers": [2])"), "file");
   const auto model = built(parts, at::kDouble);
-  const auto& vit = dynamic_cast<const backbones::Vit&>(model->backbone());
-  const backbones::VisionInput input{pixels(3).to(at::kDouble)};
-  const auto grouped = backbones::forward_tasks(vit, model->tasks()->tasks(), input);
-  const auto dense = backbones::forward_tasks(vit, model->tasks()->tasks(), input, backbones::TaskForm::dense);
-  EXPECT_LT(test::difference(grouped.rows, dense.rows), 1e-12);
+  core::BackboneInput input;
+  input.pixels = pixels(3).to(at::kDouble);
+  const core::TaskMemory tasks = model->tasks()->tasks();
+  const core::TasksResult grouped = model->backbone().forward_tasks(tasks, input);
+  const core::TasksResult dense = model->backbone().forward_tasks(tasks, input, core::TaskForm::dense);
+  EXPECT_LT(test::difference(grouped.hidden, dense.hidden), 1e-12);
   for (size_t k = 0; k < 3; ++k) EXPECT_LT(test::difference(grouped.tasks[k], dense.tasks[k]), 1e-12) << k;
 }
 
@@ -320,7 +321,7 @@ TEST(TaskMemoryFile, AttachRefusesWhatDoesNotFit) {
 
 /// A model of these options as parts, with random numbers.
 weights::StoredParts parts_of(const models::ModelOptions& options, uint64_t seed = 1) {
-  const models::VisionModel model(options, 0, at::kFloat);
+  const models::Model model(options, 0, at::kFloat);
   fill(model, seed);
   return {model.options(), weights::model_tensors(model)};
 }
@@ -489,7 +490,7 @@ TEST(LearnableMemory, ABackboneMayHaveNoHeadOfItsOwn) {
 TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   const auto refuse = [](const std::string& memory, std::initializer_list<std::string> what) {
     test::expect_error<base::InputError>(
-        [&] { models::VisionModel(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); },
+        [&] { models::Model(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); },
         what);
   };
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "new_class_token": false}])", {"'a'", "new_class_token"});

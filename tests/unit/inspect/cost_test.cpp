@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "models/presets.h"
-#include "models/vision_model.h"
+#include "models/model.h"
 #include "ops/attention/position.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -248,7 +248,7 @@ TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
                                {"swin_tiny", 28.3, 4.5}}) {
     const models::ModelOptions of = models::read_model_options(
         base::parse_toml(fmt::format("preset = \"{}\"", one.preset), "recipe.toml"));
-    const models::VisionModel model(of, 0, at::kFloat);
+    const models::Model model(of, 0, at::kFloat);
     EXPECT_NEAR(static_cast<double>(model.parameters().count()) / 1e6, one.millions, 0.05) << one.preset;
     const ModelCost cost = count_cost(model);
     EXPECT_NEAR(static_cast<double>(cost.total.flops) / 2e9, one.giga, 0.05) << one.preset;

@@ -14,11 +14,11 @@
 namespace mnemo::inspect {
 namespace {
 
-models::VisionModel model_of(const std::string& backbone, const std::string& memory = "[]",
+models::Model model_of(const std::string& backbone, const std::string& memory = "[]",
                              const std::string& pool = "cls") {
   const std::string text = R"({"backbone": )" + backbone + R"(, "head": {"type": "classification", "pool": ")" + pool +
                            R"(", "num_classes": 3}, "memory": )" + memory + "}";
-  return models::VisionModel(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kDouble);
+  return models::Model(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kDouble);
 }
 
 constexpr const char*
@@ -31,13 +31,13 @@ constexpr const char*
     kTask = R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3}]}])";
 constexpr const char* kGrc = R"([{"type": "grc", "cache_ratio": 0.5}])";
 
-std::vector<int64_t> all_layers(const models::VisionModel& model) {
+std::vector<int64_t> all_layers(const models::Model& model) {
   std::vector<int64_t> layers(static_cast<size_t>(model.backbone().num_layers()));
   std::iota(layers.begin(), layers.end(), 0);
   return layers;
 }
 
-std::vector<ImageLayer> looked(const models::VisionModel& model, int64_t height, int64_t width) {
+std::vector<ImageLayer> looked(const models::Model& model, int64_t height, int64_t width) {
   return inspect_image(model, test::Numbers(5).normal({1, 3, height, width}), all_layers(model));
 }
 
@@ -62,7 +62,7 @@ TEST(ImageRecord, WhatAQueryLooksAtIsOneWhole) {
                                          {kPvt, "[]"},
                                          {kPvt, kGrc},
                                          {kVit, R"([{"type": "attention_cache", "mem_len": 13}])"}}) {
-    const models::VisionModel model = model_of(backbone, memory);
+    const models::Model model = model_of(backbone, memory);
     const bool vit = backbone == kVit;
     const std::vector<ImageLayer> layers = vit ? looked(model, 12, 16) : looked(model, 32, 32);
     ASSERT_EQ(layers.size(), vit ? 2U : 3U) << memory;
@@ -87,7 +87,7 @@ TEST(ImageRecord, ReducedKeysHaveAGridOfTheirOwn) {
 }
 
 TEST(ImageRecord, TheBrightestPatchIsWhereAQueryForBrightnessLooks) {
-  const models::VisionModel model = model_of(kVit);
+  const models::Model model = model_of(kVit);
   // Channel 0 of a row becomes the brightness of its patch, and all queries ask for it.
   const auto set = [&](const std::string& name, double value) {
     return at::Tensor(model.parameters().find(name)).fill_(value);
@@ -123,7 +123,7 @@ TEST(ImageRecord, MaskedTasksLeaveTheClassTokenWhereItWas) {
 }
 
 TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
-  const models::VisionModel model = model_of(
+  const models::Model model = model_of(
       kVit,
       R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "layers": [1]},
       {"name": "two", "num_classes": 2, "num_mem_tokens": 2}, {"name": "three", "num_classes": 2, "num_mem_tokens": 1, "sees": ["two"]}]}])");
@@ -144,7 +144,7 @@ TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
     }
   }
   for (const char* propagation : {"first", "added", "appended"}) {
-    const models::VisionModel passing = model_of(
+    const models::Model passing = model_of(
         kVit,
         std::string(R"([{"type": "learnable_tokens", "attention": "full", "memory_norm": "before", "propagation": ")") +
             propagation +
@@ -161,7 +161,7 @@ TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
 }
 
 TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
-  const models::VisionModel model = model_of(kVit, kGrc);
+  const models::Model model = model_of(kVit, kGrc);
   const std::vector<ImageLayer> layers = looked(model, 12, 16);
   std::vector<core::BranchRows> expected;
   core::Segment segment;
@@ -186,7 +186,7 @@ TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
 }
 
 TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
-  const models::VisionModel model = model_of(kSwin, kGrc, "mean");
+  const models::Model model = model_of(kSwin, kGrc, "mean");
   const std::vector<ImageLayer> layers = looked(model, 24, 20);  // 12 x 10 rows, windows of 5 x 4: neither fits
   ASSERT_EQ(layers.size(), 2U);
   for (const ImageLayer& layer : layers) {
@@ -249,7 +249,7 @@ TEST(WindowCut, JoinsWhatItCut) {
 }
 
 TEST(ImageRecord, WhatIsNoImageIsRefused) {
-  const models::VisionModel model = model_of(kVit);
+  const models::Model model = model_of(kVit);
   EXPECT_THROW(inspect_image(model, at::zeros({2, 3, 12, 16}, at::kDouble), {0}), base::InputError);
   EXPECT_TRUE(inspect_image(model, at::zeros({1, 3, 12, 16}, at::kDouble), {}).empty());
 }

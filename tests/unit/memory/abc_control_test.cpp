@@ -267,9 +267,9 @@ TEST(AbcControl, LunaHandsItsSlotsOn) {
       above("num_slots = 3\ncontrol = \"luna\"", false, 1);
   for (const Subject* one : {&lowest, &above}) EXPECT_TRUE(one->parameters.find("control.slots").defined());
   const auto first = lowest.run(x);
-  ASSERT_EQ(first.slots.sizes(), at::IntArrayRef({2, 3, kDim}));
+  ASSERT_EQ(first.to_above.sizes(), at::IntArrayRef({2, 3, kDim}));
   const AttendTable table({SpanKind::tokens, 6}, core::Rule::all());
-  const auto second = above.abc->forward({x, {}, table, core::Mode::evaluate, true, {}, first.slots}, {});
+  const auto second = above.abc->forward({x, {}, table, core::Mode::evaluate, true, first.to_above}, {});
   second.y.sum().backward();
   EXPECT_GT(test::largest(lowest.parameters.find("control.slots").grad()), 0.0);
   EXPECT_FALSE(above.parameters.find("control.slots").grad().defined());
@@ -277,7 +277,7 @@ TEST(AbcControl, LunaHandsItsSlotsOn) {
   EXPECT_LE(difference(above.run(x).y, lowest.run(x).y), 0.0);
   test::expect_error<base::InputError>(
       [&] {
-        above.abc->forward({x, {}, table, core::Mode::evaluate, true, {}, first.slots.narrow(1, 0, 2)}, {});
+        above.abc->forward({x, {}, table, core::Mode::evaluate, true, first.to_above.narrow(1, 0, 2)}, {});
       },
       {"luna", "[2,3,8]"});
 }

@@ -127,11 +127,12 @@ TEST(GrcImages, PositionTakesTheGridOfTheInput) {
   const at::Tensor x = Numbers(2).normal({2, 7, kDim});
   core::AttentionInput input{x, {}, table};
   const at::Tensor expected = fixed.grc->forward(input, fixed.grc->initial_state(2)).y;
-  input.grid = {2, 3};
+  core::ImageRows rows{{2, 3}};
+  input.image = &rows;
   EXPECT_EQ(difference(told.grc->forward(input, told.grc->initial_state(2)).y, expected), 0.0);
-  input.grid = {3, 2};
+  rows.grid = {3, 2};
   EXPECT_GT(difference(told.grc->forward(input, told.grc->initial_state(2)).y, expected), 1e-3);
-  input.grid = {3, 3};
+  rows.grid = {3, 3};
   test::expect_error<base::ShapeError>([&] { told.grc->forward(input, told.grc->initial_state(2)); }, {"3x3", "7"});
 }
 
@@ -188,7 +189,8 @@ TEST(GrcImages, InWindowsScoresHaveABiasByPlace) {
     }
     const AttendTable table({SpanKind::tokens, grid.size()}, core::Rule::all());
     core::AttentionInput input{x, {}, table};
-    input.grid = grid;
+    const core::ImageRows rows{grid};
+    input.image = &rows;
     at::Tensor index = at::empty({6}, at::kLong);
     for (int64_t i = 0; i < 6; ++i) index[i] = i * grid.size() / 6;
     const at::Tensor c = s.step(cache_of(state).expand({4, 6, 4}), x.narrow(-1, 0, 4).index_select(1, index));
@@ -198,7 +200,8 @@ TEST(GrcImages, InWindowsScoresHaveABiasByPlace) {
   }
   const AttendTable table({SpanKind::tokens, 9}, core::Rule::all());
   core::AttentionInput large{numbers.normal({1, 9, kDim}), {}, table};
-  large.grid = {3, 3};
+  const core::ImageRows rows{{3, 3}};
+  large.image = &rows;
   test::expect_error<base::ShapeError>([&] { s.grc->forward(large, state); }, {"2x3", "3x3"});
 }
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/model.h"
 #include "tests/support/expect_error.h"
 

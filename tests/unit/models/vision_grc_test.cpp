@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "core/mixes_branches.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/presets.h"
-#include "models/vision_model.h"
+#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -99,8 +99,8 @@ ModelOptions options(const Case& of, const std::string& memory) {
   return read_model_options(base::parse_toml(toml, "recipe.toml"));
 }
 
-std::unique_ptr<VisionModel> make(const Case& of, const std::string& memory) {
-  auto model = std::make_unique<VisionModel>(options(of, memory), 1, at::kDouble);
+std::unique_ptr<Model> make(const Case& of, const std::string& memory) {
+  auto model = std::make_unique<Model>(options(of, memory), 1, at::kDouble);
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
   for (const auto& [name, tensor] : model->parameters().named())
@@ -112,24 +112,24 @@ at::Tensor pixels(const Case& of, int64_t batch, uint64_t seed = 2) {
   return Numbers(seed).normal({batch, 3, of.height, of.width});
 }
 
-core::StepResult run(const VisionModel& model, const at::Tensor& images, const core::State& state, core::Mode mode) {
+core::StepResult run(const Model& model, const at::Tensor& images, const core::State& state, core::Mode mode) {
   core::Segment segment;
   segment.pixels = images;
   segment.mode = mode;
   return model.forward(segment, state);
 }
 
-core::StepResult evaluate(const VisionModel& model, const at::Tensor& images) {
+core::StepResult evaluate(const Model& model, const at::Tensor& images) {
   return run(model, images, model.initial_state(images.size(0)), core::Mode::evaluate);
 }
 
 /// A training step on fresh images, committed.
-void train(const Case& of, VisionModel& model, uint64_t seed) {
+void train(const Case& of, Model& model, uint64_t seed) {
   model.commit(run(model, pixels(of, 3, seed), model.initial_state(3), core::Mode::train).state);
 }
 
 /// The per-model fields of the model's state that end so.
-std::vector<at::Tensor> kept(const VisionModel& model, const std::string& ending) {
+std::vector<at::Tensor> kept(const Model& model, const std::string& ending) {
   std::vector<at::Tensor> found;
   for (const auto& [field, tensor] : model.initial_state(1).fields()) {
     if (field.path.ends_with(ending)) found.push_back(tensor.clone());
@@ -232,7 +232,7 @@ TEST_P(VisionGrc, TheCacheIsTheModels) {
     const auto model = make(GetParam(), memory);
     train(GetParam(), *model, 5);
     // What a model's file holds: parameters, and fields that no sequence owns.
-    VisionModel loaded(options(GetParam(), memory), 9, at::kDouble);
+    Model loaded(options(GetParam(), memory), 9, at::kDouble);
     for (const auto& [name, tensor] : loaded.parameters().named())
       at::Tensor(tensor).copy_(model->parameters().find(name));
     const core::State kept = model->initial_state(1);

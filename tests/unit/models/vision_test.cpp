@@ -1,4 +1,4 @@
-#include "models/vision_model.h"
+#include "models/model.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -8,7 +8,7 @@
 #include "backbones/vit.h"
 #include "base/error.h"
 #include "inspect/cost.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "ops/image/grid.h"
@@ -42,8 +42,8 @@ ModelOptions options(const std::vector<std::string>& assignments = {}, const cha
   return read_model_options(node);
 }
 
-std::unique_ptr<VisionModel> vision(const ModelOptions& of, at::ScalarType dtype = at::kDouble) {
-  auto model = std::make_unique<VisionModel>(of, 1, dtype);
+std::unique_ptr<Model> vision(const ModelOptions& of, at::ScalarType dtype = at::kDouble) {
+  auto model = std::make_unique<Model>(of, 1, dtype);
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
   for (const auto& [name, tensor] : model->parameters().named())
@@ -58,7 +58,7 @@ core::Segment images(const at::Tensor& pixels, core::Mode mode = core::Mode::eva
   return segment;
 }
 
-at::Tensor hidden(const VisionModel& model, const at::Tensor& pixels) {
+at::Tensor hidden(const Model& model, const at::Tensor& pixels) {
   return model.forward(images(pixels), model.initial_state(pixels.size(0))).hidden;
 }
 
@@ -168,8 +168,8 @@ TEST(Vit, TellsOfItsRows) {
       images(pixels), model->initial_state(1),
       [&](int64_t, const core::Attention&, const core::AttentionInput& input, const core::State&) {
         ++attentions;
-        EXPECT_EQ(input.grid.height, 2);
-        EXPECT_EQ(input.grid.width, 3);
+        EXPECT_EQ(input.grid().height, 2);
+        EXPECT_EQ(input.grid().width, 3);
         EXPECT_TRUE(input.table.open());
         EXPECT_EQ(input.table.row_length(core::SpanKind::class_token), 1);
       },
@@ -189,7 +189,7 @@ TEST(Vit, OptionsAreReadAndWritten) {
   EXPECT_FALSE(written.at("backbone").contains("ffn_dim"));
   EXPECT_EQ(written.at("backbone").at("patch_size").as_int(), 4);
   EXPECT_EQ(base::write_options(read_model_options(written)), written);
-  EXPECT_EQ(count_parameters(read), VisionModel(read, 0, at::kFloat).parameters().count());
+  EXPECT_EQ(count_parameters(read), Model(read, 0, at::kFloat).parameters().count());
 }
 
 TEST(Vit, RefusesWhatMakesNoSense) {
@@ -220,7 +220,7 @@ TEST(Vit, RefusesWhatMakesNoSense) {
   part.part.ends = false;
   expect_error<base::InputError>([&] { model->forward(part, model->initial_state(1)); }, {"no parts"});
   expect_error<base::InputError>([&] { require_next_token_model(*model, "generate"); }, {"generate", "images"});
-  expect_error<base::InputError>([&] { require_language_model(*model, "inspect"); }, {"inspect", "images"});
+  expect_error<base::InputError>([&] { require_input(*model, core::InputKind::tokens, "inspect"); }, {"inspect", "images"});
 }
 
 TEST(Vit, KeepsACacheAroundItsAttention) {
@@ -241,7 +241,7 @@ double multiply_adds(ModelOptions options, const std::vector<int64_t>& image_siz
   const int64_t layers = vit.num_layers;
   const auto flops = [&](int64_t count) {
     vit.num_layers = count;
-    return inspect::count_cost(VisionModel(options, 0, at::kFloat), inspect::ImageCostOptions{1, image_size})
+    return inspect::count_cost(Model(options, 0, at::kFloat), inspect::CostOptions{.batch = 1, .image_size = image_size})
         .total.flops;
   };
   const int64_t one = flops(1), two = flops(2);
@@ -262,7 +262,7 @@ TEST(VitPresets, CostWhatIsPublished) {
 
 TEST(VitCost, IsThatOfItsFormula) {
   const auto model = vision(options());
-  const inspect::ModelCost cost = inspect::count_cost(*model, inspect::ImageCostOptions{3, {8, 16}});
+  const inspect::ModelCost cost = inspect::count_cost(*model, inspect::CostOptions{.batch = 3, .image_size = {8, 16}});
   const int64_t rows = 9, batch = 3, dim = 8, hidden = 16, layers = 2;
   const auto part = [&](const std::string& name) {
     for (const inspect::PartCost& found : cost.parts) {
@@ -281,10 +281,10 @@ TEST(VitCost, IsThatOfItsFormula) {
   EXPECT_EQ(cost.total.state_bytes, 0);
   expect_error<base::InputError>(
       [&] {
-        inspect::count_cost(*model, inspect::ImageCostOptions{1, {8}});
+        inspect::count_cost(*model, inspect::CostOptions{.batch = 1, .image_size = {8}});
       },
       {"image_size", "[height, width]"});
-  expect_error<base::InputError>([&] { inspect::count_cost(*model, inspect::ImageCostOptions{0}); }, {"batch", "0"});
+  expect_error<base::InputError>([&] { inspect::count_cost(*model, inspect::CostOptions{0}); }, {"batch", "0"});
   const auto cached = vision(options({"memory=[{type=\"grc\",cache_len=5}]"}));
   const inspect::ModelCost with = inspect::count_cost(*cached);
   EXPECT_EQ(with.added.size(), 1U);

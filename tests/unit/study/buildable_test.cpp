@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "experiment/experiment.h"
-#include "models/build.h"
+#include "models/model.h"
 #include "study/compare_job.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"

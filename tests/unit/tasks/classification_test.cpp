@@ -145,7 +145,7 @@ TEST(Classification, EveryEpochHoldsEveryDocumentOnceAndGoesOnWhereItWas) {
       two = one;
   std::set<int64_t> seen;
   for (int i = 0; i < 3; ++i) {
-    const auto targets = one.next(100)[0].targets;
+    const auto targets = one.next(core::TokenInput{.segment_size = 100})[0].targets;
     for (int64_t b = 0; b < 2; ++b) seen.insert(targets[b][0].item<int64_t>());
   }
   EXPECT_EQ(seen.size(), 6U);
@@ -158,7 +158,7 @@ TEST(Classification, EveryEpochHoldsEveryDocumentOnceAndGoesOnWhereItWas) {
     return at::Tensor();
   };
   two.load(find);
-  EXPECT_TRUE(at::equal(one.next(100)[0].tokens, two.next(100)[0].tokens));
+  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 100})[0].tokens, two.next(core::TokenInput{.segment_size = 100})[0].tokens));
   Classification other({documents_of({3, 8, 10, 1, 2, 6}), nullptr, nullptr}, {});
   test::expect_error<base::InputError>([&] { other.load(find); }, {"other documents"});
 }

@@ -81,7 +81,7 @@ TEST(Greedy, SamplesOfDifferentLengthRunTogether) {
 /// The next token is the one before it and one, modulo V: right only if what is read is one's own.
 class Counting final : public core::Model {
  public:
-  explicit Counting(int64_t vocabulary) : vocabulary_(vocabulary) {}
+  explicit Counting(int64_t vocabulary) : vocabulary_(vocabulary), input_(core::TokenInput{vocabulary, 2}) {}
   core::StepResult forward(const core::Segment& segment, const core::State& state) const override {
     return {at::one_hot((segment.tokens + 1).remainder(vocabulary_), vocabulary_).to(at::kFloat), {}, state};
   }
@@ -93,11 +93,11 @@ class Counting final : public core::Model {
     return at::zeros(targets.sizes(), hidden.options());
   }
   const layers::ParameterSet& parameters() const override { return parameters_; }
-  int64_t segment_size() const override { return 2; }
-  int64_t vocab_size() const override { return vocabulary_; }
+  const core::ModelInput& input() const override { return input_; }
 
  private:
   int64_t vocabulary_;
+  core::ModelInput input_;
   layers::ParameterSet parameters_{0, at::kFloat};
 };
 

@@ -34,13 +34,13 @@ class MeanModel final : public core::Model {
     return -at::log_softmax(logits(hidden), -1).gather(-1, targets.clamp_min(0).unsqueeze(-1)).squeeze(-1);
   }
   const layers::ParameterSet& parameters() const override { return parameters_; }
-  int64_t segment_size() const override { return 0; }
-  int64_t vocab_size() const override { return 0; }
+  const core::ModelInput& input() const override { return input_; }
   int64_t bptt_depth(const std::string&) const override { return 0; }
   void commit(const core::State&) override {}
   mutable int64_t seen = 0;
 
  private:
+  core::ModelInput input_ = core::ImageInput{};
   int64_t classes_;
   layers::ParameterSet parameters_;
 };
@@ -50,14 +50,14 @@ TEST(ImagesTask, GivesPixelsLabelsAndSoftTargetsWhereLabelsAreMixed) {
   data::make_class_folders(folder / "train", 8);
   data::ImageOptions options = options_of(folder / "train");
   Images plain(data::load_images(options), options, {.batch_size = 4});
-  const auto segment = plain.next(0).front();
+  const auto segment = plain.next(core::ImageInput{}).front();
   EXPECT_EQ(segment.pixels.sizes(), (std::vector<int64_t>{4, 3, 8, 8}));
   EXPECT_EQ(segment.targets.sizes(), (std::vector<int64_t>{4, 1}));
   EXPECT_FALSE(segment.soft_targets.defined());
   EXPECT_EQ(segment.num_targets, 4);
   options.augment.label_smoothing = 0.1;
   Images smoothed(data::load_images(options), options, {.batch_size = 4});
-  const auto soft = smoothed.next(0).front();
+  const auto soft = smoothed.next(core::ImageInput{}).front();
   EXPECT_EQ(soft.soft_targets.sizes(), (std::vector<int64_t>{4, 1, 3}));
   EXPECT_TRUE(at::equal(soft.soft_targets.argmax(-1), soft.targets));
   EXPECT_TRUE(at::allclose(soft.soft_targets.sum(-1), at::ones({4, 1})));
@@ -91,7 +91,7 @@ TEST(ImagesTask, GoesOnWhereItWasSavedWithAnyNumberOfWorkers) {
   data::ImageOptions options = options_of(folder / "train");
   options.augment.mixup = 0.8;
   Images first(data::load_images(options), options, {.batch_size = 5, .seed = 3});
-  for (int i = 0; i < 7; ++i) first.next(0);
+  for (int i = 0; i < 7; ++i) first.next(core::ImageInput{});
   const auto saved = first.save();
   const auto find = [&](const std::string& name) {
     for (const auto& [key, tensor] : saved) {
@@ -102,13 +102,13 @@ TEST(ImagesTask, GoesOnWhereItWasSavedWithAnyNumberOfWorkers) {
   for (const int64_t workers : {0, 1, 3}) {
     options.workers = workers;
     Images second(data::load_images(options), options, {.batch_size = 5, .seed = 3});
-    second.next(0);
+    second.next(core::ImageInput{});
     second.load(find);
     EXPECT_DOUBLE_EQ(second.epoch(), 35.0 / 18.0);
     Images third(data::load_images(options), options, {.batch_size = 5, .seed = 3});
-    for (int i = 0; i < 7; ++i) third.next(0);
+    for (int i = 0; i < 7; ++i) third.next(core::ImageInput{});
     for (int i = 0; i < 3; ++i) {
-      const auto expected = third.next(0).front(), found = second.next(0).front();
+      const auto expected = third.next(core::ImageInput{}).front(), found = second.next(core::ImageInput{}).front();
       EXPECT_TRUE(at::equal(expected.pixels, found.pixels) && at::equal(expected.soft_targets, found.soft_targets))
           << workers;
     }

@@ -67,7 +67,7 @@ TEST(LanguageModelTask, SegmentsThatStandAloneSeeNoMemory) {
   LanguageModel task(corpus, {.batch_size = 2, .segments_per_step = 3, .eval_batch_size = 1, .reset_segments = true});
   EXPECT_NEAR(task.evaluate(*cached, data::Part::valid)->at("nll"), alone, 1e-12);
   for (int step = 0; step < 2; ++step) {
-    for (const data::TokenSegment& segment : task.next(8))
+    for (const data::TokenSegment& segment : task.next(core::TokenInput{.segment_size = 8}))
       EXPECT_TRUE(segment.reset.defined() && segment.reset.all().item<bool>());
   }
 }
@@ -124,7 +124,7 @@ TEST(LanguageModelTask, TheUnitOfTheTextDecides) {
 
 TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5}, {.batch_size = 3, .eval_samples = 20});
-  const auto segments = task.next(4);
+  const auto segments = task.next(core::TokenInput{.segment_size = 4});
   ASSERT_EQ(segments.size(), 3U);
   int64_t targets = 0;
   for (const data::TokenSegment& segment : segments) {
@@ -134,10 +134,10 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   EXPECT_EQ(targets, 3 * task.source().answer_length());
   EXPECT_EQ(segments[0].num_targets, 0);
   // A length that does not divide the sample's leaves a shorter last segment.
-  EXPECT_EQ(task.next(5).back().tokens.size(1), 2);
+  EXPECT_EQ(task.next(core::TokenInput{.segment_size = 5}).back().tokens.size(1), 2);
   Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4}}, {.batch_size = 3});
   EXPECT_EQ(cut.segment_size(), 3);
-  test::expect_error<base::InputError>([&] { cut.next(4); },
+  test::expect_error<base::InputError>([&] { cut.next(core::TokenInput{.segment_size = 4}); },
                                        {"copy: data.num_segments = 4", "expected model.segment_size = 3, found 4"});
   test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); },
                                        {"'num_segments': a sample of 72 tokens cannot be cut into 50 segments"});
@@ -171,11 +171,11 @@ TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
 
 TEST(AlgorithmicTask, PositionIsSavedAndChecked) {
   Algorithmic one({.task = "copy", .num_symbols = 4}, {.batch_size = 2}), two = one;
-  one.next(4);
-  one.next(4);
+  one.next(core::TokenInput{.segment_size = 4});
+  one.next(core::TokenInput{.segment_size = 4});
   const auto saved = one.save();
   two.load([&](const std::string&) { return saved.front().second; });
-  EXPECT_TRUE(at::equal(one.next(4)[0].tokens, two.next(4)[0].tokens));
+  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 4})[0].tokens, two.next(core::TokenInput{.segment_size = 4})[0].tokens));
   EXPECT_THROW(two.load([](const std::string&) { return at::Tensor(); }), base::InputError);
 }
 

@@ -61,13 +61,13 @@ class ChainModel final : public core::Model {
   at::Tensor logits(const at::Tensor& hidden) const override { return hidden; }
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor&) const override { return hidden.square().sum(-1); }
   const layers::ParameterSet& parameters() const override { return parameters_; }
-  int64_t segment_size() const override { return 2; }
-  int64_t vocab_size() const override { return kDim; }
+  const core::ModelInput& input() const override { return input_; }
 
  private:
   std::map<std::string, int64_t> depths_;
   layers::ParameterSet parameters_;
   at::Tensor w_, u_, v_, start_, shared_;
+  core::ModelInput input_ = core::TokenInput{kDim, 2};
 };
 
 }  // namespace mnemo::test

@@ -26,7 +26,9 @@ class FirstToken final : public tasks::Task {
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return batch_; }
 
-  std::vector<data::TokenSegment> next(int64_t segment_size) override { return make(next_++, segment_size, batch_); }
+  std::vector<data::TokenSegment> next(const core::ModelInput& input) override {
+    return make(next_++, core::token_input(input).segment_size, batch_);
+  }
 
   std::optional<tasks::Evaluation> evaluate(const core::Model& model, data::Part) const override {
     const at::NoGradGuard no_grad;

@@ -38,8 +38,7 @@ class CountedModel final : public core::Model {
     return model_->auxiliary_losses(step);
   }
   const layers::ParameterSet& parameters() const override { return model_->parameters(); }
-  int64_t segment_size() const override { return model_->segment_size(); }
-  int64_t vocab_size() const override { return model_->vocab_size(); }
+  const core::ModelInput& input() const override { return model_->input(); }
 
   mutable int64_t forwards = 0;
 

@@ -239,7 +239,7 @@ TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchsWithPaddedRowsToo) {
       std::set<int64_t> targets;  // of a part
       for (int64_t step = 0; step < 6; ++step) {
         std::vector<int64_t> of_part(static_cast<size_t>(parts), 0);
-        for (const data::TokenSegment& segment : twin.next(8)) {
+        for (const data::TokenSegment& segment : twin.next(core::TokenInput{.segment_size = 8})) {
           for (int64_t part = 0; part < parts; ++part) {
             const at::Tensor own = segment.targets.narrow(0, part * 4 / parts, 4 / parts);
             of_part[static_cast<size_t>(part)] += (own != base::kIgnoreTarget).sum().item<int64_t>();
@@ -311,7 +311,7 @@ TEST_F(TrainerTest, TheModelsCacheIsWhatTheStepMadeOfIt) {
   for (int64_t step = 0; step < 3; ++step) {
     const at::NoGradGuard no_grad;
     const core::State before = run.model->initial_state(4);
-    const auto expected = run.model->forward(tasks::model_input(twin.next(8).front(), core::Mode::train), before)
+    const auto expected = run.model->forward(tasks::model_input(twin.next(core::TokenInput{.segment_size = 8}).front(), core::Mode::train), before)
                               .state.fields();
     run.trainer->step();
     const auto found = run.model->initial_state(4).fields();
@@ -330,7 +330,7 @@ TEST_F(TrainerTest, LossWithPaddingIsTheMeanOverRealTargets) {
   tasks::LanguageModel twin(corpus_, test::task_options(options));
   double sum = 0;
   int64_t count = 0;
-  for (const data::TokenSegment& segment : twin.next(8)) {
+  for (const data::TokenSegment& segment : twin.next(core::TokenInput{.segment_size = 8})) {
     const at::NoGradGuard no_grad;
     const auto step = run.model->forward(tasks::model_input(segment, core::Mode::train), run.model->initial_state(3));
     sum += run.model->nll(step.hidden, segment.targets).sum().item<double>();
@@ -351,7 +351,7 @@ TEST_F(TrainerTest, AuxiliaryLossIsWeightedAndKeptApart) {
   double auxiliary = 0;
   tasks::LanguageModel twin(corpus_, test::task_options(options));
   core::State state = run.model->initial_state(4);
-  for (const data::TokenSegment& segment : twin.next(8)) {
+  for (const data::TokenSegment& segment : twin.next(core::TokenInput{.segment_size = 8})) {
     const auto step = run.model->forward(tasks::model_input(segment, core::Mode::train), state);
     auxiliary += run.model->auxiliary_losses(step).at(0).values.mean().item<double>() / 3;
     state = step.state;

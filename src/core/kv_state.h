@@ -4,7 +4,7 @@
 
 #include "core/append_rows.h"
 
-namespace mnemo::attention {
+namespace mnemo::core {
 
 /// Keys and values of an open segment's rows, contexts included; absent between segments.
 struct KvState {
@@ -19,7 +19,7 @@ struct KvState {
 /// Puts what the open segment has on the left of new keys and values.
 inline KvState extend(const KvState& past, const at::Tensor& k, const at::Tensor& v) {
   if (!past.k.defined()) return {k, v};
-  return {core::append_rows(past.k, k, 2), core::append_rows(past.v, v, 2)};
+  return {append_rows(past.k, k, 2), append_rows(past.v, v, 2)};
 }
 
-}  // namespace mnemo::attention
+}  // namespace mnemo::core

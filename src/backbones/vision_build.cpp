@@ -1,4 +1,4 @@
-#include "backbones/vision_backbone.h"
+#include "backbones/vision_build.h"
 
 #include <torch/types.h>
 

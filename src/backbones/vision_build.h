@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/node.h"
+#include "core/attention_build.h"
+#include "core/backbone.h"
+#include "core/image_layout.h"
+#include "core/spans.h"
+#include "layers/adapter.h"
+#include "ops/image/grid.h"
+
+namespace mnemo::backbones {
+
+/// Makes the attention of one layer from the options of its core ({type = "softmax", …}), memories on the attention
+/// seam included, which have to know how its rows lie.
+using VisionAttentionMaker = std::function<std::unique_ptr<core::Attention>(
+    const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image)>;
+
+/// The input of an image backbone's constructor, in addition to its options.
+struct VisionBuild {
+  layers::Scope scope;  ///< "backbone"
+  VisionAttentionMaker make_attention;
+  std::optional<layers::AdapterOptions> adapters = {};  ///< behind each branch of every layer
+  bool whole = true;  ///< false: a layer_stack, rows to rows, without embedding, positions and final norm
+};
+
+/// Every row sees every row: class tokens, then the grid's rows.
+core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid);
+
+/// A table of positions, those of class tokens first, for a grid of another size than the one it was trained for: the
+/// grid's rows are resampled, those in front stay. table [T,D] -> [T',D]; the table itself where the grid is the same.
+at::Tensor positions_for(const core::Grid& grid, const at::Tensor& table, const core::Grid& trained,
+                         ops::GridResampling method);
+
+}  // namespace mnemo::backbones

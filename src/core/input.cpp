@@ -1,0 +1,13 @@
+#include "core/input.h"
+
+#include "base/error.h"
+
+namespace mnemo::core {
+
+const TokenInput& token_input(const ModelInput& input) {
+  const auto* tokens = std::get_if<TokenInput>(&input);
+  base::require(tokens != nullptr, "expected a model of texts, found one of {}", name(kind_of(input)));
+  return *tokens;
+}
+
+}  // namespace mnemo::core
