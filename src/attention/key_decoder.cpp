@@ -9,8 +9,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kv_state.h"
 #include "base/error.h"
+#include "core/kv_state.h"
 #include "ops/attention/position.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
-#include "core/kv_state.h"
 #include "base/error.h"
+#include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
 

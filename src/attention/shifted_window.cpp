@@ -32,9 +32,10 @@ void ShiftedWindow::require_window(const core::AttentionInput& input) const {
 core::CoreAttention::Heads ShiftedWindow::heads(const core::AttentionInput& input, const core::State& state) const {
   require_window(input);
   const auto [q, k, v] = maps_.heads(input.x, input.x);
-  return {maps_.join(ops::window_attention(q, k, v, position_(input.grid().height, input.grid().width), input.image->window_bias,
-                                           1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))),
-          state};
+  return {
+      maps_.join(ops::window_attention(q, k, v, position_(input.grid().height, input.grid().width),
+                                       input.image->window_bias, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))),
+      state};
 }
 
 core::AttentionView ShiftedWindow::inspect(const core::AttentionInput& input, const core::State&,

@@ -49,8 +49,9 @@ at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& gri
   return h;
 }
 
-at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const core::BackboneInput& input,
-                                   const core::State& state, core::State::Children& states) const {
+at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid,
+                                   const core::BackboneInput& input, const core::State& state,
+                                   core::State::Children& states) const {
   const core::AttendTable table = open_table(h.size(1) - grid.size(), grid);
   const core::ImageRows image{grid};
   return run_stage(stage, h, grid, input, states,

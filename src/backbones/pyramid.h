@@ -56,8 +56,9 @@ class Pyramid : public core::Backbone {
   at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const core::BackboneInput& input,
                        core::State::Children& states, const Attend& attend) const;
   /// The same where every row of h may see every other: class tokens, then the grid's rows.
-  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid, const core::BackboneInput& input,
-                            const core::State& state, core::State::Children& states) const;
+  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid,
+                            const core::BackboneInput& input, const core::State& state,
+                            core::State::Children& states) const;
   static void tell(const core::BackboneInput& input, const std::string& name, const at::Tensor& rows) {
     if (input.hidden) input.hidden(name, rows);
   }

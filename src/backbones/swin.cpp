@@ -89,8 +89,9 @@ Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(opti
   if (build.whole) final_norm_ = layers::LayerNorm(build.scope / "final_norm", dim(), options.norm_eps);
 }
 
-at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const core::BackboneInput& input,
-                             const core::State& state, core::State::Children& states) const {
+at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid,
+                             const core::BackboneInput& input, const core::State& state,
+                             core::State::Children& states) const {
   const core::Grid window{std::min(windows_[stage].height, grid.height), std::min(windows_[stage].width, grid.width)};
   const core::WindowCut plain{grid, window};
   const core::WindowCut moved{

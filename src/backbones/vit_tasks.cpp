@@ -60,7 +60,8 @@ void propagate(Rows& rows, const core::TaskMemory& tasks, size_t n) {
 }
 
 /// All rows at once under the table.
-void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const core::BackboneInput& input, Rows& rows) {
+void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const core::BackboneInput& input,
+               Rows& rows) {
   std::vector<at::Tensor> memories;
   if (tasks.propagation != core::Propagation::none) {
     propagate(rows, tasks, n);
@@ -130,7 +131,8 @@ std::vector<at::Tensor> class_rows(const Vit& vit, const core::TaskMemory& tasks
   return rows;
 }
 
-core::TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const core::BackboneInput& input, core::TaskForm form) {
+core::TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const core::BackboneInput& input,
+                                core::TaskForm form) {
   const core::Grid grid = vit.grid_of(input.pixels);
   Rows rows{old_rows(vit, tasks, input.pixels), {}};
   if (input.hidden) input.hidden("embed", rows.old);
@@ -158,7 +160,7 @@ core::TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, c
 }
 
 core::TasksResult Vit::forward_tasks(const core::TaskMemory& tasks, const core::BackboneInput& input,
-                                    core::TaskForm form) const {
+                                     core::TaskForm form) const {
   return backbones::forward_tasks(*this, tasks, input, form);
 }
 

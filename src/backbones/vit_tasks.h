@@ -15,7 +15,7 @@ namespace mnemo::backbones {
 /// for bit on nothing but them and what the task sees. Attention must keep its keys and values in its state (softmax).
 /// input.hidden is told "embed", and "layers.N" with all rows [old; class rows; propagated memory].
 core::TasksResult forward_tasks(const Vit& vit, const core::TaskMemory& tasks, const core::BackboneInput& input,
-                          core::TaskForm form);
+                                core::TaskForm form);
 
 /// The rows that enter the first layer: old rows [B,T,D], with the tasks' own copy of the class token where there is
 /// one.

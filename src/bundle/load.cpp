@@ -14,11 +14,10 @@ namespace {
 
 /// The model that the configuration describes, if the file stands for as much.
 std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights,
-                                         const std::string& folder, at::ScalarType dtype) {
+                                           const std::string& folder, at::ScalarType dtype) {
   const std::string path = base::join_path(folder, "config.json");
   try {
-    return models::build(config, 0, dtype,
-                             weights::budget_of(weights, base::join_path(folder, "model.safetensors")));
+    return models::build(config, 0, dtype, weights::budget_of(weights, base::join_path(folder, "model.safetensors")));
   } catch (const base::InputError& error) {
     if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
     base::input_error("{}: {}", path, error.what());
@@ -28,7 +27,7 @@ std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, c
 }  // namespace
 
 std::unique_ptr<models::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
-                                        const std::string& folder, at::ScalarType dtype) {
+                                          const std::string& folder, at::ScalarType dtype) {
   std::unique_ptr<models::Model> model = fresh_model(config, weights, folder, dtype);
   weights::load_model_tensors(weights, *model, base::join_path(folder, "model.safetensors"));
   return model;

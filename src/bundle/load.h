@@ -46,6 +46,6 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options = {
 /// configuration that needs more memory than the file justifies is rejected before anything of that size is allocated.
 /// Throws InputError that names the file and what is missing, unexpected or wrong.
 std::unique_ptr<models::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
-                                        const std::string& folder, at::ScalarType dtype = at::kFloat);
+                                          const std::string& folder, at::ScalarType dtype = at::kFloat);
 
 }  // namespace mnemo::bundle

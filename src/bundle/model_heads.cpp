@@ -14,7 +14,8 @@ constexpr const char* kOwnHead = "base";
 }  // namespace
 
 std::vector<ModelHead> heads_of(const models::Model& model, const std::string& folder) {
-  base::require(model.head_or_null() != nullptr, "{}: expected a model of images with a head, found a layer_stack", folder);
+  base::require(model.head_or_null() != nullptr, "{}: expected a model of images with a head, found a layer_stack",
+                folder);
   std::vector<ModelHead> heads;
   const memory::LearnableTokens* tasks = model.tasks();
   base::require(model.head().num_classes() > 0 || tasks != nullptr,

@@ -18,8 +18,9 @@ struct Folder {
   explicit Folder(const std::string& given) : path(model_folder(given)) {
     const AnyModel loaded = load_any(path);
     parts.options = loaded.model->options();
-    base::require(parts.options.backbone.input() == core::InputKind::images, "{}: expected a model of images, found backbone.type = \"{}\"",
-                  base::join_path(path, "config.json"), parts.options.backbone.type);
+    base::require(parts.options.backbone.input() == core::InputKind::images,
+                  "{}: expected a model of images, found backbone.type = \"{}\"", base::join_path(path, "config.json"),
+                  parts.options.backbone.type);
     foreign = loaded.format != nullptr;
     parts.tensors = weights::model_tensors(*loaded.model);
     content = read_model_folder(path, {});

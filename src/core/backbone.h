@@ -35,8 +35,8 @@ struct BackboneInput {
 };
 
 struct BackboneResult {
-  at::Tensor hidden;  ///< [B,Q,D]; of images: class tokens, then the grid row by row
-  State state;        ///< the attentions' states, one child per layer, named like its parameters
+  at::Tensor hidden;                      ///< [B,Q,D]; of images: class tokens, then the grid row by row
+  State state;                            ///< the attentions' states, one child per layer, named like its parameters
   std::vector<at::Tensor> entering = {};  ///< per layer [B,Q,D]: its input, before any norm; empty for images
   Grid grid = {};                         ///< of images: the grid of the last rows
 };

@@ -6,7 +6,7 @@ namespace mnemo::core {
 
 const TokenInput& token_input(const ModelInput& input) {
   const auto* tokens = std::get_if<TokenInput>(&input);
-  base::require(tokens != nullptr, "expected a model of texts, found one of {}", name(kind_of(input)));
+  base::require(tokens != nullptr, "expected {}, found {}", model_of(InputKind::tokens), model_of(kind_of(input)));
   return *tokens;
 }
 

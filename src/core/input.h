@@ -9,8 +9,10 @@ namespace mnemo::core {
 /// What a model reads.
 enum class InputKind { tokens, images };
 
-/// The kind's name in messages.
-inline std::string_view name(InputKind kind) { return kind == InputKind::tokens ? "texts" : "images"; }
+/// For messages.
+inline std::string_view model_of(InputKind kind) {
+  return kind == InputKind::tokens ? "a model of texts" : "a model of images";
+}
 
 /// Sequences of tokens, cut into segments.
 struct TokenInput {

@@ -15,7 +15,7 @@ enum class Seam { attention, layer_context, sequence, tasks };
 /// What a mechanism may ask about the model it is to stand in, before anything is built: its options, without the names
 /// of other mechanisms.
 struct ModelOutline {
-  bool whole = true;    ///< with an input and a head; false: a layer_stack, rows to rows
+  bool whole = true;  ///< with an input and a head; false: a layer_stack, rows to rows
   InputKind input = InputKind::tokens;
   bool causal = true;
   std::string backbone;      ///< its type, for messages

@@ -4,7 +4,10 @@
 
 #include <fmt/ranges.h>
 
+#include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -17,6 +20,20 @@ inline void require_state(const char* who, const at::Tensor& tensor, at::IntArra
   throw base::ShapeError(fmt::format(
       "[{}] expected a state of [{}], found {}; is it of another model or another batch?", who,
       fmt::join(expected, ","), tensor.defined() ? fmt::format("[{}]", fmt::join(tensor.sizes(), ",")) : "none"));
+}
+
+/// Throws InputError unless a state of a layer context has rows for exactly the layers that it serves. rows: one for each
+/// layer of the model, undefined where it does not serve.
+inline void require_layers(std::string_view who, const std::vector<at::Tensor>& rows, int64_t num_layers,
+                           const std::vector<int64_t>& served) {
+  std::vector<int64_t> found;
+  for (size_t layer = 0; layer < rows.size(); ++layer) {
+    if (rows[layer].defined()) found.push_back(static_cast<int64_t>(layer));
+  }
+  base::require(static_cast<int64_t>(rows.size()) == num_layers && found == served,
+                "[{}] expected a state of {} layers with rows for [{}], found one of {} with rows for [{}]; is it of "
+                "another model?",
+                who, num_layers, fmt::join(served, ","), rows.size(), fmt::join(found, ","));
 }
 
 }  // namespace mnemo::core

@@ -12,8 +12,8 @@
 #include "bundle/bundle.h"
 #include "experiment/finetune_model.h"
 #include "memory/learnable_tokens.h"
-#include "models/model.h"
 #include "models/make_attention.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "models/registry.h"
 

@@ -70,8 +70,7 @@ void finish(const TrainingOptions& options, Training& training) {
   training.model = base::join_path(options.folder, "model");
   write_model(training.model, training.experiment, training.card);
   if (training.experiment.finetune) {
-    training.task = write_task(options.folder, *training.experiment.model,
-                               *training.experiment.finetune,
+    training.task = write_task(options.folder, *training.experiment.model, *training.experiment.finetune,
                                fmt::format("{}; {}", options.command, recipe.finetune->regime));
   }
 }

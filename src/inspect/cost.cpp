@@ -148,9 +148,9 @@ void require_image_options(const models::Model& model, const CostOptions& option
   base::require(!options.segment_size && !options.position,
                 "cost: expected no segment_size and no position for a model of images");
   const std::vector<int64_t>& size = options.image_size;
-  base::require(size.empty() || (size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= 1 << 14 &&
-                                 size[1] <= 1 << 14),
-                "cost: image_size: expected [height, width] of 1 to {}, found {}", 1 << 14, c10::str(size));
+  base::require(
+      size.empty() || (size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= 1 << 14 && size[1] <= 1 << 14),
+      "cost: image_size: expected [height, width] of 1 to {}, found {}", 1 << 14, c10::str(size));
 }
 
 }  // namespace

@@ -57,9 +57,7 @@ at::Tensor Compressive::valid(const core::State& state) const { return state.as<
 
 at::Tensor Compressive::before(int64_t layer, const at::Tensor&, const core::State& state) const {
   const auto& memory = state.as<CompressiveState>();
-  base::require(static_cast<int64_t>(memory.rows.size()) == build_.num_layers,
-                "[compressive] expected a state of {} layers, found {}; is it of another model?", build_.num_layers,
-                memory.rows.size());
+  core::require_layers("compressive", memory.rows, build_.num_layers, build_.layers);
   const at::Tensor& rows = memory.rows[static_cast<size_t>(layer)];
   core::require_state("compressive", rows, {memory.valid.size(0), memory.valid.size(1), build_.dim});
   return rows.detach();

@@ -226,7 +226,8 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
 
   at::Tensor y = ops::grc_mix(this->read(x, read, input.grid()), self.heads, lambda_);
   if (!authors_) y = inner_->project(y);
-  if (position_.defined()) y = y + position_(input.x, grid_of(input), input.grid().size() > 0 ? -1 : options_.cls_tokens);
+  if (position_.defined())
+    y = y + position_(input.x, grid_of(input), input.grid().size() > 0 ? -1 : options_.cls_tokens);
   return {y, core::State::list({{"grc", next}, {"core", self.state}}), self.to_above};
 }
 

@@ -81,8 +81,8 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
 }
 
 void LearnableTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(model.input == core::InputKind::images, "memory", "'{}' is made for models of images (backbone.type = \"vit\")",
-                LearnableTokens::kType);
+  where.require(model.input == core::InputKind::images, "memory",
+                "'{}' is made for models of images (backbone.type = \"vit\")", LearnableTokens::kType);
   where.require(model.takes_tasks && model.whole, "memory",
                 "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"",
                 LearnableTokens::kType, model.backbone, model.whole ? "model" : "layer_stack");

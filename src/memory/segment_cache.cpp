@@ -56,9 +56,7 @@ at::Tensor SegmentCache::valid(const core::State& state) const { return state.as
 
 at::Tensor SegmentCache::before(int64_t layer, const at::Tensor&, const core::State& state) const {
   const auto& cache = state.as<SegmentCacheState>();
-  base::require(static_cast<int64_t>(cache.rows.size()) == build_.num_layers,
-                "[{}] expected a state of {} layers, found {}; is it of another model?", name_, build_.num_layers,
-                cache.rows.size());
+  core::require_layers(name_, cache.rows, build_.num_layers, build_.layers);
   const at::Tensor& rows = cache.rows[static_cast<size_t>(layer)];
   core::require_state(name_.c_str(), rows, {cache.valid.size(0), cache.valid.size(1), build_.dim});
   return rows.detach();

@@ -129,8 +129,9 @@ void Model::make_head(const layers::Scope& scope) {
 
 void Model::require_input(const core::Segment& segment) const {
   const bool images = input_kind() == InputKind::images, whole = is_whole(options_);
-  const bool given = !whole ? segment.rows.defined() : images ? segment.pixels.defined()
-                                                              : segment.tokens.defined() || segment.rows.defined();
+  const bool given = !whole   ? segment.rows.defined()
+                     : images ? segment.pixels.defined()
+                              : segment.tokens.defined() || segment.rows.defined();
   base::require(given, "[model] backbone.type = \"{}\" takes {}, found {}", options_.backbone.type,
                 !whole   ? "rows [B,T,D]"
                 : images ? "pixels [B,C,H,W]"
@@ -325,14 +326,13 @@ std::vector<LayerTable> Model::attend_tables(int64_t tokens, const core::State& 
 }
 
 void require_input(const core::Model& model, InputKind input, std::string_view who) {
-  base::require(model.input_kind() == input, "{}: expected a model of {}, found one of {}", who, core::name(input),
-                core::name(model.input_kind()));
+  base::require(model.input_kind() == input, "{}: expected {}, found {}", who, core::model_of(input),
+                core::model_of(model.input_kind()));
 }
 
 void require_next_token_model(const core::Model& model, std::string_view who) {
-  base::require(model.input_kind() == InputKind::tokens,
-                "{}: expected a model that predicts the next token, found one of {}", who,
-                core::name(model.input_kind()));
+  base::require(model.input_kind() == InputKind::tokens, "{}: expected a model that predicts the next token, found {}",
+                who, core::model_of(model.input_kind()));
   const auto* built = dynamic_cast<const Model*>(&model);
   if (built == nullptr) return;
   const ModelOptions& options = built->options();

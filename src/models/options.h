@@ -66,9 +66,7 @@ struct BackboneOptions : backbones::EncoderOptions {
   /// Whether tasks with memory of their own can be joined to it (learnable memory).
   bool takes_tasks() const;
   /// What a model of that backbone reads.
-  core::InputKind input() const {
-    return vision_index(type) >= 0 ? core::InputKind::images : core::InputKind::tokens;
-  }
+  core::InputKind input() const { return vision_index(type) >= 0 ? core::InputKind::images : core::InputKind::tokens; }
   /// init_std of whichever options are read.
   double weight_std() const;
   static std::vector<std::string> type_names();
@@ -103,13 +101,14 @@ struct ModelOptions {
       base::one_of_names(preset_names()));
     v("kind", kind, "model: tokens to logits; layer_stack: rows to rows, no embedding and no head",
       base::one_of("model", "layer_stack"));
-    const bool tokens = backbone.input() == core::InputKind::tokens;
-    if (tokens) v("embedding", embedding, "tokens to rows");
+    // The keys depend on the backbone, which may be read after some of them.
+    const auto tokens = [&] { return backbone.input() == core::InputKind::tokens; };
+    if (tokens()) v("embedding", embedding, "tokens to rows");
     v("backbone", backbone, "the layers");
     v("memory", memory, "list of memories; memories on different seams can be combined", base::poly(memory_types()));
-    if (!tokens) v("adapters", adapters, "adapters after each branch, trained instead of the layers");
+    if (!tokens()) v("adapters", adapters, "adapters after each branch, trained instead of the layers");
     v("head", head, "rows to predictions", base::poly(head_types()));
-    if (tokens)
+    if (tokens())
       v("segment_size", segment_size, "tokens per segment in training and generation (tgt_len)",
         base::range(1, 1 << 20));
   }

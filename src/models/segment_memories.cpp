@@ -124,8 +124,9 @@ void SegmentMemories::require_state(const core::State& state) const {
   }
 }
 
-core::SegmentRows SegmentMemories::start_rows(const at::Tensor& tokens, const at::Tensor& cls, const core::Segment& segment,
-                                    const core::State& state, const OpenSegment& open) const {
+core::SegmentRows SegmentMemories::start_rows(const at::Tensor& tokens, const at::Tensor& cls,
+                                              const core::Segment& segment, const core::State& state,
+                                              const OpenSegment& open) const {
   core::AttendTable table_of_tokens({SpanKind::tokens, tokens.size(1)}, causal_ ? Rule::causal() : Rule::all());
   core::SegmentRows result{tokens, segment.valid, {}};
   if (cls.defined()) {
@@ -166,7 +167,8 @@ core::SegmentRows SegmentMemories::start_rows(const at::Tensor& tokens, const at
   return result;
 }
 
-void SegmentMemories::set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open, bool starts) const {
+void SegmentMemories::set_valid(core::SegmentRows& rows, const core::State& state, const OpenSegment& open,
+                                bool starts) const {
   for (size_t view = 0; view < views_.size(); ++view) {
     std::vector<at::Tensor> parts;
     bool all_real = !rows.valid.defined();
@@ -187,8 +189,8 @@ void SegmentMemories::set_valid(core::SegmentRows& rows, const core::State& stat
   }
 }
 
-OpenSegment SegmentMemories::still_open(const core::SegmentRows& rows, const OpenSegment& open, const core::State& state,
-                              bool starts) const {
+OpenSegment SegmentMemories::still_open(const core::SegmentRows& rows, const OpenSegment& open,
+                                        const core::State& state, bool starts) const {
   const auto options = rows.rows.options().requires_grad(false);
   const int64_t batch = rows.rows.size(0), count = rows.rows.size(1);
   const at::Tensor real = rows.valid.defined() ? rows.valid : at::ones({batch, count}, options.dtype(at::kBool));
@@ -236,8 +238,8 @@ void SegmentMemories::show(core::BackboneInput& input, const core::SegmentRows& 
 }
 
 core::State SegmentMemories::leave(const core::BackboneResult& result, const core::SegmentRows& rows,
-                                             const core::Segment& segment, const core::State& state,
-                                             std::vector<at::Tensor>& context_losses) const {
+                                   const core::Segment& segment, const core::State& state,
+                                   std::vector<at::Tensor>& context_losses) const {
   core::State::Children children;
   for (size_t i = 0; i < contexts_.size(); ++i) {
     const auto& [name, memory] = contexts_[i];

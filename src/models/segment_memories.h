@@ -72,9 +72,8 @@ class SegmentMemories {
   void show(core::BackboneInput& input, const core::SegmentRows& rows, const core::Segment& segment,
             const core::State& state) const;
   /// The state after the backbone, and the losses of contexts, as core::StepResult has them.
-  core::State leave(const core::BackboneResult& result, const core::SegmentRows& rows,
-                              const core::Segment& segment, const core::State& state,
-                              std::vector<at::Tensor>& context_losses) const;
+  core::State leave(const core::BackboneResult& result, const core::SegmentRows& rows, const core::Segment& segment,
+                    const core::State& state, std::vector<at::Tensor>& context_losses) const;
 
   /// The masks of a whole segment of these embedded tokens after `state`, one for each view.
   std::vector<LayerTable> attend_tables(const at::Tensor& tokens, const at::Tensor& cls, const core::State& state,

@@ -105,7 +105,9 @@ class TaskSpec {
   virtual bool endless() const { return false; }
 
   /// Whether `model` leaves something to the data: a vocabulary, a number of classes, a segment size.
-  virtual bool completes(const models::ModelOptions& model) const { return model.backbone.input() == InputKind::tokens; }
+  virtual bool completes(const models::ModelOptions& model) const {
+    return model.backbone.input() == InputKind::tokens;
+  }
   /// Reads no more of the data than that needs.
   virtual DataShape shape(const models::ModelOptions& model) const = 0;
   /// Tokens of a segment that the data ask for, whatever the model; nothing where the model's size decides.

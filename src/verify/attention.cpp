@@ -9,8 +9,8 @@
 #include "attention/lsh.h"
 #include "base/error.h"
 #include "base/option_poly.h"
-#include "memory/segment_cache.h"
 #include "core/takes_slot_index.h"
+#include "memory/segment_cache.h"
 #include "models/registry.h"
 #include "verify/golden_file.h"
 

@@ -73,7 +73,7 @@ TaskSubject::TaskSubject(const GoldenFile& golden) : file(golden) {
     config.erase("optimizer");
   }
   model = std::make_unique<models::Model>(base::read_options<models::ModelOptions>(config), 0, at::kDouble,
-                                                file.budget());
+                                          file.budget());
   model->parameters().to(at::kDouble, file.device());
   weights::TensorFile given;
   given.tensors = file.under("param.");

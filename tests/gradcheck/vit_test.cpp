@@ -1,6 +1,6 @@
 // Gradients of a ViT: parameters and pixels, at its own size and at another, where the table of positions is resampled.
-#include "models/presets.h"
 #include "models/model.h"
+#include "models/presets.h"
 #include "tests/gradcheck/check.h"
 #include "tests/support/numbers.h"
 

@@ -31,9 +31,9 @@ class TaskCommands : public CommandLine {
     const models::Model other(options_of(), 2, at::kFloat);
     write_model(other, other_);
     for (const char* name : {"one", "two"}) {
-      const models::Model with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") +
-                                                name + R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"),
-                                     1, at::kFloat);
+      const models::Model with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") + name +
+                                          R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"),
+                               1, at::kFloat);
       weights::TaskMemoryFile file = weights::take_task({with.options(), weights::model_tensors(with)}, name);
       file.backbone = weights::backbone_checksum({model.options(), weights::model_tensors(model)});
       weights::write_task_memory(task(name), file);

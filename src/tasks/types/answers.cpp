@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "models/model.h"
-#include "models/model.h"
 #include "tasks/algorithmic.h"
 
 namespace mnemo::tasks {

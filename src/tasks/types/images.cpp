@@ -38,7 +38,8 @@ std::optional<base::Node> ImageSpec::found_in(const std::string& path) {
 
 data::ImageOptions ImageSpec::images(const models::ModelOptions& model) const {
   Options options = options_;
-  if (options.image_size.empty() && model.backbone.input() == core::InputKind::images) options.image_size = model.backbone.image_size();
+  if (options.image_size.empty() && model.backbone.input() == core::InputKind::images)
+    options.image_size = model.backbone.image_size();
   return options;
 }
 

@@ -6,12 +6,12 @@
 #include <functional>
 #include <memory>
 
-#include "core/kv_state.h"
 #include "attention/linear.h"
 #include "attention/lsh.h"
 #include "attention/relative.h"
 #include "attention/sliding_window.h"
 #include "attention/softmax.h"
+#include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
 #include "tests/support/numbers.h"

@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "attention/bigbird.h"
-#include "core/kv_state.h"
 #include "attention/linear.h"
 #include "attention/linformer.h"
 #include "attention/lsh.h"
 #include "attention/sliding_window.h"
+#include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/block_pattern.h"
 #include "ops/attention/linformer.h"

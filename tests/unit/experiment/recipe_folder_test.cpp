@@ -9,7 +9,6 @@
 #include "experiment/experiment.h"
 #include "experiment/recipe.h"
 #include "models/model.h"
-#include "models/model.h"
 #include "train/optimiser.h"
 #include "train/schedule.h"
 

@@ -33,7 +33,10 @@ class FakeModel : public core::Model {
   static constexpr int64_t kWidth = 6, kWindow = 5;
 
   FakeModel(int64_t vocab, int64_t segment_size, uint64_t seed = 1)
-      : vocab_(vocab), segment_size_(segment_size), input_(core::TokenInput{vocab, segment_size}), parameters_(seed, at::kDouble) {
+      : vocab_(vocab),
+        segment_size_(segment_size),
+        input_(core::TokenInput{vocab, segment_size}),
+        parameters_(seed, at::kDouble) {
     embedding_ = parameters_.root().add("embed", {vocab, kWidth}, layers::normal(1.0));
     shared_ = at::zeros({kWidth}, at::kDouble);
   }

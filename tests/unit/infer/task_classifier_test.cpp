@@ -490,8 +490,7 @@ TEST(LearnableMemory, ABackboneMayHaveNoHeadOfItsOwn) {
 TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   const auto refuse = [](const std::string& memory, std::initializer_list<std::string> what) {
     test::expect_error<base::InputError>(
-        [&] { models::Model(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); },
-        what);
+        [&] { models::Model(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); }, what);
   };
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "new_class_token": false}])", {"'a'", "new_class_token"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 2}, {"name": "a", "num_classes": 2}])", {"'a'", "twice"});

@@ -9,8 +9,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "models/presets.h"
 #include "models/model.h"
+#include "models/presets.h"
 #include "ops/attention/position.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

@@ -14,8 +14,7 @@
 namespace mnemo::inspect {
 namespace {
 
-models::Model model_of(const std::string& backbone, const std::string& memory = "[]",
-                             const std::string& pool = "cls") {
+models::Model model_of(const std::string& backbone, const std::string& memory = "[]", const std::string& pool = "cls") {
   const std::string text = R"({"backbone": )" + backbone + R"(, "head": {"type": "classification", "pool": ")" + pool +
                            R"(", "num_classes": 3}, "memory": )" + memory + "}";
   return models::Model(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kDouble);

@@ -49,7 +49,8 @@ struct Subject {
                             const at::Tensor& slot_index = {}) const {
     AttendTable table({SpanKind::tokens, x.size(1)}, causal() ? core::Rule::causal() : core::Rule::all());
     if (valid.defined()) table.set_valid(valid);
-    return abc->forward({x, {}, table, core::Mode::evaluate, true, slot_index}, state);
+    const core::AttentionInput input{x, {}, table};
+    return slot_index.defined() ? abc->forward_assigned(input, state, slot_index) : abc->forward(input, state);
   }
   core::AttentionResult run(const at::Tensor& x) const { return run(x, abc->initial_state(x.size(0))); }
   at::Tensor heads(const std::string& name, const at::Tensor& rows) const {

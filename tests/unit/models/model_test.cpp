@@ -226,11 +226,11 @@ TEST(Model, LayerStackTakesRowsAndHasNoHead) {
   segment.rows = Numbers(1).normal({2, 3, 4});
   EXPECT_EQ(model->forward(segment, model->initial_state(2)).hidden.sizes(), at::IntArrayRef({2, 3, 4}));
   expect_error<base::InternalError>([&] { model->logits(segment.rows); }, {"no head"});
-  expect_error<base::InternalError>(
+  expect_error<base::InputError>(
       [&] {
         model->forward(segment_of(at::zeros({1, 2}, at::kLong)), model->initial_state(1));
       },
-      {"rows, not tokens"});
+      {"takes rows [B,T,D]", "found tokens"});
 }
 
 TEST(Model, DropoutActsInTrainingAlone) {

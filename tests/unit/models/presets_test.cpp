@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "models/model.h"
-#include "models/model.h"
 #include "tests/support/expect_error.h"
 
 namespace mnemo::models {

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "models/model.h"
 #include "models/presets.h"
-#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

@@ -8,7 +8,6 @@
 #include "core/mixes_branches.h"
 #include "models/model.h"
 #include "models/presets.h"
-#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "inspect/cost.h"
 #include "models/model.h"
-#include "models/model.h"
 #include "models/presets.h"
 #include "ops/image/grid.h"
 #include "tests/support/expect_error.h"
@@ -210,7 +209,6 @@ TEST(Vit, RefusesWhatMakesNoSense) {
   expect_error<base::InputError>([] { vision(options({"backbone.cls_tokens=0"})); },
                                  {"head.pool", "class token", "mean"});
   expect_error<base::InputError>([] { vision(options({"head.num_classes=1"})); }, {"num_classes"});
-  expect_error<base::InputError>([] { build(options()); }, {"vit", "language model"});
   const auto model = vision(options());
   core::Segment tokens;
   tokens.tokens = at::zeros({1, 4}, at::kLong);
@@ -220,7 +218,8 @@ TEST(Vit, RefusesWhatMakesNoSense) {
   part.part.ends = false;
   expect_error<base::InputError>([&] { model->forward(part, model->initial_state(1)); }, {"no parts"});
   expect_error<base::InputError>([&] { require_next_token_model(*model, "generate"); }, {"generate", "images"});
-  expect_error<base::InputError>([&] { require_input(*model, core::InputKind::tokens, "inspect"); }, {"inspect", "images"});
+  expect_error<base::InputError>([&] { require_input(*model, core::InputKind::tokens, "inspect"); },
+                                 {"inspect", "images"});
 }
 
 TEST(Vit, KeepsACacheAroundItsAttention) {
@@ -241,7 +240,8 @@ double multiply_adds(ModelOptions options, const std::vector<int64_t>& image_siz
   const int64_t layers = vit.num_layers;
   const auto flops = [&](int64_t count) {
     vit.num_layers = count;
-    return inspect::count_cost(Model(options, 0, at::kFloat), inspect::CostOptions{.batch = 1, .image_size = image_size})
+    return inspect::count_cost(Model(options, 0, at::kFloat),
+                               inspect::CostOptions{.batch = 1, .image_size = image_size})
         .total.flops;
   };
   const int64_t one = flops(1), two = flops(2);
@@ -280,9 +280,7 @@ TEST(VitCost, IsThatOfItsFormula) {
   EXPECT_EQ(cost.total.parameters, model->parameters().count());
   EXPECT_EQ(cost.total.state_bytes, 0);
   expect_error<base::InputError>(
-      [&] {
-        inspect::count_cost(*model, inspect::CostOptions{.batch = 1, .image_size = {8}});
-      },
+      [&] { inspect::count_cost(*model, inspect::CostOptions{.batch = 1, .image_size = {8}}); },
       {"image_size", "[height, width]"});
   expect_error<base::InputError>([&] { inspect::count_cost(*model, inspect::CostOptions{0}); }, {"batch", "0"});
   const auto cached = vision(options({"memory=[{type=\"grc\",cache_len=5}]"}));

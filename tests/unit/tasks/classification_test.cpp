@@ -158,7 +158,8 @@ TEST(Classification, EveryEpochHoldsEveryDocumentOnceAndGoesOnWhereItWas) {
     return at::Tensor();
   };
   two.load(find);
-  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 100})[0].tokens, two.next(core::TokenInput{.segment_size = 100})[0].tokens));
+  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 100})[0].tokens,
+                        two.next(core::TokenInput{.segment_size = 100})[0].tokens));
   Classification other({documents_of({3, 8, 10, 1, 2, 6}), nullptr, nullptr}, {});
   test::expect_error<base::InputError>([&] { other.load(find); }, {"other documents"});
 }

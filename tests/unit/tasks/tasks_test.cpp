@@ -175,7 +175,8 @@ TEST(AlgorithmicTask, PositionIsSavedAndChecked) {
   one.next(core::TokenInput{.segment_size = 4});
   const auto saved = one.save();
   two.load([&](const std::string&) { return saved.front().second; });
-  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 4})[0].tokens, two.next(core::TokenInput{.segment_size = 4})[0].tokens));
+  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 4})[0].tokens,
+                        two.next(core::TokenInput{.segment_size = 4})[0].tokens));
   EXPECT_THROW(two.load([](const std::string&) { return at::Tensor(); }), base::InputError);
 }
 

@@ -243,7 +243,8 @@ TEST(CompressiveTraining, MovesTheCompressionAndLowersItsLoss) {
   const auto loss = [&] {
     core::State state = model->initial_state(4);
     double sum = 0;
-    for (const auto& segment : tasks::LanguageModel(corpus, test::task_options(options)).next(core::TokenInput{.segment_size = 8})) {
+    for (const auto& segment :
+         tasks::LanguageModel(corpus, test::task_options(options)).next(core::TokenInput{.segment_size = 8})) {
       const auto step = model->forward(tasks::model_input(segment, core::Mode::train), state);
       for (const auto& one : model->auxiliary_losses(step)) sum += one.values.mean().item<double>();
       state = step.state;

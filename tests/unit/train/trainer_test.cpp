@@ -311,7 +311,10 @@ TEST_F(TrainerTest, TheModelsCacheIsWhatTheStepMadeOfIt) {
   for (int64_t step = 0; step < 3; ++step) {
     const at::NoGradGuard no_grad;
     const core::State before = run.model->initial_state(4);
-    const auto expected = run.model->forward(tasks::model_input(twin.next(core::TokenInput{.segment_size = 8}).front(), core::Mode::train), before)
+    const auto expected = run.model
+                              ->forward(tasks::model_input(twin.next(core::TokenInput{.segment_size = 8}).front(),
+                                                           core::Mode::train),
+                                        before)
                               .state.fields();
     run.trainer->step();
     const auto found = run.model->initial_state(4).fields();

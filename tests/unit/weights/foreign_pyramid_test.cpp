@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "models/presets.h"
 #include "models/model.h"
+#include "models/presets.h"
 #include "ops/image/windows.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

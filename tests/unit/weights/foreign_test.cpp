@@ -9,7 +9,6 @@
 #include "base/file_io.h"
 #include "models/model.h"
 #include "models/presets.h"
-#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
