@@ -10,8 +10,8 @@
 
 namespace mnemo::inspect {
 
-/// The state of sequences of token 0 after `position` tokens in whole segments, or, unset, after so many that no memory
-/// grows any more.
+/// The state of sequences of token 0 after `position` tokens in whole segments, or, if unset, after enough tokens that
+/// no memory grows any more.
 struct FilledState {
   core::State state;
   int64_t position = 0;
@@ -19,43 +19,43 @@ struct FilledState {
 FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
                           std::optional<int64_t> position = {});
 
-struct CostOptions {  // of a language model
+struct CostOptions {  // for language models
   int64_t batch = 1;
   std::optional<int64_t> segment_size = {};  ///< unset: the model's
-  /// tokens before the segment, a multiple of its size; unset: until memories are full
+  /// tokens before the segment, a multiple of its size; unset: enough to fill all memories
   std::optional<int64_t> position = {};
 };
 
-/// What one part of a model costs, all layers together.
+/// The cost of one part of a model, summed over all layers.
 ///   flops  twice the multiply-adds of matrix products in the forward pass of one segment, all sequences together
 struct PartCost {
   std::string part;
   int64_t flops = 0;
   int64_t parameters = 0;
-  int64_t state_bytes = 0;        ///< of one sequence or image
-  int64_t model_state_bytes = 0;  ///< of the model
+  int64_t state_bytes = 0;        ///< per sequence or image
+  int64_t model_state_bytes = 0;  ///< shared by all sequences
 };
 
 struct ModelCost {
   int64_t batch = 0, segment_size = 0, position = 0;
-  std::vector<int64_t> image_size = {};  ///< height and width, of a model of images; it has no segment and no position
+  std::vector<int64_t> image_size = {};  ///< height and width, for vision models, which have no segment and no position
   std::vector<PartCost> parts;
   PartCost total{"all"};
-  /// What each memory adds: the model less the same model without it, rows that it puts beside the tokens in every part
-  /// included.
+  /// What each memory adds: the cost of the model minus that of the same model without it. This includes the cost of
+  /// its extra rows in every part.
   std::vector<PartCost> added = {};
 };
 
-/// Counts a model's cost while it runs: products as they are seen or declared (ops/products.h), parameters and state as
-/// they are declared. The head gives the logits of every token. Throws InputError for options that do not fit.
+/// Measures a model's cost while it runs: products as observed or declared (ops/products.h), parameters and state as
+/// declared. The head computes the logits of every token. Throws InputError for invalid options.
 ModelCost count_cost(const models::Model& model, const CostOptions& options = {});
 
 struct ImageCostOptions {
   int64_t batch = 1;
-  std::vector<int64_t> image_size = {};  ///< [height, width]; empty: the one that the model is made for
+  std::vector<int64_t> image_size = {};  ///< [height, width]; empty: the model's own size
 };
 
-/// The same of a model of images, with the heads of all its tasks.
+/// The same for a vision model, including the heads of all its tasks.
 ModelCost count_cost(const models::VisionModel& model, const ImageCostOptions& options = {});
 
 }  // namespace mnemo::inspect
