@@ -33,7 +33,7 @@ std::string now_text() {
   return text;
 }
 
-/// One training behind a number of a table.
+/// The training run behind one number of a table.
 struct Cell {
   size_t study, point, variant, job;
   int64_t seed;
