@@ -73,8 +73,8 @@ base::TextTable state_table(const ModelSummary& facts) {
     table.add_row({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
                    field.per_sequence ? "a sequence" : "the model"});
   }
-  table.add_row({"all of a sequence", base::grouped(facts.state_bytes)});
-  table.add_row({"all of the model", base::grouped(facts.model_state_bytes)});
+  table.add_row({"total per sequence", base::grouped(facts.state_bytes)});
+  table.add_row({"total of the model", base::grouped(facts.model_state_bytes)});
   return table;
 }
 

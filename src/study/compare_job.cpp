@@ -88,7 +88,7 @@ void unless_refused(const char* what, const std::function<void()>& show) {
   try {
     show();
   } catch (const base::InputError& error) {
-    base::log_warning("without {}: {}", what, error.what());
+    base::log_warning("skipped {}: {}", what, error.what());
   }
 }
 
@@ -180,7 +180,7 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device, con
   try {
     if (trainer.resume_latest()) base::log_info("resuming after step {}", trainer.steps_done());
   } catch (const base::InputError& error) {
-    base::log_warning("{}; begins from the start", error.what());
+    base::log_warning("{}; starting from scratch", error.what());
     remove_checkpoints(job.folder);
     return run_job(job, device, asked);
   }
