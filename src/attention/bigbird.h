@@ -36,7 +36,7 @@ struct BigBirdOptions {
 /// Block-sparse attention with global, window and random blocks (Zaheer et al. 2020, section 2).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys in blocks that the query's block sees
 ///   (ops/block_pattern.h)
-/// Looks both ways: the last block sees all and is seen by all. No state.
+/// Bidirectional: the last block attends to all blocks and all attend to it. No state.
 class BigBird final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = BigBirdOptions;
@@ -50,11 +50,11 @@ class BigBird final : public core::CoreAttention, public core::Inspectable {
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
-  /// A pattern of blocks for so many rows: bool [rows,rows].
+  /// The mask of a block pattern, cut to that many rows: bool [rows,rows].
   at::Tensor mask(const at::Tensor& blocks, int64_t rows) const {
     return ops::block_mask(blocks, options_.block_size, rows);
   }
-  /// Takes this pattern, bool [N,N], in place of its own draw, for segments of N blocks.
+  /// Uses this pattern, bool [N,N], instead of a random one, for segments of N blocks.
   void set_blocks(at::Tensor blocks) { given_ = std::move(blocks); }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace mnemo::attention {
 
-/// What an attention did whose heads are linear in its values: run(replace) -> heads [B,Q,H*d] with other values, of
-/// `num_heads` heads. Keys on the left that it did not even project have weight 0.
+/// Computes the attention map of an attention whose heads are linear in its values. run(replace) -> heads [B,Q,H*d]
+/// with replaced values, for `num_heads` heads. Keys on the left that were not even projected get weight 0.
 template <class Run>
 core::AttentionView inspect_linear_in_values(const core::AttentionInput& input, int64_t num_heads, const Run& run) {
   const at::Tensor weights = ops::weights_from_outputs([&](const ops::ReplaceValues& replace) {

@@ -146,7 +146,7 @@ void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const floa
   int64_t keys = 1;
   for (const core::DecodeRow& row : pass.rows) keys = std::max(keys, row.hi - row.lo);
   if (window_ > 0) keys = std::min(keys, 2 * window_ - 1);
-  // Head by head, so that its keys stay near while all rows pass.
+  // One head at a time, so that its keys stay in cache while all rows are processed.
   at::parallel_for(0, count * layout_.heads, core::thread_grain(keys * width), [&](int64_t begin, int64_t end) {
     thread_local std::vector<float> memory;
     float* scores = core::at_least(memory, keys + width);

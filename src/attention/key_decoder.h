@@ -13,18 +13,18 @@
 
 namespace mnemo::attention {
 
-/// The distance terms of relative attention, projected once for as many distances as were ever asked for.
-///   r_p = W_r R(p);  rows [H, count, width], row i stands for the distance i - right
+/// The distance terms of relative attention, projected once for the longest distance requested so far.
+///   r_p = W_r R(p);  rows [H, count, width], row i is the distance i - right
 class DistanceRows {
  public:
   struct Rows {
     int64_t count = 0, right = 0;
     ops::AlignedBytes memory;
   };
-  /// weight [H*d,D] of r; clamp: distances are clamped to it, 0 = not.
+  /// weight [H*d,D] of r; clamp: longer distances are clamped to it, 0 = no clamping.
   DistanceRows(const at::Tensor& weight, int64_t dim, int64_t clamp, const KeyLayout& layout)
       : weight_(weight.detach()), dim_(dim), clamp_(clamp), layout_(layout), rows_(std::make_shared<const Rows>()) {}
-  /// Rows of the distances -right .. longest at least.
+  /// Rows for at least the distances -right .. longest.
   std::shared_ptr<const Rows> reach(int64_t longest, int64_t right) const;
 
  private:
@@ -35,18 +35,18 @@ class DistanceRows {
   mutable std::shared_ptr<const Rows> rows_;
 };
 
-/// What only relative attention has.
+/// Parameters that only relative attention has.
 struct DistanceTerms {
   at::Tensor u, v;  ///< [H,d]
-  at::Tensor r;     ///< [H*d,D]; undefined: the attention has no distances
+  at::Tensor r;     ///< [H*d,D]; undefined: no distance terms
   int64_t dim = 0, clamp = 0;
 };
 
-/// Attention that weighs single keys, decoding: softmax, and with more terms relative and windowed.
+/// Decoder of attentions over individual keys: softmax, and with additional terms relative and sliding window.
 ///   o_h = softmax_j( (q_h + u_h) . k_j + (q_h + v_h) . r_{p(i,j)} ) v_j,  q scaled by 1/sqrt(d), u and v too
 class KeyDecoder final : public core::DecodeAttention {
  public:
-  /// window: keys on the left that a row sees, itself included, and as many on the right; 0 = all.
+  /// window: number of keys up to and including its own that a row sees, and likewise to the right; 0 = all.
   KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, int64_t window = 0,
              const DistanceTerms& distances = {});
 
@@ -58,7 +58,7 @@ class KeyDecoder final : public core::DecodeAttention {
   int64_t bytes_per_token(int64_t keys) const override;
 
  private:
-  /// Keys of the open segment that its State holds.
+  /// The number of keys of the open segment that are kept in its State.
   int64_t exported(int64_t keys) const { return window_ > 0 ? std::min(keys, window_ - 1) : keys; }
   template <class T>
   void attend(const core::DecodePass& pass, const float* q, const float* qr, const DistanceRows::Rows* distances,

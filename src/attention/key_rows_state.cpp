@@ -11,19 +11,19 @@
 namespace mnemo::attention {
 namespace {
 
-/// Room for keys at first; doubled where it ends.
+/// Initial capacity for keys; doubled when it is full.
 constexpr int64_t kFirstRoom = 128;
 
 }  // namespace
 
-/// Moves the keys into memory of `capacity` rows a head, to its front.
+/// Moves the keys to the front of new memory with `capacity` rows per head.
 void KeyRowsState::move(int64_t capacity) {
   const int64_t row = layout_.bytes_of_row(), held = keys_ - missing_;
   for (ops::AlignedBytes* memory : {&k_, &v_}) {
     ops::AlignedBytes fresh;
     if (capacity != capacity_) {
       fresh = ops::AlignedBytes(layout_.heads * capacity * row);
-      // Between the head's width and the padded one there must be zeros, everywhere.
+      // The padding between the head's width and the padded width must be zero everywhere.
       if (layout_.width != layout_.head_dim) std::memset(fresh.as<std::byte>(), 0, static_cast<size_t>(fresh.size));
     }
     for (int64_t head = 0; head < layout_.heads && held > 0; ++head) {
@@ -40,7 +40,7 @@ void KeyRowsState::move(int64_t capacity) {
 void KeyRowsState::reserve(int64_t more) {
   const int64_t wanted = keys_ - missing_ + more;
   if (first_ + wanted <= capacity_) return;
-  // Half of the memory is room to slide in, so that rows are seldom moved.
+  // Half of the memory is free to slide into, so that rows rarely have to be moved.
   move(wanted <= capacity_ / 2 ? capacity_ : std::max(kFirstRoom, 2 * wanted));
 }
 
@@ -57,10 +57,10 @@ void KeyRowsState::store(int64_t number, const float* k, const float* v) {
   }
 }
 
-/// Leaves room where keys are to be made of rows.
+/// Drops keys and leaves gaps for keys that will be computed from rows.
 void KeyRowsState::drop_to(std::span<const core::KeptKeys> kept, int64_t first) {
   int64_t number = 0, total = 0, stay = 0, from = missing_;
-  bool slides = true;  // what stays is one run of keys, or nothing
+  bool slides = true;  // what remains is one contiguous run of keys, or nothing
   for (const core::KeptKeys& whole : kept) {
     const core::KeptKeys run = held_part(whole, number, first);
     number += whole.count;
@@ -90,7 +90,7 @@ void KeyRowsState::drop_to(std::span<const core::KeptKeys> kept, int64_t first) 
         const core::KeptKeys run = held_part(whole, at, first);
         at += whole.count;
         if (run.rows == nullptr && run.count > 0) {
-          // Runs ascend and move to the left, so none is overwritten before it has moved.
+          // Runs are in ascending order and move left, so none is overwritten before it has been moved.
           const int64_t source = first_ + run.from - missing_;
           base::ensure(place <= source, "keys that stay move to the left");
           std::memmove(start + place * row, start + source * row, static_cast<size_t>(run.count * row));

@@ -11,7 +11,7 @@
 
 namespace mnemo::attention {
 
-/// How keys and values of a decoder lie in memory: [H, capacity, width], width the head's, padded with zeros to whole
+/// Memory layout of a decoder's keys and values: [H, capacity, width], where width is the head's, zero-padded to whole
 /// vectors.
 struct KeyLayout {
   int64_t heads = 0, head_dim = 0, width = 0;
@@ -19,25 +19,25 @@ struct KeyLayout {
   int64_t bytes_of_row() const { return width * (wide ? 4 : 2); }
 };
 
-/// Keys and values of one layer of one sequence, [context; open segment], in memory that grows by doubling. Those of a
-/// layer context stay when a segment ends: W_k of a row is what it was when the row ran.
+/// Keys and values of one layer of one sequence, [context; open segment], in memory that grows by doubling. Keys of
+/// context rows are kept when a segment ends: W_k x of a cached row does not change.
 class KeyRowsState final : public core::CopiedState<KeyRowsState> {
  public:
-  /// The keys from number `first` on will be held; those before it were never taken over.
+  /// Stores keys from number `first` on; earlier ones were never imported.
   explicit KeyRowsState(const KeyLayout& layout, int64_t first = 0) : layout_(layout), missing_(first), keys_(first) {}
 
-  /// Makes room for `more` keys.
+  /// Reserves space for `more` keys.
   void reserve(int64_t more);
-  /// Puts a key and its value, [H*d] each, in their place, which there must be room for.
+  /// Stores a key and its value, [H*d] each. Their space must have been reserved.
   void store(int64_t key, const float* k, const float* v);
-  /// Says that `more` keys have been stored behind the last.
+  /// Counts `more` keys that have been stored after the last one.
   void append(int64_t more) { keys_ += more; }
-  /// Goes on with these keys alone, of which the last `needed` must be held and no others are. make(rows, from, count,
-  /// number) stores those that come of rows[from] on, from that number on. False, and nothing done, where some are not
-  /// held.
+  /// Keeps only these keys, and of them only the last `needed`. make(rows, from, count, number) stores keys computed
+  /// from rows[from] on, starting at key `number`. Returns false and changes nothing if some of the keys are not
+  /// stored.
   template <class Make>
   bool keep(std::span<const core::KeptKeys> kept, int64_t needed, const Make& make);
-  /// Holds the last `count` keys and no others.
+  /// Keeps only the last `count` keys.
   void trim(int64_t count) {
     const int64_t excess = std::max<int64_t>(0, keys_ - missing_ - count);
     first_ += excess;
@@ -45,7 +45,7 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
   }
 
   int64_t keys() const { return keys_; }
-  /// Key or value row of a head.
+  /// The key or value row of a head.
   template <class T>
   T* key(int64_t head, int64_t number) const {
     return k_.as<T>() + (head * capacity_ + first_ + number - missing_) * layout_.width;
@@ -54,14 +54,14 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
   T* value(int64_t head, int64_t number) const {
     return v_.as<T>() + (head * capacity_ + first_ + number - missing_) * layout_.width;
   }
-  /// The last `count` keys or values as a tensor [1,H,count,d], and back.
+  /// The last `count` keys or values as a tensor [1,H,count,d]; take() is the inverse.
   at::Tensor tensor(bool values, int64_t count) const;
   void take(const at::Tensor& k, const at::Tensor& v, int64_t count);
   int64_t num_bytes() const override;
 
  private:
   void move(int64_t capacity);
-  /// What is held of a run that begins with key `number` and of which those from `first` on are.
+  /// The part of a run at or after key `first`, if the run begins with key `number`.
   static core::KeptKeys held_part(const core::KeptKeys& run, int64_t number, int64_t first) {
     const int64_t skipped = std::clamp<int64_t>(first - number, 0, run.count);
     return {run.from + skipped, run.count - skipped, run.rows};

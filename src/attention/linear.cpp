@@ -141,7 +141,7 @@ core::AttentionView Linear::inspect(const core::AttentionInput& input, const cor
   core::AttentionView view = inspect_linear_in_values(
       input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, nothing, replace).heads; });
   if (!causal_ || past.z.eq(0.0).all().item<bool>()) return view;
-  // Were every value one, s would be z in each column.
+  // If every value were one, s would equal z in each column.
   const LinearState ones{past.z.unsqueeze(-1).expand_as(past.s).contiguous(), past.z};
   const at::Tensor all = run(input, ones, [](const at::Tensor& v) { return at::ones_like(v); }).heads;
   view.maps[0].past = all.unflatten(-1, {maps_.num_heads, -1}).select(-1, 0).transpose(1, 2) -

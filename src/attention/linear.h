@@ -48,7 +48,7 @@ struct LinearOptions {
   void validate(const base::Where& where) const;
 };
 
-/// Sums of one layer (ops/linear_attention.h): s [B,H,f,d], z [B,H,f].
+/// Running sums of one layer (ops/linear_attention.h): s [B,H,f,d], z [B,H,f].
 struct LinearState {
   at::Tensor s, z;
   template <class F>
@@ -58,16 +58,16 @@ struct LinearState {
   }
 };
 
-/// Linear attention by features of queries and keys: ELU (Katharopoulos et al. 2020), T2R (Kasai et al. 2021), RFA
-/// (Peng et al. 2021).
+/// Linear attention with feature maps of queries and keys: ELU (Katharopoulos et al. 2020), T2R (Kasai et al. 2021),
+/// RFA (Peng et al. 2021).
 ///   o_t = S_t^T f(q_t) / norm(f(q_t).z_t), S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T, z_t likewise (no gate: both
 ///   factors 1);  o = W_o concat_h(o_t)
-/// No 1/sqrt(d). Padding has f(k) = 0 and does not move the gate. Causal models carry (S, z) from segment to segment,
-/// exactly.
+/// No 1/sqrt(d). Padding has f(k) = 0 and does not affect the gate. Causal models carry (S, z) exactly from segment to
+/// segment.
 class Linear final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = LinearOptions;
-  /// Throws InputError for a gate in a model that looks both ways.
+  /// Throws InputError for a gate in a bidirectional model.
   Linear(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override {
     return run(input, state, {});
@@ -84,7 +84,7 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads, public
   }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   void require_readable(int64_t head_dim, int64_t keys) const override;
-  /// rfa: takes other random projections [H,m,d].
+  /// rfa: replaces the random projections [H,m,d].
   void set_random(const at::Tensor& random);
 
  private:

@@ -14,14 +14,14 @@
 namespace mnemo::attention {
 namespace {
 
-/// Sums of one sequence: s [H,f,width], z [H,f].
+/// Running sums of one sequence: s [H,f,width], z [H,f].
 struct LinearSumsState final : core::CopiedState<LinearSumsState> {
   std::vector<float> s, z;
   int64_t used_bytes = 0;
   int64_t num_bytes() const override { return used_bytes; }
 };
 
-/// The features of a head: f = elu(x) + 1, relu(W x + b), or factor [sin(W u), cos(W u)] with u = x / (|x| + eps).
+/// The feature map of a head: f = elu(x) + 1, relu(W x + b), or factor [sin(W u), cos(W u)] with u = x / (|x| + eps).
 struct FeatureMap {
   enum class Kind { elu, t2r, rfa } kind = Kind::elu;
   std::vector<float> weight, bias;  ///< [H,m,d], [H,m]

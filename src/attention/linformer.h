@@ -31,11 +31,12 @@ struct LinformerOptions {
 /// Attention over keys and values that two tables project along time (Wang et al. 2020, eq. 7).
 ///   o = W_o concat_h( softmax(q (E k)^T / sqrt(d)) F v ),  E, F the first S columns of linformer.k.weight and
 ///   linformer.v.weight [n,max_len]
-/// Tables are shared by all heads, not by layers. Padding is left out. Looks both ways, or across. No state.
+/// All heads share the tables; each layer has its own. Padding is excluded. Bidirectional, or cross-attention. No
+/// state.
 class Linformer final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = LinformerOptions;
-  /// The columns of its tables.
+  /// The number of columns of its tables.
   static std::optional<core::RowLimit> row_limit(const base::Node& options) {
     return core::RowLimit{options.at("max_len").as_int(), options, "max_len"};
   }

@@ -41,12 +41,11 @@ struct LshOptions {
   bool arena() const { return variant == "lra"; }
 };
 
-/// Attention by locality-sensitive hashing (Kitaev et al. 2020, section 2): queries are keys, and attend within their
-/// bucket's chunks (ops/lsh.h). Rotations are fixed numbers (ops/fixed_numbers.h), not parameters.
-/// Causal in what is seen, not bit for bit: where chunks begin depends on how many rows, later ones too, fall into each
-/// bucket. While a segment is open a call hashes and cuts all of its rows so far, and gives the outputs of the new
-/// ones.
-/// State: kv_cache, only while a segment is open; k holds the shared queries and keys.
+/// LSH attention (Kitaev et al. 2020, section 2): queries are used as keys, and attend to keys in their bucket's chunks
+/// (ops/lsh.h). Rotations are fixed numbers (ops/fixed_numbers.h), not parameters. No query attends to later rows, but
+/// causality does not hold bit for bit: chunk boundaries depend on how many rows, including later ones, fall into each
+/// bucket. While a segment is open, each call hashes and chunks all of its rows so far, and returns the outputs of the
+/// new ones. State: kv_cache, only while a segment is open; k holds the shared queries and keys.
 class Lsh final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = LshOptions;
@@ -61,7 +60,7 @@ class Lsh final : public core::CoreAttention, public core::Inspectable {
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
   const at::Tensor& rotations() const { return rotations_; }
-  /// Takes other rotations [rounds,H,d,num_buckets/2].
+  /// Replaces the rotations [rounds,H,d,num_buckets/2].
   void set_rotations(const at::Tensor& rotations);
 
  private:

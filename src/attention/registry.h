@@ -4,13 +4,13 @@
 
 namespace mnemo::attention {
 
-/// What `backbone.attention` is where an options table names none.
+/// The type of `backbone.attention` if its options table names none.
 inline constexpr const char* kDefaultAttention = "relative";
 
-/// Every attention of this folder: option types and factories, filled by explicit lines.
+/// Registers the option types and factories of every attention in this folder, one explicit line each.
 void add_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntry>& entries);
 
-/// Those that read the rows of an image or of a window of it, which only the backbones of vision models hand them.
+/// Registers attentions over the rows of an image or a window; only backbones of vision models can use them.
 void add_image_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntry>& entries);
 
 }  // namespace mnemo::attention

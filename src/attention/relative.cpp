@@ -29,7 +29,7 @@ core::State Relative::initial_state(int64_t) const { return core::KvState{}; }
 ops::Positions Relative::positions(const at::Tensor& q, const at::Tensor& sinusoids) const {
   const int64_t heads = maps_.num_heads, width = maps_.head_dim, batch = q.size(0), queries = q.size(2);
   const int64_t distances = sinusoids.size(0);
-  // Few queries: (W_r^T (q + v)) . R is cheaper than projecting every distance.
+  // With few queries, (W_r^T (q + v)) . R is cheaper than projecting every distance.
   const bool few = batch * queries * (width + distances) < distances * width;
   if (!few) return {u_, v_, r_(sinusoids).view({distances, heads, width}), {}};
   const at::Tensor by_head = (q + v_.unsqueeze(1)).transpose(0, 1).reshape({heads, batch * queries, width});
@@ -40,7 +40,7 @@ ops::Positions Relative::positions(const at::Tensor& q, const at::Tensor& sinuso
 at::Tensor Relative::sinusoids(const core::AttentionInput& input, const at::Tensor& q, int64_t keys) const {
   const bool evaluates = input.mode == core::Mode::evaluate;
   const int64_t clamp = evaluates ? options_.eval_clamp_len.value_or(options_.clamp_len) : options_.clamp_len;
-  // The two shifts differ for keys on the right alone.
+  // The two shifts differ only for keys to the right of their query.
   return ops::distance_sinusoids(q.size(2), keys, input.table.looks_right() && !faithful(input.table), clamp, dim_,
                                  at::TensorOptions().dtype(q.scalar_type()).device(q.device()));
 }

@@ -39,8 +39,8 @@ struct RelativeOptions {
 
 /// Attention with relative positions (Dai et al. 2019, section 3.3).
 ///   p(i,j) = i + M - j        s(i,j) = ((q_i + u).k_j + (q_i + v).r(p)) / sqrt(d),   r(p) = W_r R(p)
-///   o = W_o concat_h( softmax_j(s, table) v_j ),  q of x, k and v of [context; x]
-/// M rows on the left of the segment; R are sinusoids of two halves (ops/position.h).
+///   o = W_o concat_h( softmax_j(s, table) v_j ),  q from x, k and v from [context; x]
+/// M is the number of rows to the left of the segment; R is a sinusoid, sines in the first half (ops/position.h).
 /// State: kv_cache, only while a segment is open.
 class Relative final : public core::CoreAttention, public core::Inspectable {
  public:
@@ -57,7 +57,7 @@ class Relative final : public core::CoreAttention, public core::Inspectable {
 
  private:
   ops::Positions positions(const at::Tensor& q, const at::Tensor& sinusoids) const;
-  /// Whether keys stand on the right of their query and go by the shift of the authors' code.
+  /// Whether there are keys to the right of their query, and their scores use the shift of the authors' code.
   bool faithful(const core::AttendTable& table) const {
     return table.looks_right() && options_.rel_shift == "faithful";
   }

@@ -5,7 +5,7 @@
 namespace mnemo::attention {
 
 std::unique_ptr<core::DecodeAttention> Relative::decoder(const core::DecodeBuild& build) const {
-  // Within a block of two rows or more the shift of the authors' code reads other rows' scores.
+  // Within a block of two or more rows, the shift of the authors' code reads the scores of other rows.
   base::require(options_.rel_shift != "faithful" || build.looks_right < 2, "{}",
                 "rel_shift = \"faithful\" with memory rows that look to the right");
   return std::make_unique<KeyDecoder>(

@@ -22,10 +22,10 @@ struct ShiftedWindowOptions {
   void validate(const base::Where& where) const;
 };
 
-/// Attention inside windows of an image, with a learned bias for each pair of places (Liu et al. 2021, eq. 4).
+/// Attention inside windows of an image, with a learned bias for each pair of positions (Liu et al. 2021, eq. 4).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d) + table[index] + window_bias) v )
-/// x holds one window a sample, `grid` is the window, at most window_size; `window_bias` keeps the regions of a rolled
-/// image apart. Whoever calls it cuts, rolls and pads. No state.
+/// Each sample of x is one window, `grid` is the window's size, at most window_size; `window_bias` separates the
+/// regions of a rolled image. The caller cuts, rolls and pads. No state.
 class ShiftedWindow final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = ShiftedWindowOptions;

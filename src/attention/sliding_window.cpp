@@ -25,7 +25,7 @@ core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input,
   base::require(!input.table.is_cross(), "sliding_window: cross-attention is not supported; use softmax");
   base::require(causal_ || input.ends, "sliding_window: a bidirectional model requires whole segments");
   core::AttentionInput seen = input;
-  // Rows of a cache that lie beyond the first query's window are not even projected.
+  // Cached rows beyond the first query's window are not even projected.
   if (causal_ && input.context.defined() && input.context.size(1) >= window_) {
     seen.context = window_ == 1 ? at::Tensor()
                                 : input.context.narrow(1, input.context.size(1) - window_ + 1, window_ - 1);

@@ -29,9 +29,8 @@ struct SlidingWindowOptions {
 /// Softmax attention within a window over rows.
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys that the table allows and, with p(i,j) = i + M - j,
 ///   causal: |p| < w (the table leaves 0 <= p);  otherwise |p| <= floor(w/2)
-/// Rows of a cache and of memories count like tokens. A query without any key gets zeros before W_o.
-/// State: kv_cache, only while a segment is open, at most w - 1 rows. A window reaches into earlier segments through a
-/// segment cache alone.
+/// Rows of caches and memories count like tokens. A query without any key gets zeros before W_o. State: kv_cache, only
+/// while a segment is open, at most w - 1 rows. The window extends into earlier segments only with a segment cache.
 class SlidingWindow final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = SlidingWindowOptions;

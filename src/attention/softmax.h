@@ -26,7 +26,7 @@ struct SoftmaxOptions {
 };
 
 /// Scaled dot-product attention over spans (Vaswani et al. 2017, eq. 1).
-///   o = W_o concat_h( softmax(q k^T / sqrt(d), table) v ),  q of x, k and v of [context; x]
+///   o = W_o concat_h( softmax(q k^T / sqrt(d), table) v ),  q from x, k and v from [context; x]
 /// A query without any key gets zeros before W_o. State: kv_cache, only while a segment is open.
 class Softmax final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:

@@ -32,12 +32,11 @@ struct SpatialReductionOptions {
   }
 };
 
-/// Attention of an image's rows over fewer rows of the same image (Wang et al. 2021, eq. 1-3; linear: Wang et al. 2022,
-/// section 3.2).
-///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ),  q of x, k and v of [context; reduce(x)], reduce as in
+/// Attention of an image's rows over a reduced number of rows of the same image (Wang et al. 2021, eq. 1-3; linear:
+/// Wang et al. 2022, section 3.2).
+///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ),  q from x, k and v from [context; reduce(x)], reduce as in
 ///   layers::GridReduction
-/// x is the rows of `grid`; class tokens may stand in front of them where nothing is reduced. Needs the whole image. No
-/// state.
+/// x has the rows of `grid`, preceded by class tokens if nothing is reduced. Needs the whole image. No state.
 class SpatialReduction final : public core::CoreAttention, public core::ReducesRows, public core::Inspectable {
  public:
   using Options = SpatialReductionOptions;
@@ -56,7 +55,7 @@ class SpatialReduction final : public core::CoreAttention, public core::ReducesR
   }
 
  private:
-  /// The rows that keys and values come from, and which of them are real, undefined = all.
+  /// The rows that keys and values are computed from, and which of them are real (undefined = all).
   std::pair<at::Tensor, at::Tensor> sources(const core::AttentionInput& input) const;
 
   layers::AttentionProjections maps_;

@@ -32,7 +32,7 @@ std::string base_name(const std::string& path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
-// Files first, then the folder that names them.
+// Syncs files first, then the folder that lists them.
 void sync_tree(const std::string& folder) {
   for (const std::string& name : list_folder(folder)) {
     const std::string path = join_path(folder, name);

@@ -2,7 +2,7 @@
 
 namespace mnemo::base {
 
-/// Exit statuses; 130 and 143 are for a run that SIGINT or SIGTERM stopped.
+/// Exit statuses. A run stopped by SIGINT or SIGTERM exits with 130 or 143.
 inline constexpr int kDone = 0;
 inline constexpr int kAnswerIsNo = 1;  ///< a check failed, such as verify out of tolerance
 inline constexpr int kWrongInput = 2;  ///< base::InputError

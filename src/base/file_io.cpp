@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporaryMark = ".tmp-";
 
-// Opens a regular file for reading. O_NONBLOCK keeps a pipe without a writer from hanging us before we can refuse it.
+// Opens a regular file for reading. O_NONBLOCK prevents hanging on a pipe without a writer before we can reject it.
 int open_regular(const std::string& path, uint64_t& size) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) system_failure(path, "cannot open", errno);
@@ -45,7 +45,7 @@ int open_regular(const std::string& path, uint64_t& size) {
   return fd;
 }
 
-// Process ids repeat from one container to the next; this stands beside them in names.
+// Process ids repeat between containers; names contain this token in addition.
 const std::string& process_token() {
   static const std::string token = [] {
     std::random_device random;
@@ -54,7 +54,7 @@ const std::string& process_token() {
   return token;
 }
 
-// The process id of a temporary's name ("x.tmp-123-0123456789abcdef-4"), or 0. 0 too for this process's own.
+// The process id in a temporary's name ("x.tmp-123-0123456789abcdef-4"), or 0. Also 0 for this process's own names.
 pid_t owner_of(std::string_view name) {
   const size_t at = name.rfind(kTemporaryMark);
   if (at == std::string_view::npos) return 0;
@@ -68,8 +68,8 @@ pid_t owner_of(std::string_view name) {
   return own ? 0 : pid;
 }
 
-// Removes a temporary unless its maker holds its lock, which tells a live process of another container. The lock is
-// kept meanwhile, so that a maker who comes later sees that it has lost it.
+// Removes a temporary unless its creator holds its lock, which means that the creator is alive, maybe in another
+// container. We hold the lock while removing, so that a creator who locks later notices the loss.
 void remove_unless_locked(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (fd < 0) return;
@@ -136,7 +136,7 @@ void sync_path(const std::string& path) {
   const int result = ::fsync(fd);
   const int error = errno;
   ::close(fd);
-  // Some file systems cannot sync a folder and say so with EINVAL; there is nothing more to do there.
+  // Some file systems cannot sync a folder and report EINVAL; there is nothing more to do then.
   if (result != 0 && error != EINVAL) system_failure(path, "cannot sync to disk", error);
 }
 
@@ -241,7 +241,7 @@ void remove_stale_temporaries(const std::string& folder, const std::string& pref
     if (!name.starts_with(prefix)) continue;
     const pid_t owner = owner_of(name);
     if (owner == 0) continue;
-    // A name with our process id that is not ours is of an earlier container, or of one that shares this folder.
+    // A name with our process id and another token is from an earlier container, or from one that shares this folder.
     if (owner != ::getpid() && (::kill(owner, 0) == 0 || errno != ESRCH)) continue;
     remove_unless_locked(join_path(folder, name));
   }
@@ -277,7 +277,7 @@ void AtomicFile::write(const void* data, size_t n) {
 void AtomicFile::commit() {
   ensure(fd_ >= 0, "{}: committed twice", path_);
   if (::fsync(fd_) != 0) system_failure(path_, "cannot sync to disk", errno);
-  // Network file systems report a full disk as late as this.
+  // Network file systems may report a full disk only here.
   if (::close(std::exchange(fd_, -1)) != 0) system_failure(path_, "cannot write", errno);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) system_failure(path_, "cannot replace", errno);
   temporary_.clear();

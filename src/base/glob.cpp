@@ -3,7 +3,7 @@
 namespace mnemo::base {
 
 bool matches(std::string_view pattern, std::string_view name) {
-  // Behind the last `*` met, and what it has been given so far: one more character at every mismatch.
+  // The position after the last `*`, and the end of what it has matched, which grows by one character per mismatch.
   size_t p = 0, n = 0, star = std::string_view::npos, given = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

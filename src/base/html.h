@@ -9,8 +9,8 @@ namespace mnemo::base {
 /// characters not allowed in HTML become U+FFFD.
 std::string html_escape(std::string_view text);
 
-/// JSON for the inside of <script>: "<", U+2028 and U+2029, which JSON has only inside strings, become the escapes that
-/// read as the same text, so that no string ends the script.
+/// JSON for use inside <script>: "<", U+2028 and U+2029, which occur only in JSON strings, are replaced by equivalent
+/// escapes, so that no string can end the script.
 std::string script_escape(std::string_view json);
 
 }  // namespace mnemo::base

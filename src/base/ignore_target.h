@@ -4,7 +4,7 @@
 
 namespace mnemo::base {
 
-/// Targets of this value are left out of every loss and count: padding, and what a task does not ask for.
+/// Targets with this value are excluded from every loss and count: padding, and positions a task does not ask for.
 inline constexpr int64_t kIgnoreTarget = -100;
 
 }  // namespace mnemo::base

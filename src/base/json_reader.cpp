@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxMessage = 200;
 
-/// Counts what the parser has read, because its callbacks do not say where they are.
+/// Counts the characters that the parser has read, because its callbacks do not report positions.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -41,7 +41,7 @@ class CountingIterator {
   size_t* consumed_;
 };
 
-/// Builds the tree with a stack of its own; nlohmann's parser does not recurse either, so depth costs no call stack.
+/// Builds the tree with an explicit stack; nlohmann's parser does not recurse either, so depth uses no call stack.
 class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Builder(std::string_view text, const std::string& file, const ReadLimits& limits, const size_t& consumed)
@@ -86,7 +86,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …"
     const size_t colon = message.find(": ");
     if (colon != std::string_view::npos) message.remove_prefix(colon + 2);
-    // The parser points at the last character it read, which may be the line's end already.
+    // The parser points at the last character it read, which may already be the line break.
     move_to(consumed_ == 0 ? 0 : consumed_ - 1);
     fail("{}", printable(message, kMaxMessage));
   }
@@ -113,9 +113,9 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     }
   }
 
-  /// Moves to the start of the token just read: the first character after the previous token that can start one.
-  /// (Numbers are read one character too far. That can only be a separator or a closing bracket, whose own place is not
-  /// kept.)
+  /// Moves to the start of the token just read: the first character after the previous token that can start one. (For
+  /// numbers, the parser reads one character too many. That can only be a separator or a closing bracket, whose
+  /// position is not kept.)
   void advance() {
     size_t start = previous_end_;
     while (start < text_.size() && std::string_view(" \t\r\n,:").find(text_[start]) != std::string_view::npos) ++start;
@@ -157,7 +157,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   const size_t& consumed_;
   std::shared_ptr<const std::string> source_;
   Node root_;
-  // Pointers stay good: a node is not moved while it is open, since its parent gains no other child meanwhile.
+  // The pointers stay valid: an open node is not moved, because its parent gains no other child meanwhile.
   std::vector<Open> open_;
   std::string key_;
   int64_t values_ = 0;

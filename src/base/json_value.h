@@ -7,11 +7,11 @@
 
 namespace mnemo::base {
 
-/// Text for JSON, which is UTF-8: invalid bytes become \xNN.
+/// Makes text valid UTF-8 for JSON: invalid bytes become \xNN.
 std::string json_text(std::string_view text);
 /// A number for JSON; infinity and NaN become null.
 Node json_number(double value);
-/// The same with six decimals, which is enough for a weight.
+/// The same with six decimals, enough for a weight.
 Node rounded(double value);
 
 /// Applies json_text() to every string of the node.

@@ -18,7 +18,7 @@
 namespace mnemo::base {
 namespace {
 
-/// The value of the first line "key : value" of a file of /proc; empty where there is none.
+/// The value of the first line "key : value" in a /proc file; empty if there is none.
 std::string proc_value(const char* path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -61,7 +61,7 @@ int64_t usable_memory() {
 }
 
 int64_t peak_memory() {
-  // The kernel's own mark is of this program alone; getrusage also counts the process that started it.
+  // VmHWM counts only this program; getrusage also includes the process that started it.
   if (const std::string peak = proc_value("/proc/self/status", "VmHWM"); !peak.empty()) return std::stoll(peak) * 1024;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

@@ -25,7 +25,7 @@ base::Node to_node(const Machine& machine);
 /// Cores available to this process.
 int64_t usable_cores();
 
-/// Bytes of memory available to this process: the machine's, or fewer where its control group is held to fewer.
+/// Memory available to this process in bytes: that of the machine, or the limit of its control group if that is lower.
 int64_t usable_memory();
 
 /// Peak memory of this process in bytes, including LibTorch's code.

@@ -7,7 +7,7 @@
 namespace mnemo::base {
 namespace {
 
-// Longer names are never compared: nothing of ours is that long, and hostile input could make the comparison slow.
+// Longer names are not compared: none of ours is that long, and hostile input could make the comparison slow.
 constexpr size_t kMaxNameLength = 64;
 constexpr size_t kMaxListed = 24;
 
@@ -54,7 +54,7 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& ca
   if (auto near = nearest(name, candidates)) return fmt::format("; did you mean '{}'?", *near);
   if (candidates.empty()) return "; none are known here";
   const size_t listed = std::min(candidates.size(), kMaxListed);
-  // In quotes: a name may hold a comma.
+  // In quotes, because a name may contain a comma.
   return fmt::format("; known: '{}'{}",
                      fmt::join(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(listed), "', '"),
                      listed < candidates.size() ? ", …" : "");

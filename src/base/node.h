@@ -127,10 +127,10 @@ struct Node::Member {
 /// "integer", "table" …
 std::string_view kind_name(Node::Kind kind);
 
-/// The key `type` of a table, which chooses the options of its other keys; empty where there is none.
+/// The value of a table's `type` key, which determines the options for its other keys; empty if there is none.
 const std::string& type_of(const Node& table);
 
-/// `text` in quotes and fit for a message: see printable().
+/// `text` in quotes, made safe for messages: see printable().
 std::string in_quotes(std::string_view text, char quote = '"');
 
 /// Limits on configuration files, so that a malicious one takes no more memory than its size plus a megabyte.

@@ -8,7 +8,7 @@
 namespace mnemo::base {
 namespace {
 
-/// At most `limit` bytes, read in pieces, so that pipes work and an endless file ends.
+/// Reads at most `limit` bytes in chunks, so that pipes work and an endless file ends.
 std::string read_limited(const std::string& name, size_t limit) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "rb"), std::fclose);
   require(file != nullptr, "cannot read {}: {}", name, std::strerror(errno));

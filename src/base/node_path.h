@@ -6,8 +6,8 @@
 
 namespace mnemo::base {
 
-/// Sets the value under a key such as "model.memory[0].mem_len"; see set_value. Throws InputError that starts from the
-/// place of `value` and leaves `root` as it was.
+/// Sets the value under a key such as "model.memory[0].mem_len"; see set_value. Throws InputError that starts with the
+/// place of `value` and leaves `root` unchanged.
 void set_at(Node& root, std::string_view key, Node value);
 
 /// The value at such a key; null if there is none. Throws InputError for an invalid key.

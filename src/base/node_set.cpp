@@ -41,7 +41,7 @@ class Assignment {
     parse_value(trim(text.substr(equals + 1)));
   }
 
-  /// `value` under the key; messages start from where the value was written.
+  /// Assigns `value` to the key; error messages start with the place of `value`.
   Assignment(std::string_view key, Node value)
       : text_(key),
         label_(value.place().text() + ": " + in_quotes(key, '\'')),
@@ -50,7 +50,7 @@ class Assignment {
     parse_path(key);
   }
 
-  /// The node under the key; null where a part of the way is missing.
+  /// The node under the key; null if part of the path is missing.
   const Node* find(const Node& root) const {
     const Node* node = &root;
     for (const Part& part : parts_) {
@@ -124,7 +124,7 @@ class Assignment {
       try {
         value_ = parse_toml_value(text);
       } catch (const InputError& error) {
-        // What starts like a TOML string, list or table was meant as one.
+        // Text that starts like a TOML string, list or table was meant to be one.
         if (std::string_view("\"'[{").find(text.front()) != std::string_view::npos) fail("{}", error.what());
         value_ = Node(text);
       }
@@ -163,7 +163,7 @@ class Assignment {
   }
 
   std::string_view text_;
-  std::string label_;  // how messages start
+  std::string label_;  // start of error messages
   std::vector<Part> parts_;
   Node value_;
   Place place_;

@@ -89,7 +89,7 @@ void write_json(const Node& node, int indent, int level, std::string& out) {
     return;
   }
   const bool table = node.is_table();
-  // Lists of plain values stay on one line.
+  // Lists of plain values are written on one line.
   const bool lines = indent >= 0 && node.size() > 0 && (table || !all_scalars(node));
   auto separate = [&](bool first, int at) {
     if (!first) out += lines || indent < 0 ? "," : ", ";

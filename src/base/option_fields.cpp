@@ -30,7 +30,7 @@ void check_rules(const Node& node, const std::string& path, const FieldInfo& inf
 
 bool is_unset(const Node& node) { return node.is_null() || (node.is_string() && node.as_string() == "unset"); }
 
-/// Reads one kind of field; the fields that hold others call it again.
+/// Reads one kind of field; recursive for fields that contain others.
 struct Reader {
   const Node& node;
   const std::string& path;
@@ -90,7 +90,7 @@ struct Reader {
   }
 
   void operator()(Node* field) const {
-    // A table without a type keeps the type the field had.
+    // A table without a `type` has the type of the field's default.
     const std::string default_type = field->is_string() ? field->as_string() : type_of(*field);
     const bool may_be_unset = field->is_null();
     *field = may_be_unset && is_unset(node) ? Node() : node;

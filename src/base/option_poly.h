@@ -10,10 +10,10 @@
 
 namespace mnemo::base {
 
-/// Gives what was written its place again, for errors found later; what was filled in gets its table's.
+/// Restores the places of values that were written, for later errors; values filled in get the place of their table.
 void copy_places(const Node& written, Node& filled);
 
-/// The usual PolyType: each type name with the options struct its tables are read into.
+/// The usual PolyType: maps each type name to the options struct of its tables.
 ///
 ///     OptionTypes types("memory");
 ///     types.add<SegmentCacheOptions>("segment_cache", "Transformer-XL: rows of earlier segments");

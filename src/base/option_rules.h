@@ -106,12 +106,12 @@ Rule one_of(Names&&... names) {
 /// The string is not empty.
 Rule not_empty();
 
-/// A rule of one's own: `holds` is asked about each integer, number or string.
+/// A custom rule: `holds` is called for each integer, number or string.
 Rule check(std::string text, std::function<bool(const Node&)> holds);
 
-/// The Node (or each of a list of Nodes) is a table chosen by its key `type`. `types` must outlive the options' use.
-/// A string stands for a table of that type with default options; a single table without `type` is of the type the
-/// field has by default.
+/// The Node (or each in a list of Nodes) is a table whose key `type` determines its options. `types` must outlive the
+/// options. A string means a table of that type with default options; a single table without `type` has the type of the
+/// field's default.
 Rule poly(const PolyType& types);
 
 }  // namespace mnemo::base

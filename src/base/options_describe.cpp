@@ -8,8 +8,8 @@ namespace mnemo::base {
 namespace detail {
 namespace {
 
-/// Poly types now being described, so that one that holds parts of its own kind (an attention around an attention) is
-/// described once.
+/// The poly types being described, so that a type that contains its own kind (an attention around an attention) is
+/// described only once.
 std::vector<const PolyType*>& being_described() {
   thread_local std::vector<const PolyType*> types;
   return types;
@@ -90,7 +90,7 @@ class DescribeVisitor final : public FieldVisitor {
     for (const std::string& type : types.types()) {
       const std::string group = fmt::format("{} with type = {}: {}", base, json_string(type), types.meaning(type));
       const std::vector<OptionDoc> docs = types.describe(type);
-      // A type without options of its own still has a heading.
+      // A type without options of its own still gets a heading.
       if (docs.empty()) later_.push_back({"", "", "", "", "", group});
       for (OptionDoc doc : docs) {
         if (!doc.path.empty()) doc.path = base + "." + doc.path;
@@ -103,7 +103,7 @@ class DescribeVisitor final : public FieldVisitor {
 
   std::string path_;
   std::vector<OptionDoc> docs_;
-  std::vector<OptionDoc> later_;  // keys of types, listed after the keys that are always there
+  std::vector<OptionDoc> later_;  // keys of types, listed after those that always exist
 };
 
 }  // namespace
@@ -120,7 +120,7 @@ namespace {
 
 constexpr const char* kColumns[] = {"key", "type", "default", "accepted", "meaning"};
 
-/// Calls `begin` for each group with its title and the table of its keys.
+/// Calls `begin` for each group with its title and its table of keys.
 template <class Emit>
 void by_group(const std::vector<OptionDoc>& docs, Emit emit) {
   for (size_t i = 0; i < docs.size();) {

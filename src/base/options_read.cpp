@@ -18,7 +18,7 @@ void Where::fail(std::string_view key, const std::string& message) const {
 namespace detail {
 namespace {
 
-/// Reads the members of one table into the fields that are visited, and remembers which keys exist.
+/// Reads the members of one table into the visited fields, and records which keys exist.
 class ReadVisitor final : public FieldVisitor {
  public:
   ReadVisitor(const Node& table, const std::string& path) : table_(table), path_(path) {}
@@ -50,10 +50,10 @@ class ReadVisitor final : public FieldVisitor {
     return table_.find(info.name);
   }
 
-  /// What an absent table is read from: its defaults must pass the checks too, and poly fields in it be completed.
+  /// Stands in for an absent table: its defaults must be checked and its poly fields completed too.
   Node empty_table() const { return std::move(Node::table().set_place(table_.place())); }
 
-  /// Defaults of poly fields are completed as well, so that whoever reads the options finds every key.
+  /// Completes the defaults of poly fields as well, so that code that reads the options finds every key.
   void complete_default(const PolyType& types, const FieldInfo& info, const FieldRef& field) const {
     const std::string path = join_path(path_, info.name);
     if (Node* const* node = std::get_if<Node*>(&field)) complete_poly(types, path, **node, "");

@@ -34,7 +34,7 @@ void Progress::update(int64_t done, std::string_view note) {
   last_ = options_.now();
   const bool terminal = log_is_terminal();
   const double since = last_ - shown_.value_or(began_);
-  // A bar appears at once, the first line only after an interval.
+  // A bar appears at once, but a log line only after an interval.
   const bool due = terminal ? !shown_ || since >= options_.bar_interval : since >= options_.plain_interval;
   note_ = note;
   if (!due) return;

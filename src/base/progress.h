@@ -11,8 +11,8 @@ namespace mnemo::base {
 struct ProgressOptions {
   double plain_interval = 10;   ///< seconds between log lines when there is no terminal
   double bar_interval = 0.1;    ///< seconds between redraws of the bar
-  int64_t start = 0;            ///< steps done before this run was resumed; they do not count for the speed
-  std::function<double()> now;  ///< seconds from any origin; the steady clock when empty
+  int64_t start = 0;            ///< steps done before this run was resumed, which do not count towards the speed
+  std::function<double()> now;  ///< seconds since any origin; the steady clock if empty
 };
 
 /// Shows the progress of a long job: on a terminal a bar with speed and remaining time on the status line, otherwise a

@@ -19,7 +19,7 @@ class Random {
 
   uint64_t next() { return mix(state_ += kStep); }
 
-  /// Uniform in [0, bound), bound > 0; exactly so, by rejection.
+  /// Uniform in [0, bound), bound > 0; exact, by rejection.
   uint64_t below(uint64_t bound) {
     const uint64_t reject = (0 - bound) % bound;  // 2^64 mod bound
     while (true) {

@@ -9,13 +9,13 @@
 
 namespace mnemo::base {
 
-/// toml++ checks its invariants with asserts; a hostile file that breaks one must be an error, not an abort.
+/// toml++ checks its invariants with asserts; hostile input that violates one must give an error, not an abort.
 [[noreturn]] static void toml_assertion_failed() { throw std::runtime_error("malformed TOML"); }
 
 }  // namespace mnemo::base
 
-// Keep the asserts in optimised builds too, where toml++ would otherwise assume that they hold. This is the only file
-// that includes toml++.
+// Keep asserts in optimised builds too, where toml++ would otherwise assume that they hold. This is the only file that
+// includes toml++.
 #undef NDEBUG
 #define TOML_ASSERT(expr) static_cast<void>((expr) ? void() : ::mnemo::base::toml_assertion_failed())
 #define TOML_MAX_NESTED_VALUES 128
@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kMaxTomlMessage = 300;
 
-/// Copies the tree of toml++ into nodes, tables in the order of the text.
+/// Copies the tree of toml++ into nodes, with tables in the order of the text.
 class Converter {
  public:
   Converter(const std::string& file, const ReadLimits& limits)
@@ -90,7 +90,7 @@ class Converter {
 
 std::string description(const toml::parse_error& error) {
   std::string text = printable(error.description(), kMaxTomlMessage);
-  // "Error while parsing key: expected …" reads better without its first words, after a file and line.
+  // After the file and line, "Error while parsing key: expected …" reads better without its first words.
   for (const std::string_view start : {"Error while parsing ", "Error "}) {
     if (text.starts_with(start)) return text.substr(start.size());
   }
@@ -123,7 +123,7 @@ Node parse_toml_value(std::string_view text) {
   require(text.find_first_of("\r\n") == std::string_view::npos, "a value must not contain line breaks");
   require(!text.ends_with(','), "a value must not end with a comma");
   const ReadLimits limits;
-  // In a list of its own, so that a comment or a second key after the value is an error.
+  // Wrapped in a list, so that a comment or a second key after the value is an error.
   const std::string line = fmt::format("v = [{}]", text);
   require(line.size() <= limits.max_bytes, "{} bytes, the limit is {}", line.size(), limits.max_bytes);
   scan_toml(line, "value", limits);

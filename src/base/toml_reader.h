@@ -6,7 +6,7 @@
 
 namespace mnemo::base {
 
-/// Reads one TOML value without line breaks: `3`, `"a"`, `[1, 2]`. Places are not set.
+/// Reads one TOML value without line breaks: `3`, `"a"`, `[1, 2]`. Does not set places.
 /// Throws InputError, without a position, if it is not a value.
 Node parse_toml_value(std::string_view text);
 

@@ -6,9 +6,9 @@
 namespace mnemo::base {
 namespace {
 
-// What a bound on the true depth may miss by: the brackets of a list in a list's value and the point of a number.
+// The possible error of the depth estimate: the brackets of a list inside a list's value, and the point of a number.
 constexpr size_t kSlack = 4;
-// Tokens a value may take: its key's dots, the equals sign or comma, a number's point.
+// Tokens that a value may use: its key's dots, the equals sign or comma, a number's point.
 constexpr int64_t kTokensPerValue = 4;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
@@ -44,7 +44,7 @@ class Scanner {
 
  private:
   void symbol(char c) {
-    // Not TOML, and toml++ 3.3 has undefined behaviour when it asks whether such a character is white space.
+    // Not TOML, and toml++ 3.3 has undefined behaviour when it tests whether such a character is whitespace.
     require(!beyond_ascii(c), "{}:{}: non-ASCII character outside a string", file_, line_);
     if (c == '[' && line_is_blank_ && open_.empty()) {
       in_header_ = true;
@@ -113,7 +113,7 @@ class Scanner {
         }
         advance();
       }
-      // The closing quotes may follow on up to two quotes of the string's own.
+      // The closing quotes may be preceded by up to two quotes that belong to the string.
       for (int i = 0; i < 5 && at_ < text_.size() && text_[at_] == quote; ++i) ++at_;
       return;
     }
@@ -126,7 +126,7 @@ class Scanner {
     if (at_ < text_.size() && text_[at_] == quote) ++at_;
   }
 
-  /// A backslash at a line's end joins the next line on. toml++ then asks what it must not be asked; see symbol().
+  /// A backslash at the end of a line joins it with the next one. toml++ then makes the test described in symbol().
   void continue_line() {
     size_t next = at_;
     while (next < text_.size() && std::string_view(" \t\r\n").find(text_[next]) != std::string_view::npos) ++next;
@@ -147,8 +147,8 @@ class Scanner {
   bool in_header_ = false;
   size_t header_ = 0;         // parts of the last header's key
   size_t dots_ = 0;           // dots since the last separator
-  size_t open_sum_ = 0;       // levels of all that is open
-  std::vector<size_t> open_;  // for each open bracket the dots before it
+  size_t open_sum_ = 0;       // total depth of everything that is open
+  std::vector<size_t> open_;  // for each open bracket, the dots before it
   int64_t tokens_ = 0;
 };
 

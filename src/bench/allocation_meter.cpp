@@ -7,7 +7,7 @@
 namespace mnemo::bench {
 namespace {
 
-/// Passes everything on to the usual allocator. It lives as long as the program: tensors remember who allocated them.
+/// Forwards everything to the usual allocator. Lives as long as the program, because tensors remember their allocator.
 struct CountingAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t size) override {
     bytes += static_cast<int64_t>(size);
@@ -21,7 +21,7 @@ struct CountingAllocator final : c10::Allocator {
 };
 
 CountingAllocator counting_allocator;
-constexpr uint8_t kPriority = 100;  // an allocator takes the place of one of at most its own priority
+constexpr uint8_t kPriority = 100;  // replaces an allocator of equal or lower priority
 
 }  // namespace
 

@@ -8,8 +8,8 @@ struct Allocator;
 
 namespace mnemo::bench {
 
-/// Counts the bytes of tensors that the process allocates while the meter lives, freed ones too. One at a time, made
-/// and destroyed where no other thread allocates.
+/// Counts the bytes of all tensors that the process allocates during the meter's lifetime, including freed ones. Only
+/// one at a time, created and destroyed while no other thread allocates.
 class AllocationMeter {
  public:
   AllocationMeter();

@@ -21,7 +21,7 @@
 namespace mnemo::bench {
 namespace {
 
-constexpr const char* kMechanisms = "mechanisms";  ///< of --all: no word of the command line
+constexpr const char* kMechanisms = "mechanisms";  ///< used for --all; not accepted on the command line
 
 struct BenchPart {
   std::string name;

@@ -22,18 +22,18 @@ struct BenchArguments {
   int64_t repeats = 7;
   bool all = false, no_peers = false, json = false, check = false;
 
-  /// Whether --case asks for it: all are meant where none is named.
+  /// Whether --case selects it; without --case, all cases are selected.
   bool wants(const std::string& name) const;
 };
 
-/// What one part of `mnemo-bench` found.
+/// The result of one part of `mnemo-bench`.
 struct BenchReport {
   base::Node figures = base::Node::table();   ///< for JSON
-  std::string text = {};                      ///< a table, and what stands below it
-  std::vector<std::string> differences = {};  ///< where a peer does not compute the same: that was not timed
+  std::string text = {};                      ///< a table, and the notes below it
+  std::vector<std::string> differences = {};  ///< cases where a peer's results differ from ours; these were not timed
 };
 
-/// The parts; each compares with the bars as it goes.
+/// The parts; each checks its figures against the bars.
 BenchReport bench_models(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_kernels(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars);
@@ -42,7 +42,7 @@ BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_images(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_grc(const BenchArguments& arguments, Bars& bars);
 
-/// Their cases.
+/// The names of their cases.
 std::vector<std::string> model_case_names();
 std::vector<std::string> kernel_case_names();
 std::vector<std::string> decoding_case_names();
@@ -50,7 +50,7 @@ std::vector<std::string> mechanism_case_names();
 std::vector<std::string> image_case_names();
 std::vector<std::string> grc_case_names();
 
-/// The command line of mnemo-bench. Fresh for each call.
+/// The command line of mnemo-bench. Each call builds a new one.
 std::shared_ptr<CLI::App> make_bench();
 
 }  // namespace mnemo::bench

@@ -44,7 +44,7 @@ void spread_parameters(const layers::ParameterSet& parameters, at::Generator gen
 }
 
 const std::vector<BenchCase>& bench_cases() {
-  // layers, dim, heads, ffn, segment, mem_len, mem_tokens, slots, batch, segments a step
+  // layers, dim, heads, ffn, segment, mem_len, mem_tokens, slots, batch, segments per step
   static const std::vector<BenchCase> cases = {
       {"demo", "relative", 2, 64, 4, 256, 8, 24, 0, 0, 32, 2},  // the cache of recipes/demo.toml
       {"transformer_xl", "relative", 6, 256, 4, 1024, 256, 256, 0, 0, 4, 2, 64},
@@ -126,7 +126,7 @@ struct BenchSubject::Parts {
   std::vector<at::Tensor> targets;
   std::map<int64_t, infer::Session> sessions;
 
-  /// Gradients of a training step.
+  /// Computes the gradients of a training step.
   train::BpttResult backward() const {
     model->parameters().zero_grad();
     const double share = 1.0 / static_cast<double>(segments.size());
@@ -135,7 +135,7 @@ struct BenchSubject::Parts {
         [&](const core::StepResult& step, size_t k) { return model->nll(step.hidden, targets[k]).mean() * share; });
   }
 
-  /// Mean loss of the held-out text.
+  /// Mean loss on the held-out text.
   double held_out() const {
     const c10::InferenceMode inference;
     core::State state = model->initial_state(text.size(0));
@@ -240,7 +240,7 @@ double BenchSubject::generate(int64_t position, int64_t tokens) {
 double BenchSubject::allocated(int64_t position) {
   const BenchCase& c = parts_->bench_case;
   infer::Session session = parts_->session(position).fork();
-  // On to a segment's start; each call runs the token that the last one picked.
+  // Move on to the start of a segment; each call runs the token that the previous one picked.
   do session.next();
   while ((session.position() - 1) % c.segment != 0);
   const int64_t tokens = std::lcm(c.segment, std::max<int64_t>(1, c.mem_len));

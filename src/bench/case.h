@@ -14,38 +14,38 @@
 
 namespace mnemo::bench {
 
-/// Parameters with which everything matters: nothing is zero or one, and the likeliest token hangs on what is attended
-/// to, not on the last token alone.
+/// Sets parameters so that all of them matter: none is zero or one, and the most likely token depends on what is
+/// attended to, not only on the last token.
 void spread_parameters(const layers::ParameterSet& parameters, at::Generator generator);
 
 /// One model that `mnemo-bench` measures, and its batch.
 struct BenchCase {
   std::string name, attention;  ///< attention: relative, softmax (with sinusoidal positions) or abc
   int64_t layers, dim, heads, ffn, segment, mem_len, mem_tokens, slots, batch, segments;
-  int64_t evaluation_segment = 0;  ///< of the held-out text; 0: it is not measured
-  bool grc = false;                ///< a gated recurrent cache besides; the peers have none
+  int64_t evaluation_segment = 0;  ///< segment size on the held-out text; 0: not measured
+  bool grc = false;                ///< adds a gated recurrent cache; the peers have none
 
   std::unique_ptr<models::Model> build() const;
-  /// What the peer reads.
+  /// The configuration sent to the peer.
   base::Node as_node(int64_t threads) const;
 };
 
 const std::vector<BenchCase>& bench_cases();
 
-/// What one side computes from the same parameters and tokens; two sides have to agree before they are timed.
+/// The results of one side from the same parameters and tokens. Both sides must agree before they are timed.
 struct BenchFigures {
   double loss = 0, gradient_norm = 0;  ///< of the first training step
-  double held_out = 0;                 ///< loss of the held-out text, 0 where the case has none
+  double held_out = 0;                 ///< loss on the held-out text, 0 if the case has none
   std::vector<int64_t>
-      tokens;  ///< the likeliest next one after each token of a text fed one at a time, past the end of a segment
+      tokens;  ///< most likely next token after each token of a text fed one at a time, past the end of a segment
 };
 
-/// Throws InputError for an answer that is none.
+/// Throws InputError for an invalid answer.
 BenchFigures read_figures(const std::string& json, const std::string& peer);
-/// Both numbers, named, where they differ by more than tolerance * |ours|; else empty.
+/// Both numbers with a name if they differ by more than tolerance * |ours|; otherwise empty.
 std::string unlike(const char* what, double ours, double theirs, double tolerance);
-/// What differs, with both numbers; empty where nothing does. Relative 1e-4 for losses, 1e-3 for the norm, equal
-/// tokens.
+/// Describes differences with both numbers; empty if there are none. Losses may differ by 1e-4, the norm by 1e-3
+/// (relative); tokens must be equal.
 std::string disagreement(const BenchFigures& ours, const BenchFigures& theirs);
 
 /// Our side of one case.
@@ -54,25 +54,26 @@ class BenchSubject {
   explicit BenchSubject(const BenchCase& bench_case);
   ~BenchSubject();
 
-  /// For the peer: the parameters by name, "bench.tokens" [B,T+1] of a training step, "bench.text" [B,T+1] held out,
-  /// and "bench.fed" [T].
+  /// Tensors for the peer: the parameters by name, "bench.tokens" [B,T+1] of a training step, "bench.text" [B,T+1] held
+  /// out, and "bench.fed" [T].
   weights::NamedTensors tensors() const;
   BenchFigures figures() const;
 
-  /// Seconds of N training steps.
+  /// Seconds for N training steps.
   double train(int64_t steps, ops::ProductPrecision precision = ops::ProductPrecision::float32);
-  /// Floating-point operations of a training step's matrix products: thrice those of the forward pass. Scores that the
-  /// backward pass computes once more are not counted.
+  /// Floating-point operations of a training step's matrix products: three times those of the forward pass. Scores that
+  /// the backward pass recomputes are not counted.
   double train_products() const;
-  /// Seconds of N tokens, greedy, from a position on; each call goes on where the last one of that position ended.
+  /// Seconds for N tokens, greedy, starting at a position. Each call continues where the last one from that position
+  /// ended.
   double generate(int64_t position, int64_t tokens);
-  /// Bytes of tensors that one token allocates, the mean over whole segments behind a position; as many as a buffer of
-  /// the segment cache lasts.
+  /// Bytes of tensors allocated per token, averaged over whole segments after a position, as many as one buffer of the
+  /// segment cache lasts.
   double allocated(int64_t position);
-  /// Seconds of the held-out text in segments, with what the memory keeps; and how many tokens that are.
+  /// Seconds for the held-out text in segments, using the memory; below, the number of its tokens.
   double evaluate();
   int64_t evaluation_tokens() const;
-  /// Seconds of one token a row, its whole context computed anew (`window` tokens).
+  /// Seconds per token and row if its whole context (`window` tokens) is recomputed.
   double recompute();
   int64_t window() const;
 

@@ -16,31 +16,31 @@
 namespace mnemo::bench {
 namespace {
 
-constexpr int64_t kTokens = 8;  ///< of a round, whose figure is their median
+constexpr int64_t kTokens = 8;  ///< per round; a round's figure is their median
 constexpr int64_t kBatch = 16, kBatchContext = 128;
-constexpr int64_t kNearPosition = 1000, kFarPosition = 1'000'000;  ///< of abc
+constexpr int64_t kNearPosition = 1000, kFarPosition = 1'000'000;  ///< positions for abc
 
 struct DecodingPeers {
   std::unique_ptr<PeerProcess> stock, best, ctranslate2;
 };
 
-/// One peer of one row: what it is asked for.
+/// One peer of a row, and what it is asked to run.
 struct DecodingPeer {
-  std::string name;  ///< stock, best, dynamic_int8, ctranslate2; the key in the file of bars
+  std::string name;  ///< stock, best, dynamic_int8 or ctranslate2; also the key in the file of bars
   PeerProcess* process;
   std::string precision;
-  Rounds seconds = {}, ratio = {};  ///< of a token of every sequence; how many times faster ours is
+  Rounds seconds = {}, ratio = {};  ///< seconds for one token of every sequence; how many times faster ours is
 };
 
 struct DecodingRow {
   std::string bench_case, precision;
   int64_t context = 0, batch = 1;
-  Rounds seconds;  ///< of a token of every sequence
+  Rounds seconds;  ///< for one token of every sequence
   double bytes = 0,
-         read = 0;  ///< that it must read; and what the machine reads in a second, the best of the same rounds
+         read = 0;  ///< bytes it must read; bytes per second the machine reads, the best of the same rounds
   std::vector<DecodingPeer> peers;
 
-  /// Of the bandwidth bound.
+  /// Share of the bandwidth bound.
   Rounds share() const {
     const double bound = bytes / read;
     return share_of(bound, seconds);
@@ -53,10 +53,11 @@ struct DecodingRow {
 
 struct DecodingResults {
   std::vector<DecodingRow> rows;
-  std::vector<std::pair<std::string, double>> far;  ///< by precision: speed of abc far out over that near by
+  std::vector<std::pair<std::string, double>> far;  ///< by precision: speed of abc at the far position relative to the
+                                                    ///< near one
 };
 
-/// CTranslate2 reads its prompt with all scores at once, which takes gigabytes at 8,192 tokens.
+/// CTranslate2 processes its prompt with all scores at once, which takes gigabytes at 8,192 tokens.
 constexpr int64_t kLongestPrompt = 1024;
 
 std::vector<DecodingPeer> peers_of(const DecodingPeers& peers, const DecodingRow& row) {
@@ -96,7 +97,7 @@ DecodingRow measure_decoding(DecodingRow row, const DecodingPeers& peers, Decodi
   return row;
 }
 
-/// One by one, near and far turn about.
+/// One token at a time, alternating between the near and the far position.
 double near_over_far(DecodingSubject& subject, const std::string& precision, int64_t tokens) {
   std::vector<double> near, far;
   for (int64_t i = 0; i < tokens; ++i) {
@@ -118,7 +119,7 @@ DecodingPeers start_decoding_peers(const BenchArguments& arguments, const Decodi
   return {start("torch", false), start("torch", true), start("ctranslate2", false)};
 }
 
-/// Peers that make other tokens from the same parameters.
+/// Peers that generate different tokens from the same parameters.
 std::vector<std::string> other_tokens(const DecodingPeers& peers, const DecodingCase& decoding_case,
                                       DecodingSubject& subject) {
   constexpr int64_t kCompared = 24;

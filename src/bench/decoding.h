@@ -19,7 +19,7 @@ struct DecodingCase {
 
   bool has_peers() const { return attention == "softmax"; }
   std::unique_ptr<models::Model> build() const;
-  /// What the peer reads.
+  /// The configuration sent to the peer.
   base::Node as_node(int64_t threads) const;
 };
 
@@ -31,20 +31,19 @@ class DecodingSubject {
   explicit DecodingSubject(const DecodingCase& decoding_case);
   ~DecodingSubject();
 
-  /// For the peers: the parameters by name.
+  /// Tensors for the peers: the parameters by name.
   weights::NamedTensors tensors() const;
-  /// The likeliest tokens one by one after the token 0, in float32.
+  /// The most likely tokens one by one after token 0, in float32.
   std::vector<int64_t> greedy(int64_t count);
-  /// Seconds of a token of each of `batch` sequences that have read `context` random tokens, the median of N; a later
-  /// call goes on where this one ended.
+  /// Seconds for one token of each of `batch` sequences that have read `context` random tokens, the median of `count`.
+  /// A later call continues where this one ended.
   double token(const std::string& precision, int64_t context, int64_t batch, int64_t count);
-  /// Bytes that one token of one sequence cannot do without reading: weights, and what the sequence keeps of `context`
-  /// tokens.
+  /// Bytes that one token of one sequence must read: the weights, and what the sequence keeps of `context` tokens.
   double bytes(const std::string& precision, int64_t context);
-  /// Abc: seconds of a token, the median of N, at a position that the state is set to, greedy; what the memory holds is
-  /// that of 1,000 tokens.
+  /// Abc only: seconds per greedy token, the median of `count`, at a position that the state is set to. The memory
+  /// holds the content of 1,000 tokens.
   double token_at(const std::string& precision, int64_t position, int64_t count);
-  /// Forgets all sequences, and the weights of a precision.
+  /// Discards all sequences, and the weights of a precision.
   void drop();
 
  private:

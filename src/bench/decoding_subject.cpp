@@ -70,7 +70,7 @@ base::Node DecodingCase::as_node(int64_t threads) const {
 }
 
 struct DecodingSubject::Parts {
-  /// One sequence, or several in step.
+  /// One sequence, or several that advance together.
   struct Running {
     std::optional<infer::Session> one;
     std::unique_ptr<infer::Batcher> many;
@@ -95,7 +95,7 @@ struct DecodingSubject::Parts {
     return found;
   }
 
-  /// A sequence that has read random tokens.
+  /// A session that has read random tokens.
   infer::Session fed(const std::string& precision, int64_t context) {
     infer::Session session(engine(precision), infer::SamplingOptions::greedy());
     session.feed(at::randint(0, decoding_case.vocab, {context}, at::detail::createCPUGenerator(3), at::kLong));
@@ -134,7 +134,7 @@ double DecodingSubject::token(const std::string& precision, int64_t context, int
       running.one.reset();
     }
     found = p.running.emplace(key, std::move(running)).first;
-    found->second.next();  // the prompt's own logits are there already
+    found->second.next();  // the logits after the prompt already exist
   }
   return median(seconds_of(count, [&] { found->second.next(); }));
 }
@@ -155,7 +155,7 @@ double DecodingSubject::token_at(const std::string& precision, int64_t position,
     const HandOver folder;
     const std::string file = folder.path("session.safetensors");
     session.save(file);
-    // The same means, as if they were of more tokens: the log of their sum of weights grows with the number of tokens.
+    // The same means, but as if taken over more tokens: the log of the sum of weights grows with the number of tokens.
     weights::TensorFile saved = weights::read_safetensors(file);
     for (auto& [name, tensor] : saved.tensors) {
       if (name.ends_with(".z")) tensor = tensor + std::log(static_cast<double>(position) / kRead);

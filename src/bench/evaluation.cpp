@@ -16,7 +16,7 @@ const BenchCase& long_case() {
   return transformer_xl;
 }
 
-/// Mean loss of the tokens behind `skip` of one segment.
+/// Mean loss of a segment's tokens after the first `skip`.
 double segment_loss(const models::Model& model, const at::Tensor& text, int64_t skip, core::State& state) {
   core::Segment segment;
   segment.tokens = text.narrow(1, 0, text.size(1) - 1);
@@ -34,7 +34,7 @@ BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars) {
   const c10::InferenceMode inference;
   const std::shared_ptr<models::Model> model = c.build();
   const at::Tensor text = at::randint(0, model->vocab_size(), {1, window + 1}, at::kLong);
-  core::State full = model->initial_state(1);  // after as many tokens as the cache holds
+  core::State full = model->initial_state(1);  // after enough tokens to fill the cache
   for (int64_t begin = 0; begin < c.mem_len; begin += c.segment)
     segment_loss(*model, text.narrow(1, begin, c.segment + 1), 0, full);
   const at::Tensor last = text.narrow(1, c.mem_len, c.segment + 1);

@@ -12,11 +12,11 @@ namespace mnemo::bench {
 namespace {
 
 struct GrcRow {
-  std::string grc_case, job, bars;  ///< bars: the key in the table [grc] of the file of bars
-  Rounds seconds, times;            ///< with the cache; over those without
+  std::string grc_case, job, bars;  ///< bars: the key in table [grc] of the file of bars
+  Rounds seconds, times;            ///< with the cache; relative to those without
 };
 
-/// PVT-Tiny around which a cache stands as the paper has it, but for this.
+/// PVT-Tiny with a cache as in the paper, except for these options.
 struct GrcImageCase {
   std::string name;
   base::Node more;
@@ -35,7 +35,7 @@ const std::vector<GrcImageCase>& grc_image_cases() {
 
 constexpr int64_t kGrcImages = 8, kGrcTokens = 512, kGrcPosition = 64;
 
-/// The cases of `mnemo-bench` with plain and with relative attention, their text in the segments of training.
+/// The cases of `mnemo-bench` with plain and with relative attention; the held-out segments are as long as in training.
 const std::vector<BenchCase>& grc_text_cases() {
   static const std::vector<BenchCase> cases = [] {
     std::vector<BenchCase> chosen;
@@ -48,7 +48,7 @@ const std::vector<BenchCase>& grc_text_cases() {
   return cases;
 }
 
-/// Both turn about; a ratio is the median of the rounds' ratios.
+/// Alternates between both; the ratio is the median over rounds.
 GrcRow measure_both(int64_t repeats, const std::string& name, const std::string& job, const std::string& bars,
                     const std::function<double()>& without, const std::function<double()>& with) {
   std::vector<double> seconds, times;

@@ -14,7 +14,7 @@ namespace mnemo::bench {
 namespace {
 
 constexpr int64_t kMaxImages = 8;
-constexpr double kImageTolerance = 1e-4;  ///< of the largest logit
+constexpr double kImageTolerance = 1e-4;  ///< relative to the largest logit
 
 }  // namespace
 

@@ -14,22 +14,22 @@
 
 namespace mnemo::bench {
 
-/// Our side of a model of images that `mnemo-bench` measures, with eight images and their labels.
+/// Our side of a vision model that `mnemo-bench` measures, with eight images and their labels.
 class ImageSubject {
  public:
   explicit ImageSubject(const models::ModelOptions& options);
 
-  /// Puts what a peer reads into the folder.
+  /// Writes the peer's input files to the folder.
   void write(const weights::ForeignFormat& format, const std::string& folder) const;
-  /// What the peer computes otherwise; empty where it is the same, to 1e-4 of the largest logit.
+  /// Describes how the peer's result differs; empty if it is the same to within 1e-4 of the largest logit.
   std::string difference(PeerProcess& peer);
 
-  /// Seconds of `count` forward passes as `mnemo classify` does them, or training steps, of so many of the images.
+  /// Seconds for `count` forward passes as in `mnemo classify`, or training steps, on `batch` images.
   double forward(int64_t batch, int64_t count);
   double train(int64_t batch, int64_t count);
 
  private:
-  /// With the weights of this moment.
+  /// Uses the current weights.
   const infer::TaskClassifier& classifier();
 
   std::shared_ptr<models::Model> model_;

@@ -12,7 +12,7 @@
 namespace mnemo::bench {
 namespace {
 
-/// A preset that a peer has too, under the names of that format.
+/// A preset that a peer has too, under the names of this format.
 struct ImageCase {
   std::string name, format;
 };
@@ -21,7 +21,7 @@ const std::vector<ImageCase> kImageCases = {
 
 struct ImageRow {
   std::string image_case, job, bars;
-  Rounds seconds;  ///< of a pass or a step
+  Rounds seconds;  ///< per forward pass or training step
   std::optional<Rounds> stock, best;
 };
 

@@ -93,7 +93,7 @@ std::vector<double> KernelSubject::norms() const {
 
 int64_t KernelSubject::bytes() const {
   int64_t bytes = 0;
-  for (const auto& [name, tensor] : tensors_) bytes += tensor.nbytes();  // the output is as large as its weight
+  for (const auto& [name, tensor] : tensors_) bytes += tensor.nbytes();  // the output has the size of its weight
   return bytes;
 }
 

@@ -10,16 +10,17 @@
 
 namespace mnemo::bench {
 
-/// One operation at one size, 8 heads of 64, batch 1.
+/// One operation at one size: 8 heads of width 64, batch 1.
 struct KernelCase {
-  std::string name;  ///< causal; relative: with a cache as long as the segment; abc_32, abc_64: from an empty memory
+  std::string name;  ///< causal; relative: with a cache as long as the segment; abc_32, abc_64: starting with an empty
+                     ///< memory
   int64_t time = 0;
-  int64_t slots = 0;  ///< of abc
+  int64_t slots = 0;  ///< abc only
 
-  /// Operations of src/bench/peers/kernels.py that do the same or stand beside it.
+  /// Operations of src/bench/peers/kernels.py that compute the same or serve as a comparison.
   std::vector<std::string> peers() const;
-  /// Floating-point operations of the matrix products over the pairs of query and key that the mask lets through;
-  /// backward: forward, the scores once more, and the gradients' products. 0 for abc, whose products no bar counts.
+  /// Floating-point operations of the matrix products over all pairs of query and key that the mask allows. backward:
+  /// forward, the recomputed scores, and the products of the gradients. 0 for abc, which has no bar for its products.
   double products(bool backward) const;
 };
 
@@ -28,19 +29,19 @@ class KernelSubject {
  public:
   explicit KernelSubject(const KernelCase& kernel_case);
 
-  /// For the peer: q, k, v, weight (of the output's gradient), and s, or r, u and bias.
+  /// Tensors for the peer: q, k, v, weight (of the output in the loss), and s, or r, u and bias.
   const weights::NamedTensors& tensors() const { return tensors_; }
   /// Norms of the output and of the gradient of each input, in the order of tensors() without the weight.
   std::vector<double> norms() const;
 
-  /// With what a backward pass needs kept, outside of NoGradGuard.
+  /// Saves what a backward pass needs if called outside of NoGradGuard.
   at::Tensor output() const;
-  /// Forward alone, or with the gradients of all inputs.
+  /// Only forward, or also the gradients of all inputs.
   void run(bool backward) const;
 
-  /// Bytes of the inputs and of the output.
+  /// Bytes of the inputs and the output.
   int64_t bytes() const;
-  /// Bytes of abc's memories between chunks of 64 tokens, the last one included.
+  /// Bytes of abc's memories after each chunk of 64 tokens, including the last one.
   int64_t chunk_bytes() const;
 
  private:

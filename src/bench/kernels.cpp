@@ -26,16 +26,16 @@ struct KernelRow {
   KernelCase kernel_case = {};
   bool backward = false;
   Rounds seconds;
-  std::optional<Rounds> share;  ///< of G, the best product of the same rounds
+  std::optional<Rounds> share;  ///< of G, the fastest matrix product of the same rounds
   double product = 0;           ///< G
   std::vector<KernelPeer> peers;
 
   std::string direction() const { return backward ? "backward" : "forward"; }
 };
 
-/// A figure with a bar of its own.
+/// A figure that has its own bar.
 struct KernelFact {
-  std::string bench_case, key;  ///< of the file of bars
+  std::string bench_case, key;  ///< key in the file of bars
   std::string about;
   Rounds value;
 };
@@ -43,14 +43,14 @@ struct KernelFact {
 struct KernelResults {
   std::vector<KernelRow> rows;
   std::vector<KernelFact> facts;
-  double read = 0, product = 0;  ///< the best of all rounds
+  double read = 0, product = 0;  ///< best of all rounds
 };
 
 struct KernelLengths {
   std::string name;
   int64_t slots;
   std::vector<int64_t> times;
-  int64_t sdpa_until;  ///< abc: SDPA stands beside it up to there
+  int64_t sdpa_until;  ///< abc: compared with SDPA up to this length
 };
 
 const std::vector<KernelLengths>& kernel_lengths() {
@@ -63,14 +63,14 @@ const std::vector<KernelLengths>& kernel_lengths() {
   return lengths;
 }
 
-constexpr int64_t kShort = 1024, kLong = 16384;  ///< of abc's growth
+constexpr int64_t kShort = 1024, kLong = 16384;  ///< for the growth of abc
 
 struct Limits {
   ReadLimit read;
   ProductLimit product;
 };
 
-/// The peer's norms beside ours; a line where they differ.
+/// Compares the peer's norms with ours; a line if they differ.
 std::string norms_differ(PeerProcess& peer, const std::string& operation, const std::vector<double>& ours) {
   const base::Node theirs = base::parse_json(peer.ask("norms " + operation), "the peer's answer");
   bool same = theirs.size() == ours.size();
@@ -81,8 +81,8 @@ std::string norms_differ(PeerProcess& peer, const std::string& operation, const 
                             base::to_json(theirs, 0));
 }
 
-/// Ours, the peers and the product turn about; a round's figure is the fastest of a few calls, about a tenth of a
-/// second in all.
+/// Alternates between ours, the peers and the matrix product. A round's figure is the fastest of a few calls, about a
+/// tenth of a second in total.
 KernelRow measure_kernel(const KernelLengths& lengths, const KernelCase& kernel_case, const KernelSubject& subject,
                          bool backward, int64_t repeats, PeerProcess* peer, Limits& limits) {
   KernelRow row;
@@ -119,14 +119,14 @@ KernelRow measure_kernel(const KernelLengths& lengths, const KernelCase& kernel_
   return row;
 }
 
-/// What a call takes beyond its inputs (relative: forward, recorded), or all that stands at once (abc: forward and
-/// back), as a share of what it cannot do without.
+/// The extra memory of a call beyond its inputs (relative: forward with a graph), or the total memory (abc: forward and
+/// backward), relative to the memory it cannot do without.
 std::optional<KernelFact> measure_memory(const KernelCase& kernel_case) {
   const bool scan = kernel_case.slots > 0;
   if (!scan && kernel_case.name != "relative") return std::nullopt;
   KernelCase small = kernel_case;
   small.time = 64;
-  KernelSubject(small).run(true);  // code, and buffers that stay
+  KernelSubject(small).run(true);  // loads code and creates the buffers that stay allocated
   const KernelSubject subject(kernel_case);
   at::Tensor kept;
   const std::optional<int64_t> extra = extra_memory([&] {
@@ -239,7 +239,7 @@ std::vector<std::string> kernel_case_names() {
 
 BenchReport bench_kernels(const BenchArguments& arguments, Bars& bars) {
   KernelResults results;
-  for (const KernelLengths& lengths : kernel_lengths()) {  // before anything else has left buffers behind
+  for (const KernelLengths& lengths : kernel_lengths()) {  // first, before anything else leaves buffers behind
     if (!arguments.wants(lengths.name)) continue;
     for (const int64_t time : {kShort, 2 * kShort}) {
       if (auto fact = measure_memory({lengths.name, time, lengths.slots})) results.facts.push_back(std::move(*fact));

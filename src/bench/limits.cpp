@@ -31,7 +31,8 @@ constexpr int64_t kSide = 2048;
 using Lanes __attribute__((vector_size(32), aligned(4))) = float;
 constexpr int64_t kLanes = 8, kLine = 2 * kLanes;
 
-/// Adds four or eight runs of `run` floats that begin `run` apart to `total`, a line of each in turn.
+/// Adds `streams` runs of `run` floats each, stored one after another, to `total`, alternating between them line by
+/// line.
 template <int64_t streams>
 inline __attribute__((always_inline)) void add_runs(const float* data, int64_t run, Lanes& total) {
   Lanes sums[streams] = {};
@@ -44,14 +45,14 @@ inline __attribute__((always_inline)) void add_runs(const float* data, int64_t r
   for (const Lanes& part : sums) total += part;
 }
 
-/// Four streams far apart.
+/// Four streams that are far apart.
 MNEMO_WITH_AVX2 float sum_far(const float* data, int64_t count) {
   Lanes total = {};
   add_runs<4>(data, count / 4, total);
   return total[0] + total[kLanes - 1];
 }
 
-/// Eight runs of 8 KiB at a time, one block of them after another.
+/// Eight adjacent runs of 8 KiB at a time, one block of them after another.
 MNEMO_WITH_AVX2 float sum_near(const float* data, int64_t count) {
   constexpr int64_t kRun = 2048;
   Lanes total = {};
@@ -81,7 +82,7 @@ double ReadLimit::measure() const {
     });
     best = std::max(best,
                     static_cast<double>(part * threads * static_cast<int64_t>(sizeof(float))) / seconds_since(begin));
-    buffer_.get()[0] += sums[0] * 1e-30f;  // somebody looks at the result
+    buffer_.get()[0] += sums[0] * 1e-30f;  // keeps the compiler from removing the loops
   }
   return best;
 }
@@ -97,9 +98,9 @@ double ProductLimit::measure() {
 }
 
 std::optional<int64_t> extra_memory(const std::function<void()>& call) {
-  malloc_trim(0);  // pages that are free but kept would hide what the call takes
+  malloc_trim(0);  // cached free pages would hide part of what the call takes
   std::ofstream reset("/proc/self/clear_refs");
-  reset << "5" << std::flush;  // the peak is now what stands
+  reset << "5" << std::flush;  // resets the peak to the current size
   if (!reset) return std::nullopt;
   const int64_t before = base::peak_memory();
   call();

@@ -9,12 +9,12 @@
 
 namespace mnemo::bench {
 
-/// What this machine reads from memory at best: plain loops over a buffer that no cache holds, of four streams far
-/// apart and of eight near by, in as many threads as LibTorch has.
+/// The best memory bandwidth of this machine: plain loops over a buffer larger than all caches, with four streams far
+/// apart and with eight adjacent ones, on as many threads as LibTorch uses.
 class ReadLimit {
  public:
   ReadLimit();
-  /// Bytes a second of the best of three passes each.
+  /// Bytes per second, best of three passes each.
   double measure() const;
 
  private:
@@ -24,19 +24,19 @@ class ReadLimit {
   std::unique_ptr<float, Free> buffer_;
 };
 
-/// What it computes at best: the float32 product of two matrices of 2,048 rows and columns.
+/// The best arithmetic throughput of this machine: the float32 product of two 2,048 x 2,048 matrices.
 class ProductLimit {
  public:
   ProductLimit();
-  /// Floating-point operations a second of one product.
+  /// Floating-point operations per second of one product.
   double measure();
 
  private:
   at::Tensor a_, b_, c_;
 };
 
-/// Most memory that `call` needs beyond what stands before it, in bytes of pages; nothing where the system does not
-/// tell.
+/// Peak memory that `call` adds to what is in use before it, in bytes of pages; nothing if the system does not report
+/// it.
 std::optional<int64_t> extra_memory(const std::function<void()>& call);
 
 }  // namespace mnemo::bench

@@ -42,7 +42,7 @@ const std::vector<MechanismCase>& mechanism_cases() {
                     elu = R"(type = "linear", feature_map = "elu")", abc = R"(type = "abc", num_slots = 32)";
   const auto control = [&](const std::string& options) { return abc + ", control = { type = " + options + " }"; };
   const auto memory = [](const std::string& options) { return "{ type = " + options + " }"; };
-  std::string spread = "0";  // 32 tokens of 8,192, the first ones near by
+  std::string spread = "0";  // 32 tokens out of 8,192, denser at the start
   for (int64_t i = 1; i < 32; ++i) spread += fmt::format(", {}", i * i * 8);
   const std::string grc = R"("grc", cache_ratio = 0.5, cache_len = 64)",
                     bigbird = R"(type = "bigbird", num_random_blocks = 3, block_size = )";
@@ -112,7 +112,7 @@ std::string mechanism_disagreement(const MechanismCase& mechanism, const Mechani
     return fmt::format("outputs: {:.4g} of the tokens are the peer's, expected {:.4g}; off by {:.3g} of the largest",
                        theirs.agree, mechanism.agree, theirs.off);
   }
-  // Relative 1e-4 of a loss is beyond any rounding of these sizes.
+  // At these sizes, a relative difference of 1e-4 in the loss is more than rounding.
   const std::string loss = unlike("loss", ours.loss, theirs.loss, 1e-4);
   return loss.empty() ? unlike("gradient norm", ours.gradient_norm, theirs.gradient_norm, mechanism.gradient) : loss;
 }
@@ -128,7 +128,7 @@ struct MechanismSubject::Parts {
     std::vector<at::Tensor> outputs;
   };
 
-  /// The segments of the first `count` tokens; `segment` 0: one.
+  /// The segments of the first `count` tokens; `segment` 0: a single one.
   std::vector<data::TokenSegment> segments(int64_t count, int64_t segment) const {
     const int64_t size = segment == 0 ? count : segment;
     std::vector<data::TokenSegment> result;

@@ -16,11 +16,11 @@
 namespace mnemo::bench {
 namespace {
 
-constexpr double kPeerSeconds = 60;    ///< of one step of a peer; one that takes longer is given up
-constexpr double kRoundsSeconds = 30;  ///< after which no further round begins, but for the first three
+constexpr double kPeerSeconds = 60;    ///< limit for one step of a peer
+constexpr double kRoundsSeconds = 30;  ///< no further round is started after this, except for the first three
 constexpr int64_t kFewestRounds = 3;
 
-/// One peer at one length: its speed, or why there is none.
+/// The speed of one peer at one length, or why there is none.
 struct PeerSpeed {
   std::optional<Rounds> tokens_per_second = {}, times = {};
   std::optional<int64_t> memory = {};
@@ -36,10 +36,10 @@ struct MechanismRow {
   std::optional<PeerSpeed> stock = {}, best = {};
 };
 
-/// A peer and what it took, a number a round.
+/// A peer and its seconds, one per round.
 struct Runner {
   std::unique_ptr<PeerProcess> process;
-  std::string dead = {};  ///< why it cannot be asked any more
+  std::string dead = {};  ///< why it no longer answers
   std::string failed = {};
   std::vector<double> seconds = {};
 
@@ -68,7 +68,7 @@ struct Runner {
   }
 };
 
-/// Ours and the peers turn about; ratios are medians of the rounds' ratios.
+/// Alternates between ours and the peers; ratios are medians over the rounds.
 MechanismRow measure_length(const BenchArguments& arguments, MechanismSubject& subject, Runner& stock, Runner& best,
                             int64_t tokens) {
   MechanismRow row;
@@ -106,13 +106,13 @@ MechanismRow measure_length(const BenchArguments& arguments, MechanismSubject& s
   return row;
 }
 
-/// Starts both peers and compares what they compute with ours; empty where it is the same.
+/// Starts both peers and compares their results with ours; empty if they are the same.
 std::vector<std::string> start(const BenchArguments& arguments, const MechanismCase& mechanism,
                                const MechanismSubject& subject, Runner& stock, Runner& best) {
   const HandOver hand_over;
   const std::string tensors = hand_over.path("tensors.safetensors");
   weights::write_safetensors(tensors, subject.tensors());
-  // Both peers and ours keep what they took once.
+  // Ours and both peers never return memory to the system.
   const int64_t memory_limit = base::this_machine().memory / 3;
   std::vector<std::string> words = {base::to_json(subject.peer_case(at::get_num_threads(), memory_limit), 0), tensors};
   stock.process = start_peer(arguments, "mechanisms.py", words, false);
@@ -220,7 +220,7 @@ BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars) {
     if (!arguments.no_peers) {
       const std::vector<std::string> different = start(arguments, mechanism, subject, stock, best);
       report.differences.insert(report.differences.end(), different.begin(), different.end());
-      if (!different.empty()) continue;  // what computes something else is not timed
+      if (!different.empty()) continue;  // a peer with different results is not timed
     }
     for (const int64_t tokens : mechanism_lengths()) {
       if (!arguments.lengths.empty() && std::find(arguments.lengths.begin(), arguments.lengths.end(),

@@ -15,27 +15,27 @@
 namespace mnemo::bench {
 namespace {
 
-constexpr int64_t kNear = 64, kMiddle = 1024, kFar = 16384;  ///< positions of generation
+constexpr int64_t kNear = 64, kMiddle = 1024, kFar = 16384;  ///< positions in generation
 
 struct ModelRow {
-  std::string bench_case, job, bars;  ///< bars: the table of the file of bars
-  Rounds seconds;                     ///< of a step, or of a token
-  std::optional<Rounds> stock, best;  ///< times as fast as the peer
-  std::optional<Rounds> share;        ///< of G, the best product of the same rounds
-  std::optional<double> allocated;    ///< bytes of tensors a token
+  std::string bench_case, job, bars;  ///< bars: the table in the file of bars
+  Rounds seconds;                     ///< per training step, or per token
+  std::optional<Rounds> stock, best;  ///< how many times as fast as the peer
+  std::optional<Rounds> share;        ///< of G, the fastest matrix product of the same rounds
+  std::optional<double> allocated;    ///< bytes of tensors per token
 };
 
-/// The whole of a run.
+/// The results of a whole run.
 struct ModelResults {
   std::vector<ModelRow> measured;
-  std::optional<double> flat;           ///< ABC: seconds a token far out over near by
-  std::optional<double> cache_speedup;  ///< evaluation: with the cache over recomputing the context
+  std::optional<double> flat;           ///< ABC: seconds per token at the far position relative to the near one
+  std::optional<double> cache_speedup;  ///< evaluation: speed with the cache relative to recomputing the context
   int64_t window = 0;                   ///< tokens of that context
-  double product = 0;                   ///< G, the best of all rounds
+  double product = 0;                   ///< G, best of all rounds
 };
 
-/// Ours and the peers turn about, so that the machine's moods meet all alike; ratios are medians of the rounds' ratios.
-/// `after` ends each round.
+/// Alternates between ours and the peers, so that changes of the machine's speed affect all alike; ratios are medians
+/// over the rounds. Each round ends with `after`.
 ModelRow measure_job(
     int64_t repeats, int64_t count, const BenchPeers& peers, const std::string& request,
     const std::function<double()>& ours, const std::function<void()>& after = [] {}) {
@@ -57,7 +57,8 @@ ModelRow measure_job(
   return measured;
 }
 
-/// One by one, near and far turn about: their ratio is the claim, and it is smaller than the noise between seconds.
+/// One token at a time, alternating between near and far: we claim their ratio, which is smaller than the noise over
+/// time.
 double far_over_near(BenchSubject& subject, int64_t tokens) {
   std::vector<double> near, far;
   for (int64_t i = 0; i < tokens; ++i) {
@@ -111,7 +112,7 @@ void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, 
 }
 
 void compare_with_bars(const ModelResults& results, Bars& bars) {
-  std::optional<double> allocated;  // of the same case, at the middle position
+  std::optional<double> allocated;  // for the same case, at the middle position
   for (const ModelRow& row : results.measured) {
     const std::string what = fmt::format("{}, {}", row.bench_case, row.job);
     if (row.share) bars.at_least(row.bars, "share", row.share->median, what + ", share of G");

@@ -8,11 +8,11 @@
 
 namespace mnemo::bench {
 
-/// A long-lived child that answers one line to each line it is asked; for benchmarks against another program.
+/// A long-lived child process that answers each line with one line; for benchmarks against another program.
 class PeerProcess {
  public:
-  /// Starts `command` with these variables added to the environment and waits for its line "ready".
-  /// Throws InputError when it cannot be started or ends.
+  /// Starts `command` with these variables added to the environment and waits for its line "ready". Throws InputError
+  /// if it cannot be started or exits.
   PeerProcess(const std::vector<std::string>& command,
               const std::vector<std::pair<std::string, std::string>>& environment);
   ~PeerProcess();
@@ -21,17 +21,17 @@ class PeerProcess {
 
   /// Sends a line and returns the line that comes back. Throws InputError if the child ends.
   std::string ask(const std::string& line);
-  /// The same with a limit in seconds: nothing where the answer takes longer; the child is then killed and cannot be
-  /// asked again.
+  /// The same with a time limit in seconds: returns nothing if the answer takes longer. The child is then killed and
+  /// cannot be asked again.
   std::optional<std::string> ask_within(const std::string& line, double limit);
-  /// An answer in seconds. Throws InputError if it is none.
+  /// Asks, and reads the answer as seconds. Throws InputError if the answer is invalid.
   double seconds(const std::string& line) { return number(ask(line)); }
-  /// A number of at least 0 from an answer. Throws InputError if it is none.
+  /// A non-negative number from an answer. Throws InputError if it is not one.
   double number(const std::string& answer) const;
 
  private:
   void send(const std::string& line) const;
-  /// Nothing where no whole line comes within the limit.
+  /// Nothing if no whole line arrives within the limit.
   std::optional<std::string> read_line(double limit);
 
   pid_t child_ = -1;

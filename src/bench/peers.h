@@ -11,7 +11,7 @@
 
 namespace mnemo::bench {
 
-/// A folder of its own for what the peers read, removed with it.
+/// A temporary folder for the peers' input files, removed on destruction.
 class HandOver {
  public:
   HandOver();
@@ -24,13 +24,13 @@ class HandOver {
   std::filesystem::path folder_;
 };
 
-/// Starts a script of the peers' folder with these words, in as many threads as ours; `best`: with our two process
-/// settings. Throws InputError where the peers are not set up or the script does not start.
+/// Starts a script from the peers' folder with these arguments and as many threads as ours; `best`: with the same two
+/// process settings as ours. Throws InputError if the peers are not set up or the script does not start.
 std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
                                         const std::vector<std::string>& words, bool best);
 
-/// The two peers of one case: PyTorch as installed, and with fused AdamW and the two process settings. None of them:
-/// both null.
+/// The two peers of one case: PyTorch as installed, and PyTorch with fused AdamW and the two process settings. Both
+/// null if there are none.
 struct BenchPeers {
   std::unique_ptr<PeerProcess> stock, best;
 };
@@ -38,7 +38,7 @@ struct BenchPeers {
 /// Starts both peers with our parameters and tokens.
 BenchPeers start_peers(const BenchArguments& arguments, const BenchCase& bench_case, const BenchSubject& subject);
 
-/// What a peer computes otherwise than we do, a line each; empty where both compute the same.
+/// How the peers' results differ from ours, one line each; empty if both compute the same.
 std::vector<std::string> differences(const BenchPeers& peers, const BenchCase& bench_case, const BenchSubject& subject);
 
 }  // namespace mnemo::bench

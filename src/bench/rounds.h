@@ -17,27 +17,27 @@ struct Rounds {
 
 double median(std::vector<double> values);
 Rounds rounds_of(const std::vector<double>& values);
-/// The share of the limit that was reached, where the work takes `bound` seconds at the limit.
+/// The share of the limit that was reached, if the work takes `bound` seconds at the limit.
 Rounds share_of(double bound, const Rounds& seconds);
 base::Node as_node(const Rounds& rounds);
-/// "1.52 (1.41-1.60)"; empty where nothing was measured.
+/// "1.52 (1.41-1.60)"; empty if nothing was measured.
 std::string range_text(const std::optional<Rounds>& rounds);
 
 double seconds_since(std::chrono::steady_clock::time_point begin);
 /// Seconds of each of `count` calls.
 std::vector<double> seconds_of(int64_t count, const std::function<void()>& call);
-/// Of the fastest one.
+/// Seconds of the fastest call.
 double fastest_of(int64_t count, const std::function<void()>& call);
 
-/// The bars of a file, and which figures fall short of theirs. A figure without a bar passes; so does everything
-/// without a file.
+/// The bars from a file, and the figures that miss theirs. A figure without a bar passes, as does everything without a
+/// file.
 class Bars {
  public:
   Bars() = default;
-  /// Throws InputError where the file cannot be read.
+  /// Throws InputError if the file cannot be read.
   explicit Bars(const std::string& path);
 
-  /// `table` may be one inside another ("kernels.causal"); `what` starts the line that tells.
+  /// `table` may be nested ("kernels.causal"); the message starts with `what`.
   void at_least(const std::string& table, const std::string& key, double value, const std::string& what);
   void at_most(const std::string& table, const std::string& key, double value, const std::string& what);
   const std::vector<std::string>& missed() const { return missed_; }

@@ -6,7 +6,7 @@
 
 namespace mnemo::core {
 
-/// Keys and values of an open segment's rows, contexts included; absent between segments.
+/// Keys and values of an open segment's rows, including contexts; absent between segments.
 struct KvState {
   at::Tensor k, v;  ///< [B,H,M,d]
   template <class F>
@@ -16,7 +16,7 @@ struct KvState {
   }
 };
 
-/// Puts what the open segment has on the left of new keys and values.
+/// Prepends the keys and values of the open segment to the new ones.
 inline KvState extend(const KvState& past, const at::Tensor& k, const at::Tensor& v) {
   if (!past.k.defined()) return {k, v};
   return {append_rows(past.k, k, 2), append_rows(past.v, v, 2)};

@@ -12,27 +12,29 @@
 
 namespace mnemo::inspect {
 
-/// What the attention of one layer did with a segment; no maps where it gives none.
+/// What the attention of one layer did with a segment; no maps if the attention provides none.
 struct LayerRecord {
   int64_t layer = 0;
   core::AttentionView view;
 };
 
 struct SegmentRecord {
-  core::AttendTable table;  ///< of the segment's rows, memory rows among them
+  core::AttendTable table;  ///< of the segment's rows, including memory rows
   std::vector<LayerRecord> layers;
-  int64_t compressed = 0;  ///< how many rows of the first sequence's cache, its first ones, are compressed (Compressive
-                           ///< Transformer)
+  int64_t compressed = 0;  ///< number of compressed rows (Compressive Transformer) at the start of the first sequence's
+                           ///< cache
 };
 
-/// Runs sequences through a model segment by segment and writes down where its attentions look, as a model that nobody
-/// watches would: the outputs and states are those of Model::forward, bit for bit.
+/// Runs sequences through a model segment by segment and records the attention weights. Outputs and states equal those
+/// of Model::forward bit for bit.
 class AttentionRecorder {
  public:
   explicit AttentionRecorder(const models::Model& model, int64_t batch = 1);
-  /// The next segment of the sequences, a whole one. Rows with `reset` [B] bool start anew before it; undefined = none.
+  /// The next segment of the sequences, a whole one. Rows with `reset` [B] bool start from the initial state; undefined
+  /// = none.
   core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {}) { return run(segment, reset, {}); }
-  /// The same, and what the attentions of these layers did. Takes memory for their weights [B,H,Q,K] at once.
+  /// The same, and records what the attentions of these layers did. Holds all their weights [B,H,Q,K] in memory at
+  /// once.
   SegmentRecord record(const core::Segment& segment, const std::vector<int64_t>& layers, const at::Tensor& reset = {});
 
  private:
@@ -42,7 +44,7 @@ class AttentionRecorder {
 
   const models::Model& model_;
   core::State initial_, state_;
-  std::vector<core::State> histories_;  // one a layer
+  std::vector<core::State> histories_;  // one per layer
 };
 
 }  // namespace mnemo::inspect

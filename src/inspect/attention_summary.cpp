@@ -20,7 +20,7 @@ namespace {
 
 using core::MapAxis;
 
-/// All keys' spans, contexts first; the compressed rows of a cache have one of their own.
+/// The spans of all keys, contexts first; the compressed rows of a cache have a span of their own.
 std::vector<core::Span> key_spans(const AttentionSummary& facts) {
   std::vector<core::Span> spans;
   int64_t compressed = facts.compressed;
@@ -36,7 +36,7 @@ std::vector<core::Span> key_spans(const AttentionSummary& facts) {
   return spans;
 }
 
-/// Which rows of the table are real [Q] bool; undefined = all.
+/// The rows of the table that are not padding, [Q] bool; undefined = all.
 at::Tensor real_rows(const core::AttendTable& table) {
   if (!table.valid().defined() || table.is_cross()) return {};
   return table.valid()[0].narrow(0, table.num_context(), table.num_rows());
@@ -96,7 +96,7 @@ const char* axis_name(MapAxis axis) {
   return "";
 }
 
-/// Kinds of keys in the order in which they first come.
+/// Kinds of keys in order of first appearance.
 std::vector<std::string> kinds_of(const AttentionSummary& facts) {
   std::vector<std::string> kinds;
   for (const HeadShare& share : facts.shares) {
@@ -194,10 +194,10 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
     }
     for (const core::GateValues& gate : layer.view.gates) facts.gates.push_back(spread_of(layer.layer, gate));
   }
-  base::require(
-      !facts.maps.empty(),
-      "inspect: attention '{}' gives no map of its weights; parameters, state and cost are shown without an input",
-      base::type_of(backbone.attention));
+  base::require(!facts.maps.empty(),
+                "inspect: attention '{}' does not provide its weights; without an input, inspect shows parameters, "
+                "state and cost",
+                base::type_of(backbone.attention));
   return facts;
 }
 
@@ -220,7 +220,7 @@ std::vector<std::string> labels_of(const AttentionSummary& facts, MapAxis axis, 
     return labels;
   }
   const std::vector<core::Span> spans = spans_of(facts, axis, count);
-  int64_t before = axis == MapAxis::keys ? facts.table.num_context() : 0;  // rows that are left of the contexts
+  int64_t before = axis == MapAxis::keys ? facts.table.num_context() : 0;  // rows to the left of the contexts
   for (const core::Span& span : spans) {
     const bool own = before <= 0 && span.kind == core::SpanKind::tokens &&
                      span.length == static_cast<int64_t>(facts.words.size());
@@ -295,7 +295,7 @@ std::vector<ScalarPoint> read_scalars(const std::string& run_folder) {
   for (size_t begin = 0; begin < log.size();) {
     const size_t end = std::min(log.find('\n', begin), log.size());
     const std::string_view text = std::string_view(log).substr(begin, end - begin);
-    const bool whole = end < log.size();  // the last line of a run that goes on may be torn
+    const bool whole = end < log.size();  // the last line of a run in progress may be incomplete
     begin = end + 1;
     if (!whole) break;
     const base::Node line = base::parse_json(text, path);

@@ -16,17 +16,17 @@
 
 namespace mnemo::inspect {
 
-/// One head's weights, of the first sequence.
+/// One head's weights, for the first sequence.
 struct HeadMap {
   int64_t layer = 0, head = 0;
-  std::string name;  ///< "attention", or what the mechanism calls it
+  std::string name;  ///< "attention", or the mechanism's own name
   core::MapAxis rows, columns;
   at::Tensor weights;    ///< [R,C] float64
-  at::Tensor past = {};  ///< [R]: from rows that are no column any more; undefined = none
+  at::Tensor past = {};  ///< [R]: weight on rows that are no longer columns; undefined = none
 };
 
-/// Where the queries of one kind of rows look on average: shares of the kinds of keys, which sum to 1. Weights that are
-/// no softmax may be of any sign and sum; there a share is of the sum of their absolute values.
+/// Average attention of one kind of query row: its share per kind of key, summing to 1. If the weights are not a
+/// softmax, they may have any sign and sum; shares are then taken of the sum of absolute values.
 struct HeadShare {
   int64_t layer = 0, head = 0;
   std::string from;
@@ -35,17 +35,17 @@ struct HeadShare {
 
 /// What the attentions of a model did with one segment of an input.
 struct AttentionSummary {
-  int64_t segment = 0, num_segments = 0;  ///< its number from 1
-  std::vector<std::string> words;         ///< of its tokens
+  int64_t segment = 0, num_segments = 0;  ///< counted from 1
+  std::vector<std::string> words;         ///< its tokens
   core::AttendTable table;
-  int64_t compressed = 0;  ///< rows at the start of the cache that are compressed ones
+  int64_t compressed = 0;  ///< number of compressed rows at the start of the cache
   std::vector<HeadMap> maps = {};
   std::vector<HeadShare> shares = {};
   std::vector<GateSpread> gates = {};
 };
 
-/// Which layers, heads and segment of an input are looked at; unset: all layers and heads, the last segment. Segments
-/// count from 1.
+/// Which layers, heads and segment of an input to show; unset: all layers and heads, the last segment. Segments count
+/// from 1.
 struct AttentionChoice {
   std::optional<std::string> layers, heads;
   std::optional<int64_t> segment;
@@ -54,32 +54,32 @@ struct AttentionChoice {
 /// "0,2-4" -> 0 2 3 4. Throws InputError naming `what` unless all lie in 0 .. count - 1.
 std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, const std::string& what);
 
-/// Runs an input of one sequence through the model. `words` are its tokens for people, segment by segment.
-/// Throws InputError for a choice out of range, and where no attention of the model gives a map.
+/// Runs an input of one sequence through the model. `words` are its tokens in readable form, segment by segment. Throws
+/// InputError for a choice out of range, and if no attention of the model provides a map.
 AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
                                    const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice);
 
-/// The rows or columns of a map for people: "read 0", words of tokens, "slot 3".
+/// Readable labels of the rows or columns of a map: "read 0", words of tokens, "slot 3".
 std::vector<std::string> labels_of(const AttentionSummary& facts, core::MapAxis axis, int64_t count);
-/// Kind of a span for people: that of the table, and "compressed" for the compressed rows of a cache.
+/// Readable kind of a span: that of the table, or "compressed" for the compressed rows of a cache.
 std::string kind_of(const core::Span& span);
-inline constexpr int64_t kCompressed = 1;  ///< tag of their span
-/// The spans that rows or columns of a map fall into; one of kind tokens for slots and caches.
+inline constexpr int64_t kCompressed = 1;  ///< tag of a span of compressed rows
+/// The spans of a map's rows or columns; slots and caches are one span of kind tokens.
 std::vector<core::Span> spans_of(const AttentionSummary& facts, core::MapAxis axis, int64_t count);
 
 std::string to_text(const AttentionSummary& facts);
 base::Node to_node(const AttentionSummary& facts);
-/// Tables for a page; the picture stands beside them.
+/// Tables for an HTML page that also shows the picture.
 std::string to_html(const AttentionSummary& facts);
 
-/// Scalars of a training: what log.jsonl says of each step.
+/// Scalars of a training run at one step, as in log.jsonl.
 struct ScalarPoint {
   int64_t step = 0;
   std::vector<core::Scalar> scalars;
 };
-/// Of a run's folder; empty where there is no log or it has no scalars.
+/// Reads them from a run's folder; empty if there is no log or it has no scalars.
 std::vector<ScalarPoint> read_scalars(const std::string& run_folder);
-/// First, last and some points between, a row a scalar and head.
+/// First, last and some steps in between; one row per scalar and head.
 std::string to_text(const std::vector<ScalarPoint>& points);
 base::Node to_node(const std::vector<ScalarPoint>& points);
 

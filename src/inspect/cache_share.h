@@ -8,7 +8,7 @@
 
 namespace mnemo::inspect {
 
-/// sigma(lambda) of the heads of one layer: how much of each head's output comes from the cache (GRC).
+/// sigma(lambda) of the heads of one layer: the fraction of each head's output that comes from the cache (GRC).
 struct CacheShare {
   std::string layer = {};
   std::vector<double> heads = {};
@@ -19,10 +19,10 @@ struct CacheShare {
   }
 };
 
-/// Numbers of every head's share of the cache, layer by layer, out of a model's scalars; empty for a model without GRC.
+/// The share of every head, layer by layer, taken from a model's scalars; empty for a model without GRC.
 std::vector<CacheShare> cache_shares(const std::vector<core::Scalar>& scalars);
 
-/// As small bars, one row a layer. Empty where there is none.
+/// As a small bar chart, one row per layer. Empty if there are no shares.
 std::string svg_of(const std::vector<CacheShare>& shares);
 
 }  // namespace mnemo::inspect

@@ -14,9 +14,9 @@
 namespace mnemo::inspect {
 namespace {
 
-/// A memory that has not stopped growing after this many segments is taken to be without bounds.
+/// A memory that is still growing after this many segments counts as unbounded.
 constexpr int kMaxSegments = 4096;
-/// One that grows and shrinks in turns (rows that wait to be compressed) is full when no segment of so many brings a
+/// A memory that grows and shrinks in turns (rows waiting to be compressed) is full when this many segments bring no
 /// new maximum.
 constexpr int kSegmentsWithoutGrowth = 16;
 
@@ -28,7 +28,7 @@ core::Segment segment_of(int64_t batch, int64_t tokens) {
 
 bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-/// The memory that a parameter or a field of an attention belongs to, else "attention".
+/// The memory that an attention's parameter or state field belongs to, or "attention".
 std::string part_of_attention(std::string_view path) {
   const auto& memories = models::Mechanisms::all().memories;
   std::string part = "attention";
@@ -48,12 +48,12 @@ std::string part_of_parameter(std::string_view name) {
   for (const char* part : {"positions", "token_types", "patch_embedding", "class_token", "merging"}) {
     if (name.starts_with("backbone.") && holds(name, part)) return "embedding";
   }
-  if (name.starts_with("backbone.")) return "attention";  // what the attentions of all layers share
+  if (name.starts_with("backbone.")) return "attention";  // shared by the attentions of all layers
   if (name.starts_with("embed")) return "embedding";
   return std::string(name.substr(0, name.find('.')));  // head, memory
 }
 
-/// The part that a field of the state belongs to: the name of its memory.
+/// The part that a state field belongs to: the name of its memory.
 std::string part_of_state(std::string_view path) {
   if (!path.starts_with("layers.")) return std::string(path.substr(0, path.find('.')));
   return part_of_attention(path);
@@ -79,7 +79,7 @@ void add(PartCost& to, const PartCost& cost, int64_t sign = 1) {
   to.model_state_bytes += sign * cost.model_state_bytes;
 }
 
-/// Fills in the parts of the cost of one segment, which `run` puts through the model.
+/// Fills in the cost of each part for one segment, which `run` passes through the model.
 void count_parts(const core::Model& model, const core::State& state, const std::function<void()>& run,
                  ModelCost& cost) {
   Parts parts;
@@ -165,7 +165,7 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
     while (now.position < *position) advance();
     return now;
   }
-  // A sequence has no more tokens than its attention has places for, and the segment after this state is one of them.
+  // A sequence cannot be longer than its attention's table of positions, and the segment after this state counts too.
   const auto limit = model.options().backbone.causal() ? models::row_limit(model.options().backbone.attention)
                                                        : std::nullopt;
   int64_t before = -1, most = -1;

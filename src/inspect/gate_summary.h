@@ -9,7 +9,7 @@
 
 namespace mnemo::inspect {
 
-/// How the values of one gate of a layer are spread.
+/// The distribution of one gate's values in one layer.
 struct GateSpread {
   int64_t layer = 0;
   std::string gate;
@@ -20,7 +20,7 @@ inline constexpr double kGateQuantiles[] = {0.05, 0.25, 0.5, 0.75, 0.95};
 
 GateSpread spread_of(int64_t layer, const core::GateValues& gate);
 
-/// Of a model with GRC; empty without gates.
+/// For a model with GRC; empty without gates.
 std::string to_text(const std::vector<GateSpread>& gates);
 std::string to_html(const std::vector<GateSpread>& gates);
 base::Node to_node(const std::vector<GateSpread>& gates);

@@ -25,7 +25,7 @@ int64_t heads_of(const std::vector<inspect::ImageLayer>& layers) {
   return heads;
 }
 
-/// Calls f(layer, look, head) for the mean of all heads, head = -1, and for those chosen.
+/// Calls f(layer, look, head) for the mean over all heads, head = -1, and for each chosen head.
 template <class F>
 void for_each_look(const ImageAttention& facts, F&& f) {
   for (const inspect::ImageLayer& layer : facts.layers) {

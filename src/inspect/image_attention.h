@@ -14,30 +14,30 @@
 
 namespace mnemo::inspect {
 
-/// What the attentions of a model of images did with one image.
+/// What the attentions of a vision model did with one image.
 struct ImageAttention {
-  std::string name;     ///< of its file
-  data::Image picture;  ///< as the model saw it, cut and resized
+  std::string name;     ///< file name
+  data::Image picture;  ///< as the model sees it, cropped and resized
   std::vector<inspect::ImageLayer> layers;
-  std::vector<int64_t> heads = {};  ///< shown one by one, beside the mean of them all
+  std::vector<int64_t> heads = {};  ///< shown individually, in addition to the mean over all heads
   std::vector<GateSpread> gates = {};
 };
 
-/// Runs an image file through the model. Heads are shown one by one where `choice` names some. Throws InputError for a
-/// file that is no image, a choice out of range, and where no attention of these layers says where it looks.
+/// Runs an image file through the model. Heads named by `choice` are shown individually. Throws InputError if the file
+/// is not an image, a choice is out of range, or no attention of these layers provides its weights.
 ImageAttention inspect_image(const models::Model& model, const bundle::ImagePreprocessing& facts,
                              const std::string& path, const AttentionChoice& choice);
 
-/// Of values by heads, [H,..]: those of one head, or their mean, head = -1.
+/// Takes one head from values [H,..], or the mean over heads if head = -1.
 at::Tensor of_head(const at::Tensor& heads, int64_t head);
 
 std::string to_text(const ImageAttention& facts);
 base::Node to_node(const ImageAttention& facts);
-/// Tables for a page; the pictures stand beside them.
+/// Tables for an HTML page that also shows the pictures.
 std::string to_html(const ImageAttention& facts);
 
-/// Draws from (left, top) on: the picture; where each layer looks as heat on it; GRC's branches as maps. Returns right
-/// and lower end.
+/// Draws starting at (left, top): the image, the attention of each layer as a heat map on it, and GRC's branches as
+/// maps. Returns the lower right corner.
 Canvas::Point draw_image_attention(Canvas& canvas, const ImageAttention& facts, double left, double top);
 
 }  // namespace mnemo::inspect

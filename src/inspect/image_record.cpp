@@ -11,13 +11,13 @@
 namespace mnemo::inspect {
 namespace {
 
-/// How the rows of one attention lie: [class rows; the image; rows of tasks and memory on their way].
+/// Layout of the rows of one attention: [class rows; image; task rows and memory that passes through the layers].
 struct ImageRows {
   core::Grid grid;
   int64_t before = 0, behind = 0;
   const core::WindowCut* windows = nullptr;
-  std::vector<std::string> tasks = {};  ///< of the first rows behind the image
-  /// memory tokens of each task, as they stand one behind the other
+  std::vector<std::string> tasks = {};  ///< the first rows after the image
+  /// number of memory tokens of each task, in order
   std::vector<std::pair<std::string, int64_t>> memories = {};
 };
 
@@ -32,7 +32,7 @@ void add_share(Shares& shares, const std::string& kind, const at::Tensor& share)
   }
 }
 
-/// Splits the weights of one query [H,K]: the image's columns as a picture, the others as shares.
+/// Splits the weights of one query [H,K]: the image's columns as a picture, all others as shares.
 ImageLook split(std::string from, const at::Tensor& weights, const core::WeightMap& map,
                 const core::AttentionInput& input, const ImageRows& rows) {
   ImageLook look{std::move(from), {}, {}};
@@ -65,7 +65,7 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
       first += span.length;
     }
   } else {
-    share("cache", 0, context);  // which the attention puts there by itself
+    share("cache", 0, context);  // added by the attention itself
   }
   share("class token", context, rows.before);
   look.weights = weights.narrow(1, context + rows.before, rows.grid.size())
@@ -76,17 +76,17 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
   return look;
 }
 
-/// What each place gets on average from all queries of the image, of which only those of its window see it, [H,h,w].
+/// The attention that each position receives, averaged over all queries of the image, [H,h,w]. Only queries of the same
+/// window see it.
 at::Tensor of_windows(const at::Tensor& weights, const core::WindowCut& windows) {
-  // What fills the image up looks, too: it is left out of the mean.
+  // Padding rows also attend; they are left out of the mean.
   const at::Tensor real = windows.cut(at::ones({1, windows.image.size(), 1}, weights.options()))
                               .unsqueeze(1);                                                    // [n,1,A,1]
   const at::Tensor mean = (weights * real).sum(2) / static_cast<double>(windows.image.size());  // [n,H,A]
   return windows.join(mean.transpose(1, 2)).squeeze(0).t().unflatten(1, {windows.image.height, windows.image.width});
 }
 
-/// Memory tokens of each task in a layer. What goes on through the layers belongs to the only task, `passing` rows of
-/// it.
+/// Memory tokens of each task in a layer. With propagation there is only one task; it owns all `passing` rows.
 std::vector<std::pair<std::string, int64_t>> memories_of(const core::TaskMemory& memory, size_t layer,
                                                          int64_t passing) {
   std::vector<std::pair<std::string, int64_t>> counts;

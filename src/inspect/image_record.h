@@ -12,24 +12,24 @@
 
 namespace mnemo::inspect {
 
-/// Where queries of one kind look, head by head: a class row's, or all rows of the image together (their mean).
+/// Where one kind of query attends, per head: that of a class row, or the mean over all rows of the image.
 struct ImageLook {
   std::string from;  ///< "class token", "task NAME", "all rows"
   at::Tensor
-      weights;  ///< [H,h,w]: of each place of the image; h x w is smaller than the layer's grid where keys are reduced
-  /// [H]: of what is no place: "class token", "task rows", "memory", "cache"
+      weights;  ///< [H,h,w]: for each position of the image; h x w is smaller than the layer's grid if keys are reduced
+  /// [H]: for everything that is not an image position: "class token", "task rows", "memory", "cache"
   std::vector<std::pair<std::string, at::Tensor>> beside = {};
-  /// [H,m]: of each memory token, task by task; their sum is "memory" beside
+  /// [H,m]: for each memory token, task by task; their sum is "memory" in `beside`
   std::vector<std::pair<std::string, at::Tensor>> memory = {};
 };
 
-/// One branch of an attention as a picture: the mean of its rows over the channels [h,w] (Zhang et al. 2024, figure 4).
+/// One branch of an attention as a picture: its rows averaged over channels [h,w] (Zhang et al. 2024, figure 4).
 struct ImageBranch {
   std::string name;  ///< "o_self", "o_mem"
   at::Tensor means;
 };
 
-/// What the attention of one layer did with one image. Empty where it cannot say.
+/// What the attention of one layer did with one image. Empty if the attention does not provide it.
 struct ImageLayer {
   int64_t layer = 0;
   std::string name;  ///< "backbone.layers.0.attn"
@@ -38,10 +38,10 @@ struct ImageLayer {
   std::vector<core::GateValues> gates = {};
 };
 
-/// Runs one image, pixels [1,C,H,W] normalised, through a model in the way of evaluation and writes down where the
-/// attentions of these layers look, and what GRC mixes. Windows are put back to where they were cut; what fills an
-/// image up to whole windows is no query and no place. Masked tasks run in their dense form, which is the same to
-/// rounding. Everything is computed again by definition, for weights [H,Q,K] at once.
+/// Runs one image, normalised pixels [1,C,H,W], through a model in evaluation mode and records the attention weights of
+/// these layers and what GRC mixes. Windows are put back in their places; rows that pad an image to whole windows count
+/// neither as queries nor as positions. Masked tasks run in their dense form, which is equal up to rounding. Everything
+/// is recomputed from the definition, with all weights [H,Q,K] in memory at once.
 std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tensor& pixels,
                                       const std::vector<int64_t>& layers);
 

@@ -26,7 +26,7 @@ core::StepResult run(const models::Model& model, int64_t tokens, core::Part part
   return model.forward(segment, state);
 }
 
-/// Bytes of a sequence just before the last token of a segment that is decoded token by token.
+/// State of one sequence in bytes just before the last token of a segment decoded token by token.
 int64_t bytes_inside(const models::Model& model, const core::State& full) {
   const int64_t tokens = model.segment_size() - 1;
   if (tokens == 0 || !model.options().backbone.causal()) return core::num_bytes(full, core::Lifetime::sequence);
@@ -73,8 +73,8 @@ base::TextTable state_table(const ModelSummary& facts) {
     table.add_row({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
                    field.per_sequence ? "a sequence" : "the model"});
   }
-  table.add_row({"all of a sequence", base::grouped(facts.state_bytes)});
-  table.add_row({"all of the model", base::grouped(facts.model_state_bytes)});
+  table.add_row({"total per sequence", base::grouped(facts.state_bytes)});
+  table.add_row({"total of the model", base::grouped(facts.model_state_bytes)});
   return table;
 }
 

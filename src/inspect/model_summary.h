@@ -29,27 +29,27 @@ struct StateFieldSummary {
   bool per_sequence = true;
 };
 
-/// What can be said of a model without running it on data.
+/// Facts about a model that need no data.
 struct ModelSummary {
   std::vector<ModuleSummary> modules = {};
   int64_t parameters = 0;
   std::vector<StateFieldSummary> state = {};  ///< between segments, once every memory is full
-  int64_t state_bytes = 0;                    ///< of one sequence
+  int64_t state_bytes = 0;                    ///< per sequence
   int64_t model_state_bytes = 0;              ///< of the model, shared by all sequences
   int64_t open_bytes = 0;  ///< of one sequence at its largest, inside a segment decoded token by token
-  /// A whole segment after full memories, as in evaluation, for each set of layers that see the same context; empty for
-  /// a model of images.
+  /// A whole segment with full memories, as in evaluation, for each set of layers that see the same context; empty for
+  /// a vision model.
   std::vector<models::LayerTable> tables = {};
   std::vector<CacheShare> cache_share = {};
 };
 
-/// Of a language model: runs segments of token 0 until no memory grows any more. Of a model of images: its state as it
-/// starts.
+/// For a language model: runs segments of token 0 until no memory grows any more. For a vision model: its initial
+/// state.
 ModelSummary summarize(const models::Model& model);
 
 std::string to_text(const ModelSummary& facts);
 base::Node to_node(const ModelSummary& facts);
-/// One HTML page; `sections` are more of its body.
+/// One HTML page; `sections` are inserted into its body.
 std::string to_html(const ModelSummary& facts, const std::string& title, const std::string& options,
                     const std::string& sections = "");
 

@@ -65,8 +65,8 @@ at::Tensor AdaptiveEmbedding::operator()(const at::Tensor& tokens) const {
     rows = at::embedding(tables_[0], tokens);
     if (!projections_.empty()) rows = ops::linear(rows, projections_[0], {});
   } else {
-    // Each cluster for all tokens, then a choice: which words stand elsewhere must not change the shape of a product,
-    // and with it its last bits.
+    // Looks up all tokens in each cluster, then selects: which words fall into other clusters must not change the shape
+    // of a matrix product, and with it the last bits of the result.
     for (int64_t i = 0; i < clusters_.count(); ++i) {
       const at::Tensor inside = at::logical_and(tokens >= clusters_.first(i), tokens < clusters_.end(i)).unsqueeze(-1);
       const at::Tensor number = (tokens - clusters_.first(i)).clamp(0, clusters_.size(i) - 1);

@@ -11,7 +11,7 @@ namespace mnemo::layers {
 ConvFeedForward::ConvFeedForward(const Scope& scope, int64_t dim, int64_t hidden, bool with_relu, double std)
     : in(scope / "0", dim, hidden, true, std),
       out(scope / "1", hidden, dim, true, std),
-      // Nine weights a channel: of the deviation that keeps the size of what goes through.
+      // Nine weights per channel: this standard deviation preserves the scale of the activations.
       weight((scope / "dwconv").add("weight", {hidden, 1, 3, 3}, normal(std::sqrt(2.0 / 9.0)))),
       bias((scope / "dwconv").add("bias", {hidden}, constant(0.0), ParameterKind::bias)),
       relu(with_relu) {}

@@ -8,9 +8,9 @@
 
 namespace mnemo::layers {
 
-/// Feed-forward with a convolution of each hidden channel over the image (Wang et al. 2022, section 3.3).
-///   W_1 gelu(DWConv3x3(f(W_0 x + b_0))) + b_1,  f = relu in PVTv2's linear variant, else nothing; zeros around the
-///   image
+/// Feed-forward layer with a depthwise convolution over the image (Wang et al. 2022, section 3.3).
+///   W_1 gelu(DWConv3x3(f(W_0 x + b_0))) + b_1,  f = relu in PVTv2's linear variant, otherwise the identity; zero
+///   padding
 /// Names "0", "dwconv" (weight [F,1,3,3], bias [F]) and "1" under the scope.
 struct ConvFeedForward {
   ConvFeedForward() = default;

@@ -72,10 +72,10 @@ struct AttentionProjections {
   int64_t num_heads = 0, head_dim = 0;
 };
 
-/// Dropout by LibTorch's default generator; x itself when p = 0 or not training.
+/// Dropout with LibTorch's default generator; returns x itself if p = 0 or not training.
 at::Tensor dropout(const at::Tensor& x, double p, bool training);
 
-/// The mean of the rows that are real: rows [B,T,D], valid [B,T] bool or undefined -> [B,1,D]; zero where none is.
+/// The mean over real rows: rows [B,T,D], valid [B,T] bool or undefined -> [B,1,D]; zero for a sequence without any.
 at::Tensor mean_rows(const at::Tensor& rows, const at::Tensor& valid);
 
 }  // namespace mnemo::layers

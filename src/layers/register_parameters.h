@@ -9,8 +9,7 @@ namespace mnemo::layers {
 
 /// Registers the tensors of a ParameterSet as parameters of a torch::nn::Module (any class with register_parameter), so
 /// that the module's optimiser, zero_grad, to, save and load reach them: both hold the same tensors.
-///   name  "attn.q.weight" becomes "attn/q/weight", since names in LibTorch must not hold dots; `prefix` comes before
-///   it
+///   name  "attn.q.weight" becomes "attn/q/weight", since names in LibTorch cannot contain dots; `prefix` is put first
 template <class Module>
 void register_parameters(Module& module, const ParameterSet& set, const std::string& prefix = {}) {
   for (const Parameter& parameter : set.all()) {

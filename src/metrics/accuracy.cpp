@@ -31,7 +31,7 @@ void Accuracy::add_logits(const at::Tensor& logits, const at::Tensor& targets) {
     throw base::ShapeError(
         fmt::format("[accuracy] expected logits of {} dimensions, found {}", targets.dim() + 1, logits.dim()));
   }
-  // argmax takes a NaN for the largest; a model that has diverged must not score by luck.
+  // argmax treats NaN as the largest value; a model that has diverged must not be right by luck.
   add(logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1), targets);
 }
 

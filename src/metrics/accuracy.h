@@ -11,7 +11,7 @@ class Accuracy {
  public:
   /// predictions and targets have the same shape and any integer type. Throws ShapeError if the shapes differ.
   void add(const at::Tensor& predictions, const at::Tensor& targets);
-  /// logits [...,V], targets [...]: the prediction is the largest logit, or the first of several equal ones. Positions
+  /// logits [...,V], targets [...]: the prediction is the largest logit, the first of several equal ones. Positions
   /// with a NaN count as wrong.
   void add_logits(const at::Tensor& logits, const at::Tensor& targets);
   /// Top-k accuracy: correct if fewer than `count` other logits are at least as large as the target's.

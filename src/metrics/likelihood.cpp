@@ -20,7 +20,7 @@ void Likelihood::add(const at::Tensor& nll, const at::Tensor& targets) {
                                        targets.numel(), nll.numel()));
   }
   const at::Tensor kept = targets.ne(base::kIgnoreTarget);
-  // A place that does not count may hold anything, NaN too: it is replaced, not multiplied by zero.
+  // Ignored positions may hold anything, even NaN, so they are masked rather than multiplied by zero.
   add(nll.to(at::kDouble).masked_fill(kept.logical_not(), 0).sum().item<double>(), kept.sum().item<int64_t>());
 }
 

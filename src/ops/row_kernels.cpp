@@ -1,4 +1,4 @@
-// Compiled once for each instruction set: Highway includes this file again and again.
+// Compiled once per instruction set: Highway includes this file repeatedly.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/row_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -17,7 +17,7 @@ namespace mnemo::ops::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls f(vector or one lane, offset) over a row: whole vectors, then the rest lane by lane in vectors of one lane.
+// Calls f(vector or one lane, offset) over a row: whole vectors, then the remainder in single lanes.
 template <class T, class F>
 HWY_INLINE void each(int64_t size, F&& f) {
   const hn::ScalableTag<T> wide;
@@ -28,21 +28,20 @@ HWY_INLINE void each(int64_t size, F&& f) {
   for (; i < size; ++i) f(one, i);
 }
 
-// e^x; NaN stays NaN. In float: 2^n e^r with n = x / ln 2 to the nearest and |r| <= ln 2 / 2, which is less work than
-// Highway's own by more than half; relative error below 2e-7. Below e^-87.33, where float has no normal numbers left,
-// it is 0, and beyond e^88.37 +inf.
+// e^x; NaN stays NaN. In float: 2^n e^r with n = x / ln 2 rounded to nearest and |r| <= ln 2 / 2, which is less than
+// half the work of Highway's version; relative error below 2e-7. Below e^-87.33, where float has no normal numbers
+// left, it is 0, and above e^88.37 +inf.
 template <class D, class V>
 HWY_INLINE V exp_or_nan(D d, V x) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
     const hn::RebindToUnsigned<D> bits;
-    // A number so large that its last bit is worth 1 rounds by being added; the lowest bits of the sum are then n +
-    // 127.
+    // Adding a number so large that its last bit is worth 1 rounds x; the lowest bits of the sum are then n + 127.
     const auto large = hn::Set(d, 12582912.0f + 127.0f);
     const auto sum = hn::MulAdd(x, hn::Set(d, 1.44269504f), large);
     const auto n = hn::Sub(sum, large);
-    // ln 2 in two parts, of which n times the first is exact.
+    // ln 2 in two parts; n times the first is exact.
     const auto r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
-    // (e^r - 1 - r) / r^2 by the polynomial of the Cephes library.
+    // (e^r - 1 - r) / r^2 by the polynomial from the Cephes library.
     auto y = hn::MulAdd(r, hn::Set(d, 1.9875691500e-4f), hn::Set(d, 1.3981999507e-3f));
     y = hn::MulAdd(r, y, hn::Set(d, 8.3334519073e-3f));
     y = hn::MulAdd(r, y, hn::Set(d, 4.1665795894e-2f));
@@ -57,7 +56,7 @@ HWY_INLINE V exp_or_nan(D d, V x) {
   }
 }
 
-// What is left of a row behind its whole vectors, as one vector.
+// The remainder of a row after its whole vectors, as one vector.
 template <class T>
 struct Rest {
   static constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
@@ -127,7 +126,7 @@ void SoftmaxRows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum
   const auto lowest = hn::Set(wide, -std::numeric_limits<T>::infinity());
   for (int64_t r = 0; r < rows; ++r, s += stride) {
     const auto last = hn::IfThenElse(is_last, hn::MaskedLoad(is_last, wide, s + whole), lowest);
-    auto most = hn::IfThenElse(hn::Gt(last, lowest), last, lowest);  // a NaN counts as nothing
+    auto most = hn::IfThenElse(hn::Gt(last, lowest), last, lowest);  // NaN is ignored
     for (int64_t i = 0; i < whole; i += step) {
       const auto x = hn::LoadU(wide, s + i);
       most = hn::IfThenElse(hn::Gt(x, most), x, most);
@@ -237,7 +236,7 @@ T InnerProduct(const T* x, const T* y, int64_t size) {
   return sum;
 }
 
-// Four rows at a time: four streams of memory, and x is loaded once for all of them.
+// Four rows at a time: four memory streams, and x is loaded once for all of them.
 template <class T>
 void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {
   const hn::ScalableTag<T> wide;

@@ -8,9 +8,9 @@ namespace mnemo::ops {
 template <class T>
 inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
-/// Loops over one row of numbers, for the widest vectors that the processor has (float and double).
+/// Loops over one row of values, with the widest vectors that the processor has (float and double).
 
-/// s += g (nothing where g is null); returns the largest, -inf for an empty row. A NaN counts as nothing.
+/// s += g (skipped if g is null); returns the largest value, -inf for an empty row. NaN is ignored.
 template <class T>
 T add_then_max(T* s, const T* g, int64_t size);
 
@@ -18,10 +18,10 @@ T add_then_max(T* s, const T* g, int64_t size);
 template <class T>
 T exp_then_sum(T* s, int64_t size, T shift);
 
-/// Numbers behind the last row that softmax_rows() may read.
+/// Number of values after the last row that softmax_rows() may read.
 inline constexpr int64_t kSoftmaxBeyond = 16;
-/// Each of the rows of `columns` numbers, `stride` apart, becomes its softmax; a row of -inf becomes zeros, NaN stays
-/// NaN. log_sum (may be null): for each row the logarithm of the sum of e^s, +inf for a row of -inf.
+/// Replaces each row of `columns` values, `stride` apart, by its softmax; a row of -inf becomes zeros, NaN stays NaN.
+/// log_sum (may be null): the log of the sum of e^s for each row, +inf for a row of -inf.
 template <class T>
 void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum);
 
@@ -29,11 +29,11 @@ void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_su
 template <class T>
 void add_then_exp(T* s, const T* g, int64_t size, T shift);
 
-/// grad = p * (grad - mean) * scale: the gradient of a softmax's scores from that of its probabilities.
+/// grad = p * (grad - mean) * scale: the gradient of the scores from the gradient of the softmax's probabilities.
 template <class T>
 void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale);
 
-/// out = e^(x - y); returns the largest x - y (a NaN counts as nothing).
+/// out = e^(x - y); returns the largest x - y (NaN is ignored).
 template <class T>
 T exp_of_difference(const T* x, const T* y, T* out, int64_t size);
 
@@ -61,11 +61,11 @@ void add_product(const T* x, const T* y, T* out, int64_t size);
 template <class T>
 T inner_product(const T* x, const T* y, int64_t size);
 
-/// y_i = row i of w (rows of `columns` numbers, one behind another) . x + start_i; start may be null.
+/// y_i = row i of w (contiguous rows of `columns` values) . x + start_i; start may be null.
 template <class T>
 void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns);
 
-/// The instruction set that the loops run with, for reports: "AVX2", "AVX3" ...
+/// The instruction set that the loops use, for reports: "AVX2", "AVX3" ...
 const char* row_kernel_target();
 
 }  // namespace mnemo::ops

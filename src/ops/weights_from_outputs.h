@@ -15,8 +15,8 @@ using ReplaceValues = std::function<at::Tensor(const at::Tensor& v)>;
 
 inline at::Tensor replaced(const ReplaceValues& replace, const at::Tensor& v) { return replace ? replace(v) : v; }
 
-/// The weights of an attention whose outputs are linear in its values: unit vectors as values, d rows at a time, give
-/// the weight of each row in each output.
+/// The weights of an attention whose outputs are linear in its values: with unit vectors as values, d rows at a time,
+/// the outputs are the weight of each row.
 ///   run(replace) -> [B,H,T,d], the outputs with values replace(v)
 /// Returns [B,H,T,S].
 template <class Run>

@@ -1,4 +1,4 @@
-// In place of the folder cuda/ where MNEMO_CUDA is off.
+// Replaces the folder cuda/ if MNEMO_CUDA is off.
 #include "base/error.h"
 #include "ops/cuda.h"
 

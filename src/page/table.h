@@ -10,7 +10,7 @@ namespace mnemo::page {
 struct Table {
   std::vector<std::string> header;
   std::vector<std::vector<std::string>> rows;
-  size_t left = 0;  ///< so many of the first columns are aligned on the left, the others on the right
+  size_t left = 0;  ///< number of left-aligned leading columns; the others are right-aligned
 };
 
 std::string text_of(const Table& cells);

@@ -26,7 +26,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(20);
-constexpr auto kAtOnce = std::chrono::seconds(1);  // `timeout` signals the process and its group: one wish, not two
+constexpr auto kAtOnce = std::chrono::seconds(1);  // `timeout` signals both the process and its group: count that as
+                                                   // one request
 
 volatile sig_atomic_t signals_seen = 0;
 volatile sig_atomic_t last_signal = 0;
@@ -36,7 +37,7 @@ void note_signal(int signal) {
   signals_seen = signals_seen + 1;
 }
 
-/// Notes SIGINT and SIGTERM while it lives.
+/// Counts SIGINT and SIGTERM during its lifetime.
 class SignalGuard {
  public:
   SignalGuard() {
@@ -66,7 +67,7 @@ std::string own_program() {
   return path;
 }
 
-/// The environment with the number of threads set. Made before fork, where memory may still be asked for.
+/// The environment with the number of threads set. Built before fork(), while allocating memory is still safe.
 std::vector<std::string> child_environment(int64_t threads) {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -124,7 +125,7 @@ class Child {
   void stop(int signal) const { ::kill(pid_, signal); }
   const std::optional<ChildEnd>& end() const { return end_; }
 
-  /// Hands on the lines that have come. At the end of the output waits for the process.
+  /// Passes on the lines that have arrived. At the end of the output, waits for the process.
   template <class OnLine>
   void read(OnLine on_line) {
     char bytes[4096];
@@ -145,14 +146,14 @@ class Child {
   }
 
  private:
-  /// Between fork and exec only calls that are safe there.
+  /// Only async-signal-safe calls between fork and exec.
   [[noreturn]] static void start(const char* program, char* const* argv, char* const* envp, int output, int log,
                                  pid_t parent) {
 #ifdef __linux__
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
     if (::getppid() != parent) ::_exit(127);
-    ::setpgid(0, 0);  // Ctrl-C reaches the parent alone, which tells the children
+    ::setpgid(0, 0);  // Ctrl-C reaches only the parent, which stops the children
     ::dup2(output, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
     const int nothing = ::open("/dev/null", O_RDONLY);
@@ -181,7 +182,7 @@ class Child {
   std::optional<ChildEnd> end_;
 };
 
-/// Tells the children of signals: the first asks them to stop, a second or too long a wait ends them.
+/// Forwards signals to the children: the first one asks them to stop; a second one, or a timeout, kills them.
 class Stopper {
  public:
   bool stopping() const { return told_ > 0; }
@@ -204,7 +205,7 @@ class Stopper {
 
  private:
   int told_ = 0;
-  int answered_ = 0;  // signals that were the first wish
+  int answered_ = 0;  // signals that belong to the first request
   Clock::time_point since_{};
 };
 

@@ -27,9 +27,9 @@ namespace mnemo::study {
 namespace {
 
 constexpr const char* kJobFile = "job.json";
-constexpr int kOutOfTime = -1;  // no signal's number
+constexpr int kOutOfTime = -1;  // not a signal number
 
-/// Nothing where the number is not finite: JSON has no such numbers, and a table says "–".
+/// Nothing if the number is not finite: JSON cannot represent it, and tables show "–".
 std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional<double>(value) : std::nullopt;
 }
@@ -50,7 +50,7 @@ std::vector<CurvePoint> curve_of(const train::History& history, const tasks::Tas
   return curve;
 }
 
-/// Speed of generation from a position on, one token at a time: the median over rounds, each from the same position.
+/// Speed of token-by-token generation from a position: the median over rounds that all start from the same position.
 double generation_speed(const infer::Session& start, int64_t position, const std::vector<int64_t>& text) {
   constexpr int kRounds = 5;
   constexpr int64_t kTokens = 64;
@@ -70,7 +70,7 @@ double generation_speed(const infer::Session& start, int64_t position, const std
   return speeds[kRounds / 2];
 }
 
-/// Real text to read before the speed is taken: the prompt alone could be one symbol over and over.
+/// Real text to read before speed is measured: the prompt alone could be one symbol repeated.
 std::vector<int64_t> reading_text(const data::TextOptions& text, const data::Tokenizer& tokenizer) {
   const data::TextSource source = data::split_text(text).train;
   std::string bytes;
@@ -82,13 +82,13 @@ std::vector<int64_t> reading_text(const data::TextOptions& text, const data::Tok
   return {ids.begin(), ids.end()};
 }
 
-/// A trained model is not lost for what it refuses to show: a table of places that is shorter than what would be read,
-/// for instance.
+/// A trained model must not be lost because one result cannot be shown, for example because its table of positions is
+/// shorter than the text to read.
 void unless_refused(const char* what, const std::function<void()>& show) {
   try {
     show();
   } catch (const base::InputError& error) {
-    base::log_warning("without {}: {}", what, error.what());
+    base::log_warning("skipped {}: {}", what, error.what());
   }
 }
 
@@ -180,7 +180,7 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device, con
   try {
     if (trainer.resume_latest()) base::log_info("resuming after step {}", trainer.steps_done());
   } catch (const base::InputError& error) {
-    base::log_warning("{}; begins from the start", error.what());
+    base::log_warning("{}; starting from scratch", error.what());
     remove_checkpoints(job.folder);
     return run_job(job, device, asked);
   }

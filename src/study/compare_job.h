@@ -11,33 +11,33 @@
 
 namespace mnemo::study {
 
-/// One training of a comparison, done by a process of its own. Its folder holds job.json and recipe.toml, then a run's
-/// log.jsonl and checkpoints, and at the end model/ and result.json.
+/// One training run of a comparison, in a process of its own. Its folder contains job.json and recipe.toml, then
+/// log.jsonl and checkpoints like any run, and at the end model/ and result.json.
 struct CompareJob {
   std::string study, variant, point, folder;
   int64_t seed = 0;
-  double max_seconds = 0;     ///< of training; 0: no limit
-  experiment::Recipe recipe;  ///< with that seed
+  double max_seconds = 0;     ///< limit of the training time; 0: none
+  experiment::Recipe recipe;  ///< with `seed` filled in
 };
 
-/// What a study over such data measures.
+/// The metric of a study on this recipe's data.
 StudyMetric metric_of(const experiment::Recipe& recipe);
 
 /// Writes job.json, which read_job reads, and recipe.toml. Throws InputError.
 void write_job(const CompareJob& job);
 CompareJob read_job(const std::string& folder);
-/// What makes a training what it is: all of its recipe but name and about.
+/// Identifies a training run: its whole recipe without name and about.
 std::string training_text(const CompareJob& job);
 
 void remove_checkpoints(const std::string& folder);
 
 struct JobHooks {
   std::function<void(int64_t step, double loss)> on_loss = {};
-  bool stops_at_signals = true;  ///< SIGINT and SIGTERM end the training after a checkpoint
+  bool stops_at_signals = true;  ///< SIGINT and SIGTERM save a checkpoint and end the training
 };
 
-/// Trains and measures. Goes on from the newest checkpoint in the job's folder; writes result.json and the model, and
-/// removes the checkpoints. Returns the exit status: 130 or 143 when a signal stopped it.
+/// Trains and evaluates. Resumes from the newest checkpoint in the job's folder, writes result.json and the model, and
+/// removes the checkpoints. Returns the exit status: 130 or 143 if it was stopped by a signal.
 int run_job(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& hooks = {});
 
 }  // namespace mnemo::study

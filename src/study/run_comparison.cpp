@@ -33,14 +33,14 @@ std::string now_text() {
   return text;
 }
 
-/// One number of a table: which training gives it.
+/// The training run behind one number of a table.
 struct Cell {
   size_t study, point, variant, job;
   int64_t seed;
 };
 
 struct ComparePlan {
-  std::vector<CompareJob> jobs;  ///< each training once
+  std::vector<CompareJob> jobs;  ///< each training run once
   std::vector<Cell> cells;
   std::set<int64_t> seeds;
 };
@@ -54,8 +54,8 @@ std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experi
   return seeds;
 }
 
-/// Seeds outermost, so that a comparison that is stopped has whole rounds. Table whose recipes are the same share a
-/// training.
+/// Seeds are the outer loop, so that an interrupted comparison has complete rounds. Tables with identical recipes share
+/// one training run.
 ComparePlan plan_of(const experiment::RecipeFile& file, const ComparisonOptions& options, RunStore& store) {
   ComparePlan plan;
   std::map<std::string, size_t> known;
@@ -90,7 +90,7 @@ ComparePlan plan_of(const experiment::RecipeFile& file, const ComparisonOptions&
   return plan;
 }
 
-/// What of a variant's recipe says which memory it has. A backbone of images has attention of its own.
+/// The part of a variant's recipe that describes its memory. Vision backbones bring their own attention.
 std::string memory_options(const base::Node& recipe) {
   const base::Node& model = recipe.at("model");
   base::Node shown = base::Node::table();
@@ -180,14 +180,14 @@ void check_same_data(const experiment::RecipeFile& file) {
     for (const experiment::RecipeVariant& variant : study.variants) {
       for (const std::optional<base::Node>& recipe : variant.recipes) {
         base::require(!recipe || generates(*recipe) == text,
-                      "{}: study '{}': variant '{}' has data of another type than the first", file.path(), study.name,
-                      variant.name);
+                      "{}: study '{}': variant '{}' uses a different type of data than the first one", file.path(),
+                      study.name, variant.name);
       }
     }
   }
 }
 
-/// A comparison without its trainings' numbers.
+/// A comparison without results.
 Comparison heading(const experiment::RecipeFile& file, const ComparisonOptions& options, const ComparePlan& plan,
                    size_t trainings) {
   Comparison comparison;

@@ -57,7 +57,7 @@ RunStore::RunStore(const std::string& folder) : folder_(base::join_path(folder, 
       const auto [known, is_new] = folders_.emplace(training_text(job), path);
       if (!is_new && finished(job)) known->second = path;
     } catch (const base::InputError&) {
-      // Not a training, or one whose recipe today's program does not know: its name is taken, no more.
+      // Not a training run, or its recipe is not valid in this version: only reserve the name.
     }
   }
 }
@@ -80,7 +80,7 @@ std::optional<RunResult> RunStore::finished(const CompareJob& job) const {
   try {
     return read_result(result_file(job));
   } catch (const base::InputError& error) {
-    base::log_warning("{}; this training is done again", error.what());
+    base::log_warning("{}; repeating this training", error.what());
     return std::nullopt;
   }
 }

@@ -13,33 +13,33 @@ namespace mnemo::study {
 /// "RMT + Transformer-XL cache" as part of a file name: "rmt-transformer-xl-cache"; at most 60 characters.
 std::string slug(std::string_view text);
 
-/// The trainings in a comparison's folder, done and half done. A training is known again by its recipe, not by its
-/// name: one whose recipe has changed is another training, and names, order and number of variants may change without
-/// any being repeated. What the recipe leaves to defaults is compared with today's defaults, so keys that a later
-/// version adds do no harm.
+/// The finished and unfinished training runs in a comparison's folder. A run is identified by its recipe, not by its
+/// name: if the recipe changes, it is another run, while names, order and number of variants may change without
+/// repeating any. Keys that a recipe leaves out are compared as their current defaults, so keys added by a later
+/// version do no harm.
 class RunStore {
  public:
-  /// Takes the folder for this process. Throws InputError where another comparison is at work in it.
+  /// Locks the folder for this process. Throws InputError if another comparison is using it.
   explicit RunStore(const std::string& folder);
   ~RunStore();
   RunStore(const RunStore&) = delete;
   RunStore& operator=(const RunStore&) = delete;
 
-  /// Gives a job the folder of the same training, or a new one. Writes nothing.
+  /// Sets the job's folder to that of the same training run, or to a new one. Writes nothing.
   void place(CompareJob& job);
-  /// What an earlier comparison recorded of this training.
+  /// The result that an earlier comparison recorded for this training run.
   std::optional<RunResult> finished(const CompareJob& job) const;
-  /// Makes the folder ready for the training to begin, or to go on from its last checkpoint; `anew`: from the start.
+  /// Prepares the folder for training or for resuming from the last checkpoint; `anew`: start from scratch.
   void prepare(const CompareJob& job, bool anew) const;
 
  private:
   std::string folder_;
   int lock_ = -1;
-  std::map<std::string, std::string> folders_;  // by training_text
+  std::map<std::string, std::string> folders_;  // key: training_text
   std::set<std::string> names_;
 };
 
-/// Files of a training's folder.
+/// Files in the folder of a training run.
 std::string result_file(const CompareJob& job);
 std::string output_file(const CompareJob& job);
 

@@ -113,7 +113,8 @@ void summarise(StudySummary& study) {
   const std::vector<double> corrected = metrics::holm(p);
   for (size_t i = 0; i < tested.size(); ++i) tested[i]->corrected_p = corrected[i];
   for (VariantSummary& variant : study.variants) {
-    // One value left of several trainings is no ground for a verdict; one of one is, by size.
+    // If several seeds were trained but only one succeeded, there is no verdict; a single seed is judged by effect
+    // size.
     const bool judged = variant.corrected_p || (variant.runs.size() < 2 && study.variants.front().runs.size() < 2);
     if (variant.difference && judged)
       variant.verdict = judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better,
@@ -152,7 +153,7 @@ std::string StudySummary::conclusion() const {
 
 namespace {
 
-/// Rows with the best mean; none where there is only one row to choose from.
+/// Rows with the best mean; none if only one variant succeeded.
 std::vector<bool> best_of(const StudySummary& study) {
   std::vector<bool> best(study.variants.size(), false);
   std::optional<double> top;

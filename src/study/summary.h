@@ -15,24 +15,24 @@ namespace mnemo::study {
 /// What a study measures.
 struct StudyMetric {
   std::string name = "bits per character";
-  std::string short_name = "bits/char";          ///< for a terminal's table
+  std::string short_name = "bits/char";          ///< for tables in a terminal
   std::string loss_name = "bits per character";  ///< unit of the training loss
-  std::string counted = "tokens";                ///< what a training is counted in
+  std::string counted = "tokens";                ///< unit in which training progress is counted
   bool higher_is_better = false;
   bool percent = false;               ///< shown as a percentage
   bool generates = true;              ///< the models write text, so generation speed is measured
-  std::optional<double> chance = {};  ///< what guessing gives
+  std::optional<double> chance = {};  ///< value reached by guessing
 };
 
-/// Whether a memory helps, against the study's first variant.
+/// Whether a memory helps, compared with the study's first variant.
 enum class Verdict { baseline, better, no_gain, worse, failed };
 
-/// Corrected p-values below this are taken for a difference.
+/// Corrected p-values below this count as significant.
 inline constexpr double kSignificant = 0.05;
 
-/// Several seeds: better or worse only where Welch's t-test against the baseline, corrected by Holm for all variants of
-/// the table, says
-/// so: p < kSignificant. One seed has no spread, so `least_gain` decides: smaller differences are none.
+/// With several seeds: better or worse only if Welch's t-test against the baseline, with Holm's correction over all
+/// variants of the table, gives p < kSignificant. One seed has no spread, so `least_gain` decides: smaller differences
+/// do not count.
 Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better, double least_gain);
 /// "yes", "no gain", "worse" …, for a table.
 std::string verdict_text(Verdict verdict);
@@ -40,19 +40,19 @@ std::string verdict_text(Verdict verdict);
 /// One variant over its seeds.
 struct VariantSummary {
   std::string name = {}, about = {};
-  size_t index = 0;                       ///< among all variants of the study
-  std::string options = {};               ///< its memory as TOML
-  metrics::Spread value = {};             ///< of the runs that did not fail
-  std::optional<double> difference = {};  ///< to the first variant's mean
-  std::optional<double> p = {};  ///< of Welch's two-sided t-test against the first variant; nothing for one seed
-  std::optional<double> corrected_p = {};  ///< by Holm, over the variants of the table
+  size_t index = 0;                        ///< index among all variants of the study
+  std::string options = {};                ///< its memory options as TOML
+  metrics::Spread value = {};              ///< over the runs that did not fail
+  std::optional<double> difference = {};   ///< from the first variant's mean
+  std::optional<double> p = {};            ///< Welch's two-sided t-test against the first variant; unset for one seed
+  std::optional<double> corrected_p = {};  ///< after Holm's correction over the variants of the table
   Verdict verdict = Verdict::failed;
-  std::vector<RunResult> runs = {};  ///< by seed
+  std::vector<RunResult> runs = {};  ///< one per seed
 
   bool failed() const { return value.count == 0; }
-  /// The first run that did not fail, or the first.
+  /// The first successful run, or else the first run.
   const RunResult& shown() const;
-  /// Mean over the runs that have the number; nothing if none has.
+  /// Mean over the runs that have this number; nothing if none has.
   std::optional<double> mean(std::optional<double> RunResult::*number) const;
   int64_t peak_memory() const;
 };
@@ -65,18 +65,18 @@ struct StudySummary {
   double least_gain = 0;
   std::vector<VariantSummary> variants = {};
 
-  /// One sentence: which variants beat the first, which do not.
+  /// One sentence: which variants beat the first one and which do not.
   std::string conclusion() const;
 };
 
-/// One direction of a sweep, as tables and figures show it.
+/// One axis of a sweep, as shown in tables and figures.
 struct AxisSummary {
   std::string name = {};
   std::vector<std::string> labels = {};
-  std::vector<double> numbers = {};  ///< empty where some value is no number
+  std::vector<double> numbers = {};  ///< empty if some value is not a number
 };
 
-/// A paper's number: its place on each axis as a label, and as a number where it is one.
+/// A number from the paper: its position on each axis as a label, and as a number if it is one.
 struct PaperPoint {
   std::string variant = {};
   std::vector<std::string> labels = {};
@@ -86,16 +86,16 @@ struct PaperPoint {
   std::string metric = {}, source = {};
 };
 
-/// A study: one table a point.
+/// A study: one table per point of its sweep.
 struct StudyGrid {
   std::string name = {}, about = {};
   std::vector<std::string> variants = {};  ///< names, the baseline first
   std::vector<AxisSummary> axes = {};
-  size_t x = 0;  ///< the axis of the figure
+  size_t x = 0;  ///< index of the figure's x axis
   std::string x_label = {};
   bool log_x = false;
-  std::vector<StudySummary> points = {};     ///< one at least
-  std::vector<std::vector<size_t>> at = {};  ///< the place of each point on each axis
+  std::vector<StudySummary> points = {};     ///< at least one
+  std::vector<std::vector<size_t>> at = {};  ///< the index of each point on each axis
   std::vector<PaperPoint> paper = {};
 
   bool swept() const { return points.size() > 1; }
@@ -106,27 +106,28 @@ struct Comparison {
   std::string name, about, command, date;
   std::string trainings;  ///< "24 trainings, seeds 0, 1, 2"
   int64_t jobs = 1, threads = 1;
-  double seconds = 0;  ///< of all trainings together
+  double seconds = 0;  ///< total over all trainings
   base::Node machine;
   std::string recipe;  ///< TOML, as used
   std::vector<StudyGrid> studies;
 };
 
-/// Fills in value, difference, p-values and verdict of every variant from its runs.
+/// Computes value, difference, p-values and verdict of every variant from its runs.
 void summarise(StudySummary& study);
 
-/// The cells of the table that `compare` prints, a row a variant; a column that tells nothing is left out.
+/// The cells of the table that `compare` prints, one row per variant; columns without information are left out.
 /// Columns: 0 name, 1 value, 2 difference, 3 verdict, then numbers.
 struct StudyCells {
   std::vector<std::string> header;  ///< for a terminal
-  std::vector<std::string> titles;  ///< the same in full
+  std::vector<std::string> titles;  ///< the same, not abbreviated
   std::vector<std::vector<std::string>> rows;
   std::vector<bool> best;  ///< rows with the best mean
 };
 StudyCells study_cells(const StudySummary& study);
 base::TextTable study_table(const StudySummary& study, bool in_full = false);
 
-/// A swept study in one table: a row a point, a column a variant; a column a paper's value where there is one.
+/// A sweep in one table: one row per point, one column per variant, plus a column for the paper's value if there is
+/// one.
 struct GridCell {
   std::string text;
   bool best = false;
@@ -136,12 +137,12 @@ struct GridCell {
 struct GridCells {
   std::vector<std::string> header;  ///< the axes with several values, then the variants
   size_t num_axes = 0;
-  std::vector<std::vector<std::string>> labels;  ///< of each row
+  std::vector<std::vector<std::string>> labels;  ///< labels of each row
   std::vector<std::vector<GridCell>> rows;
 };
 GridCells grid_cells(const StudyGrid& study);
 base::TextTable grid_table(const StudyGrid& study, bool markdown = false);
-/// What the signs in a grid's table mean, and the test.
+/// Legend of the signs in a grid's table, and the test used.
 std::string grid_legend(const StudyGrid& study);
 /// The tables of a study for a terminal.
 std::string study_text(const StudyGrid& study);
@@ -153,7 +154,7 @@ base::Node to_node(const Comparison& comparison);
 
 /// "2.604 ± 0.012", or a percentage "99.1 ± 0.3 %".
 std::string value_text(const StudyMetric& metric, const metrics::Spread& value);
-/// "-0.123", "+4.2 %"; of the baseline empty.
+/// "-0.123", "+4.2 %"; empty for the baseline.
 std::string difference_text(const StudyMetric& metric, const VariantSummary& variant);
 /// "0.012", "<0.001"; empty for none.
 std::string p_text(std::optional<double> p);

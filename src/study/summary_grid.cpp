@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kBetter = " ▲";
 constexpr const char* kWorse = " ▼";
 
-/// What the paper gives for a variant at a point, in the study's own metric.
+/// The paper's value for a variant at a point, in the study's own metric.
 std::string paper_at(const StudyGrid& study, size_t point, const std::string& variant) {
   for (const PaperPoint& value : study.paper) {
     if (value.variant != variant || !value.metric.empty()) continue;

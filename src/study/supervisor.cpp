@@ -142,7 +142,7 @@ void Supervisor::ended(size_t job, const ChildEnd& end) {
     status_ = std::max(status_, end.status == base::kWrongInput ? base::kWrongInput : base::kOwnFault);
   }
   if (result.peak_memory == 0) result.peak_memory = end.peak_memory;
-  done_steps_[job] = jobs_[job].recipe.train.steps;  // or as many as its time or its goal asked for
+  done_steps_[job] = jobs_[job].recipe.train.steps;  // it may have stopped earlier: time limit or goal reached
   ++finished_;
   const StudyMetric metric = metric_of(jobs_[job].recipe);
   if (result.error.empty()) {

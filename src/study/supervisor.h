@@ -13,25 +13,25 @@
 
 namespace mnemo::study {
 
-/// Runs the trainings of a comparison that are missing, and keeps what they give.
+/// Runs the missing trainings of a comparison and keeps their results.
 class Supervisor {
  public:
-  /// `anew`: trainings that are done already are done again.
+  /// `anew`: repeat trainings that are already done.
   Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool anew);
 
-  /// Each training in a process of its own: `program` (empty: this process' own) with `compare --job FOLDER` and the
+  /// Runs each training in a process of its own: `program` (empty: this one) with `compare --job FOLDER` and the
   /// arguments. Returns the signal that stopped it, or 0.
   int run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments,
           const std::string& program = {});
-  /// One training after the other, in this process. Returns the signal that a train::SignalGuard of the caller noted,
-  /// or 0.
+  /// Runs the trainings one after the other in this process. Returns the signal noted by the caller's
+  /// train::SignalGuard, or 0.
   int run_here(const std::optional<std::string>& device);
 
   const std::vector<CompareJob>& jobs() const { return jobs_; }
-  /// Undefined for a training that did not come to an end.
+  /// Unset if the training did not finish.
   const std::optional<RunResult>& result(size_t job) const { return results_[job]; }
   size_t finished() const { return finished_; }
-  /// The worst exit status of a child that failed by itself.
+  /// The worst exit status of a child that failed on its own.
   int status() const { return status_; }
 
  private:

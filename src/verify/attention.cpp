@@ -17,7 +17,7 @@
 namespace mnemo::verify {
 namespace {
 
-/// The shape keys that stand beside an attention's own options in a golden file.
+/// Shape keys that golden files store next to an attention's own options.
 struct Shape {
   int64_t dim = 0, num_heads = 1;
   std::optional<int64_t> head_dim;
@@ -27,11 +27,11 @@ struct Shape {
     v("dim", dim, "model width", base::range(1, 1 << 12));
     v("num_heads", num_heads, "heads", base::range(1, 1 << 8));
     v("head_dim", head_dim, "head width; unset: dim / num_heads", base::range(1, 1 << 12));
-    v("causal", causal, "no query sees a later token");
+    v("causal", causal, "no query attends to a later token");
   }
 };
 
-/// One attention module of a golden file with its memory.
+/// One attention module of a golden file, with its memory.
 struct Subject {
   explicit Subject(const GoldenFile& file);
 
@@ -48,8 +48,8 @@ void move(base::Node& from, base::Node& to, const char* key) {
   }
 }
 
-/// Hands an attention the fixed numbers that the file gives in place of its own: random projections, rotations, a
-/// pattern of blocks.
+/// Replaces values that an attention would draw at random (random projections, rotations, a block pattern) by those of
+/// the file.
 void give_fixed_numbers(const GoldenFile& file, core::CoreAttention& core) {
   const at::Tensor random = file.find("buffer.feature.random"), rotations = file.find("buffer.rotations");
   const at::Tensor blocks = file.step(0, "input.block_mask"), pattern = file.step(0, "input.pattern_mask");
@@ -59,7 +59,7 @@ void give_fixed_numbers(const GoldenFile& file, core::CoreAttention& core) {
     lsh->set_rotations(rotations);
   if (auto* bigbird = dynamic_cast<attention::BigBird*>(&core); bigbird != nullptr && blocks.defined()) {
     base::require(!pattern.defined() || at::equal(pattern, bigbird->mask(blocks, pattern.size(0))),
-                  "{}: step.0.input.pattern_mask is not that of block_mask", file.path());
+                  "{}: step.0.input.pattern_mask does not match block_mask", file.path());
     bigbird->set_blocks(blocks);
   }
 }
@@ -72,14 +72,14 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   base::Node options = *given, shape_node = base::Node::table();
   for (const char* key : {"dim", "num_heads", "head_dim", "causal"}) move(options, shape_node, key);
   const Shape shape = base::read_options<Shape>(shape_node);
-  base::require(shape.dim % shape.num_heads == 0 || shape.head_dim, "{}: dim {} is no multiple of num_heads {}",
+  base::require(shape.dim % shape.num_heads == 0 || shape.head_dim, "{}: dim {} is not a multiple of num_heads {}",
                 file.path(), shape.dim, shape.num_heads);
   const std::string type = options.find("type")->as_string();
   causal = shape.causal.value_or(type == "relative");
   const layers::Scope root = parameters.root();
-  // Files of relative attention call its maps attn.*, the others name them plainly.
+  // Files of relative attention name its projections attn.*, all others have no prefix.
   const layers::Scope scope = file.find("param.attn.q.weight").defined() ? root / "attn" : root;
-  // Slots are those of a layer below (LUNA); what the lowest layer starts from is then not in the file, and not read.
+  // The slots come from a layer below (LUNA); the lowest layer's initial slots are then neither in the file nor used.
   const bool above = file.step(0, "input.slots").defined();
   layers::ParameterSet lowest(0, at::kDouble, file.budget());
   const core::AttentionBuild build{scope,
@@ -95,7 +95,7 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   give_fixed_numbers(file, *core);
   const base::Node* memories = file.config().find("memory");
   base::require(memories == nullptr || (memories->is_array() && memories->size() <= 1),
-                "{}: expected at most one memory beside one attention", file.path());
+                "{}: expected at most one memory for one attention", file.path());
   if (memories == nullptr || memories->size() == 0) {
     attention = std::move(core);
     return;
@@ -104,10 +104,10 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   base::require(memory.is_table() && memory.find("type") != nullptr && memory.find("type")->is_string(),
                 "{}: expected a memory with a 'type'", file.path());
   const std::string memory_type = memory.find("type")->as_string();
-  // Its files call the one tensor of its state "segment_cache".
+  // Files of this type call the only tensor of the state "segment_cache".
   whole_memory_name = memory_type == "attention_cache";
   if (memory_type == "grc") {
-    // In these files a causal form without the key is the literal one, and qkv_bias speaks of both branches.
+    // In these files, a causal form without this key is the literal one, and qkv_bias applies to both branches.
     if (memory.find("bptt_depth") == nullptr) memory.set("bptt_depth", 0);
     if (const base::Node* bias = options.find("qkv_bias")) memory.set("qkv_bias", *bias);
   }
@@ -123,7 +123,7 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   }
 }
 
-/// The table of one step; `cached` rows of a context stand on the left.
+/// The table of one step; `cached` rows of a context are on the left.
 core::AttendTable table_of(const GoldenFile& file, int64_t k, const Subject& subject, const core::State& context_state,
                            core::Mode mode) {
   using core::Rule;
@@ -222,8 +222,8 @@ GoldenReport verify_attention(const GoldenFile& file) {
     for (const auto& [name, found] : {std::pair("x", y), std::pair("y", y), std::pair("slots", slots)}) {
       const at::Tensor expected = file.step(k, std::string("output.") + name);
       if (!expected.defined()) continue;
-      base::require(found.defined(), "{}: step.{}.output.{} is there, but this attention gives none", file.path(), k,
-                    name);
+      base::require(found.defined(), "{}: step.{}.output.{} is in the file, but this attention does not return it",
+                    file.path(), k, name);
       comparison.compare("outputs", fmt::format("step.{}.output.{}", k, name), expected, found);
       const at::Tensor cotangent = file.step(k, std::string("cotangent.") + name);
       if (cotangent.defined()) scalar = scalar + (cotangent * found).sum();

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kExpectations = "expect.safetensors";
 constexpr double kSingleTolerance = 1e-5;
 
-/// What the folder's model makes of the file's pixels, by the names of the file.
+/// The results of the folder's model on the file's pixels, under the file's names.
 std::map<std::string, at::Tensor> outcomes(const std::string& folder, const weights::TensorFile& file,
                                            at::ScalarType dtype, at::Device device, const std::string& path) {
   const bundle::AnyModel loaded = bundle::load_any(folder, {.dtype = dtype, .device = device});
@@ -58,7 +58,7 @@ GoldenReport verify_folder(const std::string& folder, at::Device device) {
   for (const auto& [name, expected] : file.tensors) {
     if (name == "pixels" || name.starts_with("cotangent.")) continue;
     const auto found = exact.find(name);
-    base::require(found != exact.end(), "{}: the model has nothing of the name '{}'", path, name);
+    base::require(found != exact.end(), "{}: the model has nothing named '{}'", path, name);
     comparison.compare(group_of(name), name, expected, shaped_like(expected, found->second));
     const double largest = expected.numel() == 0 ? 0.0 : expected.abs().max().item<double>();
     const double scale = largest > 0.0 ? largest : 1.0;

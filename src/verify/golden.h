@@ -9,13 +9,13 @@
 
 namespace mnemo::verify {
 
-/// The largest absolute difference of one group of tensors of a golden file, and where it is.
+/// The largest absolute difference within one group of tensors of a golden file, and where it occurs.
 struct GoldenGroup {
   std::string name;  ///< "outputs", "states", "gradients of parameters", ...
   int64_t tensors = 0;
   double error = 0.0;
   double tolerance = 0.0;
-  std::string worst;  ///< the tensor with that error
+  std::string worst;  ///< the tensor with this error
 };
 
 struct GoldenReport {
@@ -25,10 +25,10 @@ struct GoldenReport {
   bool passed() const;
 };
 
-/// A folder that is a model with an expect.safetensors beside it: runs it and compares logits, hidden rows and
-/// gradients. A file: builds what a golden file's config describes, loads its parameters, runs its steps in float64 on
-/// the device and compares everything the file holds. Throws InputError for a file that cannot be read or a mechanism
-/// this build does not have.
+/// If the path is a model folder with an expect.safetensors: runs the model and compares logits, hidden states and
+/// gradients. If it is a file: builds what the golden file's config describes, loads its parameters, runs its steps in
+/// float64 on the device and compares everything in the file. Throws InputError if the file cannot be read, or for a
+/// mechanism that this build does not have.
 GoldenReport verify_golden(const std::string& path, at::Device device = at::kCPU);
 
 }  // namespace mnemo::verify

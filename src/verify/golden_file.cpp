@@ -110,7 +110,7 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
   } else if (expected.numel() > 0) {
     const at::Tensor wanted = expected.to(at::kCPU, at::kDouble);
     const at::Tensor got = found.defined() ? found.detach().to(at::kCPU, at::kDouble) : at::zeros_like(wanted);
-    // Equal infinities (an empty memory's z) are no difference.
+    // Equal infinities (z of an empty memory) count as no difference.
     const at::Tensor difference = at::where(wanted == got, at::zeros_like(wanted), (wanted - got).abs());
     error = difference.max().item<double>();
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
@@ -129,7 +129,7 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
 
 namespace {
 
-/// Whether a config is of a backbone of images.
+/// Whether a config describes a vision backbone.
 bool is_vision(const base::Node& config) {
   const base::Node* backbone = config.find("backbone");
   const base::Node* type = backbone == nullptr ? nullptr : backbone->find("type");
@@ -154,8 +154,8 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
     if (kind->as_string() == "image_transform") return verify_image_transform(file);
   } catch (const c10::Error& error) {
-    // Tensors of the file that do not fit one another.
-    base::input_error("{}: its tensors do not fit its config: {}", path, error.what_without_backtrace());
+    // The file's tensors are inconsistent.
+    base::input_error("{}: the tensors do not match the config: {}", path, error.what_without_backtrace());
   }
   base::input_error("{}: expected kind attention, layer_stack, model or image_transform, found \"{}\"", path,
                     kind->as_string());

@@ -12,10 +12,10 @@
 
 namespace mnemo::verify {
 
-/// A golden file read and cut into its parts ("mnemo-golden/1").
+/// A parsed golden file ("mnemo-golden/1").
 class GoldenFile {
  public:
-  /// Its tensors on the device.
+  /// Loads the tensors onto the device.
   GoldenFile(const std::string& path, at::Device device);
 
   const std::string& path() const { return path_; }
@@ -24,17 +24,17 @@ class GoldenFile {
   bool training() const { return training_; }
   double tolerance() const { return tolerance_; }
   const std::string& what() const { return what_; }
-  /// Metadata of that key as JSON, a null node where there is none.
+  /// The metadata under that key as JSON; a null node if there is none.
   base::Node metadata(const std::string& key) const;
   int64_t num_steps() const;
-  /// The tensor of that name, or an undefined one.
+  /// The tensor of that name, or an undefined tensor.
   at::Tensor find(const std::string& name) const;
   at::Tensor step(int64_t step, const std::string& rest) const;
-  /// (rest of the name, tensor) of every tensor whose name starts with the prefix.
+  /// (rest of the name, tensor) for every tensor whose name starts with the prefix.
   std::vector<std::pair<std::string, at::Tensor>> under(const std::string& prefix) const;
-  /// What its config may ask for: see weights::budget_of.
+  /// Limits on what its config may allocate: see weights::budget_of.
   layers::Budget budget() const;
-  /// Copies param.* into the parameters, every one of both sides once.
+  /// Copies param.* into the parameters. Every tensor on either side must be used exactly once.
   void load_parameters(const layers::ParameterSet& parameters) const;
 
  private:
@@ -50,10 +50,10 @@ class GoldenFile {
 class GoldenComparison {
  public:
   explicit GoldenComparison(const GoldenFile& file);
-  /// Of a file whose metadata hold `case` and `tolerance`, and that format. Throws InputError where they do not.
+  /// For a file whose metadata has `case`, `tolerance` and this format. Throws InputError otherwise.
   GoldenComparison(const std::string& path, const weights::Metadata& metadata, const std::string& format);
-  /// `found` undefined counts as zeros (a gradient that no one asked for). tolerance: of the group, where it is not the
-  /// file's.
+  /// An undefined `found` counts as zeros (a gradient that was not needed). tolerance: for this group, if it differs
+  /// from the file's.
   void compare(const std::string& group, const std::string& name, const at::Tensor& expected, const at::Tensor& found,
                std::optional<double> tolerance = {});
   GoldenReport take() { return std::move(report_); }
@@ -62,18 +62,19 @@ class GoldenComparison {
   GoldenReport report_;
 };
 
-/// kind attention; and kinds layer_stack and model.
+/// kind attention; below, kinds layer_stack and model.
 GoldenReport verify_attention(const GoldenFile& file);
 GoldenReport verify_model(const GoldenFile& file);
-/// kind model with `train` in its config: a ViT with tasks of learnable memory.
+/// kind model with `train` in its config: a ViT with learnable-memory tasks.
 GoldenReport verify_tasks(const GoldenFile& file);
 /// kind image_transform.
 GoldenReport verify_image_transform(const GoldenFile& file);
 
-/// Whether it is a list of image files with what reading each must give ("mnemo-expect/1" with the metadata `files`).
+/// Whether it is a list of image files with the expected result of reading each ("mnemo-expect/1" with `files` in the
+/// metadata).
 bool is_image_list(const weights::TensorFile& file);
-/// STEM.safetensors lists the files of the folder STEM beside it; STEM.json, where there is one, those that must be
-/// refused.
+/// STEM.safetensors lists the files in the folder STEM next to it; STEM.json, if it exists, lists those that must be
+/// rejected.
 GoldenReport verify_image_list(const std::string& path, const weights::TensorFile& list);
 
 }  // namespace mnemo::verify

@@ -28,7 +28,7 @@ at::Tensor integers(std::initializer_list<int64_t> values) {
 }
 at::Tensor number(double value) { return at::full({}, value, at::kDouble); }
 
-/// One step of a file: its keys, inputs, and the comparison of outputs.
+/// One step of a file: its keys, its inputs, and the comparison of its outputs.
 class Step {
  public:
   Step(const GoldenFile& file, GoldenComparison& comparison, int64_t index, const base::Node& config)
@@ -68,12 +68,12 @@ class Step {
 
   void output(const std::string& name, const at::Tensor& found) const {
     const at::Tensor expected = file_.step(index_, "output." + name);
-    base::require(expected.defined(), "{}: step.{}.output.{}: not there", file_.path(), index_, name);
+    base::require(expected.defined(), "{}: step.{}.output.{}: missing", file_.path(), index_, name);
     comparison_.compare(name == "image" ? "images" : name, fmt::format("step.{}.output.{}", index_, name), expected,
                         found);
   }
   void image_output(const data::Image& image) const { output("image", tensor_of(image)); }
-  /// A number that the config gives beside what it follows from.
+  /// A number that the config contains in addition to the values that determine it.
   void config_value(const std::string& name, double expected, double found) const {
     comparison_.compare("arguments", fmt::format("step {}, {}", index_, name), number(expected), number(found));
   }
@@ -137,7 +137,7 @@ void run_mix(const Step& step, bool cut) {
   const int64_t batch = pixels.size(0), height = pixels.size(2), width = pixels.size(3),
                 classes = step.integer("num_classes");
   base::require(labels.size(0) == batch && pixels.size(1) == 3, "{}",
-                "config: pixels [B,3,H,W] and labels [B] do not fit");
+                "config: pixels [B,3,H,W] and labels [B] do not match");
   const data::ImageMix mix = cut ? data::cutmix_of(step.real("lam"), step.integer("center_y"), step.integer("center_x"),
                                                    height, width)
                                  : data::ImageMix{step.real("lam"), {}};
@@ -197,7 +197,7 @@ void run_step(const Step& step) {
   }
 }
 
-/// The largest difference of an image from what is expected, in levels; infinity for another size.
+/// The largest difference between an image and the expected one, in levels; infinity if the sizes differ.
 double image_error(const at::Tensor& expected, const data::Image& image) {
   const at::Tensor found = tensor_of(image);
   if (expected.sizes() != found.sizes()) return std::numeric_limits<double>::infinity();
@@ -238,7 +238,7 @@ GoldenReport verify_image_list(const std::string& path, const weights::TensorFil
                       .tolerance = 1.0,
                       .groups = {}};
   const auto file_path = [&](const std::string& name) {
-    base::require(base::is_plain_name(name), "{}: \"{}\" is no name of a file", path, name);
+    base::require(base::is_plain_name(name), "{}: \"{}\" is not a file name", path, name);
     return (stem / name).string();
   };
   std::map<std::string, base::Node> facts;

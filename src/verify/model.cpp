@@ -12,34 +12,34 @@
 namespace mnemo::verify {
 namespace {
 
-/// Which tokens are real, where the file has `lengths`: [B,T] bool, or undefined.
+/// Which tokens are real, if the file has `lengths`: [B,T] bool, or undefined.
 at::Tensor valid_tokens(const GoldenFile& file, int64_t step, int64_t tokens) {
   const at::Tensor lengths = file.step(step, "input.lengths");
   return lengths.defined() ? at::arange(tokens, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1) : at::Tensor();
 }
 
-/// The targets of the model's head: next tokens [B,T], or a class a sequence [B,1], ignored where the segment has no
-/// token of it.
+/// The targets of the model's head: next tokens [B,T], or one class per sequence [B,1]. Targets of a sequence without
+/// tokens in the segment are ignored.
 at::Tensor targets_of(const GoldenFile& file, int64_t step) {
   const at::Tensor labels = file.step(step, "input.labels");
   if (!labels.defined()) return file.step(step, "input.targets");
   return labels.masked_fill(file.step(step, "input.lengths") == 0, base::kIgnoreTarget).unsqueeze(1);
 }
 
-/// The head's outputs in the shape of the file, which has no dimension for the one prediction of a segment.
+/// The head's outputs in the file's shape, which has no dimension for the single prediction of a segment.
 at::Tensor nll_of(const GoldenFile& file, const models::Model& model, const core::StepResult& step, int64_t k) {
   const at::Tensor nll = model.nll(step.hidden, targets_of(file, k));
   return file.step(k, "input.labels").defined() ? nll.squeeze(1) : nll;
 }
 
-/// A sequence without a token in the segment is skipped: the file holds zeros for its logits.
+/// A sequence without tokens in the segment is skipped: the file has zeros as its logits.
 at::Tensor logits_of(const GoldenFile& file, const models::Model& model, const core::StepResult& step, int64_t k) {
   const at::Tensor logits = model.logits(step.hidden), lengths = file.step(k, "input.lengths");
   if (!file.step(k, "input.labels").defined()) return logits;
   return logits.squeeze(1).masked_fill((lengths == 0).unsqueeze(1), 0.0);
 }
 
-/// One pass over the file's steps: what came out, and L differentiated.
+/// One pass over the file's steps: the outputs, and L backpropagated.
 struct Pass {
   std::vector<core::StepResult> steps;
   std::vector<train::BpttSegment> segments;
@@ -47,8 +47,8 @@ struct Pass {
   double loss = 0.0;
 };
 
-/// A golden file's name of a field of the state. Files name what a layer's attention keeps by the mechanism first:
-/// "layers.backbone.layers.1.attn.MECHANISM.FIELD" is MECHANISM.layers.1.FIELD there.
+/// The name of a state field in a golden file. For the state of a layer's attention, golden files put the mechanism
+/// first: "layers.backbone.layers.1.attn.MECHANISM.FIELD" is called MECHANISM.layers.1.FIELD.
 std::string golden_name(const std::string& path) {
   static const std::regex of_layer(R"(layers\.backbone\.layers\.(\d+)\.attn\.(\w+)\.(.+))");
   return std::regex_replace(path, of_layer, "$2.layers.$1.$3");
@@ -61,7 +61,7 @@ core::State initial_state(const GoldenFile& file, const core::Model& model, int6
     const at::Tensor stored = file.find("state.init." + golden_name(field.path));
     if (stored.defined()) return stored.clone().set_requires_grad(file.find("grad.state.init." + field.path).defined());
     if (field.path != "segment_cache.valid") return tensor;
-    // Files without a reset leave `valid` out: every cached row is real.
+    // Files without a reset omit `valid`: every cached row is real.
     const at::Tensor rows = file.find("state.init.segment_cache.layers.0");
     return rows.defined() ? at::ones({rows.size(0), rows.size(1)}, rows.options().dtype(at::kBool)) : tensor;
   });
@@ -154,7 +154,7 @@ void compare_gradients(const GoldenFile& file, const models::Model& model, const
   }
 }
 
-/// Optimiser steps of the file (`optim`): the first pass has left its gradients.
+/// The file's optimiser steps (`optim`), starting with the gradients of the first pass.
 void compare_optimiser(const GoldenFile& file, const models::Model& model, double first_loss,
                        GoldenComparison& comparison) {
   base::Node optim = file.metadata("optim");

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kWrong = std::numeric_limits<double>::infinity();
 
-/// Our tensors under the names of the files.
+/// Our tensors under the names used in the files.
 std::map<std::string, at::Tensor> by_their_names(const models::Model& model,
                                                  const std::function<at::Tensor(const layers::Parameter&)>& of) {
   weights::NamedTensors ours;
@@ -39,13 +39,13 @@ std::string their_name(const std::string& ours) {
   for (const weights::NameRule& rule : weights::foreign_format_of_backbone("vit")->tensors) {
     if (std::string theirs = weights::theirs_by(rule, ours); !theirs.empty()) return theirs;
   }
-  base::ensure(false, "no name of timm's for '{}'", ours);
+  base::ensure(false, "timm has no name for '{}'", ours);
   return {};
 }
 
 at::Tensor gradient_of(const layers::Parameter& parameter) { return parameter.tensor.grad(); }
 
-/// A model of tasks with the file's parameters.
+/// A model with tasks, with the file's parameters.
 struct TaskSubject {
   explicit TaskSubject(const GoldenFile& golden);
   std::vector<models::TaskLogits> run(const at::Tensor& pixels, const core::HiddenObserver& hidden = {}) const {
@@ -120,7 +120,7 @@ core::HiddenObserver compare_hidden(const TaskSubject& subject, GoldenComparison
     const at::Tensor expected = file.find(mask_name);
     if (!expected.defined()) return;
     const core::AttendTable table = core::task_table(memory, layer, *old_rows, rows.size(1) - *old_rows - own);
-    // Ours has memory on the left of the rows, the file's on the right.
+    // In our model, memory is to the left of the rows; in the file, it is to the right.
     const at::Tensor mask = table.expand();
     const int64_t context = table.num_context();
     comparison.compare("masks", mask_name, expected,
@@ -128,7 +128,7 @@ core::HiddenObserver compare_hidden(const TaskSubject& subject, GoldenComparison
   };
 }
 
-/// What the file has under a prefix, for each parameter, with ours.
+/// Compares each of the file's tensors under a prefix with the value `of` our parameter.
 void compare_named(const TaskSubject& subject, const char* group, const std::string& prefix,
                    const std::function<at::Tensor(const layers::Parameter&)>& of, GoldenComparison& comparison) {
   const std::map<std::string, at::Tensor> found = by_their_names(*subject.model, of);
@@ -139,7 +139,7 @@ void compare_named(const TaskSubject& subject, const char* group, const std::str
   }
 }
 
-/// Parameters that must not move have no gradient, and gradients that are to be zero are exactly that.
+/// Frozen parameters must not have a gradient, and gradients that must be zero are exactly zero.
 void compare_frozen(const TaskSubject& subject, GoldenComparison& comparison) {
   const base::Node frozen = subject.file.metadata("frozen"), zero = subject.file.metadata("zero_gradient");
   const auto names_of = [](const base::Node& list) {
@@ -168,7 +168,7 @@ void compare_frozen(const TaskSubject& subject, GoldenComparison& comparison) {
     base::require(met.contains(name), "{}: zero_gradient: no parameter '{}'", subject.file.path(), name);
 }
 
-/// Our own numbers here and in other files, bit for bit.
+/// Our own results for this file and for others must be identical bit for bit.
 void compare_bits(const TaskSubject& subject, const std::vector<models::TaskLogits>& logits,
                   GoldenComparison& comparison) {
   const base::Node promises = subject.file.metadata("bitwise");

@@ -27,7 +27,7 @@ at::Tensor shaped_like(const at::Tensor& expected, const at::Tensor& found) {
 
 namespace {
 
-/// Logits of a file without tasks may be named after the old head.
+/// In a file without tasks, the logits may be named after the old head.
 at::Tensor find_logits(const GoldenFile& file, int64_t step, const std::string& group) {
   const at::Tensor plain = file.step(step, group + ".logits");
   return plain.defined() ? plain : file.step(step, group + ".logits.base");
@@ -40,7 +40,7 @@ GoldenReport verify_vision_model(const GoldenFile& file) {
   for (const char* key : {"train", "optimizer"}) config.erase(key);
   const auto options = base::read_options<models::ModelOptions>(config);
   const weights::ForeignFormat* format = weights::foreign_format_of_backbone(options.backbone.type);
-  base::require(format != nullptr, "{}: no names are known for backbone.type = \"{}\"", file.path(),
+  base::require(format != nullptr, "{}: there is no name mapping for backbone.type = \"{}\"", file.path(),
                 options.backbone.type);
   const auto built = models::build(options, 0, at::kDouble, file.budget());
   const models::Model& model = *built;

@@ -10,8 +10,8 @@
 namespace mnemo::verify {
 namespace {
 
-/// The options of our backbone for a stack of blocks: a model of one stage whose patches are pixels, without what comes
-/// before and behind.
+/// Our backbone options for a stack of blocks: a model with one stage whose patches are single pixels, without what
+/// comes before and after the stage.
 base::Node stack_config(const GoldenFile& file) {
   base::Node config = file.config();
   base::Node& backbone = *config.find("backbone");
@@ -30,7 +30,7 @@ base::Node stack_config(const GoldenFile& file) {
     rename("num_heads", "num_heads", true);
   }
   if (type == "swin") {
-    // Ours shift by half a window.
+    // Our Swin always shifts by half a window.
     const base::Node shift = backbone.at("shift_size");
     const base::Node& window = backbone.at("window_size");
     for (size_t axis = 0; axis < 2; ++axis) {
@@ -47,7 +47,7 @@ base::Node stack_config(const GoldenFile& file) {
   }
   base::Node memories = base::Node::array();
   for (base::Node memory : config.at("memory").items()) {
-    // It speaks of both branches.
+    // qkv_bias applies to both branches.
     if (const base::Node* bias = backbone.find("qkv_bias")) memory.set("qkv_bias", *bias);
     memories.push_back(memory);
   }
@@ -55,8 +55,8 @@ base::Node stack_config(const GoldenFile& file) {
   return config;
 }
 
-/// The names of golden files for the parameters of blocks, which lie under `layers` ("backbone.layers.#"). Its rules
-/// are views of `kept`.
+/// The golden files' names of the parameters of blocks, which are under `layers` ("backbone.layers.#"). The rules are
+/// string views into `kept`.
 weights::ForeignFormat block_names(const std::string& layers, bool joint, std::deque<std::string>& kept) {
   const auto keep = [&](std::string name) -> std::string_view { return kept.emplace_back(std::move(name)); };
   weights::ForeignFormat format;
@@ -85,7 +85,7 @@ weights::ForeignFormat block_names(const std::string& layers, bool joint, std::d
   return format;
 }
 
-/// A model of the file's blocks, and the names that the file has for its things.
+/// A model of the file's blocks, and the mapping of names to those in the file.
 struct Stack {
   explicit Stack(const GoldenFile& file)
       : model(base::read_options<models::ModelOptions>(stack_config(file)), 0, at::kDouble, file.budget()) {
@@ -97,7 +97,7 @@ struct Stack {
     parameters.tensors = file.under("param.");
     weights::load_theirs(format, parameters, model.parameters().named(), file.path());
   }
-  /// The file's name of a state's field, "blocks.L.grc.cache"; empty for one it does not know.
+  /// The file's name of a state field, "blocks.L.grc.cache"; empty for other fields.
   std::string buffer_name(const std::string& path) const {
     for (int64_t layer = 0; layer < model.backbone().num_layers(); ++layer) {
       const std::string mine = model.backbone().layer_name(layer) + ".grc.";

@@ -14,7 +14,7 @@
 namespace mnemo::weights {
 namespace {
 
-// Steps that have a folder, highest first.
+// The steps of all checkpoint folders, highest first.
 std::vector<int64_t> steps_in(const std::string& run_folder) {
   std::vector<int64_t> steps;
   if (!base::is_folder(run_folder)) return steps;
@@ -26,7 +26,8 @@ std::vector<int64_t> steps_in(const std::string& run_folder) {
   return steps;
 }
 
-// A kill between the two renames of a file system without atomic exchange leaves a checkpoint moved aside.
+// On file systems without atomic exchange, a kill between the two renames leaves the checkpoint under its temporary
+// name.
 void recover(const std::string& run_folder) {
   if (!base::is_folder(run_folder)) return;
   for (const std::string& name : base::list_folder(run_folder)) {
@@ -37,14 +38,14 @@ void recover(const std::string& run_folder) {
   }
 }
 
-// Under another name first: a kill while files go one by one must not leave a torn folder under a checkpoint's name.
+// Renamed first, so that a kill during removal does not leave an incomplete folder under a checkpoint's name.
 void remove_checkpoint(const std::string& path) {
   const std::string aside = base::temporary_name(path);
   if (::rename(path.c_str(), aside.c_str()) == 0) base::remove_tree(aside);
 }
 
-// Keeps the newest `keep_last` complete checkpoints, the newest one marked best, and the one just written. A folder
-// without a readable manifest counts for nothing and stays: it is not ours to judge.
+// Keeps the newest `keep_last` complete checkpoints, the newest one marked best, and the one just written. Folders
+// without a readable manifest are not counted and not removed, since they may not be ours.
 void prune(const std::string& run_folder, int64_t just_written, int64_t keep_last) {
   if (keep_last <= 0) return;
   int64_t kept = 0;

@@ -31,7 +31,7 @@ struct CheckpointInfo {
   std::string path;
   int64_t step = 0;
   bool best = false;
-  std::map<std::string, double> metrics;  // a non-finite value is kept
+  std::map<std::string, double> metrics;  // non-finite values are kept
   std::vector<CheckpointFile> files;
 };
 

@@ -19,7 +19,7 @@ using base::Node;
 constexpr const char* kFormat = "mnemo-checkpoint/1";
 constexpr std::string_view kStepPrefix = "step-";
 
-// JSON has no NaN and no infinity; a run that diverged still has metrics worth keeping.
+// JSON has neither NaN nor infinity, but the metrics of a diverged run are worth keeping.
 Node number(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";

@@ -10,7 +10,7 @@ namespace mnemo::weights {
 
 inline constexpr const char* kManifestName = "manifest.json";
 
-/// A manifest of six files takes a kilobyte; this leaves room for more than a hundred files.
+/// A manifest of six files takes a kilobyte; this limit has room for more than a hundred files.
 inline constexpr base::ReadLimits kManifestLimits{.max_bytes = size_t{32} << 10, .max_depth = 4};
 
 /// The JSON text of the manifest. Throws InputError if it would exceed the size limit for reading.

@@ -11,7 +11,7 @@
 namespace mnemo::weights {
 namespace {
 
-/// One tensor of theirs: ours one after another along the first dimension.
+/// One tensor in their format: several of ours concatenated along the first dimension.
 struct Joined {
   std::string theirs;
   std::vector<at::Tensor> ours;

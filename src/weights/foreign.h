@@ -13,11 +13,10 @@
 namespace mnemo::weights {
 
 /// The name that another library uses for one of our tensors.
-///   ours, theirs   names; '#' stands for a number, '@' in theirs for the same number plus one (both names have as
-///   many, in the same
-///                  order); '*' at the end for whatever follows
-///   part, parts    ours is one of `parts` equal pieces of theirs along the first dimension (a joint map of q, k and v)
-///   leading_ones   dimensions of size 1 that theirs has in front
+///   ours, theirs   names; '#' stands for a number, '@' in theirs for the same number plus one (both names have equally
+///                  many, in the same order); '*' at the end matches the rest
+///   part, parts    ours is one of `parts` equal slices of theirs along the first dimension (fused q, k, v)
+///   leading_ones   number of leading dimensions of size 1 in theirs
 struct NameRule {
   std::string_view ours, theirs;
   int64_t part = 0, parts = 1;
@@ -32,10 +31,10 @@ std::string theirs_by(const NameRule& rule, std::string_view ours);
 struct ForeignFormat {
   std::string_view name;      ///< "timm_vit"; what --to takes
   std::string_view about;     ///< one line
-  std::string_view backbone;  ///< of ours, backbone.type
+  std::string_view backbone;  ///< our backbone.type
   std::vector<NameRule> tensors;
-  std::vector<NameRule> hidden;  ///< rows on their way (core::HiddenObserver) as outputs of their modules
-  Metadata metadata = {};        ///< of their model.safetensors
+  std::vector<NameRule> hidden;  ///< names of hidden states (core::HiddenObserver): outputs of their modules
+  Metadata metadata = {};        ///< written to their model.safetensors
   /// Converts tensors from another layout of the same format to the names above; unset: there is none. Throws
   /// InputError that names `where`.
   std::function<TensorFile(const TensorFile& file, const std::string& where)> tidy = {};

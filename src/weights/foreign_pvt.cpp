@@ -9,8 +9,8 @@
 namespace mnemo::weights {
 namespace {
 
-/// The arguments of the authors' PyramidVisionTransformer that this program knows. Their checkpoints have no
-/// config.json: here it names the factory, and what differs from it, as timm's do.
+/// The supported arguments of the authors' PyramidVisionTransformer. Their checkpoints have no config.json: like
+/// timm's, ours names the factory and lists what differs from it.
 struct PvtArguments {
   std::vector<int64_t> img_size = {224, 224};
   int64_t patch_size = 4, in_chans = 3, num_classes = 1000;

@@ -11,7 +11,7 @@
 namespace mnemo::weights {
 namespace {
 
-/// What timm, and PVT's authors, call the options of our backbones.
+/// The names that timm and the authors of PVT use for the options of our backbones.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kTimmNames = {
     {{"img_size", "image_size"},
      {"patch_size", "patch_size"},
@@ -31,7 +31,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kTimmNam
      {"proj_drop_rate", "dropout"},
      {"drop_path_rate", "drop_path"}}};
 
-/// Our name of an argument; empty where it is no option of ours.
+/// Our name for an argument; empty if we have no such option.
 std::string_view ours_by_timm(std::string_view argument) {
   const auto at = std::find_if(kTimmNames.begin(), kTimmNames.end(),
                                [&](const auto& names) { return names.first == argument; });
@@ -64,7 +64,7 @@ base::Node timm_changes(const base::Node& config, const base::Node& factory) {
       changes.set(key, *beside);
   }
   changes.set_path("model_args");
-  // A factory without a choice of pool (PVT) has it in its config all the same.
+  // Even if a factory offers no choice of pooling (PVT), its config has this key.
   if (!factory.contains("global_pool")) changes.erase("global_pool");
   for (const char* key : {"img_size", "window_size", "patch_size"}) {
     const base::Node* size = factory.contains(key) ? changes.find(key) : nullptr;

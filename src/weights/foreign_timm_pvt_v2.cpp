@@ -9,7 +9,7 @@
 namespace mnemo::weights {
 namespace {
 
-/// The arguments of timm's PyramidVisionTransformerV2 that this program knows.
+/// The supported arguments of timm's PyramidVisionTransformerV2.
 struct TimmPvtV2Arguments {
   int64_t in_chans = 3, num_classes = 1000;
   std::string global_pool = "avg";

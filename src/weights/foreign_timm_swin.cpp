@@ -13,7 +13,7 @@
 namespace mnemo::weights {
 namespace {
 
-/// The arguments of timm's SwinTransformer that this program knows.
+/// The supported arguments of timm's SwinTransformer.
 struct TimmSwinArguments {
   std::vector<int64_t> img_size = {224, 224}, window_size = {7, 7};
   int64_t patch_size = 4, in_chans = 3, num_classes = 1000, embed_dim = 96;
@@ -93,8 +93,8 @@ base::Node timm_swin_config(const models::ModelOptions& options) {
                      timm_arguments_of(options, base::write_options(TimmSwinArguments())));
 }
 
-/// Microsoft's files: merging at the end of the stage before, `head.*`, and two tensors that follow from the sizes:
-/// attn_mask, which is computed here, and relative_position_index, which must be the one that is.
+/// Microsoft's files differ: patch merging is at the end of the previous stage, the head is `head.*`, and there are two
+/// tensors that follow from the sizes: attn_mask, which we compute, and relative_position_index, which must equal ours.
 TensorFile tidy_swin(const TensorFile& file, const std::string& where) {
   const auto has = [&](std::string_view name) {
     return std::any_of(file.tensors.begin(), file.tensors.end(),

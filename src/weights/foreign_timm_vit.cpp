@@ -16,7 +16,7 @@ struct TimmVitSize {
 constexpr std::array<TimmVitSize, 4> kTimmVitSizes = {
     {{"tiny", 192, 12, 3}, {"small", 384, 12, 6}, {"base", 768, 12, 12}, {"large", 1024, 24, 16}}};
 
-/// The arguments of timm's VisionTransformer that this program knows.
+/// The supported arguments of timm's VisionTransformer.
 struct TimmVitArguments {
   std::vector<int64_t> img_size = {224, 224};
   int64_t patch_size = 16, in_chans = 3, num_classes = 1000, embed_dim = 768, depth = 12, num_heads = 12;
@@ -55,7 +55,7 @@ struct TimmVitArguments {
   }
 };
 
-/// The factory's own arguments: vit_SIZE_patchP_IMAGE, or deit_ in its place.
+/// The arguments that a factory name implies: vit_SIZE_patchP_IMAGE, or deit_ instead of vit_.
 std::optional<TimmVitArguments> factory_arguments(const std::string& name) {
   const size_t first = name.find('_');
   if (first == std::string::npos || (name.substr(0, first) != "vit" && name.substr(0, first) != "deit"))

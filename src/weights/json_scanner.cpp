@@ -43,7 +43,7 @@ std::string JsonScanner::found() {
     ++at_;
   }
   at_ = here;
-  // A character cut in two would be shown as broken bytes.
+  // A character cut in half would be shown as broken bytes.
   while (!text.empty() && base::first_invalid_utf8(text)) text.pop_back();
   return fmt::format("'{}'", base::printable(text, 40));
 }
@@ -53,8 +53,8 @@ void JsonScanner::unexpected(int rule, std::string_view what) {
   broken_rule(file_, rule, "expected {} at byte {} of the header, found {}", what, offset(), next);
 }
 
-// Decoded length of the string whose opening quote has been taken, an upper bound where there are escapes; leaves the
-// position alone.
+// The decoded length of the string whose opening quote has been consumed, or an upper bound if it has escapes. Does not
+// move the position.
 uint64_t JsonScanner::measure() {
   const uint64_t here = at_;
   uint64_t length = 0;
@@ -67,7 +67,7 @@ uint64_t JsonScanner::measure() {
     if (c == '\\') {
       ++at_;
       const int kind = byte();
-      // Six characters make at most three bytes (a pair of them, twelve, makes four).
+      // Six characters decode to at most three bytes (a surrogate pair of twelve to four).
       if (kind == 'u') {
         at_ += 4;
         length += 2;
@@ -170,7 +170,7 @@ std::string JsonScanner::string(uint64_t max_bytes, int rule, std::string_view w
   out.reserve(static_cast<size_t>(length));
   for (;;) {
     const int c = byte();
-    // The file may change between measuring and reading; then the bound, not the first reading, is what holds.
+    // The file may change between measuring and reading, so the bound is checked again.
     if (c < 0 || out.size() > length)
       broken_rule(file_, 6, "a string ending at byte {} of the header changed while being read", offset());
     ++at_;

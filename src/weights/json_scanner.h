@@ -8,11 +8,10 @@
 
 namespace mnemo::weights {
 
-/// Walks the JSON of a safetensors header token by token, straight from the source. There is no tree and no recursion,
-/// so depth costs nothing, and a string is measured before it is allocated. Anything the caller does not ask for is an
-/// error of rule 6, or of rule 7 or 13 as the caller says.
-/// (Not nlohmann's SAX parser, which reads a whole string or number into memory before anyone can refuse it: a header
-/// of one name of 100 MB would cost several times that.)
+/// Reads the JSON of a safetensors header token by token, directly from the source. There is no tree and no recursion,
+/// so depth costs nothing, and a string is measured before it is allocated. Anything the caller does not ask for
+/// violates rule 6, or rule 7 or 13 if the caller says so. (nlohmann's SAX parser reads a whole string or number into
+/// memory before anyone can reject it: a header with one name of 100 MB would take several times that.)
 class JsonScanner {
  public:
   /// Bytes [begin, end) of the source.
@@ -22,13 +21,13 @@ class JsonScanner {
   /// The next byte that is not whitespace, without consuming it; '\0' at the end.
   char peek();
 
-  /// Consumes `c`, or throws for `rule`, saying that `what` was expected.
+  /// Consumes `c`, or throws an error of `rule` that says that `what` was expected.
   void expect(char c, int rule, std::string_view what);
 
   /// Consumes `c` if it is next.
   bool accept(char c);
 
-  /// A string of at most `max_bytes` decoded bytes; `what` names it in messages (the cap, and what was expected).
+  /// A string of at most `max_bytes` decoded bytes; `what` names it in messages.
   std::string string(uint64_t max_bytes, int rule, std::string_view what);
 
   /// A non-negative integer without sign, fraction, exponent or leading zeros.
@@ -40,7 +39,7 @@ class JsonScanner {
   /// A description of what comes next, for messages.
   std::string found();
 
-  /// Fails for `rule`; a bracket where no bracket may be is a matter of depth (rule 6).
+  /// Throws an error of `rule`; an unexpected bracket is reported as too deep nesting (rule 6).
   [[noreturn]] void unexpected(int rule, std::string_view what);
 
  private:

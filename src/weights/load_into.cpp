@@ -13,7 +13,7 @@
 namespace mnemo::weights {
 namespace {
 
-// A few of the names and how many there are.
+// The first few names, and the total number.
 std::string list_names(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   std::string out;

@@ -48,9 +48,8 @@ struct ReadOptions {
 
 /// Reads a safetensors file; every tensor is a new contiguous CPU tensor with ATen's alignment, so results do not
 /// depend on its position in the file. All 16 loader rules and the caps are checked before any tensor is allocated; the
-/// memory taken is at most the file's size + 1 MB (+ 1/16 of the file's size, when it holds more than 1,536 tensors),
-/// whatever the file says.
-/// dtypes: BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64 F8_E4M3 F8_E5M2 F8_E8M0 C64; a
+/// memory used is at most the file's size + 1 MB (+ 1/16 of the file's size if it has more than 1,536 tensors),
+/// whatever the file claims. dtypes: BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64 F8_E4M3 F8_E5M2 F8_E8M0 C64; a
 /// BOOL byte other than 0 becomes true. Throws InputError "FILE: safetensors rule N (words): what was found".
 TensorFile read_safetensors(const std::string& path, const ReadOptions& options = {});
 
@@ -58,11 +57,10 @@ TensorFile read_safetensors(const std::string& path, const ReadOptions& options 
 TensorFile read_safetensors(std::string_view bytes, const std::string& name, const ReadOptions& options = {});
 
 /// Writes a safetensors file atomically (temporary file, fsync, rename, fsync of the folder). The header keeps the
-/// order given and is padded with spaces to 8 bytes; data lies by falling element size, so that every tensor is
-/// aligned. The same input gives the same bytes. Tensors may lie anywhere and in any layout of strides; they are copied
-/// one at a time. Throws InputError for a name given twice, a name or text that is not UTF-8, a dtype the format lacks,
-/// something beyond the caps, and for a full disk or an unwritable folder (naming the path; the old file stays as it
-/// was).
+/// given order and is padded with spaces to 8 bytes; data is sorted by decreasing element size, so that every tensor is
+/// aligned. The same input gives the same bytes. Tensors may be on any device and have any strides; they are copied one
+/// at a time. Throws InputError for a duplicate name, a name or text that is not UTF-8, a dtype the format lacks,
+/// anything beyond the caps, and for a full disk or an unwritable folder (naming the path; the old file is unchanged).
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
 
 /// The same bytes as a string.

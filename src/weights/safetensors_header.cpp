@@ -41,7 +41,7 @@ class HeaderParser {
     source_.read(0, raw.data(), raw.size());
     uint64_t length = 0;
     for (size_t i = 0; i < raw.size(); ++i) length |= uint64_t{raw[i]} << (8 * i);
-    // The file's end comes first where both are broken: a cut file or a foreign format is the likelier cause.
+    // If both are wrong, report the file's end: a truncated file or a foreign format is the more likely cause.
     if (length > size - kLengthBytes && length <= kMaxHeaderBytes) {
       broken_rule(file_, 3, "the header claims {} bytes, the file has {} after the length", length,
                   size - kLengthBytes);
@@ -50,7 +50,7 @@ class HeaderParser {
     return length;
   }
 
-  // Rule 4, piece by piece.
+  // Rule 4, in chunks.
   void check_utf8() {
     base::Utf8Checker checker;
     for (uint64_t at = kLengthBytes; at < header_.data_start;) {
@@ -62,7 +62,7 @@ class HeaderParser {
     if (const auto bad = checker.finish()) broken_rule(file_, 4, "ill-formed at byte {} of the header", *bad);
   }
 
-  // Rule 6 and the caps; rule 5 for the first byte, which may not even be a space.
+  // Rule 6 and the caps; also rule 5 for the first byte, which may not even be a space.
   void parse_object(JsonScanner& json) {
     if (header_.data_start == kLengthBytes) broken_rule(file_, 5, "the header is empty");
     const std::string_view start = source_.window(kLengthBytes);
@@ -187,7 +187,7 @@ class HeaderParser {
     json.expect(']', 7, "']' after two data_offsets");
   }
 
-  // A fourth level.
+  // No fourth level of nesting.
   void deny_bracket(JsonScanner& json) {
     const char next = json.peek();
     if (next == '[' || next == '{') json.unexpected(6, "no deeper nesting");
@@ -211,7 +211,7 @@ class HeaderParser {
     }
   }
 
-  // Rule 5: spaces only, no other white space.
+  // Rule 5: spaces only, no other whitespace.
   void check_tail(uint64_t offset) {
     for (uint64_t at = kLengthBytes + offset; at < header_.data_start;) {
       const std::string_view piece = source_.window(at).substr(
@@ -233,7 +233,7 @@ class HeaderParser {
     return order;
   }
 
-  // Rule 6, among tensors.
+  // Rule 6, for tensor names.
   void check_unique_names() const {
     const auto order = sorted_entries([](const HeaderEntry& a, const HeaderEntry& b) { return a.name < b.name; });
     for (size_t i = 1; i < order.size(); ++i) {

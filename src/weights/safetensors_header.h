@@ -49,8 +49,8 @@ Header parse_header(ByteSource& source, std::string_view file, const Safetensors
 /// file.
 uint64_t affordable_tensors(uint64_t file_bytes);
 
-/// Bytes of a tensor of `bits` an element, or nothing when a product overflows int64 (zeros counted as ones, so that
-/// strides fit too) or the last byte is not whole.
+/// Size of a tensor in bytes at `bits` per element, or nothing if a product overflows int64 (zeros count as ones, so
+/// that strides fit too) or the last byte is incomplete.
 std::optional<uint64_t> tensor_bytes(c10::ArrayRef<int64_t> shape, uint32_t bits);
 
 }  // namespace mnemo::weights

@@ -18,7 +18,7 @@ class FileSource : public ByteSource {
   uint64_t size() const override { return file_.size(); }
 
   std::string_view window(uint64_t offset) override {
-    // Small files stay small: no buffer is larger than what is left to read.
+    // Small files stay cheap: the buffer is never larger than what is left to read.
     const auto n = static_cast<size_t>(std::min<uint64_t>(kWindow, file_.size() - offset));
     if (!buffer_) buffer_ = std::make_unique<char[]>(static_cast<size_t>(std::min<uint64_t>(kWindow, file_.size())));
     file_.read_at(offset, buffer_.get(), n);
@@ -44,7 +44,7 @@ class MemorySource : public ByteSource {
   std::string_view bytes_;
 };
 
-// Rule 15, slice by slice: the mask of a whole tensor would be memory that the file does not account for.
+// Rule 15, in slices: a mask of the whole tensor would need memory beyond the promised bound.
 void check_finite(const at::Tensor& tensor, std::string_view file, std::string_view name) {
   if (!tensor.is_floating_point() && !tensor.is_complex()) return;
   constexpr int64_t kSlice = 1 << 14;

@@ -48,7 +48,7 @@ void check_text(std::string_view file, std::string_view what, std::string_view t
   }
 }
 
-// The caps of the reader, so that a file is refused when it is written rather than when it is needed.
+// The reader's caps, so that a file is rejected when it is written and not when it is needed.
 void check_input(std::string_view file, const NamedTensors& tensors, const Metadata& metadata) {
   const SafetensorsLimits limits;
   if (tensors.size() > limits.max_tensors)
@@ -86,7 +86,7 @@ void check_input(std::string_view file, const NamedTensors& tensors, const Metad
   }
 }
 
-// Falling element size keeps every tensor aligned without padding, which rule 11 would not allow.
+// Decreasing element size keeps every tensor aligned without padding, which rule 11 forbids.
 std::vector<size_t> data_order(const NamedTensors& tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -141,7 +141,7 @@ void encode(std::string_view file, const NamedTensors& tensors, const Metadata& 
   const auto order = data_order(tensors);
   put(std::string_view(make_header(file, tensors, metadata, order)));
   for (const size_t i : order) {
-    // One copy at a time, and none for what is dense on the CPU already.
+    // One copy at a time, and no copy if the tensor is already dense on the CPU.
     const at::Tensor dense = tensors[i].second.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
     if (dense.nbytes() > 0) put(std::string_view(static_cast<const char*>(dense.const_data_ptr()), dense.nbytes()));
   }

@@ -15,9 +15,9 @@ namespace {
 
 constexpr const char* kTaskFormat = "mnemo-task/2";
 constexpr const char* kOldTaskFormat = "mnemo-task/1";
-/// Of the config, which may have a name for each of many classes.
+/// Limits for the config, which may have a name for each of many classes.
 constexpr base::ReadLimits kLimits{.max_bytes = size_t{16} << 20, .max_depth = 16, .max_values = 1 << 18};
-/// What stands in the metadata's config.
+/// The content of `config` in the metadata.
 struct Config {
   memory::LearnableTokensOptions memory;
   std::optional<layers::AdapterOptions> adapters;
@@ -39,7 +39,7 @@ void add(base::Sha256& sum, const std::string& name, const at::Tensor& tensor) {
   sum.update(plain.const_data_ptr(), static_cast<size_t>(plain.numel()) * 4);
 }
 
-/// Of `options`, and of the tensors for which `name_of` gives a name, in the order of these names.
+/// Checksum of `options` and of the tensors for which `name_of` returns a name, sorted by these names.
 template <class F>
 std::string checksum(const std::string& options, const NamedTensors& tensors, F&& name_of) {
   std::vector<std::pair<std::string, const at::Tensor*>> chosen;
@@ -61,7 +61,7 @@ memory::LearnableTokensOptions memory_of(const models::ModelOptions& options) {
   return {};
 }
 
-/// Whether the model's adapters came with a task; those of the model's own are part of the backbone.
+/// Whether the adapters came with a task; otherwise they are part of the backbone.
 bool adapters_of_task(const memory::LearnableTokensOptions& memory) {
   return std::any_of(memory.tasks.begin(), memory.tasks.end(),
                      [](const memory::TaskOptions& task) { return task.own_adapters; });
@@ -107,7 +107,7 @@ void check_tensors(const TaskMemoryFile& file, const std::string& path) {
   base::require(dim > 0, "{}: expected tensor '{}head.weight', found none", base::printable(path, 400), prefix);
 }
 
-/// Says, by the names in the file, what of the task that now stands last has no place in the model or is missing.
+/// Throws InputError, with the file's tensor names, if the last task has tensors that the model lacks or vice versa.
 void check_fit(const StoredParts& model, const memory::TaskOptions& task, const std::string& own_prefix,
                const std::string& shown) {
   std::optional<models::Model> declared;
@@ -206,7 +206,7 @@ TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
   const memory::TaskOptions task = *found;
   for (const std::string& other : task.sees) file.sees.emplace_back(other, task_checksum(model.tensors, other));
   memory.tasks = {task};
-  memory.tasks.front().sees.clear();  // by name and checksum in `sees`
+  memory.tasks.front().sees.clear();  // the file's `sees` has names and checksums instead
   file.memory = memory;
   if (task.own_adapters) file.adapters = model.options.adapters;
   for (const auto& [tensor_name, tensor] : model.tensors) {

@@ -1,4 +1,4 @@
-// ABC in an encoder: every control that looks both ways, through a whole model.
+// ABC in an encoder: every bidirectional control, in a whole model.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -79,7 +79,7 @@ TEST(AbcEncoder, LunaStartsFromTheLowestLayerThatIsNotPassedBy) {
   for (int i = 0; i < 20; ++i) {
     model->parameters().zero_grad();
     const at::Tensor hidden = run(*model, rows, whole(9), model->initial_state(2), core::Mode::train).hidden;
-    if (!hidden.requires_grad()) continue;  // both layers are passed by
+    if (!hidden.requires_grad()) continue;  // both layers were dropped
     hidden.square().sum().backward();
     EXPECT_GT(largest(model->parameters().find("backbone.attn_control.slots").grad()), 1e-6);
     without_the_lowest += model->parameters().find("backbone.layers.0.attn.q.weight").grad().defined() ? 0 : 1;

@@ -1,5 +1,5 @@
-// Law 11: the decoder of a mechanism is its model, logits and exported states, token by token, by chunks, and from a
-// state of the model in the middle of a text.
+// Law 11: the decoder of a mechanism equals its model in logits and exported states: token by token, in chunks, and
+// from a model state in the middle of a text.
 #include <cmath>
 #include <cstdlib>
 
@@ -14,12 +14,12 @@ using infer::Engine;
 using infer::EngineSequence;
 using infer::Session;
 
-/// Of the largest number, measured against the model in float64. The largest seen: 1.7e-6; of the model in float32
-/// 1.6e-6 (MNEMO_SHOW_ERRORS=1 prints them).
+/// Relative to the largest value, measured against the model in float64. The largest error seen is 1.7e-6; that of the
+/// model in float32 is 1.6e-6 (MNEMO_SHOW_ERRORS=1 prints them).
 constexpr double kDecoderTolerance = 1e-5;
 
-/// Hash buckets know a whole segment only, the authors' shift of rows that look right reads other rows' scores, and a
-/// GRC reads its cache by softmax or not at all. A kNN memory decodes through the model.
+/// Hash buckets need a whole segment, the authors' shift of rows that look right reads other rows' scores, and GRC's
+/// decoder only supports a cache read by softmax. A kNN memory decodes through the model.
 bool has_decoder(const Configuration& config) {
   if (config.has("knn")) return false;
   if (config.attention() == "lsh") return false;
@@ -28,14 +28,14 @@ bool has_decoder(const Configuration& config) {
          config.memory_option("grc", "mem_attention", "").as_string() != "same";
 }
 
-/// The largest difference by the largest number; `found` may be of another type.
+/// The largest difference relative to the largest value; `found` may have another type.
 double relative_error(const at::Tensor& found, const at::Tensor& expected) {
   const at::Tensor finite = at::where(at::isfinite(expected), expected, 0.0);
   const double size = largest(finite), off = difference(found.to(at::kDouble), expected.to(at::kDouble));
   return off == 0.0 ? 0.0 : off / std::max(size, 1e-30);
 }
 
-/// The largest of all fields, each by its own numbers; infinite where fields or shapes differ.
+/// The largest over all fields, each relative to its own values; infinite if fields or shapes differ.
 double relative_error(const core::State& found, const core::State& expected) {
   const auto a = found.fields(), b = expected.fields();
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
@@ -100,7 +100,7 @@ TEST_P(Decoding, IsTheModelTokenByTokenAndByChunks) {
     fed += count;
     const std::string where = fmt::format("after {}", fed);
     expect_near(single.logits(), single.state(), plain, wide, where);
-    // Chunks only order the work anew.
+    // Chunks only change the order of the work.
     EXPECT_TRUE(at::equal(chunks.logits(), single.logits())) << where;
     EXPECT_EQ(state_difference(chunks.state(), single.state(), 0.0), "") << where;
   }

@@ -1,7 +1,7 @@
-// Encoders and classifiers. Laws 1 and 2 do not apply to them, for a reason that is tested here: a row depends on rows
-// on its right, so a segment has no part that could be computed before the rest, and an output does depend on later
-// tokens. The laws of states, padding, batches and scratch memory are those of every model: encoders() run through them
-// in state_test, limits_test and scratch_test.
+// Encoders and classifiers. Laws 1 and 2 do not apply to them, for a reason tested here: a row depends on rows to its
+// right, so no part of a segment can be computed before the rest, and an output does depend on later tokens. The laws
+// on states, padding, batches and scratch memory hold for every model: state_test, limits_test and scratch_test run
+// them on encoders().
 #include "base/ignore_target.h"
 #include "tests/conformance/suite.h"
 #include "tests/support/expect_error.h"
@@ -80,7 +80,7 @@ TEST_P(BothWays, ASequenceWithoutATokenIsPassedOver) {
   const Outcome without = run(*model, tokens.index_select(0, others), whole(5), core::select_batch(warm, others),
                               core::Mode::train, valid.index_select(0, others));
   EXPECT_EQ(state_difference(core::select_batch(found.state, others), without.state, 1e-12), "");
-  // Nothing of it is seen in the gradient, and nothing there is not a number.
+  // The gradient does not show it, and has no NaN.
   found.hidden.index_select(0, others).square().sum().backward();
   for (const auto& [name, tensor] : model->parameters().named()) {
     EXPECT_TRUE(!tensor.grad().defined() || tensor.grad().isfinite().all().item<bool>()) << name;
@@ -161,8 +161,8 @@ TEST_P(Classifier, AStateThatWasCopiedOrStartedAgainIsAValue) {
 
 INSTANTIATE_TEST_SUITE_P(All, Classifier, testing::ValuesIn(classifiers()), name_of);
 
-// The learned tokens that enter a document's first segment are no boundary: the loss of segment s reaches them when s
-// <= depth. A sequence that has been passed over so far has crossed none with a token of its own, but its boundaries
+// The learned tokens that enter a document's first segment are not a boundary: the loss of segment s reaches them if s
+// <= depth. A sequence that has been skipped so far has crossed no boundary with a token of its own, but its boundaries
 // count like those of its batch.
 TEST(EncoderMemory, IsReachedByTheFirstLossesOnly) {
   for (const auto& [word, depth] : std::vector<std::pair<std::string, int64_t>>{{"0", 0}, {"1", 1}, {"full", -1}}) {

@@ -7,8 +7,8 @@ namespace {
 
 constexpr int64_t kSegments = 5, kTokens = 3;
 
-/// A stack of layers between rows, or where it is told "kind=model" a whole model, and how far back a loss must reach;
-/// -1: to the start.
+/// A layer stack from rows to rows, or with "kind=model" a whole model, and how far back a loss must reach; -1: to the
+/// start.
 struct Reach {
   std::string name;
   std::vector<std::string> assignments;
@@ -23,7 +23,7 @@ std::vector<Reach> reaches() {
                     causal = "memory[0].block_mask=causal", xl = "memory[1].type=segment_cache",
                     six = "memory[1].mem_len=6", grc = "memory[0].type=grc", grc_len = "memory[0].cache_len=3",
                     encoder = "backbone.type=encoder";
-  // The block of an encoder has special tokens, which a layer stack has not.
+  // The block of an encoder has special tokens, which a layer stack does not have.
   const std::vector<std::string> block = {"kind=model",
                                           encoder,
                                           softmax,
@@ -48,7 +48,7 @@ std::vector<Reach> reaches() {
     list.push_back({"rmt_causal_" + word, {softmax, rmt, two, causal, bptt}, depth});
     list.push_back({"abc_" + word, {abc, slots, slots_bptt}, depth});
     list.push_back({"abc_relu_" + word, {abc, slots, slots_bptt, "backbone.attention.control.activation=relu"}, depth});
-    // Controls of every kind of state; a window must hold more tokens than the segments have.
+    // Controls with every kind of state; a window must hold more tokens than the segments have.
     const std::string many = "backbone.attention.num_slots=20", control = "backbone.attention.control.";
     list.push_back({"abc_random_" + word, {abc, slots, slots_bptt, control + "type=random"}, depth});
     list.push_back({"abc_clustering_" + word, {abc, slots, slots_bptt, control + "type=clustering"}, depth});
@@ -70,7 +70,7 @@ std::vector<Reach> reaches() {
     list.push_back(
         {"encoder_rmt_grc_" + word, with(block, {bptt, "memory[1].type=grc", "memory[1].cache_len=3"}), depth});
     list.push_back({"linear_" + word, {"backbone.attention.type=linear", slots_bptt}, depth});
-    // Two memories, two depths: the farther one counts.
+    // Two memories with two depths: the larger one counts.
     const int64_t both = depth < 0 ? -1 : std::max<int64_t>(depth, 1);
     list.push_back(
         {"abc_" + word + "_rmt_1", {abc, slots, slots_bptt, rmt, two, causal, "memory[0].bptt_depth=1"}, both});
@@ -144,8 +144,8 @@ INSTANTIATE_TEST_SUITE_P(All, GradientReach, testing::ValuesIn(reaches()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(LearnedMemory, IsReachedByTheFirstLossesOnly) {
-  // The learned tokens that enter segment 0 are no boundary: the loss of segment s reaches them when s <= depth. In the
-  // Memory Transformer of the paper they stand in front of every segment.
+  // The learned tokens that enter segment 0 are not a boundary: the loss of segment s reaches them if s <= depth. In
+  // the paper's Memory Transformer they precede every segment.
   struct Case {
     std::vector<std::string> assignments;
     int64_t depth;  ///< -1: every loss

@@ -1,4 +1,4 @@
-// Whoever looks into an attention changes nothing, and sees what it did.
+// Inspecting an attention changes nothing and shows what it really did.
 #include "core/inspection.h"
 
 #include <set>
@@ -68,11 +68,11 @@ TEST_P(Inspection, WeightsAreSharesOfWhatMayBeSeen) {
       EXPECT_EQ(map.weights.size(2), queries) << where;
       if (map.columns == core::MapAxis::keys) {
         ASSERT_EQ(map.weights.size(3), keys) << where;
-        // The arena's hashing masks nothing.
+        // The arena's hashing does not mask.
         const double unseen = config().attention() == "lsh" ? 0.0 : largest(map.weights.masked_fill(allowed, 0.0));
         EXPECT_EQ(unseen, 0.0) << where << ": weight of a key that may not be seen";
       }
-      // Others need not divide by the sum of what they weigh, and may be of any sign.
+      // The others need not divide by the sum of their weights, which may have any sign.
       const std::set<std::string> softmax = {"softmax", "relative", "sliding_window", "bigbird"};
       const bool same_reader = config().memory_option("grc", "mem_attention", "softmax").as_string() == "same";
       if (map.name == "grc_cache" ? same_reader : !softmax.contains(config().attention())) continue;

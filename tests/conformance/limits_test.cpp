@@ -1,4 +1,4 @@
-// Laws 3 to 6 where they speak of a mechanism that is switched off: it leaves what it stands on, bit for bit.
+// Laws 3 to 6 for a mechanism that is switched off: the rest of the model is unchanged, bit for bit.
 #include "core/attention_build.h"
 #include "models/registry.h"
 #include "ops/abc/abc_scan.h"
@@ -8,7 +8,7 @@
 namespace mnemo::test {
 namespace {
 
-/// Copies the parameters of `from` that `to` has too; returns how many there were.
+/// Copies the parameters of `from` that `to` has too; returns their number.
 size_t copy_parameters(const layers::ParameterSet& from, const layers::ParameterSet& to) {
   const at::NoGradGuard no_grad;
   size_t copied = 0;
@@ -21,7 +21,7 @@ size_t copy_parameters(const layers::ParameterSet& from, const layers::Parameter
   return copied;
 }
 
-/// Expects both models to give the same hidden rows, bit for bit, over several segments in both modes.
+/// Expects both models to return the same hidden states, bit for bit, over several segments in both modes.
 void expect_same_model(models::Model& left, models::Model& right) {
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(3).tokens({3, 11}, kVocab);
@@ -33,7 +33,7 @@ void expect_same_model(models::Model& left, models::Model& right) {
   }
 }
 
-/// A model with the first memory switched off by assignments, against the same model without it.
+/// Compares a model whose first memory is switched off by assignments with the same model without it.
 void expect_switched_off(std::vector<std::string> with, const std::vector<std::string>& without, double lambda = 0) {
   auto off = make_model(configuration("with", with).options);
   auto plain = make_model(configuration("without", without).options, at::kDouble, 9);
@@ -120,7 +120,7 @@ TEST(Limits, ASegmentCacheOfNoRowsIsTheBaseline) {
   for (const char* attention : {"backbone.attention.type=relative", "backbone.attention.type=softmax"}) {
     expect_switched_off({attention, "memory[0].type=segment_cache", "memory[0].mem_len=0"}, {attention});
   }
-  // In evaluation alone: there it is the baseline, in training it is not.
+  // Only in evaluation: there it equals the baseline, in training it does not.
   auto off = make_model(
       configuration("with", {"memory[0].type=segment_cache", "memory[0].mem_len=5", "memory[0].eval_mem_len=0"})
           .options);
@@ -173,7 +173,7 @@ TEST_P(FrozenCache, EvaluationNeverMovesItAndTrainingDoes) {
       EXPECT_GT(difference(trained[i], before[i]), 1e-6);
     }
   }
-  // The committed cache is what a new sequence starts from, and evaluation does not commit.
+  // A new sequence starts from the committed cache, and evaluation does not commit.
   const auto fresh = cache(model->initial_state(5));
   for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(same_bits(fresh[i], before[i]));
 }
@@ -209,7 +209,7 @@ TEST_P(BatchOrder, OrderAndCompanyDoNotMatterInEvaluation) {
 
 INSTANTIATE_TEST_SUITE_P(All, BatchOrder, testing::ValuesIn(decoders_and_encoders()), name_of);
 
-// Law 4 for attention that looks both ways, which no causal model holds: the module itself.
+// Law 4 for bidirectional attention, which no causal model contains: tests the module itself.
 TEST(Limits, GrcOfBothReadingsAroundOpenAttention) {
   const auto& mechanisms = models::Mechanisms::all();
   for (const char* variant : {"paper", "authors"}) {
@@ -244,7 +244,7 @@ TEST(Limits, GrcOfBothReadingsAroundOpenAttention) {
   }
 }
 
-// Law 3, on the operations: token i is written to slot i alone.
+// Law 3, on the operations: token i is written only to slot i.
 struct Heads {
   at::Tensor q, k, v;
 };
@@ -254,7 +254,7 @@ Heads random_heads(int64_t tokens) {
   return {numbers.normal({2, 2, tokens, 4}), numbers.normal({2, 2, tokens, 4}), numbers.normal({2, 2, tokens, 4})};
 }
 
-/// Control logits [B,H,T,n]: `on` where slot = token, else `off`.
+/// Control logits [B,H,T,n]: `on` where slot = token, `off` elsewhere.
 at::Tensor one_slot_each(int64_t tokens, int64_t slots, double on, double off) {
   const at::Tensor s = at::full({tokens, slots}, off, at::kDouble);
   s.diagonal().fill_(on);
@@ -278,7 +278,7 @@ TEST(AbcIsSoftmax, ForEveryQueryWhenItLooksBothWays) {
 }
 
 TEST(AbcIsSoftmax, ForTheQueryThatFillsTheLastSlot) {
-  // With t slots the query of token t reads t filled slots and none that is empty: row t of causal softmax attention.
+  // With t slots, the query of token t reads t filled slots and no empty one: row t of causal softmax attention.
   const int64_t tokens = 7;
   const Heads h = random_heads(tokens);
   const at::Tensor mask = at::ones({tokens, tokens}, at::kBool).tril();
@@ -297,7 +297,7 @@ TEST(AbcIsSoftmax, ForTheQueryThatFillsTheLastSlot) {
 }
 
 TEST(AbcIsSoftmax, OnceTheMassOfEmptySlotsIsTakenOut) {
-  // Slots of later tokens are empty: K = V = 0, score 0. They take e^0 each of the softmax and give nothing, so
+  // The slots of later tokens are empty: K = V = 0, score 0. Each takes e^0 of the softmax and contributes nothing, so
   //   o_t (Z_t + n - t) / Z_t,  Z_t = sum_{i<=t} e^{q.k_i scale},
   // is causal softmax attention. s = -inf writes nothing at all.
   const int64_t tokens = 7;

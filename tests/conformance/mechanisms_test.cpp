@@ -1,8 +1,7 @@
-// The table of docs/mechanisms.md: every registered mechanism, every control of ABC, feature map of linear attention,
-// variant of lsh and reading of GRC, law by law, with the size of its state and what it combines with. It is made
-// from the conditions that choose the suite's tests, so it says what the suite runs.
-//   MNEMO_WRITE_MECHANISMS=1 build/release/tests/test_conformance --gtest_filter='Mechanisms.*'     writes the page
-//   anew
+// Generates the table of docs/mechanisms.md: every registered mechanism, every control of ABC, feature map of linear
+// attention, variant of lsh and version of GRC, law by law, with the size of its state and what it can be combined
+// with. It uses the conditions that select the suite's tests, so it states what the suite runs.
+//   MNEMO_WRITE_MECHANISMS=1 build/release/tests/test_conformance --gtest_filter='Mechanisms.*'     rewrites the page
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -21,15 +20,16 @@ namespace {
 
 const std::string kPage = MNEMO_SOURCE_DIR "/docs/mechanisms.md";
 
-/// A mechanism of the registry in the plainest model that takes it, or a choice of its options with rules of its own.
+/// A registered mechanism in the simplest model that accepts it, or one choice of its options that has rules of its
+/// own.
 struct Mechanism {
   std::string name, seam;
   Configuration plain;
-  std::string choice = {};  ///< "" of the mechanism itself, which stands for its defaults too
+  std::string choice = {};  ///< "" for the mechanism itself, with its default options
 };
 
-/// What one of ABC's controls, a feature map of linear attention and so on is called; of a table of options that may
-/// lack what is default.
+/// The name of one of ABC's controls, a feature map of linear attention and so on, from an options table that may omit
+/// defaults.
 std::string choice_of(const base::Node& options) {
   const auto text = [&](const char* key, const char* otherwise) {
     const base::Node* value = options.find(key);
@@ -66,7 +66,7 @@ std::string seam_of(const memory::Entry& entry) {
   return entry.layer_context ? "layer context" : "sequence";
 }
 
-/// The suite's own configuration of an attention or a memory alone: of a decoder where it can stand in one.
+/// The suite's own configuration with only this attention or memory: a decoder if possible.
 Configuration plain_of(const std::string& attention, const std::string& memory) {
   for (const auto* list : {&combinations(), &encoders()}) {
     for (const Configuration& one : *list) {
@@ -83,10 +83,10 @@ std::vector<Mechanism> mechanisms() {
   std::vector<Mechanism> list;
   for (const std::string& name : registry.attentions.names()) list.push_back({name, "attention", plain_of(name, "")});
   for (const std::string& name : registry.memories.names()) {
-    if (registry.memories.find(name).tasks) continue;  // of images
+    if (registry.memories.find(name).tasks) continue;  // vision models only
     list.push_back({name, seam_of(registry.memories.find(name)), plain_of("", name)});
   }
-  // Behind each mechanism its choices, in the order of the suite: decoders before encoders.
+  // Each mechanism is followed by its choices, in the order of the suite: decoders before encoders.
   std::vector<Mechanism> all;
   for (const Mechanism& mechanism : list) {
     all.push_back(mechanism);
@@ -108,7 +108,7 @@ std::vector<Mechanism> mechanisms() {
 
 bool causal(const Configuration& c) { return c.options.backbone.causal(); }
 
-/// What a law says of a model: "" where the suite holds it to it, otherwise the reason why it does not speak of it.
+/// What a law says about a model: "" if the suite checks it, otherwise the reason why it does not apply.
 struct Law {
   std::string title;
   std::function<std::string(const Mechanism&)> exemption;
@@ -163,14 +163,14 @@ const std::vector<Law>& laws() {
   return all;
 }
 
-/// How many golden files use a mechanism, and each choice of it ("abc control random").
+/// The number of golden files that use each mechanism, and each choice of it ("abc control random").
 std::map<std::string, int64_t> golden_files() {
   std::map<std::string, int64_t> counts;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
     if (entry.path().extension() != ".safetensors") continue;
     const weights::TensorFile file = weights::read_safetensors(entry.path().string());
     const auto text = file.metadata.find("config");
-    if (text == file.metadata.end()) continue;  // a model of another library, or pictures
+    if (text == file.metadata.end()) continue;  // a model of another library, or images
     const base::Node config = base::parse_json(text->second, entry.path().string());
     std::set<std::string> used;
     const auto add = [&](const base::Node& options) {
@@ -190,7 +190,7 @@ std::map<std::string, int64_t> golden_files() {
   return counts;
 }
 
-/// Options of a usual size, by the words the options use.
+/// Options of a typical size, using the option names.
 const std::map<std::string, std::string> kUsual = {
     {"num_slots", "32"}, {"cache_len", "64"},    {"mem_len", "512"},        {"num_mem_tokens", "16"},
     {"max_len", "4096"}, {"window_size", "256"}, {"compressed_len", "256"}, {"compression_rate", "4"},
@@ -200,9 +200,9 @@ struct Sizes {
   std::string between, open, flops;
 };
 
-/// With one layer of the mechanism, 64 wide, 4 heads: bytes of the state that one sequence has after three segments of
-/// 512 tokens and before the last token of a fourth, and what a token of the fourth costs beside the feed-forward and
-/// the head.
+/// For one layer of the mechanism, width 64, 4 heads: the bytes of one sequence's state after three segments of 512
+/// tokens, just before the last token of the fourth, and the cost of one token of the fourth without feed-forward and
+/// head.
 Sizes sizes(const Mechanism& mechanism) {
   Configuration plain = mechanism.plain;
   models::ModelOptions& options = plain.options;
@@ -222,7 +222,7 @@ Sizes sizes(const Mechanism& mechanism) {
   if (mechanism.name == "abc") {
     base::Node control = attention.at("control");
     enlarge(control);
-    // The four segments must have room in the slots.
+    // The slots must have room for four segments.
     if (mechanism.choice == "control identity") attention.set("num_slots", int64_t{2048});
     if (mechanism.choice == "control compressive") control.set("compression", int64_t{64});
     if (mechanism.choice == "control local_to_global") {
@@ -251,7 +251,7 @@ Sizes sizes(const Mechanism& mechanism) {
           a_token};
 }
 
-/// Where an attention and a memory may stand together: whether a model of both can be put together.
+/// Whether an attention and a memory can be combined: whether a model with both can be built.
 std::string together(const Mechanism& attention, const std::string& memory) {
   std::string where;
   for (const char* letter : {"D", "E"}) {

@@ -1,4 +1,4 @@
-// What the suite covers: everything that is registered, and the combinations that a model must refuse.
+// What the suite covers: everything that is registered, and the combinations that a model must reject.
 #include <algorithm>
 #include <set>
 
@@ -17,7 +17,7 @@ TEST(Registry, EveryMechanismHasAConfiguration) {
   const auto& mechanisms = models::Mechanisms::all();
   ASSERT_EQ(mechanisms.attentions.names(), mechanisms.attention_types.types());
   ASSERT_EQ(mechanisms.memories.names(), mechanisms.memory_types.types());
-  // These look both ways, and the suite's models are causal: tests/unit/attention/cores_test.cpp speaks of them.
+  // These are bidirectional, and the suite's models are causal: tests/unit/attention/cores_test.cpp covers them.
   const std::set<std::string> both_ways = {"bigbird", "linformer"};
   for (const std::string& attention : mechanisms.attentions.names()) {
     if (both_ways.contains(attention)) continue;
@@ -25,7 +25,7 @@ TEST(Registry, EveryMechanismHasAConfiguration) {
         << attention;
   }
   for (const std::string& memory : mechanisms.memories.names()) {
-    // Only a ViT takes tasks: golden files and tests/unit/infer/task_classifier_test.cpp cover them.
+    // Only a ViT has tasks: golden files and tests/unit/infer/task_classifier_test.cpp cover them.
     if (mechanisms.memories.find(memory).tasks) continue;
     EXPECT_FALSE(configurations_where([&](const Configuration& c) { return c.has(memory); }).empty()) << memory;
     EXPECT_FALSE(configurations_where([&](const Configuration& c) {
@@ -39,7 +39,7 @@ TEST(Registry, EveryMechanismHasAConfiguration) {
 }
 
 TEST(Registry, OnlyCombinationsWithoutSenseAreRefused) {
-  // Two memories on one seam; abc with rows of a context; abc with open blocks of memory rows.
+  // Two memories on one seam; abc with context rows; abc with open blocks of memory rows.
   const std::set<std::string> known = {"softmax",       "relative",         "abc",
                                        "segment_cache", "attention_cache",  "compressive",
                                        "memory_tokens", "recurrent_tokens", "grc"};

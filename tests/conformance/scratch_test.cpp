@@ -1,5 +1,4 @@
-// Law 9: memory that nobody has written yet changes nothing. Every tensor is handed out full of NaN, and the same bits
-// come out.
+// Law 9: uninitialised memory does not matter. Every tensor is allocated full of NaN, and the result has the same bits.
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
@@ -9,7 +8,7 @@
 namespace mnemo::test {
 namespace {
 
-/// LibTorch's allocator, with every byte it hands out set to 0xFF: NaN in every floating type, -1 in integers.
+/// LibTorch's allocator, with every allocated byte set to 0xFF: NaN in every floating type, -1 in integers.
 class PoisonAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -21,7 +20,7 @@ class PoisonAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
-/// While it lives, fresh tensors are full of NaN.
+/// During its lifetime, new tensors are full of NaN.
 class Poisoned {
  public:
   Poisoned() { c10::SetCPUAllocator(&allocator(), kPriority); }

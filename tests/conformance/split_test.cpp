@@ -1,4 +1,4 @@
-// Law 1: a whole sequence is any split of it is token by token. Law 2: nothing depends on later tokens.
+// Law 1: whole sequence = any split of it = token by token. Law 2: nothing depends on later tokens.
 #include "tests/conformance/suite.h"
 
 namespace mnemo::test {
@@ -91,13 +91,13 @@ TEST_P(Split, NoOutputDependsOnLaterTokens) {
 
 INSTANTIATE_TEST_SUITE_P(All, Split, testing::ValuesIn(configurations_where(parts_are_the_whole)), name_of);
 
-// What holds where parts are not the whole: a token's output is that of the segment up to it, and later calls change no
-// bit of it.
+// For mechanisms whose parts do not equal the whole: a token's output is that of the segment up to it, and later calls
+// change no bit of it.
 class PrefixSplit : public Conformance {};
 
 TEST_P(PrefixSplit, ATokensOutputIsThatOfItsPrefix) {
   models::ModelOptions options = config().options;
-  options.backbone.num_layers = 1;  // of two layers the upper one sees rows that were computed at different times
+  options.backbone.num_layers = 1;  // with two layers, the upper one sees rows that were computed at different times
   auto model = make_model(options);
   const at::NoGradGuard no_grad;
   const core::State warm = warm_state(*model, 2);
@@ -157,7 +157,7 @@ TEST_P(SplitIntoSegments, ASequenceIsTheSameInAnySegments) {
 
 INSTANTIATE_TEST_SUITE_P(All, SplitIntoSegments, testing::ValuesIn(configurations_where(any_segments)), name_of);
 
-// The converse: where the borders of segments are part of the maths, moving them must show.
+// The converse: if segment boundaries are part of the maths, moving them must make a difference.
 class BordersCount : public Conformance {};
 
 TEST_P(BordersCount, OtherSegmentsGiveOtherOutputs) {

@@ -1,4 +1,4 @@
-// Law 8: a state is a value. Rows are picked, repeated, joined, stored and continued as if each sequence had run alone.
+// Law 8: a state is a value. Rows are selected, repeated, joined, stored and continued as if each sequence ran alone.
 #include <map>
 
 #include "tests/conformance/suite.h"
@@ -25,7 +25,7 @@ class StateIsAValue : public Conformance {
     warm_ = warm_state(*model_, 3);
     tokens_ = Numbers(3).tokens({3, 11}, kVocab);
   }
-  /// After a whole segment; and inside one, after two tokens and one more, where segments have an inside.
+  /// Positions to test: after a whole segment, and if segments have parts, inside one, after two tokens and one more.
   std::vector<std::pair<Plan, Plan>> places() const {
     if (!config().options.backbone.causal()) return {{segments({4}), segments({4, 3})}};
     return {{segments({4}), segments({4, 3})},
@@ -114,12 +114,12 @@ TEST_P(StateIsAValue, OneStateIsContinuedManyTimes) {
   }
 }
 
-/// Where a segment may stay open between calls.
+/// Models in which a segment may stay open between calls.
 class StateInsideASegment : public StateIsAValue {};
 
 TEST_P(StateInsideASegment, SequencesAtDifferentPlacesOfASegmentRunTogether) {
-  // Three sequences have 1, 4 and 2 tokens of their segment behind them, after 0, 2 and 1 segments; each gets 3 tokens
-  // more.
+  // Three sequences have had 1, 4 and 2 tokens of their segment, after 0, 2 and 1 whole segments; each gets 3 more
+  // tokens.
   const std::vector<Plan> before = {Plan{{1, {true, false}}},
                                     segments({2, 3}) + Plan{{3, {true, false}}, {1, {false, false}}},
                                     segments({4}) + Plan{{2, {true, false}}}};
@@ -136,7 +136,7 @@ TEST_P(StateInsideASegment, SequencesAtDifferentPlacesOfASegmentRunTogether) {
   const core::State joined = core::concat_batch(states);
   const Outcome together = run(*model_, tokens_.narrow(1, 8, 3), after, joined);
   expect_near(together.hidden, at::cat(alone), kExact, "together");
-  // And apart again: padding on the left changes nothing for the one that leaves.
+  // And separate again: padding on the left changes nothing for the sequence that leaves.
   for (int64_t row = 0; row < 3; ++row) {
     const core::State mine = core::select_batch(together.state, at::tensor({row}, at::kLong));
     const core::State
@@ -203,7 +203,7 @@ TEST_P(StateIsAValue, WhatStandsInPaddingChangesNothingLater) {
       const at::Tensor expected = run(*model_, tokens, plan, warm_, mode, all_valid).hidden;
       const at::Tensor differs = (found - expected).abs().amax(-1);
       EXPECT_EQ(differs.masked_fill(all_valid.logical_not(), 0.0).max().item<double>(), 0.0);
-      // The block of an encoder's recurrent tokens has a token of its own for padding.
+      // The block of an encoder's recurrent tokens has its own token for padding.
       const bool own_padding = !config().options.backbone.causal() && config().has("recurrent_tokens");
       EXPECT_EQ(differs.masked_fill(all_valid, 0.0).max().item<double>() > 1e-6, !own_padding);
     }
@@ -213,8 +213,8 @@ TEST_P(StateIsAValue, WhatStandsInPaddingChangesNothingLater) {
 INSTANTIATE_TEST_SUITE_P(All, StateIsAValue, testing::ValuesIn(decoders_and_encoders()), name_of);
 INSTANTIATE_TEST_SUITE_P(All, StateInsideASegment, testing::ValuesIn(configurations()), name_of);
 
-/// Where a padded segment leaves behind what the unpadded one does: nothing counts rows that are padding. (Distances in
-/// a segment cache and to the write rows of RMT do: there padding is time that passes.)
+/// Mechanisms for which a padded segment leaves the same state as the unpadded one: they never count padding rows.
+/// (Distances in a segment cache and to the write rows of RMT do: there padding is time that passes.)
 class PaddedPast : public Conformance {};
 
 TEST_P(PaddedPast, IsThatOfRealTokens) {
@@ -242,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(All, PaddedPast, testing::ValuesIn(configurations_where
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Encoders, PaddedPast, testing::ValuesIn(encoders()), name_of);
 
-// A training segment with padding moves the model's cache as the real tokens alone would.
+// A training segment with padding updates the model's cache like the real tokens alone.
 TEST(PaddedTraining, LeavesPaddingOutOfTheModelsCache) {
   auto model = make_model(configuration("grc", {"memory[0].type=grc", "memory[0].cache_len=3"}).options);
   const at::NoGradGuard no_grad;
@@ -261,7 +261,7 @@ TEST(PaddedTraining, LeavesPaddingOutOfTheModelsCache) {
     expect_near(padded[i].second, (first[i].second + third[i].second) / 2, 1e-13, padded[i].first.path);
 }
 
-// What a state is refused for.
+// Why a state is rejected.
 TEST(WrongState, OfAnotherModelIsRefused) {
   std::vector<std::unique_ptr<models::Model>> models;
   for (const Configuration& one : configurations()) models.push_back(make_model(one.options));
@@ -311,7 +311,7 @@ TEST_P(WrongCall, IsRefused) {
   // A document cannot start inside a segment.
   expect_error<base::InputError>([&] { core::reset_rows(open, at::ones({2}, at::kBool), start); },
                                  {"reset_rows", "segment starts"});
-  // A batch of another size than the state's, where there is a state to know it.
+  // A batch whose size differs from that of the state, if there is a state that knows it.
   bool per_sequence = false;
   for (const auto& [field, tensor] : start.fields()) per_sequence |= field.per_sequence();
   const at::Tensor three = Numbers(3).tokens({3, 3}, kVocab);

@@ -21,7 +21,7 @@ class Conformance : public testing::TestWithParam<Configuration> {
 
 inline std::string name_of(const testing::TestParamInfo<Configuration>& info) { return info.param.name; }
 
-/// Configurations of the suite for which the law speaks.
+/// The configurations of the suite that a law applies to.
 inline std::vector<Configuration> configurations_where(const std::function<bool(const Configuration&)>& condition) {
   std::vector<Configuration> chosen;
   for (const Configuration& configuration : configurations()) {
@@ -30,29 +30,29 @@ inline std::vector<Configuration> configurations_where(const std::function<bool(
   return chosen;
 }
 
-/// A GRC cache of the model's lifetime: its state in training is a mean over the batch.
+/// A GRC cache with the model's lifetime: in training, its state is a mean over the batch.
 inline bool has_model_cache(const Configuration& configuration) {
   return configuration.has("grc") && configuration.memory_option("grc", "lifetime", "").as_string() == "model";
 }
 
-/// Hash buckets are cut into chunks by how many rows, later ones too, fall into each: a segment's outputs are not those
+/// LSH chunks depend on how many rows, including later ones, fall into each bucket: a segment's outputs are not those
 /// of its parts.
 inline bool parts_are_the_whole(const Configuration& configuration) { return configuration.attention() != "lsh"; }
 
-/// The arena's hashing masks no row, padding included.
+/// The arena's hashing masks no rows, not even padding.
 inline bool masks_padding(const Configuration& configuration) {
   return configuration.attention() != "lsh" ||
          configuration.options.backbone.attention.at("variant").as_string() != "lra";
 }
 
-/// configurations() and encoders(): all models that give every token a row.
+/// configurations() and encoders(): all models that return a row for every token.
 inline std::vector<Configuration> decoders_and_encoders() {
   std::vector<Configuration> list = configurations();
   list.insert(list.end(), encoders().begin(), encoders().end());
   return list;
 }
 
-/// One segment in several calls; in one call for an encoder, whose segments have no parts.
+/// One segment in several calls; a single call for an encoder, whose segments have no parts.
 inline Plan in_parts(const Configuration& configuration, const std::vector<int64_t>& lengths) {
   if (configuration.options.backbone.causal()) return parts(lengths);
   int64_t total = 0;
@@ -60,10 +60,10 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
   return whole(total);
 }
 
-/// Where a sequence may be cut into segments at will: nothing marks a segment's borders, and what is carried is exact.
-/// ABC and linear attention carry all they ever read, and a window of one row reads nothing else. A layer context does
-/// while it holds everything as it was, or all that same_length lets see. A GRC cache moves at borders, but not in
-/// evaluation if it belongs to the model.
+/// Whether a sequence may be divided into any segments: nothing depends on the boundaries, and what is carried is
+/// exact. ABC and linear attention carry everything they have read, and a window of one row reads nothing else. A layer
+/// context does so while it holds everything unchanged, or everything that same_length can see. A GRC cache is updated
+/// at segment boundaries, but not in evaluation if it belongs to the model.
 inline bool any_segments(const Configuration& c) {
   if (c.has("memory_tokens") || c.has("recurrent_tokens") || c.options.backbone.position.type != "none") return false;
   if (c.has("grc") && !has_model_cache(c)) return false;

@@ -1,4 +1,4 @@
-// On a CUDA device: the kernels, every model of the conformance suite and every golden file. Without one all of it is
+// On a CUDA device: the kernels, every model of the conformance suite and every golden file. Without a device, all are
 // skipped.
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -42,7 +42,7 @@ void expect_all_near(const std::vector<at::Tensor>& found, const std::vector<at:
   }
 }
 
-/// The outputs of run(leaves) and the gradients of the leaves, with the leaves on that device.
+/// The outputs of run(leaves) and the gradients of the leaves, which are on that device.
 template <class F>
 std::vector<at::Tensor> with_gradients(const std::vector<at::Tensor>& inputs, at::Device device, F run) {
   std::vector<at::Tensor> leaves;
@@ -83,7 +83,7 @@ TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
                                                      ops::AbcActivation::exp, 0.0, 0.3);
           return std::vector<at::Tensor>{out.o, out.memory.k, out.memory.v, out.memory.z};
         };
-        // The CPU's scan knows no bfloat16: the same numbers in float32, and the result rounded.
+        // The CPU's scan does not support bfloat16: the same values in float32, with the result rounded.
         std::vector<at::Tensor> on_host = inputs;
         for (at::Tensor& input : on_host) input = input.to(dtype == at::kBFloat16 ? at::kFloat : dtype);
         std::vector<at::Tensor> expected = with_gradients(on_host, at::kCPU, run);
@@ -138,7 +138,7 @@ TEST(Cuda, AttentionIsThatOfTheCpu) {
 
 class CudaModel : public testing::TestWithParam<test::Configuration> {};
 
-// Two training segments and parts of a third: outputs, state and all gradients are those of the CPU.
+// Two training segments and parts of a third: outputs, state and all gradients equal those on the CPU.
 TEST_P(CudaModel, ComputesWhatTheCpuComputes) {
   NEEDS_A_DEVICE;
   const at::Tensor tokens = test::Numbers(6).tokens({2, 11}, test::kVocab);

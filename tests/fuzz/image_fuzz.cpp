@@ -7,8 +7,8 @@
 #include "data/images/image_transform.h"
 #include "options_check.h"
 
-/// Any bytes: an image of the size that its header tells, or an InputError that names the file; no more pixels than
-/// allowed. What a model reads of it has the model's size, whatever the image's form.
+/// Any bytes: an image of the size given in its header, or an InputError that names the file; never more pixels than
+/// allowed. What a model reads of it has the model's size, whatever the image's shape.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const data::ImageCodec* codec : {&data::jpeg_codec(), &data::png_codec()}) {
       if (!codec->recognises(bytes)) continue;
       const data::ImageHeader header = codec->header(bytes, "input", limits);
-      // PNG may tell its orientation behind the pixels, where the header does not look.
+      // PNG may store its orientation after the pixels, where reading the header does not look.
       const bool same = header.height == image.height && header.width == image.width;
       fuzz::demand(same || (header.height == image.width && header.width == image.height), "the header's size");
     }

@@ -7,7 +7,7 @@
 #include "data/answers/listops.h"
 #include "options_check.h"
 
-/// Lines of ListOps files in both forms: read into an expression, or refused with an InputError.
+/// Lines of ListOps files in both formats: read into an expression, or rejected with an InputError.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -7,7 +7,7 @@
 #include "../support/sample_options.h"
 #include "base/printable.h"
 
-/// What the fuzz targets of configuration files ask of every input.
+/// What the fuzz targets for configuration files check for every input.
 namespace mnemo::fuzz {
 
 inline void demand(bool holds, const std::string& what) {
@@ -16,7 +16,7 @@ inline void demand(bool holds, const std::string& what) {
   std::abort();
 }
 
-/// Messages stay short and printable whatever the input holds.
+/// Messages must be short and printable whatever the input contains.
 inline void check_message(const std::string& message) {
   demand(!message.empty() && message.size() < 2000, "length of the message: " + message);
   demand(!base::first_invalid_utf8(message), "the message is UTF-8: " + message);
@@ -25,8 +25,8 @@ inline void check_message(const std::string& message) {
   }
 }
 
-/// Reads options. Those of one input in eight are also written and must come back the same: that costs as much as
-/// five inputs.
+/// Reads options. For one input in eight, also writes them and reads them back, which must give the same; that costs as
+/// much as five inputs.
 inline void check_options(const base::Node& root, size_t input_size) {
   const auto options = base::read_options<test::SampleOptions>(root);
   if (input_size % 8 != 0) return;
@@ -36,7 +36,7 @@ inline void check_options(const base::Node& root, size_t input_size) {
   demand(base::read_options<test::SampleOptions>(base::parse_toml(toml, "again")) == options, "TOML again: " + toml);
 }
 
-/// Only InputError may come out of `action`.
+/// `action` may only throw InputError.
 template <class Action>
 void only_input_errors(Action action) {
   try {

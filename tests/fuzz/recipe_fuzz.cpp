@@ -5,8 +5,8 @@
 
 #include "options_check.h"
 
-/// A recipe: TOML, and after a zero byte assignments as given to --set, one a line; read into options, or refused with
-/// an InputError.
+/// A recipe: TOML, followed after a zero byte by assignments as for --set, one per line; read into options, or rejected
+/// with an InputError.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   std::string_view text(reinterpret_cast<const char*>(data), size);

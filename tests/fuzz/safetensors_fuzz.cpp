@@ -19,7 +19,7 @@ void check(bool condition) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // Longer ones may hold so many tensors that the same without the spaces of its header is over the cap.
+  // Longer inputs may have so many tensors that, without the spaces in the header, the file would exceed the cap.
   if (size > (1U << 16)) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   TensorFile file;

@@ -10,7 +10,7 @@
 #include "data/answers/task_file.h"
 #include "options_check.h"
 
-/// A file of samples: read, or refused with an InputError.
+/// A file of samples: read, or rejected with an InputError.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -8,7 +8,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "options_check.h"
 
-/// A vocabulary.json: read into a tokenizer, or refused with an InputError.
+/// A vocabulary.json: read into a tokenizer, or rejected with an InputError.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   using data::Tokenizer;
@@ -18,14 +18,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string type = tokenizer->type();
     fuzz::demand(tokenizer->size() > 0 && tokenizer->unknown_id() < tokenizer->size(), "size of " + type);
 
-    // What is read can be saved, and reads as the same.
+    // What was read can be saved, and reads as the same.
     const data::Files saved = tokenizer->save();
     const auto again = Tokenizer::load(saved, "again");
     fuzz::demand(again->save() == saved && again->type() == type && again->size() == tokenizer->size() &&
                      again->unknown_id() == tokenizer->unknown_id(),
                  "saved and read again: " + saved.at(name));
 
-    // Both ends of the vocabulary, out to text and back. An unknown character comes out as U+FFFD, which may be known.
+    // Both ends of the vocabulary, to text and back. An unknown character becomes U+FFFD, which may be a known one.
     const int32_t replacement = type == "characters" ? tokenizer->encode("\xEF\xBF\xBD").at(0) : -1;
     std::vector<int64_t> ids, expected;
     for (int64_t id = 0; id < tokenizer->size(); ++id) {
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::vector<int32_t> back = tokenizer->encode(text);
     fuzz::demand(std::equal(back.begin(), back.end(), expected.begin(), expected.end()), "text and back: " + text);
 
-    // Piece by piece only whole characters come out.
+    // Streamed in pieces, only whole characters come out.
     data::StreamDecoder decoder(tokenizer);
     for (const int64_t id : ids) fuzz::demand(!base::first_invalid_utf8(decoder.put(id)), "a piece of " + text);
     fuzz::demand(!base::first_invalid_utf8(decoder.finish()), "the end of " + text);

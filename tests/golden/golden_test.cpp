@@ -16,7 +16,9 @@ namespace {
 std::vector<std::string> golden_files() {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
-    if (entry.path().filename() == "model.safetensors") continue;  // a model folder's, which is checked whole
+    if (entry.path().filename() == "model.safetensors")
+      continue;  // part of a model folder, which is checked as a
+                 // whole
     const bool expects = entry.path().filename() == "expect.safetensors";
     if (entry.path().extension() == ".safetensors")
       files.push_back((expects ? entry.path().parent_path() : entry.path()).string());
@@ -35,7 +37,7 @@ TEST_P(Golden, WithinTolerance) {
   }
 }
 
-// A file's config asks for far more than its tensors: refused before anything is allocated.
+// A file whose config needs far more than its tensors: rejected before anything is allocated.
 TEST(GoldenFile, AConfigBeyondItsTensorsIsRefused) {
   const test::TemporaryFolder folder;
   const auto expect_refused = [&](const std::string& name, const std::string& from, const std::string& to,

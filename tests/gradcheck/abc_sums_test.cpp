@@ -1,4 +1,4 @@
-// Gradients of attention to running sums and to queues, what was written before included: against differences, and fast
+// Gradients of attention to running sums and to queues, including earlier content: against differences, and fast
 // against naive.
 #include <numeric>
 
@@ -15,7 +15,7 @@ struct Sums {
     q = leaf(numbers, {2, 2, tokens, 4});
     k = leaf(numbers, {2, 2, tokens, 4});
     v = leaf(numbers, {2, 2, tokens, 5});
-    phi = leaf(numbers, {2, tokens, 3});  // for all heads
+    phi = leaf(numbers, {2, tokens, 3});  // shared by all heads
     start = {leaf(numbers, {2, 2, 3, 4}), leaf(numbers, {2, 2, 3, 5})};
     if (factor) reading.factor = (numbers.normal({2, 2, tokens, 3}).abs() + 0.1).set_requires_grad(true);
     if (open) reading.open = numbers.flags({2, 1, tokens, 3}, 0.6).expand({2, 2, tokens, 3});

@@ -1,4 +1,4 @@
-// Gradients of the ABC recurrence, initial memory included: against differences, and fast against naive.
+// Gradients of the ABC recurrence, including the initial memory: against differences, and fast against naive.
 #include "ops/abc/abc.h"
 
 #include "tests/gradcheck/check.h"
@@ -11,7 +11,7 @@ using ops::AbcActivation;
 struct Setting {
   int64_t tokens;
   AbcActivation activation;
-  double logits;  ///< size of the control logits
+  double logits;  ///< scale of the control logits
   bool padded;
   bool empty;  ///< starts from an empty memory
 };
@@ -41,7 +41,7 @@ struct Abc {
     end_v = numbers.normal({batch, heads, slots, width});
     end_z = numbers.normal({batch, heads, slots});
   }
-  /// Weighted outputs and final memory.
+  /// Weighted sum of outputs and final memory.
   at::Tensor scalar(bool fast) const {
     const auto out = (fast ? ops::abc_causal : ops::abc_causal_naive)(q, k, v, s, start, valid, setting.activation,
                                                                       1e-6, 0.5);
@@ -88,8 +88,8 @@ TEST(AbcGradient, OfTheFastFormIsThatOfTheNaiveTwin) {
       for (const double logits : {1.0, 100.0, 1e4}) {
         for (const bool padded : {false, true}) {
           for (const bool empty : {false, true}) {
-            // A relu control may leave every slot unwritten for a while: 0 / (0 + eps) is well defined, and its
-            // gradient 1/eps.
+            // A relu control may leave every slot unwritten for a while: 0 / (0 + eps) is well defined, with gradient
+            // 1/eps.
             const Abc abc({tokens, activation, logits, padded, empty});
             SCOPED_TRACE(fmt::format("activation {}, {} tokens, logits {}, padded {}, empty {}",
                                      static_cast<int>(activation), tokens, logits, padded, empty));

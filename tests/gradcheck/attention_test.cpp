@@ -1,4 +1,4 @@
-// Gradients of the attention operation against differences; tests/unit/ops has its naive twin.
+// Gradients of the attention operation against differences; tests/unit/ops compares with its naive reference.
 #include "ops/attention/attention.h"
 
 #include "tests/gradcheck/check.h"
@@ -9,8 +9,8 @@ namespace {
 struct Case {
   std::string name;
   int64_t queries, keys;
-  int terms;  ///< 0 none, 1 distances, 2 distances to the left alone, 3 position scores
-  int mask;   ///< 0 all, 1 some, 2 padding, 3 queries that have no key
+  int terms;  ///< 0 none, 1 distances, 2 only distances to the left, 3 position scores
+  int mask;   ///< 0 all, 1 some, 2 padding, 3 queries without keys
 };
 std::ostream& operator<<(std::ostream& stream, const Case& one) { return stream << one.name; }
 
@@ -19,7 +19,7 @@ std::vector<Case> cases() {
   const std::vector<std::pair<int64_t, int64_t>> sizes = {{1, 1}, {3, 3}, {3, 5}, {1, 4}, {5, 2}};
   for (const auto& [queries, keys] : sizes) {
     for (int terms = 0; terms < 4; ++terms) {
-      if (terms > 0 && queries > keys) continue;  // relative attention has every query among its keys
+      if (terms > 0 && queries > keys) continue;  // in relative attention, every query is among its keys
       for (int mask = 0; mask < 4; ++mask)
         list.push_back({fmt::format("terms{}_{}_{}_mask{}", terms, queries, keys, mask), queries, keys, terms, mask});
     }

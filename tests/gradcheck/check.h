@@ -15,14 +15,14 @@ namespace mnemo::test {
 using Inputs = std::vector<std::pair<std::string, at::Tensor>>;
 
 struct GradcheckOptions {
-  int64_t most_elements = 24;  ///< elements of each input that are moved one by one
-  int64_t directions = 2;      ///< random directions in which each input is moved as a whole
+  int64_t most_elements = 24;  ///< elements of each input that are changed one by one
+  int64_t directions = 2;      ///< random directions in which each input is changed as a whole
   double step = 1e-3;
   double tolerance = 1e-8;  ///< times (1 + the derivative)
 };
 
-/// Compares the gradient of the scalar f() with differences of f: (f(-2h) - 8 f(-h) + 8 f(h) - f(2h)) / 12h, whose
-/// error is h^4. Every input is a leaf that takes a gradient, is read by f each time, and is moved in place.
+/// Compares the gradient of the scalar f() with differences of f: (f(-2h) - 8 f(-h) + 8 f(h) - f(2h)) / 12h, with an
+/// error of order h^4. Every input is a leaf that requires a gradient, is read by f each time, and is changed in place.
 inline void expect_gradients(const std::function<at::Tensor()>& f, const Inputs& inputs,
                              const GradcheckOptions& options = {}) {
   for (const auto& [name, input] : inputs) at::Tensor(input).mutable_grad() = at::Tensor();
@@ -57,7 +57,7 @@ inline void expect_gradients(const std::function<at::Tensor()>& f, const Inputs&
   }
 }
 
-/// A leaf of random numbers that takes a gradient.
+/// A leaf of random values that requires a gradient.
 inline at::Tensor leaf(Numbers& numbers, at::IntArrayRef shape, double scale = 1.0) {
   return (numbers.normal(shape) * scale).set_requires_grad(true);
 }

@@ -1,4 +1,4 @@
-// The gradient of the attention-reconstruction loss, which reaches the compression alone.
+// The gradient of the attention-reconstruction loss, which only reaches the compression.
 #include "tests/conformance/suite.h"
 #include "tests/gradcheck/check.h"
 

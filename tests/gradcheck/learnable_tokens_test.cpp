@@ -1,5 +1,5 @@
-// Gradients of everything that learnable memory brings to a ViT, tasks seen by others included, and of the backbone
-// under it.
+// Gradients of everything that learnable memory adds to a ViT, including tasks seen by others, and of the backbone
+// below it.
 #include "models/model.h"
 #include "tests/gradcheck/check.h"
 

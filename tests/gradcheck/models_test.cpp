@@ -1,4 +1,4 @@
-// Gradients of every configuration of the conformance suite: parameters, rows, and the state that is handed in.
+// Gradients of every configuration of the conformance suite: parameters, rows, and the initial state.
 #include "base/ignore_target.h"
 #include "tests/conformance/suite.h"
 #include "tests/gradcheck/check.h"
@@ -6,7 +6,7 @@
 namespace mnemo::test {
 namespace {
 
-/// The configuration between rows, without embedding and head.
+/// The configuration as a layer stack from rows to rows, without embedding and head.
 std::unique_ptr<models::Model> stack_of(const Configuration& configuration) {
   models::ModelOptions options = configuration.options;
   options.kind = "layer_stack";
@@ -15,11 +15,12 @@ std::unique_ptr<models::Model> stack_of(const Configuration& configuration) {
 
 bool is_relu(const Configuration& c) { return c.name.find("relu") != std::string::npos; }
 
-/// A hash jumps where a step crosses the border of two buckets, so differences say nothing there. (Its gradients are
-/// held to those of the naive twin in tests/unit/ops, and to differences where one output alone is asked for.)
+/// A hash jumps if a step crosses the boundary of two buckets, so differences mean nothing. (tests/unit/ops compares
+/// its gradients with the naive reference, and with differences for a single output.)
 bool jumps(const Configuration& c) { return c.attention() == "lsh"; }
 
-/// A count of tokens, which the controls of ABC but mlp keep beside their slots: a constant, as in the golden files.
+/// A token count, which all controls of ABC except mlp keep in addition to their slots: a constant, as in the golden
+/// files.
 bool is_count(const Configuration& c, const std::string& path) {
   return c.attention() == "abc" && path.ends_with(".z") &&
          c.options.backbone.attention.at("control").at("type").as_string() != "mlp";
@@ -33,12 +34,12 @@ class ModelGradient : public Conformance {
     Numbers numbers(5);
     rows_ = leaf(numbers, {2, 3, 8});
     weights_ = numbers.normal({2, 3, 8});
-    // Fields that take a gradient by their options are leaves; the others are constants.
+    // Fields that take a gradient according to the options are leaves; the others are constants.
     state_ = warm.map([&](const core::Field& field, const at::Tensor& tensor) {
       if (!tensor.is_floating_point() || model_->bptt_depth(field.path) == 0 || is_count(config(), field.path))
         return tensor;
       at::Tensor mine = tensor.clone();
-      // An unwritten slot of a relu control is read as 0 / (0 + eps), where differences say nothing of a gradient.
+      // An unwritten slot of a relu control is read as 0 / (0 + eps), where differences say nothing about the gradient.
       if (is_relu(config()) && field.path.ends_with(".z")) mine.add_(1.0);
       mine.set_requires_grad(true);
       fields_.emplace_back(field.path, mine);
@@ -70,7 +71,7 @@ TEST_P(ModelGradient, OfTheOutputIsThatOfDifferences) {
 }
 
 TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
-  // A GRC cache is a constant within the update that moves it: one boundary back, no more.
+  // A GRC cache is a constant inside its own update: gradients cross one boundary, no more.
   Inputs inputs = joined({{"rows", rows_}}, parameters());
   for (const auto& field : fields_) {
     if (!field.first.ends_with("grc.cache")) inputs.push_back(field);
@@ -84,18 +85,18 @@ TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
         continue;
       sum = sum + (tensor * numbers.normal(tensor.sizes())).sum();
     }
-    // Memory that no token reaches (mt_authors) depends on the parameters alone.
+    // Memory that no token reaches (mt_authors) depends only on the parameters.
     return sum + 0.0 * rows_.sum();
   };
   expect_gradients(scalar, inputs, {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
 }
 
-// Where rows are as alike as the read and write rows of RMT, a difference's step changes which ones a kNN memory takes.
+// If rows are as similar as the read and write rows of RMT, a difference step changes which rows a kNN memory selects.
 INSTANTIATE_TEST_SUITE_P(All, ModelGradient, testing::ValuesIn(configurations_where([](const Configuration& c) {
                            return !c.has("knn") || !c.has("recurrent_tokens");
                          })),
                          name_of);
-// Recurrent tokens of an encoder have special tokens, and so no place between rows: ClassifierGradient.
+// Recurrent tokens of an encoder have special tokens, so they do not fit into a layer stack: see ClassifierGradient.
 INSTANTIATE_TEST_SUITE_P(Encoders, ModelGradient, testing::ValuesIn([] {
                            std::vector<Configuration> chosen;
                            std::copy_if(encoders().begin(), encoders().end(), std::back_inserter(chosen),
@@ -106,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Encoders, ModelGradient, testing::ValuesIn([] {
                          }()),
                          name_of);
 
-/// From tokens to the loss of two segments, some of it padding, one sequence absent from the first.
+/// From tokens to the loss of two segments, with some padding; one sequence is absent from the first segment.
 class ClassifierGradient : public Conformance {};
 
 TEST_P(ClassifierGradient, OfTheParametersIsThatOfDifferences) {
@@ -120,7 +121,7 @@ TEST_P(ClassifierGradient, OfTheParametersIsThatOfDifferences) {
   for (const auto& [name, tensor] : model->parameters().named()) inputs.emplace_back(name, tensor);
   expect_gradients(
       [&] {
-        // In evaluation: a GRC cache that has moved is a constant for the second segment.
+        // In evaluation: after an update, a GRC cache is a constant for the second segment.
         const Outcome found = run(*model, tokens, segments({4, 3}), model->initial_state(3), core::Mode::evaluate,
                                   valid);
         return (model->nll(found.hidden, labels) * weights).sum();
@@ -130,7 +131,7 @@ TEST_P(ClassifierGradient, OfTheParametersIsThatOfDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(All, ClassifierGradient, testing::ValuesIn(classifiers()), name_of);
 
-/// Two segments in one graph, where nothing is cut between them.
+/// Two segments in one graph, with nothing detached between them.
 class TwoSegments : public Conformance {};
 
 TEST_P(TwoSegments, GradientIsThatOfDifferences) {
@@ -147,8 +148,8 @@ TEST_P(TwoSegments, GradientIsThatOfDifferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TwoSegments, testing::ValuesIn(configurations_where([](const Configuration& c) {
-                           // A relu control jumps where an empty memory gets its first weight; T2R's features are relus
-                           // too.
+                           // A relu control jumps where an empty memory gets its first weight; T2R's features are
+                           // relus, too.
                            return !c.has_layer_context() && !c.has("knn") && c.name != "grc_bptt_0" && !is_relu(c) &&
                                   c.name != "linear_t2r" && !jumps(c);
                          })),

@@ -1,4 +1,4 @@
-// Gradients of a ViT: parameters and pixels, at its own size and at another, where the table of positions is resampled.
+// Gradients of a ViT: parameters and pixels, at its own size and at another, for which the position table is resampled.
 #include "models/model.h"
 #include "models/presets.h"
 #include "tests/gradcheck/check.h"

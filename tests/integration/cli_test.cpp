@@ -11,7 +11,7 @@
 #include "ops/cuda.h"
 #include "tests/support/command_line.h"
 
-// Runs the program itself, with tiny budgets.
+// Runs the program itself on tiny models.
 namespace mnemo {
 namespace {
 
@@ -144,7 +144,7 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
       run({"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "6", "--json"}).out);
   EXPECT_NE(else_seed.at("text").as_string(), whole.at("text").as_string());
 
-  // A session kept and gone on with is the text in one piece.
+  // A session that is saved and continued gives the same text as one run in one piece.
   const std::string session = folder_ / "session.safetensors";
   const Finished first = run(
       {"generate", run_folder, "--prompt", "line ", "--tokens", "11", "--seed", "5", "--save", session, "--quiet"});
@@ -157,7 +157,7 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   EXPECT_EQ(nowhere.out, "") << "a text although its session cannot be kept";
   EXPECT_TRUE(holds(nowhere.err, "none/session")) << nowhere.err;
 
-  // Fewer bits: nearly the same numbers.
+  // Fewer bits: almost the same values.
   const double expected = json(run({"eval", run_folder, "--precision", "float32", "--json"}).out).at("nll").as_double();
   EXPECT_NEAR(expected, own.at("nll").as_double(), 1e-4);
   for (const char* precision : {"bf16", "int8"}) {
@@ -255,7 +255,7 @@ TEST_F(CommandLine, InspectShowsModelsAndRecipes) {
   const base::Node model = json(run({"inspect", run_folder, "--json"}).out);
   const base::Node recipe = json(run({"inspect", recipe_, "--set", "data.train=" + text_, "--json"}).out);
   EXPECT_EQ(model.at("parameters").as_int(), recipe.at("parameters").as_int());
-  // 8 rows of 16 float32 and which of them are real
+  // 8 rows of 16 float32, and a flag for each whether it is real
   EXPECT_EQ(model.at("state_bytes").as_int(), 8 * 16 * 4 + 8);
 }
 
@@ -325,7 +325,7 @@ TEST_F(CommandLine, InspectCountsWhatAModelCosts) {
 
 TEST_F(CommandLine, SegmentsThatStandAloneDoSoOutsideTrainingToo) {
   write(folder_ / "held_out.txt", content(text_).substr(0, 700));
-  // A table with a place for each token of a segment: nothing runs past one.
+  // With a table that has one position per token of a segment, nothing can continue past a segment.
   const std::string folder = trained(
       "alone",
       {"--set", "data.reset=segments", "--set", "data.valid=" + (folder_ / "held_out.txt"), "--set", "model.memory=[]",

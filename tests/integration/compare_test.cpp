@@ -9,7 +9,7 @@
 #include "base/node.h"
 #include "tests/support/command_line.h"
 
-// Runs `mnemo compare`, with tiny budgets.
+// Runs `mnemo compare` on tiny models.
 namespace mnemo {
 namespace {
 
@@ -87,7 +87,7 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   const Finished wrong = run({"generate", out + "/runs/text-no-memory-seed0", "--precision", "fp8"});
   EXPECT_TRUE(holds(wrong.err, "generate: --precision: expected float32, bf16 or int8, found 'fp8'")) << wrong.err;
 
-  // It lies in a run's folder with its recipe, so its data are known; and only the model is left of the run.
+  // It is in a run's folder with its recipe, so its data is known; nothing else of the run is left.
   const Finished measured = run({"eval", out + "/runs/text-no-memory-seed1", "--json"});
   ASSERT_EQ(measured.status, 0) << measured.err;
   const base::Node& recorded = results.at("studies").items()[0].at("variants").items()[0].at("runs").items()[1];
@@ -193,7 +193,7 @@ TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
   const base::Node expected = json(uninterrupted.out);
   ASSERT_EQ(expected.at("studies").items()[0].at("points").size(), 2u);
 
-  // When each result was written; once there, none is written again.
+  // Modification times of the results; once written, none is written again.
   const auto results = [&] {
     std::vector<std::pair<std::string, std::filesystem::file_time_type>> found;
     if (!std::filesystem::exists(out + "/runs")) return found;
@@ -240,7 +240,7 @@ TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
     }
   }
 
-  // Another recipe is another training, and the old one is found again.
+  // A different recipe is a different training, and the old one is found again.
   std::vector<std::string> longer = command(out);
   longer.insert(longer.end(), {"--set", "train.steps=14"});
   const Finished changed = run(longer);

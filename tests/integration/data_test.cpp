@@ -10,7 +10,7 @@
 #include "base/node.h"
 #include "tests/support/temporary_folder.h"
 
-// Data sets and tasks by the program itself, with tiny budgets.
+// Data sets and tasks through the program itself, on tiny models.
 namespace mnemo::data_commands {
 namespace {
 
@@ -146,7 +146,7 @@ TEST_F(DataCommands, ListOpsIsClassifiedFromMadeExpressionsAndFromTheirFiles) {
   EXPECT_TRUE(made.at("held_out").contains("accuracy"));
   EXPECT_EQ(json({"eval", folder_ / "made", "--part", "test", "--json"}).at("predictions").as_int(), 3);
 
-  // The same expressions through files give the same model.
+  // The same expressions read from files give the same model.
   std::vector<std::string> prepare = {"data", "prepare", "listops", "--out", folder_ / "files"};
   for (const char* key : {"train_samples=40", "valid_samples=6", "test_samples=3", "min_length=4", "max_length=40",
                           "max_depth=3", "max_args=4"}) {
@@ -159,7 +159,7 @@ TEST_F(DataCommands, ListOpsIsClassifiedFromMadeExpressionsAndFromTheirFiles) {
   json({"train", folder_ / "from_files.toml", "--out", folder_ / "from_files", "--json", "--quiet"});
   EXPECT_EQ(read("made/model/model.safetensors"), read("from_files/model/model.safetensors"));
 
-  // Several segments a document, and a resumed training.
+  // Several segments per document, and a resumed training.
   const std::vector<std::string> segments = {"--set",  "model.segment_size=12", "--set", "data.loss=every", "--json",
                                              "--quiet"};
   const auto train = [&](std::vector<std::string> words) {

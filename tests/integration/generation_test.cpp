@@ -21,7 +21,7 @@ constexpr int64_t kVocab = 13, kSegment = 5;
 
 struct Case {
   std::string name;
-  std::string config;  // members of the model's table besides the sizes, JSON
+  std::string config;  // members of the model's table other than the sizes, as JSON
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -40,7 +40,7 @@ const std::vector<Case>& cases() {
       {"compressive",
        R"("memory": [{"type": "compressive", "mem_len": 4, "compressed_len": 3, "compression_rate": 2}])"},
       {"compressive_most_used_pre_norm",
-       // Without positions, rows of one token are alike, and rounding would choose among them.
+       // Without positions, rows of the same token are alike, and rounding would choose among them.
        R"("backbone": {"attention": "softmax", "norm": "pre", "position": {"type": "learned", "max_len": 32}},
           "memory": [{"type": "compressive", "mem_len": 4, "compressed_len": 3, "compression_rate": 3, "compression": "most_used"}])"},
       {"adaptive",
@@ -95,7 +95,7 @@ std::shared_ptr<models::Model> make(const Case& c, at::ScalarType dtype) {
   options.backbone.ffn_dim = 24;
   options.backbone.init_std = 0.3;  // far from uniform, so that a wrong state shows in the text
   std::shared_ptr<models::Model> model = models::build(options, 7, dtype);
-  // A model's own cache is all zeros before training; give it something to read.
+  // A model's own cache is all zeros before training; fill it with something to read.
   at::manual_seed(5);
   model->commit(model->initial_state(1).map([](const core::Field& field, const at::Tensor& tensor) {
     return field.per_sequence() ? tensor : at::randn_like(tensor);
@@ -130,10 +130,10 @@ INSTANTIATE_TEST_SUITE_P(Memories, Generation, testing::ValuesIn(cases()),
 TEST(GenerationCases, CoverEveryMechanism) {
   std::string all;
   for (const Case& c : cases()) all += c.config;
-  // These look both ways; and the borders of lsh's chunks move with later tokens, so its text is not that of whole
-  // segments.
+  // The first two are bidirectional; and the boundaries of lsh's chunks move with later tokens, so its text is not that
+  // of whole segments.
   all += R"("bigbird" "linformer" "lsh")";
-  all += R"("learnable_tokens")";  // of images
+  all += R"("learnable_tokens")";  // for vision models
   for (const auto& names : {models::Mechanisms::all().memories.names(), models::Mechanisms::all().attentions.names()}) {
     for (const std::string& name : names) EXPECT_NE(all.find("\"" + name + "\""), std::string::npos) << name;
   }
@@ -240,7 +240,7 @@ TEST_P(Generation, BatchedIsAlone) {
 TEST_P(Generation, TheStateStaysAsSmallInABatchAsAlone) {
   const auto model = make(GetParam(), at::kFloat);
   Batcher batcher(model);
-  // Two that are half a segment apart, so that each is the longer one half of the time; both caches fill up.
+  // Two sessions half a segment apart, so that each is the longer one half of the time; both caches fill up.
   const auto a = batcher.add(fed(model, 1, 0));
   const auto b = batcher.add(fed(model, 3, 1));
   Session alone = fed(model, 1, 0);

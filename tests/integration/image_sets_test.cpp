@@ -12,7 +12,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/data/image_files.h"
 
-// Sets of images by the program itself: described, trained on, resumed, measured.
+// Image data sets through the program itself: described, trained on, resumed, evaluated.
 namespace mnemo::image_sets {
 namespace {
 
@@ -76,7 +76,7 @@ ema_decay = 0.9
 TEST_F(ImageSets, TrainingIsTheSameWithAnyNumberOfWorkersAndWhenItIsResumed) {
   const std::string whole = train("whole");
   EXPECT_EQ(train("workers", {"--set", "data.workers=3"}), whole);
-  // Up to step 3, then on with other workers.
+  // Up to step 3, then resumed with another number of workers.
   EXPECT_EQ(run({"train", folder_ / "recipe.toml", "--out", folder_ / "parts", "-q"}).status, 0);
   std::filesystem::remove_all(folder_ / "parts/step-00000006");
   std::filesystem::remove_all(folder_ / "parts/model");

@@ -8,7 +8,7 @@
 #include "tests/unit/data/image_files.h"
 #include "weights/safetensors.h"
 
-// Models of images on the command line.
+// Vision models on the command line.
 namespace mnemo {
 namespace {
 
@@ -23,7 +23,7 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
                       anew = folder_ / (folder + "_anew");
     const Finished in = run({"convert", kImports + folder, "--to", "mnemo", "--out", ours});
     ASSERT_EQ(in.status, 0) << in.err;
-    // What the config says of images goes along: timm's mean and crop, Hugging Face's names of classes.
+    // What the config says about images is kept: timm's mean and crop, Hugging Face's class names.
     if (folder == "timm_vit") {
       const base::Node images = json(content(ours + "/images.json"));
       EXPECT_EQ(images.at("mean"), base::Node::array({0.5, 0.5, 0.5}));
@@ -34,7 +34,7 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
     }
     ASSERT_EQ(run({"convert", ours, "--to", format, "--out", back}).status, 0);
     EXPECT_EQ(content(back + "/config.json"), content(kImports + folder + "/config.json"));
-    // Without the other library's config a new one is made, which this program reads as the same model.
+    // Without the other library's config, a new one is written, which this program reads as the same model.
     std::filesystem::remove(ours + "/source_config.json");
     ASSERT_EQ(run({"convert", ours, "--to", format, "--out", anew}).status, 0);
     for (const std::string& other : {back, anew}) {
@@ -57,7 +57,7 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesAreTakenAsTheyAre) {
   const std::string ours = folder_ / "ours";
   ASSERT_EQ(run({"convert", timm, "--to", "mnemo", "--out", ours}).status, 0);
   EXPECT_EQ(json(run({"classify", ours, picture, "--json"}).out), json(seen.out)) << "mean and crop are timm's";
-  // A task is taught with the pixels that timm's model reads, and joined to its folder.
+  // A task is trained on the pixels that timm's model reads, and added to its folder.
   data::make_class_folders(folder_ / "set", 4);
   const Finished outcome = run({"finetune", "--model", timm, "--data", folder_ / "set", "--name", "set", "--out",
                                 folder_ / "run", "--set", "train.steps=2", "--quiet"});
@@ -128,7 +128,7 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   refused(hf, "huggingface_vit", "'backbone.drop_path'");
   write(ours + "/classes.txt", "one\ntwo\n");
   refused(ours, "timm_vit", "expected 10 lines");
-  // As many names as there are classes, or none of them.
+  // Either a name for every class, or none.
   write(folder_ / "timm/config.json",
         content(kImports + "timm_vit/config.json").insert(1, "\"label_names\": [\"one\", \"two\"],"));
   const Finished few = convert(folder_ / "timm", "mnemo", folder_ / "few");

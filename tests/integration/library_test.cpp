@@ -10,8 +10,8 @@
 #include "tests/support/command_line.h"
 #include "tests/support/expect_error.h"
 
-// What src/mnemo.h does is what the commands do. examples/check_examples.py compares programs built against the
-// installed library.
+// src/mnemo.h does the same as the commands. examples/check_examples.py compares programs built against the installed
+// library.
 namespace mnemo {
 namespace {
 
@@ -22,7 +22,7 @@ using test::holds;
 
 class Library : public test::CommandLine {
  protected:
-  // The program tells MKL to take its fastest path on any processor, which rounds otherwise; this test does not.
+  // The program makes MKL use its fastest path on any processor, which rounds differently; this test does not.
   Library() { setenv("MNEMO_MKL_OVERRIDE", "0", 1); }
   ~Library() override { unsetenv("MNEMO_MKL_OVERRIDE"); }
   std::string generated(const std::string& model, std::vector<std::string> more = {}) {
@@ -50,7 +50,7 @@ TEST_F(Library, WritesAndMeasuresAsTheCommandsDo) {
     EXPECT_EQ(ours.at("nll"), measured.at("nll").as_double()) << reset;
     EXPECT_EQ(ours.predictions, measured.at("predictions").as_int());
     EXPECT_EQ(model.evaluate().at("nll"), json(run({"eval", run_folder, "--json"}).out).at("nll").as_double());
-    // Not a text that is the same either way.
+    // The text must depend on the setting.
     const std::string other = std::string(reset) == "segments" ? "documents" : "segments";
     EXPECT_NE(model.evaluate(text_, {.reset = other}).at("nll"), ours.at("nll"));
     expect_error<InputError>([&] { ours.at("accuracy"); }, {"no metric 'accuracy'"});

@@ -1,4 +1,4 @@
-// A checkpoint and a model folder that an earlier version wrote (tests/data/old_run) still resume, load and generate.
+// A checkpoint and a model folder written by an earlier version (tests/data/old_run) still resume, load and generate.
 #include <cmath>
 
 #include "base/file_io.h"
@@ -29,7 +29,7 @@ class OldRun : public testing::Test {
   std::string run_, text_;
 };
 
-/// The number behind `word` in a command's output.
+/// The number that follows `word` in a command's output.
 double number_after(const std::string& text, const std::string& word) {
   const size_t at = text.find(word);
   return at == std::string::npos ? NAN : std::stod(text.substr(at + word.size()));

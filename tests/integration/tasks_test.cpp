@@ -1,4 +1,4 @@
-// Task memories by the command line: attached, asked, detached.
+// Task memories on the command line: attached, used, detached.
 #include <torch/types.h>
 
 #include <cmath>
@@ -59,7 +59,7 @@ class TaskCommands : public CommandLine {
     for (const char* part : parts) EXPECT_TRUE(holds(outcome.err, part)) << "no '" << part << "' in: " << outcome.err;
   }
 
-  /// What the backbone says of a picture.
+  /// The backbone's answer for a picture.
   base::Node result_of(const std::string& picture) {
     return json(run({"classify", backbone_, picture, "--json"}).out).items()[0].at("tasks");
   }
@@ -122,7 +122,7 @@ std::string recipe_of(const std::string& images) {
          "\"\nvalid_fraction = 0.2\nimage_size = [8, 8]\n[train]\nsteps = 2\nbatch_size = 4\n";
 }
 
-// Keys that nothing would read are errors, not passed over.
+// Keys that nothing reads are errors and not ignored.
 TEST_F(TaskCommands, FinetuningRefusesWhatItDoesNotRead) {
   data::make_class_folders(folder_ / "set", 6);
   const std::string recipe = folder_ / "images.toml";
@@ -141,7 +141,7 @@ TEST_F(TaskCommands, FinetuningRefusesWhatItDoesNotRead) {
   EXPECT_FALSE(base::path_exists(folder_ / "run"));
 }
 
-// A backbone without a head learns tasks all the same.
+// A backbone without a head can still learn tasks.
 TEST_F(TaskCommands, ABackboneWithoutAHeadLearnsTasks) {
   auto options = options_of();
   options.head.set("num_classes", 0);
@@ -189,7 +189,7 @@ TEST_F(TaskCommands, ClassifyReadsFilesFoldersAndStandardInput) {
   expect_refused({"classify", backbone_, folder_ / "empty"}, {"expected images"});
 }
 
-// A model, two tasks taught to it, both joined: its own answers stay, and so do the first task's.
+// Two tasks are trained on a model and both attached: its own answers and those of the first task do not change.
 TEST_F(TaskCommands, FinetunedTasksAreJoined) {
   const std::string images = folder_ / "set";
   data::make_class_folders(images, 6);
@@ -225,7 +225,7 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
   EXPECT_EQ(asked(joined_).at("base"), base);
   EXPECT_EQ(asked(joined_).at("masked_memory"), masked);
   expect_refused({"attach", joined_, folder_ / "memory/memory.task.safetensors"}, {"full", "masked"});
-  // One that extends another.
+  // A task that extends another.
   ASSERT_EQ(run({"finetune", recipe, "--model", joined_, "--name", "more", "--set", "finetune.sees=[\"masked_memory\"]",
                  "--out", folder_ / "more", "--quiet"})
                 .status,
@@ -240,7 +240,7 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
                  {"mean", "images.json"});
 }
 
-// Data, a recipe of images, and what it takes to compare answers with them.
+// Data, an image recipe, and helpers to compare answers with them.
 class TaskRuns : public TaskCommands {
  protected:
   TaskRuns() {
@@ -256,7 +256,7 @@ class TaskRuns : public TaskCommands {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return json(outcome.out);
   }
-  /// Share of images below a folder whose best label of that head is the folder they lie in.
+  /// The share of images below a folder for which that head's best label is their folder.
   double accuracy(const std::string& model, const std::string& head, const std::string& folder) {
     const base::Node all = result({"classify", model, folder, "--task", head, "--json"});
     int right = 0;
@@ -278,14 +278,14 @@ TEST_F(TaskRuns, EvalMeasuresTheHeadThatWasTrained) {
   EXPECT_NEAR(measured.at("nll").as_double(), trained.at("nll").as_double(), 1e-6);
   EXPECT_EQ(measured.at("accuracy").as_double(), trained.at("accuracy").as_double());
   EXPECT_EQ(measured.at("predictions").as_int(), 6);
-  // The model's own head has as many classes and other answers.
+  // The model's own head has as many classes, but different answers.
   const base::Node own = result({"eval", out, "--task", "base", "--json"});
   EXPECT_GT(std::abs(own.at("nll").as_double() - trained.at("nll").as_double()), 1e-4);
   expect_refused({"eval", out, "--task", "insect"}, {"--task", "\"insect\"", "insects"});
   for (const char* name : {"set/train/dog/1.png", "set/val/dog/1.png"}) data::place_image(folder_ / name, "rgb8.png");
   expect_refused({"eval", out},
                  {"class \"dog\" of the data is none of the head 'insects'", "3 classes", "the data's 4"});
-  // Four classes beside the model's three.
+  // Four classes, while the model has three.
   const base::Node more = result(
                               {"finetune", recipe_, "--name", "more", "--out", folder_ / "more", "--json", "--quiet"})
                               .at("held_out");
@@ -293,7 +293,7 @@ TEST_F(TaskRuns, EvalMeasuresTheHeadThatWasTrained) {
 }
 
 TEST_F(TaskRuns, EvalTakesTheFolderOfAnySet) {
-  // Other names: by order, with a warning.
+  // Different names: matched by order, with a warning.
   const Finished by_order = run({"eval", backbone_, "--data", images_, "--json"});
   ASSERT_EQ(by_order.status, 0) << by_order.err;
   EXPECT_TRUE(holds(by_order.err, "by order")) << by_order.err;
@@ -436,7 +436,7 @@ TEST_F(TaskCommands, ClassifySkipsAndCountsBrokenImages) {
   }
   expect_refused({"classify", backbone_, images, "--broken", "stopp"}, {"--broken", "stopp"});
   std::filesystem::permissions(images + "/a", std::filesystem::perms::none);
-  // Whoever may read everything reads this too.
+  // A user who may read everything can also read this.
   if (::access((images + "/a").c_str(), R_OK) != 0)
     expect_refused({"classify", backbone_, images}, {"images", "cannot list the directory"});
   std::filesystem::permissions(images + "/a", std::filesystem::perms::owner_all);

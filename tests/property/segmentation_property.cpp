@@ -1,5 +1,5 @@
-// Random ways to cut a text into segments and parts, and to mix sequences, on some configurations of the conformance
-// suite.
+// Random ways to divide a text into segments and parts, and to batch sequences, on some configurations of the
+// conformance suite.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-// Random attend tables against a brute-force reading of their rules.
+// Random attend tables compared with a brute-force evaluation of their rules.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -20,7 +20,7 @@ using core::Rule;
 using core::Span;
 using core::SpanKind;
 
-/// The rules of a table kept apart from it: [query span][key span], keys = contexts and then rows.
+/// A copy of the table's rules: [query span][key span], keys = contexts followed by rows.
 struct Plain {
   std::vector<Span> contexts, rows;
   std::vector<std::vector<Rule>> rules;
@@ -76,7 +76,7 @@ Rule any_rule(int64_t queries, int64_t keys) {
   }
 }
 
-/// Rules that a table may have all at once: pattern matrices only where one pair of spans has both kinds.
+/// Rules that can apply to a whole table: pattern matrices are only possible for a single pair of spans.
 Rule shapeless_rule() {
   switch (between(0, 4)) {
     case 0:
@@ -98,7 +98,7 @@ struct Pair {
   Plain plain;
 };
 
-/// A table built by random steps, and the same steps on the plain form.
+/// A table built in random steps, and the same steps on the plain form.
 Pair any_table() {
   const Span first{SpanKind::tokens, any_length()};
   const Rule inside = any_rule(first.length, first.length);
@@ -160,7 +160,8 @@ RC_GTEST_PROP(SpansProperty, WhatTheTableSaysOfItselfAgreesWithTheExpansion, ())
   const at::Tensor mask = made.plain.expand();
   const int64_t rows = mask.size(0), keys = mask.size(1), context = made.table.num_context();
   const at::Tensor p = at::arange(rows).unsqueeze(1) + context - at::arange(keys).unsqueeze(0);
-  // What a table claims of its rules must hold of the pairs. (The converse need not: a band wide enough is causal too.)
+  // What a table claims about its rules must hold for all pairs. (The converse need not: a wide enough band is causal
+  // too.)
   if (made.table.plain_causal()) RC_ASSERT(at::equal(mask, p >= 0));
   if (made.table.open()) RC_ASSERT(mask.all().item<bool>());
   if (mask.logical_and(p < 0).any().item<bool>()) RC_ASSERT(made.table.looks_right());
@@ -208,8 +209,7 @@ RC_GTEST_PROP(SpansProperty, AppendingLeavesWhatWasThereAlone, ()) {
   AttendTable between = made.table;
   between.append_context({SpanKind::cache, added}, Rule::all());
   const at::Tensor wider = between.expand();
-  // Rows and contexts move apart: distances to the contexts grow, so only "all" and "none" among them are kept as they
-  // were.
+  // Rows and contexts move apart: distances to the contexts grow, so only their rules "all" and "none" stay the same.
   RC_ASSERT(at::equal(wider.narrow(1, context + added, rows), before.narrow(1, context, rows)));
   RC_ASSERT(added == 0 || rows == 0 || wider.narrow(1, context, added).all().item<bool>());
   AttendTable front = made.table;

@@ -17,8 +17,8 @@ namespace {
 
 using core::State;
 
-/// Three kinds of mechanism: rows of the past, one vector a sequence with its batch in the second dimension, and what
-/// belongs to the model.
+/// Three kinds of state: rows of the past, one vector per sequence with the batch in the second dimension, and state
+/// that belongs to the model.
 struct Rows {
   at::Tensor rows, valid;
   void visit(auto&& f) {
@@ -38,7 +38,7 @@ struct Shared {
   void visit(auto&& f) { f("cache", cache, "1 N"); }
 };
 
-/// What a random state looks like; the same shape can be filled for any batch.
+/// The layout of a random state; the same layout can be filled for any batch.
 struct Shape {
   int kind = 0;  ///< 0 rows, 1 vector, 2 shared, 3 list
   std::vector<Shape> children;
@@ -54,7 +54,7 @@ Shape any_shape(int depth) {
   return shape;
 }
 
-/// Numbers follow from the seed; rows of the past have the length `past`.
+/// The values depend on the seed; rows of the past have the length `past`.
 State fill(const Shape& shape, int64_t batch, int64_t past, Numbers& numbers) {
   switch (shape.kind) {
     case 0:
@@ -195,7 +195,7 @@ RC_GTEST_PROP(StateProperty, SavingAndLoadingGivesTheSameState, ()) {
     const auto found = file.find(name);
     return found == file.end() ? at::Tensor() : found->second;
   };
-  // The pattern may have another batch and another past.
+  // The pattern may have a different batch and a different past.
   Numbers numbers(3);
   const State like = fill(any.shape, between<int64_t>(1, 4), between<int64_t>(0, 4), numbers);
   RC_ASSERT(same(core::load(like, find), any.state));
@@ -218,7 +218,7 @@ RC_GTEST_PROP(StateProperty, CopiesAreCopiesAndBytesAreCounted, ()) {
   RC_ASSERT(core::num_bytes(any.state, core::Lifetime::model) == model);
   RC_ASSERT(core::num_bytes(any.state) == sequence + model);
   RC_ASSERT(core::num_bytes(core::repeat_batch(any.state, 3), core::Lifetime::sequence) == 3 * sequence);
-  // A clone shares nothing: changing it leaves the other alone.
+  // A clone shares nothing: changing it does not affect the original.
   for (const auto& [field, tensor] : copy.fields()) tensor.zero_();
   for (const auto& [field, tensor] : any.state.fields()) {
     RC_ASSERT(field.per_sequence() || tensor.sum().item<double>() == 4.0);

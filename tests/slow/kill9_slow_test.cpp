@@ -36,7 +36,7 @@ train::TrainOptions options_of_the_run() {
   return options;
 }
 
-/// A process of its own that trains in `folder` from the newest checkpoint, if there is one, to the end.
+/// Starts a process that trains in `folder` to the end, resuming from the newest checkpoint if there is one.
 pid_t start(const std::string& text, const std::string& folder) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -61,7 +61,7 @@ pid_t start(const std::string& text, const std::string& folder) {
   }
 }
 
-/// Waits for the child; its exit status, or minus the signal that ended it.
+/// Waits for the child; returns its exit status, or minus the signal that ended it.
 int wait_for(pid_t child) {
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, 0), child);

@@ -33,7 +33,7 @@ Session started(const std::shared_ptr<models::Model>& model, int64_t seed) {
   return session;
 }
 
-/// Bytes of this process that are in memory.
+/// Resident memory of this process in bytes.
 int64_t resident() {
   std::ifstream statm("/proc/self/statm");
   int64_t total = 0, pages = 0;
@@ -41,8 +41,7 @@ int64_t resident() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-/// Runs `steps` times; after a tenth of them the program may not take more than a megabyte further: about one byte a
-/// token.
+/// Runs `steps` times; after the first tenth, memory may grow by no more than a megabyte: about one byte per token.
 template <class Step>
 void expect_flat(int64_t steps, const Step& step) {
   const int64_t warm = steps / 10;
@@ -78,7 +77,7 @@ TEST(MemoryGrowthSlow, SessionsSideBySideWithAMillionTokensInAll) {
   expect_flat(kTokens / kSessions, [&](int64_t i) {
     batcher.step();
     if (i % 7 != 0) return;
-    // One leaves, looks ahead on a copy that is thrown away, and comes back.
+    // One session leaves, generates on a copy that is thrown away, and returns.
     Batcher::Id& id = ids[static_cast<size_t>(i / 7 % kSessions)];
     Session session = batcher.remove(id);
     const Session::Mark mark = session.mark();

@@ -8,9 +8,9 @@
 
 namespace mnemo::test {
 
-/// Runs the bodies of the CUDA kernels (ops/cuda/kernel.h) on the CPU: block by block, between two barriers thread by
-/// thread, in ascending or descending order. Where the order changes a bit of the result, two threads meet without a
-/// barrier. Shared memory and what threads keep begin as NaN.
+/// Runs the bodies of the CUDA kernels (ops/cuda/kernel.h) on the CPU: block by block, and between two barriers thread
+/// by thread, in ascending or descending order. If the order changes a bit of the result, two threads interact without
+/// a barrier between them. Shared memory and per-thread values start as NaN.
 template <bool kDescending>
 struct BlockEmulator {
   static constexpr int64_t most_shared_bytes() { return 163 * 1024; }  // of sm_80; sm_90 has more
@@ -23,7 +23,7 @@ struct BlockEmulator {
     void each(F f) {
       for (int i = 0; i < ops::cuda::kThreads; ++i) f(kDescending ? ops::cuda::kThreads - 1 - i : i);
     }
-    /// Numbers that each thread keeps across barriers.
+    /// Values that each thread keeps across barriers.
     template <class A, int N>
     struct Kept {
       std::vector<A> numbers = std::vector<A>(static_cast<size_t>(ops::cuda::kThreads * N),

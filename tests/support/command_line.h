@@ -38,7 +38,7 @@ inline void write(const std::string& path, const std::string& text) { std::ofstr
 
 inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// A run of the program; output goes to files, so that nothing blocks.
+/// A run of the program; its output goes to files, so that nothing blocks.
 class Process {
  public:
   Process(const TemporaryFolder& folder, const std::vector<std::string>& arguments, const char* out = nullptr)
@@ -77,7 +77,7 @@ class Process {
   pid_t pid_ = -1;
 };
 
-/// Waits until something is so, at most a minute.
+/// Waits until the condition holds, at most a minute.
 inline bool wait_for(const std::function<bool()>& holds_now) {
   for (int i = 0; i < 1200; ++i) {
     if (holds_now()) return true;
@@ -107,7 +107,7 @@ valid_fraction = 0.2
 test_fraction = 0.0
 )";
 
-/// Runs of the program, with a small text and a tiny recipe at hand.
+/// Runs the program, with a small text and a tiny recipe.
 class CommandLine : public testing::Test {
  protected:
   CommandLine() {

@@ -14,7 +14,7 @@
 namespace mnemo::test {
 namespace {
 
-/// Sizes for a quick test, by the words the options use.
+/// Sizes for a quick test, using the option names.
 std::vector<std::string> small_sizes(const base::OptionTypes& types, const std::string& type,
                                      const std::string& where) {
   const std::map<std::string, std::string> small = {
@@ -53,7 +53,7 @@ Combinations combine() {
       for (size_t i = 1; i < names.size(); ++i) name += "_" + names[i];
       try {
         Configuration whole = configuration(name, assignments);
-        models::build(whole.options);  // what an attention cannot honour shows when the model is put together
+        models::build(whole.options);  // building the model shows what an attention does not support
         result.accepted.push_back(std::move(whole));
       } catch (const base::InputError&) {
         result.refused.push_back(names);
@@ -257,7 +257,7 @@ const std::vector<Configuration>& variants() {
 
 namespace {
 
-/// The assignments of an encoder with these memories.
+/// The assignments for an encoder with these memories.
 std::vector<std::string> encoder_with(const std::vector<std::string>& memories) {
   std::vector<std::string> assignments = {"backbone.type=encoder"};
   for (size_t i = 0; i < memories.size(); ++i) {
@@ -293,7 +293,7 @@ const std::vector<Configuration>& encoders() {
                                               {"backbone.type=encoder", "backbone.attention.type=" + attention});
           models::build(probe.options);
         } catch (const base::InputError&) {
-          continue;  // it is causal by nature
+          continue;  // always causal
         }
         add(name, encoder_with(memories), small_sizes(mechanisms.attention_types, attention, "backbone.attention"));
       }

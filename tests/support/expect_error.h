@@ -7,7 +7,7 @@
 
 namespace mnemo::test {
 
-/// Runs `action`, expects an exception of type Error whose message holds every one of `parts`; returns the message.
+/// Runs `action` and expects an exception of type Error whose message contains all of `parts`; returns the message.
 template <class Error>
 std::string expect_error(auto&& action, std::initializer_list<std::string> parts) {
   try {

@@ -6,8 +6,7 @@
 
 namespace mnemo::test {
 
-/// Runs `body` once for each instruction set that the kernels may be run with on this processor, the portable form
-/// included.
+/// Runs `body` once for each instruction set that the kernels support on this processor, including the portable form.
 template <class Body>
 void for_each_instruction_set(Body&& body) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {

@@ -6,8 +6,8 @@
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  // Programs run side by side; one that is about threads sets its own number. The same tests once more with several:
-  // MNEMO_TEST_THREADS.
+  // Test programs run in parallel; tests about threads set their own number. MNEMO_TEST_THREADS reruns the same tests
+  // with several threads.
   const char* threads = std::getenv("MNEMO_TEST_THREADS");
   at::set_num_threads(threads == nullptr ? 1 : std::atoi(threads));
   return RUN_ALL_TESTS();

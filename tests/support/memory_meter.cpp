@@ -11,7 +11,7 @@
 
 namespace {
 
-// Plain counters: the tests that measure run one thread.
+// Plain counters: the tests that measure memory use a single thread.
 std::atomic<bool> measuring{false};
 int64_t held = 0;
 int64_t peak_held = 0;

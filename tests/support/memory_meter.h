@@ -4,8 +4,8 @@
 
 namespace mnemo::test {
 
-/// Counts what this program takes from the heap between construction and `stop`: operator new (of the libraries too)
-/// and ATen's CPU memory.
+/// Counts heap allocations of this program between construction and `stop`: operator new (also in libraries) and ATen's
+/// CPU memory.
 class MemoryMeter {
  public:
   MemoryMeter();
@@ -13,9 +13,9 @@ class MemoryMeter {
   MemoryMeter(const MemoryMeter&) = delete;
   MemoryMeter& operator=(const MemoryMeter&) = delete;
 
-  int64_t peak() const;      // most bytes held at once, beyond those held at the start
-  int64_t requests() const;  // how many
-  int64_t largest() const;   // largest single request
+  int64_t peak() const;      // peak bytes, minus those held at the start
+  int64_t requests() const;  // number of allocations
+  int64_t largest() const;   // largest single allocation
 };
 
 }  // namespace mnemo::test

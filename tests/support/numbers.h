@@ -9,7 +9,7 @@
 
 namespace mnemo::test {
 
-/// Numbers that depend on the seed alone.
+/// Random numbers that depend only on the seed.
 class Numbers {
  public:
   explicit Numbers(uint64_t seed) : generator_(at::detail::createCPUGenerator(seed)) {}
@@ -22,7 +22,7 @@ class Numbers {
   at::Tensor tokens(at::IntArrayRef shape, int64_t limit) {
     return at::randint(0, limit, shape, generator_, at::TensorOptions().dtype(at::kLong));
   }
-  /// true with the given chance.
+  /// true with the given probability.
   at::Tensor flags(at::IntArrayRef shape, double chance) {
     return at::rand(shape, generator_, at::TensorOptions().dtype(at::kDouble)) < chance;
   }
@@ -31,7 +31,7 @@ class Numbers {
   at::Generator generator_;
 };
 
-/// Largest absolute difference. Equal infinities do not differ; NaN and other shapes or types differ infinitely.
+/// Largest absolute difference. Equal infinities do not differ; NaN, and different shapes or types, differ infinitely.
 inline double difference(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) return std::numeric_limits<double>::infinity();
   if (!a.defined()) return 0.0;
@@ -42,7 +42,7 @@ inline double difference(const at::Tensor& a, const at::Tensor& b) {
   return worst <= std::numeric_limits<double>::max() ? worst : std::numeric_limits<double>::infinity();
 }
 
-/// The same shape, type and numbers, bit for bit except for the sign of zero.
+/// Same shape, type and values, bit for bit except for the sign of zero.
 inline bool same_bits(const at::Tensor& a, const at::Tensor& b) { return difference(a, b) == 0.0; }
 
 inline double largest(const at::Tensor& a) { return a.numel() == 0 ? 0.0 : a.detach().abs().max().item<double>(); }

@@ -37,7 +37,7 @@ struct SampleNothing {
 
 inline const base::OptionTypes& sample_memories();
 
-/// A part that holds a part of its own kind.
+/// A part that contains a part of its own kind.
 struct SampleGate {
   double lambda = -5;
   base::Node inner = "nothing";

@@ -14,7 +14,7 @@
 
 namespace mnemo::test {
 
-/// A small corpus of characters without a file: lines that count, so that there is something to learn.
+/// A small character corpus written to `path`: lines that count, so that there is something to learn.
 inline data::Corpus small_corpus(const std::string& path) {
   data::TextOptions options;
   options.train = path;
@@ -29,7 +29,7 @@ inline std::string counting_text(int64_t lines) {
   return text;
 }
 
-/// A one-layer decoder with the memories given, each as a table.
+/// A one-layer decoder with the given memories, each as a table.
 inline std::unique_ptr<models::Model> small_model(int64_t vocabulary, std::vector<base::Node> memory,
                                                   int64_t segment_size = 8, double dropout = 0.0,
                                                   at::ScalarType dtype = at::kFloat) {

@@ -9,7 +9,7 @@
 
 namespace mnemo::test {
 
-/// A fresh folder for one test, removed with it. Others may enter it, so that a test can drop its privileges.
+/// A fresh folder for one test, removed afterwards. Other users may enter it, so that a test can drop its privileges.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

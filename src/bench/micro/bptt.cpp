@@ -1,9 +1,9 @@
-// What `train.recompute = "segment"` costs and saves, in one run with storing everything, turn about:
+// The time and memory of `train.recompute = "segment"`, compared with storing everything, alternating in one run:
 //   cmake --build --preset release --target bench_bptt && build/release/bench_bptt
-// A training step without the optimiser's part of the RMT of `mnemo-bench`: 6 layers, 256 wide, 4 heads, segments of
-// 128 with 16 memory tokens, relative attention; one sequence, one thread. `times` is the median of 7 rounds of
-// recomputing / storing, MB the most that tensors take beside those that were there before the step (parameters,
-// gradients, tokens).
+// A training step, without the optimiser, of the RMT in `mnemo-bench`: 6 layers, width 256, 4 heads, segments of 128
+// with 16 memory tokens, relative attention; one sequence, one thread. `times` is the median over 7 rounds of
+// recomputing / storing. MB is the peak memory of tensors in addition to those that existed before the step
+// (parameters, gradients, tokens).
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <torch/types.h>
@@ -32,7 +32,7 @@ std::unique_ptr<models::Model> build_rmt(int64_t depth, double dropout) {
   return models::build(base::read_options<models::ModelOptions>(node), 0);
 }
 
-/// The gradients of one step over `count` segments.
+/// Computes the gradients of one step over `count` segments.
 class Step {
  public:
   Step(const core::Model& model, int64_t count) : model_(model), share_(1.0 / static_cast<double>(count)) {
@@ -80,7 +80,7 @@ double median(std::vector<double> values) {
 void recompute(benchmark::State& state) {
   const auto model = build_rmt(state.range(1), static_cast<double>(state.range(2)) / 100);
   const Step step(*model, state.range(0));
-  Step(*model, 1).seconds(train::kStoreAll);  // gradients to add to
+  Step(*model, 1).seconds(train::kStoreAll);  // creates the gradients that later steps add to
   constexpr double kMegabyte = 1e6;
   state.counters["MB_storing"] = static_cast<double>(step.peak_bytes(train::kStoreAll)) / kMegabyte;
   state.counters["MB"] = static_cast<double>(step.peak_bytes(0)) / kMegabyte;

@@ -1,7 +1,7 @@
-// Single operations under Google Benchmark:
+// Single operations with Google Benchmark:
 //   cmake --build --preset release --target bench_kernels && build/release/bench_kernels --benchmark_filter=abc
-// One thread; sizes are those of the 6-layer, 256-wide models of `mnemo-bench` (4 heads of 64, batch 4) where nothing
-// else is said.
+// One thread. Unless stated otherwise, sizes are those of the models with 6 layers and width 256 in `mnemo-bench` (4
+// heads of 64, batch 4).
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <c10/core/InferenceMode.h>
@@ -27,10 +27,10 @@ constexpr int64_t kBatch = 4, kHeads = 4, kWidth = 64, kDim = kHeads * kWidth;
 
 at::Tensor random(at::IntArrayRef shape, bool gradient = false) { return at::randn(shape).set_requires_grad(gradient); }
 
-/// Tokens a second beside the time.
+/// Reports tokens per second in addition to time.
 void count_tokens(benchmark::State& state, int64_t tokens) { state.SetItemsProcessed(state.iterations() * tokens); }
 
-/// Causal attention over `keys` keys, the last `queries` of them the queries' own; relative: with the terms of
+/// Causal attention over `keys` keys, of which the last `queries` belong to the queries; relative: with the terms of
 /// Transformer-XL.
 struct AttentionInputs {
   AttentionInputs(bool relative, int64_t queries, int64_t keys, bool gradient)
@@ -44,7 +44,7 @@ struct AttentionInputs {
   at::Tensor run() const {
     return ops::attention(q, k, v, relative ? ops::Positions{u, u, r, {}} : ops::Positions{}, ranges, 0.125);
   }
-  /// The naive twin: the whole matrix of scores.
+  /// The naive twin: computes the whole score matrix.
   at::Tensor run_naive() const {
     const at::Tensor position = relative ? at::matmul(q + u.unsqueeze(1), r.permute({1, 2, 0})) : at::Tensor();
     return ops::attention_naive(relative ? q + u.unsqueeze(1) : q, k, v, position,
@@ -107,7 +107,7 @@ void abc_token(benchmark::State& state) {
   count_tokens(state, kBatch);
 }
 
-/// A training step of one ABC, its four maps included.
+/// A training step of one ABC attention, including its four projections.
 void abc_control(benchmark::State& state, const char* toml) {
   layers::ParameterSet parameters(0, at::kFloat);
   const layers::Scope root = parameters.root();
@@ -139,7 +139,7 @@ void grc_step(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(ops::grc_step(cache, input, gates, false));
 }
 
-/// A table that stands already, as in every call but the first.
+/// With the table already built, as in every call but the first.
 void distance_sinusoids(benchmark::State& state) {
   for (auto _ : state) {
     benchmark::DoNotOptimize(
@@ -147,7 +147,7 @@ void distance_sinusoids(benchmark::State& state) {
   }
 }
 
-/// A key that goes behind those of the open segment.
+/// Appends a key to those of the open segment.
 void append_rows(benchmark::State& state) {
   const c10::InferenceMode inference;
   const at::Tensor start = random({1, kHeads, state.range(0), kWidth}), fresh = random({1, kHeads, 1, kWidth});
@@ -158,7 +158,7 @@ void append_rows(benchmark::State& state) {
   }
 }
 
-/// What a server keeps of a sequence: six layers of a segment cache of 256 rows, or of 32 slots.
+/// The state that a server keeps for a sequence: six layers of a segment cache of 256 rows, or of 32 slots.
 core::State segment_cache_state(int64_t batch) {
   memory::SegmentCacheState state;
   for (int64_t layer = 0; layer < 6; ++layer) state.rows.push_back(random({batch, 256, kDim}));

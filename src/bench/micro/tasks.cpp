@@ -1,10 +1,10 @@
-// What further tasks of learnable memory cost: the class rows of 1, 2, 4, 8 and 16 tasks beside the old rows of a
-// ViT-B/32 at 224, turn about in one run.
+// The cost of additional learnable-memory tasks: the class rows of 1, 2, 4, 8 and 16 tasks in addition to the existing
+// rows of a ViT-B/32 at 224, alternating in one run.
 //   cmake --build --preset release --target bench_tasks && build/release/bench_tasks
-// Every task has a class token and 5 memory tokens in each of 12 layers, 100 classes, joined by concatenation; fresh
+// Every task has a class token, 5 memory tokens in each of 12 layers and 100 classes, combined by concatenation; fresh
 // weights, float32, one thread. `times` is the median over rounds of (time with K tasks) / (time with one); `more` is
-// what one more task adds, (times - 1) / (K - 1). `naive` runs the model itself, task by task. Time is processor time
-// of the program.
+// the cost of one additional task, (times - 1) / (K - 1). `naive` runs the model itself, task by task. Time is the
+// program's processor time.
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <torch/types.h>
@@ -42,7 +42,7 @@ std::shared_ptr<models::Model> build(int64_t tasks) {
   return std::make_shared<models::Model>(base::read_options<models::ModelOptions>(node), 0, at::kFloat);
 }
 
-/// Models with so many tasks, made when first asked for.
+/// The model with that many tasks, built on first use.
 const infer::TaskClassifier& classifier(int64_t tasks) {
   static std::map<int64_t, std::unique_ptr<infer::TaskClassifier>> made;
   auto& one = made[tasks];

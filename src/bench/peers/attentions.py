@@ -1,4 +1,4 @@
-"""Every attention of `mnemo-bench --all` in eager PyTorch: the formulas of docs/, in the form that one would write for speed today.
+"""Every attention of `mnemo-bench --all` in eager PyTorch: the formulas of docs/, written as one would write them for speed today.
 
 Letters: B batch, Q queries, M cached rows, K = M + Q keys, T tokens, D width, H heads, d = D / H, n slots, f features, C rows of a chunk,
 N chunks, R rounds, m memory rows.
@@ -16,7 +16,7 @@ CHUNK = 64
 
 
 class Tensors:
-    """Mnemo's parameters by name; each is taken once, some together as one map."""
+    """Mnemo's parameters by name; each is used once, some of them fused into one layer."""
 
     def __init__(self, tensors):
         self.left = dict(tensors)
@@ -25,7 +25,7 @@ class Tensors:
         return nn.Parameter(torch.cat([self.left.pop(name) for name in names]).clone())
 
     def map(self, prefix, *names):
-        """One linear map of the maps of those names."""
+        """One linear layer that fuses the layers of those names."""
         prefixes = [f"{prefix}.{name}" for name in names]
         bias = f"{prefixes[0]}.bias" in self.left
         size = self.left[f"{prefixes[0]}.weight"].shape
@@ -42,7 +42,7 @@ class Tensors:
 
 
 class Stream:
-    """SplitMix64 from a list of keys: numbers that both sides make for themselves (src/base/random.h)."""
+    """SplitMix64 from a list of keys: random numbers that both sides can generate (src/base/random.h)."""
     MASK, STEP = (1 << 64) - 1, 0x9E3779B97F4A7C15
 
     def __init__(self, *keys):
@@ -66,7 +66,7 @@ class Stream:
         return value % bound
 
     def normal(self, *shape):
-        """Box and Muller, by pairs."""
+        """Box-Muller transform, in pairs."""
         uniform = lambda: ((self.next() >> 11) + 1) * 2.0 ** -53
         numbers = []
         while len(numbers) < math.prod(shape):
@@ -75,7 +75,7 @@ class Stream:
         return torch.tensor(numbers[:math.prod(shape)], dtype=torch.float64).view(shape)
 
 
-# Scans and windows: chunks of rows as products of matrices. x [B,H,T,..] -> [B,H,N,C,..]
+# Scans and windows: chunks of rows as matrix products. x [B,H,T,..] -> [B,H,N,C,..]
 
 
 def chunked(*tensors, chunk=CHUNK):
@@ -84,7 +84,7 @@ def chunked(*tensors, chunk=CHUNK):
 
 
 def sums_before(own, first=None):
-    """The sums before each chunk, and after the last: own [B,H,N,..]."""
+    """The sums before each chunk and after the last one: own [B,H,N,..]."""
     after = own.cumsum(2)
     if first is not None:
         after = after + first.unsqueeze(2)
@@ -92,7 +92,7 @@ def sums_before(own, first=None):
 
 
 def abc_sums(q, k, v, phi, factor=None):
-    """K_t = sum_{i<=t} phi_i k_i^T, V_t likewise; slots are read times `factor`. phi, factor [B,1,T,n]."""
+    """K_t = sum_{i<=t} phi_i k_i^T, V_t likewise; slots are multiplied by `factor` when read. phi, factor [B,1,T,n]."""
     q, k, v, phi = chunked(q / math.sqrt(q.size(-1)), k, v, phi)
     columns = phi.transpose(-1, -2)
     (before_k, _), (before_v, _) = sums_before(columns @ k), sums_before(columns @ v)
@@ -106,7 +106,7 @@ def abc_sums(q, k, v, phi, factor=None):
 
 
 def linear_scan(q, k, v, state, divisor):
-    """Causal linear attention of features; the sum of weights is one more column of v. Returns o and the sums [B,H,f,d+1]."""
+    """Causal linear attention of features; the sum of weights is an additional column of v. Returns o and the sums [B,H,f,d+1]."""
     q, k, v = chunked(q, k, F.pad(v, (0, 1), value=1.0))
     before, state = sums_before(k.transpose(-1, -2) @ v, state)
     both = ((q @ k.transpose(-1, -2)).tril() @ v + q @ before).flatten(2, 3)
@@ -114,10 +114,10 @@ def linear_scan(q, k, v, state, divisor):
 
 
 def window(q, k, v, reach, zeros=False):
-    """Softmax attention to the last `reach` keys, by blocks of queries; before the first key is nothing, or, with zeros, rows of zeros."""
+    """Softmax attention to the last `reach` keys, in blocks of queries; before the first key there is nothing, or with `zeros` rows of zeros."""
     q, k, v = chunked(q, k, v, chunk=128)
     count, chunk = q.shape[2:4]
-    back = -(-(reach - 1) // chunk)  # blocks of keys before the queries' own
+    back = -(-(reach - 1) // chunk)  # blocks of keys before that of the queries
 
     def with_earlier(x):
         padded = F.pad(x, (0, 0, 0, 0, back, 0))
@@ -133,7 +133,7 @@ def window(q, k, v, reach, zeros=False):
 
 
 class Attention(Heads):
-    """options: Mnemo's of this attention; place: dim, heads, layer, causal. heads() gives joined heads, before the output map."""
+    """options: Mnemo's options of this attention; place: dim, heads, layer, causal. heads() returns joined heads, before the output projection."""
     maps = ("q", "k", "v")
 
     def __init__(self, take, prefix, options, place):
@@ -167,7 +167,7 @@ class Softmax(Attention):
 
 
 class Relative(Attention):
-    """Transformer-XL attention, span by span: call.spans are (first query, behind the last one, first key, whether queries look right)."""
+    """Transformer-XL attention, span by span: call.spans are (first query, one past the last, first key, whether queries look right)."""
     maps = ("q",)
 
     def prepare(self, take):
@@ -177,7 +177,7 @@ class Relative(Attention):
         rows = x if past is None or not past.size(1) else torch.cat([past, x], 1)
         q, (k, v) = self.split(self.qkv(x)), self.split(self.kv(rows), 2)
         cached, keys, o = rows.size(1) - x.size(1), rows.size(1), []
-        r = self.r(call.sinusoids(keys)).view(-1, self.heads, self.width).permute(1, 2, 0)  # [H,d,P], distances from keys - 1 downwards
+        r = self.r(call.sinusoids(keys)).view(-1, self.heads, self.width).permute(1, 2, 0)  # [H,d,P], distances from keys - 1 down
         for begin, end, first, both_ways in call.spans(x.size(1), cached):
             queries, count = end - begin, cached + end - first
             distances = r[:, :, keys - count:keys + (queries - 1 if both_ways else 0)]
@@ -220,7 +220,7 @@ class Linear(Attention):
 
 
 class BigBird(Attention):
-    """Blocks of queries in the middle gather the blocks of keys that they see; the first and the last see all."""
+    """Blocks of queries in the middle gather the key blocks that they see; the first and the last block see all."""
 
     def pattern(self, count):
         sees = []
@@ -246,7 +246,7 @@ class BigBird(Attention):
 
 
 class Lsh(Attention):
-    """Reformer: rows sorted by bucket, chunks that see themselves and the chunk before."""
+    """Reformer: rows sorted by bucket; a chunk sees itself and the previous one."""
     maps = ("qk", "v")
 
     def prepare(self, take):
@@ -290,7 +290,7 @@ class Linformer(Attention):
         return F.scaled_dot_product_attention(q, self.e[:, :time] @ k, self.f[:, :time] @ v), state
 
 
-# ABC: a function for each control.
+# ABC: one function per control.
 
 
 class Abc(Attention):
@@ -348,7 +348,7 @@ class Abc(Attention):
         return o.unflatten(1, (-1, 2)).transpose(2, 3).flatten(2, 3)
 
     def local_to_global(self, q, k, v, x, call):
-        """The global tokens are the keys; those still to come are zeros."""
+        """The global tokens are the keys; later ones are zeros."""
         places = torch.tensor(self.control_options["global_positions"])
         places = places[places < q.size(2)]
         seen = (places <= torch.arange(q.size(2))[:, None]).to(q.dtype)
@@ -356,7 +356,7 @@ class Abc(Attention):
         return (scores.softmax(-1)[..., :len(places)] * seen) @ v[:, :, places]
 
     def compressive(self, q, k, v, x, call):
-        """Slots that are full are means of c tokens; one is being filled, of which each query reads its own sum; the others are zeros."""
+        """Full slots are means of c tokens; in the slot being filled, each query reads its own sum; the others are zeros."""
         c = self.control_options["compression"]
         q, k, v = (t.unflatten(2, (-1, c)) for t in (q / math.sqrt(self.width), k, v))  # [B,H,N,c,d]
         filling_k, filling_v = k.cumsum(3) / c, v.cumsum(3) / c
@@ -364,7 +364,7 @@ class Abc(Attention):
         full = torch.ones(count, count, dtype=torch.bool).tril(-1)[:, None].to(q.dtype)  # [N,1,N]
         scores = (q.flatten(2, 3) @ filling_k[:, :, :, -1].transpose(-1, -2)).unflatten(2, (-1, c)) * full
         own = (q * filling_k).sum(-1, keepdim=True)
-        # The slot that is being filled counts once: as the first column.
+        # The slot being filled counts once: as the first column.
         scores = scores.masked_fill(torch.eye(count, dtype=torch.bool)[:, None], -math.inf)
         p = torch.cat([own, scores, q.new_zeros(*q.shape[:4], self.slots - count)], -1).softmax(-1)
         weights = (p[..., 1:1 + count] * full).flatten(2, 3)
@@ -426,8 +426,8 @@ def make_attention(take, prefix, options, grc, place):
 
 
 class Call(types.SimpleNamespace):
-    """What the attentions of one segment share: dim; u, v of relative attention; m memory rows in front (and behind, with `write`), which see
-    themselves alone, or all; slots handed on. Tables that depend on lengths alone are kept."""
+    """What the attentions of one segment share: dim; u, v of relative attention; m memory rows before the tokens (and after, with `write`), which
+    attend only to themselves, or to all; slots passed to the next layer. Tables that only depend on lengths are cached."""
     tables = {}
 
     def kept(self, key, make):
@@ -439,7 +439,7 @@ class Call(types.SimpleNamespace):
         return self.kept(("causal", queries, keys), lambda: torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries))
 
     def sinusoids(self, keys):
-        """Distances from keys - 1 down to 0, or as far as memory rows look right."""
+        """Distances from keys - 1 down to 0, or further if memory rows look right."""
         last = -max(1, self.m)
         return self.kept(("distances", keys, last, self.dtype), lambda: sinusoids(torch.arange(keys - 1, last, -1), self.dim).to(self.dtype))
 

@@ -1,13 +1,13 @@
-"""A peer of `mnemo-bench decoding`: a GPT-2 in eager PyTorch or CTranslate2; reads one request a line, answers with one line.
+"""A peer of `mnemo-bench decoding`: a GPT-2 in eager PyTorch or CTranslate2; reads one request per line, answers with one line.
 
   decode.py CASE_JSON TENSORS torch|ctranslate2     TENSORS: safetensors with Mnemo's parameters
-  greedy N                            -> JSON: the N likeliest tokens after the token 0, one by one, float32
-  token PRECISION CONTEXT BATCH N     -> seconds of a token of every sequence, the median of N, from a context of so many on; a later call
-                                      goes on from there
-  drop                                forgets all sequences and, but for float32, their models -> ok
+  greedy N                            -> JSON: the N most likely tokens after token 0, one by one, float32
+  token PRECISION CONTEXT BATCH N     -> seconds for one token of every sequence, the median of N, starting at CONTEXT tokens; a later call
+                                      continues from there
+  drop                                discards all sequences and, except for float32, their models -> ok
 
-Precisions: float32, bf16 (weights and cache), int8 (PyTorch: quantize_dynamic of every linear map, cache in float32). PyTorch's caches
-hold random numbers up to the context, because time does not hang on them; CTranslate2 reads a prompt.
+Precisions: float32, bf16 (weights and cache), int8 (PyTorch: quantize_dynamic of every linear layer, cache in float32). PyTorch's caches
+hold random numbers up to the context, because time does not depend on them; CTranslate2 reads a prompt.
 """
 import copy
 import gc
@@ -64,7 +64,7 @@ class Gpt2(nn.Module):
         self.head.weight = self.embed.weight
 
     def step(self, token, caches, position):
-        """token [B,1] -> the likeliest next one."""
+        """token [B,1] -> the most likely next one."""
         x = self.embed(token) + self.positions.weight[position]
         for layer, (k, v) in zip(self.layers, caches):
             x = layer(x, k, v, position)
@@ -128,7 +128,7 @@ class Torch:
 
 
 class Sequence:
-    """A generation in a thread of its own that makes a token whenever it is asked to: CTranslate2 runs whole texts."""
+    """A generation in its own thread that produces one token per request, since CTranslate2 runs whole texts."""
 
     def __init__(self, generator, context, batch, room):
         self.go, self.done, self.batch, self.found, self.ended = threading.Semaphore(0), threading.Semaphore(0), batch, [], False
@@ -137,7 +137,7 @@ class Sequence:
                                                include_prompt_in_result=False, callback=self.made)
         self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
-        self.wait()  # the prompt, and the first token
+        self.wait()  # the prompt and the first token
 
     def made(self, step):
         self.found.append(step.token_id)

@@ -1,9 +1,9 @@
-"""The peer of `mnemo-bench images`: a model of timm, or of pvt.py, in eager PyTorch; reads one request a line, answers with one line.
+"""The peer of `mnemo-bench images`: a model of timm, or of pvt.py, in eager PyTorch; reads one request per line, answers with one line.
 
-  images.py FOLDER THREADS [--fused]   FOLDER: a model folder as timm has it, with pixels.safetensors (pixels, labels); then the line "ready"
+  images.py FOLDER THREADS [--fused]   FOLDER: a model folder in timm's format, with pixels.safetensors (pixels, labels); then the line "ready"
   check          -> JSON: logits of the pixels, loss of one training step
-  forward B N    -> seconds of N forward passes of the first B images
-  train B N      -> seconds of N training steps with them (AdamW; --fused: its fused form)
+  forward B N    -> seconds for N forward passes of the first B images
+  train B N      -> seconds for N training steps with them (AdamW; --fused: its fused form)
 """
 import json
 import sys

@@ -1,13 +1,13 @@
-"""The peer of `mnemo-bench kernels`: the same operations in eager PyTorch; reads one request a line, answers with one line.
+"""The peer of `mnemo-bench kernels`: the same operations in eager PyTorch; reads one request per line, answers with one line.
 
   kernels.py THREADS
-  load FILE             reads the inputs of one operation: safetensors with q, k, v, weight (of the output's gradient) and s, or r, u and
+  load FILE             reads the inputs of one operation: safetensors with q, k, v, weight (the gradient of the output) and s, or r, u and
                         bias -> ok
   norms OPERATION       norms of the output and of each input's gradient -> JSON
-  forward OPERATION N   -> seconds of the fastest of N calls
+  forward OPERATION N   -> seconds for the fastest of N calls
   backward OPERATION N  -> the same with gradients of all inputs
 
-Operations: sdpa (causal), relative (causal, keys on the left are the cache), abc (from an empty memory).
+Operations: sdpa (causal), relative (causal, keys on the left are the cache), abc (starting with an empty memory).
 """
 import functools
 import json

@@ -1,12 +1,12 @@
-"""A long-lived peer of `mnemo-bench --all`: one model of Mnemo in eager PyTorch; reads one request a line, answers with one line.
+"""A long-lived peer of `mnemo-bench --all`: one model of Mnemo in eager PyTorch; reads one request per line, answers with one line.
 
-  mechanisms.py CASE_JSON TENSORS [--fused]     CASE_JSON: config (the model's own), segment (tokens; 0: all in one), bptt_depth (-1: full), threads
-                                                TENSORS: safetensors with Mnemo's parameters, tokens, labels, and outputs of a text to check with
-  check SEGMENT TOLERANCE -> JSON: loss and gradient norm over the text that Mnemo's outputs are of, and the share of outputs that agree
-  train T                 -> seconds of one training step over T tokens, or "out of memory"
-  memory T                -> bytes of pages that such a step takes beyond what stood before it
+  mechanisms.py CASE_JSON TENSORS [--fused]     CASE_JSON: config (the model's own), segment (tokens; 0: all in one piece), bptt_depth (-1: full), threads
+                                                TENSORS: safetensors with Mnemo's parameters, tokens, labels, and outputs of a test text
+  check SEGMENT TOLERANCE -> JSON: loss and gradient norm on the test text, and the share of outputs that agree with Mnemo's
+  train T                 -> seconds for one training step over T tokens, or "out of memory"
+  memory T                -> memory in bytes of pages that such a step adds to what was in use before it
 
-State from segment to segment is a pair: what the layer contexts and recurrent tokens keep, and a list of the attentions' own.
+The state between segments is a pair: that of the layer contexts and recurrent tokens, and a list with that of each attention.
 """
 import ctypes
 import gc
@@ -26,8 +26,8 @@ from models import sinusoids
 
 
 class Nothing(nn.Module):
-    """The memory of a model without one. first() is the state at the start; enter() adds rows; before() gives the rows on the left of a layer;
-    leave() gives the token rows, the next state and what is added to the loss, from the last layer's rows and those that entered each layer."""
+    """The memory of a model without memory. first() is the initial state; enter() adds rows; before() returns the rows to the left of a layer;
+    leave() returns the token rows, the next state and the auxiliary loss, given the last layer's rows and those that entered each layer."""
     m, write = 0, False
 
     def __init__(self, take, options, model):
@@ -63,7 +63,7 @@ class SegmentCache(Nothing):
 
 
 class Compressive(SegmentCache):
-    """With compression "conv": each block of c rows that leaves the memory becomes one; the reconstruction loss trains the convolution alone."""
+    """With compression "conv": each block of c rows that leaves the memory becomes one; the reconstruction loss trains only the convolution."""
 
     def prepare(self, take):
         self.convolutions = nn.ModuleList(take.map("memory.compression.layers", str(i)) for i in range(len(self.model.layers)))
@@ -91,7 +91,7 @@ class Compressive(SegmentCache):
 
     @staticmethod
     def reconstruction(layer, rows, old, made):
-        """Attention by content with every parameter but the convolution's held still."""
+        """Content-based attention in which all parameters except the convolution's are constant."""
         attn, norm = layer.attn, layer.norm1
         still = lambda x: F.layer_norm(x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach())
         kv = attn.kv.weight.detach()
@@ -183,7 +183,7 @@ class Model(nn.Module):
         return F.embedding(tokens, self.embed) * math.sqrt(self.dim)
 
     def forward(self, tokens, state):
-        """A whole segment [B,T] -> what the head reads, state, what the memory adds to the loss."""
+        """A whole segment [B,T] -> input of the head, state, auxiliary loss of the memory."""
         kept, own = state if state is not None else (self.memory.first(tokens.size(0)), [None] * len(self.layers))
         call = Call(dim=self.dim, u=self.u, v=self.v, m=self.memory.m, write=self.memory.write, slots=None, dtype=self.embed.dtype)
         h, entered, states = self.memory.enter(self.rows(tokens), kept), [], []
@@ -205,7 +205,7 @@ class Model(nn.Module):
 
 
 def leaves(state):
-    """The tensors of a state that have a gradient, and the state with leaves in their place."""
+    """The tensors of a state that require a gradient, and the state with leaves in their place."""
     found = []
 
     def cut(value):
@@ -230,7 +230,7 @@ class Peer:
                                            fused=fused or None)
 
     def backward(self, count, segment):
-        """Gradients of a step over `count` tokens; loss and outputs of all segments. With a depth of 1 a loss reaches the segment before its own."""
+        """Gradients of a step over `count` tokens; loss and outputs of all segments. With depth 1, a loss reaches the previous segment."""
         segment = segment or count
         segments, depth = count // segment, self.case["bptt_depth"]
         state, total, losses, outputs, before = None, 0.0, [], [], []
@@ -276,7 +276,7 @@ class Peer:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         with open("/proc/self/clear_refs", "w") as reset:
-            reset.write("5")  # the peak is now what stands
+            reset.write("5")  # resets the peak
 
         def peak():
             with open("/proc/self/status") as lines:

@@ -21,7 +21,7 @@ class Heads(nn.Module):
         self.heads, self.width = heads, dim // heads
 
     def split(self, x, parts=1):
-        """[B,T,parts*D] -> as many of [B,H,T,d]."""
+        """[B,T,parts*D] -> `parts` tensors [B,H,T,d]."""
         x = x.view(*x.shape[:2], parts, self.heads, -1).permute(2, 0, 3, 1, 4)
         return x if parts > 1 else x[0]
 
@@ -41,13 +41,13 @@ class Softmax(Heads):
 
 
 def relative_attention(q, k, v, r, u, bias, mask):
-    """Transformer-XL attention: the position term goes into the fused attention as its mask. r: distances K-1 downwards, to 0 or,
-    where queries look right, to 1-Q."""
+    """Transformer-XL attention: the position term is passed to the fused attention as its mask. r: distances from K-1 down to 0 or,
+    if queries look right, to 1-Q."""
     position = (q + bias[:, None]) @ r
     queries, keys, distances = q.size(2), k.size(2), r.size(-1)
     if queries > 1 and distances == keys:
         position = F.pad(position, (1, 0)).view(*q.shape[:2], keys + 1, queries)[:, :, 1:].view(*q.shape[:3], keys)
-    elif queries > 1:  # a row further down starts one distance further left
+    elif queries > 1:  # each row starts one distance further left
         flat = position.flatten(2)[..., queries - 1:queries - 1 + queries * (distances - 1)]
         position = flat.view(*q.shape[:3], distances - 1)[..., :keys]
     position = position * (1 / math.sqrt(q.size(-1)))
@@ -57,7 +57,7 @@ def relative_attention(q, k, v, r, u, bias, mask):
 
 
 class Relative(Heads):
-    """Transformer-XL attention; u and v are the decoder's."""
+    """Transformer-XL attention; u and v belong to the decoder."""
 
     def __init__(self, dim, heads):
         super().__init__(dim, heads)
@@ -77,8 +77,8 @@ class Relative(Heads):
 
 
 def abc_scan(q, k, v, s, state):
-    """Bounded memory with exp, by chunks of matrix products: [B,H,T,d] -> the same, state. All chunks' products are one; a loop carries
-    the memory from chunk to chunk. Of chunks of 16 to 128, all at once or one by one, this was the fastest forward and back.
+    """Bounded memory with exp, in chunks as matrix products: [B,H,T,d] -> the same, state. The products of all chunks are batched; a loop carries
+    the memory from chunk to chunk. Among chunks of 16 to 128, batched or one by one, this was the fastest, forward and backward.
     e^(end - z) stays in float32's range as long as the log of the sum of weights grows by less than 80 inside a chunk."""
     memory_k, memory_v, z0 = state
     z = torch.logaddexp(z0.unsqueeze(2), s.logcumsumexp(2))  # [B,H,T,n]
@@ -142,7 +142,7 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Pre-norm language model with tied softmax. `case` says which: attention "softmax" (sinusoidal positions), "relative" (with a
+    """Pre-norm language model with tied softmax. `case` selects it: attention "softmax" (sinusoidal positions), "relative" (with a
     segment cache or RMT tokens) or "abc"."""
 
     def __init__(self, case):
@@ -165,7 +165,7 @@ class Decoder(nn.Module):
         self.tables = {}
 
     def load(self, theirs):
-        """Fills the model from Mnemo's parameters; some maps are one here."""
+        """Loads Mnemo's parameters; some layers are fused here."""
         mine = {"embed.weight": "embed.weight", "bias": "head.bias", "memory": "memory.tokens", "u": "backbone.u", "v": "backbone.v"}
         values = {}
         for name in self.state_dict():
@@ -189,7 +189,7 @@ class Decoder(nn.Module):
         return F.linear(hidden, self.embed.weight, self.bias)
 
     def table(self, queries, cached):
-        """Distances and mask of a segment, kept: they depend on the lengths alone."""
+        """Distances and mask of a segment, cached: they only depend on the lengths."""
         key = queries, cached
         if key not in self.tables:
             m, keys = self.mem_tokens, cached + queries
@@ -229,7 +229,7 @@ class Decoder(nn.Module):
 
 
 class Generator:
-    """One token at a time. Keys and values of the open segment and of the cache stand in buffers; distances are projected once."""
+    """One token at a time. Keys and values of the open segment and of the cache are in buffers; distances are projected once."""
 
     def __init__(self, model):
         self.model, self.count, self.filled = model, 0, 0
@@ -245,7 +245,7 @@ class Generator:
             self.r = [layer.attn.distances(sinus) for layer in model.layers]
 
     def rows(self, h):
-        """Rows [1,Q,D] behind what the buffers hold; several rows see one another both ways."""
+        """Rows [1,Q,D] after those in the buffers; several rows attend to each other in both directions."""
         model, queries = self.model, h.size(1)
         begin, end = self.filled, self.filled + h.size(1)
         for i, layer in enumerate(model.layers):
@@ -266,7 +266,7 @@ class Generator:
         return model.norm(h)
 
     def read(self, tokens):
-        """Whole segments [1,T], from a segment's start on."""
+        """Whole segments [1,T], starting at a segment boundary."""
         model, state = self.model, self.memory
         for begin in range(0, tokens.size(1), model.segment):
             _, state = model(tokens[:, begin:begin + model.segment], state)
@@ -287,7 +287,7 @@ class Generator:
             self.rows(self.memory)
 
     def step(self, token):
-        """token [1,1] -> the likeliest next one."""
+        """token [1,1] -> the most likely next one."""
         model = self.model
         h = model.embed(token) * math.sqrt(model.dim)
         if model.kind == "abc":

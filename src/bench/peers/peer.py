@@ -1,11 +1,11 @@
-"""A long-lived peer of `mnemo-bench`: reads one request a line, answers with one line.
+"""A long-lived peer of `mnemo-bench`: reads one request per line, answers with one line.
 
   peer.py CASE_JSON TENSORS [--fused]     TENSORS: safetensors with Mnemo's parameters and the tokens; then the line "ready"
-  check          -> JSON: loss and gradient norm of the first training step, the likeliest next tokens of a text fed one by one,
+  check          -> JSON: loss and gradient norm of the first training step, the most likely next tokens of a text fed token by token,
                     the held-out loss
-  train N        -> seconds of N training steps
-  generate P N   -> seconds of N tokens, from position P on
-  evaluate N     -> seconds of the held-out text in segments of N, with the cache
+  train N        -> seconds for N training steps
+  generate P N   -> seconds for N tokens, starting at position P
+  evaluate N     -> seconds for the held-out text in segments of N, with the cache
 """
 import json
 import sys

@@ -1,4 +1,4 @@
-"""PVT in eager PyTorch as one writes it for speed there: fused attention, joint maps; with the names of its authors' checkpoints. timm has none."""
+"""PVT in eager PyTorch, written for speed: fused attention and fused projections; with the names in its authors' checkpoints. timm has no PVT."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -54,7 +54,7 @@ class PatchEmbedding(nn.Module):
 
 
 class Pvt(nn.Module):
-    """At its own size alone: positions are not resampled."""
+    """Only at its own image size: positions are not resampled."""
 
     def __init__(self, img_size, patch_size, in_chans, num_classes, embed_dims, num_heads, mlp_ratios, depths, sr_ratios, qkv_bias, **_):
         super().__init__()

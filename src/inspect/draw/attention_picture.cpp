@@ -16,10 +16,10 @@ using core::MapAxis;
 using core::SpanKind;
 
 constexpr double kMargin = 16, kGap = 26, kTitle = 30, kStrip = 5;
-constexpr double kMapSize = 240;  // of the longer side, unless cells would be too large
+constexpr double kMapSize = 240;  // longer side, unless cells would be too large
 constexpr double kLargestCell = 12;
-constexpr int64_t kMaxDots = 480;  // of one side; larger maps show the largest weight of each block
-constexpr double kWords = 84;      // room for the words of rows
+constexpr int64_t kMaxDots = 480;  // per side; larger maps show the largest weight of each block
+constexpr double kWords = 84;      // room for row labels
 constexpr double kWordSize = 9;
 constexpr double kChartWidth = 480, kChartHeight = 150;
 constexpr Colour kGrey{0x5b, 0x68, 0x78}, kBorder{0xd1, 0x3c, 0x2b}, kFrame{0xb9, 0xc3, 0xce}, kNone{0xf4, 0xf4, 0xf4};
@@ -47,20 +47,20 @@ Colour colour_of(const core::Span& span) {
   return {};
 }
 
-/// White to dark blue; small weights are lifted, since many keys share what there is.
+/// White to dark blue; small weights are amplified, since many keys share the total.
 Colour shade(double weight, double largest) {
   const double part = largest > 0 ? std::sqrt(std::clamp(weight / largest, 0.0, 1.0)) : 0.0;
   const auto mix = [&](double from, double to) { return static_cast<uint8_t>(std::lround(from + part * (to - from))); };
   return {mix(255, 8), mix(255, 48), mix(255, 107)};
 }
 
-/// How a map lies on the picture.
+/// Position of a map in the picture.
 struct Place {
-  int64_t block = 1;  ///< weights a dot, each way
+  int64_t block = 1;  ///< weights per dot along each side
   double cell = 1;
   double width = 0, height = 0;
-  double words = 0;  ///< room on its left
-  double past = 0;   ///< room of the column for what is no key any more
+  double words = 0;  ///< room for labels on the left
+  double past = 0;   ///< room for the column of rows that are no longer keys
 };
 
 Place place_of(const HeadMap& map) {
@@ -97,7 +97,7 @@ Raster dots_of(const at::Tensor& weights, int64_t block, double largest) {
   return raster;
 }
 
-/// A word that fits into the room beside a map.
+/// The word, shortened to fit beside a map.
 std::string short_word(const std::string& word) {
   constexpr size_t kMost = 12;
   std::string start;
@@ -158,12 +158,14 @@ struct Size {
 };
 
 const char* about(const std::string& map) {
-  if (map == "attention") return "attention: rows are queries, columns keys";
-  if (map == "grc_cache") return "grc_cache: rows are queries, columns rows of the gated recurrent cache";
+  if (map == "attention") return "attention: rows are queries, columns are keys";
+  if (map == "grc_cache") return "grc_cache: rows are queries, columns are rows of the gated recurrent cache";
   if (map == "written")
-    return "written: rows are tokens, columns slots; how much of a slot was new when the token had been written";
+    return "written: rows are tokens, columns are slots; the fraction of a slot that was new after the token was "
+           "written";
   if (map == "held")
-    return "held: rows are tokens, columns slots; how much of a slot is the token at the segment's end";
+    return "held: rows are tokens, columns are slots; the fraction of a slot that the token makes up at the end of the "
+           "segment";
   return nullptr;
 }
 
@@ -191,7 +193,7 @@ void draw_chart(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t s
       if (std::isfinite(value)) low = std::min(low, value), high = std::max(high, value);
     }
   }
-  // Shares lie in 0 to 1; what moves less than a tenth must not look like much.
+  // Shares lie between 0 and 1; a change of less than 0.1 must not look large.
   const double middle = (low + high) / 2, half = std::max((high - low) / 2 * 1.1, 0.05);
   low = middle - half, high = middle + half;
   const auto first_step = static_cast<double>(points.front().step), last_step = static_cast<double>(points.back().step);

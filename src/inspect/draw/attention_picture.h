@@ -8,19 +8,19 @@
 
 namespace mnemo::inspect {
 
-/// What is drawn: the maps of one segment, a row of them for each layer; or those of an image; and scalars over the
-/// steps of a training. Each may be absent.
+/// What to draw: the maps of one segment, one row of maps per layer, or those of an image; and scalars over training
+/// steps. Each may be absent.
 struct AttentionPicture {
   const AttentionSummary* attention = nullptr;
   const ImageAttention* image = nullptr;
   const std::vector<ScalarPoint>* scalars = nullptr;
 };
 
-/// Rows are queries, columns keys; the darker, the larger the weight, each map on a scale of its own (its largest
-/// weight is told). Spans have their colours along the edges, and lines where one ends.
+/// Rows are queries, columns keys. Darker means a larger weight; each map has its own scale, labelled with its largest
+/// weight. Spans are coloured along the edges, with lines between them.
 std::string svg_of(const AttentionPicture& picture);
 
-/// Scalars alone, for a report.
+/// Only the scalars, for a report.
 std::string scalars_svg(const std::vector<ScalarPoint>& points);
 
 }  // namespace mnemo::inspect

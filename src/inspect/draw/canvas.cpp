@@ -26,7 +26,7 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-/// Each dot `times` times each way.
+/// Repeats each dot `times` times in both directions.
 Raster enlarged(const Raster& raster, int64_t times) {
   Raster large{raster.width * times, raster.height * times, {}};
   large.dots.reserve(static_cast<size_t>(large.width * large.height));
@@ -82,7 +82,7 @@ void Canvas::text(double x, double y, std::string_view text, double size, Anchor
 }
 
 void Canvas::cells(double x, double y, double cell, const Raster& raster) {
-  // librsvg 2.54 blurs what it enlarges, whatever image-rendering says: two dots a pixel leave nothing to enlarge.
+  // librsvg 2.54 blurs enlarged images despite image-rendering: with two dots per pixel there is nothing to enlarge.
   const Raster dots = enlarged(raster, std::max<int64_t>(1, static_cast<int64_t>(std::ceil(2 * cell))));
   drawn_ += fmt::format(
       "<image x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" preserveAspectRatio=\"none\" "

@@ -11,7 +11,7 @@ struct Colour {
   uint8_t red = 0, green = 0, blue = 0;
 };
 
-/// A picture of dots, row after row from the top.
+/// An image of dots, row by row from the top.
 struct Raster {
   int64_t width = 0, height = 0;
   std::vector<Colour> dots;
@@ -19,12 +19,12 @@ struct Raster {
   const Colour& at(int64_t x, int64_t y) const { return dots[static_cast<size_t>(y * width + x)]; }
 };
 
-/// A PNG file. Throws InternalError where libpng cannot write it.
+/// As a PNG file. Throws InternalError if libpng cannot write it.
 std::string png_of(const Raster& raster);
 
 enum class Anchor { left, middle, right };
 
-/// What pictures are drawn on: SVG. Units are pixels of a screen, y goes down; cells are a PNG inside.
+/// A drawing surface that produces SVG. Units are screen pixels, y points down; cells are embedded as a PNG.
 class Canvas {
  public:
   struct Point {
@@ -32,12 +32,12 @@ class Canvas {
   };
   void rectangle(double x, double y, double width, double height, Colour colour);
   void line(const std::vector<Point>& points, Colour colour, double width);
-  /// (x, y) is where the text's line begins, is in its middle, or ends.
+  /// (x, y) is the start, middle or end of the text's baseline.
   void text(double x, double y, std::string_view text, double size, Anchor anchor = Anchor::left,
             Colour colour = {0x1d, 0x27, 0x33});
-  /// Each dot as a cell of cell * cell pixels.
+  /// Each dot as a square of cell * cell pixels.
   void cells(double x, double y, double cell, const Raster& raster);
-  /// What was drawn, on white.
+  /// The drawing on a white background.
   std::string svg(double width, double height) const;
 
  private:

@@ -12,14 +12,14 @@
 namespace mnemo::inspect {
 namespace {
 
-constexpr double kPanel = 112;  // the longer side of one picture
+constexpr double kPanel = 112;  // longer side of one picture
 constexpr double kPanelTitle = 18, kSmallLine = 10, kPanelGap = 22;
-constexpr double kStripCell = 8;     // a memory token, at most
-constexpr int64_t kPanelDots = 224;  // of the longer side
-constexpr double kLineWidth = 1010;  // a line of panels is broken there
+constexpr double kStripCell = 8;     // largest size of a memory token
+constexpr int64_t kPanelDots = 224;  // longer side
+constexpr double kLineWidth = 1010;  // panels wrap at this width
 constexpr Colour kSmall{0x5b, 0x68, 0x78};
 
-/// Where the weight is little, dark blue; where it is most, yellow: three colours that also differ in grey.
+/// From dark blue (small weight) to yellow (largest): three colours that also differ when printed in grey.
 Colour heat(double part) {
   constexpr std::array<std::array<double, 3>, 4> kStops = {
       {{0x0d, 0x08, 0x87}, {0x9c, 0x17, 0x9e}, {0xed, 0x79, 0x53}, {0xf0, 0xf9, 0x21}}};
@@ -32,7 +32,7 @@ Colour heat(double part) {
   return {mix(0), mix(1), mix(2)};
 }
 
-/// The picture with dots of its own size; larger ones are thinned out, small ones repeated.
+/// The picture in its own resolution; large ones are subsampled, small ones enlarged by repetition.
 Raster raster_of(const data::Image& image) {
   const int64_t longest = std::max(image.height, image.width);
   Raster raster{std::max<int64_t>(1, image.width * kPanelDots / longest),
@@ -48,7 +48,7 @@ Raster raster_of(const data::Image& image) {
   return raster;
 }
 
-/// Weights [h,w] as heat over the picture in grey; small ones are lifted by the root.
+/// Weights [h,w] as a heat map over the picture in grey; the square root makes small ones visible.
 Raster heated(const Raster& picture, const at::Tensor& weights) {
   Raster raster = picture;
   const int64_t height = weights.size(0), width = weights.size(1);
@@ -69,7 +69,7 @@ Raster heated(const Raster& picture, const at::Tensor& weights) {
   return raster;
 }
 
-/// Weights [m] of memory tokens on the scale of the picture above them, in rows that are no wider than it.
+/// Weights [m] of memory tokens on the same scale as the picture above them, in rows no wider than it.
 Raster strip(const at::Tensor& weights, double largest) {
   const auto in_a_row = static_cast<int64_t>(kPanel / kStripCell);
   Raster raster{std::min<int64_t>(weights.size(0), in_a_row), (weights.size(0) + in_a_row - 1) / in_a_row, {}};
@@ -81,7 +81,7 @@ Raster strip(const at::Tensor& weights, double largest) {
   return raster;
 }
 
-/// Values [h,w] from their smallest, black, to their largest, white.
+/// Values [h,w] in grey, from black (smallest) to white (largest).
 Raster grey(const at::Tensor& values) {
   const at::Tensor means = values.contiguous();
   const double low = means.min().item<double>(), high = means.max().item<double>();
@@ -94,7 +94,7 @@ Raster grey(const at::Tensor& values) {
   return raster;
 }
 
-/// Panels one beside the other, line after line.
+/// Panels side by side, in lines.
 class PanelLines {
  public:
   PanelLines(Canvas& canvas, double left, double top) : canvas_(canvas), left_(left), x_(left), y_(top), right_(left) {}
@@ -105,7 +105,7 @@ class PanelLines {
     widen(left_, text, 12);
     y_ += 24;
   }
-  /// `strips` stand below the raster, each under its name.
+  /// `strips` appear below the raster, each under its name.
   void panel(const std::string& title, const std::vector<std::string>& small, const Raster& raster,
              const std::vector<std::pair<std::string, Raster>>& strips = {}) {
     const double cell = kPanel / static_cast<double>(std::max(raster.width, raster.height));
@@ -140,7 +140,7 @@ class PanelLines {
   double bottom() const { return y_; }
 
  private:
-  /// A letter is at most 0.62 times as wide as high in the usual fonts.
+  /// In common fonts, a letter is at most 0.62 times as wide as it is high.
   void widen(double x, const std::string& text, double size) {
     right_ = std::max(right_, x + 0.62 * size * static_cast<double>(text.size()));
   }
@@ -149,7 +149,7 @@ class PanelLines {
   double left_, x_, y_, right_, lowest_ = 0;
 };
 
-/// Masked tasks get nothing from others.
+/// With masked tasks, no task attends to the memory of another.
 bool is_seen(const at::Tensor& memory) { return memory.max().item<double>() > 0; }
 
 bool sees_memory(const inspect::ImageLook& look) {
@@ -161,7 +161,7 @@ void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& pi
     return std::any_of(layer.looks.begin(), layer.looks.end(),
                        [&](const inspect::ImageLook& look) { return look.from == from && sees_memory(look); });
   });
-  lines.caption(fmt::format("attention, from {}: bright is much (by its root, each on a scale of its own){}", from,
+  lines.caption(fmt::format("attention from {}: bright means large (square root, each map on its own scale){}", from,
                             any_memory ? "; cells below: memory tokens, on the picture's scale" : ""));
   for (const inspect::ImageLayer& layer : facts.layers) {
     for (const inspect::ImageLook& look : layer.looks) {
@@ -196,7 +196,7 @@ void draw_branches(PanelLines& lines, const ImageAttention& facts) {
   for (const inspect::ImageLayer& layer : facts.layers) {
     if (first && !layer.branches.empty())
       lines.caption(
-          "means over the channels of self-attention's output (o_self) and of the cache's (o_mem): dark is small");
+          "mean over channels of the outputs of self-attention (o_self) and of the cache (o_mem): dark means small");
     first &= layer.branches.empty();
     for (const inspect::ImageBranch& branch : layer.branches) {
       lines.panel(

@@ -15,7 +15,7 @@ namespace mnemo::inspect {
 
 namespace {
 
-constexpr double kDotsAPixel = 2, kMostDots = 30'000;  // cairo's limit of a side is 32,767
+constexpr double kDotsAPixel = 2, kMostDots = 30'000;  // cairo limits a side to 32,767
 
 template <auto release>
 struct Release {
@@ -27,7 +27,7 @@ struct Release {
 template <class T, auto release>
 using Held = std::unique_ptr<T, Release<release>>;
 
-/// Keeps an error's text and frees it.
+/// Holds an error's text and frees it.
 class Error {
  public:
   ~Error() {
@@ -49,7 +49,7 @@ cairo_status_t append(void* bytes, const unsigned char* data, unsigned int lengt
 
 std::string png_of(std::string_view svg) {
   Error error;
-  // Without the flag librsvg refuses text of 10 MB, which the image of a large map may be.
+  // Without this flag librsvg refuses text above 10 MB, which the image of a large map may reach.
   const Held<GInputStream, g_object_unref> stream(
       g_memory_input_stream_new_from_data(svg.data(), static_cast<gssize>(svg.size()), nullptr));
   const Held<RsvgHandle, g_object_unref> picture(
@@ -77,7 +77,7 @@ std::string png_of(std::string_view svg) {
 
 std::string png_of(std::string_view) {
   throw base::InputError(
-      "this build draws no PNG, for it has no librsvg: write an SVG, or install librsvg2-dev and build again");
+      "this build cannot draw PNG files, because it lacks librsvg: write an SVG, or install librsvg2-dev and rebuild");
 }
 
 #endif

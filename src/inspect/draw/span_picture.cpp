@@ -58,7 +58,7 @@ std::string svg_of(const core::AttendTable& table) {
                        core::label(span));
     y += h;
   }
-  // Neighbouring cells of a row are one rectangle: a [T,T] picture stays small.
+  // Adjacent cells of a row are merged into one rectangle, which keeps the picture of a [T,T] mask small.
   int64_t query = 0;
   for (const core::Span& span : table.rows()) {
     for (int64_t i = 0; i < span.length; ++i, ++query) {

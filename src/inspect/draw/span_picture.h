@@ -6,7 +6,7 @@
 
 namespace mnemo::inspect {
 
-/// Who attends to whom as a picture: a row a query, a column a key, coloured by the query's span.
+/// The attention mask as a picture: rows are queries, columns are keys, coloured by the query's span.
 std::string svg_of(const core::AttendTable& table);
 
 }  // namespace mnemo::inspect

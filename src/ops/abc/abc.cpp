@@ -12,13 +12,13 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-/// exp(a - b) where a = b = -inf (nothing written) counts as 0.
+/// exp(a - b), where a = b = -inf (nothing written) gives 0.
 at::Tensor exp_difference(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor empty = at::isneginf(b);
   return at::exp(at::where(empty, at::full_like(a, kMinusInfinity), a) - b.masked_fill(empty, 0.0));
 }
 
-/// Weights of relu and sigmoid controls, zero for padding. s [B,H,T,n].
+/// The weights of relu and sigmoid controls, zero for padding. s [B,H,T,n].
 at::Tensor plain_weights(const at::Tensor& s, const at::Tensor& valid, AbcActivation activation) {
   const at::Tensor a = activation == AbcActivation::relu ? at::relu(s) : at::sigmoid(s);
   return valid.defined() ? a * valid.unsqueeze(1).unsqueeze(-1).to(a.scalar_type()) : a;
@@ -28,7 +28,7 @@ at::Tensor masked_logits(const at::Tensor& s, const at::Tensor& valid) {
   return valid.defined() ? s.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), kMinusInfinity) : s;
 }
 
-/// relu and sigmoid: running sums, read through the inverse of their weights' sum.
+/// relu and sigmoid: running sums, divided by the sum of their weights when read.
 AbcOutput plain_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& a,
                      const AbcMemory& memory, double eps, double scale) {
   const at::Tensor z = memory.z.unsqueeze(2) + a.cumsum(2);  // [B,H,T,n]
@@ -94,7 +94,7 @@ AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tensor& s, const at::Tensor& valid,
                         AbcActivation activation, double eps) {
-  at::Tensor phi;  // [B,H,S,n]: what token i gives to slot j
+  at::Tensor phi;  // [B,H,S,n]: weight of token i in slot j
   if (activation == AbcActivation::exp) {
     phi = at::_safe_softmax(masked_logits(s, valid), 2);
   } else {

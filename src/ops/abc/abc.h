@@ -6,7 +6,7 @@
 
 namespace mnemo::ops {
 
-/// How control logits become weights of the write: exp (normalised in log space), relu or sigmoid (divided by the sum).
+/// How control logits become write weights: exp (normalised in log space), relu or sigmoid (divided by the sum).
 enum class AbcActivation { exp, relu, sigmoid };
 
 /// Memory of attention with bounded memory.
@@ -33,9 +33,9 @@ AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::T
                            const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                            double scale);
 
-/// The same by one scan forward and one back with weights that never exceed 1 (exp), or as running sums (relu, sigmoid;
-/// ops/abc_sums.h). Of bfloat16 q all tensors are copied to float32 on the CPU; o and the gradients are rounded to
-/// bfloat16, the memory has the type of the one given, which may be float32.
+/// The same by one scan forward and one backward with weights that never exceed 1 (exp), or as running sums (relu,
+/// sigmoid; ops/abc_sums.h). If q is bfloat16, all tensors are copied to float32 on the CPU; o and the gradients are
+/// rounded to bfloat16, and the memory keeps the type of the given one, which may be float32.
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                      const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                      double scale);
@@ -50,7 +50,7 @@ AbcSums abc_full_memory(const at::Tensor& k, const at::Tensor& v, const at::Tens
 AbcSumsOutput abc_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                        const at::Tensor& valid, AbcActivation activation, double eps, double scale);
 
-/// The memory before anything was written: zeros, z = -inf (exp) or 0.
+/// The empty memory: zeros, z = -inf (exp) or 0.
 AbcMemory abc_empty(int64_t batch, int64_t heads, int64_t slots, int64_t head_dim, AbcActivation activation,
                     const at::TensorOptions& options);
 

@@ -11,8 +11,7 @@
 namespace mnemo::ops {
 namespace {
 
-/// How far logits of one chunk may lie apart: e to this power and its inverse are ordinary numbers, products of them
-/// too.
+/// How far apart logits of one chunk may be: e to this power and its inverse are normal numbers, as are their products.
 template <class T>
 constexpr T kSpread = sizeof(T) == sizeof(float) ? T(40) : T(300);
 
@@ -21,13 +20,13 @@ struct HeadMemory {
   T *k, *v, *z;  // [n,d] [n,dv] [n]
 };
 
-/// Some tokens of one head, as products of matrices. m_j is a reference of slot j that depends on the past alone, so
-/// that no output depends on later tokens, not even in its last bit:
+/// Some tokens of one head, as matrix products. m_j is a reference for slot j that depends only on the past, so that no
+/// output depends on later tokens, not even in its last bit:
 ///   E_ij = e^{s_ij - m_j},  E0_j = e^{z0_j - m_j},  L_tj = E0_j + sum_{i<=t} E_ij,  D = 1 / L   (e^{z_t} = e^m L_t)
 ///   scores = D . (tril(scale q k^T) E + E0 . scale q K0^T),   P = softmax over slots,   o = tril((P.D) E^T) v +
 ///   (P.D.E0) V0
 ///   K1 = D_last . (E0 . K0 + E^T k)
-/// A token whose logit lies too far above the reference begins the next chunk.
+/// A token whose logit is too far above the reference starts the next chunk.
 template <class T>
 class Chunk {
  public:
@@ -45,7 +44,7 @@ class Chunk {
     for (T** area : {&next_v_, &scaled_v_}) *area = scratch.take(n_ * p.value_width);
   }
 
-  /// Takes tokens from `begin` on, at most up to `end`; returns how many.
+  /// Takes tokens from `begin`, at most up to `end`; returns how many.
   int64_t take(int64_t b, int64_t h, int64_t begin, int64_t end, const T* z0) {
     batch_ = b, head_ = h, begin_ = begin;
     const T* first = p_.s.row(b, h, begin);
@@ -67,7 +66,7 @@ class Chunk {
     return count_;
   }
 
-  /// Probabilities of all slots, from the memory before the chunk.
+  /// Probabilities of all slots, given the memory before the chunk.
   void read(const HeadMemory<const T>& memory) {
     const Matrix<T> q = {p_.q.row(batch_, head_, begin_), p_.q.row_stride}, e = {e_, n_};
     gemm<T>(count_, count_, p_.width, p_.scale, q, transpose(p_.k.row(batch_, head_, begin_), p_.k.row_stride), T(0),
@@ -109,7 +108,7 @@ class Chunk {
     }
   }
 
-  /// From the gradient of the memory after the chunk (and of its outputs) to that of the memory before it.
+  /// Turns the gradient of the memory after the chunk (and of the outputs) into that of the memory before it.
   void backward(const HeadMemory<const T>& before, const AbcGradients<T>& g, const HeadMemory<T>& grad) {
     const int64_t c = count_, dv = p_.value_width, dk = p_.width;
     const Matrix<T> q = {p_.q.row(batch_, head_, begin_), p_.q.row_stride},
@@ -119,7 +118,7 @@ class Chunk {
     T *grad_q = g.q.row(batch_, head_, begin_), *grad_k = g.k.row(batch_, head_, begin_),
       *grad_v = g.v.row(batch_, head_, begin_);
 
-    // The memory after the chunk: D_last . (E0 . K0 + E^T k), and the same of V.
+    // The memory after the chunk: D_last . (E0 . K0 + E^T k), and likewise V.
     absorb(before.k, dk, p_.k, next_k_);
     absorb(before.v, dv, p_.v, next_v_);
     std::fill(grad_d_, grad_d_ + c * n_, T(0));
@@ -149,15 +148,15 @@ class Chunk {
     for (int64_t t = 0; t < c; ++t) {
       const T *prob = prob_ + t * n_, *d = d_ + t * n_;
       T *grad_row = grad_ + t * n_, *x = x_ + t * n_;
-      add_product(x, e0_, grad_row, n_);  // of weight
+      add_product(x, e0_, grad_row, n_);  // gradient of weight
       add_product(weight_ + t * n_, x, grad_e0_, n_);
       add_product(grad_row, prob, grad_d_ + t * n_, n_);
-      product(grad_row, d, grad_row, n_);  // of P
+      product(grad_row, d, grad_row, n_);  // gradient of P
       softmax_grad(prob, grad_row, n_, inner_product(prob, grad_row, n_), T(1));
       add_product(grad_row, y_ + t * n_, grad_d_ + t * n_, n_);
-      product(grad_row, d, grad_row, n_);  // of y = tril(a) E + E0 . r
+      product(grad_row, d, grad_row, n_);  // gradient of y = tril(a) E + E0 . r
       add_product(grad_row, r_ + t * n_, grad_e0_, n_);
-      product(weight_ + t * n_, e0_, x, n_);  // what V0 was multiplied with
+      product(weight_ + t * n_, e0_, x, n_);  // the factor of V0
     }
     gemm<T>(c, n_, c, T(1), transpose<T>(a_, c), {grad_, n_}, T(1), grad_e_, n_);
     gemm<T>(c, c, n_, T(1), {grad_, n_}, transpose(e_, n_), T(0), square_, c);
@@ -170,13 +169,14 @@ class Chunk {
       multiply(row_v, dv, e0_[j]);
     }
     gemm<T>(n_, dv, c, T(1), transpose<T>(x_, n_), grad_o, T(1), grad.v, dv);
-    for (int64_t t = 0; t < c; ++t) product(grad_ + t * n_, e0_, r_ + t * n_, n_);  // of r
+    for (int64_t t = 0; t < c; ++t) product(grad_ + t * n_, e0_, r_ + t * n_, n_);  // gradient of r
     gemm<T>(c, dk, c, p_.scale, {square_, c}, k, T(0), grad_q, g.q.row_stride);
     gemm<T>(c, dk, n_, p_.scale, {r_, n_}, {before.k, dk}, T(1), grad_q, g.q.row_stride);
     gemm<T>(c, dk, c, p_.scale, transpose<T>(square_, c), q, T(1), grad_k, g.k.row_stride);
     gemm<T>(n_, dk, c, p_.scale, transpose<T>(r_, n_), q, T(1), grad.k, dk);
 
-    // D = 1 / L, L a running sum of E from E0 on; z after the chunk is m + log L_last. m itself cancels out.
+    // D = 1 / L, where L is a running sum of E starting with E0; z after the chunk is m + log L_last. m itself cancels
+    // out.
     T* carry = sum_;
     for (int64_t j = 0; j < n_; ++j) carry[j] = grad.z[j] * last_d()[j];
     for (int64_t t = c - 1; t >= 0; --t) {
@@ -197,7 +197,7 @@ class Chunk {
     }
     return false;
   }
-  /// Zeros right of the diagonal.
+  /// Zeros above the diagonal.
   void clear_future(T* square) const {
     for (int64_t t = 0; t < count_; ++t) std::fill(square + t * count_ + t + 1, square + (t + 1) * count_, T(0));
   }
@@ -263,7 +263,7 @@ void abc_backward(const AbcProblem<T>& p, const AbcMemories<const T>& path, cons
   parallel_products(0, p.batch * p.heads, 1, [&](int64_t begin, int64_t end) {
     Scratch<T> scratch(Chunk<T>::scratch_size(p));
     Chunk<T> chunk(p, scratch);
-    // A chunk that had to be cut (logits far apart) needs the memories before its pieces once more.
+    // If a chunk had to be cut (logits far apart), the memories before its pieces are needed again.
     const int64_t area = p.slots * (p.width + p.value_width + 1);
     std::vector<T> pieces;
     std::vector<int64_t> starts;

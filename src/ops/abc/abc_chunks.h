@@ -6,7 +6,7 @@
 
 namespace mnemo::ops {
 
-/// What the exp form of ABC reads; letters as in abc_exp_scan.
+/// The inputs of ABC's exp form, named as in abc_exp_scan.
 template <class T>
 struct AbcProblem {
   int64_t batch, heads, time, slots, width, value_width;
@@ -14,23 +14,23 @@ struct AbcProblem {
   T scale;
 };
 
-/// Memories of all heads, [B,H,n,d], [B,H,n,dv] and [B,H,n], contiguous. `steps` of them for each head lie one behind
+/// Memories of all heads, [B,H,n,d], [B,H,n,dv] and [B,H,n], contiguous. Each head has `steps` of them, one after
 /// another.
 template <class T>
 struct AbcMemories {
   T *k = nullptr, *v = nullptr, *z = nullptr;
 };
 
-/// Tokens between two memories that are kept for the backward pass.
+/// Number of tokens between two memories that are kept for the backward pass.
 inline constexpr int64_t kAbcChunk = 64;
 
-/// o [B,H,T,dv]; memory: from the first token's to the last one's. path: the memory before each chunk of kAbcChunk
-/// tokens, [B,H,chunks,..], or null.
+/// o [B,H,T,dv]; memory: before the first token, becomes that after the last. path: the memory before each chunk of
+/// kAbcChunk tokens, [B,H,chunks,..], or null.
 template <class T>
 void abc_forward(const AbcProblem<T>& problem, const Heads<T>& o, const AbcMemories<T>& memory,
                  const AbcMemories<T>& path);
 
-/// Gradients of the inputs are set; memory: from the gradient of the last memory to that of the first.
+/// Sets the gradients of the inputs. memory: gradient of the last memory, becomes that of the first.
 template <class T>
 struct AbcGradients {
   Heads<const T> o;

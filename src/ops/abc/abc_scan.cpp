@@ -46,7 +46,7 @@ AbcMemories<T> memories_of(const AbcMemory& memory) {
   }
 }
 
-/// The memories before each chunk: [B,H,chunks,..] for each of the three.
+/// Space for the memories before each chunk: [B,H,chunks,..] for each of the three tensors.
 AbcMemory empty_path(const AbcMemory& memory, int64_t time) {
   const int64_t chunks = (time + kAbcChunk - 1) / kAbcChunk;
   auto with_chunks = [&](const at::Tensor& tensor) {
@@ -94,7 +94,7 @@ struct ScanFunction : torch::autograd::Function<ScanFunction> {
     const at::Tensor grad_o = with_rows(grads[0]);
     at::Tensor grad_q = empty_heads(in.q, time, in.q.size(3)), grad_k = empty_heads(in.q, time, in.q.size(3)),
                grad_v = empty_heads(in.q, time, in.v.size(3)), grad_s = empty_heads(in.q, time, in.s.size(3));
-    // Gradients of the last memory turn into those of the first, in place.
+    // The gradients of the last memory become those of the first, in place.
     const AbcMemory memory{grads[1].clone(at::MemoryFormat::Contiguous), grads[2].clone(at::MemoryFormat::Contiguous),
                            grads[3].clone(at::MemoryFormat::Contiguous)};
     AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "abc_exp_scan_backward", [&] {
@@ -110,7 +110,7 @@ struct ScanFunction : torch::autograd::Function<ScanFunction> {
 
 AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                        const AbcMemory& memory, double scale) {
-  // As the formula has it, token by token; chunks turn a part of it into products among tokens.
+  // Counted as in the formula, token by token; chunks replace a part of it by products between tokens.
   const DeclaredProducts products("mnemo::abc_exp_scan", [&] {
     return s.numel() * 2 * (q.size(3) + v.size(3));  // written to K and V, read by q and by the weights
   });

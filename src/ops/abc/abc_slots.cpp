@@ -22,7 +22,7 @@ uint64_t split_mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/// The clusters of one sequence while its keys come in.
+/// The clusters of one sequence as its keys arrive.
 template <class T>
 class Clusters {
  public:
@@ -51,7 +51,7 @@ class Clusters {
     const auto empty = std::find_if(counts_.begin(), counts_.end(), [](T count) { return count <= T(0); });
     if (empty != counts_.end()) return empty - counts_.begin();
     matrix_vector<T>(sums_.data(), key, nullptr, dots_.data(), n_, width_);
-    // |m - key|^2 = |m|^2 - 2 m.key + |key|^2, the last the same for all.
+    // |m - key|^2 = |m|^2 - 2 m.key + |key|^2; the last term is the same for all clusters.
     int64_t nearest = 0;
     T least = std::numeric_limits<T>::infinity();
     for (int64_t j = 0; j < n_; ++j) {

@@ -13,14 +13,13 @@ namespace mnemo::ops {
 ///   numbers int64 of any shape, >= 0. Returns int64 of that shape.
 at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed, uint64_t layer);
 
-/// The same of one number.
+/// The same for one number.
 int64_t random_slot(int64_t number, int64_t slots, uint64_t seed, uint64_t layer);
 
-/// Online k-means (MacQueen 1967): each key goes to an empty cluster, the first there is, and where there is none to
-/// the cluster with the nearest mean of its members so far, the first of equals. Naive twin: step by step with ATen's
-/// operations.
-///   keys [B,T,D]  sums [B,n,D] and counts [B,n] of the members before  valid bool [B,T], undefined = all: others join
-///   no cluster
+/// Online k-means (MacQueen 1967): each key joins the first empty cluster or, if there is none, the cluster with the
+/// nearest mean of its members so far, the first among equals. Naive reference: step by step with ATen operations.
+///   keys [B,T,D]  sums [B,n,D] and counts [B,n] of earlier members  valid bool [B,T], undefined = all: other
+///   keys join no cluster
 /// Returns int64 [B,T], 0 if not valid. Has no gradient.
 at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
                                const at::Tensor& valid);

@@ -10,10 +10,11 @@
 namespace mnemo::ops {
 namespace {
 
-/// Some tokens of one head, as products of matrices; K0, V0 are the sums before them.
+/// Some tokens of one head, as matrix products; K0, V0 are the sums before them.
 ///   y = tril(scale q k^T) phi + scale q K0^T,   P = softmax over slots (factor . y + bias),   w = P . factor
 ///   o = tril(w phi^T) v + w V0,   K1 = K0 + phi^T k
-/// Outputs do not depend on later tokens, not even in their last bit: what the triangle hides is multiplied with zero.
+/// Outputs do not depend on later tokens, not even in their last bit: entries above the diagonal are multiplied by
+/// zero.
 template <class T>
 class SumChunk {
  public:
@@ -26,13 +27,13 @@ class SumChunk {
     for (T** rows : {&y_, &prob_, &weight_, &grad_}) *rows = scratch.take(kAbcChunk * n_);
   }
 
-  /// Takes tokens from `begin` on, at most kAbcChunk; returns how many.
+  /// Takes tokens from `begin`, at most kAbcChunk; returns how many.
   int64_t take(int64_t b, int64_t h, int64_t begin) {
     batch_ = b, head_ = h, begin_ = begin, count_ = std::min(kAbcChunk, p_.time - begin);
     return count_;
   }
 
-  /// Probabilities of all slots, from the keys before the chunk.
+  /// Probabilities of all slots, given the keys before the chunk.
   void read(const T* before_k) {
     const Matrix<T> q = rows(p_.q), k = rows(p_.k), phi = rows(p_.phi);
     gemm<T>(count_, count_, p_.width, p_.scale, q, transpose(k.data, k.stride), T(0), a_, count_);
@@ -68,7 +69,7 @@ class SumChunk {
     gemm<T>(n_, p_.value_width, count_, T(1), transpose(phi.data, phi.stride), rows(p_.v), T(1), sum_v, p_.value_width);
   }
 
-  /// From the gradient of the sums after the chunk (and of its outputs) to that of the sums before it, in place.
+  /// Turns the gradient of the sums after the chunk (and of the outputs) into that of the sums before it, in place.
   void backward(const T* before_k, const T* before_v, const AbcSumGradients<T>& g, T* sum_k, T* sum_v) {
     const int64_t c = count_, dk = p_.width, dv = p_.value_width;
     const Matrix<T> q = rows(p_.q), k = rows(p_.k), v = rows(p_.v), phi = rows(p_.phi);
@@ -77,7 +78,7 @@ class SumChunk {
       *grad_v = g.v.row(batch_, head_, begin_);
     T* grad_phi = g.phi ? g.phi.row(batch_, head_, begin_) : nullptr;
 
-    // The sums after the chunk: K0 + phi^T k, and the same of V.
+    // The sums after the chunk: K0 + phi^T k, and likewise V.
     gemm<T>(c, dk, n_, T(1), phi, {sum_k, dk}, T(0), grad_k, g.k.row_stride);
     gemm<T>(c, dv, n_, T(1), phi, {sum_v, dv}, T(0), grad_v, g.v.row_stride);
     if (grad_phi) {
@@ -90,7 +91,7 @@ class SumChunk {
     gemm<T>(c, c, dv, T(1), grad_o, transpose(v.data, v.stride), T(0), square_, c);
     clear_future(square_);
     gemm<T>(c, n_, dv, T(1), grad_o, transpose(before_v, dv), T(0), grad_, n_);
-    gemm<T>(c, n_, c, T(1), {square_, c}, phi, T(1), grad_, n_);  // of w
+    gemm<T>(c, n_, c, T(1), {square_, c}, phi, T(1), grad_, n_);  // gradient of w
     if (grad_phi) gemm<T>(c, n_, c, T(1), transpose<T>(square_, c), {weight(), n_}, T(1), grad_phi, g.phi.row_stride);
     for (int64_t t = 0; t < c; ++t) {
       const T *prob = prob_ + t * n_, *factor = row(p_.factor, t);
@@ -99,7 +100,7 @@ class SumChunk {
       if (factor) product(grad, factor, grad, n_);
       softmax_grad(prob, grad, n_, inner_product(prob, grad, n_), T(1));
       if (grad_factor) add_product(grad, y_ + t * n_, grad_factor, n_);
-      if (factor) product(grad, factor, grad, n_);  // of y
+      if (factor) product(grad, factor, grad, n_);  // gradient of y
     }
     if (grad_phi) gemm<T>(c, n_, c, T(1), transpose<T>(a_, c), {grad_, n_}, T(1), grad_phi, g.phi.row_stride);
     gemm<T>(c, c, n_, T(1), {grad_, n_}, transpose(phi.data, phi.stride), T(0), square_, c);
@@ -117,7 +118,7 @@ class SumChunk {
     return all ? all.row(batch_, head_, begin_ + t) : nullptr;
   }
   T* weight() const { return p_.factor ? weight_ : prob_; }
-  /// Zeros right of the diagonal.
+  /// Zeros above the diagonal.
   void clear_future(T* square) const {
     for (int64_t t = 0; t < count_; ++t) std::fill(square + t * count_ + t + 1, square + (t + 1) * count_, T(0));
   }

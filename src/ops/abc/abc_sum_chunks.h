@@ -15,20 +15,20 @@ struct AbcSumProblem {
   T scale;
 };
 
-/// Sums of all heads, [B,H,n,d] and [B,H,n,dv], contiguous. `steps` of them for each head lie one behind another.
+/// Sums of all heads, [B,H,n,d] and [B,H,n,dv], contiguous. Each head has `steps` of them, one after another.
 template <class T>
 struct AbcSumRows {
   T *k = nullptr, *v = nullptr;
 };
 
-/// o [B,H,T,dv]; sums: from before the first token to after the last, in place. path: the sums before each chunk of
-/// kAbcChunk tokens, [B,H,chunks,..], or null.
+/// o [B,H,T,dv]; sums: before the first token, become those after the last, in place. path: the sums before each chunk
+/// of kAbcChunk tokens, [B,H,chunks,..], or null.
 template <class T>
 void abc_sums_forward(const AbcSumProblem<T>& problem, const Heads<T>& o, const AbcSumRows<T>& sums,
                       const AbcSumRows<T>& path);
 
-/// Gradients of the inputs are set (phi and factor where not null); sums: from the gradient of the last to that of the
-/// first, in place.
+/// Sets the gradients of the inputs (of phi and factor if not null). sums: gradient of the last sums, becomes that of
+/// the first, in place.
 template <class T>
 struct AbcSumGradients {
   Heads<const T> o;

@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 
 constexpr double kClosed = -std::numeric_limits<double>::infinity();
 
-/// 0 for an open slot and -inf for a closed one, as the scores' type; undefined where all are open.
+/// 0 for an open slot and -inf for a closed one, in the scores' type; undefined if all are open.
 at::Tensor bias_of(const at::Tensor& open, const at::Tensor& like) {
   if (!open.defined()) return {};
   return at::zeros(open.sizes(), like.options().requires_grad(false)).masked_fill_(open.logical_not(), kClosed);
@@ -119,7 +119,7 @@ struct SumFunction : torch::autograd::Function<SumFunction> {
     at::Tensor grad_phi, grad_factor;
     if (ctx->saved_data["phi"].toBool()) grad_phi = empty_heads(in.q, time, slots);
     if (ctx->saved_data["factor"].toBool()) grad_factor = empty_heads(in.q, time, slots);
-    // Gradients of the last sums turn into those of the first, in place.
+    // The gradients of the last sums become those of the first, in place.
     const AbcSums sums{grads[1].clone(at::MemoryFormat::Contiguous), grads[2].clone(at::MemoryFormat::Contiguous)};
     AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "abc_sums_backward", [&] {
       abc_sums_backward<scalar_t>(in.problem<scalar_t>(), data_of<const scalar_t>(path),
@@ -131,7 +131,7 @@ struct SumFunction : torch::autograd::Function<SumFunction> {
   }
 };
 
-/// Those of bfloat16 as float32.
+/// bfloat16 tensors as float32.
 at::Tensor as_float(const at::Tensor& x) { return x.defined() && x.is_floating_point() ? x.to(at::kFloat) : x; }
 
 }  // namespace
@@ -171,7 +171,7 @@ AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, con
 
 AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                        const AbcSums& sums, const AbcReading& reading, double scale) {
-  // As the formula has it, token by token; chunks turn a part of it into products among tokens.
+  // Counted as in the formula, token by token; chunks replace a part of it by products between tokens.
   const DeclaredProducts products("mnemo::abc_sums", [&] {
     return phi.numel() * 2 * (q.size(3) + v.size(3));  // written to K and V, read by q and by the weights
   });

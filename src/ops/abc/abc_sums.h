@@ -9,7 +9,7 @@ struct AbcSums {
   at::Tensor k, v;
 };
 
-/// How the slots of such a memory are read at each token, [B,H,T,n] each, which may be expanded tensors. Undefined:
+/// How the slots of such a memory are read at each token, [B,H,T,n] each, possibly expanded tensors. If undefined:
 /// factor 1, all open.
 struct AbcReading {
   at::Tensor factor = {};  ///< slot j is read as factor_j K_j, factor_j V_j
@@ -30,13 +30,13 @@ struct AbcSumsOutput {
 AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                              const AbcSums& sums, const AbcReading& reading, double scale);
 
-/// The same in chunks of 64 tokens as products of matrices, with a backward pass of its own (abc_sum_chunks.h); first
-/// derivatives only. Of bfloat16 q all tensors are copied to float32; o and the gradients are rounded, the sums have
-/// the type of those given.
+/// The same in chunks of 64 tokens as matrix products, with a custom backward pass (abc_sum_chunks.h); first
+/// derivatives only. If q is bfloat16, all tensors are copied to float32; o and the gradients are rounded, and the sums
+/// keep the type of those given.
 AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                        const AbcSums& sums, const AbcReading& reading, double scale);
 
-/// The same chunks by ATen's operations: what abc_sums does on another device than the CPU.
+/// The same chunks with ATen operations, used by abc_sums on devices other than the CPU.
 AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                                    const AbcSums& sums, const AbcReading& reading, double scale);
 

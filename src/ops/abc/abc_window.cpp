@@ -52,7 +52,7 @@ AbcSumsOutput abc_window(const at::Tensor& q, const at::Tensor& k, const at::Ten
   }
   KeyRanges ranges = builder.ranges();
   if (open.defined()) ranges.valid = at::cat({open, at::ones({open.size(0), keys}, open.options())}, 1);
-  // The queue outlives the rows that it is a part of.
+  // Copied, because the queue outlives the rows it is a view of.
   return {attention(q, all_k, all_v, {}, ranges, scale),
           {all_k.narrow(2, keys, slots).contiguous(), all_v.narrow(2, keys, slots).contiguous()}};
 }

@@ -21,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// All that attention reads, in a form that holds the memory the problem points to.
+/// All inputs of attention; owns the memory that the problem points to.
 struct Inputs {
   at::Tensor q, k, v, u, v_bias, r, scores, offsets, bounds, valid;
   double scale;
@@ -67,12 +67,11 @@ struct Outputs {
   at::Tensor o, log_sum;
 };
 
-/// Rows from which on LibTorch's own kernel takes less time than ours, of causal attention and where all see all;
-/// shorter ones, and all that it has no form for, run here.
+/// Number of rows above which LibTorch's kernel is faster than ours, for causal attention and for full attention.
+/// Shorter inputs, and everything that it does not support, run here.
 constexpr int64_t kLibraryCausal = 4096, kLibraryAll = 512;
 
-/// The form in which LibTorch's forward pass is the faster one; `no` elsewhere. Its backward pass is where all see all,
-/// too.
+/// The form for which LibTorch's forward pass is faster; `no` if ours is. Its backward pass is faster only for `all`.
 Plain library_form(const Inputs& in) {
   const bool positions = in.u.defined() || in.v_bias.defined() || in.r.defined() || in.scores.defined();
   const int64_t rows = std::min(in.q.size(2), in.k.size(2));
@@ -131,7 +130,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
       return {of_q, of_k, of_v, none, none, none, none, none, none, none, none};
     }
 
-    // Gradients that are sums over the batch have a partial sum for each part; parts give every thread a head.
+    // Gradients that are summed over the batch have one partial sum per part; the parts give every thread a head.
     const int64_t parts = std::clamp<int64_t>((at::get_num_threads() + heads - 1) / heads, 1, batch);
     at::Tensor grad_q = empty_heads(in.q, in.q.size(2), in.q.size(3));
     at::Tensor grad_k = at::zeros({batch, in.k.size(2), heads, in.k.size(3)}, options).transpose(1, 2);
@@ -175,7 +174,7 @@ void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const 
   base::ensure(!positions.r.defined() || positions.r.size(0) >= keys, "attention: fewer distances than keys");
 }
 
-/// Queries times the keys that each may see, padding among them.
+/// The number of pairs of a query and a key it may see, including padding.
 int64_t pairs(const KeyRanges& ranges) {
   return (ranges.bounds.select(1, 1) - ranges.bounds.select(1, 0)).sum().item<int64_t>();
 }
@@ -212,7 +211,7 @@ at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at:
   if (!mask.defined()) return at::softmax(scores, -1);
   const at::Tensor there = mask.to(q.device()), allowed = there.dim() == 2 ? there : there.unsqueeze(1);
   const at::Tensor any = allowed.any(-1, true);
-  // Rows without a key get a harmless softmax first and zeros after, so that no gradient is NaN.
+  // Rows without keys get a harmless softmax first and are zeroed after it, so that no gradient is NaN.
   scores = scores.masked_fill(at::logical_and(at::logical_not(allowed), any), -std::numeric_limits<double>::infinity());
   return at::softmax(scores, -1) * any;
 }

@@ -18,8 +18,8 @@ enum class RelShift { none, signed_, faithful };
 ///   q [B,H,Q,d]  k, v [B,H,K,d]
 ///   position [B,H,Q,P]  (q + v) . r(p) before shifting, P >= K, columns from p = K-1 downwards; undefined = none
 ///   mask bool [Q,K] or [B,Q,K], true = may attend; undefined = all. A query without keys gets zeros.
-///   dropout           chance that a weight of the softmax becomes 0, the others times 1 / (1 - dropout); LibTorch's
-///   default generator
+///   dropout           probability that a softmax weight becomes 0, while others are scaled by 1 / (1 - dropout);
+///   LibTorch's default generator
 /// Returns o [B,H,Q,d]. Source: Vaswani et al. 2017 eq. 1; Dai et al. 2019, section 3.3.
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale, double dropout = 0.0);

@@ -23,9 +23,9 @@ struct Tile {
   int64_t b, h, i0, rows, j0 = 0, columns = 0;
 
   int64_t low() const { return j0 + p.queries - i0 - rows; }
-  /// Position columns that exist; those beyond are distances of keys that no query here may see.
+  /// Number of position columns that exist; those beyond belong to keys that no query here may see.
   int64_t distances() const { return std::clamp<int64_t>(p.distances - low(), 0, rows + columns - 1); }
-  /// Calls f(first, size) for what row r may see of the tile, in columns of the tile; returns where the last ended.
+  /// Calls f(first, size) for the pieces of the tile that row r may see, in columns of the tile.
   template <class F>
   void pieces(int64_t r, F&& f) const {
     for (int32_t piece = p.offsets[i0 + r]; piece < p.offsets[i0 + r + 1]; ++piece) {
@@ -34,8 +34,8 @@ struct Tile {
       if (first < last) f(first, last - first);
     }
   }
-  /// Calls f(first, last) for the stretches of keys that some of these queries see, ascending. Keys between two of them
-  /// that lie closer than kShortGap are computed for nothing, since a product of its own for each stretch costs more.
+  /// Calls f(first, last) for the stretches of keys that some of these queries see, in ascending order. Gaps shorter
+  /// than kShortGap are computed needlessly, since a separate product per stretch would cost more.
   template <class F>
   void stretches(F&& f) const {
     constexpr int32_t kShortGap = 32;
@@ -46,7 +46,7 @@ struct Tile {
       most = std::max(most, p.bounds[2 * piece + 1]);
     }
     if (least >= most) return;
-    // How many more queries see a key than the one before it.
+    // How many more queries see a key than see the previous one.
     std::vector<int32_t> more(static_cast<size_t>(most - least) + 1, 0);
     for (int32_t piece = begin; piece < end; ++piece) {
       ++more[static_cast<size_t>(p.bounds[2 * piece] - least)];
@@ -73,7 +73,7 @@ struct Tile {
   }
 };
 
-/// The queries of a tile with each bias, and what tiles of their scores need.
+/// The queries of a tile with each bias added, and buffers for the tiles' scores.
 template <class T>
 struct Workspace {
   T *q_content, *q_position, *s, *position;
@@ -98,7 +98,7 @@ struct Workspace {
         sum_rows(q, p.v_bias == nullptr ? nullptr : p.v_bias + tile.h * p.width, q_position + r * p.width, p.width);
     }
   }
-  /// s = scale q.k, and the position scores beside it (scaled as well), neither shifted nor added yet.
+  /// s = scale q.k, and separately the position scores (also scaled), not yet shifted or added.
   void scores(const Tile<T>& tile) {
     const AttentionProblem<T>& p = tile.p;
     gemm<T>(tile.rows, tile.columns, p.width, p.scale, {q_content, p.width},
@@ -119,13 +119,13 @@ struct Workspace {
       std::fill(row + known, row + columns, T(0));
     }
   }
-  /// Position scores of row r from column c of the tile on, or null.
+  /// Position scores of row r, starting at column c of the tile, or null.
   const T* position_row(const Tile<T>& tile, int64_t r, int64_t c) const {
     return tile.p.r || tile.p.scores ? position + r * position_stride + tile.rows - 1 - r + c : nullptr;
   }
 };
 
-/// Zeros where no piece of the row lies.
+/// Zeros where the row has no piece.
 template <class T>
 void clear_gaps(const Tile<T>& tile, int64_t r, T* row) {
   int64_t end = 0;
@@ -168,7 +168,7 @@ void forward_rows(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum, i
       });
       const T before = most[r];
       if (high > before) most[r] = high;
-      // Nothing but -inf (padding) or NaN so far: a NaN must go on, padding must not.
+      // Only -inf (padding) or NaN so far: a NaN must propagate, padding must not.
       const T shift = most[r] == -kInfinity<T> ? T(0) : most[r];
       if (!first_tile && most[r] > before) {
         const T keep = std::exp(before - most[r]);
@@ -196,7 +196,7 @@ void forward_rows(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum, i
   }
 }
 
-/// One head of some sequences, whole: gradients of keys, values and distances are sums over queries.
+/// One head of some sequences, over all queries: gradients of keys, values and distances are sums over queries.
 template <class T>
 class BackwardHead {
  public:
@@ -297,22 +297,22 @@ class BackwardHead {
   T *grad_s_, *grad_position_, *grad_q_content_, *grad_q_position_;
 };
 
-/// Tasks that one thread should take together: below some ten thousand multiplications another thread costs more.
+/// The number of tasks for one thread: below about 2^18 multiplications, another thread does not pay off.
 template <class T>
 int64_t grain(const AttentionProblem<T>& p, int64_t queries) {
   constexpr int64_t kWorthAThread = 1 << 18;
   return std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, queries * p.keys * p.width));
 }
 
-/// Whether every query sees every key and nothing is added to the scores, with keys for one tile.
+/// Whether every query sees every key, nothing is added to the scores, and the keys fit into one tile.
 template <class T>
 bool is_short(const AttentionProblem<T>& p) {
   return p.all && p.keys > 0 && p.keys <= kTileKeys && !p.r && !p.scores && p.u == nullptr;
 }
 
-constexpr int64_t kShortQueries = 256;  ///< of a tile
+constexpr int64_t kShortQueries = 256;  ///< queries per tile
 
-/// Queries and outputs in their places, the softmax row by row in one go.
+/// Reads queries and writes outputs in place, with the softmax of each row in a single pass.
 template <class T>
 void forward_short(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum) {
   const int64_t blocks = (p.queries + kShortQueries - 1) / kShortQueries;

@@ -20,7 +20,7 @@ struct AttentionProblem {
   T scale;
 };
 
-/// o [B,H,Q,dv] and the logarithm of each softmax's sum, [B,H,Q] contiguous (+inf for a query without keys), or null.
+/// o [B,H,Q,dv] and the log of each softmax's sum, [B,H,Q] contiguous (+inf for a query without keys), or null.
 template <class T>
 void attention_forward(const AttentionProblem<T>& problem, const Heads<T>& o, T* log_sum);
 

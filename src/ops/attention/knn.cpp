@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
 
-/// Scores of rows first .. first + count, -inf where there is no row: [B,H,Q,count].
+/// Scores of rows first .. first + count, -inf if there is no row: [B,H,Q,count].
 at::Tensor block_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& valid, int64_t first,
                         int64_t count) {
   at::Tensor scores = at::matmul(q, k.narrow(2, first, count).transpose(-1, -2));
@@ -19,10 +19,11 @@ at::Tensor block_scores(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return scores.masked_fill(missing, kLowest);
 }
 
-/// The places of the `count` largest of the last dimension, rising: of equal ones the first.
+/// The indices of the `count` largest values along the last dimension, in ascending order; the first among equal
+/// values.
 at::Tensor largest(const at::Tensor& scores, int64_t count) {
   auto [values, places] = at::topk(scores, count, -1, true, false);
-  // topk takes any of several equal scores; where the lowest one taken stands again among those left out, sort instead.
+  // topk picks any of several equal scores. If the lowest score picked also occurs among those left out, sort instead.
   const at::Tensor lowest = values.amin(-1, true);
   const at::Tensor left_out = (scores == lowest).sum(-1) > (values == lowest).sum(-1);
   if (left_out.logical_and(lowest.squeeze(-1) > kLowest).any().item<bool>()) {
@@ -31,7 +32,7 @@ at::Tensor largest(const at::Tensor& scores, int64_t count) {
   return std::get<0>(places.sort(-1));
 }
 
-/// softmax over the last dimension where `real`, 0 elsewhere and where nothing is real.
+/// softmax over the last dimension where `real`, 0 elsewhere; all zeros if nothing is real.
 at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& real) {
   const at::Tensor hidden = real.logical_not().logical_and(real.any(-1, true));
   return at::softmax(scores.masked_fill(hidden, kLowest), -1) * real;

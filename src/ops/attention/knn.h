@@ -12,23 +12,23 @@ namespace mnemo::ops {
 ///   N_i  = the top_k real rows j with the largest s_ij, the older row (smaller j) first among equals
 ///   o_i  = sum over N_i of softmax_{N_i}(s_i)_j V_j
 /// B batch, H heads, Q queries, M rows of the memory, d head width.
-///   q [B,H,Q,d], scaled already   k, v [B,H,M,d]   valid [B,M] bool, false = no row; undefined = all are rows
-/// Returns o [B,H,Q,d], zero for a sequence without a row. The choice of rows is a constant: gradients go into q, k and
-/// v of the chosen rows alone.
+///   q [B,H,Q,d], already scaled   k, v [B,H,M,d]   valid [B,M] bool, false = no row; undefined = all are rows
+/// Returns o [B,H,Q,d], zero for a sequence without rows. The selection of rows is a constant: gradients only reach q
+/// and the chosen rows of k and v.
 at::Tensor knn_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
                          int64_t top_k);
 
-/// The numbers j of N_i, rising, [B,H,Q,min(top_k, M)] int64; -1 where there are fewer rows. Scores are computed for
-/// blocks of rows, never [Q,M] in one piece for a long memory.
-///   max_scores: how many scores a block may have; it has at least top_k a query
+/// The indices j of N_i in ascending order, [B,H,Q,min(top_k, M)] int64; -1 if there are fewer rows. Scores are
+/// computed in blocks of rows, so a long memory never needs all of [Q,M] at once.
+///   max_scores: number of scores that a block may have; it always has at least top_k per query
 at::Tensor knn_select(const at::Tensor& q, const at::Tensor& k, const at::Tensor& valid, int64_t top_k,
                       int64_t max_scores = int64_t{1} << 23);
 
-/// The naive twin of knn_attention: all scores, sorted.
+/// The naive reference of knn_attention: computes and sorts all scores.
 at::Tensor knn_attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
                                int64_t top_k);
 
-/// The weights of N_i as a matrix, [B,H,Q,M]: what each query takes of each row.
+/// The weights of N_i as a matrix, [B,H,Q,M]: the weight of each row for each query.
 at::Tensor knn_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& valid, int64_t top_k);
 
 }  // namespace mnemo::ops

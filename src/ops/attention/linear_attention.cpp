@@ -18,7 +18,7 @@ at::Tensor normalised(const at::Tensor& numerator, const at::Tensor& a, const Li
   at::Tensor divisor = a;
   if (normaliser.kind == Kind::plus_eps) divisor = a + normaliser.eps;
   if (normaliser.kind == Kind::at_least_one) divisor = (causal ? a : a.abs()).clamp_min(1.0);
-  // Where nothing was written both are zero; without eps that would be 0 / 0.
+  // If nothing was written, both are zero, and without eps the result would be 0 / 0.
   if (normaliser.kind == Kind::plain) divisor = at::where(a == 0.0, 1.0, a);
   return numerator / divisor.unsqueeze(-1);
 }
@@ -60,9 +60,9 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
                                      const LinearNormaliser& normaliser) {
   const int64_t time = q.size(2), width = v.size(3), chunk = std::min(time, kLinearChunk),
                 chunks = (time + chunk - 1) / chunk;
-  // Contiguous at once: every product of strided heads would copy them again.
+  // Contiguous now, since every product with strided heads would copy them again.
   const auto cut = [&](const at::Tensor& x) { return into_chunks(x, chunks, chunk).contiguous(); };
-  // One more column of ones in v: its sums are those of the weights.
+  // v gets an additional column of ones: its sums are those of the weights.
   const at::Tensor qs = cut(q),
                    vs = into_chunks(at::constant_pad_nd(v, {0, 1}, 1.0), chunks, chunk);  // [B,H,N,C,f], [B,H,N,C,d+1]
   at::Tensor ks = cut(k), from_past, kept;
@@ -80,7 +80,7 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
   } else {
     scores = scores.tril();
   }
-  // The sums before each chunk, [B,H,N,f,d+1]; they depend on earlier chunks alone, bit for bit.
+  // The sums before each chunk, [B,H,N,f,d+1]; they depend only on earlier chunks, bit for bit.
   const at::Tensor own = at::matmul(ks.transpose(-1, -2), vs);
   at::Tensor now = at::cat({sums.s, sums.z.unsqueeze(-1)}, -1);
   std::vector<at::Tensor> before;

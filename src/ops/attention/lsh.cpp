@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kSelf = -1e5, kHidden = -std::numeric_limits<double>::infinity();
 
-/// Rows of length one; a row of zeros stays.
+/// Normalises rows to length one; rows of zeros stay zero.
 at::Tensor unit_rows(const at::Tensor& x) {
   const at::Tensor norm = x.norm(2, -1, true);
   return x / at::where(norm == 0.0, 1.0, norm);
@@ -21,10 +21,10 @@ at::Tensor arange_like(int64_t size, const at::Tensor& like) {
   return at::arange(size, like.options().dtype(at::kLong).requires_grad(false));
 }
 
-/// Rows [B,H,T,d] picked by places [B,H,..] of T: [B,H,..,d]. One index_select, whose gradient is one index_add.
+/// Rows [B,H,T,d] selected by indices [B,H,..] into T: [B,H,..,d]. One index_select, whose gradient is one index_add.
 at::Tensor pick_rows(const at::Tensor& rows, const at::Tensor& places) {
   const int64_t batch = rows.size(0), heads = rows.size(1), time = rows.size(2), width = rows.size(3);
-  // Joined heads [B,T,H,d] are how the rows lie in memory.
+  // In memory, the rows are joined heads [B,T,H,d].
   const at::Tensor flat = rows.transpose(1, 2).reshape({batch * time * heads, width});
   std::vector<int64_t> ones(static_cast<size_t>(places.dim()), 1);
   ones[0] = batch;
@@ -38,7 +38,8 @@ at::Tensor pick_rows(const at::Tensor& rows, const at::Tensor& places) {
   return flat.index_select(0, index.flatten()).view(shape);
 }
 
-/// Blocks [..,N,C,x] with the block before[..,N] on the right of each along C: [..,N,2C,x]; before numbers all blocks.
+/// Blocks [..,N,C,x], each followed by its previous block before[..,N] along C: [..,N,2C,x]; `before` indexes all
+/// blocks.
 at::Tensor with_blocks(const at::Tensor& blocks, const at::Tensor& before) {
   const at::Tensor flat = blocks.reshape({before.numel(), -1});
   return at::cat({blocks, flat.index_select(0, before.flatten()).view(blocks.sizes())}, -2);
@@ -64,12 +65,12 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
     const at::Tensor ticker = arange_like(time, buckets);
     places = (buckets * time + ticker).argsort(-1, false);                                       // sorted -> place
     ranks = at::empty_like(places).scatter_(-1, places, ticker.expand_as(places).contiguous());  // place -> sorted
-    // The last chunk is made up with rows that count as padding.
+    // The last chunk is filled up with rows that count as padding.
     at::Tensor bucket = at::constant_pad_nd(buckets.gather(-1, places), {0, sorted_rows - time}, options.num_buckets);
     places = at::constant_pad_nd(places, {0, sorted_rows - time}, 0);
     bucket = bucket.view({batch, heads, rounds, chunks, chunk, 1});
     place_q = places.view({batch, heads, rounds, chunks, chunk, 1});
-    // Before the first chunk comes the last with real rows in it.
+    // The chunk before the first one is the last one with real rows.
     const at::Tensor real = valid.defined() ? valid.sum(1) : at::full({batch}, time, ticker.options());
     const at::Tensor last = at::floor_divide((real - 1).clamp_min(0), chunk).view({batch, 1, 1, 1});
     const at::Tensor number = arange_like(chunks, buckets).view({1, 1, 1, chunks});
@@ -82,7 +83,7 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
     hidden = at::logical_or(bucket_k == options.num_buckets, bucket == options.num_buckets);
     if (!options.attend_across_buckets) hidden = at::logical_or(hidden, bucket != bucket_k);
     if (options.causal) hidden = at::logical_or(hidden, place_k > place_q);
-    // With one chunk the one before is itself: its rows must not count twice.
+    // With one chunk, the previous chunk is the chunk itself: its rows must not count twice.
     const at::Tensor twice = (previous == own).unsqueeze(-1).unsqueeze(-1).expand({-1, -1, -1, -1, 1, chunk});
     hidden = at::logical_or(hidden, at::cat({at::zeros_like(twice), twice}, -1));
   }
@@ -90,13 +91,13 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
   const at::Tensor values = pick_rows(v, places).unflatten(3, {chunks, chunk});
   const at::Tensor keys = with_blocks(unit_rows(q), before);
   at::Tensor scores = at::matmul(q, keys.transpose(-1, -2)) * (1.0 / std::sqrt(static_cast<double>(width)));
-  // Itself: the diagonal of the own chunk, whatever else hides it.
+  // The diagonal of a row's own chunk is the row itself, however else it is masked.
   const at::Tensor self = at::eye(chunk, 2 * chunk, scores.options().dtype(at::kBool));
   scores = scores.masked_fill(hidden, kHidden).masked_fill(self, kSelf);
   const at::Tensor sum = at::logsumexp(scores, {-1}, true);
   const at::Tensor o = at::matmul((scores - sum).exp(), with_blocks(values, before));  // [B,H,R,N,C,d]
 
-  // Back to the rows' own order, round by round, and the rounds by their sums.
+  // Back to the original order of rows in each round, then combine the rounds by their sums.
   const at::Tensor row = ranks +
                          arange_like(batch * heads * rounds, buckets).view({batch, heads, rounds, 1}) * sorted_rows;
   const at::Tensor
@@ -135,7 +136,7 @@ at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const 
 
 namespace {
 
-/// The arena's rows, made up with zeros.
+/// The rows as in the arena's code, padded with zeros.
 at::Tensor arena_rows(const at::Tensor& rows, const LshOptions& options) {
   return at::constant_pad_nd(rows, {0, 0, 0, options.chunk_len - rows.size(2) % options.chunk_len});
 }

@@ -42,7 +42,7 @@ at::Tensor distance_sinusoids(int64_t num_queries, int64_t num_keys, bool looks_
     found->last = std::max(found->last, grown(last));
     at::Tensor distances = at::arange(found->first, -found->last - 1, -1, at::TensorOptions().dtype(at::kDouble));
     if (clamp > 0) distances = distances.clamp(-clamp, clamp);
-    // The table outlives this call: made in inference mode it could not be used in training afterwards.
+    // The table outlives this call: if it were made in inference mode, it could not be used for training later.
     const c10::InferenceMode ordinary(false);
     const at::NoGradGuard no_grad;
     found->rows = sinusoids(distances, dim, options);

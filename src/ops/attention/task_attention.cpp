@@ -15,7 +15,7 @@
 namespace mnemo::ops {
 namespace {
 
-/// Rows of heads [..,n,d] as the loops of decoding want them: one behind another, zeros up to a whole step.
+/// The rows of heads [..,n,d] in the layout of the decoding loops: contiguous, zero-padded to a whole step.
 at::Tensor padded_rows(const at::Tensor& heads) {
   const int64_t extra = (kHeadStep - heads.size(-1) % kHeadStep) % kHeadStep;
   return extra == 0 ? heads.contiguous() : at::constant_pad_nd(heads, {0, extra}).contiguous();
@@ -29,7 +29,7 @@ struct Head {
   int64_t old_rows, width;
 };
 
-/// o [width] = the mean of what one class row sees; scores: room for all keys it sees.
+/// o [width] = the output of one class row; scores: buffer for all keys it sees.
 void read(const Head& head, const float* q, const TaskSight& sight, float* scores, float* part, float* o) {
   const int64_t width = head.width;
   int64_t count = head.old_rows;

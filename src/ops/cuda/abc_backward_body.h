@@ -4,8 +4,8 @@
 
 namespace mnemo::ops::cuda {
 
-/// The reverse scan. grad_k, grad_v and grad_z hold the gradient of the memory after the last token and turn into that
-/// of the first, in place. With f_ij = gK_j . k_i + gV_j . v_i and x = grad_o V0^T, c = grad_o v^T:
+/// The reverse scan. grad_k, grad_v and grad_z hold the gradient of the memory after the last token and become that of
+/// the first, in place. With f_ij = gK_j . k_i + gV_j . v_i and x = grad_o V0^T, c = grad_o v^T:
 ///   gp_tj = sum_i w_tij c_ti + u_tj x_tj,   gy = p (gp - sum p gp),   H = p gp + gy y,   F_j = sum_i f_ij w_Cij + f0_j
 ///   u_Cj
 ///   gs_ij = sum_{t>=i} w_tij (p_tj c_ti + gy_tj a_ti - H_tj) + w_Cij (f_ij - F_j + gz_j), and the same with u, x, r,
@@ -15,7 +15,7 @@ struct AbcBackward {
   using A = Wide<S>;
   AbcInputs<S> in;
   AbcMemoryOf<const A> path;
-  AbcMemoryOf<A> pieces;  ///< [B,H,kAbcChunksKept,..]: room for the memories between two that were kept
+  AbcMemoryOf<A> pieces;  ///< [B,H,kAbcChunksKept,..]: buffer for the memories between two that were kept
   Rows<const S> grad_o;
   Rows<S> grad_q, grad_k, grad_v, grad_s;
   A *grad_memory_k, *grad_memory_v, *grad_memory_z;
@@ -75,7 +75,7 @@ struct AbcBackward {
   }
 
  private:
-  /// One chunk, from the memory before it: pieces[piece] of this head.
+  /// One chunk, given the memory before it: pieces[piece] of this head.
   template <class Block>
   MNEMO_BODY void chunk(Block& block, const AbcChunk<S>& x, const Areas& g, int64_t b, int64_t h, int64_t begin,
                         int piece) const {
@@ -176,7 +176,7 @@ struct AbcBackward {
         }
         grad_s.row(b, h, begin + i)[j] = static_cast<S>(sum);
       });
-      // The values' side: what `state` and `grad` hold now.
+      // For the values: what `state` and `grad` hold now.
       products<A, 2>(
           thread, count, in.value_width, n, [&](int i, int j) { return x.last[i * nn + j]; },
           [&](int, int j, int e) { return g.grad[j * dv + e]; },

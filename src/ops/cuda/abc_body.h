@@ -4,18 +4,17 @@
 
 namespace mnemo::ops::cuda {
 
-/// ABC's exp form (ops/abc_scan.h) for a device: one block a head, tokens in chunks of kAbcTokens.
+/// ABC's exp form (ops/abc_scan.h) on a device: one block per head, tokens in chunks of kAbcTokens.
 ///
-/// The sum of a slot's weights is kept as a pair, z = m + log l with m the largest logit so far: at logits of 1e4 a
-/// float z alone is off by
-/// 5e-4. With it every weight is a number up to 1, however far logits lie apart:
+/// The sum of a slot's weights is kept as a pair, z = m + log l, where m is the largest logit so far: at logits of 1e4,
+/// a float z alone has an error of 5e-4. With the pair, every weight is at most 1, however far apart the logits are:
 ///   w_tij = e^{s_ij - m_tj} / l_tj  (token i in slot j as token t reads it, i <= t),   u_tj = e^{m0_j - m_tj} l0_j /
-///   l_tj  (what was before)
+///   l_tj  (the earlier content)
 ///   y = tril(a) w + u r,  a = scale q k^T,  r = scale q K0^T;   p = softmax over slots;   o = b v + (p u) V0,  b_ti =
 ///   sum_j p_tj w_tij
 ///   K1_j = u_Cj K0_j + sum_i w_Cij k_i, likewise V
 inline constexpr int kAbcTokens = 16, kAbcMostSlots = 64;
-/// Chunks between two memories that are kept for the backward pass.
+/// Number of chunks between two memories that are kept for the backward pass.
 inline constexpr int kAbcChunksKept = 4;
 
 template <class S>
@@ -30,13 +29,13 @@ struct AbcInputs {
   MNEMO_BODY int64_t kept() const { return (time + kAbcChunksKept * kAbcTokens - 1) / (kAbcChunksKept * kAbcTokens); }
 };
 
-/// Memories one behind another: k [n,d], v [n,dv], m and l [n] each.
+/// Memories one after another: k [n,d], v [n,dv], m and l [n] each.
 template <class T>
 struct AbcMemoryOf {
   T *k = nullptr, *v = nullptr, *m = nullptr, *l = nullptr;
 };
 
-/// What both directions hold of a chunk in shared memory.
+/// The data of a chunk that both directions keep in shared memory.
 template <class S>
 struct AbcChunk {
   using A = Wide<S>;
@@ -60,7 +59,7 @@ struct AbcChunk {
     load_rows(thread, v, count, in.value_width, [&](int t) { return in.v.row(b_, h, begin + t); });
     load_rows(thread, s, count, n, [&](int t) { return in.s.row(b_, h, begin + t); });
   }
-  /// The pair (m, l) of each slot after each token, by one thread a slot; (m0, l0) become those after the chunk.
+  /// The pair (m, l) of each slot after each token, one thread per slot; (m0, l0) become those after the chunk.
   MNEMO_BODY void run(int j, int count) const {
     if (j >= n) return;
     A high = m0[j], sum = l0[j];
@@ -86,7 +85,7 @@ struct AbcChunk {
         [&](int, int e, int i) { return k[i * dk + e]; },
         [&](int t, int i, A sum) { a[t * kAbcTokens + i] = i <= t ? sum * in.scale : A(0); });
   }
-  /// Keys and values of the memory, in shared memory, from the numbered one of `from`.
+  /// Loads the keys and values of memory `number` of `from` into shared memory.
   template <class T>
   MNEMO_BODY void load_memory(int thread, const AbcMemoryOf<T>& from, int64_t number, A* keys, A* values) const {
     load_rows(thread, keys, n, in.width, [&](int j) { return from.k + (number * n + j) * in.width; });
@@ -121,14 +120,14 @@ struct AbcChunk {
         [&](int, int i, int e) { return v[i * dv + e]; },
         [&](int j, int e, A sum) { values[j * dv + e] = kept[j] * values[j * dv + e] + sum; });
   }
-  /// last_ij = w_Cij: what the memory after the chunk takes of token i.
+  /// last_ij = w_Cij: the weight of token i in the memory after the chunk.
   MNEMO_BODY void weights_of_last(int thread, int count) const {
     for (int i = thread / kLanes; i < count; i += kGroups) {
       for (int j = thread % kLanes; j < n; j += kLanes) last[i * nn + j] = weight(count - 1, i, j);
     }
   }
 
-  // The softmax over slots, p from y: kAbcTokens parts a token, whose sums stand in `part`.
+  // The softmax over slots, p from y: kParts threads per token, whose sums are in `part`.
   static constexpr int kParts = kThreads / kAbcTokens;
   template <class F>
   MNEMO_BODY void each_slot(int thread, int count, F f) const {
@@ -160,8 +159,7 @@ struct AbcChunk {
   }
 };
 
-/// Outputs, the memory after the last token, and the memory before every kAbcChunksKept chunks (path, where it is
-/// wanted).
+/// Outputs, the memory after the last token, and, if `path` is given, the memory before every kAbcChunksKept chunks.
 template <class S>
 struct AbcForward {
   using A = Wide<S>;
@@ -246,7 +244,7 @@ struct AbcForward {
   }
 };
 
-/// One token without a graph: the memory passes through once.
+/// One token without a graph: reads and writes the memory once.
 template <class S>
 struct AbcStep {
   using A = Wide<S>;

@@ -11,7 +11,7 @@
 
 namespace mnemo::ops::cuda {
 
-/// What the scan reads.
+/// The inputs of the scan.
 struct AbcOperands {
   at::Tensor q, k, v, s;
   double scale;
@@ -32,11 +32,11 @@ struct AbcOperands {
   }
 };
 
-/// Memories one behind another: [B,H,count,..].
+/// Memories one after another: [B,H,count,..].
 struct AbcPath {
   at::Tensor k, v, m, l;
 
-  /// Room for `count` memories a head.
+  /// Space for `count` memories per head.
   static AbcPath empty(const at::Tensor& k, const at::Tensor& v, int64_t count) {
     auto room = [&](int64_t width) { return at::empty({k.size(0), k.size(1), count, k.size(2), width}, k.options()); };
     return {room(k.size(3)), room(v.size(3)), room(1), room(1)};
@@ -59,8 +59,8 @@ struct AbcScanned {
   AbcPath path;
 };
 
-/// abc_exp_scan (ops/abc_scan.h) by the kernels of abc_body.h. Launch::run(body) runs a kernel on the tensors' device;
-/// Launch::most_shared_bytes() is what a block may have there. Memories are in the type of sums.
+/// abc_exp_scan (ops/abc_scan.h) with the kernels of abc_body.h. Launch::run(body) runs a kernel on the tensors'
+/// device; Launch::most_shared_bytes() is the limit of shared memory per block. Memories have the type of sums.
 template <class Launch>
 struct AbcKernels {
   using variable_list = torch::autograd::variable_list;
@@ -110,7 +110,7 @@ struct AbcKernels {
       const at::Tensor grad_o = with_rows(grads[0]);
       const at::Tensor grad_q = empty_heads(in.q, time, in.q.size(3)), grad_k = empty_heads(in.q, time, in.q.size(3)),
                        grad_v = empty_heads(in.q, time, in.v.size(3)), grad_s = empty_heads(in.q, time, in.s.size(3));
-      // Gradients of the last memory turn into those of the first, in place.
+      // The gradients of the last memory become those of the first, in place.
       const AbcMemory memory{grads[1].clone(at::MemoryFormat::Contiguous), grads[2].clone(at::MemoryFormat::Contiguous),
                              grads[3].clone(at::MemoryFormat::Contiguous)};
       const AbcPath pieces = AbcPath::empty(memory.k, memory.v, kAbcChunksKept);
@@ -126,7 +126,7 @@ struct AbcKernels {
     }
   };
 
-  /// Whether these sizes have kernels; others go to the naive reference.
+  /// Whether there are kernels for these sizes; others use the naive reference.
   static bool fits(const at::Tensor& q, const at::Tensor& v, const at::Tensor& s) {
     if (s.size(3) > kAbcMostSlots || q.size(3) > kMaxWidth || v.size(3) > kMaxWidth) return false;
     bool fits = false;

@@ -4,9 +4,9 @@
 
 namespace mnemo::ops::cuda {
 
-/// Softmax attention over key ranges with optional relative positions (ops/attention.h) for a device, by tiles of
-/// queries and keys. Letters are those of attention(). Sums over keys stand in the threads' own numbers; nothing is
-/// added up across blocks, so that two runs give the same bits.
+/// Softmax attention over key ranges with optional relative positions (ops/attention.h) on a device, in tiles of
+/// queries and keys. Names are those of attention(). Sums over keys are in the threads' registers; nothing is
+/// accumulated across blocks, so two runs give the same bits.
 template <class S>
 struct AttentionInputs {
   using A = Wide<S>;
@@ -21,7 +21,7 @@ struct AttentionInputs {
   A scale;
 
   MNEMO_BODY int64_t row_of(int64_t b, int64_t h, int i) const { return (b * heads + h) * queries + i; }
-  /// Whether query i sees a key from `begin` to `end` - 1.
+  /// Whether query i sees any key from `begin` to `end` - 1.
   MNEMO_BODY bool sees(int i, int begin, int end) const {
     for (int32_t piece = offsets[i]; piece < offsets[i + 1]; ++piece) {
       if (bounds[2 * piece] < end && bounds[2 * piece + 1] > begin) return true;
@@ -33,10 +33,10 @@ struct AttentionInputs {
   }
 };
 
-/// A square of scores in shared memory. Element (r, c) is query i0 + r and
+/// A square of scores in shared memory. Element (r, c) belongs to query i0 + r and
 ///   straight: key j0 + c;   slanted: the distance column c0 + c, whatever key that is (gradients of r are sums along
 ///   slanted lines).
-/// Column c of the position scores stands for the key j = c - (Q-1) + i.
+/// Column c of the position scores belongs to the key j = c - (Q-1) + i.
 template <class S, bool kSlanted>
 struct AttentionTile {
   using A = Wide<S>;
@@ -50,7 +50,7 @@ struct AttentionTile {
   int wk, wv;
   A *q, *qp, *k, *v, *r, *s;
 
-  /// The blocks of memory that the forward pass needs.
+  /// Allocates the blocks of memory that the forward pass needs.
   MNEMO_BODY AttentionTile(const AttentionInputs<S>& inputs, Carver<A>& carver)
       : in(inputs), wk(odd(inputs.width)), wv(odd(inputs.value_width)) {
     const bool has_r = in.r.data != nullptr;
@@ -104,7 +104,8 @@ struct AttentionTile {
     load_rows(thread, r, kDistanceRows, in.width,
               [&](int row) { return p0 + row >= 0 && p0 + row < in.distances ? in.r.row(0, h, p0 + row) : nullptr; });
   }
-  /// f(row, c, i, j, score) for this thread's elements that query i may attend to; hidden(row, c) for the others.
+  /// f(row, c, i, j, score) for those of this thread's elements that the query may attend to; hidden(row, c) for the
+  /// others.
   template <class F, class Hidden>
   MNEMO_BODY void scores(int thread, int64_t b, int64_t h, int i0, int origin, F f, Hidden hidden) const {
     for (int c = thread % kLanes; c < kSide; c += kLanes) {
@@ -117,7 +118,7 @@ struct AttentionTile {
         const A* key = k + key_row(row, c) * wk;
         A sum = 0;
         for (int e = 0; e < in.width; ++e) sum += q[row * wk + e] * key[e];
-        const int p = j + in.queries - 1 - i;  // a distance that is not given counts as nothing
+        const int p = j + in.queries - 1 - i;  // a missing distance contributes nothing
         if (r != nullptr) {
           const A* distance = r + distance_row(row, c) * wk;
           for (int e = 0; e < in.width; ++e) sum += qp[row * wk + e] * distance[e];
@@ -130,7 +131,7 @@ struct AttentionTile {
   }
 };
 
-/// Blocks of a grid of (head of a sequence, tile).
+/// The blocks of a grid over (head of a sequence, tile).
 struct TileOf {
   int64_t b, h;
   int first;
@@ -141,7 +142,7 @@ struct TileOf {
   }
 };
 
-/// o and the logarithm of each softmax's sum, [B,H,Q] (+inf for a query without keys).
+/// o and the log of each softmax's sum, [B,H,Q] (+inf for a query without keys).
 template <class S>
 struct AttentionForward {
   using A = Wide<S>;
@@ -174,7 +175,7 @@ struct AttentionForward {
     const Areas areas(carver);
     typename Block::template Kept<A, Tile::Sums::kSize> out;
     typename Block::template Kept<A, 2>
-        row_state;  // the largest score of the row so far, and this thread's part of the sum
+        row_state;  // largest score of the row so far, and this thread's part of the sum
     block.each([&](int thread) {
       x.load_queries(thread, b, h, i0);
       Tile::Sums::each(thread, kMaxWidth, out(thread), [](int, int, A& sum) { sum = 0; });
@@ -207,7 +208,7 @@ struct AttentionForward {
           const A other = areas.part[row * kParts + i];
           most = other > most ? other : most;
         }
-        // Nothing but -inf or NaN so far: a NaN must go on.
+        // Only -inf or NaN so far: a NaN must propagate.
         const A keep = most > before ? std::exp(before - most) : A(1), shift = most == -kInfinity<A> ? A(0) : most;
         sum *= keep;
         for (int c = thread % kParts; c < kSide; c += kParts) {
@@ -242,7 +243,7 @@ struct AttentionForward {
   }
 };
 
-/// What the backward kernels read beside the inputs. mean [B,H,Q]: o . grad_o.
+/// Additional inputs of the backward kernels. mean [B,H,Q]: o . grad_o.
 template <class S>
 struct AttentionGradient {
   using A = Wide<S>;
@@ -251,8 +252,7 @@ struct AttentionGradient {
   const A *log_sum, *mean;
 };
 
-/// Tiles of the backward pass: p in `s` and the gradient of the scores before scaling in `ds`, from scores computed
-/// once more.
+/// Tiles of the backward pass: p in `s` and the gradient of the scores before scaling in `ds`, with recomputed scores.
 template <class S, bool kSlanted>
 struct BackwardTile : AttentionTile<S, kSlanted> {
   using A = Wide<S>;
@@ -299,8 +299,8 @@ int64_t backward_shared_bytes(const AttentionGradient<S>& g) {
   return carver.used * static_cast<int64_t>(sizeof(Wide<S>));
 }
 
-/// Gradients by query: what reaches q over contents and over positions, [B,H,Q,d] each, and the gradient of ready-made
-/// scores, whose other elements are zero before.
+/// Gradients by query: the gradient of q through contents and through positions, [B,H,Q,d] each, and that of
+/// precomputed scores, whose other elements must be zero before.
 template <class S>
 struct AttentionBackwardQueries {
   using A = Wide<S>;

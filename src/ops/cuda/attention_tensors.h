@@ -17,7 +17,7 @@
 
 namespace mnemo::ops::cuda {
 
-/// By ATen's operations, for sizes without a kernel: with a buffer [Q,K].
+/// With ATen operations, for sizes without a kernel: needs a buffer [Q,K].
 inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                         const Positions& positions, const KeyRanges& ranges, double scale) {
   auto biased = [&](const at::Tensor& bias) { return bias.defined() ? q + bias.unsqueeze(1) : q; };
@@ -27,13 +27,13 @@ inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k
                          ranges.mask(), scale);
 }
 
-/// Offsets and bounds on a device, without waiting for it. All layers read the ranges of one table, so the last ones
-/// stay there.
+/// Copies offsets and bounds to a device, without waiting. All layers use the ranges of the same table, so the last
+/// copy is kept there.
 inline KeyRanges on_device(const KeyRanges& ranges, at::Device device) {
   thread_local KeyRanges from, there;
   if (!from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) ||
       there.offsets.device() != device) {
-    // They outlive this call: made in inference mode they could not be used in training afterwards.
+    // They outlive this call: if made in inference mode, they could not be used for training later.
     const c10::InferenceMode ordinary(false);
     from = {ranges.keys, ranges.offsets, ranges.bounds};
     there = {ranges.keys, ranges.offsets.to(device, at::kInt, /*non_blocking=*/true),
@@ -43,14 +43,14 @@ inline KeyRanges on_device(const KeyRanges& ranges, at::Device device) {
           ranges.valid.defined() ? ranges.valid.to(device).contiguous() : ranges.valid};
 }
 
-/// All that attention reads, in a form that the kernels can walk over.
+/// All inputs of attention, in the form that the kernels use.
 struct AttentionOperands {
   at::Tensor q, k, v, u, v_bias, r, scores, offsets, bounds, valid;
   double scale;
 
   static AttentionOperands of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                               const KeyRanges& ranges, double scale) {
-    // One type for all, that of the queries.
+    // All tensors get the type of the queries.
     auto typed = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(q.scalar_type()) : tensor; };
     auto contiguous = [&](const at::Tensor& tensor) { return tensor.defined() ? typed(tensor).contiguous() : tensor; };
     const at::Tensor r = typed(positions.r);
@@ -87,7 +87,7 @@ struct AttentionOperands {
   }
 };
 
-/// attention (ops/attention.h) by the kernels of attention_body.h; Launch as in AbcKernels.
+/// attention (ops/attention.h) with the kernels of attention_body.h; Launch as in AbcKernels.
 template <class Launch>
 struct AttentionKernels {
   using variable_list = torch::autograd::variable_list;
@@ -173,7 +173,7 @@ struct AttentionKernels {
     }
   };
 
-  /// Whether these sizes have kernels.
+  /// Whether there are kernels for these sizes.
   static bool fits(const at::Tensor& q, const at::Tensor& v) {
     if (q.size(3) > kMaxWidth || v.size(3) > kMaxWidth) return false;
     bool fits = false;

@@ -7,13 +7,13 @@
 
 #include "ops/row_kernels.h"
 
-/// What the bodies of the CUDA kernels are written in.
+/// Building blocks for the bodies of the CUDA kernels.
 ///
-/// A body is a struct of plain numbers and pointers with blocks(), shared_bytes() and operator()(Block&), the work of
-/// one block of kThreads threads. Work stands in block.each(f): f(thread) for every thread, then a barrier. What stands
-/// between two of them must be the same for every thread of the block, so it reads the struct and the tensors that the
-/// kernel only reads, never shared memory. On a device each() is f(threadIdx.x) and __syncthreads(); the tests run the
-/// same bodies on a CPU (tests/support/block_emulator.h).
+/// A body is a struct of plain numbers and pointers with blocks(), shared_bytes() and operator()(Block&), which does
+/// the work of one block of kThreads threads. The work is in calls block.each(f): f(thread) for every thread, then a
+/// barrier. Code between two such calls must do the same in every thread of the block, so it may read the struct and
+/// tensors that the kernel does not write, but never shared memory. On a device, each() is f(threadIdx.x) and
+/// __syncthreads(); the tests run the same bodies on a CPU (tests/support/block_emulator.h).
 #ifdef __CUDACC__
 #define MNEMO_BODY __host__ __device__ __forceinline__
 #define MNEMO_UNROLL _Pragma("unroll")
@@ -25,10 +25,10 @@
 namespace mnemo::ops::cuda {
 
 inline constexpr int kThreads = 256, kLanes = 32, kGroups = kThreads / kLanes;
-/// The widest head that the kernels take.
+/// The largest head width that the kernels support.
 inline constexpr int kMaxWidth = 128, kColumnsPerLane = kMaxWidth / kLanes;
 
-/// What sums are made in.
+/// The type of sums.
 template <class S>
 struct WideOf {
   using type = float;
@@ -40,7 +40,7 @@ struct WideOf<double> {
 template <class S>
 using Wide = typename WideOf<S>::type;
 
-/// Rows of a tensor [B,H,T,d] of any order, d contiguous; null where there is none.
+/// The rows of a tensor [B,H,T,d] of any order, d contiguous; null if there is none.
 template <class T>
 struct Rows {
   T* data = nullptr;
@@ -50,10 +50,10 @@ struct Rows {
   }
 };
 
-/// Rows in shared memory lie an odd number of elements apart, so that a column does not fall into one bank.
+/// The stride of rows in shared memory is odd, so that a column does not fall into a single bank.
 MNEMO_BODY int odd(int width) { return width | 1; }
 
-/// Cuts shared memory into areas. From null, only to learn the size.
+/// Divides shared memory into areas. With a null pointer, only computes the size.
 template <class A>
 struct Carver {
   A* base;
@@ -66,8 +66,8 @@ struct Carver {
 
 MNEMO_BODY int least(int64_t a, int64_t b) { return static_cast<int>(a < b ? a : b); }
 
-/// to(r, c, sum over i < depth of a(r, i) b(r, i, c)) for r < rows and c < columns: this thread's share, R rows at a
-/// time.
+/// Calls to(r, c, sum over i < depth of a(r, i) b(r, i, c)) for r < rows and c < columns: this thread's share, R rows
+/// at a time.
 template <class A, int R, class Left, class Right, class To>
 MNEMO_BODY void products(int thread, int rows, int columns, int depth, Left a, Right b, To to) {
   for (int r0 = thread / kLanes * R; r0 < rows; r0 += kGroups * R) {
@@ -86,7 +86,7 @@ MNEMO_BODY void products(int thread, int rows, int columns, int depth, Left a, R
   }
 }
 
-/// A thread's share of a matrix [kGroups R, up to kMaxWidth] that is summed up over many steps: R rows, some columns.
+/// A thread's share of a matrix [kGroups R, up to kMaxWidth] that is accumulated over many steps: R rows, some columns.
 template <int R>
 struct Share {
   static constexpr int kSize = R * kColumnsPerLane;
@@ -116,7 +116,7 @@ struct Share {
   }
 };
 
-/// A copy of rows into shared memory by all threads; rows(i) is the row's first element, or null for zeros.
+/// All threads copy rows into shared memory; rows(i) is the row's first element, or null for zeros.
 template <class A, class RowOf>
 MNEMO_BODY void load_rows(int thread, A* to, int count, int width, RowOf rows) {
   for (int r = thread / kLanes; r < count; r += kGroups) {

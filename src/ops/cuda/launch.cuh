@@ -8,7 +8,7 @@
 
 namespace mnemo::ops::cuda {
 
-/// What a body sees of its block (kernel.h).
+/// A body's interface to its block (kernel.h).
 struct DeviceBlock {
   int64_t index;
   void* shared;

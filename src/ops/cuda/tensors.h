@@ -10,7 +10,7 @@
 
 namespace mnemo::ops::cuda {
 
-/// The rows of a tensor [B,H,T,d] with d contiguous; null for an undefined one. T is const for what is only read.
+/// The rows of a tensor [B,H,T,d] with d contiguous; null for an undefined one. T is const for read-only access.
 template <class T>
 Rows<T> rows_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
@@ -21,7 +21,7 @@ Rows<T> rows_of(const at::Tensor& tensor) {
   }
 }
 
-/// f(S()) with the type of the tensor's numbers.
+/// Calls f(S()), where S is the tensor's element type.
 template <class F>
 void with_type_of(const at::Tensor& tensor, F f) {
   switch (tensor.scalar_type()) {

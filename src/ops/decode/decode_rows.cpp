@@ -1,4 +1,4 @@
-// Compiled once for each instruction set: Highway includes this file again and again.
+// Compiled once per instruction set: Highway includes this file repeatedly.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/decode/decode_rows.cpp"
 #include <hwy/foreach_target.h>
@@ -37,10 +37,10 @@ HWY_INLINE void each(int64_t size, Body&& body) {
 
 HWY_INLINE float sum_of(hn::Vec<F> x) { return hn::GetLane(hn::SumOfLanes(F(), x)); }
 
-// Memory is read at its full speed only in several streams: long rows of keys and values are cut into so many parts
-// that are read side by side (one stream reaches 6 of 11 GB/s on Zen 3).
+// Full memory bandwidth needs several streams: long rows of keys and values are divided into this many parts that are
+// read in parallel (a single stream reaches 6 of 11 GB/s on Zen 3).
 constexpr int kStreams = 8;
-constexpr int64_t kStreamRows = 64;  // rows of a part at least
+constexpr int64_t kStreamRows = 64;  // minimum rows per part
 
 // Scores of N keys that are `step` rows apart.
 template <int N, class T>
@@ -128,7 +128,7 @@ void CopyBf16(const float* x, int64_t size, Bf16Bits* to) {
   }
 }
 
-// slots = keep * slots + write * row; returns the product with `q` of each slot in `dots` (null: not wanted).
+// slots = keep * slots + write * row; returns the product with `q` of each slot in `dots` (null: not needed).
 HWY_INLINE void write_slots(float* memory, const float* row, const float* keep, const float* write, const float* q,
                             int64_t slots, int64_t width, float* dots) {
   const F d;
@@ -209,7 +209,7 @@ void NormaliseRow(const float* x, const float* weight, const float* bias, float 
   });
 }
 
-// erf by Abramowitz and Stegun, 7.1.26: to 1.5e-7.
+// erf by Abramowitz and Stegun, 7.1.26: error below 1.5e-7.
 template <class D, class V>
 HWY_INLINE V erf_of(D d, V x) {
   const auto size = hn::Abs(x);

@@ -13,8 +13,8 @@ inline constexpr int64_t kHeadStep = 16;
 /// bfloat16 in memory.
 using Bf16Bits = uint16_t;
 
-/// s_j = q . k_j + qr . r_j for `count` keys. k: rows from the first key on; r: rows from the first key's distance
-/// DOWN, null = no position term. T: float or Bf16Bits.
+/// s_j = q . k_j + qr . r_j for `count` keys. k: rows starting at the first key; r: rows starting at the first key's
+/// distance, in DESCENDING order, null = no position term. T: float or Bf16Bits.
 template <class T>
 void key_scores(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width, float* s);
 
@@ -38,7 +38,7 @@ void abc_step(const AbcSlots& slots, const float* q, const float* k, const float
               AbcActivation activation, float eps, float* scratch, float* o);
 
 /// m_n = keep_n m_n + write_n row for `count` rows of memory [count,width]; dots_n = q . m_n afterwards (null: not
-/// wanted).
+/// needed).
 void write_rows(float* memory, const float* row, const float* keep, const float* write, const float* q, int64_t count,
                 int64_t width, float* dots);
 

@@ -15,7 +15,7 @@ at::Tensor resample_nearest(const at::Tensor& rows, int64_t length, const at::Te
   if (!valid.defined()) return rows.index_select(1, at::div(i * time, length, "floor"));
   const at::Tensor counts = valid.sum(1);                                                    // [B]
   const at::Tensor wanted = at::div(i.unsqueeze(0) * counts.unsqueeze(1), length, "floor");  // [B,N]
-  // Real rows first, each in its order: a stable sort of "is padding".
+  // Real rows first, in their order: a stable sort by "is padding".
   const at::Tensor order = at::argsort(valid.logical_not().to(at::kByte), /*stable=*/true, 1);  // [B,T]
   const at::Tensor index = order.gather(1, wanted.clamp_max(time - 1));
   return rows.gather(1, index.unsqueeze(-1).expand({-1, -1, rows.size(2)}));
@@ -27,7 +27,7 @@ at::Tensor join(const at::Tensor& cache, const at::Tensor& input, bool authors) 
   return authors ? at::cat({cache, input}, -1) : at::cat({input, cache}, -1);
 }
 
-/// The columns of a map of both that meet the input, and those that meet the cache.
+/// Splits a weight that multiplies both into the columns for the input and those for the cache.
 struct Halves {
   at::Tensor input, cache;
 };

@@ -17,14 +17,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Numbers that one task walks over, for all sequences of a shared cache: its own part of the cache stays near.
+/// Values per task, for all sequences of a shared cache: its part of the cache stays in the processor's cache.
 constexpr int64_t kPiece = 4096;
 
 bool ours(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble) && x.numel() > 0;
 }
 
-/// Calls f(offset in the cache, offset in the input, count) over [B,N,C] numbers whose cache is [B,N,C] or [1,N,C].
+/// Calls f(offset in the cache, offset in the input, count) over [B,N,C] values with a cache [B,N,C] or [1,N,C].
 template <class F>
 void each_piece(const at::Tensor& input, const at::Tensor& cache, F&& f) {
   const int64_t size = cache.numel(), times = input.numel() / size, pieces = (size + kPiece - 1) / kPiece;
@@ -46,7 +46,7 @@ T* to_offset(const at::Tensor& tensor, int64_t offset) {
   return tensor.defined() ? tensor.mutable_data_ptr<T>() + offset : nullptr;
 }
 
-/// Where the gradient of the cache's term goes: the input's own where each has its own, else a sum.
+/// The gradient of the cache's term: that of the input if each sequence has its own cache, otherwise a sum.
 at::Tensor sum_of(const at::Tensor& input, const at::Tensor& cache) {
   return cache.numel() == input.numel() ? at::Tensor() : at::zeros_like(cache);
 }

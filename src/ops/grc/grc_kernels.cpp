@@ -1,4 +1,4 @@
-// Compiled once for each instruction set: Highway includes this file again and again.
+// Compiled once per instruction set: Highway includes this file repeatedly.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/grc/grc_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -13,8 +13,8 @@ namespace mnemo::ops::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Calls f(vector's tag, offset): whole vectors, then the rest in vectors of `rest` lanes, a power of two that divides
-// the size.
+// Calls f(vector tag, offset): whole vectors, then the remainder in vectors of `rest` lanes, a power of two that
+// divides the size.
 template <class T, size_t rest = 1, class F>
 HWY_INLINE void each_gate(int64_t size, F&& f) {
   const hn::ScalableTag<T> wide;
@@ -25,7 +25,7 @@ HWY_INLINE void each_gate(int64_t size, F&& f) {
   for (; i < size; i += static_cast<int64_t>(rest)) f(narrow, i);
 }
 
-/// sigma(input + cache); e^-|x| cannot overflow. A NaN stays one.
+/// sigma(input + cache); e^-|x| cannot overflow. NaN stays NaN.
 template <class D, class T>
 HWY_INLINE auto sigmoid_of(D d, const GateLogits<T>& gate, int64_t i) {
   const auto x = hn::Add(hn::LoadU(d, gate.input + i), hn::LoadU(d, gate.cache + i)), one = hn::Set(d, T(1));
@@ -121,7 +121,7 @@ T MixGrad(const T* m, const T* o, const T* grad, T share, T* m_grad, T* o_grad, 
   return sum + hn::GetLane(hn::SumOfLanes(wide, sums));
 }
 
-// The vector of x at i with the two halves of each pair changed over; a single lane takes the other half.
+// The vector of x at i with the two elements of each pair swapped; a single lane takes the other element.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> changed_over(D d, const T* x, int64_t i) {
 #if HWY_TARGET == HWY_SCALAR

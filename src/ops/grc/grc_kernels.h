@@ -14,8 +14,8 @@ struct GateLogits {
 /// out = s * old
 template <class T>
 void gate_keep(GateLogits<T> gate, const T* old, T* out, int64_t size);
-/// Gradients of gate_keep's logits and, where old_grad is not null, of old, added to it; logits_sum (may be null) +=
-/// those of the logits.
+/// Gradients of gate_keep's logits; that of old is added to old_grad if it is not null. logits_sum (may be null) += the
+/// gradients of the logits.
 template <class T>
 void gate_keep_grad(GateLogits<T> gate, const T* old, const T* grad, T* logits_grad, T* logits_sum, T* old_grad,
                     int64_t size);
@@ -28,7 +28,7 @@ template <class T>
 void gate_blend_grad(GateLogits<T> gate, const T* old, const T* fresh, const T* more, const T* grad, T* logits_grad,
                      T* logits_sum, T* fresh_grad, T* old_grad, int64_t size);
 
-/// One head of one row: y = share * [m, 0] + (1 - share) * o. m `narrow` numbers, o and y `width`.
+/// One head of one row: y = share * [m, 0] + (1 - share) * o. m has `narrow` values, o and y have `width`.
 template <class T>
 void mix_head(const T* m, const T* o, T share, T* y, int64_t narrow, int64_t width);
 /// Gradients of m and o; returns that of the share.
@@ -36,11 +36,11 @@ template <class T>
 T mix_head_grad(const T* m, const T* o, const T* grad, T share, T* m_grad, T* o_grad, int64_t narrow, int64_t width);
 
 /// out_c = start_c + sum over taps of own_tap,c x_tap,c + other_tap,c x_tap,(the neighbour of c in its pair): a row of
-/// a convolution in groups of two. `taps` rows x; weights of a tap are `size` numbers, size even.
+/// a convolution in groups of two. `taps` rows x; each tap has `size` weights, size even.
 template <class T>
 void pair_taps(const T* const* x, const T* const* own, const T* const* other, int64_t taps, const T* start, T* out,
                int64_t size);
-/// The gradients of own and other, added to them.
+/// Adds the gradients of own and other.
 template <class T>
 void pair_taps_grad(const T* const* x, const T* grad, T* const* own, T* const* other, int64_t taps, int64_t size);
 

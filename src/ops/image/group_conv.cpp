@@ -25,20 +25,19 @@ struct ImageSize {
   int64_t height, width;
 };
 
-/// [D,f] int64: the channel within its group that comes r places behind c's own.
+/// [D,f] int64: the channel that is r places after c in its group, cyclically.
 at::Tensor turned(int64_t dim, int64_t group, const at::TensorOptions& options) {
   const at::Tensor own = at::arange(dim, options.dtype(at::kLong)).remainder(group).unsqueeze(1);
   return (own + at::arange(group, options.dtype(at::kLong))).remainder(group);
 }
 
-/// Weights [D,f,9] by place: P[r,tap,c] belongs to the channel r places behind c's own in its group. [f,9,D].
+/// Weights [D,f,9] by place: P[r,tap,c] belongs to the channel r places after c in its group. [f,9,D].
 at::Tensor by_place(const at::Tensor& weight) {
   const at::Tensor index = turned(weight.size(0), weight.size(1), weight.options().requires_grad(false));
   return weight.gather(1, index.unsqueeze(2).expand_as(weight)).permute({1, 2, 0}).contiguous();
 }
 
-/// Rows [N,D] with every group turned by 0 .. f-1 places: [f,N,D]; of pairs only as they are, since the kernel turns
-/// them.
+/// Rows [N,D] with every group rotated by 0 .. f-1 places: [f,N,D]. Pairs are not rotated, since the kernel does that.
 at::Tensor turns(const at::Tensor& rows, int64_t group) {
   std::vector<at::Tensor> all = {rows.reshape({-1, rows.size(-1)})};
   if (group == 2) return all[0].unsqueeze(0);
@@ -46,7 +45,7 @@ at::Tensor turns(const at::Tensor& rows, int64_t group) {
   return at::stack(all);
 }
 
-/// Calls f(tap, neighbour's row) for the places of the image around row (i,j).
+/// Calls f(tap, neighbour's row) for the pixels around row (i,j) that are inside the image.
 template <class F>
 void each_tap(const ImageSize& size, int64_t i, int64_t j, F&& f) {
   for (int64_t a = 0; a < 3; ++a) {
@@ -59,7 +58,7 @@ void each_tap(const ImageSize& size, int64_t i, int64_t j, F&& f) {
   }
 }
 
-/// turned rows as turns() gives them, weights by place [f,9,D] -> [B*h*w,D].
+/// Rotated rows from turns(), weights by place [f,9,D] -> [B*h*w,D].
 at::Tensor run(const at::Tensor& turned_rows, const ImageSize& size, const at::Tensor& weights,
                const at::Tensor& bias) {
   const int64_t group = weights.size(0), dim = weights.size(2), count = turned_rows.size(1),
@@ -156,8 +155,8 @@ struct GroupConvFunction : torch::autograd::Function<GroupConvFunction> {
     const at::Tensor flat = weight.flatten(2), flat_grad = grad.view({-1, dim});
     variable_list result(5);
     if (ctx->needs_input_grad(0)) {
-      // The same of the gradient: weights with input and output channels of a group changed over, taps the other way
-      // round.
+      // The same convolution of the gradient: the weights' input and output channels within a group are swapped, and
+      // the taps reversed.
       const at::Tensor across = flat.view({-1, group, group, 9}).transpose(1, 2).reshape({dim, group, 9}).flip(2);
       result[0] = run(turns(grad, group), size, by_place(across), {}).view(rows.sizes());
     }

@@ -17,7 +17,7 @@ at::Tensor image_to_rows(const at::Tensor& image) { return image.permute({0, 2, 
 
 namespace {
 
-/// The packed form of a kernel, where what meets it keeps no graph.
+/// The packed form of a kernel, if no graph is needed.
 const PackedLinear* packed_kernel(const at::Tensor& x, const at::Tensor& weight) {
   return at::GradMode::is_enabled() || x.scalar_type() != at::kFloat ||
                  product_precision_now() != ProductPrecision::float32
@@ -52,7 +52,8 @@ at::Tensor patch_conv(const at::Tensor& x, const at::Tensor& weight, const at::T
   const std::vector<int64_t> shape = {x.size(0), down * right, weight.size(1) * high * wide};
   if (const PackedLinear* packed = packed_kernel(x, weight))
     return linear(patches.permute({0, 2, 4, 3, 5, 1}).reshape(shape), *packed, bias);
-  return linear(patches.permute({0, 2, 4, 1, 3, 5}).reshape(shape), weight.flatten(1), bias);  // no copy of the weight
+  return linear(patches.permute({0, 2, 4, 1, 3, 5}).reshape(shape), weight.flatten(1), bias);  // the weight is not
+                                                                                               // copied
 }
 
 }  // namespace mnemo::ops

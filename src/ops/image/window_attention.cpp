@@ -51,7 +51,7 @@ struct WindowProblem {
         scale(static_cast<T>(in.scale)) {}
 
   int64_t area() const { return queries * keys; }
-  /// s = q k^T scale + biases, of one head of one window.
+  /// s = q k^T scale + biases, for one head of one window.
   void scores(int64_t b, int64_t h, T* s) const {
     const T* by_place = bias == nullptr ? nullptr : bias + h * area();
     const T* by_window = window_bias == nullptr ? nullptr : window_bias + b % windows * area();
@@ -94,12 +94,12 @@ at::Tensor forward_windows(const WindowInputs& in) {
   return o;
 }
 
-/// Gradients of q, k, v, and of the bias where there is one.
+/// Gradients of q, k, v, and of the bias if there is one.
 variable_list backward_windows(const WindowInputs& in, const at::Tensor& grad_o) {
   const at::Tensor grad_q = empty_heads(in.q, in.q.size(2), in.q.size(3)),
                    grad_k = empty_heads(in.k, in.k.size(2), in.k.size(3)),
                    grad_v = empty_heads(in.v, in.v.size(2), in.v.size(3));
-  // The bias's gradient is a sum over windows: a part of the windows belongs to one task of a head.
+  // The bias's gradient is a sum over windows: each task handles a part of the windows of one head.
   const int64_t batch = in.q.size(0), heads = in.q.size(1);
   const int64_t parts = std::clamp<int64_t>((at::get_num_threads() + heads - 1) / heads, 1, batch),
                 most = (batch + parts - 1) / parts;

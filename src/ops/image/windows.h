@@ -13,8 +13,8 @@ at::Tensor cut_windows(const at::Tensor& x, int64_t window_height, int64_t windo
 at::Tensor join_windows(const at::Tensor& windows, int64_t height, int64_t width, int64_t window_height,
                         int64_t window_width);
 
-/// Which row of a table [(2th-1)(2tw-1),H] holds the bias between two places of a window that is at most as large as
-/// the table's th x tw:
+/// The row of a table [(2th-1)(2tw-1),H] that holds the bias between two positions of a window that is at most as large
+/// as the table's th x tw:
 ///   index(i,j) = (y_i - y_j + th - 1)(2 tw - 1) + x_i - x_j + tw - 1
 /// Returns int64 [A,A], A = wh*ww. Source: Liu et al. 2021, section 3.2.
 at::Tensor window_position_index(int64_t window_height, int64_t window_width, int64_t table_height,

@@ -15,10 +15,10 @@
 namespace mnemo::ops {
 namespace {
 
-constexpr int64_t kTileNumbers = 1 << 16;  ///< hidden numbers of a tile: half of a small second-level cache
-constexpr int64_t kMinTile = 48;  ///< fewer rows are not worth a product of their own: it packs the weights anew
+constexpr int64_t kTileNumbers = 1 << 16;  ///< hidden values per tile: half of a small second-level cache
+constexpr int64_t kMinTile = 48;  ///< fewer rows do not justify a separate product, since it packs the weights again
 
-/// y of `count` rows of x.
+/// y for `count` rows of x.
 void multiply(const LinearMap& map, const PackedLinear* packed, const float* x, int64_t count, float* y) {
   const int64_t in = map.weight.size(1), out = map.weight.size(0);
   const float* bias = map.bias.const_data_ptr<float>();
@@ -30,7 +30,7 @@ void multiply(const LinearMap& map, const PackedLinear* packed, const float* x, 
   gemm<float>(count, out, in, 1, {x, in}, transpose(map.weight.const_data_ptr<float>(), in), 1, y, out);
 }
 
-/// Rows of x through both maps, tile by tile.
+/// Applies both layers to the rows of x, tile by tile.
 at::Tensor by_tiles(const at::Tensor& x, const LinearMap& in, const LinearMap& out, int64_t rows, int64_t tile) {
   const int64_t dim = in.weight.size(1), hidden = in.weight.size(0), width = out.weight.size(0);
   std::vector<int64_t> shape = x.sizes().vec();

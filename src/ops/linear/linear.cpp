@@ -26,14 +26,14 @@ constexpr int64_t kWorthAThread = 1 << 15;
 
 thread_local ProductPrecision product_precision = ProductPrecision::float32;
 
-/// Whether the maps of x round their factors now. Float64 is for checks and stays as it is.
+/// Whether linear layers of x round their factors now. float64 is for tests and is never rounded.
 bool rounds(const at::Tensor& x) {
   return product_precision == ProductPrecision::bf16 && x.scalar_type() == at::kFloat;
 }
 
 int64_t rows_of(const at::Tensor& x) { return x.numel() / std::max<int64_t>(1, x.size(-1)); }
 
-/// x and weight of type T; bias and y of what its products are summed in.
+/// x and weight have type T; bias and y have the type of its sums.
 template <class T>
 void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& y) {
   using Sum = SumOf<T>;
@@ -41,7 +41,7 @@ void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
   Sum* to = y.mutable_data_ptr<Sum>();
   if constexpr (std::is_same_v<T, Sum>) {
     if (rows == 1) {
-      // Generation: the weights pass through once, so this is a matter of memory.
+      // Generation: the weights are read once, so memory bandwidth is the limit.
       const T *w = weight.const_data_ptr<T>(), *start = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
       at::parallel_for(0, out, std::max<int64_t>(4, 8 * kWorthAThread / in), [&](int64_t begin, int64_t end) {
         matrix_vector(w + begin * in, x.const_data_ptr<T>(), start == nullptr ? nullptr : start + begin, to + begin,
@@ -60,19 +60,19 @@ void forward_map(const at::Tensor& x, const at::Tensor& weight, const at::Tensor
           bias.defined() ? 1 : 0, to, out);
 }
 
-/// Whether the rows of x are whole and equally far apart, as those of a narrowed tensor are.
+/// Whether the rows of x are contiguous and equally spaced, as those of a narrowed tensor are.
 bool lie_evenly(const at::Tensor& x) {
   if (x.dim() < 2 || x.stride(-1) != 1 || x.stride(-2) < x.size(-1)) return false;
   int64_t next = x.stride(-2) * x.size(-2);
   for (int64_t d = x.dim() - 3; d >= 0; --d) {
-    if (x.size(d) == 1) continue;  // its stride says nothing
+    if (x.size(d) == 1) continue;  // its stride has no meaning
     if (x.stride(d) != next) return false;
     next *= x.size(d);
   }
   return true;
 }
 
-/// For `out` outputs of rows: [..,in] -> [..,out].
+/// An empty result for `out` outputs per row: [..,in] -> [..,out].
 at::Tensor rows_like(const at::Tensor& x, int64_t out, const at::TensorOptions& options) {
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = out;
@@ -93,9 +93,9 @@ void sum_of_rows(const T* rows, int64_t count, int64_t width, T* sum) {
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  /// parameters: weight by weight, each with its bias behind it where biases[m] is 1. What is saved of x has the type
-  /// of the factors, from which the backward pass knows it; weights are rounded again there, since copies of them would
-  /// lie with every segment's graph.
+  /// parameters: all weights, each followed by its bias if biases[m] is 1. x is saved in the type of the factors, from
+  /// which the backward pass knows the precision. Weights are rounded again there, since otherwise every segment's
+  /// graph would hold a copy.
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, at::TensorList parameters,
                                const std::vector<int64_t>& biases) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
@@ -114,7 +114,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
 
   static at::Tensor factor_of(const at::Tensor& x) { return rounds(x) ? x.to(at::kBFloat16) : x; }
 
-  /// x as a factor.
+  /// y for x already rounded as a factor.
   static at::Tensor run(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
     at::Tensor y = rows_like(x, weight.size(0), weight.options());
     AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, x.scalar_type(), "linear",
@@ -158,12 +158,12 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
         }
       }
     });
-    result.emplace_back();  // of `biases`
+    result.emplace_back();  // gradient of `biases`
     return result;
   }
 };
 
-/// On other devices, by LibTorch.
+/// With LibTorch, on other devices.
 at::Tensor by_libtorch(const at::Tensor& x, const LinearMap& map) {
   if (!rounds(x)) return at::linear(x, map.weight, map.bias);
   const at::Tensor y = at::linear(x.to(at::kBFloat16), map.weight.to(at::kBFloat16)).to(at::kFloat);
@@ -202,7 +202,7 @@ std::vector<at::Tensor> linear_maps(const at::Tensor& x, const std::vector<Linea
   });
   const bool with_graph = at::GradMode::is_enabled(),
              may_be_packed = !with_graph && x.scalar_type() == at::kFloat && !rounds(x);
-  at::Tensor rows, factor;  // made when a map needs them
+  at::Tensor rows, factor;  // made when a layer needs them
   for (const LinearMap& map : maps) {
     if (map.weight.size(1) != x.size(-1) || map.weight.scalar_type() != x.scalar_type()) {
       throw base::ShapeError(fmt::format("[linear] expected rows of {} numbers of type {}, found {} of type {}",

@@ -22,9 +22,9 @@ constexpr std::array<std::pair<Precision, std::string_view>, 3> kNames = {
     {{Precision::float32, "float32"}, {Precision::bf16, "bf16"}, {Precision::int8, "int8"}}};
 
 constexpr int64_t kInt8Steps = 127;
-/// Products that are worth a second thread.
+/// Multiplications that justify a second thread.
 constexpr int64_t kMultiplicationsWorthAThread = 1 << 17;
-/// Numbers of x that are read again for every few panels, so they had better stay in a cache.
+/// Values of x at a time: they are read again for every few panels, so they should stay in a cache.
 constexpr int64_t kNumbersOfRows = 1 << 20;
 
 template <class T>
@@ -50,7 +50,7 @@ AlignedBytes::AlignedBytes(int64_t bytes) : size(bytes) {
   const size_t alignment = static_cast<size_t>(bytes) >= kHuge ? kHuge : kLine;
   const size_t whole = (static_cast<size_t>(bytes) + alignment - 1) / alignment * alignment;
   memory = {static_cast<std::byte*>(::operator new(whole, std::align_val_t(alignment))), FreeAligned{alignment}};
-  if (alignment == kHuge) ::madvise(memory.get(), whole, MADV_HUGEPAGE);  // a wish: nothing depends on it
+  if (alignment == kHuge) ::madvise(memory.get(), whole, MADV_HUGEPAGE);  // only a hint
 }
 
 AlignedBytes::AlignedBytes(const AlignedBytes& other) : AlignedBytes(other.size) {

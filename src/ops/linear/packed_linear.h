@@ -13,8 +13,7 @@ namespace mnemo::ops {
 /// The storage format of weights for inference.
 ///   float32  unchanged
 ///   bf16     rounded to bfloat16; products and sums in float32
-///   int8     rounded to 127 steps either way for each output, inputs to 16,383 for each row; sums of products are
-///   exact
+///   int8     rounded to +-127 steps for each output, inputs to +-16,383 for each row; sums of products are exact
 enum class Precision { float32, bf16, int8 };
 
 /// Throws InputError that names `where` for names other than float32, bf16 and int8.

@@ -1,4 +1,4 @@
-// Compiled once for each instruction set: Highway includes this file again and again.
+// Compiled once per instruction set: Highway includes this file repeatedly.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/linear/packed_panels.cpp"
 #include <hwy/foreach_target.h>
@@ -17,7 +17,7 @@ namespace mnemo::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
-constexpr int kVectors = 16 / kLanes;  // of a panel
+constexpr int kVectors = 16 / kLanes;  // per panel
 using F = hn::FixedTag<float, kLanes>;
 using U = hn::FixedTag<uint32_t, kLanes>;
 using I = hn::FixedTag<int32_t, kLanes>;
@@ -55,7 +55,7 @@ struct Bf16 {
                               Sum (&sums)[MR][P * kVectors]) {
     const F d;
     const U du;
-    // First the even inputs of all outputs, then the odd ones: so the sums of six rows fit into 16 registers.
+    // First the even inputs of all outputs, then the odd ones, so that the sums of six rows fit into 16 registers.
     Sum row[P * kVectors];
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
       row[v] = hn::BitCast(
@@ -117,15 +117,15 @@ struct Int8 {
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<F> sum) { return sum; }
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<I> sum) { return hn::ConvertTo(F(), sum); }
 
-// What a tile of rows fetches of the weights that come next, meanwhile: of P panels `lines` lines each, one in `every`
-// steps. With so much to compute between two lines the processor fetches too late by itself.
+// Weights that a tile of rows prefetches for the next step: `lines` cache lines of each of P panels, one every `every`
+// steps. With this much computation between two lines, the hardware prefetcher is too late.
 struct Ahead {
   const std::byte* from;  // null = nothing
   int64_t panel;          // bytes from one panel to the next
   int64_t lines, every;
 };
 
-// MR rows of P panels over inputs [from, from + steps * kPerStep).
+// Multiplies MR rows by P panels over inputs [from, from + steps * kPerStep).
 template <class K, int MR, int P>
 HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride,
                       float* y, int64_t y_stride, int64_t panel, int64_t row, int64_t from, int64_t steps,
@@ -166,13 +166,13 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
   }
 }
 
-// Rows of a tile and its panels: with what a step loads, as many sums as the registers hold.
+// Rows and panels per tile: as many sums as fit into the registers with what a step loads.
 constexpr int kTileRows = kVectors == 1 ? 12 : 6, kTilePanels = kVectors == 1 ? 2 : 1;
 
 template <int N>
 using Count = std::integral_constant<int, N>;
 
-// f(Count<n>()) for n of 1 .. Most.
+// Calls f(Count<n>()) for n in 1 .. Most.
 template <int Most, class Call>
 HWY_INLINE void with_count(int64_t n, const Call& f) {
   if constexpr (Most > 1) {
@@ -188,15 +188,15 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
   const int64_t in = (panels.in + K::kPerStep - 1) / K::kPerStep * K::kPerStep;
   const bool by_pairs = sizeof(typename K::Input) == 4 && std::is_same_v<typename K::Input, int32_t>;
   const int64_t parts = (in + kInputs - 1) / kInputs,
-                part = ((in + parts - 1) / parts + 1) / 2 * 2;  // of the inputs, as even as can be
+                part = ((in + parts - 1) / parts + 1) / 2 * 2;  // inputs per part, as even as possible
   const int64_t size = in / K::kPerStep * 16 * static_cast<int64_t>(sizeof(typename K::Weight));  // bytes of a panel
-  const int64_t tiles = (inputs.rows + kTileRows - 1) / kTileRows;   // of rows, as even as can be
-  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;  // one row is nothing but fetching
+  const int64_t tiles = (inputs.rows + kTileRows - 1) / kTileRows;   // of rows, as even as possible
+  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;  // a single row only loads weights
   for (int64_t group = first; group < last; group += kGroup) {
     const int64_t end = HWY_MIN(last, group + kGroup);
     for (int64_t from = 0; from < in; from += part) {
       const int64_t steps = HWY_MIN(part, in - from) / K::kPerStep;
-      // What comes next: more inputs of these panels, or the next panels.
+      // Next: more inputs of these panels, or the next panels.
       const bool here = from + part < in;
       const int64_t next_panel = here ? group : end, next_from = here ? from + part : 0;
       const int64_t lines = next_panel < last
@@ -210,7 +210,7 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
         const int64_t fetched = tile < fetching ? lines * tile / fetching : lines,
                       share = tile < fetching ? lines * (tile + 1) / fetching - fetched : 0;
         with_count<kTileRows>(inputs.rows * (tile + 1) / tiles - row, [&](auto rows) {
-          // Few rows leave room for the sums of more panels.
+          // Few rows leave registers for the sums of more panels.
           constexpr int kRows = rows(), kWide = kRows == 1 ? 4 : kRows == 2 ? 2 : kTilePanels;
           const auto ahead = [&](int64_t panel) {
             const bool some = share > 0 && next_panel + (panel - group) < last;

@@ -12,10 +12,10 @@ namespace {
 
 thread_local ProductCounter* counter = nullptr;
 
-/// What the end of an event has to undo or to add.
+/// What the end of an event has to undo or add.
 struct Event : at::ObserverContext {
   bool is_scope = false;
-  bool is_whole = false;                ///< what runs inside belongs to it
+  bool is_whole = false;                ///< everything that runs inside belongs to it
   int64_t multiply_adds_an_output = 0;  ///< of a convolution
 };
 
@@ -27,7 +27,7 @@ std::optional<int64_t> libtorch_product(std::string_view name, c10::ArrayRef<con
   if (name == "aten::addmm") return tensor(1).numel() * tensor(2).size(1);
   if (name == "aten::bmm") return tensor(0).numel() * tensor(1).size(2);
   if (name == "aten::baddbmm") return tensor(1).numel() * tensor(2).size(2);
-  if (name == "aten::addmv") return tensor(1).numel();  // mv becomes one
+  if (name == "aten::addmv") return tensor(1).numel();  // called by mv
   if (name == "aten::dot") return tensor(0).numel();
   return std::nullopt;
 }

@@ -56,7 +56,7 @@
     parent.appendChild(group);
   }
 
-  // With a range selector dragging moves the window unless told otherwise. One finger is left to scroll the page.
+  // With a range selector, dragging pans by default; here it zooms. One finger scrolls the page.
   var zooming = Object.assign({}, Dygraph.defaultInteractionModel);
   ["touchstart", "touchmove", "touchend"].forEach(function (name) { delete zooming[name]; });
 
@@ -69,7 +69,7 @@
     study.series.forEach(function (series) {
       series.points.forEach(function (point) { if (point.held_out !== null) point.held_out *= scale; });
     });
-    // One evaluation is no curve.
+    // A single evaluation is not a curve.
     var evaluated = study.series.some(function (series) { return series.points.filter(function (p) { return p.held_out !== null; }).length > 1; });
     var x = "tokens", y = has("held_out") && (evaluated || !has("train")) ? "held_out" : "train";
     if (!has(y)) {
@@ -133,7 +133,7 @@
       series.appendChild(button);
     });
     window.addEventListener("beforeprint", function () { graph.resize(); });
-    // A chart in a folded part has no width until that is opened.
+    // A chart inside a closed <details> has no width until it is opened.
     var folded = place.closest("details");
     if (folded) folded.addEventListener("toggle", function () { graph.resize(); });
   });

@@ -18,7 +18,7 @@ using base::html_escape;
 constexpr double kPanelWidth = 560, kPanelHeight = 340, kPanelLeft = 66, kPanelRight = 16, kPanelTop = 14,
                  kPanelBottom = 50;
 
-/// One mark of a line.
+/// One point of a line.
 struct Mark {
   double x = 0, value = 0, deviation = 0;
   std::string title;
@@ -30,13 +30,13 @@ struct Line {
   std::vector<Mark> marks;
 };
 
-/// One picture: the points that agree on every axis but the figure's.
+/// One plot: the points that agree on every axis except the figure's x axis.
 struct Panel {
   std::string title;
   std::vector<Line> lines;
 };
 
-/// Where a swept value stands: its number, or the place in the list where some value is no number.
+/// Position of a swept value on the x axis: the number itself, or its index in the list if some value is not a number.
 class Positions {
  public:
   explicit Positions(const StudyGrid& study) : study_(study) {
@@ -113,7 +113,7 @@ std::vector<Panel> panels_of(const StudyGrid& study, const Positions& positions)
     if (!x || !value.metric.empty()) continue;
     const auto variant = std::find(study.variants.begin(), study.variants.end(), value.variant);
     Panel& panel = panel_of(value.labels);
-    if (panels.size() > own) {  // nothing of ours is there to stand beside
+    if (panels.size() > own) {  // we have no result to compare it with
       panels.pop_back();
       continue;
     }
@@ -130,7 +130,7 @@ std::vector<Panel> panels_of(const StudyGrid& study, const Positions& positions)
   return panels;
 }
 
-/// A range of one axis and how it is cut.
+/// The range of one axis and its ticks.
 struct Scale {
   double low = 0, high = 1, step = 1;
 };
@@ -181,7 +181,7 @@ std::string draw_line(const Line& line, const std::function<double(double)>& x, 
 }
 
 std::string draw(const StudyGrid& study, const Panel& panel, const Positions& positions, const Scale& scale) {
-  // A tick for every swept value, and for the paper's beside them.
+  // A tick for every swept value, and for the paper's values.
   std::map<double, std::string> ticks;
   const AxisSummary& axis = study.axes[study.x];
   for (size_t i = 0; i < axis.labels.size(); ++i) ticks[positions.of(i)] = axis.labels[i];
@@ -239,7 +239,7 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
   }
   const auto variants = static_cast<double>(study.variants.size());
   for (const Line& line : panel.lines) {
-    // A little aside, so that bars at the same height can be told apart.
+    // Shifted slightly, so that bars at the same height can be told apart.
     svg += draw_line(line, x, y, 3.0 * (static_cast<double>(line.variant) - (variants - 1) / 2));
   }
   return svg + "</svg>\n";

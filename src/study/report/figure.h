@@ -4,17 +4,17 @@
 
 #include "study/summary.h"
 
-/// The pieces of a report that show a swept study as a whole.
+/// Parts of the report that show a sweep as a whole.
 namespace mnemo::study::report {
 
-/// The study's metric over the swept key, a line a variant with bars of one standard deviation over the seeds; the
-/// paper's values dashed and hollow. One picture for every combination of the other axes' values.
+/// The study's metric over the swept key: one line per variant, with error bars of one standard deviation over the
+/// seeds; the paper's values are dashed and hollow. One plot per combination of values on the other axes.
 std::string figure(const StudyGrid& study);
 
-/// All means in one table: a row a point, a column a variant.
+/// All means in one table: one row per point, one column per variant.
 std::string grid(const StudyGrid& study);
 
-/// The paper's values with their sources; empty where there are none.
+/// The paper's values with their sources; empty if there are none.
 std::string paper(const StudyGrid& study);
 
 }  // namespace mnemo::study::report

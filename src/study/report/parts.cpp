@@ -36,7 +36,7 @@ std::string cell(std::string_view text, bool left = false) {
   return fmt::format("<td{}>{}</td>", left ? " class=\"left\"" : "", html_escape(text));
 }
 
-/// A picture as an address of itself: no script in it can run, wherever it came from.
+/// The picture as a data URL in an <img>: scripts inside it cannot run, wherever it came from.
 std::string picture(std::string_view svg, std::string_view about) {
   std::string address;
   for (const char c : svg) {
@@ -83,7 +83,7 @@ std::string dots(const StudySummary& study) {
   }
   if (!(low <= high)) return {};
   if (study.metric.chance) low = std::min(low, *study.metric.chance);
-  // Wide enough that a difference of nothing does not look like one.
+  // Wide enough that a negligible difference does not look large.
   const double least = study.metric.percent ? 0.05 : 0.02;
   const double margin = std::max((high - low) * 0.06, (least - (high - low)) / 2);
   low -= margin;
@@ -100,7 +100,7 @@ std::string dots(const StudySummary& study) {
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
       "class=\"dots\" font-size=\"13\" fill=\"#1d2733\">\n<title>{2} of each variant</title>\n",
       kWidth, bottom + 26, html_escape(study.metric.name));
-  // About five round ticks.
+  // About five ticks at round numbers.
   const double raw = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
   const double step = power * (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10);
   for (double tick = std::ceil(low / step) * step; tick <= high; tick += step) {

@@ -5,22 +5,22 @@
 
 #include "study/summary.h"
 
-/// The pieces of a report, each a fragment of HTML.
+/// The parts of a report, each an HTML fragment.
 namespace mnemo::study::report {
 
-/// Colour of the i-th variant of a study, the same in tables, charts and pictures.
+/// Colour of the i-th variant of a study; the same in tables, charts and pictures.
 std::string_view colour(size_t index);
 
 /// The study's table with coloured verdicts.
 std::string table(const StudySummary& study);
 
-/// Every seed of every variant as a dot on one axis, with the first variant's mean as a line.
+/// Every seed of every variant as a dot on one axis; a line marks the mean of the first variant.
 std::string dots(const StudySummary& study);
 
-/// One variant: its memory's options, span table, sigma(lambda), sample.
+/// One variant: its memory options, attention mask, sigma(lambda) and sample.
 std::string card(const StudySummary& study, const VariantSummary& variant);
 
-/// The curves of a study as JSON for assets/report.js; `id` is that of the element they are drawn in.
+/// The curves of a study as JSON for assets/report.js; `id` is the element they are drawn in.
 base::Node curves(const StudySummary& study, const std::string& id);
 
 }  // namespace mnemo::study::report

@@ -57,7 +57,7 @@ std::string legend(const StudySummary& study) {
                                      "against {} gives p < {:g} "
                                      "after Holm's correction for all variants of the table; the best in bold. ",
                                      metric, seeds, study.variants.front().name, kSignificant)
-                               : fmt::format("{}: one seed; differences up to {} do not count. ", metric,
+                               : fmt::format("{}: one seed; differences up to {} are ignored. ", metric,
                                              value_text(study.metric, {.count = 1, .mean = study.least_gain}));
   text += "State: bytes that one sequence carries between segments once its memory is full. ";
   if (study.metric.generates) {
@@ -67,7 +67,7 @@ std::string legend(const StudySummary& study) {
   return fmt::format("<p class=\"note\">{}</p>\n", html_escape(text));
 }
 
-/// The table of one point, its seeds and curves.
+/// The table of one point, with its seeds and curves.
 std::string point_section(const StudySummary& study, const std::string& id) {
   std::string html = fmt::format("<div class=\"conclusion\">{}</div>\n", html_escape(study.conclusion()));
   html += report::table(study) + legend(study);

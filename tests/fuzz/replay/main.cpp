@@ -1,7 +1,7 @@
-// Drives a libFuzzer target without libFuzzer: every file of the corpus as it is, then random mutations of the files.
+// Runs a libFuzzer target without libFuzzer: every file of the corpus unchanged, then random mutations of the files.
 //   PROGRAM [--runs=N] [--seed=N] [--max-len=N] CORPUS_FOLDER_OR_FILE...
-// A finding is a crash, a hang or a sanitizer report; the input that ran last is then in `last-input` in the working
-// folder when MNEMO_FUZZ_KEEP is set.
+// A finding is a crash, a hang or a sanitizer report. If MNEMO_FUZZ_KEEP is set, the last input is then in `last-input`
+// in the working folder.
 
 #include <algorithm>
 #include <cstdint>
@@ -76,7 +76,7 @@ class Mutator {
         bytes.insert(bytes.end(), other.begin() + static_cast<std::ptrdiff_t>(below(other.size())), other.end());
         break;
       }
-      default:  // A number at a border.
+      default:  // A number at a limit.
         if (bytes.size() >= 8) {
           static const std::uint64_t borders[] = {0,          1,     0x7f,       0xff,       0x7fff'ffff,
                                                   ~0ull >> 1, ~0ull, 1ull << 40, 1ull << 63, 100'000'000};

@@ -15,7 +15,7 @@ namespace {
 
 using test::expect_error;
 
-/// What register_parameters asks of a torch::nn::Module.
+/// The interface of torch::nn::Module that register_parameters needs.
 struct Module {
   std::map<std::string, at::Tensor> parameters;
   at::Tensor& register_parameter(std::string name, at::Tensor tensor, bool requires_grad) {
@@ -37,13 +37,13 @@ TEST(AttentionLayer, IsTheAttentionOfAStackOfOneLayer) {
     state = step.state;
   }
   EXPECT_EQ(first.sizes(), at::IntArrayRef({2, 5, 16}));
-  // Causal: what comes later changes nothing before.
+  // Causal: later rows do not affect earlier outputs.
   at::Tensor x = at::randn({1, 5, 16}), changed = x.clone();
   changed.select(1, 4).fill_(1);
   const at::Tensor a = layer.forward(x, layer.initial_state(1)).y, b = layer.forward(changed, layer.initial_state(1)).y;
   EXPECT_TRUE(at::equal(a.narrow(1, 0, 4), b.narrow(1, 0, 4)));
   EXPECT_FALSE(at::equal(a.select(1, 4), b.select(1, 4)));
-  // The second segment reads the first through the state.
+  // The second segment reads the first one through the state.
   const at::Tensor fresh = layer.forward(x, layer.initial_state(1)).y;
   const at::Tensor after = layer.forward(x, layer.forward(changed, layer.initial_state(1)).state).y;
   EXPECT_FALSE(at::allclose(fresh, after));

@@ -1,4 +1,4 @@
-// Both attentions against their formulas, written out pair by pair.
+// Both attentions compared with their formulas, written out pair by pair.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -55,7 +55,7 @@ double sinusoid(double p, int64_t column) {
   return column < kDim / 2 ? std::sin(angle) : std::cos(angle);
 }
 
-/// y for x [Q,D] of one sequence, keys of rows [K,D]; score(h, i, j) is what stands beside q.k / sqrt(d).
+/// y for x [Q,D] of one sequence, with keys from rows [K,D]; score(h, i, j) is added to q.k / sqrt(d).
 template <class A>
 at::Tensor by_definition(
     const Subject<A>& s, const at::Tensor& x, const at::Tensor& rows, const at::Tensor& mask,
@@ -94,7 +94,7 @@ auto relative_score(const Subject<Relative>& s, const std::string& owner, int64_
   };
 }
 
-/// A table with everything in it: a cache, a read block that looks right, tokens.
+/// A table with some of everything: a cache, a read block that looks right, tokens.
 AttendTable some_table(int64_t cached, int64_t tokens) {
   AttendTable table({SpanKind::tokens, tokens});
   table.append_context({SpanKind::cache, cached}, Rule::causal());
@@ -177,7 +177,7 @@ TEST(Relative, PositionDropoutIsOfTheSinusoids) {
                                             at::matmul(heads("q") + bias("v"), r), ops::RelShift::signed_,
                                             table.expand(), 1.0 / std::sqrt(double{kWidth}));
   EXPECT_LE(difference(found, s.project("o", o.transpose(1, 2).flatten(2))), 1e-13);
-  // In evaluation nothing is dropped.
+  // Nothing is dropped in evaluation.
   const Subject<Relative> plain(RelativeOptions{});
   EXPECT_TRUE(at::equal(s.attention->forward({x, {}, table}, s.attention->initial_state(2)).y,
                         plain.attention->forward({x, {}, table}, s.attention->initial_state(2)).y));
@@ -261,7 +261,7 @@ TEST(KvCache, IsKeptWhileASegmentIsOpenOnly) {
   EXPECT_LE(difference(closed.y, s.attention->forward({x, {}, whole}, {}).y.narrow(1, 3, 1)), 1e-14);
 }
 
-/// inspect() times the values is what forward() projects.
+/// The weights of inspect() times the values equal the input of forward()'s output projection.
 template <class A>
 void expect_weights_of_forward(const typename A::Options& options, AttendTable table, const at::Tensor& context) {
   const Subject<A> s(options);
@@ -304,7 +304,7 @@ TEST(Look, UnitValuesGiveTheWeightsOfAnyCore) {
   SlidingWindowOptions window;
   window.window_size = 3;
   expect_weights_of_forward<SlidingWindow>(window, cached, Numbers(9).normal({2, 4, kDim}));
-  const AttendTable plain({SpanKind::tokens, 9});  // more rows than a head is wide
+  const AttendTable plain({SpanKind::tokens, 9});  // more rows than the width of a head
   for (const char* map : {"elu", "t2r", "rfa"}) {
     LinearOptions options;
     options.feature_map = map;

@@ -1,4 +1,4 @@
-// Attention over reduced rows and inside windows as modules: by definition, at any grid, and what they refuse by name.
+// Attention over reduced rows and inside windows as modules: by definition, on any grid, and what they reject by name.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -87,7 +87,7 @@ TEST(SpatialReduction, PoolsToTheSameSizeWhateverTheImage) {
   SpatialReductionOptions options;
   options.reduction = "pool";
   options.pool_size = 3;
-  options.sr_ratio = 4;  // without meaning here
+  options.sr_ratio = 4;  // no effect here
   const Subject<SpatialReduction> s(options);
   EXPECT_EQ(s.of("sr.weight").sizes(), at::IntArrayRef({kDim, kDim, 1, 1}));
   for (const core::Grid grid : {core::Grid{6, 3}, {7, 5}, {2, 2}}) {
@@ -158,7 +158,7 @@ TEST(ShiftedWindow, IsItsFormulaInEveryWindow) {
       const int64_t area = window.size();
       const at::Tensor x = Numbers(2).normal({6, area, kDim}),
                        regions = shifted ? Numbers(3).normal({3, area, area}) : at::Tensor();
-      // The bias of a pair by the distances of its places in the table of the whole window.
+      // The bias of a pair, looked up by the offset of its positions in the table of the whole window.
       at::Tensor bias = at::empty({kHeads, area, area}, at::kDouble);
       for (int64_t i = 0; i < area; ++i) {
         for (int64_t j = 0; j < area; ++j) {

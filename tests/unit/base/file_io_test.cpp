@@ -24,7 +24,7 @@ using test::expect_error;
 using test::TemporaryFolder;
 using Names = std::vector<std::string>;
 
-// The id of a process that is certainly gone.
+// The process id of a process that has certainly ended.
 pid_t dead_process() {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
@@ -32,7 +32,7 @@ pid_t dead_process() {
   return child;
 }
 
-// The temporary name that this process takes after `name`.
+// The temporary name that this process uses after `name`.
 std::string name_after(const std::string& name) {
   const size_t count = name.rfind('-') + 1;
   return name.substr(0, count) + std::to_string(std::stoll(name.substr(count)) + 1);
@@ -127,7 +127,7 @@ TEST(FileIo, TemporaryNamesHoldARandomToken) {
   EXPECT_NE(temporary_name("x"), temporary_name("x"));
 }
 
-// Process ids repeat in containers: a name with ours, but another token, is somebody else's.
+// Process ids repeat in containers: a name with our id but another token belongs to another process.
 TEST(FileIo, ALeftoverWithOurProcessIdIsStaleOnceUnlocked) {
   const TemporaryFolder folder;
   const std::string name = folder / ("x.tmp-" + std::to_string(::getpid()) + "-0123456789abcdef-0");
@@ -223,7 +223,7 @@ TEST(AtomicFolder, RemovesWhatADeadProcessLeft) {
   EXPECT_EQ(list_folder(folder.path()), Names{"b"});
 }
 
-// File systems without an atomic exchange take the way in two steps.
+// File systems without an atomic exchange need two steps.
 TEST(AtomicFolder, TwoStepReplacement) {
   const TemporaryFolder folder;
   const auto make = [&](const std::string& name, const std::string& content) {

@@ -10,7 +10,7 @@
 namespace mnemo::base {
 namespace {
 
-/// Collects what is logged; the log goes back to stderr afterwards.
+/// Collects the log; afterwards, the log goes to stderr again.
 class Captured {
  public:
   explicit Captured(bool terminal) {

@@ -140,7 +140,7 @@ RC_GTEST_PROP(OptionsProperty, WhatIsWrittenReadsAsTheSame, ()) {
   RC_ASSERT(read_options<SampleOptions>(parse_toml(toml, "a.toml")) == made);
 }
 
-/// Changes a text at random: bytes changed, removed, repeated and swapped for pieces of syntax.
+/// Changes a text at random: bytes are changed, removed, repeated and replaced by pieces of syntax.
 std::string mutated(std::string text) {
   static const std::vector<std::string> pieces = {
       "[",     "]", "{",  "}",          "\"",   "'",     "\"\"\"", "=",    ",",        ".",
@@ -168,7 +168,7 @@ std::string mutated(std::string text) {
   return text;
 }
 
-/// Counts how often reading succeeded, so that a test that only ever sees errors is noticed.
+/// Counts how often reading succeeded, to notice a test that only ever sees errors.
 template <class Parse>
 bool survives(const std::string& text, Parse parse) {
   try {

@@ -48,7 +48,7 @@ TEST(ReadOptions, SetsWhatIsNamedAndKeepsTheRest) {
   expected.optimizer.warmup = 7;
   expected.cache = SampleCache{};
   expected.phases = {SampleOptimizer{}, SampleOptimizer{.betas = {0, 0.5}}};
-  // The attention comes back completed.
+  // The attention is completed with defaults.
   expected.attention = Node::table({{"type", "gate"}, {"lambda", 0.5}, {"inner", Node::table({{"type", "nothing"}})}});
   EXPECT_EQ(options, expected);
 }

@@ -76,7 +76,7 @@ TEST(Toml, BracketsInStringsAndCommentsDoNotNest) {
                                  "'\n" + many + "'''\nd = \"\"\"" + many + "\\\"\"\"\\" + "\n" + many +
                                  "\"\"\"\"\"\n'k" + many + "' = 1\n",
                              "r.toml"));
-  // A string may end in up to two quotes of its own; what follows counts again.
+  // A string may end in up to two quotes that belong to it; what follows is checked again.
   for (const std::string quotes : {R"(""")", R"("""")", R"(""""")"}) {
     expect_error<InputError>([&] { parse_toml("a = [\"\"\"x" + quotes + ", " + repeat("[", 200000), "r.toml"); },
                              {"r.toml:1", "nested deeper than 64 levels"});

@@ -26,7 +26,7 @@
 namespace mnemo::bench {
 namespace {
 
-/// The benchmark's case of that name with small layers.
+/// The benchmark case of that name with small layers.
 BenchCase small(const std::string& name) {
   for (BenchCase bench_case : bench_cases()) {
     if (bench_case.name != name) continue;
@@ -46,14 +46,14 @@ TEST(AllocationMeter, CountsBytesOfTensorsFreedOnesToo) {
   EXPECT_EQ(meter.bytes(), 0);
   { const at::Tensor freed = at::empty({1000}); }
   const at::Tensor kept = at::empty({500}, at::kDouble), view = kept.narrow(0, 0, 10);
-  before.resize_({2000});  // by the allocator that made it
+  before.resize_({2000});  // uses the allocator that made it
   EXPECT_EQ(meter.bytes(), 8000);
 }
 
 TEST(Bench, ATokenAllocatesNoTensorsNearByOrFarOut) {
   for (const char* name : {"demo", "rmt", "abc", "decoder", "transformer_xl"}) {
     BenchSubject subject(small(name));
-    subject.allocated(64);  // tables of constants are made once
+    subject.allocated(64);  // tables of constants are only made once
     for (const int64_t position : {64, 1024, 16384})
       EXPECT_EQ(subject.allocated(position), 0) << name << " at " << position;
   }
@@ -222,7 +222,7 @@ TEST(Bench, DecodingRunsEveryCaseInEveryPrecision) {
 }
 
 TEST(BenchMechanisms, EveryMechanismOfTheRegistryHasACase) {
-  std::set<std::string> attentions, memories, controls = {"identity"};  // which is softmax attention, for proofs
+  std::set<std::string> attentions, memories, controls = {"identity"};  // identity is softmax attention, for proofs
   for (const MechanismCase& mechanism : mechanism_cases()) {
     const models::ModelOptions options = mechanism.options();
     attentions.insert(base::type_of(options.backbone.attention));
@@ -233,7 +233,7 @@ TEST(BenchMechanisms, EveryMechanismOfTheRegistryHasACase) {
   const models::Mechanisms& registry = models::Mechanisms::all();
   for (const std::string& name : registry.attentions.names()) EXPECT_TRUE(attentions.contains(name)) << name;
   for (const std::string& name : registry.memories.names()) {
-    // Tasks are of images (bench/micro/tasks.cpp); the kNN memory has no peer to be measured against.
+    // Tasks are for vision models (bench/micro/tasks.cpp); there is no peer for the kNN memory.
     if (registry.memories.find(name).tasks || name == "knn") continue;
     EXPECT_TRUE(memories.contains(name)) << name;
   }

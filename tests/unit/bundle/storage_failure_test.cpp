@@ -1,4 +1,4 @@
-// A full disk and an unwritable folder: the error names the path, what was there stays, nothing half-written is left.
+// A full disk and an unwritable folder: the error names the path, old files stay, and nothing half-written is left.
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ CheckpointContent checkpoint(const NamedTensors& tensors) {
   return content;
 }
 
-// Writes small things into `folder`, fails at big ones while `failing`, and finds everything as it was.
+// Writes small files into `folder`, fails on big ones while `failing`, and finds everything unchanged.
 void expect_failures_leave_all_in_place(const std::string& folder, const std::string& reason, auto&& while_failing) {
   bundle::ModelFolder model;
   model.weights.tensors = kSmall;
@@ -78,12 +78,12 @@ void expect_failures_leave_all_in_place(const std::string& folder, const std::st
   EXPECT_TRUE(at::equal(CheckpointReader(latest->path).tensors("model.safetensors").at("w", ""), kSmall[0].second));
 }
 
-// A megabyte mounted over a folder. Only this thread sees it, in a namespace of its own that the kernel takes apart
-// with the process, so that nothing stays mounted however the test ends.
+// A file system of one megabyte mounted over a folder. Only this thread sees it, in its own mount namespace, which the
+// kernel removes with the process, so that nothing stays mounted however the test ends.
 class SmallDisk {
  public:
   explicit SmallDisk(const std::string& path) : path_(path) {
-    // A new namespace shares its changes with the old one until told not to.
+    // By default, a new namespace propagates its mounts to the old one.
     mounted_ = ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                ::mount("tmpfs", path.c_str(), "tmpfs", 0, "size=1m") == 0;
     if (!mounted_) why_not_ = std::strerror(errno);
@@ -134,7 +134,7 @@ TEST(StorageFailure, NothingStaysMountedHoweverTheTestEnds) {
   EXPECT_FALSE(is_mounted(folder.path()));
 }
 
-// The same without privileges: the kernel refuses to let a file grow.
+// The same without privileges: the kernel limits the size of a file.
 TEST(StorageFailure, FileSizeLimit) {
   const TemporaryFolder folder;
   expect_failures_leave_all_in_place(folder.path(), "File too large", [](auto&& body) {
@@ -153,7 +153,7 @@ TEST(StorageFailure, FileSizeLimit) {
 TEST(StorageFailure, UnwritableFolder) {
   const TemporaryFolder folder;
   expect_failures_leave_all_in_place(folder.path(), "Permission denied", [&](auto&& body) {
-    // Permissions do not bind root, so it acts as nobody meanwhile.
+    // Permissions do not apply to root, so the test temporarily runs as nobody.
     const bool root = ::geteuid() == 0;
     ::chmod(folder.path().c_str(), 0555);
     ::chmod((folder / "run").c_str(), 0555);

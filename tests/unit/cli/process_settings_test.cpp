@@ -13,7 +13,7 @@
 namespace mnemo::cli {
 namespace {
 
-/// Runs `check` in a child process, since the settings last as long as their process. True when it returned true.
+/// Runs `check` in a child process, since the settings last as long as their process. True if it returned true.
 bool in_child(const std::function<bool()>& check) {
   const pid_t child = fork();
   if (child == 0) _exit(check() ? 0 : 1);
@@ -59,14 +59,14 @@ TEST(ProcessSettings, VariableTurnsMallocTuningOff) {
 
 #endif
 
-#if defined(MNEMO_MALLOC_TUNING) && !defined(__SANITIZE_ADDRESS__)  // the sanitizer has an allocator of its own
+#if defined(MNEMO_MALLOC_TUNING) && !defined(__SANITIZE_ADDRESS__)  // the sanitizer has its own allocator
 TEST(ProcessSettings, FreedBlocksStayInTheProcess) {
   EXPECT_TRUE(in_child([] {
     if (!apply_process_settings().malloc_tuning) return false;
     const auto end_of_heap = [] { return reinterpret_cast<std::uintptr_t>(sbrk(0)); };
     void* volatile block = std::malloc(64u << 20);
     const std::uintptr_t end = end_of_heap();
-    const bool from_heap = reinterpret_cast<std::uintptr_t>(block) < end;  // a mapping of its own lies above
+    const bool from_heap = reinterpret_cast<std::uintptr_t>(block) < end;  // separate mappings are above it
     std::free(block);
     return from_heap && end_of_heap() == end;
   }));

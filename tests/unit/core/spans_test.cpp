@@ -29,7 +29,7 @@ std::vector<std::string> picture(const AttendTable& table) {
 
 using Picture = std::vector<std::string>;
 
-/// The rows with their read block, cache and write block, as RMT has them.
+/// The rows with read block, cache and write block, as in RMT.
 AttendTable recurrent() {
   AttendTable table({SpanKind::tokens, 3});
   table.append_context({SpanKind::cache, 2}, Rule::causal());
@@ -124,7 +124,7 @@ TEST(AttendTableDrawing, NamesSpansAndRules) {
   tagged.append_context({SpanKind::cache, 1, 7}, Rule::band(3));
   EXPECT_NE(tagged.draw().find("cache#7 1"), std::string::npos);
   EXPECT_NE(tagged.draw().find("band(3)"), std::string::npos);
-  // A large table is its rules alone.
+  // For a large table, only the rules are shown.
   const std::string large = AttendTable({SpanKind::tokens, 500}).draw();
   EXPECT_LT(large.size(), 200U);
   EXPECT_NE(large.find("tokens 500"), std::string::npos);

@@ -118,7 +118,7 @@ TEST(Load, NamesWhatDoesNotFit) {
     file[path] = tensor;
     load(like, [&](const std::string& name) { return file.contains(name) ? file[name] : at::Tensor(); });
   };
-  with("unknown", at::zeros({1}));  // what nobody asks for is the caller's to judge
+  with("unknown", at::zeros({1}));  // unknown tensors are left to the caller
   with("layers.1.valid", at::ones({2, 4}, at::kBool));
   expect_error<base::InputError>([&] { with("cache.rows", at::Tensor()); }, {"cache.rows", "none"});
   expect_error<base::InputError>(
@@ -142,7 +142,7 @@ TEST(Load, NamesWhatDoesNotFit) {
         with("layers.0.cache", at::zeros({2, 3}, at::kDouble));
       },
       {"layers.0.cache", "1 N"});
-  // An absent tensor is taken where the file has it, but must have the declared number of dimensions.
+  // An absent tensor is loaded if the file has it, but it must have the declared number of dimensions.
   expect_error<base::InputError>(
       [&] {
         with("layers.1.valid", at::ones({2, 4, 1}, at::kBool));

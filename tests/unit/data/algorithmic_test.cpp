@@ -19,7 +19,7 @@ std::vector<int64_t> row(const at::Tensor& tensor, int64_t b) {
   return {values.const_data_ptr<int64_t>(), values.const_data_ptr<int64_t>() + values.numel()};
 }
 
-/// The whole sample of n + 1 tokens, and that targets are inputs one place on.
+/// The whole sample of n + 1 tokens; also checks that targets are the inputs shifted by one.
 std::vector<int64_t> whole(const SampleBatch& batch, int64_t b) {
   std::vector<int64_t> out = row(batch.inputs, b);
   const std::vector<int64_t> targets = row(batch.targets, b);
@@ -97,12 +97,12 @@ TEST(Algorithmic, DependsOnSeedPartAndStepAlone) {
 TEST(Algorithmic, SymbolsAreUniform) {
   const AlgorithmicTask task({.task = "copy", .num_symbols = 100, .alphabet = 10}, 3);
   const at::Tensor x = task.batch(Part::train, 0, 1000).inputs.narrow(1, 0, 100);
-  // 10,000 of each are expected; five standard deviations are 474.
+  // 10,000 of each are expected; 474 is five standard deviations.
   for (int64_t symbol = 2; symbol < 12; ++symbol) EXPECT_NEAR(x.eq(symbol).sum().item<double>(), 10000, 474);
 }
 
 TEST(Algorithmic, Segments) {
-  // The setting of 16 symbols in 12 segments of 4.
+  // 16 symbols in 12 segments of 4.
   const AlgorithmicTask task({.task = "copy", .num_symbols = 16}, 1);
   const SampleBatch batch = task.batch(Part::train, 0, 2);
   const auto segments = cut_segments(batch, 4);

@@ -66,7 +66,7 @@ TEST(Corpus, FractionsCutBetweenDocuments) {
       EXPECT_EQ(corpus.tokenizer->decode(ids).rfind("= Article", 0), 0u);
     }
   }
-  // Nothing of the held-out parts is in the vocabulary.
+  // Nothing that only occurs in the held-out parts is in the vocabulary.
   const at::Tensor test = corpus.test->slice(0, corpus.test->size());
   EXPECT_TRUE(test.eq(corpus.tokenizer->unknown_id()).any().item<bool>());
   EXPECT_FALSE(corpus.train->slice(0, corpus.train->size()).eq(corpus.tokenizer->unknown_id()).any().item<bool>());
@@ -124,7 +124,7 @@ TEST(Corpus, Errors) {
   options.train = bad.path();
   options.valid_fraction = options.test_fraction = 0;
   EXPECT_INPUT_ERROR(load_corpus(options), bad.path() + ": invalid UTF-8 at byte 106");
-  // The offset counts from the file's start in a part as well.
+  // For a part, too, the offset counts from the start of the file.
   options.valid_fraction = 0.35;
   EXPECT_INPUT_ERROR(load_corpus(options), "invalid UTF-8 at byte 106");
 }

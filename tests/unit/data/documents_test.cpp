@@ -10,7 +10,7 @@
 namespace mnemo::data {
 namespace {
 
-/// The documents of a text that comes in chunks of `chunk` bytes.
+/// The documents of a text that arrives in chunks of `chunk` bytes.
 std::vector<std::string> documents(const DocumentRule& rule, std::string_view text, size_t chunk) {
   std::vector<std::string> out{""};
   DocumentSplitter splitter(rule, [&](std::string_view part, bool starts) {

@@ -24,7 +24,7 @@ class CountedWork final : public BatchWork {
   CountedWork(int64_t batch_number, int64_t fail_from) : number(batch_number), fail_from_(fail_from) {}
   int64_t rows() const override { return 5; }
   void make_row(int64_t row) override {
-    // Later rows are ready first, so that order must come from elsewhere.
+    // Later rows are ready first, so that the order cannot come from timing.
     std::this_thread::sleep_for(std::chrono::microseconds(200 * (5 - row)));
     if (fail_from_ >= 0 && row >= fail_from_) base::input_error("batch {} row {}", number, row);
     made[static_cast<size_t>(row)] = true;
@@ -51,7 +51,7 @@ TEST_P(ImageBatchesTest, BatchesComeInOrderCompleteAndEnd) {
     EXPECT_TRUE(static_cast<CountedWork&>(*work).complete);
   }
   EXPECT_EQ(batches.next(), nullptr);
-  for (const int64_t number : {7, 3, 12}) {  // from the end, and away from batches that are made ahead
+  for (const int64_t number : {7, 3, 12}) {  // from the end, and away from prefetched batches
     batches.seek(number);
     EXPECT_EQ(static_cast<CountedWork&>(*batches.next()).number, number);
   }
@@ -156,12 +156,12 @@ TEST(TrainingImages, RepeatsStandSideBySideAndAnEpochStaysAsLong) {
   for (int epoch = 0; epoch < 2; ++epoch) {
     const ImageBatch batch = images.next();
     if (before.defined()) {
-      EXPECT_FALSE(at::equal(batch.pixels[0], before[0]));  // of one image, augmented anew
+      EXPECT_FALSE(at::equal(batch.pixels[0], before[0]));  // the same image, augmented differently
     }
     before = batch.pixels;
     const auto* labels = batch.labels.const_data_ptr<int64_t>();
     EXPECT_EQ(std::vector<int64_t>(labels, labels + 12),
-              std::vector<int64_t>(12, 0));  // the first four images, of one class
+              std::vector<int64_t>(12, 0));  // the first four images, all of one class
     EXPECT_FALSE(at::equal(batch.pixels[0], batch.pixels[1]));
   }
 }

@@ -10,12 +10,12 @@
 
 namespace mnemo::data {
 
-/// The golden images of this project: "rgb8.png" and the like.
+/// This project's golden images: "rgb8.png" and the like.
 inline std::string golden_image(const std::string& name) {
   return MNEMO_SOURCE_DIR "/tests/golden/data/images/files/" + name;
 }
 
-/// Copies a golden image to a path whose folders are made.
+/// Copies a golden image to a path, creating its folders.
 inline void place_image(const std::string& path, const std::string& golden) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::filesystem::copy_file(golden_image(golden), path, std::filesystem::copy_options::overwrite_existing);
@@ -26,7 +26,7 @@ inline void write_text(const std::string& path, const std::string& text) {
   base::write_file_atomic(path, text);
 }
 
-/// Pictures that differ from one another.
+/// Images that all differ.
 inline const std::vector<std::string>& pictures() {
   static const std::vector<std::string> names = {"photo_7865c0.jpg", "photo_b37da4.jpg",  "rgb_444.jpg", "rgb8.png",
                                                  "palette8.png",     "orientation_6.jpg", "cmyk.jpg",    "grey8.png"};

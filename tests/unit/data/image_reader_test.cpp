@@ -25,7 +25,7 @@ std::string png_chunk(const std::string& type, const std::string& data) {
       crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
   return big_endian_bytes(static_cast<uint32_t>(data.size())) + body + big_endian_bytes(sum);
 }
-/// A grey PNG of one row, all of it `value`.
+/// A grey PNG with one row, all of it `value`.
 std::string one_row(uint32_t width, char value) {
   const std::string row = std::string(1, '\0') + std::string(width, value);
   std::string packed(compressBound(row.size()), '\0');
@@ -37,7 +37,7 @@ std::string one_row(uint32_t width, char value) {
          png_chunk("IDAT", packed) + png_chunk("IEND", "");
 }
 
-// Of itself libpng stops at a million pixels a side, and calls that invalid.
+// By default, libpng stops at a million pixels per side and calls larger images invalid.
 TEST(ImageReader, ASideMayBeAsLongAsThePixelsAllow) {
   const std::string bytes = one_row(1'000'001, 77);
   const Image image = decode_image(bytes, "long.png");
@@ -81,7 +81,7 @@ TEST(ImageReader, PixelsAreLimitedBeforeAnythingIsDecoded) {
   }
 }
 
-// A header that promises what so few bytes cannot hold is refused before memory is taken for it.
+// A header that claims more than so few bytes can hold is rejected before memory is allocated for it.
 TEST(ImageReader, ImpossibleSizesAreRefused) {
   std::string jpeg = base::read_file(golden_image("rgb_444.jpg"));
   const size_t frame = jpeg.find("\xFF\xC0");

@@ -239,7 +239,7 @@ TEST(ImageSet, INaturalistFromItsLists) {
   EXPECT_EQ(sets.train->read(0)->width, 37);
 }
 
-// 2018's list has 437,513 images; a tree of it would have ten values for each.
+// The list of 2018 has 437,513 images; parsed as a tree, it would have ten values for each.
 TEST(ImageSet, INaturalistsListsMayBeLong) {
   const test::TemporaryFolder folder;
   constexpr int kImages = 30'000;
@@ -373,7 +373,7 @@ TEST(ImageSet, ImagesAreKeptWhileThereIsRoom) {
   const auto kept = keep_decoded(source, 300 * (40 + 39 + 2));
   for (int round = 0; round < 2; ++round) {
     for (const int64_t i : {39, 0, 38, 37, 10}) EXPECT_EQ(*kept->read(i), *CountedImages().read(i)) << i;
-    EXPECT_EQ(source->reads, round == 0 ? 5 : 7);  // 37 and 10 found no room
+    EXPECT_EQ(source->reads, round == 0 ? 5 : 7);  // there was no room for 37 and 10
   }
   EXPECT_EQ(keep_decoded(source, 0), source);
 }

@@ -75,7 +75,7 @@ TEST(ImageResize, AWindowIsThatPartOfTheWhole) {
   }
 }
 
-// Resized as a whole these would be 230 million pixels; what is kept of them is 224 x 224.
+// Resized as a whole, these would have 230 million pixels; only 224 x 224 of them are kept.
 TEST(TestCrop, AnImageOfOnePixelsWidthCostsNoMoreThanWhatIsKept) {
   ImageTestOptions options;
   for (const char* mode : {"center", "squash"}) {
@@ -83,7 +83,7 @@ TEST(TestCrop, AnImageOfOnePixelsWidthCostsNoMoreThanWhatIsKept) {
     const int64_t length = options.crop_mode == "center" ? 900'000 : 90'000;  // squashing reads every pixel
     Image wide(1, length), tall(length, 1);
     for (int64_t i = 0; i < length; ++i) {
-      // The middle is of another colour.
+      // The middle has a different colour.
       for (Image* image : {&wide, &tall})
         std::fill_n(image->bytes.begin() + i * 3, 3,
                     static_cast<uint8_t>(std::abs(i - length / 2) < length / 2000 ? 200 : 100));
@@ -117,7 +117,7 @@ TEST(CropBox, LiesInsideAndHasTheAskedShareAndForm) {
     const double form = static_cast<double>(box.width) / static_cast<double>(box.height);
     EXPECT_TRUE(form > 0.7 && form < 1.42) << form;
   }
-  // Nothing of that form fits into a thin image: the largest middle part.
+  // No box of that shape fits into a thin image, so the largest middle part is taken.
   EXPECT_EQ(draw_crop_box(1, 50, {0.9, 1.0}, {0.75, 4.0 / 3.0}, random), (ImageBox{0, 24, 1, 1}));
 }
 
@@ -133,15 +133,15 @@ TEST(RandAugment, DrawsEveryOperationAndNothingElseThanItsSeedDecides) {
     unchanged += a == image;
     different.insert(a.bytes);
   }
-  EXPECT_TRUE(unchanged > 3 && unchanged < 35) << unchanged;  // a quarter, and operations that change nothing
+  EXPECT_TRUE(unchanged > 3 && unchanged < 35) << unchanged;  // a quarter, plus operations that change nothing
   EXPECT_GT(different.size(), 25u);
   options.num_ops = 0;
   base::Random random{1};
   EXPECT_EQ(rand_augment(image, options, {}, random), image);
 }
 
-// The step is that of all pixels but those of the last value: 300 of 600, so that the lower value stays 0 and the
-// higher 255.
+// The step is computed from all pixels except those of the last value: 300 of 600, so that the lower value stays 0 and
+// the higher one 255.
 TEST(RandAugment, EqualizeLeavesTheLastValueOutOfItsStep) {
   Image image(10, 60);
   std::fill(image.bytes.begin() + 900, image.bytes.end(), uint8_t{200});

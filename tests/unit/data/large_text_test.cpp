@@ -11,7 +11,7 @@
 namespace mnemo::data {
 namespace {
 
-/// Bytes of this process's own memory, now and at the highest (anonymous and file pages alike).
+/// Memory of this process in bytes, current and peak (both anonymous and file pages).
 int64_t status_bytes(const char* key) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -37,7 +37,7 @@ TEST(LargeTextSlow, IsNeverHeldTwice) {
   const TextSource whole(file.path());
   for (const char* unit : {"bytes", "characters"}) {
     const int64_t before = status_bytes("VmRSS:");
-    std::ofstream("/proc/self/clear_refs") << "5";  // the highest value starts again from here
+    std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
     TextOptions options;
     options.train = file.path();
     options.unit = unit;
@@ -49,7 +49,7 @@ TEST(LargeTextSlow, IsNeverHeldTwice) {
                 static_cast<long long>(whole.size() >> 20), static_cast<long long>(corpus.num_bytes() >> 20),
                 static_cast<long long>(peak >> 20));
     EXPECT_EQ(corpus.train->text_bytes(), whole.size());
-    // One byte a token, the buffers of one chunk, and nothing else.
+    // One byte per token, the buffers of one chunk, and nothing else.
     EXPECT_LE(corpus.num_bytes(), whole.size() + (1 << 20));
     EXPECT_LE(peak, corpus.num_bytes() + (int64_t{24} << 20));
     StreamBatches batches(corpus.train, {.batch_size = 1});

@@ -17,7 +17,7 @@ using test::TextFile;
 
 const LinePlace kPlace{"file.tsv", 3};
 
-/// The value of an expression, by recursion over its parentheses and nothing of the code under test.
+/// The value of an expression, by recursion over its parentheses, independent of the code under test.
 class Reference {
  public:
   static int64_t value(const std::string& text) {
@@ -136,7 +136,7 @@ TEST(ListOps, WhatDoesNotParseIsToldByFileLineAndColumn) {
     const std::string found = test::input_error_of([&] { parse_listops(text, kPlace); });
     EXPECT_NE(found.find(message), std::string::npos) << text << "\nexpected: " << message << "\nfound: " << found;
   }
-  // A million parentheses are no recursion.
+  // A million parentheses need no recursion.
   std::string deep;
   for (int i = 0; i < 1'000'000; ++i) deep += "( ";
   EXPECT_INPUT_ERROR(parse_listops(deep, kPlace), "expected the expression to go on");
@@ -209,7 +209,7 @@ TEST(ListOps, MadeExpressionsKeepTheirLimitsAndDiffer) {
 }
 
 TEST(ListOps, DrawsFollowTheArenasDistribution) {
-  // Unrestricted in length: a node is a digit with probability 3/4, an operator has 2 to max_args arguments.
+  // Unlimited in length: a node is a digit with probability 3/4, and an operator has 2 to max_args arguments.
   const ListOpsShape shape{.max_depth = 3, .max_args = 10, .min_length = 0, .max_length = 1 << 20};
   int64_t digits = 0, children = 0, inner_digits = 0;
   constexpr int64_t kDraws = 40000;
@@ -259,7 +259,7 @@ TEST(ListOps, SetsComeFromTheSeedAlone) {
                      "data.max_depth = 2, data.max_args = 2");  // 4 * 10 * 10 expressions of two digits
   options.max_length = 3;
   EXPECT_INPUT_ERROR(base::check_options(options), "min_length");
-  options.train = "file.tsv";  // of a file, min_length says nothing
+  options.train = "file.tsv";  // min_length does not apply to a file
   EXPECT_NO_THROW(base::check_options(options));
 }
 

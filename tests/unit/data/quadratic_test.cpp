@@ -12,8 +12,8 @@
 namespace mnemo::data {
 namespace {
 
-/// Arithmetic as it is written: sums of products of factors; a factor is a number, a sum in parentheses, or either to a
-/// power.
+/// Evaluates arithmetic as written: sums of products of factors; a factor is a number, a sum in parentheses, or a power
+/// of either.
 class Arithmetic {
  public:
   static double value(std::string_view text) {
@@ -92,7 +92,7 @@ Fields fields(const std::vector<int64_t>& tokens) {
   for (size_t i = 0; i < 5; ++i) {
     const auto field = std::span(tokens).subspan(31 + 30 * i, 30);
     out.steps.push_back(quadratic_text(field));
-    // Padding stands on the right alone.
+    // Padding is only on the right.
     for (size_t t = out.steps.back().size(); t < 30; ++t) EXPECT_EQ(field[t], 0);
   }
   return out;
@@ -113,7 +113,7 @@ TEST(Quadratic, EverySampleIsSolvedAgainFromItsText) {
       EXPECT_LT(std::abs(c), 10000 * std::abs(a));
       continue;
     }
-    // The school's formula, in doubles.
+    // The quadratic formula, in doubles.
     const double root = std::sqrt(static_cast<double>(d));
     double low = (static_cast<double>(-b) - root) / static_cast<double>(2 * a),
            high = (static_cast<double>(-b) + root) / static_cast<double>(2 * a);
@@ -128,7 +128,7 @@ TEST(Quadratic, EverySampleIsSolvedAgainFromItsText) {
     EXPECT_EQ(c1 * a, c);
     multipliers.insert(a);
 
-    // Each side of every "=" of a step has the same value.
+    // Both sides of every "=" in a step have the same value.
     for (size_t i = 1; i < 4; ++i) {
       std::string_view step = found.steps[i];
       ASSERT_TRUE(step.starts_with(i == 1 ? "D=" : "x=")) << step;
@@ -171,7 +171,7 @@ TEST(Quadratic, RootsAndMultipliersAreDistributedAsStated) {
 }
 
 TEST(Quadratic, TheExampleOfThePaperIsWrittenLikeThis) {
-  // Roots 6 and 92 times -4 come up sooner or later.
+  // Eventually, the roots 6 and 92 with a factor of -4 occur.
   for (uint64_t number = 0;; ++number) {
     ASSERT_LT(number, 4'000'000U);
     base::Random random{11, number};

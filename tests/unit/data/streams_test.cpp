@@ -14,7 +14,8 @@
 namespace mnemo::data {
 namespace {
 
-/// A text whose token i is i, so that a segment tells where it comes from; documents of the given lengths, or none.
+/// A text whose token i is i, so that a segment shows where it comes from; with documents of the given lengths, or
+/// none.
 std::shared_ptr<const TokenStore> counting(int64_t size) {
   auto store = std::make_shared<TokenStore>(1 << 20);
   for (int32_t i = 0; i < size; ++i) store->append(std::vector<int32_t>{i});
@@ -31,7 +32,7 @@ std::shared_ptr<const TokenStore> counting(const std::vector<int64_t>& documents
   return store;
 }
 
-/// Checks a segment's own rules and gives each row's (input, target) pairs that are predicted.
+/// Checks a segment's invariants and returns each row's predicted (input, target) pairs.
 std::vector<std::vector<std::pair<int64_t, int64_t>>> pairs(const TokenSegment& segment) {
   std::vector<std::vector<std::pair<int64_t, int64_t>>> out;
   int64_t count = 0;
@@ -142,7 +143,7 @@ RC_GTEST_PROP(StreamBatches, DocumentsAreDealtOnceAnEpochAndInOrder, ()) {
   const auto text = counting(lengths);
   StreamBatches batches(text, {.batch_size = batch, .shuffle = shuffle, .seed = 5});
 
-  std::vector<int64_t> starts;  // first tokens of documents, in the order of dealing
+  std::vector<int64_t> starts;  // first tokens of documents, in the order in which they are assigned
   std::map<int64_t, int64_t> seen;
   std::vector<int64_t> expected(static_cast<size_t>(batch), -1);
   while (batches.epoch() < 3) {
@@ -161,7 +162,7 @@ RC_GTEST_PROP(StreamBatches, DocumentsAreDealtOnceAnEpochAndInOrder, ()) {
       }
     }
   }
-  // Each run of `documents` starts is one epoch: every document once; without shuffling in the text's order.
+  // Each run of `documents` starts is one epoch: every document once; without shuffling in the order of the text.
   std::vector<int64_t> all;
   for (int64_t i = 0; i < text->num_documents(); ++i) {
     if (text->document_end(i) - text->document_begin(i) > 1) all.push_back(text->document_begin(i));
@@ -186,7 +187,7 @@ RC_GTEST_PROP(StreamBatches, ResumedAnywhereEqualsUninterrupted, ()) {
   const auto length = *rc::gen::inRange<int64_t>(1, 7);
   straight.next(length, before);
   StreamBatches resumed(text, options);
-  resumed.next(1, 3);  // whatever it did before does not matter
+  resumed.next(1, 3);  // what it did before does not matter
   resumed.load(finder(straight.save()));
   RC_ASSERT(resumed.predicted() == straight.predicted());
   for (int i = 0; i < 30; ++i) {
@@ -234,7 +235,7 @@ TEST(StreamBatches, APositionOfAnotherTextOrOptionsOrADamagedOneIsRefused) {
     }
     StreamBatches fresh(text, options);
     EXPECT_INPUT_ERROR((fresh.load(finder(broken)), 0), part);
-    // The failed load left the position alone.
+    // The failed load did not change the position.
     StreamBatches untouched(text, options);
     EXPECT_EQ(same(fresh.next(2, 1)[0], untouched.next(2, 1)[0]), "");
   };

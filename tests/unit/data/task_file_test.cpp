@@ -112,7 +112,7 @@ TEST(TaskFile, TrainingGoesRoundAndHeldOutSamplesEnd) {
     EXPECT_EQ(seen.size(), 5U);
   }
   EXPECT_NE(orders[0], orders[1]);
-  // A batch is found again from its number alone.
+  // A batch is determined by its number alone.
   EXPECT_EQ(shuffled.batch(Part::train, 3, 1).inputs[0].item<int64_t>(), orders[0][3]);
 }
 

@@ -12,7 +12,7 @@
 
 namespace mnemo::test {
 
-/// A file with some text that goes away with the object.
+/// A text file that is removed with the object.
 class TextFile {
  public:
   explicit TextFile(std::string_view text = {}) : path_(::testing::TempDir() + "mnemo_text_XXXXXX") {
@@ -31,7 +31,7 @@ class TextFile {
   std::string path_;
 };
 
-/// The message of the InputError that `run` throws; empty, and a failure, if it throws none.
+/// The message of the InputError that `run` throws; if it throws none, empty and a test failure.
 template <class Run>
 std::string input_error_of(Run&& run) {
   try {

@@ -23,7 +23,7 @@ std::string round_trip(const Tokenizer& tokenizer, std::string_view text) {
   return tokenizer.decode(wide(tokenizer.encode(text)));
 }
 
-/// Any valid text of letters of one to four bytes.
+/// Any valid text of characters of one to four bytes.
 rc::Gen<std::string> texts() {
   return rc::gen::map(
       rc::gen::container<std::vector<std::string>>(rc::gen::element<std::string>(

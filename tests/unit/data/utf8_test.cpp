@@ -18,7 +18,7 @@ TEST(Utf8, EveryCodePointRoundTrips) {
     ASSERT_EQ(static_cast<uint32_t>(found.code_point), static_cast<uint32_t>(c));
     ASSERT_EQ(found.length, static_cast<int>(text.size()));
     ASSERT_EQ(count_characters(text), 1);
-    // Every proper prefix is an incomplete character, not a wrong one.
+    // Every proper prefix is an incomplete character, not an invalid one.
     for (size_t n = 1; n < text.size(); ++n)
       ASSERT_EQ(front_character(text.substr(0, n)).length, 0) << static_cast<uint32_t>(c);
   }

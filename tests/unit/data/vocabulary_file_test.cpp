@@ -69,7 +69,7 @@ TEST(VocabularyFile, EveryTruncationAndManyBitFlipsLoadOrAreErrors) {
         const auto tokenizer = load(bad);
         EXPECT_EQ(tokenizer->decode(std::vector<int64_t>{0}).empty(), false);
       } catch (const base::InputError&) {
-        // An error is as good.
+        // An error is fine too.
       }
     }
   }

@@ -12,7 +12,7 @@
 #include "train/optimiser.h"
 #include "train/schedule.h"
 
-// The recipes that come with the project.
+// Tests the recipes in recipes/.
 namespace mnemo::experiment {
 namespace {
 
@@ -28,8 +28,8 @@ std::vector<std::string> names() {
 bool reads_images(const Recipe& recipe) { return recipe.task()->input() == tasks::InputKind::images; }
 bool writes_text(const Recipe& recipe) { return recipe.task()->text() != nullptr; }
 
-/// The model of a recipe of images, whose data are not here: ten classes where it leaves them to the data or learns
-/// another task.
+/// The model of an image recipe whose data is not available: with ten classes if the recipe leaves them to the data or
+/// trains another task.
 models::ModelOptions image_model(const Recipe& recipe) {
   if (recipe.finetune)
     return models::plan_finetuning(recipe.model, *recipe.finetune, std::vector<std::string>(10, "class")).options;
@@ -38,7 +38,7 @@ models::ModelOptions image_model(const Recipe& recipe) {
   return model;
 }
 
-/// Parameters from the declarations alone, with a vocabulary where the recipe leaves that to a text.
+/// The number of parameters from the declarations alone, with a vocabulary if the recipe leaves that to a text.
 int64_t parameters_of(const Recipe& recipe) {
   if (reads_images(recipe)) return models::count_parameters(image_model(recipe));
   models::ModelOptions model = recipe.model;
@@ -88,7 +88,7 @@ TEST(RecipeFolder, EveryRecipeMakesAModelAnOptimiserAndASchedule) {
   }
 }
 
-// Built, not counted: what fits on a CPU must also agree with its data in everything that only a whole model checks.
+// Built, not only counted: a model that fits on a CPU must also pass the checks that need a whole model.
 TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
   for (const std::string& name : names()) {
     if (!name.ends_with("_small")) continue;
@@ -120,7 +120,7 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
         if (name.ends_with("_small")) {
           EXPECT_GE(study.sweep.seeds.size(), 3u) << name << ": " << study.name;
         }
-        // The paper's own figure 11 is a picture without numbers.
+        // Figure 11 of the paper is a picture without numbers.
         const bool no_numbers = study.name == "Segments of 512 bytes" || study.name.ends_with("half the memory");
         EXPECT_FALSE(study.paper.empty() && !no_numbers) << name << ": " << study.name;
       }
@@ -132,7 +132,7 @@ TEST(RecipeFolder, FullSizesAreThePapers) {
   EXPECT_EQ(parameters_of("rmt_wt103", "Segments of 150 words/Tr-XL 150"), 151'107'538);  // published: 151 M
   EXPECT_EQ(parameters_of("grc_wt103", "Base/Transformer-XL"), 151'107'538);
   EXPECT_EQ(parameters_of("abc_wt103", "16 layers/softmax, slots 32"), 246'932'928);  // published: 247 M
-  // One control for all layers adds 8 heads of 32 slots, 1,024 wide.
+  // One control for all layers adds 8 heads of 32 slots, each 1,024 wide.
   EXPECT_EQ(parameters_of("abc_wt103", "16 layers/ABC-MLP, slots 32") -
                 parameters_of("abc_wt103", "16 layers/softmax, slots 32"),
             8 * 32 * 1024);

@@ -72,7 +72,7 @@ TEST_F(Sweeps, TiedKeysFollow) {
   EXPECT_EQ(recipe(file, "cache, model.segment_size 4").model.memory[0].at("mem_len").as_int(), 4);
   EXPECT_EQ(recipe(file, "Copy/cache, model.segment_size 9").model.memory[0].at("mem_len").as_int(), 9);
   EXPECT_EQ(recipe(file, "RMT, model.segment_size 9").model.memory[0].at("num_mem_tokens").as_int(), 3);
-  // Without a sweep a tie takes what the recipe says.
+  // Without a sweep, a tied key uses the recipe's value.
   EXPECT_EQ(recipe(read(with("")), "cache").model.memory[0].at("mem_len").as_int(), 6);
 }
 

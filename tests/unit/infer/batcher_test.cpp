@@ -78,7 +78,7 @@ TEST(Batcher, ASessionThatLeavesContinuesAlone) {
   Session back = batcher.remove(a);
   EXPECT_EQ(batcher.size(), 1);
   EXPECT_EQ(back.position(), 3 + 8);
-  // Not a row more than a session of its own length keeps.
+  // No more rows than a session of its own length keeps.
   Session single = early.fork();
   for (int64_t i = 0; i < 8; ++i) single.next();
   EXPECT_EQ(back.num_bytes(), single.num_bytes());
@@ -130,7 +130,7 @@ RC_GTEST_PROP(BatcherProperty, AnyOrderOfJoiningAndLeavingKeepsEveryText, ()) {
   RC_ASSERT(model->widest <= model->segment_size());
 }
 
-/// Gives NaN to whoever reads token 7.
+/// Returns NaN for every sequence that reads token 7.
 class Poisoned final : public FakeModel {
  public:
   using FakeModel::FakeModel;

@@ -11,7 +11,7 @@
 #include "core/state.h"
 #include "models/model.h"
 
-/// Small models of every mechanism that has a form for decoding, with weights that matter.
+/// Small models of every mechanism that has a decoder, with weights that matter.
 namespace mnemo::infer {
 
 using base::Node;
@@ -236,7 +236,7 @@ inline std::shared_ptr<models::Model> build(const Case& of, int64_t segment = 5)
   options.segment_size = segment;
   of.change(options);
   auto model = models::build(options, 7);
-  // Nothing is zero or one, and the memory matters.
+  // No parameter is zero or one, and the memory matters.
   const at::NoGradGuard no_grad;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(3);
   for (const layers::Parameter& parameter : model->parameters().all()) {
@@ -255,7 +255,7 @@ inline std::vector<int64_t> text(int64_t length, int64_t seed = 0) {
   return tokens;
 }
 
-/// The largest difference by the largest number; 0 of empty tensors.
+/// The largest difference relative to the largest value; 0 for empty tensors.
 inline double off_by(const at::Tensor& found, const at::Tensor& expected) {
   if (expected.numel() == 0) return 0.0;
   const at::Tensor a = found.to(at::kDouble), b = expected.to(at::kDouble);

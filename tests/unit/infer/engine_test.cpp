@@ -18,7 +18,7 @@
 namespace mnemo::infer {
 namespace {
 
-// That it computes what the model computes is law 11 (tests/conformance/decoding_test.cpp).
+// Law 11 checks that it computes the same as the model (tests/conformance/decoding_test.cpp).
 
 TEST(Engine, CountsTheBytesOfItsState) {
   for (const Case& of : cases()) {
@@ -28,8 +28,8 @@ TEST(Engine, CountsTheBytesOfItsState) {
       Session twin(model), packed(std::make_shared<Engine>(model));
       for (const size_t count : {1, 1, 2, 5, 4, 13, 1, 6}) {
         for (Session* session : {&twin, &packed}) session->feed(text(static_cast<int64_t>(count)));
-        // The open segment's lengths and marks of padding are not counted; of a layer context and a GRC cache there are
-        // keys and values too.
+        // The open segment's lengths and padding flags are not counted; a layer context and a GRC cache have keys and
+        // values in addition.
         if (of.name.find("xl") == std::string::npos && of.name.find("grc") == std::string::npos &&
             of.name.find("cache") == std::string::npos && of.name.find("compressive") == std::string::npos) {
           EXPECT_LE(packed.num_bytes(), twin.num_bytes()) << of.name;
@@ -69,7 +69,7 @@ TEST(Engine, GrowsPastItsFirstRoom) {
   }
 }
 
-// A state that stood beside a longer one has rows on the left that are not real.
+// A state that was batched with a longer one has padding rows on the left.
 TEST(Engine, LeavesPaddingBehind) {
   for (const size_t number : {size_t{0}, size_t{9}}) {
     const Case& of = cases()[number];
@@ -200,7 +200,7 @@ TEST(Engine, GivesTheLogitsAfterEveryToken) {
 
 TEST(Engine, TheLoopOverTokensAllocatesNothing) {
   for (const Case& of : cases()) {
-    if (of.name == "compressive") continue;  // it compresses by LibTorch where a segment ends
+    if (of.name == "compressive") continue;  // it compresses with LibTorch when a segment ends
     for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::int8}) {
       const auto engine = std::make_shared<Engine>(build(of), EngineOptions{precision});
       Session session(engine, {.temperature = 0.9, .top_k = 5, .seed = 2});
@@ -272,7 +272,7 @@ TEST(Engine, AnErrorLeavesTheSessionAsItWas) {
 TEST(Engine, CountsTheBytesOfAToken) {
   const auto model = build(cases()[0]);
   const Engine wide(model), narrow(model, {ops::Precision::bf16});
-  // 10 keys more, of two layers, keys and values of 24 numbers.
+  // 10 more keys in two layers, with keys and values of 24 numbers.
   EXPECT_EQ(wide.bytes_per_token(20) - wide.bytes_per_token(10), 10 * 2 * 2 * 24 * 4);
   EXPECT_EQ(narrow.bytes_per_token(20) - narrow.bytes_per_token(10), 10 * 2 * 2 * 24 * 2);
 }

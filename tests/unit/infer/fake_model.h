@@ -11,7 +11,7 @@
 
 namespace mnemo::test {
 
-/// A model small enough to follow by hand, with a memory of every lifetime, that insists on how it may be called.
+/// A model small enough to compute by hand, with a memory of every lifetime, that checks how it is called.
 ///   E [V,D], rows of the open segment x_1..x_t, memory m, window w of the last kWindow rows, shared s [D]
 ///   hidden_t = sin(E[token_t] + m + s + sum_{i<=t} x_i / 4 + sum(w));  at the segment's end m = hidden_t
 struct FakeState {

@@ -66,7 +66,7 @@ TEST_F(Load, GivesTheSameModelBack) {
   const LoadedModel loaded = load_model(path_, {.dtype = at::kDouble});
   EXPECT_EQ(infer::fingerprint(*loaded.model), infer::fingerprint(*model_));
   EXPECT_EQ(loaded.tokenizer->type(), "bytes");
-  // The model's own cache too, which is no parameter.
+  // Also the model's own cache, which is not a parameter.
   infer::Session a(model_), b(loaded.model);
   const std::vector<int64_t> tokens = {72, 97, 108, 108, 111, 33, 10};
   a.feed(tokens);
@@ -131,7 +131,7 @@ TEST_F(Load, AConfigurationBeyondItsWeightsAllocatesNothing) {
                    "parameter 'memory.tokens'");
   expect_too_large({"backbone.attention={type=\"abc\",num_slots=65536}"},
                    "parameter 'backbone.layers.1.attn.control.weight' of [131072,8]");
-  // States that the file does not hold are bounded too.
+  // State that is not in the file is limited too.
   expect_too_large({"memory.0.cache_len=1048576", "memory.0.lifetime=sequence", "backbone.num_layers=8"},
                    "state 'backbone.layers.4.attn.grc.cache' of [1048576,4]");
   expect_too_large({"memory.0.cache_len=1048576", "backbone.num_layers=8"}, "state 'backbone.layers.4.attn.grc.cache'");
@@ -140,7 +140,7 @@ TEST_F(Load, AConfigurationBeyondItsWeightsAllocatesNothing) {
                    "state 'backbone.layers.0.attn.k, v, z'");
 }
 
-// Such a folder has no vocabulary, whose size would speak against the configuration before.
+// Such a folder has no vocabulary, whose size would contradict the configuration earlier.
 TEST_F(Load, AStackOfLayersIsHeldToItsWeightsToo) {
   models::ModelOptions huge = options();
   huge.kind = "layer_stack";

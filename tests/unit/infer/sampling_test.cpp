@@ -25,7 +25,8 @@ std::vector<double> shares(const Sampler& sampler, const at::Tensor& logits, int
   return counts;
 }
 
-/// Shares agree with softmax(logits / temperature) over `allowed`, within four standard deviations of each count.
+/// The frequencies agree with softmax(logits / temperature) over `allowed`, within four standard deviations of each
+/// count.
 void expect_shares(const std::vector<double>& found, const at::Tensor& logits, double temperature,
                    const std::set<int64_t>& allowed, int64_t draws) {
   double total = 0.0;
@@ -54,7 +55,7 @@ TEST(Sampling, SharesFollowTheTemperature) {
 TEST(Sampling, TopKKeepsExactlyTheKLikeliest) {
   const at::Tensor logits = at::tensor({1.0, 1.5, -1.0, 2.0, 1.0, 1.0});
   const Sampler sampler({.top_k = 3, .seed = 5});
-  // Of the three tokens with logit 1 only the first is left.
+  // Only the first of the three tokens with logit 1 remains.
   expect_shares(shares(sampler, logits, 20000), logits, 1.0, {0, 1, 3}, 20000);
   const Sampler one({.top_k = 1});
   for (uint64_t draw = 0; draw < 50; ++draw) EXPECT_EQ(one.pick(logits, draw), 3);
@@ -80,7 +81,7 @@ TEST(Sampling, TopPKeepsTheFewestThatHoldTheShare) {
 }
 
 TEST(Sampling, TopPCountsTheMassOfTheTopK) {
-  // Of the two likeliest, 0.4 and 0.3, the first holds 0.57 of their mass.
+  // Of the two most likely ones, 0.4 and 0.3, the first has 0.57 of their mass.
   const at::Tensor logits = at::tensor({0.1, 0.4, 0.2, 0.3}).log();
   const Sampler narrow({.top_k = 2, .top_p = 0.55, .seed = 1}), wide({.top_k = 2, .top_p = 0.6, .seed = 1});
   std::set<int64_t> few, many;

@@ -177,7 +177,7 @@ TEST(Session, BadTokensLeaveItAsItWas) {
 
 TEST(Session, BytesAreThoseOfTheSequence) {
   Session session(model());
-  session.feed(prompt(6));  // memory, 4 window rows, 2 open rows, of 6 float64; 4 + 2 flags; one count
+  session.feed(prompt(6));  // memory, 4 window rows, 2 open rows, each 6 float64; 4 + 2 flags; one count
   EXPECT_EQ(session.num_bytes(), (1 + 4 + 2) * 6 * 8 + 6 + 8);
 }
 
@@ -201,7 +201,7 @@ class SessionFile : public testing::Test {
     session.save(path_);
     return steps > 0 ? take(session, 40) : std::vector<int64_t>{};
   }
-  /// The file with a change made to it.
+  /// Edits the file.
   void change(const std::function<void(weights::TensorFile&)>& edit) {
     weights::TensorFile file = weights::read_safetensors(path_);
     edit(file);
@@ -237,7 +237,7 @@ TEST_F(SessionFile, ContinuesExactly) {
   }
 }
 
-// Checking a file costs a few tokens, however long a segment is.
+// Checking a file takes a few tokens, however long a segment is.
 TEST_F(SessionFile, LongSegmentsAreNotRunThrough) {
   model_ = model(16384);
   for (const int64_t steps : {0, 3, 10}) {
@@ -262,7 +262,7 @@ TEST_F(SessionFile, KeepsTheLastTokens) {
   const int64_t picked = session.next();
   session.save(path_);
   EXPECT_EQ(Session::load(path_, model_).recent(), (std::vector<int64_t>{7, 8, picked}));
-  // Files of earlier versions do without.
+  // Files of earlier versions do not have it.
   change([](auto& f) { f.metadata.erase("recent"); });
   EXPECT_EQ(Session::load(path_, model_).recent(), std::vector<int64_t>{picked});
   session.logits();
@@ -299,7 +299,7 @@ TEST_F(SessionFile, DamagedFilesAreRefused) {
   expect_refused([](auto& f) { replace(f, "state.memory", at::zeros({1, 7}, at::kDouble)); }, {"'memory'", "[1, 7]"});
   expect_refused([](auto& f) { replace(f, "state.memory", at::zeros({1, 6}, at::kFloat)); }, {"'memory'", "Float"});
   expect_refused([](auto& f) { replace(f, "logits", at::zeros({12}, at::kDouble)); }, {"'logits'", "[12]"});
-  // Each tensor is plausible alone: only running shows that they do not belong together.
+  // Each tensor is plausible on its own: only running the model shows that they do not belong together.
   expect_refused([](auto& f) { replace(f, "state.valid", at::ones({1, 5}, at::kBool)); }, {"contradict"});
   expect_refused([](auto& f) { replace(f, "state.window_valid", at::ones({1, 2}, at::kBool)); }, {"contradict"});
   expect_refused([](auto& f) { replace(f, "state.count", at::full({1}, 3, at::kLong)); }, {"contradict"});

@@ -22,7 +22,7 @@ models::ModelOptions options_of(const std::string& memory = "[]", const std::str
       "test"));
 }
 
-/// Parameters from N(0, 0.3), norms around 1, so that nothing is small by start.
+/// Parameters from N(0, 0.3), norms around 1, so that nothing is small initially.
 void fill(const core::Model& model, uint64_t seed) {
   test::Numbers numbers(seed);
   const at::NoGradGuard no_grad;
@@ -47,7 +47,7 @@ std::shared_ptr<models::Model> built(const weights::StoredParts& parts, at::Scal
   return model;
 }
 
-/// A task with random numbers, as fine-tuning leaves it.
+/// A task with random values, in the form that fine-tuning produces.
 weights::TaskMemoryFile task(const weights::StoredParts& backbone, const std::string& name, uint64_t seed,
                              const std::string& more = "") {
   auto options = options_of(R"([{"type": "learnable_tokens", "tasks": [{"name": ")" + name +
@@ -86,7 +86,7 @@ void expect_same_bits(const Logits& before, const Logits& after, const std::stri
   }
 }
 
-// Law 7: 16 tasks one by one, by extension, by concatenation and mixed; then out again.
+// Law 7: 16 tasks one by one, by extension, by concatenation and mixed; then removed again.
 TEST(LearnableMemory, EarlierLogitsKeepTheirBits) {
   weights::StoredParts parts = fresh_backbone();
   std::vector<weights::StoredParts> history = {parts};
@@ -97,7 +97,7 @@ TEST(LearnableMemory, EarlierLogitsKeepTheirBits) {
     const std::string name = "t" + std::to_string(k);
     std::vector<std::string> sees;
     if (k % 3 == 1) sees = {"t0"};  // extension of one
-    if (k % 3 == 2) {               // of all there are
+    if (k % 3 == 2) {               // of all attached tasks
       for (uint64_t j = 0; j < k; ++j) sees.push_back("t" + std::to_string(j));
     }
     weights::attach(parts,
@@ -124,7 +124,7 @@ TEST(LearnableMemory, EarlierLogitsKeepTheirBits) {
   }
 }
 
-// A task in the middle goes; those before and behind it stay as they are.
+// A task in the middle is removed; those before and after it do not change.
 TEST(LearnableMemory, DetachingOneLeavesTheOthers) {
   weights::StoredParts parts = fresh_backbone();
   for (const char* name : {"a", "b", "c"})
@@ -149,7 +149,7 @@ TEST(LearnableMemory, ConcatenationHasNoOrder) {
   expect_same_bits(packed(abc), packed(cab), "packed");
 }
 
-// Extension goes one way, and what a task sees matters to it.
+// Extension works in one direction, and a task depends on what it sees.
 TEST(LearnableMemory, ExtensionReadsWhatItSees) {
   weights::StoredParts apart = fresh_backbone(), together = apart;
   weights::attach(apart, task(fresh_backbone(), "a", 1), "file");
@@ -178,7 +178,7 @@ TEST(LearnableMemory, GroupedIsDense) {
   for (size_t k = 0; k < 3; ++k) EXPECT_LT(test::difference(grouped.tasks[k], dense.tasks[k]), 1e-12) << k;
 }
 
-// Each image by itself, and the packed form of a batch.
+// Each image on its own, and the packed form of a batch.
 TEST(LearnableMemory, ABatchIsItsImages) {
   weights::StoredParts parts = fresh_backbone();
   weights::attach(parts, task(fresh_backbone(), "a", 1), "file");
@@ -319,7 +319,7 @@ TEST(TaskMemoryFile, AttachRefusesWhatDoesNotFit) {
   EXPECT_EQ(by_model(one).size(), 3U);
 }
 
-/// A model of these options as parts, with random numbers.
+/// A model with these options as parts, with random values.
 weights::StoredParts parts_of(const models::ModelOptions& options, uint64_t seed = 1) {
   const models::Model model(options, 0, at::kFloat);
   fill(model, seed);
@@ -332,7 +332,7 @@ const std::string kAdapters = R"(, "adapters": {"bottleneck": 3})";
 const std::string kAdapterTask =
     R"({"name": "t", "num_classes": 4, "num_mem_tokens": 0, "new_class_token": false, "own_adapters": true})";
 
-/// A task of such a model, made for the backbone.
+/// A task extracted from such a model, trained for the backbone.
 weights::TaskMemoryFile taken(const weights::StoredParts& backbone, const models::ModelOptions& options,
                               const std::string& name) {
   weights::TaskMemoryFile file = weights::take_task(parts_of(options, 7), name);
@@ -354,7 +354,7 @@ void expect_same_parts(const weights::StoredParts& found, const weights::StoredP
   }
 }
 
-// Adapters that the model has of its own are part of its backbone: no task brings, holds or takes them.
+// The model's own adapters are part of its backbone: no task brings, stores or removes them.
 TEST(TaskMemoryFile, AdaptersOfTheModelsOwnStay) {
   const weights::StoredParts backbone = parts_of(options_of("[]", kAdapters));
   ASSERT_EQ(adapters_in(backbone.tensors), 8 * kLayers);
@@ -383,7 +383,7 @@ TEST(TaskMemoryFile, AdaptersOfTheModelsOwnStay) {
   weights::detach(joined, "a", "m");
   weights::detach(joined, "b", "m");
   expect_same_parts(joined, backbone);
-  // Other adapters are another backbone.
+  // Different adapters make a different backbone.
   weights::StoredParts other = backbone;
   for (auto& [name, tensor] : other.tensors) {
     if (name == "backbone.layers.1.adapter2.up.bias") tensor = tensor + 1.0;
@@ -410,7 +410,7 @@ TEST(TaskMemoryFile, AdaptersOfATaskComeAndGoWithIt) {
   expect_same_parts(joined, backbone);
 }
 
-// The numbers are the same, what is computed of them is not.
+// The values are the same, but what is computed from them is not.
 TEST(TaskMemoryFile, OptionsOfTheBackboneAreInItsChecksum) {
   const weights::StoredParts backbone = fresh_backbone();
   const auto with = [&](auto&& change) {
@@ -428,7 +428,7 @@ TEST(TaskMemoryFile, OptionsOfTheBackboneAreInItsChecksum) {
     test::expect_error<base::InputError>([&] { weights::attach(other, file, "x.task"); },
                                          {"x.task", "another backbone"});
   }
-  // What matters in training alone does not.
+  // Options that only matter in training do not count.
   const weights::StoredParts same = with(
       [](auto&, auto& vit) { vit.dropout = vit.drop_path = 0.1, vit.init_std = 0.5; });
   EXPECT_EQ(weights::backbone_checksum(same), weights::backbone_checksum(backbone));
@@ -464,7 +464,7 @@ TEST(TaskMemoryFile, WhatDoesNotFitTheModelIsNamedAsInTheFile) {
          {"'task.a.extra' has no place"});
 }
 
-// A checkpoint such as DINO's: rows, and whatever tasks are taught to it.
+// A checkpoint such as DINO's: hidden states, and the tasks that are added to it.
 TEST(LearnableMemory, ABackboneMayHaveNoHeadOfItsOwn) {
   auto options = options_of();
   options.head.set("num_classes", 0);

@@ -14,7 +14,7 @@ namespace {
 
 using test::FakeModel;
 
-/// A model that repeats a cycle of tokens: token t is followed by the one after it in the cycle.
+/// A model that repeats a cycle of tokens: it predicts the token after t in the cycle.
 class Parrot final : public FakeModel {
  public:
   Parrot(int64_t vocab, std::vector<int64_t> cycle) : FakeModel(vocab, 4), cycle_(std::move(cycle)) {}
@@ -112,7 +112,7 @@ TEST(TextSession, WordsAreJoinedByBlanksAcrossThePrompt) {
   EXPECT_EQ(session.generate({.max_tokens = 3}), " cat sat the");
 }
 
-// A blank before a word, and the first bytes of a character, depend on what stands before them.
+// A blank before a word, and the first bytes of a character, depend on what precedes them.
 TEST(TextSession, ALoadedSessionContinuesTheTextAsIfNeverSaved) {
   const test::TemporaryFolder folder;
   const std::string path = folder / "session.safetensors";

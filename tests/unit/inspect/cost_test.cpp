@@ -1,5 +1,5 @@
-// What a model costs: against a forward pass written out with LibTorch's own products, counted as its profiler counts
-// them, and against formulas.
+// The cost of a model, compared with a forward pass written out with LibTorch's own products, counted as by its
+// profiler, and with formulas.
 #include "inspect/cost.h"
 
 #include <ATen/record_function.h>
@@ -39,8 +39,8 @@ std::unique_ptr<models::Model> cost_model(const std::vector<std::string>& assign
 
 int64_t profiled_flops = 0;
 
-/// FLOPs by the formulas of LibTorch's profiler (with_flops): 2 * m * n * k of mm, addmm and bmm, from the shapes that
-/// go in.
+/// FLOPs by the formulas of LibTorch's profiler (with_flops): 2 * m * n * k for mm, addmm and bmm, from the shapes of
+/// the inputs.
 template <class F>
 int64_t profile(const F& run) {
   profiled_flops = 0;
@@ -61,7 +61,7 @@ int64_t profile(const F& run) {
   return profiled_flops;
 }
 
-/// A model's forward pass with nothing but LibTorch's operations.
+/// A model's forward pass using only LibTorch operations.
 struct Naive {
   const models::Model& model;
   at::Tensor at(const std::string& name) const { return model.parameters().find(name); }
@@ -93,7 +93,7 @@ struct Naive {
     return logits(h);
   }
 
-  /// One token after cached rows: it sees all of them, at the distances K-1 .. 0.
+  /// One token after cached rows: it sees all of them, at distances K-1 .. 0.
   at::Tensor transformer_xl(const at::Tensor& tokens, const core::State& state) const {
     at::Tensor h = embed(tokens);
     for (int64_t n = 0; n < kLayers; ++n) {
@@ -187,8 +187,8 @@ TEST(Cost, OfMemoriesIsWhatTheyAdd) {
     }
     return PartCost{};
   };
-  // GRC, reading alone (in evaluation nothing is updated): queries of all rows, keys and values of the cache once for
-  // all sequences.
+  // GRC, only reading (evaluation does not update): queries of all rows; keys and values of the cache once for all
+  // sequences.
   const int64_t projections = batch * rows * channels * channels + 2 * 4 * channels * channels;
   const int64_t weights = 2 * batch * rows * 4 * channels;
   EXPECT_EQ(added("grc").flops, 2 * kLayers * (projections + weights));
@@ -197,12 +197,12 @@ TEST(Cost, OfMemoriesIsWhatTheyAdd) {
             kLayers * (3 * channels * channels + 3 * (2 * channels * channels + channels) + kHeads));
   EXPECT_EQ(added("grc").model_state_bytes, kLayers * 4 * channels * 8);
   EXPECT_EQ(part_of(cost, "grc").model_state_bytes, kLayers * 4 * channels * 8);
-  // The segment cache: keys and values of 7 rows more, which each of the 5 tokens sees; memory rows do not.
+  // The segment cache: keys and values of 7 more rows, which each of the 5 tokens sees; memory rows do not.
   EXPECT_EQ(added("segment_cache").flops,
             2 * kLayers * (2 * batch * 7 * kDim * kDim + 2 * batch * kHeads * time * 7 * kWidth));
   EXPECT_EQ(added("segment_cache").state_bytes, kLayers * 7 * kDim * 8 + 7);
   EXPECT_EQ(part_of(cost, "segment_cache").state_bytes, kLayers * 7 * kDim * 8 + 7);
-  // Recurrent tokens: 6 rows more in every layer.
+  // Recurrent tokens: 6 more rows in every layer.
   EXPECT_GT(added("recurrent_tokens").flops, 2 * kLayers * batch * 6 * (4 * kDim * kDim + 2 * kDim * kHidden));
   EXPECT_EQ(added("recurrent_tokens").parameters, 3 * kDim);
   EXPECT_EQ(added("recurrent_tokens").state_bytes, 3 * kDim * 8);
@@ -232,10 +232,10 @@ TEST(Cost, RefusesWhatItCannotCount) {
 
 struct Published {
   const char* preset;
-  double millions, giga;  ///< parameters; multiply-adds of one image of 224
+  double millions, giga;  ///< parameters; multiply-adds per image at 224
 };
 
-// Wang et al. 2021, table 1; Wang et al. 2022, tables 1 and 2; Liu et al. 2021, table 1 (28.3 million in its
+// Wang et al. 2021, table 1; Wang et al. 2022, tables 1 and 2; Liu et al. 2021, table 1 (28.3 million in their
 // repository).
 TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
   for (const Published& one : {Published{"pvt_tiny", 13.2, 1.9},

@@ -1,4 +1,4 @@
-// Where attentions look in an image: which place, how much, and what is beside the image.
+// Where attentions attend in an image: which position, with what weight, and what is outside the image.
 #include "inspect/image_record.h"
 
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ TEST(ImageRecord, ReducedKeysHaveAGridOfTheirOwn) {
 
 TEST(ImageRecord, TheBrightestPatchIsWhereAQueryForBrightnessLooks) {
   const models::Model model = model_of(kVit);
-  // Channel 0 of a row becomes the brightness of its patch, and all queries ask for it.
+  // Channel 0 of a row becomes the brightness of its patch, and all queries look for it.
   const auto set = [&](const std::string& name, double value) {
     return at::Tensor(model.parameters().find(name)).fill_(value);
   };
@@ -186,18 +186,19 @@ TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
 
 TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
   const models::Model model = model_of(kSwin, kGrc, "mean");
-  const std::vector<ImageLayer> layers = looked(model, 24, 20);  // 12 x 10 rows, windows of 5 x 4: neither fits
+  const std::vector<ImageLayer> layers = looked(model, 24, 20);  // 12 x 10 rows, windows of 5 x 4: neither divides
+                                                                 // evenly
   ASSERT_EQ(layers.size(), 2U);
   for (const ImageLayer& layer : layers) {
     ASSERT_EQ(layer.looks.size(), 1U);
     const at::Tensor& weights = layer.looks[0].weights;
     EXPECT_EQ(weights.sizes(), (at::IntArrayRef{2, 12, 10}));
-    // What fills the last windows up is no place, but gets its share.
+    // Rows that pad the last windows are not positions, but get a share.
     EXPECT_LT(weights.sum({1, 2}).max().item<double>(), 1.0);
     EXPECT_GT(weights.sum({1, 2}).min().item<double>(), 0.5);
     EXPECT_EQ(layer.branches[0].means.sizes(), (at::IntArrayRef{12, 10}));
   }
-  // Place by place in the shifted layer, from the weights of the windows [n,H,A,A].
+  // Position by position in the shifted layer, from the weights of the windows [n,H,A,A].
   at::Tensor windows, o_self;
   core::Segment segment;
   segment.pixels = test::Numbers(5).normal({1, 3, 24, 20});
@@ -242,7 +243,7 @@ TEST(WindowCut, JoinsWhatItCut) {
     EXPECT_EQ(windows.size(1), window.size());
     EXPECT_EQ(windows.size(0) * windows.size(1), 2 * cut.padded().size());
     EXPECT_TRUE(at::equal(cut.join(windows), rows));
-    // Row by row, the image's upper left place is where the shift says.
+    // Row by row: the image's upper left position is where the shift puts it.
     EXPECT_TRUE(at::equal(windows[0][0], rows[0][shift.height * image.width + shift.width]));
   }
 }

@@ -1,4 +1,4 @@
-// What `inspect` says of an input: choices, shares, pictures.
+// What `inspect` reports for an input: choices, shares, pictures.
 #include <gtest/gtest.h>
 #include <png.h>
 #include <torch/types.h>
@@ -75,7 +75,7 @@ TEST(AttentionSummary, SharesAreSumsOfWeightsBySpan) {
     for (const auto& [kind, value] : share.to) sum += value;
     EXPECT_NEAR(sum, 1.0, 1e-12);
   }
-  // Keys are 3 of the cache, 2 read, 4 tokens, 2 write.
+  // Keys: 3 cache, 2 read, 4 tokens, 2 write.
   const HeadMap& map = facts.maps[1];
   ASSERT_EQ(map.weights.sizes(), (at::IntArrayRef{8, 11}));
   const at::Tensor tokens = map.weights.narrow(0, 2, 4);
@@ -105,7 +105,7 @@ TEST(AttentionSummary, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
            {"backbone.type=encoder", "backbone.attention.type=linformer", "backbone.attention.max_len=8"}}) {
     const auto model = small_model(assignments);
     const at::NoGradGuard no_grad;
-    test::Numbers numbers(4);  // large enough that signs and sums show
+    test::Numbers numbers(4);  // large enough that signs and sums matter
     for (const auto& [name, tensor] : model->parameters().named())
       at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()));
     const AttentionSummary facts = inspect(*model);
@@ -136,7 +136,7 @@ TEST(AttentionSummary, CompressedRowsAreTheirOwnKindOfKeys) {
   const auto model = small_model({"memory[0].type=compressive", "memory[0].mem_len=4", "memory[0].compressed_len=3",
                                   "memory[0].compression_rate=2"});
   const AttentionSummary facts = inspect(*model);
-  // 8 rows before the third segment: the first 4 have become 2.
+  // 8 rows precede the third segment: the first 4 have become 2.
   const HeadMap& map = facts.maps[0];
   ASSERT_EQ(map.weights.sizes(), (at::IntArrayRef{4, 10}));
   const base::Node keys = to_node(facts).at("keys");
@@ -156,7 +156,7 @@ TEST(AttentionSummary, CompressedRowsAreTheirOwnKindOfKeys) {
             (std::vector<std::string>{"compressed 0", "compressed 1", "cache 0", "cache 1", "cache 2", "cache 3", "a",
                                       "b<", "c", "2"}));
   EXPECT_TRUE(holds(svg_of({&facts, nullptr}), "compressed"));
-  // Before anything was compressed there are none.
+  // Before anything is compressed, there are none.
   EXPECT_EQ(to_node(inspect(*model, {{}, {}, 2})).at("keys").items()[0].at("kind").as_string(), "cache");
 }
 
@@ -225,7 +225,7 @@ TEST(AttentionSummary, JsonHoldsEveryWeight) {
   EXPECT_EQ(node.at("tokens").items().at(1).as_string(), "b<");
 }
 
-/// The dots of a PNG, as libpng reads it.
+/// The dots of a PNG, as read by libpng.
 Raster read_png(const std::string& bytes) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
@@ -257,7 +257,7 @@ TEST(Canvas, PngIsWhatWasDrawn) {
   EXPECT_TRUE(is(raster, 24, 8, {1, 2, 3}) && is(raster, 29, 13, {1, 2, 3}) && is(raster, 30, 8, {7, 8, 9}) &&
               is(raster, 35, 13, {7, 8, 9}))
       << "cells have sharp edges";
-  canvas.rectangle(-50, -50, 500, 500, {1, 2, 3});  // what lies outside is cut off
+  canvas.rectangle(-50, -50, 500, 500, {1, 2, 3});  // what is outside is clipped
   EXPECT_TRUE(is(read_png(png_of(canvas.svg(20, 10))), 39, 19, {1, 2, 3}));
 }
 
@@ -294,10 +294,10 @@ TEST(AttentionPicture, ShowsMapsAndTheirBorders) {
   const Raster raster = read_png(png_of(svg_of({&facts, nullptr})));
   int64_t border = 0;
   for (const Colour& dot : raster.dots) border += dot.red == 0xd1 && dot.green == 0x3c && dot.blue == 0x2b ? 1 : 0;
-  // Four maps with two borders each way, of eight cells of 12 pixels.
+  // Four maps with two lines in each direction, of eight cells of 12 pixels.
   EXPECT_GT(border, 4 * 4 * 8 * 12 * 2);
-  // A key that may not be seen is white, one that is looked at is not: the first map's first row of tokens and the
-  // write keys.
+  // A key that is masked is white, one that is attended to is not: the first map's first row of tokens and the write
+  // keys.
   const AttentionSummary larger = inspect(*small_model({"segment_size=700"}), {}, 1);
   EXPECT_FALSE(png_of(svg_of({&larger, nullptr})).empty());
 }

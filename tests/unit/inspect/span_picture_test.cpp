@@ -22,7 +22,7 @@ AttendTable recurrent() {
   return table;
 }
 
-/// Tags that open and close in order, attributes in double quotes, nothing else between them than text.
+/// Tags open and close in order, attributes are in double quotes, and there is only text between tags.
 void expect_well_formed(const std::string& xml) {
   static const std::regex tag(
       R"re(<(/?)([A-Za-z][A-Za-z0-9]*)((?:\s+[A-Za-z_:][-A-Za-z0-9_:.]*="[^"<&]*")*)\s*(/?)>)re");
@@ -44,7 +44,7 @@ void expect_well_formed(const std::string& xml) {
   EXPECT_EQ(xml.substr(end), "\n");
 }
 
-/// Table in the picture: widths of the rectangles of pairs, in cells.
+/// Number of attended cells in the picture: the total width of the rectangles, in cells.
 int64_t cells_of(const std::string& svg, double cell) {
   static const std::regex pair(R"re(width="([0-9.]+)" height="[0-9.]+" fill="#[0-9a-f]+" opacity)re");
   double cells = 0;
@@ -56,7 +56,7 @@ int64_t cells_of(const std::string& svg, double cell) {
 
 TEST(SpanPicture, IsWellFormedAndShowsEveryCell) {
   AttendTable padded = recurrent();
-  padded.set_valid(at::zeros({1, 8}, at::kBool));  // a picture is of the rules, not of a batch's padding
+  padded.set_valid(at::zeros({1, 8}, at::kBool));  // a picture shows the rules, not a batch's padding
   for (const AttendTable& table :
        {AttendTable({SpanKind::tokens, 3}), recurrent(), padded, AttendTable({SpanKind::tokens, 0}),
         AttendTable::cross({SpanKind::tokens, 2}, {SpanKind::tokens, 3})}) {

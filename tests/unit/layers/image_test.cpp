@@ -18,7 +18,7 @@ TEST(PatchEmbedding, IsTheConvolutionWithItsGradients) {
        {std::tuple<int64_t, int64_t, int64_t>{2, 2, 0}, {3, 2, 1}, {7, 4, 3}, {3, 3, 0}}) {
     ParameterSet set(1, at::kDouble);
     const PatchEmbedding patches(set.root() / "p", 3, 5, size, stride, padding, 0.3);
-    // Sides that the patches do not fill: what is left over is dropped.
+    // Sides that the patches do not divide: the remainder is dropped.
     const at::Tensor pixels = Numbers(2).normal({2, 3, 9, 13}).set_requires_grad(true);
     const at::Tensor fast = patches(pixels), naive = patches.by_convolution(pixels);
     EXPECT_EQ(fast.size(1), patches.length(9) * patches.length(13));

@@ -31,7 +31,7 @@ TEST(ParameterSet, NamesParametersByScopeInTheOrderTheyWereMade) {
 TEST(ParameterSet, TheSeedAloneDecidesTheNumbers) {
   const auto made = [](uint64_t seed) {
     ParameterSet set(seed);
-    at::randn({7});  // the process-wide generator plays no part
+    at::randn({7});  // the global generator has no influence
     set.root().add("a", {5}, normal(1.0));
     set.root().add("b", {5}, normal(2.0));
     return set;
@@ -64,7 +64,7 @@ TEST(ParameterSet, ABudgetIsNotExceeded) {
   test::expect_error<base::InputError>(
       [&] { scope.add("b", {5}, normal(1.0)); },
       {"parameter 'layer.b' of [5] is 5 numbers", "at most 4 more", "a.safetensors holds 10 numbers"});
-  // Neither memory nor arithmetic gives way.
+  // Neither allocation nor arithmetic overflows.
   test::expect_error<base::InputError>(
       [&] {
         scope.add("b", {int64_t{1} << 31, int64_t{1} << 31, 4}, normal(1.0));

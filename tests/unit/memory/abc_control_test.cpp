@@ -1,5 +1,5 @@
-// Every control of ABC: what it computes, padding, splits, limits and errors. The conformance suite runs the laws
-// through whole models.
+// Every control of ABC: what it computes, padding, splits, limits and errors. The conformance suite checks the laws on
+// whole models.
 #include "memory/abc_control/control.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ struct Subject {
     const at::Tensor out = at::linear(rows, parameters.find(name + ".weight"), parameters.find(name + ".bias"));
     return out.view({rows.size(0), rows.size(1), kHeads, kWidth}).transpose(1, 2);
   }
-  /// Softmax attention of its own maps under a mask [T,T].
+  /// Softmax attention with the same projections under a mask [T,T].
   at::Tensor softmax(const at::Tensor& x, const at::Tensor& mask) const {
     const at::Tensor o = ops::attention_naive(heads("q", x), heads("k", x), heads("v", x), {}, ops::RelShift::none,
                                               mask, 0.5);
@@ -68,7 +68,7 @@ struct Subject {
   std::unique_ptr<Abc> abc;
 };
 
-/// Each with empty slots as they are and masked.
+/// Each control with unmasked and with masked empty slots.
 std::vector<Control> causal_controls() {
   const std::vector<std::pair<std::string, std::string>> plain = {
       {"mlp_exp", "num_slots = 3\ncontrol = { type = \"mlp\" }"},
@@ -127,7 +127,7 @@ TEST_P(CausalControl, AnySplitIsTheWhole) {
   }
 }
 
-// On the left, in the middle, on the right, and nothing but padding.
+// On the left, in the middle, on the right, and only padding.
 TEST_P(CausalControl, PaddingIsAsGoodAsNone) {
   const Subject s(GetParam().toml);
   const at::NoGradGuard no_grad;
@@ -152,7 +152,7 @@ TEST_P(CausalControl, PaddingIsAsGoodAsNone) {
       const auto alone = s.run(x.narrow(0, row, 1).index_select(1, real), own);
       EXPECT_LE(difference(found.y.narrow(0, row, 1).index_select(1, real), alone.y), 1e-13) << row;
       expect_same_state(core::select_batch(found.state, only), alone.state, 1e-13, fmt::format("row {}", row));
-      // A query at a place of padding reads the memory as it stands: that of the same row after the tokens before it.
+      // A padding query reads the memory as it is: like the same row after the tokens before it.
       for (int64_t t = 0; t < 9; ++t) {
         if (valid[row][t].item<bool>()) continue;
         const at::Tensor upto = valid.narrow(0, row, 1).narrow(1, 0, t + 1);
@@ -191,7 +191,7 @@ at::Tensor mask_of(int64_t tokens, const std::function<bool(int64_t, int64_t)>& 
   return mask;
 }
 
-// Law 3: with empty slots masked these are softmax attention under a mask; the literal formula is not.
+// Law 3: with empty slots masked, these are softmax attention under a mask; the literal formula is not.
 TEST(AbcControl, MaskedControlsAreSoftmaxAttention) {
   struct Case {
     std::string toml;
@@ -234,13 +234,13 @@ TEST(AbcControl, RandomAndClusteringAssignByTheirStatedRules) {
         difference(clusters.run(x, clusters.abc->initial_state(2), {}, at::zeros_like(found)).y, clusters.run(x).y),
         1e-3);
   }
-  // A state goes on with its clusters.
+  // A state continues with its clusters.
   const Subject clusters("num_slots = 3\ncontrol = \"clustering\"");
   const core::State state = clusters.run(x.narrow(1, 0, 5)).state;
   EXPECT_EQ(state.as<AbcSlots>().z.sum().item<double>(), 10.0);
 }
 
-// Not causal: the memory after all tokens, padding left out, and no state.
+// Bidirectional: the memory after all tokens, without padding, and no state.
 TEST(AbcControl, LookingBothWaysPaddingIsAsGoodAsNone) {
   for (const Control& control : causal_controls()) {
     if (control.name.starts_with("dilated")) continue;
@@ -256,7 +256,7 @@ TEST(AbcControl, LookingBothWaysPaddingIsAsGoodAsNone) {
         1e-13)
         << control.name;
     EXPECT_TRUE(found.state.fields().empty()) << control.name;
-    // Nothing but padding: the bias of o. Of a literal formula too, since V is zero.
+    // Only padding: the bias of o. For a literal formula too, since V is zero.
     const auto nothing = s.run(x, s.abc->initial_state(2), at::zeros({2, 9}, at::kBool));
     EXPECT_LE(difference(nothing.y, s.parameters.find("o.bias").expand({2, 9, kDim})), 1e-15) << control.name;
   }
@@ -274,7 +274,7 @@ TEST(AbcControl, LunaHandsItsSlotsOn) {
   second.y.sum().backward();
   EXPECT_GT(test::largest(lowest.parameters.find("control.slots").grad()), 0.0);
   EXPECT_FALSE(above.parameters.find("control.slots").grad().defined());
-  // With no layer below, because layer drop passes it by, a higher one starts from the learned slots too.
+  // If layer drop skips the layers below, a higher one starts from the learned slots too.
   EXPECT_LE(difference(above.run(x).y, lowest.run(x).y), 0.0);
   test::expect_error<base::InputError>(
       [&] {
@@ -313,7 +313,7 @@ TEST(AbcControl, LimitsAreNamed) {
   EXPECT_NO_THROW(linformer.run(x.narrow(1, 0, 1), five));
   test::expect_error<base::InputError>([&] { linformer.run(x.narrow(1, 0, 2), five); },
                                        {"linformer", "at most 6 tokens", "number 7"});
-  // What is padding does not count.
+  // Padding does not count.
   const at::Tensor valid = at::tensor({1, 1, 1, 1, 1, 1, 0}).view({1, 7}).to(at::kBool);
   EXPECT_NO_THROW(linformer.run(x, linformer.abc->initial_state(1), valid));
   const Subject both_ways("control = { type = \"linformer\", max_len = 6 }", false);
@@ -352,7 +352,7 @@ TEST(AbcControl, OptionsThatCannotBeHonouredAreRefused) {
                                        {"clustering", "0 to 2", "3"});
 }
 
-// Bounded: none of the states grows, and the bytes are those of the declaration.
+// Bounded: none of the states grows, and the number of bytes is as declared.
 TEST_P(CausalControl, TheStateDoesNotGrow) {
   const Subject s(GetParam().toml);
   const at::NoGradGuard no_grad;

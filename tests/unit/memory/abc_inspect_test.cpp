@@ -1,4 +1,4 @@
-// What of each token reaches a query through the slots, for every control.
+// How much of each token reaches a query through the slots, for every control.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -67,7 +67,7 @@ TEST(AbcLook, WeightsOfValuesAreTheOutput) {
     for (const base::Node& control : controls(causal)) {
       for (const bool masked : {false, true}) {
         const Subject s(control, causal, masked);
-        const at::Tensor x = Numbers(2).normal({2, 7, kDim});  // more tokens than a head is wide
+        const at::Tensor x = Numbers(2).normal({2, 7, kDim});  // more tokens than the width of a head
         const AttendTable table = table_of(7, causal);
         const core::AttentionInput input{x, {}, table};
         const core::AttentionView view = s.abc->inspect(input, s.abc->initial_state(2), {});
@@ -82,8 +82,8 @@ TEST(AbcLook, WeightsOfValuesAreTheOutput) {
                   at::IntArrayRef({2, kHeads, 7, control.at("type").as_string() == "dilated" ? 2 * kSlots : kSlots}))
             << where;
         if (!causal) {
-          // There is no state to ask, but the queries read K = held^T k as the formula says; clusters are read as
-          // means.
+          // There is no state to compare with, but the queries read K = held^T k as in the formula; clusters are read
+          // as means.
           const at::Tensor& held = view.maps[1].weights;
           const at::Tensor filled = held.abs().sum(2, true);  // [B,H,1,n]
           EXPECT_GT(filled.max().item<double>(), 0.0) << where;
@@ -97,7 +97,7 @@ TEST(AbcLook, WeightsOfValuesAreTheOutput) {
               << where;
           continue;
         }
-        // What slots hold of the tokens is what the state says.
+        // What the slots hold of the tokens equals the state.
         at::Tensor v;
         for (const auto& [field, tensor] : s.abc->heads(input, s.abc->initial_state(2)).state.fields()) {
           if (field.path == "v") v = tensor.dim() == 5 ? tensor.flatten(2, 3) : tensor;
@@ -124,7 +124,7 @@ TEST(AbcLook, WhatIsLeftComesFromEarlierSegments) {
     }
     rows.push_back(numbers.normal({2, 4, kDim}));
     const core::AttentionView view = s.abc->inspect({rows.back(), {}, table}, state, history);
-    // The same as one segment of all tokens.
+    // The same as a single segment of all tokens.
     const AttendTable whole = table_of(12, true);
     const at::Tensor all = s.abc->inspect({at::cat(rows, 1), {}, whole}, s.abc->initial_state(2), {})
                                .maps[0]

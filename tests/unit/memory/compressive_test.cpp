@@ -1,4 +1,4 @@
-// What a compressive memory keeps, and what it makes of the rows that it does not.
+// What a compressive memory keeps, and how it compresses the rows that leave.
 #include "memory/compressive.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ CompressiveOptions pooling(int64_t mem_len, int64_t compressed_len, int64_t rate
   return options;
 }
 
-/// One call: rows for both layers, the second's larger by 0.5.
+/// One call: rows for both layers, the second layer's larger by 0.5.
 core::State called(const Compressive& memory, const core::State& state, const at::Tensor& rows, bool ends,
                    const at::Tensor& valid = {}) {
   const core::AttendTable table({SpanKind::tokens, rows.size(1)});
@@ -51,7 +51,7 @@ at::Tensor numbered(int64_t first, int64_t count) {
   return at::arange(first, first + count, at::kDouble).view({1, count, 1}).expand({1, count, kDim});
 }
 
-/// The state after segments of rows that are numbered 0, 1, 2 ...
+/// The state after segments whose rows are numbered 0, 1, 2 ...
 core::State filled(const Compressive& memory, const std::vector<int64_t>& lengths) {
   core::State state = memory.initial_state(1);
   int64_t number = 0;
@@ -125,7 +125,7 @@ TEST(Compressive, ASegmentInPartsIsCompressedAtItsEnd) {
 }
 
 TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
-  // Sequences with 3 and 6 rows behind them, padding in their segments, run together as they would alone.
+  // Sequences that have had 3 and 6 rows, with padding in their segments, run together as they would alone.
   Builder b;
   const Compressive memory(pooling(3, 3, 2), b.build());
   const core::State both = core::concat_batch({filled(memory, {3}), filled(memory, {4, 2})});
@@ -140,7 +140,7 @@ TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
     ASSERT_EQ(real.numel(), static_cast<int64_t>(expected.size())) << row;
     for (int64_t i = 0; i < real.numel(); ++i)
       EXPECT_EQ(real[i].item<double>(), expected[static_cast<size_t>(i)]) << row;
-    // Right-aligned: nothing unreal between or behind them.
+    // Right-aligned: no padding between or after them.
     EXPECT_TRUE(together.valid[row].narrow(0, together.valid.size(1) - real.numel(), real.numel()).all().item<bool>())
         << row;
   }

@@ -1,4 +1,4 @@
-// GRC in image backbones: what the layout of a layer and the readings of paper and code change.
+// GRC in image backbones: the effect of a layer's layout and of the paper's and the code's versions.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -45,7 +45,7 @@ TEST(GrcImages, BatchMeanIsReadByAllAndKept) {
     const bool stored = std::string(eval_read) == "stored";
     EXPECT_LE(difference(evaluated.y, s.mix(s.read(x, stored ? cache : mean), x * 2.0) * 3.0), 1e-13);
     EXPECT_EQ(difference(cache_of(evaluated.state), cache), 0.0);
-    // Reading 3 of the golden files: only the stored cache makes evaluation independent of the batch.
+    // Version 3 of the golden files: only the stored cache makes evaluation independent of the batch.
     const at::Tensor alone = s.grc->forward({x.narrow(0, 0, 1), {}, table}, state).y;
     EXPECT_EQ(difference(alone, evaluated.y.narrow(0, 0, 1)) < 1e-13, stored);
   }
@@ -147,7 +147,7 @@ TEST(GrcImages, AReducedCacheIsConvolvedOnItsGridAndNormed) {
   const at::Tensor x = numbers.normal({2, 24, kDim}), cache = cache_of(state);
   ASSERT_EQ(cache.size(1), 24);
   const at::Tensor c = s.step(cache.expand({2, 24, 4}), x.narrow(-1, 0, 4));
-  // Row (i,j) of the reduced cache: four rows of the cache through the kernel.
+  // Row (i,j) of the reduced cache: four rows of the cache go through the kernel.
   std::vector<at::Tensor> reduced;
   const at::Tensor weight = s.parameters.find("grc.sr.weight"), bias = s.parameters.find("grc.sr.bias");
   for (int64_t i = 0; i < 2; ++i) {
@@ -175,7 +175,7 @@ TEST(GrcImages, InWindowsScoresHaveABiasByPlace) {
   ASSERT_EQ(table_of_biases.size(0), 3 * 5);
   Numbers numbers(2);
   const core::State state = warm(s, numbers);
-  // Also windows of a smaller image, over a cache of the whole window.
+  // Also windows of a smaller image, with a cache of the whole window size.
   for (const core::Grid grid : {core::Grid{2, 3}, core::Grid{2, 2}, core::Grid{1, 3}}) {
     const at::Tensor x = numbers.normal({4, grid.size(), kDim});
     at::Tensor bias = at::zeros({kHeads, grid.size(), 6}, at::kDouble);

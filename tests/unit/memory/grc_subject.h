@@ -20,7 +20,7 @@ using test::Numbers;
 
 constexpr int64_t kDim = 8, kHeads = 2;
 
-/// A core that gives its input back: what GRC adds is then plain to see.
+/// A core that returns its input, which makes GRC's contribution visible.
 class Identity final : public core::CoreAttention {
  public:
   Heads heads(const core::AttentionInput& input, const core::State& state) const override {

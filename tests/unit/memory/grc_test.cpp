@@ -59,7 +59,7 @@ TEST(Grc, SequencesOfPaddingAloneLeaveTheirCacheAsItIs) {
   EXPECT_LE(
       difference(after[1], s.step(before[1], x[1].narrow(-1, 0, 4).index_select(0, at::tensor({0, 0, 1}, at::kLong)))),
       1e-14);
-  // A model's cache with nothing real in the batch stays.
+  // A model's cache does not change if the batch has no real rows.
   const Subject m(small(), true);
   table.set_valid(at::zeros({2, 4}, at::kBool));
   const core::State

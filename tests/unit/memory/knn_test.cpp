@@ -1,4 +1,4 @@
-// A kNN memory in models: where it may stand, and what it does there that no golden file shows.
+// A kNN memory in models: where it is allowed, and its behaviour that no golden file covers.
 #include "memory/knn.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Who may attend to whom under each memory, as the masks of the papers draw it; and what a segment cache keeps.
+// The attention mask of each memory, as drawn in the papers; and what a segment cache keeps.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -71,7 +71,7 @@ core::SegmentRows three_tokens() {
   return {Numbers(1).normal({1, 3, kDim}), {}, {core::AttendTable({SpanKind::tokens, 3})}};
 }
 
-/// A segment of three tokens behind a cache of `cached` rows, as the model puts it together.
+/// A segment of three tokens after a cache of `cached` rows, as the model combines them.
 template <class Memory>
 core::SegmentRows entered(const Memory& memory, int64_t cached, Part part = {}) {
   core::SegmentRows rows = three_tokens();

@@ -52,7 +52,7 @@ TEST(Likelihood, Measures) {
   EXPECT_EQ(text.count(), 8);
   EXPECT_DOUBLE_EQ(text.bits(), 3.0);
   EXPECT_DOUBLE_EQ(text.perplexity(), 8.0);
-  // Words of six characters, the blank included: half a bit a character.
+  // Words of six characters including the blank: half a bit per character.
   EXPECT_DOUBLE_EQ(text.bits_per(6.0), 0.5);
   EXPECT_DOUBLE_EQ(text.perplexity_per(6.0), std::sqrt(2.0));
 }
@@ -103,7 +103,7 @@ TEST(Accuracy, FromLogits) {
   at::Tensor logits = at::full({2, 3, 4}, 0.0);
   logits[0][0][2].fill_(1.0);
   logits[0][1][3].fill_(1.0);
-  logits[1][2].fill_(kNan);  // argmax would say 0
+  logits[1][2].fill_(kNan);  // argmax would return 0
   accuracy.add_logits(logits, ints({2, 1, -100, 0, 0, 0}).view({2, 3}));
   EXPECT_EQ(accuracy.correct(), 3);
   EXPECT_EQ(accuracy.total(), 5);

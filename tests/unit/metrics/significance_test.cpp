@@ -14,7 +14,7 @@ namespace {
 
 Spread over(const std::vector<double>& values) { return spread(values); }
 
-/// P(|T| >= t) by Simpson's rule over the density, which knows nothing of beta functions but their constant.
+/// P(|T| >= t) by Simpson's rule over the density, independent of beta functions except for their constant.
 double by_integration(double t, double df) {
   const double front = std::exp(std::lgamma((df + 1) / 2) - std::lgamma(df / 2)) / std::sqrt(df * std::numbers::pi);
   const auto density = [&](double x) { return front * std::pow(1 + x * x / df, -(df + 1) / 2); };
@@ -89,7 +89,7 @@ TEST(Holm, StepsDownAndStaysMonotone) {
   EXPECT_NEAR(corrected[3], 0.02, 1e-15);
   EXPECT_NEAR(corrected[0], 0.03, 1e-15);
   EXPECT_NEAR(corrected[2], 0.06, 1e-15);
-  EXPECT_NEAR(corrected[1], 0.06, 1e-15);  // 0.04 alone, but never below the one before
+  EXPECT_NEAR(corrected[1], 0.06, 1e-15);  // 0.04 on its own, but never below the previous one
   EXPECT_EQ(holm(std::vector<double>{0.6, 0.7})[1], 1.0);
   EXPECT_TRUE(holm({}).empty());
 }

@@ -166,7 +166,7 @@ TEST(Adaptive, WrongOptionsAreNamed) {
   refused({"head.adaptive.cutoffs=[5]", "head.tied=false", "head.adaptive.tie_projections=[true,false]",
            "head.adaptive.div_val=2"},
           {"tie_projections[0]", "embedding.type = \"adaptive\""});
-  // An adaptive softmax over plain rows, with tables of its own.
+  // An adaptive softmax over plain rows, with its own tables.
   EXPECT_TRUE(
       build_of({"head.adaptive.cutoffs=[5]", "head.tied=false"})->parameters().find("head.clusters.weight").defined());
 }
@@ -180,7 +180,7 @@ TEST(LayerDrop, PassesLayersByInTrainingAlone) {
     return of.forward(segment_of(tokens, mode), of.initial_state(2)).hidden;
   };
   EXPECT_TRUE(at::equal(hidden(*model, core::Mode::evaluate), hidden(*all, core::Mode::evaluate)));
-  // In training: one of the 8 sets of layers, each about as often.
+  // In training: one of the 8 subsets of layers, all about equally often.
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   generator.set_current_seed(3);
   std::vector<at::Tensor> seen;

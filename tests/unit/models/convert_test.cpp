@@ -43,7 +43,7 @@ TEST(ToT2r, KeepsEveryParameterAndAddsFeatureMaps) {
       test::same_bits(fresh, to_t2r(*softmax, 5, 7)->parameters().find("backbone.layers.1.attn.feature.weight")));
   EXPECT_FALSE(
       test::same_bits(fresh, to_t2r(*softmax, 5, 8)->parameters().find("backbone.layers.1.attn.feature.weight")));
-  // The cache of the model goes along.
+  // The model's cache is converted too.
   size_t caches = 0;
   const auto state = t2r->initial_state(1).fields(), from = softmax->initial_state(1).fields();
   for (const auto& [field, tensor] : state) {

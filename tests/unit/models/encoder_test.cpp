@@ -76,7 +76,7 @@ TEST(Encoder, AddsPositionTypeAndNormBeforeTheFirstLayer) {
                           parameter("backbone.token_types.weight")[0];
   const at::Tensor expected = at::layer_norm(rows, {4}, parameter("backbone.embed_norm.weight"),
                                              parameter("backbone.embed_norm.bias"), 1e-5);
-  // Layers that add nothing and normalise nothing anew.
+  // Layers that add nothing, and norms that change nothing.
   for (const auto& [name, tensor] : model->parameters().named()) {
     if (name.find(".o.") != std::string::npos || name.find("ffn.1") != std::string::npos) at::Tensor(tensor).zero_();
   }
@@ -110,7 +110,7 @@ TEST(Classification, ReadsALearnedRowOrTheMeanOfTheRealOnes) {
   const at::Tensor row = cls->parameters().find("head.cls");
   ASSERT_EQ(row.sizes(), at::IntArrayRef({4}));
   EXPECT_EQ(test::largest(row), 0.0) << "it starts as zero";
-  // The same as a token of that row in front.
+  // The same as putting a token with that row first.
   row.copy_(plain->parameters().find("embed.weight")[3] * 2.0);  // scaled by sqrt(4)
   const at::Tensor longer = at::cat({at::full({2, 1}, 3, at::kLong), tokens}, 1);
   const at::Tensor all = plain->forward(tokens_of(longer), plain->initial_state(2)).hidden;
@@ -166,7 +166,7 @@ TEST(RecurrentBlock, MoreMemoryThanASegmentHasRoomForIsRefused) {
   EXPECT_NO_THROW(encoder_of(kBlock + nine));  // [CLS] 2 [SEP] 4 [SEP]
   refuse(kBlock + nine + std::vector<std::string>{"memory[0].num_mem_tokens=3"},
          {"num_mem_tokens = 3", "segment_size = 4", "10 rows", "max_len is 9"});
-  // In a file it is told where.
+  // The error names the place in the file.
   const base::Node file = base::parse_toml(
       "segment_size = 4\nbackbone = { position = { type = \"learned\", max_len = 9 } }\n[[memory]]\n"
       "type = \"recurrent_tokens\"\nnum_mem_tokens = 3\n",
@@ -183,7 +183,7 @@ TEST(RecurrentBlock, MoreMemoryThanASegmentHasRoomForIsRefused) {
 }
 
 TEST(RecurrentBlock, IsTheModelOfItsRows) {
-  // Rows by hand through the same layers: [CLS] mem [SEP] x [SEP], sequence by sequence, without any padding.
+  // Rows by hand through the same layers: [CLS] mem [SEP] x [SEP], one sequence at a time, without padding.
   const at::NoGradGuard no_grad;
   for (const bool authors : {false, true}) {
     auto options = kBlock + kClasses +
@@ -222,7 +222,7 @@ TEST(Encoder, WhatNeedsTheNextTokenRefusesIt) {
   EXPECT_NO_THROW(require_next_token_model(*encoder_of({"backbone.type=decoder"}), "somebody"));
 }
 
-// The arena's encoders at a smaller size, on a batch with padding, with the gated recurrent cache and without.
+// The arena's encoders at a smaller size, on a batch with padding, with and without the gated recurrent cache.
 TEST(Encoder, PresetsOfTheArenaRun) {
   const at::NoGradGuard no_grad;
   for (const char* preset : {"lra_transformer", "lra_bigbird", "lra_reformer"}) {

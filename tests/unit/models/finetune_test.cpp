@@ -25,7 +25,7 @@ FinetunePlan plan(const std::string& options, const ModelOptions& model = small(
   return plan_finetuning(model, base::read_options<FinetuneOptions>(node), kLabels);
 }
 
-/// Names of the parameters that are trained.
+/// Names of the trainable parameters.
 std::set<std::string> trained(const FinetunePlan& made) {
   base::check_options(made.options);
   const Model model(made.options, 0, at::kFloat);
@@ -83,7 +83,7 @@ TEST(Finetune, TheTaskHasTheLabelsAndWhatItSees) {
   EXPECT_EQ(second.trained, std::vector<std::string>{"task.u.*"});
 }
 
-// Adapters that the model has are part of what the task is made for.
+// The model's own adapters are part of the backbone that the task is trained for.
 TEST(Finetune, AModelWithAdaptersOfItsOwnKeepsThem) {
   const ModelOptions model = small(R"(, "adapters": {"bottleneck": 3})");
   const FinetunePlan first = plan(R"({"regime": "head", "name": "t"})", model),
@@ -95,7 +95,7 @@ TEST(Finetune, AModelWithAdaptersOfItsOwnKeepsThem) {
   EXPECT_TRUE(Model(own.options, 0, at::kFloat).tasks()->options().tasks[0].own_adapters);
 }
 
-// A class token of the task's own that is the backbone's: as if there were no task.
+// If the task's own class token equals the backbone's, the result is as if there were no task.
 TEST(Finetune, AClassTokenInPlaceOfTheBackbonesStandsThere) {
   const FinetunePlan made = plan(R"({"regime": "head_and_class_token", "name": "t"})");
   const Model model(made.options, 0, at::kDouble), plain(small(), 0, at::kDouble);

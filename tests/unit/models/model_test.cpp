@@ -161,8 +161,8 @@ TEST(Model, SequencesEndASegmentTogetherOrNotAtAll) {
       {"together", "6 to 7"});
 }
 
-// A segment cache in the lower layer, a compressive memory in the upper one: each sees its own rows, whole segments and
-// token by token alike, and a saved open segment goes on.
+// A segment cache in the lower layer, a compressive memory in the upper one: each layer sees its own rows, in whole
+// segments and token by token alike, and a saved open segment continues.
 TEST(Model, LayersMayHaveDifferentMemories) {
   const auto model = build_of({"backbone.num_layers=3", "memory[0].type=segment_cache", "memory[0].mem_len=3",
                                "memory[0].layers=[0]", "memory[1].type=compressive", "memory[1].mem_len=4",
@@ -245,7 +245,7 @@ TEST(Model, DropoutActsInTrainingAlone) {
 }
 
 TEST(Model, TrainsAfterItHasServed) {
-  // Tables made while serving (inference mode) must not stand in the way of a backward pass.
+  // Tables made in inference mode must not break a later backward pass.
   const auto model = build_of(
       {"memory[0].type=segment_cache", "memory[1].type=recurrent_tokens", "memory[2].type=grc"});
   const at::Tensor tokens = Numbers(1).tokens({2, 3}, 7);

@@ -24,8 +24,8 @@ ModelOptions published(const Preset& preset) {
 }
 
 TEST(Presets, HaveTheParametersOfTheirPapers) {
-  // The arena's encoders: words, [CLS], layers of four maps (Reformer: two), feed-forward and norms, the last norm, the
-  // head.
+  // The arena's encoders: words, [CLS], layers of four projections (Reformer: two), feed-forward and norms, the last
+  // norm, the head.
   const auto arena = [](int64_t layers, int64_t maps) {
     return 16 * 512 + 512 + layers * (maps * 512 * 512 + 2 * 512 * 1024 + 1024 + 512 + 4 * 512) + 2 * 512 +
            (512 * 1024 + 1024) + (1024 * 10 + 10);
@@ -37,7 +37,7 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
       {"lra_transformer_6_layers", arena(6, 4)},
       {"lra_bigbird_6_layers", arena(6, 4)},
       {"lra_reformer_6_layers", arena(6, 2)},
-      // #params that the authors' program prints
+      // #params as printed by the authors' program
       {"transformer_xl_wt103_base", 151'107'538},
       {"transformer_xl_wt103_large", 285'170'506},
       {"enwik8_12_layers", 41'055'436},
@@ -45,14 +45,14 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
       {"rmt_wt103", 151'107'538 + 10 * 410},
       // 246,933,504 with fairseq's 267,744 words
       {"baevski_auli", 246'933'504 - (267'744 - 267'735) * 64},
-      // timm's and torchvision's, with heads of 1000 classes
+      // from timm and torchvision, with heads of 1000 classes
       {"vit_small_patch16", 22'050'664},
       {"vit_small_patch32", 22'878'952},
       {"vit_base_patch16", 86'567'656},
       {"vit_base_patch32", 88'224'232},
       {"vit_large_patch16", 304'326'632},
       {"vit_large_patch32", 306'535'400},
-      // timm's
+      // from timm
       {"pvt_v2_b2", 25'362'856},
       {"swin_tiny", 28'288'354},
       {"kasai_32_layers", 246'933'504 - (267'744 - 267'735) * 64 + 16 * 12'596'224},
@@ -64,7 +64,7 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
       EXPECT_EQ(found, expected->second) << preset.name;
     }
     if (preset.published == 0) continue;
-    // Within a unit of the published figure's last digit, or the preset says why not.
+    // Within one unit of the published figure's last digit, unless the preset explains the difference.
     const bool same = std::abs(static_cast<double>(found) / 1e6 - preset.published) < 1.0;
     EXPECT_TRUE(same || preset.figure.find(';') != std::string_view::npos) << preset.name << ": " << found;
   }
@@ -96,7 +96,7 @@ TEST(Presets, KeysBesideThemWin) {
   EXPECT_EQ(options.head.at("adaptive").at("cutoffs").size(), 3U);
   EXPECT_EQ(options.memory.size(), 1U);
   EXPECT_FALSE(options.preset);
-  // A list, and a table of another type, take the place of the preset's.
+  // A list, or a table of another type, replaces that of the preset.
   const ModelOptions other = read_model_options(
       table("preset = \"transformer_xl_enwik8\"\nmemory = []\n[backbone]\nattention = \"softmax\"\n"));
   EXPECT_TRUE(other.memory.empty());
@@ -118,11 +118,11 @@ TEST(Presets, UnknownNamesSuggestTheNearest) {
                                  {"recipe.toml:1", "expected string", "3"});
   expect_error<base::InputError>([] { read_model_options(table("presett = \"x\"\n")); },
                                  {"presett", "did you mean 'preset'"});
-  // Read without carrying it out, it is not passed over.
+  // A preset that is read but not applied is an error.
   expect_error<base::InputError>(
       [] { base::read_options<ModelOptions>(table("preset = \"transformer_xl_enwik8\"\n")); },
       {"preset", "has not been carried out"});
-  // A key that the preset's options do not have keeps its own place.
+  // An error about a key that the preset's options do not have names its own place.
   expect_error<base::InputError>(
       [] { read_model_options(table("preset = \"transformer_xl_enwik8\"\n[backbone]\nnum_layer = 3\n")); },
       {"recipe.toml:3", "backbone.num_layer", "num_layers"});

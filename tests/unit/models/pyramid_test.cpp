@@ -1,5 +1,5 @@
-// PVT, PVTv2 and Swin as whole networks: against their equations written out densely, at any size; presets against
-// published figures.
+// PVT, PVTv2 and Swin as whole networks: compared with their equations written out densely, at any size; presets
+// compared with published figures.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -88,7 +88,7 @@ core::StepResult step(const Model& model, const at::Tensor& pixels, core::Mode m
   return model.forward(segment, model.initial_state(pixels.size(0)));
 }
 
-/// Parameters by name, and the equations that all three share.
+/// Parameters by name, and the equations shared by all three.
 struct Twin {
   explicit Twin(const Model& of) : model(of) {}
   at::Tensor p(const std::string& name) const { return model.parameters().find("backbone." + name); }
@@ -104,7 +104,7 @@ struct Twin {
   static at::Tensor image(const at::Tensor& rows, int64_t h, int64_t w) {
     return rows.transpose(1, 2).reshape({rows.size(0), rows.size(2), h, w});
   }
-  /// Heads one after another, with what is added to the scores, [H,Q,K] or undefined.
+  /// One head after another; the last argument is added to the scores, [H,Q,K] or undefined.
   at::Tensor attention(const std::string& name, const at::Tensor& x, const at::Tensor& sources, int64_t num_heads,
                        const at::Tensor& bias = {}) const {
     const at::Tensor q = map(name + ".q", x), k = map(name + ".k", sources), v = map(name + ".v", sources);
@@ -194,8 +194,8 @@ at::Tensor pvt_v2_twin(const Model& model, const at::Tensor& pixels) {
   return x;
 }
 
-/// What stands between two places of a padded image of size h x w: the bias of the table, -100 between regions, minus
-/// infinity between windows.
+/// The bias between two positions of a padded image of size h x w: that of the table, -100 between regions, -inf
+/// between windows.
 struct WindowRule {
   int64_t window, shift, table, padded;
   int64_t region(int64_t at) const { return shift == 0 || at < padded - window ? 0 : at < padded - shift ? 1 : 2; }
@@ -349,7 +349,7 @@ TEST(Pyramids, DropWholeBranchesInTrainingAlone) {
   }
 }
 
-/// Rows on their way, by name.
+/// Hidden states by name.
 std::map<std::string, at::Tensor> rows_of(const Model& model, const core::Segment& segment) {
   std::map<std::string, at::Tensor> rows;
   model.forward(segment, model.initial_state(1), {},

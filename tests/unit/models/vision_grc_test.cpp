@@ -1,4 +1,4 @@
-// GRC and the attention-based cache in whole models of images, over every backbone.
+// GRC and the attention-based cache in whole vision models, with every backbone.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -20,7 +20,7 @@ using test::Numbers;
 
 struct Case {
   std::string name, backbone;
-  std::vector<int64_t> rows;  ///< of each layer, class tokens included
+  std::vector<int64_t> rows;  ///< of each layer, including class tokens
   std::vector<int64_t> dims;
   int64_t height = 8, width = 12;
 };
@@ -127,7 +127,7 @@ void train(const Case& of, Model& model, uint64_t seed) {
   model.commit(run(model, pixels(of, 3, seed), model.initial_state(3), core::Mode::train).state);
 }
 
-/// The per-model fields of the model's state that end so.
+/// The per-model fields of the model's state whose names end with `ending`.
 std::vector<at::Tensor> kept(const Model& model, const std::string& ending) {
   std::vector<at::Tensor> found;
   for (const auto& [field, tensor] : model.initial_state(1).fields()) {
@@ -189,7 +189,7 @@ TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
       EXPECT_EQ(difference(tensor, moved[layer++]), 0.0) << field.path;
     }
     EXPECT_EQ(layer, moved.size());
-    // A training step of the same images gives another answer once the cache has moved on.
+    // Once the cache has moved, a training step on the same images gives a different result.
     const at::Tensor first = run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train).hidden;
     train(GetParam(), *model, 6);
     EXPECT_GT(difference(run(*model, pixels(GetParam(), 2), model->initial_state(2), core::Mode::train).hidden, first),
@@ -210,7 +210,7 @@ TEST_P(VisionGrc, OrderAndCompanyInTheBatchDoNotMatter) {
               1e-12);
     for (int64_t i = 0; i < 3; ++i)
       EXPECT_LE(difference(evaluate(*model, images.narrow(0, i, 1)).hidden, together.narrow(0, i, 1)), 1e-12);
-    // In training the cache is a mean, whatever the order.
+    // In training, the cache is a mean, whatever the order.
     const auto state_of = [&](const at::Tensor& batch) {
       std::vector<at::Tensor> caches;
       for (const auto& [field, tensor] :
@@ -230,7 +230,7 @@ TEST_P(VisionGrc, TheCacheIsTheModels) {
     if (GetParam().name == "swin" && std::string(memory) != "type = \"grc\"") continue;
     const auto model = make(GetParam(), memory);
     train(GetParam(), *model, 5);
-    // What a model's file holds: parameters, and fields that no sequence owns.
+    // The content of a model's file: parameters, and state that belongs to no sequence.
     Model loaded(options(GetParam(), memory), 9, at::kDouble);
     for (const auto& [name, tensor] : loaded.parameters().named())
       at::Tensor(tensor).copy_(model->parameters().find(name));
@@ -293,7 +293,7 @@ TEST_P(VisionGrc, BranchesAreSeenOnTheWay) {
   EXPECT_EQ(seen, static_cast<int64_t>(GetParam().rows.size()));
 }
 
-// The backbone knows how rows lie and how many class tokens there are.
+// The backbone knows the layout of the rows and the number of class tokens.
 TEST_P(VisionGrc, RefusesAnotherLayoutThanTheBackbones) {
   expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe\"\ngrid = [5, 7]"); },
                                  {"grc", "grid = [", "found [5, 7]"});
@@ -319,7 +319,7 @@ TEST_P(VisionAttentionCache, ReadsTheLastImagesOfTraining) {
   const auto plain = make(GetParam(), "");
   for (const auto& [name, tensor] : plain->parameters().named())
     at::Tensor(tensor).copy_(model->parameters().find(name));
-  // Nothing is there before the first training step, and one image after it.
+  // It is empty before the first training step, and has one image after it.
   const at::Tensor images = pixels(GetParam(), 2), expected = evaluate(*plain, images).hidden;
   EXPECT_EQ(difference(evaluate(*model, images).hidden, expected), 0.0);
   const core::StepResult step = run(*model, pixels(GetParam(), 3, 5), model->initial_state(3), core::Mode::train);
@@ -339,7 +339,7 @@ TEST_P(VisionAttentionCache, ReadsTheLastImagesOfTraining) {
     EXPECT_LE(difference(rows[layer], inputs[layer]), 1e-13) << layer;
     EXPECT_EQ(filled[layer].item<int64_t>(), inputs[layer].size(1));
   }
-  // Evaluation reads and leaves it; the answer is that of an image alone.
+  // Evaluation reads it without changing it; the result is that of an image on its own.
   const core::StepResult evaluated = evaluate(*model, images);
   EXPECT_GT(difference(evaluated.hidden, expected), 1e-6);
   EXPECT_LE(difference(evaluate(*model, images.narrow(0, 1, 1)).hidden, evaluated.hidden.narrow(0, 1, 1)), 1e-12);

@@ -66,7 +66,7 @@ at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor&
   return (x - mean) / (variance + 1e-6).sqrt() * weight + bias;
 }
 
-// The whole network written out by its equations, convolution and loops of heads included.
+// The whole network written out from its equations, including the convolution and loops over heads.
 TEST(Vit, IsItsFormula) {
   for (const auto& [mean, class_token] : {std::pair{false, true}, {true, false}, {true, true}}) {
     const auto model = vision(options({mean ? "head.pool=mean" : "head.pool=cls", "backbone.layer_scale=0.5",
@@ -112,7 +112,7 @@ TEST(Vit, TakesAnySizeThatPatchesFill) {
   const auto& vit = dynamic_cast<const backbones::Vit&>(model->backbone());
   for (const auto& [height, width] : {std::pair<int64_t, int64_t>{4, 4}, {16, 8}, {20, 36}}) {
     EXPECT_EQ(hidden(*model, Numbers(2).normal({2, 3, height, width})).sizes(), (std::vector<int64_t>{2, 1, 8}));
-    // The class row stays, the others are those of the grid resampled.
+    // The class row does not change; the others are those of the resampled grid.
     const at::Tensor table = vit.positions({height / 4, width / 4}),
                      own = model->parameters().find("backbone.positions.weight");
     EXPECT_TRUE(test::same_bits(table[0], own[0]));
@@ -233,8 +233,8 @@ TEST(Vit, KeepsACacheAroundItsAttention) {
   EXPECT_EQ(core::num_bytes(model->initial_state(3), core::Lifetime::sequence), 0);
 }
 
-/// Multiply-adds of an image in units of 10^9. All layers cost the same, so two models of one and two layers say what
-/// the whole costs.
+/// Multiply-adds per image in units of 10^9. All layers cost the same, so models of one and two layers determine the
+/// total.
 double multiply_adds(ModelOptions options, const std::vector<int64_t>& image_size = {}) {
   auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
   const int64_t layers = vit.num_layers;
@@ -248,7 +248,7 @@ double multiply_adds(ModelOptions options, const std::vector<int64_t>& image_siz
   return static_cast<double>(one + (layers - 1) * (two - one)) / 2e9;
 }
 
-// The figures of torchvision's table (vit_b_16 …), and of timm's for small, which counts norms too.
+// The figures in torchvision's table (vit_b_16 …), and timm's for small, which also count norms.
 TEST(VitPresets, CostWhatIsPublished) {
   const std::vector<std::pair<const char*, double>> published = {
       {"vit_small_patch16", 4.61}, {"vit_small_patch32", 1.15},   {"vit_base_patch16", 17.564},

@@ -15,10 +15,10 @@ TEST(RandomSlots, AreUniformAndIndependentOfTheirCompany) {
   const at::Tensor drawn = random_slots(numbers, 7, 3, 1);
   EXPECT_EQ(drawn.min().item<int64_t>(), 0);
   EXPECT_EQ(drawn.max().item<int64_t>(), 6);
-  // Chi squared of 6 degrees of freedom: above 22.5 once in a thousand.
+  // Chi squared with 6 degrees of freedom: exceeds 22.5 once in a thousand.
   const at::Tensor count = at::bincount(drawn, {}, 7).to(at::kDouble);
   EXPECT_LT(((count - 40'000.0 / 7).square() / (40'000.0 / 7)).sum().item<double>(), 22.5);
-  // Pairs of neighbours too, 48 degrees: 84.0.
+  // Pairs of neighbours too, 48 degrees of freedom: 84.0.
   const at::Tensor pairs = at::bincount(drawn.narrow(0, 0, 39'999) * 7 + drawn.narrow(0, 1, 39'999), {}, 49)
                                .to(at::kDouble);
   EXPECT_LT(((pairs - 39'999.0 / 49).square() / (39'999.0 / 49)).sum().item<double>(), 84.0);
@@ -31,7 +31,7 @@ TEST(RandomSlots, AreUniformAndIndependentOfTheirCompany) {
   EXPECT_EQ(random_slots(numbers, 1, 3, 1).max().item<int64_t>(), 0);
 }
 
-// The rule is part of what a model computes: these may never change.
+// The rule is part of what a model computes: these numbers must never change.
 TEST(RandomSlots, StayWhatTheyWere) {
   const at::Tensor drawn = random_slots(at::arange(12, at::kLong), 10, 0, 0);
   std::vector<int64_t> found(drawn.const_data_ptr<int64_t>(), drawn.const_data_ptr<int64_t>() + 12);
@@ -56,7 +56,7 @@ TEST(NearestMeans, FastAndNaiveAgree) {
 }
 
 TEST(NearestMeans, EmptyClustersAreFilledFirstThenTheNearestMeanWins) {
-  // In one dimension, worked by hand: 0, 10, 4 found the clusters; 6 joins 4 (mean 5), 8 joins 10 (mean 9), 7 is as
+  // In one dimension, worked by hand: 0, 10 and 4 found the clusters; 6 joins 4 (mean 5), 8 joins 10 (mean 9), 7 is as
   // near to 5 as to 9 and joins the first of them, cluster 1.
   const at::Tensor keys = at::tensor({0., 10., 4., 6., 8., 7.}, at::kDouble).view({1, 6, 1});
   const at::Tensor found = nearest_means(keys, at::zeros({1, 3, 1}, at::kDouble), at::zeros({1, 3}, at::kDouble), {});

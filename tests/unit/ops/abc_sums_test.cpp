@@ -19,7 +19,7 @@ struct Input {
   AbcReading reading;
 };
 
-/// With values of their own width; phi shared by heads, as most controls have it.
+/// Values have a width of their own; phi is shared by all heads, as in most controls.
 Input random_input(int64_t tokens, bool factor, bool open, at::ScalarType dtype = at::kDouble) {
   Numbers numbers(static_cast<uint64_t>(tokens) + 1);
   Input in{numbers.normal({2, tokens, 2, 4}).transpose(1, 2).to(dtype),
@@ -39,7 +39,7 @@ void expect_near(const AbcSumsOutput& found, const AbcSumsOutput& expected, doub
   EXPECT_LE(difference(found.sums.v, expected.sums.v), tolerance);
 }
 
-// The formula, summed afresh for every token, with closed slots left out by hand.
+// The formula, summed from scratch for every token, with closed slots left out by hand.
 TEST(AbcSums, NaiveTwinIsTheSumOfThePaper) {
   const int64_t tokens = 5;
   for (const bool factor : {false, true}) {

@@ -38,7 +38,7 @@ void expect_near(const AbcOutput& found, const AbcOutput& expected, double toler
 }
 
 TEST(Abc, NaiveTwinIsTheSumOfThePaper) {
-  // K_t = sum_i phi_i k_i^T with phi_i = a_i / sum_i a_i, summed afresh for every t.
+  // K_t = sum_i phi_i k_i^T with phi_i = a_i / sum_i a_i, summed from scratch for every t.
   const Input in = random_input(5, 1.0);
   for (const AbcActivation activation : kActivations) {
     const auto found = abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5);
@@ -160,7 +160,7 @@ TEST(Abc, Float32IsCloseAndArgumentsAreLeftAlone) {
   }
 }
 
-// The memory, which is carried through many calls, may be of float32 then.
+// The memory, which is carried through many calls, may then be float32.
 TEST(Abc, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
   for (const AbcActivation activation : kActivations) {
     for (const int64_t tokens : {1, 2, 65, 130}) {
@@ -186,7 +186,7 @@ TEST(Abc, OfBfloat16IsSummedInFloat32AndRoundedOnce) {
                                      valid, activation, 1e-6, 0.5);
         const auto naive = abc_causal_naive(exact[0], exact[1], exact[2], exact[3], {exact[4], exact[5], exact[6]},
                                             valid, activation, 1e-6, 0.5);
-        // One rounding of the type it ends in, beside what sums in float32 add.
+        // One rounding to the result's type, plus the error of sums in float32.
         const auto expect_rounded = [](const at::Tensor& found, const at::Tensor& expected, at::ScalarType type,
                                        const std::string& what) {
           ASSERT_EQ(found.scalar_type(), type) << what;

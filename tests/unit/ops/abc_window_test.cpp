@@ -51,7 +51,7 @@ TEST(AbcWindow, FastAndNaiveAgree) {
   }
 }
 
-// Queries and keys need not come in turns: padding, and tokens of another queue, stand between them.
+// Queries and keys need not alternate: there may be padding, or tokens of another queue, between them.
 TEST(AbcWindow, QueriesReadWhatWasWrittenBefore) {
   const Input in = random_input(6, 4, 3);
   const std::vector<int64_t> seen = {0, 1, 1, 3, 4, 4};
@@ -59,7 +59,7 @@ TEST(AbcWindow, QueriesReadWhatWasWrittenBefore) {
              found = abc_window(in.q, in.k, in.v, in.queue, {}, seen, 0.5);
   EXPECT_LE(difference(found.o, expected.o), 1e-14);
   EXPECT_EQ(difference(found.sums.k, expected.sums.k), 0.0);
-  // Without queries the keys are written all the same; without keys nothing moves.
+  // Without queries the keys are still written; without keys nothing changes.
   EXPECT_EQ(difference(abc_window(in.q.narrow(2, 0, 0), in.k, in.v, in.queue, {}, {}, 0.5).sums.v, expected.sums.v),
             0.0);
   EXPECT_EQ(difference(abc_window(in.q, in.k.narrow(2, 0, 0), in.v.narrow(2, 0, 0), in.queue, {},

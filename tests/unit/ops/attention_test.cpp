@@ -9,7 +9,7 @@
 #include "ops/linear/gemm.h"
 #include "tests/support/numbers.h"
 
-/// How many threads MKL would take for a product that this thread calls.
+/// The number of threads that MKL would use for a product called by this thread.
 extern "C" __attribute__((weak)) int MKL_Get_Max_Threads();
 
 namespace mnemo::ops {
@@ -19,7 +19,7 @@ using test::difference;
 using test::Numbers;
 
 TEST(RelShift, SignedIsTheDistanceOfEveryPair) {
-  // Column c stands for p = K-1-c; key j of query i is p = i + M - j, M = K - Q, on its left.
+  // Column c is for p = K-1-c; key j of query i has p = i + M - j, with M = K - Q rows to its left.
   const int64_t queries = 4, keys = 6, columns = keys + queries - 1;
   const at::Tensor position = Numbers(1).normal({2, 3, queries, columns});
   const at::Tensor shifted = rel_shift(position, keys, RelShift::signed_);
@@ -61,7 +61,7 @@ TEST(RelShift, FaithfulIsTheFormulaOfPadViewAndSlice) {
   }
 }
 
-/// Everything pair by pair.
+/// Everything computed pair by pair.
 at::Tensor by_definition(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& shifted,
                          const at::Tensor& mask, double scale) {
   at::Tensor out = at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
@@ -106,7 +106,7 @@ TEST(AttentionNaive, IsTheDefinition) {
   }
 }
 
-/// What attention() is given in one case, and what its naive twin makes of it.
+/// The inputs of attention() in one case, and the results of its naive reference.
 struct Subject {
   at::Tensor q, k, v;
   Positions positions;
@@ -145,7 +145,7 @@ Subject subject(int64_t queries, int64_t keys, Terms terms, int masked, int64_t 
   if (masked == 2) s.ranges = KeyRanges::all(queries, keys);
   if (masked == 3) {
     s.ranges.valid = numbers.flags({batch, keys}, 0.7);
-    s.ranges.valid[0].fill_(false);  // a sequence that is padding alone
+    s.ranges.valid[0].fill_(false);  // a sequence of only padding
   }
   if (terms != Terms::none) s.positions.u = numbers.normal({heads, width});
   if (terms == Terms::distances) {
@@ -188,7 +188,7 @@ TEST(Attention, IsItsNaiveTwinAtEveryBorderOfTheTiles) {
   }
 }
 
-// Long rows without positions and padding go forward through LibTorch's kernel, and back through ours.
+// Long rows without positions and padding use LibTorch's kernel in the forward pass and ours in the backward pass.
 TEST(Attention, LongPlainRowsAreThoseOfTheShortOnesKernel) {
   for (const auto& [causal, rows] : {std::pair<bool, int64_t>{true, 4100}, {false, 4100}, {false, 520}}) {
     Numbers numbers(3);
@@ -241,7 +241,7 @@ TEST(Attention, HasTheGradientsOfItsNaiveTwin) {
   }
 }
 
-/// While it lives, operations may use so many threads.
+/// During its lifetime, operations may use this many threads.
 class Threads {
  public:
   explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
@@ -253,7 +253,7 @@ class Threads {
   int before_;
 };
 
-// Loops of templates run on several threads only where OpenMP is switched on when they are compiled.
+// Loops in templates only run on several threads if OpenMP is enabled when they are compiled.
 TEST(Threads, LoopsRunOnAllOfThem) {
 #ifdef __clang__
   GTEST_SKIP() << "one thread: clang's OpenMP runtime is not LibTorch's";
@@ -282,11 +282,11 @@ TEST(Threads, ProductsInsideALoopAreTheThreadsOwn) {
   });
   EXPECT_EQ(allowed, (std::vector<int>{1, 1}));
   EXPECT_EQ(other, (std::vector<int>{2, 2}));
-  const OwnProducts outside;  // no loop: MKL may share a product out
+  const OwnProducts outside;  // not in a parallel loop: MKL may use several threads
   EXPECT_EQ(MKL_Get_Max_Threads(), 2);
 }
 
-// Sums over the batch are made in parts then, one for each thread of a head.
+// Sums over the batch are then computed in parts, one for each thread of a head.
 TEST(Attention, SeveralThreadsHaveTheGradientsOfOne) {
   const Subject s = subject(65, 130, Terms::distances, 0);
   std::vector<at::Tensor> inputs = {s.q, s.k, s.v, s.positions.u, s.positions.v, s.positions.r};
@@ -305,7 +305,7 @@ TEST(Attention, SeveralThreadsHaveTheGradientsOfOne) {
   for (size_t i = 0; i < found.size(); ++i) EXPECT_LE(difference(found[i], expected[i]), 1e-12) << "input " << i;
 }
 
-/// Whether `found`, of bfloat16, is `expected` rounded once, but for what sums in float32 add.
+/// Whether `found`, in bfloat16, is `expected` rounded once, up to the error of sums in float32.
 ::testing::AssertionResult is_rounded(const at::Tensor& found, const at::Tensor& expected) {
   if (found.scalar_type() != at::kBFloat16) return ::testing::AssertionFailure() << "not of bfloat16";
   const at::Tensor error = (found.detach().to(at::kDouble) - expected.detach()).abs(),
@@ -356,7 +356,7 @@ TEST(Attention, TakesHeadsOfAnyWidth) {
 TEST(Attention, DistancesThatAreNotGivenCountAsNothing) {
   for (const Terms terms : {Terms::distances, Terms::scores}) {
     Subject s = subject(65, 130, terms, 2);
-    EXPECT_LE(difference(s.fast(), s.naive()), 1e-12);  // fills what the kernel keeps between calls
+    EXPECT_LE(difference(s.fast(), s.naive()), 1e-12);  // fills the buffers that the kernel keeps between calls
     if (terms == Terms::distances) s.positions.r = s.positions.r.narrow(0, 0, 130);
     if (terms == Terms::scores) s.positions.scores = s.positions.scores.narrow(3, 0, 130);
     EXPECT_LE(difference(s.fast(), s.naive()), 1e-12);
@@ -365,7 +365,7 @@ TEST(Attention, DistancesThatAreNotGivenCountAsNothing) {
 
 TEST(Attention, TakesViewsAndLeavesItsArgumentsAlone) {
   Numbers numbers(3);
-  const at::Tensor rows = numbers.normal({2, 5, 2, 3});  // [B,T,H,d], as projections give them
+  const at::Tensor rows = numbers.normal({2, 5, 2, 3});  // [B,T,H,d], as from projections
   Subject s = subject(5, 5, Terms::scores, 0);
   s.q = rows.transpose(1, 2), s.k = numbers.normal({2, 2, 3, 5}).transpose(2, 3);
   s.v = numbers.normal({1, 2, 5, 3}).expand({2, -1, -1, -1});  // one cache for all sequences
@@ -410,7 +410,7 @@ TEST(KeyRanges, AreTheMaskAgain) {
   EXPECT_TRUE(at::equal(KeyRanges::from_mask(mask).mask(), mask));
   EXPECT_TRUE(at::equal(KeyRanges::causal(3, 5).mask(), at::ones({3, 5}, at::kBool).tril(2)));
   EXPECT_TRUE(KeyRanges::all(2, 4).mask().all().item<bool>());
-  // A query's first range may begin where the last one of the query before ends.
+  // A query's first range may begin where the previous query's last one ends.
   const at::Tensor diagonal = at::eye(5, at::kBool);
   EXPECT_TRUE(at::equal(KeyRanges::from_mask(diagonal).mask(), diagonal));
   const KeyRanges causal = KeyRanges::causal(5, 3);

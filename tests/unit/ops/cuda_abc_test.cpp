@@ -1,4 +1,4 @@
-// The bodies of ABC's CUDA kernels on an emulator of their blocks, against the naive twin and its gradients.
+// The bodies of ABC's CUDA kernels on an emulator of their blocks, compared with the naive reference and its gradients.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -50,7 +50,8 @@ Tensors tensors_of(const Case& c, at::ScalarType dtype = at::kDouble) {
   if (c.fresh) {
     in.memory.k.zero_(), in.memory.v.zero_(), in.memory.z.fill_(-std::numeric_limits<double>::infinity());
   } else {
-    in.memory.z.select(2, c.slots - 1).fill_(-std::numeric_limits<double>::infinity());  // one slot nobody wrote to
+    in.memory.z.select(2, c.slots - 1).fill_(-std::numeric_limits<double>::infinity());  // one slot that nobody wrote
+                                                                                         // to
     in.memory.k.select(2, c.slots - 1).zero_(), in.memory.v.select(2, c.slots - 1).zero_();
   }
   return in.to(dtype);
@@ -117,13 +118,13 @@ TEST(CudaAbc, OutputsMemoryAndGradientsOfTheNaiveTwin) {
     const Tensors in = tensors_of(c);
     ASSERT_TRUE(Ascending::fits(in.q.to(at::kFloat), in.v, in.s));
     const std::vector<at::Tensor> expected = with_gradients(in, naive);
-    if (Ascending::fits(in.q, in.v, in.s)) {  // 64 slots of 128 numbers are too many in float64
+    if (Ascending::fits(in.q, in.v, in.s)) {  // 64 slots of 128 numbers do not fit in float64
       const std::vector<at::Tensor> found = with_gradients(in, run<Ascending>);
       expect_near(found, expected, 1e-10);
       const std::vector<at::Tensor> other_order = with_gradients(in, run<Descending>);
       for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(test::same_bits(found[i], other_order[i])) << kNames[i];
     }
-    // In float32 the inputs are rounded first: what the kernel itself adds is left.
+    // For float32, the inputs are rounded first, so that only the kernel's own error remains.
     const Tensors rounded = in.to(at::kFloat);
     expect_near(with_gradients(rounded, run<Ascending>), with_gradients(rounded.to(at::kDouble), naive), 1e-5);
   }
@@ -141,7 +142,7 @@ TEST(CudaAbc, OneTokenWithoutAGraphIsTheSameStep) {
   }
 }
 
-// A float of size 1e4 knows 5e-4 no better: weights must come from differences of logits.
+// A float of size 1e4 has a resolution of 5e-4: weights must be computed from differences of logits.
 TEST(CudaAbc, LogitsOfTenThousandAreExactInFloat) {
   const at::NoGradGuard no_grad;
   for (const Case& c :
@@ -158,7 +159,7 @@ TEST(CudaAbc, Bfloat16InFloat32Inside) {
   in.memory = {in.memory.k.to(at::kFloat), in.memory.v.to(at::kFloat), in.memory.z.to(at::kFloat)};
   const AbcOutput expected = naive(in.to(at::kDouble)), found = run<Ascending>(in);
   EXPECT_EQ(found.o.scalar_type(), at::kBFloat16);
-  EXPECT_LE(difference(found.o.to(at::kDouble), expected.o), 0.01);  // the output's own rounding
+  EXPECT_LE(difference(found.o.to(at::kDouble), expected.o), 0.01);  // the rounding of the output itself
   EXPECT_LE(difference(found.memory.k.to(at::kDouble), expected.memory.k), 1e-5);
   EXPECT_LE(difference(found.memory.z.to(at::kDouble), expected.memory.z), 1e-5);
 }

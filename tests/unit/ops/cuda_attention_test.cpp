@@ -1,4 +1,5 @@
-// The bodies of attention's CUDA kernels on an emulator of their blocks, against the naive twin and its gradients.
+// The bodies of attention's CUDA kernels on an emulator of their blocks, compared with the naive reference and its
+// gradients.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -87,7 +88,7 @@ at::Tensor emulated(const AttentionTensors& in) {
   return Kernels::run(AttentionOperands::of(in.q, in.k, in.v, in.positions, in.ranges, kAttentionScale));
 }
 
-/// The output and the gradients of all inputs from a random gradient of it.
+/// The output, and the gradients of all inputs for a random gradient of the output.
 template <class F>
 std::vector<at::Tensor> attention_gradients(AttentionTensors in, F run) {
   for (at::Tensor* leaf : in.leaves()) *leaf = leaf->detach().clone().requires_grad_();
@@ -162,7 +163,7 @@ TEST(CudaAttention, Bfloat16InFloat32Inside) {
   const std::vector<at::Tensor> found = attention_gradients(in, emulated<AscendingAttention>);
   for (const at::Tensor& tensor : found) EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
   expect_all_near(found, attention_gradients(in.to(at::kDouble), naive_attention),
-                  0.01);  // the rounding of what comes out
+                  0.01);  // the rounding of the output itself
 }
 
 TEST(CudaAttention, LaterKeysChangeNoBitOfEarlierOutputs) {

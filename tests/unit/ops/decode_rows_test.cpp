@@ -35,7 +35,7 @@ void expect_attention() {
       const at::Tensor k = in_memory<T>(random({count, width}, 4)), r = in_memory<T>(random({count, width}, 5)),
                        v = in_memory<T>(random({count, width}, 6));
       at::Tensor s = at::empty({count}), o = at::empty({width});
-      const T* first_distance = data<T>(r) + (count - 1) * width;  // distances fall as keys go on
+      const T* first_distance = data<T>(r) + (count - 1) * width;  // distances decrease from key to key
       key_scores<T>(q.const_data_ptr<float>(), qr.const_data_ptr<float>(), data<T>(k), first_distance, count, width,
                     s.mutable_data_ptr<float>());
       const at::Tensor wide_k = k.to(at::kDouble), wide_r = r.to(at::kDouble).flip(0);

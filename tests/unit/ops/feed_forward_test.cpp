@@ -1,4 +1,4 @@
-// The feed-forward without a graph, in tiles and whole, against its composition.
+// The feed-forward layer without a graph, in tiles and whole, compared with its composition.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

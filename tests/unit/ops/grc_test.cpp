@@ -29,7 +29,7 @@ TEST(ResampleNearest, IsFloorDivisionInIntegers) {
           << time << " to " << length << " at " << i;
     }
   }
-  // Where a quotient in float32 is one too low.
+  // A case where a quotient in float32 is one too low.
   EXPECT_EQ(resample_nearest(at::arange(6, at::kDouble).view({1, 6, 1}), 74, {})[0][37][0].item<double>(), 3.0);
 }
 
@@ -48,14 +48,14 @@ TEST(ResampleNearest, PicksAmongRealRows) {
           << "sequence " << b << " to " << length;
     }
   }
-  // A sequence without real rows gets some row, and no read outside.
+  // A sequence without real rows gets any row, but nothing outside is read.
   EXPECT_EQ(difference(resample_nearest(rows, 3, at::zeros({4, 8}, at::kBool)), rows.narrow(1, 0, 1).expand({4, 3, 2})),
             0.0);
 }
 
 double sigma(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// One channel, one row, by hand.
+/// One channel, one row, computed by hand.
 struct Scalar {
   double reset[2], update[2], candidate[2], reset_bias, update_bias, candidate_bias;
 };
@@ -78,7 +78,7 @@ TEST(GrcStep, IsEquations4And5OfOneChannel) {
     EXPECT_NEAR(grc_step(cache, input, gates_of(s), false).item<double>(), u * n + (1 - u) * c, 1e-15);
   }
   {
-    // [C, X]; a layer norm over one channel gives its bias.
+    // [C, X]; a layer norm over one channel returns its bias.
     const double u = sigma(s.update[0] * c + s.update[1] * x + s.update_bias);
     EXPECT_NEAR(grc_step(cache, input, gates_of(s), true).item<double>(), u * 0.2 + (1 - u) * c, 1e-15);
   }

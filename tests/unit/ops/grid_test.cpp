@@ -24,7 +24,7 @@ double cubic(double x, double a) {
   return x < 2 ? a * (((x - 5) * x + 8) * x - 4) : 0;
 }
 
-/// [to, from]: row i holds the weights of output i, for one axis.
+/// [to, from]: row i has the weights of output i, for one axis.
 at::Tensor weights(int64_t from, int64_t to, GridResampling method) {
   at::Tensor matrix = at::zeros({to, from}, at::kDouble);
   const double step = static_cast<double>(from) / static_cast<double>(to);

@@ -1,4 +1,4 @@
-// kNN attention: the fast form, which never holds all scores, against its naive twin.
+// kNN attention: the fast form, which never stores all scores, compared with its naive reference.
 #include "ops/attention/knn.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Call call(uint64_t seed, int64_t rows) {
   return made;
 }
 
-/// Which rows the naive twin weighs, rising, -1 where there are fewer.
+/// The rows selected by the naive reference in ascending order, -1 if there are fewer.
 at::Tensor selected_naively(const Call& c, int64_t top_k) {
   const at::Tensor weights = knn_weights(c.q, c.k, c.valid, top_k);
   const int64_t rows = c.k.size(2), kept = std::min(top_k, rows);
@@ -51,7 +51,7 @@ TEST(Knn, BlocksGiveWhatAllScoresGive) {
 TEST(Knn, OfEqualScoresTheOlderRowIsTaken) {
   Call c = call(3, 23);
   c.q = c.q.sign();
-  c.k = (c.k * 0.6).round();  // few different scores
+  c.k = (c.k * 0.6).round();  // few distinct scores
   for (const int64_t max_scores : {1, 30 * 5, 1 << 20}) {
     for (const int64_t top_k : {2, 6}) {
       const at::Tensor found = std::get<0>(knn_select(c.q, c.k, c.valid, top_k, max_scores).sort(-1));

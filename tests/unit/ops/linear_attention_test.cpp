@@ -22,7 +22,7 @@ struct Input {
   LinearSums sums;
 };
 
-/// Positive features, so that the plain division is well conditioned; some gates near 0 and 1.
+/// Positive features, so that the plain division is well conditioned; some gates close to 0 and 1.
 Input random_input(int64_t tokens, bool gated, bool padded) {
   Numbers numbers(static_cast<uint64_t>(tokens) + 1);
   Input in{numbers.normal({2, 2, tokens, 5}).abs(),
@@ -48,7 +48,7 @@ void expect_near(const LinearOutput& found, const LinearOutput& expected, double
 }
 
 TEST(LinearAttention, NaiveTwinIsTheSumOfThePaper) {
-  // Without a gate: the weight of token j for query i is f(q_i).f(k_j), from nothing.
+  // Without a gate: the weight of token j for query i is f(q_i).f(k_j), starting from an empty state.
   const Input in = random_input(6, false, false);
   const LinearSums none{at::zeros_like(in.sums.s), at::zeros_like(in.sums.z)};
   const at::Tensor weights = at::matmul(in.q, in.k.transpose(-1, -2)).tril(), a = weights.sum(-1, true),
@@ -155,7 +155,7 @@ TEST(LinearAttention, TheLastCausalQueryReadsWhatTheOtherFormReads) {
     const at::Tensor full = linear_attention_full(in.q, in.k, in.v, normaliser);
     EXPECT_LE(difference(causal.select(2, 69), full.select(2, 69)), 1e-12);
   }
-  // Sums below zero: the two forms of the authors' code divide differently.
+  // Negative sums: the two forms of the authors' code divide differently.
   const at::Tensor q = -in.q;
   EXPECT_LE(difference(linear_attention_full(q, in.k, in.v, {Kind::at_least_one, 0.0}),
                        at::matmul(at::matmul(q, in.k.transpose(-1, -2)), in.v) /

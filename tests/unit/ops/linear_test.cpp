@@ -32,7 +32,7 @@ struct LinearSubject {
     for (const LinearMap& map : maps) all.push_back(at::linear(x, map.weight, map.bias));
     return all;
   }
-  /// Gradients of a sum in which every output has weights of its own, output `without` apart.
+  /// Gradients of a weighted sum of all outputs except output `without`.
   std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& outputs, size_t without = 99) {
     Numbers numbers(5);
     at::Tensor sum = at::zeros({}, at::kDouble);
@@ -107,13 +107,13 @@ TEST(LinearMaps, OfAnotherWidthOrTypeSayWhich) {
       {"found 5 of type Float"});
 }
 
-/// Whole numbers up to 511: those from 257 on are rounded, the odd ones lie in the middle of two. Sums of products of
-/// the rounded ones are exact in float32, whatever their order.
+/// Integers up to 511: those from 257 on are rounded, and the odd ones are halfway between two values. Sums of products
+/// of the rounded ones are exact in float32, whatever their order.
 at::Tensor whole_numbers(Numbers& numbers, at::IntArrayRef shape) {
   return (numbers.tokens(shape, 1023) - 511).to(at::kFloat);
 }
 
-/// Two maps of float32, with a weight for each output.
+/// Two float32 layers, with a weight for each output.
 struct RoundedSubject {
   at::Tensor x;
   std::vector<LinearMap> maps;
@@ -141,7 +141,7 @@ struct RoundedSubject {
     }
     return all;
   }
-  /// Outputs and gradients in float64, of factors rounded or not.
+  /// Outputs and gradients in float64, with factors rounded or not.
   std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>> expected(bool rounded) const {
     const auto factor = [&](const at::Tensor& t) {
       return (rounded ? t.detach().to(at::kBFloat16) : t.detach()).to(at::kDouble);

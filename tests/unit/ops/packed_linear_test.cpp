@@ -20,7 +20,7 @@ at::Tensor gaussian(at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
 }
 
-/// Rows lie apart and what lies between them is NaN: nothing may read it, nor write behind a row of y.
+/// Rows have gaps filled with NaN between them: nothing may read the gaps, or write beyond a row of y.
 at::Tensor apply(const PackedLinear& linear, const at::Tensor& x) {
   constexpr int64_t kGap = 3;
   const int64_t rows = x.size(0), in = x.size(1), out = linear.out();
@@ -49,7 +49,7 @@ void expect_products() {
           const at::Tensor x = gaussian({rows, in}, rows);
           at::Tensor expected = at::matmul(x.to(at::kDouble), rounded(weight, precision).t());
           if (out % 2 != 0) expected = expected + bias;
-          // int8 rounds inputs to steps of 1/16383 of the row's largest.
+          // int8 rounds inputs to steps of 1/16383 of the largest value in the row.
           const double tolerance = precision == Precision::int8 ? 2e-4 : 3e-6;
           const double scale = std::sqrt(static_cast<double>(in)) * 4 + 1;
           EXPECT_LE((apply(linear, x) - expected).abs().max().item<double>(), tolerance * scale)
@@ -112,7 +112,7 @@ TEST(PackedLinear, Int8KeepsRowsOfZerosAndLargeNumbers) {
   const at::Tensor y = apply(linear, at::full({1, 600}, 1e10f));
   EXPECT_EQ(y[0][3].item<float>(), 0.0f);
   EXPECT_TRUE(y.isfinite().all().item<bool>());
-  // Every product at its largest: the sums of 512 inputs fill 31 bits.
+  // Every product has its largest value: the sums of 512 inputs fill 31 bits.
   const PackedLinear full(at::ones({16, 2048}), {}, Precision::int8);
   EXPECT_NEAR(apply(full, at::ones({1, 2048}))[0][0].item<double>(), 2048.0, 1e-2);
 }

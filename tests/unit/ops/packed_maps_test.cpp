@@ -1,4 +1,4 @@
-// Linear maps and the feed-forward with packed weights against the same without.
+// Linear layers and the feed-forward with packed weights, compared with the same without.
 #include "ops/linear/packed_maps.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using test::same_bits;
 
 class PackedMapsTest : public testing::Test {
  protected:
-  /// Afterwards products with the packed weight differ from products with the tensor.
+  /// Afterwards, products with the packed weight differ from products with the tensor.
   void pack(at::Tensor& weight) {
     maps_.add(weight);
     weight.mul_(2.0);

@@ -30,15 +30,15 @@ TEST(Sinusoids, AreTwoHalvesOfSinesAndCosines) {
       }
     }
   }
-  // Positions of a batch, each sequence its own.
+  // Positions of a batch, different for each sequence.
   EXPECT_EQ(sinusoids(positions.view({5, 1}), 4, kDouble).sizes(), at::IntArrayRef({5, 1, 4}));
-  // In float32 the angle is still computed wide: 1000 keeps its digits.
+  // In float32, the angle is still computed in higher precision: 1000 keeps its digits.
   EXPECT_NEAR(sinusoids(positions, 2, at::TensorOptions().dtype(at::kFloat))[4][0].item<double>(), std::sin(1000.0),
               1e-6);
 }
 
 TEST(DistanceSinusoids, AreRowsFromTheFarthestKeyToTheRight) {
-  // Sizes up and down, so that a table once made is grown and cut.
+  // Growing and shrinking sizes, so that an existing table is extended and cut.
   for (const auto& [queries, keys] :
        std::vector<std::pair<int64_t, int64_t>>{{3, 5}, {1, 1}, {7, 90}, {3, 5}, {70, 80}, {2, 300}, {1, 64}}) {
     for (const bool right : {false, true}) {
@@ -68,7 +68,7 @@ TEST(DistanceSinusoids, KeepTablesOfManyKindsApart) {
 }
 
 TEST(DistanceSinusoids, MadeInInferenceModeServeTrainingAfterwards) {
-  // A thread of its own: its tables are made in inference mode.
+  // A separate thread: its tables are made in inference mode.
   std::thread([] {
     at::Tensor first;
     {

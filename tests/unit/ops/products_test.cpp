@@ -1,4 +1,4 @@
-// What is counted of products: LibTorch's own by hand, ours against their naive twins.
+// The products that are counted: LibTorch's own compared with hand counts, ours with their naive references.
 #include "ops/linear/products.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(DeclaredProducts, AttentionToAllKeysIsThatOfTheNaiveTwin) {
   const KeyRanges all = KeyRanges::all(queries, keys);
   EXPECT_EQ(counted([&] { attention(q, k, v, {}, all, 1.0); }),
             counted([&] { attention_naive(q, k, v, {}, RelShift::none, {}, 1.0); }));
-  // One query sees every distance; the naive twin's position scores are a product of their own.
+  // One query sees every distance; in the naive reference, position scores are a separate product.
   const at::Tensor one = q.narrow(2, 0, 1), r = numbers.normal({keys, heads, width}),
                    bias = numbers.normal({heads, width});
   const int64_t naive = counted([&] {
@@ -118,7 +118,7 @@ TEST(DeclaredProducts, AttentionToAllKeysIsThatOfTheNaiveTwin) {
 TEST(DeclaredProducts, AttentionCountsPairsThatMayAttend) {
   Numbers numbers(4);
   const at::Tensor q = numbers.normal({2, 3, 5, 4}), k = numbers.normal({2, 3, 7, 4}), v = numbers.normal({2, 3, 7, 6});
-  // Causal, two rows before: queries see 3, 4, 5, 6 and 7 keys.
+  // Causal, with two rows before: queries see 3, 4, 5, 6 and 7 keys.
   EXPECT_EQ(counted([&] { attention(q, k, v, {}, KeyRanges::causal(5, 7), 1.0); }),
             2 * 3 * (3 + 4 + 5 + 6 + 7) * (4 + 6));
 }

@@ -22,7 +22,7 @@ void expect_right_exponentials() {
 }
 
 void expect_exponentials_of_no_number() {
-  // Nine numbers: a whole vector and a rest, where vectors have eight lanes or fewer.
+  // Nine numbers: a whole vector and a remainder, for vectors of at most eight lanes.
   const float inf = kInfinity<float>;
   std::vector<float> s = {-inf, inf, NAN, -88.0f, -1e4f, -1e30f, 1e4f, 1e30f, NAN}, none(9, 0.0f), found(9);
   exp_of_difference(s.data(), none.data(), found.data(), 9);
@@ -42,7 +42,7 @@ void expect_softmax_of_every_size() {
       s.push_back(static_cast<T>(std::sin(3.0 * static_cast<double>(i)) * 4));
       bias.push_back(static_cast<T>(std::cos(static_cast<double>(i))));
     }
-    s.push_back(guard);  // stays
+    s.push_back(guard);  // must not change
     std::vector<T> again = s, difference = s;
     T high = -kInfinity<T>;
     double sum = 0;

@@ -1,4 +1,4 @@
-// Windows, block patterns, hash buckets and projected keys against their naive twins.
+// Windows, block patterns, hash buckets and projected keys compared with their naive references.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -75,7 +75,7 @@ TEST(BigBird, EveryBlockSeesWhatTheRuleSays) {
 }
 
 TEST(BigBird, ItsDrawIsThatOfItsRuleWrittenOut) {
-  // A model folder holds the seed alone: what it draws may not change.
+  // A model folder only stores the seed: what is drawn from it must not change.
   const at::Tensor pattern = bigbird_blocks(8, 2, 0, 0);
   std::string rows;
   for (int64_t i = 0; i < 8; ++i) {
@@ -181,7 +181,7 @@ TEST(Lsh, BucketsAreTheNearestDirections) {
 }
 
 TEST(Lsh, InOneBucketAndChunkItIsAttentionWithItselfLast) {
-  // All rows in one bucket of one chunk: full attention to the others; row 0, causal, has only itself.
+  // All rows in one bucket of one chunk: full attention to the others; row 0, if causal, only sees itself.
   Numbers numbers(3);
   const at::Tensor qk = numbers.normal({2, 2, 5, 4}), v = numbers.normal({2, 2, 5, 4}),
                    buckets = at::zeros({2, 2, 1, 5}, at::kLong);

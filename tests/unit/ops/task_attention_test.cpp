@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kHeads = 3, kOld = 11, kMemory = 9;
 
-/// Three tasks with 4, 0 and 5 memory rows; the second extends the first, the third stands alone.
+/// Three tasks with 4, 0 and 5 memory rows; the second extends the first, the third is independent.
 const std::vector<TaskSight> kSights = {{{0}, {{0, 4}}}, {{1, 0}, {{0, 4}}}, {{2}, {{4, 9}}}};
 
 struct Case {
@@ -63,7 +63,7 @@ TEST(TaskAttention, StridedKeysAreReadAsTheyAre) {
   EXPECT_TRUE(at::equal(task_attention(one.q, one.keys, kSights, 0.25), task_attention(one.q, strided, kSights, 0.25)));
 }
 
-// Bit for bit: each task alone, all together, and the other way round.
+// Bit for bit: each task alone, all together, and in reverse order.
 TEST(TaskAttention, ATaskDependsOnWhatItSeesAlone) {
   const Case one = made(2, 24, 3);
   const at::Tensor all = task_attention(one.q, one.keys, kSights, 0.2);

@@ -1,4 +1,4 @@
-// Rows of images, windows, and attention inside windows: against loops over single numbers, and fast against naive.
+// Rows of images, windows, and attention inside windows: compared with loops over single numbers, and fast with naive.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -27,7 +27,7 @@ TEST(ImageRows, OfAnImageAndBack) {
 TEST(StridedConv, IsAConvolutionWhoseRestIsDropped) {
   Numbers numbers(2);
   for (const auto& [height, width] : {std::pair{4, 6}, {5, 7}, {2, 3}}) {
-    // Behind a class token, so that the rows are a view.
+    // After a class token, so that the rows are a view.
     const at::Tensor
         rows = numbers.normal({2, 1 + height * width, 3}).narrow(1, 1, height * width).set_requires_grad(false);
     const at::Tensor weight = numbers.normal({4, 3, 2, 3}), bias = numbers.normal({4});
@@ -48,7 +48,7 @@ TEST(Windows, AreCutRowByRowAndJoinedAgain) {
   const at::Tensor x = Numbers(3).normal({2, 4, 6, 3});
   const at::Tensor windows = cut_windows(x, 2, 3);
   ASSERT_EQ(windows.sizes(), at::IntArrayRef({8, 6, 3}));
-  // Window 3 of sample 1: the second of the second row of windows; its place 4 is row 1, column 1.
+  // Window 3 of sample 1: the second one in the second row of windows; its position 4 is row 1, column 1.
   EXPECT_TRUE(at::equal(windows[4 + 3][4], x[1][3][4]));
   EXPECT_TRUE(at::equal(join_windows(windows, 4, 6, 2, 3), x));
 }
@@ -71,7 +71,7 @@ TEST(Windows, RegionsOfARolledImageAreThoseThatWereApart) {
     const at::Tensor bias = window_region_bias(height, width, wh, ww, shift_height, shift_width,
                                                at::TensorOptions().dtype(at::kDouble));
     ASSERT_EQ(bias.sizes(), at::IntArrayRef({4, 12, 12}));
-    // Two rows of a window of the rolled image are apart if the image's edge lies between them.
+    // Two rows in a window of the rolled image are in different regions if the image's edge is between them.
     const auto rolled_over = [](int64_t at, int64_t size, int64_t shift) { return at >= size - shift; };
     for (int64_t w = 0; w < 4; ++w) {
       for (int64_t i = 0; i < 12; ++i) {

@@ -1,4 +1,4 @@
-// What is said of a recipe whose model cannot be built, before data are read: file, line and key.
+// Errors for a recipe whose model cannot be built, reported before data is read: file, line and key.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -90,7 +90,7 @@ TEST_F(Buildable, ASequenceOfADecoderNeedsAPlaceForEachToken) {
   expect_refused([&] { require_buildable(with(linformer(4000), "decoder", "train = \"a.txt\"")); },
                  "'data.reset': expected \"segments\": the text has no documents");
   require_buildable(with(linformer(4000), "decoder", "train = \"a.txt\"\ndocument_separator = \"blank_line\""));
-  // Of a file the samples are known when it has been read, which is before anything is written.
+  // For data from a file, samples are only known after reading it, which happens before anything is written.
   std::ofstream(folder_ / "task.tsv") << "input\ttarget\tanswer\n1 2 3\t2 3 1\t0 0 1\n";
   const std::string file = "type = \"task_file\"\ntrain = \"task.tsv\"";
   expect_refused([&] { make_experiment(with(linformer(2), "decoder", file)); },

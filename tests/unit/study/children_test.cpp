@@ -1,4 +1,4 @@
-// Children of this same program: here the test program, told to run the case that waits.
+// The children run this same program: here the test program, with the waiting case as the child.
 #include "study/children.h"
 
 #include <gtest/gtest.h>
@@ -16,15 +16,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What a child does: it says that it is there, and takes no notice of SIGTERM.
+// The child: reports that it is running, and ignores SIGTERM.
 TEST(Children, DISABLED_Waits) {
   signal(SIGTERM, SIG_IGN);
   (void)!::write(STDOUT_FILENO, "here\n", 5);
   for (int i = 0; i < 600; ++i) std::this_thread::sleep_for(milliseconds(100));
 }
 
-/// The end of such a child where this process gets a signal, one `second` later, and one `third` after that if it is
-/// still there by then; how many signals that were.
+/// How such a child ends if this process gets a signal, another one after `second`, and another one after `third` if
+/// the child is still running by then; and the number of signals sent.
 std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds third) {
   const test::TemporaryFolder folder;
   ChildEnd found;
@@ -51,7 +51,7 @@ std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds thi
     found = end;
     ended = true;
   };
-  // The signals must find the handlers that run_children sets; the last may come behind it.
+  // The signals must reach the handlers that run_children sets; the last one may arrive after it.
   const auto before = signal(SIGTERM, SIG_IGN);
   const int stopped_by = run_children(
       {{{"--gtest_filter=Children.DISABLED_Waits", "--gtest_also_run_disabled_tests"}, folder / "log.txt"}}, options);

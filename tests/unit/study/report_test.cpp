@@ -10,7 +10,7 @@ namespace {
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// The page without the scripts that are built in.
+/// The page without the embedded scripts.
 std::string visible(const Comparison& comparison) {
   const std::string page = study::report::report_html(comparison);
   return page.substr(0, page.find("<script>"));

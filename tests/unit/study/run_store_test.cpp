@@ -19,7 +19,7 @@ CompareJob job(const std::string& variant, int64_t steps = 5) {
 
 class RunStores : public testing::Test {
  protected:
-  /// Prepares the job, and records a result.
+  /// Prepares the job and records a result.
   void finish(CompareJob made) {
     RunStore store(folder_.path());
     store.place(made);

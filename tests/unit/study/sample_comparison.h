@@ -38,7 +38,7 @@ inline RunResult sample_run(const std::string& variant, int64_t seed, double val
   return run;
 }
 
-/// A study in which the second variant helps, the third gains nothing, the fourth is worse and the last failed.
+/// A study in which the second variant helps, the third shows no gain, the fourth is worse and the last one failed.
 inline StudySummary sample_study(int64_t seeds = 3) {
   StudySummary study;
   study.name = "Held-out text";
@@ -79,8 +79,8 @@ inline StudyGrid one_table(StudySummary study) {
   return grid;
 }
 
-/// Accuracies of three variants over 3 and 9 segments; the third is left out at 9. Of the paper: one value at a point
-/// of ours, one between, one of another metric.
+/// Accuracies of three variants over 3 and 9 segments; the third is left out at 9. From the paper: one value at one of
+/// our points, one between them, one with a different metric.
 inline StudyGrid sample_grid(int64_t seeds = 3) {
   StudyGrid grid;
   grid.name = "Copy <task>";

@@ -15,7 +15,7 @@
 namespace mnemo::tasks {
 namespace {
 
-/// Documents of these lengths; tokens of document i are i + 1, i + 2, ... and its label is i.
+/// Documents of these lengths; the tokens of document i are i + 1, i + 2, ... and its label is i.
 std::shared_ptr<data::LabelledDocuments> documents_of(const std::vector<int64_t>& lengths) {
   auto documents = std::make_shared<data::LabelledDocuments>(100, static_cast<int64_t>(lengths.size()));
   for (size_t i = 0; i < lengths.size(); ++i) {
@@ -69,7 +69,7 @@ TEST(Classification, DocumentsOfOneSegmentArePaddedAndCut) {
   EXPECT_EQ(cut[0].tokens.size(1), 4);
   EXPECT_EQ(cut[0].tokens[0][3].item<int64_t>(), 6);
   EXPECT_FALSE(cut[0].valid.defined());
-  // Longer than a segment although padded: the last segments, as without.
+  // Longer than a segment although padded: the last segments, as without padding.
   EXPECT_EQ(document_segments(*documents, {0, 1}, 4, {.max_length = 20, .pad_to_max_length = true}).size(), 2U);
 }
 

@@ -24,7 +24,7 @@ std::unique_ptr<models::Model> decoder(int64_t vocabulary, int64_t segment_size,
   return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
 }
 
-/// The definition: for every symbol of the answer the whole sample so far is run again, segment by segment.
+/// The definition: for every symbol of the answer, the whole sample so far is run again, segment by segment.
 at::Tensor naive(const core::Model& model, const data::SampleBatch& batch, int64_t segment_size) {
   const at::NoGradGuard no_grad;
   at::Tensor inputs = batch.inputs.clone(), found = at::full_like(inputs, -1);
@@ -78,7 +78,7 @@ TEST(Greedy, SamplesOfDifferentLengthRunTogether) {
   }
 }
 
-/// The next token is the one before it and one, modulo V: right only if what is read is one's own.
+/// Predicts the previous token plus one, modulo V: only correct if it reads its own predictions.
 class Counting final : public core::Model {
  public:
   explicit Counting(int64_t vocabulary) : vocabulary_(vocabulary), input_(core::TokenInput{vocabulary, 2}) {}
@@ -103,8 +103,8 @@ class Counting final : public core::Model {
 
 TEST(Greedy, AccuracyIsOfTheModelsOwnSymbols) {
   const test::TemporaryFolder folder;
-  // The first is counted right by the model's own symbols, teacher forced wrong twice; the second is right both ways,
-  // its padding apart.
+  // The first sample is correct with the model's own symbols, but has two errors with teacher forcing; the second is
+  // correct both ways, except for its padding.
   base::write_file_atomic(folder / "valid.tsv", "input\ttarget\tanswer\n3 9 9\t4 5 6\t1 1 1\n5 6 7\t6 7 0\t1 1 2\n");
   base::write_file_atomic(folder / "train.tsv", "input\ttarget\tanswer\n3\t4\t1\n");
   data::TaskFileOptions options;
@@ -115,7 +115,8 @@ TEST(Greedy, AccuracyIsOfTheModelsOwnSymbols) {
   const auto greedy = Algorithmic(files, {.decoding = "greedy"}, {}).evaluate(model, data::Part::valid);
   EXPECT_EQ(greedy->at("accuracy"), 1.0);
   EXPECT_EQ(greedy->at("teacher_forced_accuracy"), 3.0 / 5);
-  EXPECT_EQ(greedy->at("result_accuracy"), 0.5);  // the padding that the second asks for counts in a whole result
+  EXPECT_EQ(greedy->at("result_accuracy"), 0.5);  // the padding that the second answer includes counts in the whole
+                                                  // result
   EXPECT_EQ(greedy->predictions, 5);
   const auto forced = Algorithmic(files, {.decoding = "teacher_forced"}, {}).evaluate(model, data::Part::valid);
   EXPECT_EQ(forced->at("accuracy"), 3.0 / 5);

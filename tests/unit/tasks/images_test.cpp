@@ -16,7 +16,7 @@ data::ImageOptions options_of(const std::string& train) {
   return options;
 }
 
-/// Says that the class is what the mean of the pixels decides, so that every measure is known.
+/// Predicts a class from the mean of the pixels, so that every metric is known.
 class MeanModel final : public core::Model {
  public:
   explicit MeanModel(int64_t classes) : classes_(classes) {}
@@ -28,7 +28,7 @@ class MeanModel final : public core::Model {
   }
   core::State initial_state(int64_t) const override { return {}; }
   at::Tensor logits(const at::Tensor& hidden) const override {
-    return hidden * at::arange(classes_, at::kFloat);  // rising: the last class; falling: the first
+    return hidden * at::arange(classes_, at::kFloat);  // increasing: the last class; decreasing: the first
   }
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override {
     return -at::log_softmax(logits(hidden), -1).gather(-1, targets.clamp_min(0).unsqueeze(-1)).squeeze(-1);

@@ -15,7 +15,7 @@ namespace {
 
 using base::Node;
 
-/// The task of a [data] table, whose missing keys are filled in as a recipe's are.
+/// The task of a [data] table, with missing keys filled in as in a recipe.
 std::unique_ptr<const TaskSpec> spec_of(Node table) {
   table.set_place_deep({std::make_shared<const std::string>("test.toml"), 1, 1});
   return task_spec(TaskTypes::all().options.complete(table));

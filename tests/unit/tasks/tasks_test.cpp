@@ -41,7 +41,7 @@ TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
   const test::TemporaryFolder folder;
   for (const std::string separator : {"none", "blank_line"}) {
     const data::Corpus corpus = make_corpus(folder / "text", separator);
-    // A cache that holds the whole text: every token sees its whole document, however it is cut.
+    // A cache that holds the whole text: every token sees its whole document, however it is divided.
     const auto model = make_model(corpus.tokenizer->size(), 8,
                                   {Node::table({{"type", "segment_cache"}, {"mem_len", 1000}})});
     const double whole = evaluate_text(*model, corpus.valid, {1, corpus.valid->size()}).nll();
@@ -117,7 +117,7 @@ TEST(LanguageModelTask, TheUnitOfTheTextDecides) {
     EXPECT_EQ(task.metric(), metric);
     const auto model = make_model(corpus.tokenizer->size(), 8, {});
     const Evaluation found = task.evaluate(*model, data::Part::valid).value();
-    // A curve's training loss is in the unit of its held-out points.
+    // The training loss in a curve has the same unit as its held-out points.
     EXPECT_NEAR(task.metric_of_loss(found.at("nll")).value(), found.at(task.metric()), 1e-9) << unit;
   }
 }
@@ -133,7 +133,7 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   }
   EXPECT_EQ(targets, 3 * task.source().answer_length());
   EXPECT_EQ(segments[0].num_targets, 0);
-  // A length that does not divide the sample's leaves a shorter last segment.
+  // If the length does not divide the sample's, the last segment is shorter.
   EXPECT_EQ(task.next(core::TokenInput{.segment_size = 5}).back().tokens.size(1), 2);
   Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4}}, {.batch_size = 3});
   EXPECT_EQ(cut.segment_size(), 3);
@@ -147,7 +147,7 @@ TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
   const Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5},
                          {.batch_size = 3, .eval_batch_size = 7, .eval_samples = 20});
   const auto model = make_model(task.source().vocabulary_size(), 6, {});
-  // A head that always says 2: right for one symbol in `alphabet`.
+  // A head that always predicts 2: correct for one symbol in `alphabet`.
   {
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : model->parameters().named()) tensor.zero_();

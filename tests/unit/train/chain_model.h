@@ -10,7 +10,7 @@
 
 namespace mnemo::test {
 
-/// The state of ChainModel: a few vectors a row and one that belongs to the model.
+/// The state of ChainModel: a few vectors per sequence and one that belongs to the model.
 struct ChainState {
   at::Tensor a, b, shared;
   template <class F>
@@ -21,10 +21,10 @@ struct ChainState {
   }
 };
 
-/// A model whose gradients over segments can be written down: input rows x [B,T,D], state fields a and b.
+/// A model whose gradients across segments can be written down: input rows x [B,T,D], state fields a and b.
 ///   hidden = w * x + a + 2 b,   a' = u * a + 3 mean_t(hidden),   b' = tanh(hidden's mean) + v * b,   shared' =
 ///   mean_b(hidden's mean)
-/// w [D], u [D], v [D], and start [D], the learned first a. Each field has a depth of its own.
+/// w [D], u [D], v [D], and start [D], the learned first a. Each field has its own depth.
 class ChainModel final : public core::Model {
  public:
   static constexpr int64_t kDim = 3;

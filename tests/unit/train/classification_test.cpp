@@ -1,4 +1,4 @@
-// A task with one target a segment goes through trainer, segment BPTT, recomputation and checkpoints like any other.
+// A task with one target per segment works with trainer, segment BPTT, recomputation and checkpoints like any other.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <torch/types.h>
@@ -15,8 +15,8 @@ namespace {
 
 using base::Node;
 
-/// Documents of up to three segments of four tokens, aligned right: the class is that of the first token, in the last
-/// segment.
+/// Documents of up to three segments of four tokens, right-aligned: the class is that of the first token, predicted in
+/// the last segment.
 class FirstToken final : public tasks::Task {
  public:
   explicit FirstToken(int64_t batch) : batch_(batch) {}
@@ -54,7 +54,7 @@ class FirstToken final : public tasks::Task {
                      first = total - (lengths + size - 1).floor_divide(size) * size;
     const at::Tensor words = numbers.tokens({batch, total}, 4) + 3;
     std::vector<data::TokenSegment> segments;
-    // The document starts with a whole segment's border; its last segment is padded on the right.
+    // The document starts at a segment boundary; its last segment is padded on the right.
     const at::Tensor place = at::arange(total).unsqueeze(0),
                      real = (place >= first).logical_and(place < first + lengths);
     const at::Tensor label = words.gather(1, first) - 3;
@@ -136,7 +136,7 @@ TEST(ClassificationTraining, RecomputedAndInPartsItIsTheSame) {
       return model->parameters().find("backbone.layers.0.ffn.0.weight").detach().clone();
     };
     EXPECT_TRUE(at::equal(weights_after("none", 1, 0.1), weights_after("segment", 1, 0.1)));
-    if (assignments != kRmt) continue;  // a cache of the model's moves with the whole batch
+    if (assignments != kRmt) continue;  // a cache that belongs to the model depends on the whole batch
     EXPECT_LE(test::difference(weights_after("none", 1, 0.0), weights_after("none", 4, 0.0)), 1e-5);
   }
 }

@@ -1,4 +1,4 @@
-// The attention-reconstruction loss of a compressive memory: what it is, whom it trains, and that it does.
+// The attention-reconstruction loss of a compressive memory: its value, which parameters it trains, and that it does.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -34,7 +34,7 @@ core::Segment segment_of(const at::Tensor& rows, core::Mode mode = core::Mode::t
 
 bool of_compression(const std::string& name) { return name.starts_with("memory.compression."); }
 
-/// Softmax attention by content, head by head.
+/// Content-based softmax attention, head by head.
 at::Tensor attend(const models::Model& model, int64_t layer, const at::Tensor& queries, const at::Tensor& rows,
                   bool pre) {
   const std::string at_layer = "backbone.layers." + std::to_string(layer);
@@ -65,8 +65,8 @@ TEST(CompressiveLoss, IsTheReconstructionOfAttention) {
       const auto losses = model->auxiliary_losses(second);
       ASSERT_EQ(losses.size(), 1U);
       EXPECT_EQ(losses[0].weight, 1.0);
-      // Seven rows, three may stay: the first four leave as two blocks. The last row of the old memory and the
-      // segment's are what stays.
+      // Seven rows, of which three may stay: the first four leave as two blocks. The last row of the old memory and
+      // those of the segment stay.
       at::Tensor expected = at::zeros({2}, at::kDouble);
       for (int64_t layer = 0; layer < 2; ++layer) {
         const auto tensor = [&](const core::State& state) {
@@ -77,7 +77,7 @@ TEST(CompressiveLoss, IsTheReconstructionOfAttention) {
         };
         const at::Tensor before = tensor(first.state), after = tensor(second.state);
         ASSERT_EQ(after.sizes(), at::IntArrayRef({2, 5, 8}));
-        // after = [2 compressed; 3 plain], the plain ones are the last three rows that entered the layer.
+        // after = [2 compressed; 3 plain]; the plain ones are the last three rows that entered the layer.
         const at::Tensor compressed = after.narrow(1, 0, 2), plain = after.narrow(1, 2, 3);
         if (layer == 0) {
           const at::Tensor old = at::cat({before, rows.narrow(1, 0, 1)}, 1);
@@ -91,7 +91,7 @@ TEST(CompressiveLoss, IsTheReconstructionOfAttention) {
                           .mean(at::IntArrayRef({1, 2, 3}));
         }
       }
-      // The second layer's part by itself: the loss of a model of one layer is the first's alone.
+      // The second layer's part on its own: the loss of a one-layer model is only the first layer's.
       EXPECT_GT(test::largest(losses[0].values - expected), 0.0);
       const auto one = model_of(
           {"backbone.norm=" + norm, "backbone.attention.type=" + attention, "backbone.num_layers=1"});
@@ -118,7 +118,7 @@ TEST(CompressiveLoss, ReachesTheCompressionAndNothingElse) {
       for (const auto& [name, tensor] : model->parameters().named()) {
         EXPECT_EQ(tensor.grad().defined() && test::largest(tensor.grad()) > 0, of_compression(name)) << name;
       }
-      // And the task's loss, which reads compressed rows in the third segment, does not reach it.
+      // And the task's loss, which reads compressed rows in the third segment, does not reach the compression.
       model->parameters().zero_grad();
       model->forward(segment_of(numbers.normal({2, 4, 8})), step.state).hidden.square().sum().backward();
       for (const auto& [name, tensor] : model->parameters().named()) {
@@ -169,7 +169,7 @@ TEST(CompressiveMemory, MostUsedKeepsWhatIsAttendedTo) {
   const at::Tensor rows = numbers.normal({1, 9, 8});
   const auto step = model->forward(segment_of(rows), model->initial_state(1));
   const at::Tensor kept = step.state.fields().front().second;
-  ASSERT_EQ(kept.size(1), 6);  // 3 of the 6 rows that left, and 3
+  ASSERT_EQ(kept.size(1), 6);  // 3 from the 6 rows that left, plus 3
   const auto heads = [&](const char* map) {
     const std::string name = std::string("backbone.layers.0.attn.") + map;
     return (at::matmul(rows, model->parameters().find(name + ".weight").t()) + model->parameters().find(name + ".bias"))
@@ -230,7 +230,7 @@ TEST(CompressiveTraining, MovesTheCompressionAndLowersItsLoss) {
     for (const at::Tensor& tensor : parameters(model)) of.push_back(tensor.detach().clone());
     return of;
   };
-  // Trained, and with the compression of the start in the same model.
+  // Trained, and with the initial compression in the same model.
   const auto model = build_one(1.0);
   const auto start = copies(*model);
   tasks::LanguageModel task(corpus, test::task_options(options));
@@ -257,7 +257,7 @@ TEST(CompressiveTraining, MovesTheCompressionAndLowersItsLoss) {
   EXPECT_GT(trained, 0.0);
   EXPECT_LT(trained, 0.5 * untrained);
 
-  // Nothing else trains it.
+  // Nothing else trains the compression.
   const auto still = build_one(0.0);
   const auto before = copies(*still);
   tasks::LanguageModel again(corpus, test::task_options(options));

@@ -25,7 +25,7 @@ layers::ParameterSet make_parameters(uint64_t seed = 3) {
   return set;
 }
 
-/// Gradients that depend on the step's number alone.
+/// Gradients that depend only on the step number.
 void set_gradients(const layers::ParameterSet& set, int64_t step, const std::string& skip = "") {
   for (const layers::Parameter& parameter : set.all()) {
     const at::Tensor places = at::arange(parameter.tensor.numel(), at::kDouble).view(parameter.tensor.sizes());
@@ -34,7 +34,7 @@ void set_gradients(const layers::ParameterSet& set, int64_t step, const std::str
   }
 }
 
-/// The formulas in optimiser.h, a scalar at a time.
+/// The formulas in optimiser.h, one scalar at a time.
 struct Plain {
   std::string type;
   double lr, decay, momentum = 0;
@@ -87,7 +87,7 @@ TEST(Optimiser, TenStepsFollowTheFormulas) {
       }
     }
     for (int64_t step = 0; step < 10; ++step) {
-      // Half-way the memory goes without a gradient once: it must neither move nor count the step.
+      // Half-way, the memory has no gradient once: it must neither move nor count the step.
       set_gradients(set, step, step == 4 ? "memory" : "");
       optimiser->step(optimiser->base_lr());
       for (const layers::Parameter& parameter : set.all()) {

@@ -17,7 +17,7 @@ namespace {
 
 using base::Node;
 
-/// `precision = "bf16"` on a model with recurrent tokens, of depth 2, and a segment cache.
+/// `precision = "bf16"` on a model with recurrent tokens with depth 2, and a segment cache.
 class PrecisionTest : public ::testing::Test {
  protected:
   PrecisionTest() {
@@ -52,7 +52,7 @@ class PrecisionTest : public ::testing::Test {
     run.trainer = std::make_unique<Trainer>(*run.model, *run.task, options, run_folder);
     return run;
   }
-  /// Trains `steps` steps more; returns the checkpoint.
+  /// Trains for `steps` more steps; returns the checkpoint.
   static std::string train(const Run& run, int64_t steps) {
     RunHooks hooks;
     hooks.show_progress = false;

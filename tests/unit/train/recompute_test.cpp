@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kSegments = 6, kRows = 3, kTokens = 6, kSymbols = 11;
 
-/// Counts what it passes on.
+/// Counts the calls it forwards.
 class CountedModel final : public core::Model {
  public:
   explicit CountedModel(std::unique_ptr<core::Model> model) : model_(std::move(model)) {}
@@ -54,7 +54,7 @@ CountedModel counted_model(const std::vector<std::string>& assignments,
   return CountedModel(models::build(base::read_options<models::ModelOptions>(node), 3));
 }
 
-/// Segments of random tokens; with `documents` some end inside the list, with padding before the reset.
+/// Segments of random tokens; with `documents`, some documents end inside the list, with padding before the reset.
 std::vector<data::TokenSegment> random_segments(int64_t count, int64_t rows, int64_t tokens, bool documents) {
   test::Numbers numbers(8);
   std::vector<data::TokenSegment> made;
@@ -73,10 +73,10 @@ std::vector<data::TokenSegment> random_segments(int64_t count, int64_t rows, int
   return made;
 }
 
-/// Everything that a list of segments leaves behind.
+/// Everything that processing a list of segments leaves behind.
 struct Traces {
   std::vector<at::Tensor> tensors;  ///< losses, state, gradients, the generator
-  std::vector<size_t> asked;        ///< for the losses of which segments, in order
+  std::vector<size_t> asked;        ///< segments whose losses were computed, in order
   int64_t forwards = 0;
 };
 
@@ -90,7 +90,7 @@ Traces trace(const CountedModel& model, const std::vector<data::TokenSegment>& s
   std::vector<BpttSegment> inputs;
   for (const auto& segment : segments)
     inputs.push_back({tasks::model_input(segment, core::Mode::train), segment.reset});
-  // What the step before left, with a gradient of its own.
+  // Gradients left by the previous step.
   test::Numbers numbers(9);
   const core::State given = model.initial_state(rows).map([&](const core::Field&, const at::Tensor& tensor) {
     if (!tensor.is_floating_point()) return tensor;
@@ -124,7 +124,7 @@ void expect_same_bits(const Traces& found, const Traces& expected) {
   }
 }
 
-/// What the graph of one segment keeps.
+/// The bytes that one segment's graph holds.
 int64_t graph_bytes(const CountedModel& model, const data::TokenSegment& segment) {
   const TensorMeter meter;
   const core::StepResult step = model.forward(tasks::model_input(segment, core::Mode::train),
@@ -148,8 +148,8 @@ std::vector<MemoryCase> memory_cases() {
                     grc_len = "memory[1].cache_len=3", causal = "memory[0].block_mask=causal";
   const auto depth = [](const std::string& k) { return "memory[0].bptt_depth=" + k; };
   const auto slots_depth = [](const std::string& k) { return "backbone.attention.bptt_depth=" + k; };
-  // The last segment's graph is used at once, the others run again: once, or twice where the farthest finite depth is 2
-  // or more.
+  // The last segment's graph is used at once, the others are recomputed: once, or twice if the largest finite depth is
+  // 2 or more.
   constexpr int64_t at_once = kSegments, once = 2 * kSegments - 1, twice = 3 * kSegments - 2;
   return {
       {"none", {relative}, at_once},
@@ -206,7 +206,7 @@ TEST_P(Recompute, HasTheBitsOfStoringEverything) {
       SCOPED_TRACE(fmt::format("{} of {} bytes a segment", stored, bytes));
       const Traces found = trace(model, segments, form, stored);
       expect_same_bits(found, expected);
-      EXPECT_LE(found.forwards, forwards);  // the more is stored, the less is computed again
+      EXPECT_LE(found.forwards, forwards);  // the more is stored, the less is recomputed
       forwards = found.forwards;
       EXPECT_EQ(std::set<size_t>(found.asked.begin(), found.asked.end()).size(), kSegments);
     }
@@ -267,14 +267,14 @@ TEST(RecomputeOrder, AFailureInTheSecondRunLeavesTheGeneratorWhereItWas) {
   EXPECT_TRUE(at::equal(generator.get_state(), after_forward.value()));
 }
 
-/// The most bytes that a step has beside what was there before it.
+/// The peak bytes of a step in addition to what existed before it.
 int64_t peak_bytes(const std::vector<std::string>& assignments, int64_t count, int64_t stored_bytes) {
   const CountedModel model = counted_model(assignments, "dim = 64\nffn_dim = 128\n");
   const auto segments = random_segments(count, 2, 64, false);
   std::vector<BpttSegment> inputs;
   for (const auto& segment : segments) inputs.push_back({tasks::model_input(segment, core::Mode::train), {}});
   int64_t peak = 0;
-  for (int64_t run = 0; run < 2; ++run) {  // the second finds gradients to add to
+  for (int64_t run = 0; run < 2; ++run) {  // the second run has gradients to add to
     const core::State state = core::detach(model.initial_state(2));
     const TensorMeter meter;
     backward_segments(
@@ -307,7 +307,7 @@ TEST(RecomputeMemory, StaysBelowTheLimitBesideTheSegmentAtWork) {
   for (const int64_t share : {4, 2}) {
     const int64_t limit = (all - nothing) / share, found = peak_bytes(rmt, 16, limit);
     EXPECT_LE(found, nothing + limit) << share;
-    EXPECT_GE(found, nothing + limit / 2) << share;  // and uses it
+    EXPECT_GE(found, nothing + limit / 2) << share;  // and it uses the limit
   }
 }
 
@@ -319,7 +319,7 @@ TEST(TensorMeter, CountsWhatIsAliveAndThePeak) {
     const TensorMeter inner;
     const at::Tensor b = at::ones({500}, at::kFloat);
     a = at::Tensor();
-    EXPECT_EQ(inner.bytes(), 2000);  // what it did not see come does not go
+    EXPECT_EQ(inner.bytes(), 2000);  // memory that it did not see allocated is not subtracted
     EXPECT_EQ(outer.bytes(), 2000);
     EXPECT_EQ(outer.peak(), 6000);
   }

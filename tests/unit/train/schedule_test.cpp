@@ -52,7 +52,7 @@ TEST(Schedule, PlateauWaitsForPatienceAndIsRestored) {
   };
   EXPECT_EQ(after(2.0), 1.0);
   EXPECT_EQ(after(1.9), 1.0);
-  EXPECT_EQ(after(1.895), 1.0);  // less than the threshold: the first without gain
+  EXPECT_EQ(after(1.895), 1.0);  // below the threshold: the first one without improvement
   const auto copy = make_schedule(options, 100);
   for (const auto& [name, tensor] : copy->state()) tensor.copy_(schedule->state().front().second);
   EXPECT_EQ(after(1.9), 0.5);

@@ -21,7 +21,7 @@ struct Case {
   core::State state;
 };
 
-/// Random inputs that take gradients; with `given`, a state that takes one too.
+/// Random inputs that require gradients; with `given`, also a state that requires one.
 Case make_case(const ChainModel& model, int64_t count, bool given = false, int64_t reset_at = -1) {
   const auto options = at::TensorOptions().dtype(at::kDouble);
   const at::Generator generator = at::globalContext().defaultGenerator(at::kCPU).clone();
@@ -47,7 +47,7 @@ at::Tensor square_loss(const core::StepResult& step, size_t index) {
   return step.hidden.square().sum() * (1.0 + static_cast<double>(index));
 }
 
-/// The definition, loss by loss: run everything again for loss s with boundary b = s - h + 1 closed to the fields with
+/// The definition, loss by loss: for loss s, run everything again with boundary b = s - h + 1 closed to the fields with
 /// depth < h.
 void by_definition(const ChainModel& model, const Case& input, const SegmentLoss& loss) {
   for (size_t s = 0; s < input.segments.size(); ++s) {
@@ -71,7 +71,7 @@ void by_definition(const ChainModel& model, const Case& input, const SegmentLoss
   }
 }
 
-/// Every gradient there is, and all of them cleared.
+/// Returns all gradients and clears them.
 std::vector<at::Tensor> take_gradients(const ChainModel& model, Case& input) {
   std::vector<at::Tensor> gradients;
   const auto take = [&](at::Tensor tensor) {
@@ -142,7 +142,7 @@ TEST(SegmentBptt, LearnedFirstStateIsNoBoundary) {
   EXPECT_TRUE(reaches(0, -1));
   EXPECT_TRUE(reaches(2, -1));
   EXPECT_FALSE(reaches(3, -1));
-  EXPECT_TRUE(reaches(4, 2));  // after a reset at segment 2, from segment 2 + k
+  EXPECT_TRUE(reaches(4, 2));  // after a reset at segment 2: from segment 2 + k
   EXPECT_FALSE(reaches(4, 1));
 }
 
@@ -193,9 +193,9 @@ TEST(SegmentBptt, GraphsAreFreedAsTheListGoes) {
     size_t alive = 0;
     for (const auto& graph : graphs) alive += graph.expired() ? 0 : 1;
     most = std::max(most, alive);
-    return step.hidden.square().sum();  // keeps hidden alive as long as the graph lives
+    return step.hidden.square().sum();  // keeps hidden alive as long as the graph
   });
-  EXPECT_LE(most, 3U);  // this segment's and k + 1 before it
+  EXPECT_LE(most, 3U);  // this segment's and those of the k + 1 before it
 }
 
 TEST(SegmentBptt, EmptyListAndUnknownForm) {

@@ -31,7 +31,7 @@ TEST(SignalsDeathTest, TheSecondOneEndsTheProcess) {
 TEST(SignalsDeathTest, TheHandlersFoundArePutBack) {
   EXPECT_EXIT(
       {
-        ::signal(SIGINT, SIG_DFL);  // a shell's background job begins with it ignored
+        ::signal(SIGINT, SIG_DFL);  // background jobs of a shell start with it ignored
         { const SignalGuard guard; }
         ::raise(SIGINT);
         ::_exit(2);

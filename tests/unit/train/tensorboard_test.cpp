@@ -12,7 +12,7 @@
 namespace mnemo::train {
 namespace {
 
-/// CRC-32C bit by bit, the definition.
+/// CRC-32C bit by bit, from the definition.
 uint32_t slow_crc(std::string_view data) {
   uint32_t crc = 0xFFFFFFFF;
   for (const char c : data) {
@@ -36,7 +36,7 @@ T take(std::string_view& bytes) {
   return value;
 }
 
-/// The data of every record, its checksums checked.
+/// The data of every record, after checking its checksums.
 std::vector<std::string> records(std::string_view file) {
   std::vector<std::string> found;
   while (!file.empty()) {
@@ -50,7 +50,7 @@ std::vector<std::string> records(std::string_view file) {
   return found;
 }
 
-/// A message's fields by number: integers as they are, everything else as bytes.
+/// A message's fields by number: integers as such, everything else as bytes.
 struct Message {
   std::multimap<uint64_t, uint64_t> integers;
   std::multimap<uint64_t, std::string> bytes;
@@ -101,7 +101,7 @@ TEST(TensorBoard, EventsAreReadBack) {
   ASSERT_EQ(events.size(), 4U);
   EXPECT_EQ(Message(events[0]).one(3), "brain.Event:2");
   const Message start(events[1]);
-  EXPECT_EQ(start.integers.find(2)->second, 41U);  // what stands at 40 and before is kept
+  EXPECT_EQ(start.integers.find(2)->second, 41U);  // values at 40 and before are kept
   EXPECT_EQ(Message(start.one(7)).integers.find(1)->second, 1U);
 
   const Message first(events[2]);

@@ -69,7 +69,7 @@ class TrainerTest : public ::testing::Test {
     run.trainer = std::make_unique<Trainer>(*run.model, *run.task, options, run_folder);
     return run;
   }
-  /// A corpus of documents between blank lines, all of them for training.
+  /// A corpus of documents separated by blank lines, all used for training.
   void use_documents(const std::string& documents) {
     data::TextOptions text;
     text.train = folder_ / "documents.txt";
@@ -84,7 +84,7 @@ class TrainerTest : public ::testing::Test {
     hooks.show_progress = false;
     return hooks;
   }
-  /// The files of two checkpoints are the same to the byte, those that tell the time left out.
+  /// The files of two checkpoints are equal byte for byte, except those that contain times.
   static void expect_same(const std::string& a, const std::string& b, const std::string& apart_from = {}) {
     const weights::CheckpointReader one(a), two(b);
     ASSERT_EQ(one.info().files.size(), two.info().files.size());
@@ -153,10 +153,10 @@ TEST_F(TrainerTest, GaugesOfTheModelStandBesideTheLoss) {
   EXPECT_TRUE(make(options, {}).trainer->run(quiet()).history.losses.front().scalars.empty());
 }
 
-// What evaluations leave behind: the best metric so far, and how far a plateau has brought the learning rate down.
+// What evaluations leave behind: the best metric so far, and how far a plateau has reduced the learning rate.
 TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
   TrainOptions options = small_options();
-  options.optimiser = Node::table({{"type", "adamw"}, {"lr", 1e-30}});  // no gain after the first evaluation
+  options.optimiser = Node::table({{"type", "adamw"}, {"lr", 1e-30}});  // no improvement after the first evaluation
   options.schedule = Node::table({{"type", "plateau"}, {"patience", 0}});
   options.eval_every = options.save_every = options.log_every = 1;
   const std::string whole = folder_ / "whole", cut = folder_ / "cut";
@@ -409,7 +409,7 @@ TEST_F(TrainerTest, LogHoldsEveryPointOnceAfterAKill) {
   struct Kill {};
   RunHooks hooks = quiet();
   hooks.on_loss = [](const LossPoint& point) {
-    if (point.step == 4) throw Kill{};  // logged, not saved: the last checkpoint is that of step 3, a new best
+    if (point.step == 4) throw Kill{};  // logged, but not saved: the last checkpoint is that of step 3, a new best
   };
   EXPECT_THROW(killed.trainer->run(hooks), Kill);
   base::write_file_atomic(run_folder + "/log.jsonl", base::read_file(run_folder + "/log.jsonl") + "{\"step\": 1, \"to");

@@ -81,7 +81,7 @@ TEST_F(WeightAverageTest, IsWhatIsMeasuredAndLeavesTrainingAlone) {
   Run plain = begin(without), averaged = begin(options_);
   RunHooks hooks;
   hooks.show_progress = false;
-  hooks.stop = never;  // a signal that another test raised stays noted
+  hooks.stop = never;  // another test's signal may still be set
   plain.trainer->run(hooks);
   const TrainReport report = averaged.trainer->run(hooks);
   expect_same(copies(*plain.model), copies(*averaged.model));
@@ -94,7 +94,7 @@ TEST_F(WeightAverageTest, IsWhatIsMeasuredAndLeavesTrainingAlone) {
 TEST_F(WeightAverageTest, ResumesBitwise) {
   RunHooks hooks;
   hooks.show_progress = false;
-  hooks.stop = never;  // a signal that another test raised stays noted
+  hooks.stop = never;  // another test's signal may still be set
   Run whole = begin(options_);
   whole.trainer->run(hooks);
   int steps = 0;

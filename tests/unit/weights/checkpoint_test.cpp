@@ -42,7 +42,7 @@ std::string save(const std::string& run, int64_t step, const KeepOptions& keep =
   return save_checkpoint(run, step, content_of(step), keep);
 }
 
-// All files of a checkpoint belong to its step.
+// All files of a checkpoint belong to the same step.
 void expect_consistent(const CheckpointInfo& info) {
   const CheckpointReader reader(info.path);
   const auto step = static_cast<double>(info.step);
@@ -104,7 +104,7 @@ TEST(Checkpoint, KeepsTheLastAndTheBest) {
   EXPECT_EQ(base::list_folder(folder.path()), (Names{"step-00000003", "step-00000006", "step-00000007"}));
   EXPECT_EQ(best_checkpoint(folder.path())->step, 3);
   EXPECT_EQ(latest_checkpoint(folder.path())->step, 7);
-  // Going back to an earlier step: what was just written stays, whatever else does.
+  // Going back to an earlier step: the checkpoint just written is kept, whatever else is.
   save(folder.path(), 4, {.keep_last = 1});
   EXPECT_EQ(base::list_folder(folder.path()), (Names{"step-00000003", "step-00000004"}));
 }
@@ -168,7 +168,7 @@ TEST(Checkpoint, ManifestCannotNameFilesElsewhere) {
   }
 }
 
-// What a manifest costs to read is bounded, and nothing is written that could not be read.
+// Reading a manifest has a bounded cost, and nothing is written that could not be read.
 TEST(Checkpoint, ManifestsAreShortAndFlat) {
   const TemporaryFolder folder;
   const std::string path = save(folder.path(), 1);
@@ -218,11 +218,11 @@ TEST(Checkpoint, AnUnfinishedOneIsNotThere) {
   EXPECT_EQ(base::list_folder(folder.path()), Names{"step-00000001"});
 }
 
-// A process that saves in a loop is killed at 50 random moments; its successor goes on from the newest checkpoint.
+// A process that saves in a loop is killed at 50 random moments; its successor continues from the newest checkpoint.
 TEST(Checkpoint, KilledAtFiftyRandomMoments) {
   const TemporaryFolder folder;
   std::mt19937_64 random(11);
-  // Up to three saves a round, however fast this disk is.
+  // Up to three saves per round, however fast the disk is.
   const auto start = std::chrono::steady_clock::now();
   save(folder / "trial", 0);
   save(folder / "trial", 1);
@@ -232,8 +232,8 @@ TEST(Checkpoint, KilledAtFiftyRandomMoments) {
   base::remove_tree(folder / "trial");
   int64_t last = -1;
   int torn = 0;
-  // More rounds where the machine is busy: the kills must have hit half-written checkpoints, and work must have gone
-  // on.
+  // More rounds if the machine is busy: the kills must have hit half-written checkpoints, and there must have been
+  // progress.
   for (int round = 0; round < 50 || ((torn < 5 || last < 10) && round < 1000); ++round) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);

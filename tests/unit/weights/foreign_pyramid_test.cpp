@@ -1,4 +1,4 @@
-// Names of PVT's authors, of timm's PVTv2 and Swin, and of Microsoft's Swin.
+// Names used by PVT's authors, timm's PVTv2 and Swin, and Microsoft's Swin.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -79,7 +79,7 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
                                              {"swin_tiny_patch4_window7_224", "swin_tiny"}}) {
     models::ModelOptions ours = models::read_model_options(
         base::parse_toml(fmt::format("preset = \"{}\"", preset), "recipe.toml"));
-    // timm's Swin drops paths unless it is told otherwise.
+    // By default, timm's Swin drops paths.
     const models::ModelOptions theirs = options_from(
         fmt::format(R"({{"architecture": "{}", "model_args": {{"drop_path_rate": 0.0}}}})", architecture));
     EXPECT_EQ(backbone(theirs), backbone(ours)) << architecture;
@@ -97,7 +97,7 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
   const auto b5 = std::get<backbones::PvtV2Options>(options_from(R"({"architecture": "pvt_v2_b5"})").backbone.vision);
   EXPECT_EQ(b5.mlp_ratios, (std::vector<double>{4, 4, 4, 4}));
   EXPECT_EQ(b5.depths, (std::vector<int64_t>{3, 6, 40, 3}));
-  // PVT has no other pool than its class token, whatever a config says beside it.
+  // PVT always pools its class token, whatever else a config says.
   EXPECT_EQ(options_from(R"({"architecture": "pvt_tiny", "global_pool": "avg"})").head.at("pool").as_string(), "cls");
 }
 
@@ -129,8 +129,8 @@ TEST(ForeignPyramids, ConfigsHaveTheirKeysInOrder) {
     EXPECT_EQ(one.at("num_classes").as_int() + one.at("model_args").at("num_classes").as_int(), 14);
 }
 
-// Swin as Microsoft publishes it: merging at the end of the stage before, the head by another name, tensors that follow
-// from the sizes.
+// Swin as published by Microsoft: merging at the end of the previous stage, another name for the head, tensors that
+// follow from the sizes.
 TEST(ForeignPyramids, MicrosoftsSwinIsReadToo) {
   const base::Node config = config_of("timm_swin");
   const ForeignFormat& format = *foreign_format_of(config);

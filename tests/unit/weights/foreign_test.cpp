@@ -41,7 +41,7 @@ TEST(Foreign, NamesAreTranslatedByPattern) {
   EXPECT_EQ(theirs_by({"norm", "n"}, "norm"), "n");
 }
 
-// Published models at full size: every tensor's name and shape, and the total.
+// Published models at full size: the name and shape of every tensor, and the total.
 TEST(Foreign, ModelsOfOtherLibrariesHaveTheirNamesAndShapes) {
   for (const char* folder : {"shapes_timm_vit_small_patch16_224", "shapes_hf_vit_base_patch16_224"}) {
     const base::Node config = config_of(folder);
@@ -71,7 +71,7 @@ TEST(Foreign, LoadingAndWritingAreEachOthersInverse) {
     const NamedTensors back = to_theirs(format, model.parameters().named());
     EXPECT_EQ(back.size(), file.tensors.size());
     for (const auto& [name, tensor] : back) EXPECT_TRUE(test::same_bits(tensor, file.at(name, "m"))) << name;
-    // The config made anew says the same.
+    // A newly written config means the same.
     EXPECT_EQ(base::write_options(models::read_model_options(format.options(format.config(options)))),
               base::write_options(options))
         << folder;
@@ -107,7 +107,7 @@ TEST(Foreign, ConfigsHaveTheFactorysOwnValues) {
   EXPECT_EQ(foreign_format_of(parse_model_config(R"({"kind": "model"})", "m")), nullptr);
 }
 
-// As DINO's: num_classes 0, no tensor of a head, and back again.
+// Like DINO's: num_classes 0, no head tensors, and back again.
 TEST(Foreign, ABackboneWithoutAHeadIsRead) {
   const std::string path = kFolder + "timm_vit/config.json";
   std::string text = base::read_file(path, 1 << 22);

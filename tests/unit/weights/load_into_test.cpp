@@ -40,7 +40,7 @@ TEST(LoadInto, NothingIsCopiedWhenAnythingIsWrong) {
                                  {"m.safetensors", "missing 1: 'c'", "unexpected 1: 'extra'",
                                   "'b' expected shape [4], found [3]", "'d' expected Float, found Long"});
   EXPECT_TRUE(at::equal(a, at::zeros({2})));
-  // Without `strict` a wrong shape is an error all the same.
+  // Even without `strict`, a wrong shape is an error.
   expect_error<base::ShapeError>([&] { load_into(file, targets, "m", {.strict = false}); }, {"'b' expected shape [4]"});
   EXPECT_TRUE(at::equal(a, at::zeros({2})));
 }

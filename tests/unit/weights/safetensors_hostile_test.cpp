@@ -22,7 +22,7 @@ using test::raw_safetensors;
 
 constexpr int64_t kMegabyte = 1 << 20;
 
-// Without the fsync of an atomic write, which hundreds of files would feel.
+// Without the fsync of an atomic write, which would be slow for hundreds of files.
 void write_plainly(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
@@ -46,7 +46,7 @@ TEST(SafetensorsHostile, TruncationAtEveryByteIsAnError) {
   }
 }
 
-// A flip in the data is another value; one in the header is an error or another name, never anything else.
+// A flipped bit in the data gives another value; one in the header gives an error or another name, never anything else.
 TEST(SafetensorsHostile, HundredThousandBitFlips) {
   const std::string whole = small_model();
   const TensorFile original = read_safetensors(whole, "whole");
@@ -70,7 +70,7 @@ TEST(SafetensorsHostile, HundredThousandBitFlips) {
       ++errors;
     }
   }
-  // Both happen: otherwise the test would not reach what it is about.
+  // Both must occur, or the test would miss its purpose.
   EXPECT_GT(errors, 10'000);
   EXPECT_GT(read, 10'000);
 }
@@ -161,7 +161,7 @@ std::vector<Attack> attacks() {
 }
 
 TEST(SafetensorsHostile, MemoryStaysWithinTheFileAndOneMegabyte) {
-  // What LibTorch sets up once is not the file's doing.
+  // LibTorch's one-time setup is not caused by the file.
   read_safetensors(small_model(), "warm-up");
   const test::TemporaryFolder folder;
   for (const Attack& attack : attacks()) {
@@ -186,7 +186,7 @@ TEST(SafetensorsHostile, MemoryStaysWithinTheFileAndOneMegabyte) {
   }
 }
 
-// The meter must see what it is to bound.
+// The meter must see what it should limit.
 TEST(SafetensorsHostile, TheMeterCounts) {
   const test::MemoryMeter meter;
   const std::string text(3'000'000, 'x');

@@ -1,4 +1,4 @@
-// Files written here open in the Python library of the format, and the other way round.
+// Files written here can be read by the format's Python library, and vice versa.
 
 #include <gtest/gtest.h>
 
