@@ -14,28 +14,29 @@ namespace mnemo::attention {
 namespace {
 
 int64_t features_of(const LinearOptions& options, int64_t head_dim) {
-  if (options.feature_map == "elu") return head_dim;
+  if (options.feature_map == LinearOptions::FeatureMap::elu) return head_dim;
   const int64_t given = options.num_features.value_or(32);
-  return options.feature_map == "rfa" ? 2 * given : given;
+  return options.feature_map == LinearOptions::FeatureMap::rfa ? 2 * given : given;
 }
 
 ops::LinearNormaliser normaliser_of(const LinearOptions& options) {
   using Kind = ops::LinearNormaliser::Kind;
-  if (options.feature_map != "rfa") return {Kind::plus_eps, options.eps.value_or(1e-6)};
-  return {options.variant == "authors" ? Kind::at_least_one : Kind::plain, 0.0};
+  if (options.feature_map != LinearOptions::FeatureMap::rfa) return {Kind::plus_eps, options.eps.value_or(1e-6)};
+  return {options.variant == LinearOptions::Variant::authors ? Kind::at_least_one : Kind::plain, 0.0};
 }
 
 }  // namespace
 
 void LinearOptions::validate(const base::Where& where) const {
-  const bool rfa = feature_map == "rfa";
-  where.require(feature_map != "elu" || !num_features, "num_features",
+  const bool rfa = feature_map == FeatureMap::rfa;
+  const char* found = feature_map == FeatureMap::elu ? "elu" : "t2r";
+  where.require(feature_map != FeatureMap::elu || !num_features, "num_features",
                 "not supported by feature_map \"elu\", which has as many features as a head is wide");
   where.require(!rfa || !eps, "eps", "not supported by feature_map \"rfa\"");
-  where.require(rfa || !tau, "tau", "requires feature_map = \"rfa\", found \"{}\"", feature_map);
-  where.require(rfa || !seed, "seed", "requires feature_map = \"rfa\", found \"{}\"", feature_map);
-  where.require(rfa || variant == "paper", "variant", "\"authors\" requires feature_map = \"rfa\", found \"{}\"",
-                feature_map);
+  where.require(rfa || !tau, "tau", "requires feature_map = \"rfa\", found \"{}\"", found);
+  where.require(rfa || !seed, "seed", "requires feature_map = \"rfa\", found \"{}\"", found);
+  where.require(rfa || variant == Variant::paper, "variant", "\"authors\" requires feature_map = \"rfa\", found \"{}\"",
+                found);
 }
 
 Linear::Linear(const Options& options, const core::AttentionBuild& build)
@@ -49,12 +50,12 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
                 "linear: a gate requires a causal model; use gate = false in a bidirectional one");
   if (causal_) build.attn.reserve_state("s, z", {build.num_heads, num_features_, build.head_dim + 1});
   const layers::Scope feature = build.attn / "feature";
-  if (options.feature_map == "t2r") {
+  if (options.feature_map == Options::FeatureMap::t2r) {
     weight_ = feature.add("weight", {build.num_heads, num_features_, build.head_dim},
                           layers::normal(1.0 / std::sqrt(static_cast<double>(build.head_dim))));
     feature_bias_ = feature.add("bias", {build.num_heads, num_features_}, layers::constant(0.0),
                                 layers::ParameterKind::bias);
-  } else if (options.feature_map == "rfa") {
+  } else if (options.feature_map == Options::FeatureMap::rfa) {
     sigma_ = feature.add("sigma", {build.num_heads, 1, build.head_dim}, layers::constant(1.0),
                          layers::ParameterKind::bias);
     random_ = ops::counter_normal(
@@ -84,16 +85,17 @@ core::State Linear::initial_state(int64_t batch) const {
 at::Tensor Linear::features(const at::Tensor& x) const {
   if (weight_.defined()) return ops::t2r_features(x, weight_, feature_bias_);
   if (!sigma_.defined()) return ops::elu_features(x);
-  const bool authors = options_.variant == "authors";
+  const bool authors = options_.variant == Options::Variant::authors;
   const at::Tensor weight = random_.to(x.options().requires_grad(false)) * sigma_ / options_.tau.value_or(1.0);
   return ops::random_features(x, weight, authors ? 0.1 : 1.0 / std::sqrt(static_cast<double>(random_.size(1))),
                               authors ? 1e-3 : 0.0);
 }
 
 void Linear::require_readable(int64_t head_dim, int64_t) const {
-  base::require(options_.feature_map == "elu" || head_dim == maps_.head_dim,
-                "linear: features of \"{}\" were built for head width {}, found {}", options_.feature_map,
-                maps_.head_dim, head_dim);
+  using FeatureMap = Options::FeatureMap;
+  base::require(options_.feature_map == FeatureMap::elu || head_dim == maps_.head_dim,
+                "linear: features of \"{}\" were built for head width {}, found {}",
+                options_.feature_map == FeatureMap::rfa ? "rfa" : "t2r", maps_.head_dim, head_dim);
 }
 
 at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {

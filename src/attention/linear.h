@@ -15,10 +15,12 @@
 namespace mnemo::attention {
 
 struct LinearOptions {
-  std::string feature_map = "elu";
+  enum class FeatureMap { elu, t2r, rfa };
+  enum class Variant { paper, authors };
+  FeatureMap feature_map = FeatureMap::elu;
   std::optional<int64_t> num_features;
   std::optional<double> eps;
-  std::string variant = "paper";
+  Variant variant = Variant::paper;
   std::optional<double> tau;
   std::optional<int64_t> seed;
   bool gate = false;

@@ -151,7 +151,7 @@ std::unique_ptr<core::DecodeAttention> Linear::decoder(const core::DecodeBuild& 
     map.weight = core::plain_numbers(weight_);
     map.bias = core::plain_numbers(feature_bias_);
   } else if (sigma_.defined()) {
-    const bool authors = options_.variant == "authors";
+    const bool authors = options_.variant == Options::Variant::authors;
     map.kind = FeatureMap::Kind::rfa;
     map.weight = core::plain_numbers(random_.to(at::kFloat) * sigma_.detach() / options_.tau.value_or(1.0));
     map.factor = authors ? 0.1f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(random_.size(1))));

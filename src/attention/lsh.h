@@ -14,7 +14,8 @@
 namespace mnemo::attention {
 
 struct LshOptions {
-  std::string variant = "paper";
+  enum class Variant { paper, lra };
+  Variant variant = Variant::paper;
   std::optional<int64_t> num_buckets;
   std::optional<int64_t> num_hashes;
   std::optional<int64_t> chunk_len;
@@ -38,7 +39,7 @@ struct LshOptions {
       "use a bias in the qk and v projections; `bias` then only applies to o; unset: same as `bias`");
   }
   void validate(const base::Where& where) const;
-  bool arena() const { return variant == "lra"; }
+  bool arena() const { return variant == Variant::lra; }
 };
 
 /// LSH attention (Kitaev et al. 2020, section 2): queries are used as keys, and attend to keys in their bucket's chunks

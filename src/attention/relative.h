@@ -13,7 +13,8 @@
 namespace mnemo::attention {
 
 struct RelativeOptions {
-  std::string rel_shift = "signed";
+  enum class Shift { signed_, faithful };
+  Shift rel_shift = Shift::signed_;
   bool bias = false;
   bool shared_uv = true;
   int64_t clamp_len = 0;
@@ -59,7 +60,7 @@ class Relative final : public core::CoreAttention, public core::Inspectable {
   ops::Positions positions(const at::Tensor& q, const at::Tensor& sinusoids) const;
   /// Whether there are keys to the right of their query, and their scores use the shift of the authors' code.
   bool faithful(const core::AttendTable& table) const {
-    return table.looks_right() && options_.rel_shift == "faithful";
+    return table.looks_right() && options_.rel_shift == RelativeOptions::Shift::faithful;
   }
   at::Tensor sinusoids(const core::AttentionInput& input, const at::Tensor& q, int64_t keys) const;
 

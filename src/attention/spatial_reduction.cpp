@@ -11,8 +11,9 @@ namespace mnemo::attention {
 
 SpatialReduction::SpatialReduction(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias, true, build.init_std),
-      reduction_(build.attn, build.dim, options.sr_ratio, options.reduction == "pool" ? options.pool_size : 0,
-                 options.norm_eps, build.init_std) {
+      reduction_(build.attn, build.dim, options.sr_ratio,
+                 options.reduction == Options::Reduction::pool ? options.pool_size : 0, options.norm_eps,
+                 build.init_std) {
   base::require(!build.causal, "spatial_reduction: not causal, because a reduced row mixes later rows");
 }
 

@@ -15,7 +15,8 @@ namespace mnemo::attention {
 
 struct SpatialReductionOptions {
   int64_t sr_ratio = 1;
-  std::string reduction = "conv";
+  enum class Reduction { conv, pool };
+  Reduction reduction = Reduction::conv;
   int64_t pool_size = 7;
   bool qkv_bias = true;
   double norm_eps = 1e-5;

@@ -13,14 +13,14 @@ namespace mnemo::backbones {
 void LayerStackOptions::validate(const base::Where& where) const {
   where.require(head_dim.has_value() || dim % num_heads == 0, "num_heads",
                 "expected a divisor of dim = {} (or head_dim set), found {}", dim, num_heads);
-  where.require(position.type != "sinusoidal" || dim % 2 == 0, "dim", "sinusoidal positions need an even dim, found {}",
-                dim);
+  where.require(position.type != PositionOptions::Type::sinusoidal || dim % 2 == 0, "dim",
+                "sinusoidal positions need an even dim, found {}", dim);
 }
 
 LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
                        const core::AttentionMaker& make_attention)
     : options_(options) {
-  if (options.position.type == "learned") {
+  if (options.position.type == PositionOptions::Type::learned) {
     positions_ = (scope / "positions")
                      .add("weight", {options.position.max_len, options.dim}, layers::normal(options.init_std));
   }
@@ -39,11 +39,11 @@ LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& sc
 }
 
 at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
-  if (options_.position.type == "none") return input.rows;
+  if (options_.position.type == PositionOptions::Type::none) return input.rows;
   const auto index_options = at::TensorOptions().dtype(at::kLong).device(input.rows.device());
   at::Tensor numbers = at::arange(input.rows.size(1), index_options).unsqueeze(0);  // [1,Q] or [B,Q]
   if (input.first_row.defined()) numbers = numbers + input.first_row.unsqueeze(1);
-  if (options_.position.type == "sinusoidal") {
+  if (options_.position.type == PositionOptions::Type::sinusoidal) {
     return input.rows + ops::sinusoids(numbers, options_.dim, input.rows.options());
   }
   const int64_t last = input.rows.size(1) == 0 ? -1 : numbers.max().item<int64_t>();
@@ -54,7 +54,7 @@ at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
 }
 
 at::Tensor LayerStack::attention_rows(int64_t layer, const at::Tensor& rows) const {
-  if (options_.norm != "pre") return rows;
+  if (options_.norm != LayerStackOptions::Norm::pre) return rows;
   const layers::LayerNorm& norm = layers_[static_cast<size_t>(layer)].norm1;
   return at::layer_norm(rows, {options_.dim}, norm.weight.detach(), norm.bias.detach(), norm.eps);
 }
@@ -63,10 +63,10 @@ std::unique_ptr<core::DecodeStack> LayerStack::decode_stack() const {
   auto stack = std::make_unique<core::DecodeStack>();
   for (const Layer& layer : layers_)
     stack->layers.push_back({layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn});
-  stack->pre_norm = options_.norm == "pre";
+  stack->pre_norm = options_.norm == LayerStackOptions::Norm::pre;
   stack->final_norm = final_norm_;
   stack->positions = positions_;
-  stack->sinusoidal = options_.position.type == "sinusoidal";
+  stack->sinusoidal = options_.position.type == PositionOptions::Type::sinusoidal;
   return stack;
 }
 
@@ -92,7 +92,7 @@ at::Tensor LayerStack::Layer::feed_forward(const at::Tensor& rows, double dropou
 }
 
 core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {
-  const bool pre = options_.norm == "pre";
+  const bool pre = options_.norm == LayerStackOptions::Norm::pre;
   const bool training = input.mode == core::Mode::train;
   core::BackboneResult result;
   core::State::Children states;

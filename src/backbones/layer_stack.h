@@ -13,7 +13,8 @@
 namespace mnemo::backbones {
 
 struct PositionOptions {
-  std::string type = "none";
+  enum class Type { none, learned, sinusoidal };
+  Type type = Type::none;
   int64_t max_len = 512;
   template <class V>
   void visit(V&& v) {
@@ -31,8 +32,9 @@ struct LayerStackOptions {
   int64_t num_heads = 4;
   std::optional<int64_t> head_dim;
   int64_t ffn_dim = 384;
-  std::string activation = "relu";
-  std::string norm = "post";
+  ops::Activation activation = ops::Activation::relu;
+  enum class Norm { post, pre };
+  Norm norm = Norm::post;
   double norm_eps = 1e-5;
   bool final_norm = false;
   PositionOptions position;

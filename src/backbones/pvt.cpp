@@ -64,7 +64,7 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
     stage.core = base::Node::table(
         {{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
     stage.make_feed_forward = [&](const layers::Scope& scope) {
-      const layers::FeedForward ffn(scope, dim, hidden, "gelu", std);
+      const layers::FeedForward ffn(scope, dim, hidden, ops::Activation::gelu, std);
       return [ffn](const at::Tensor& rows, const core::Grid&) { return ffn(rows); };
     };
     add_stage(build, options.depths[s], stage);

@@ -81,7 +81,7 @@ Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(opti
     stage.core = base::Node::table({{"type", "shifted_window"}, {"qkv_bias", options.qkv_bias}});
     stage.core.set("window_size", base::Node::array({windows_[s].height, windows_[s].width}));
     stage.make_feed_forward = [&](const layers::Scope& scope) {
-      const layers::FeedForward ffn(scope, dim, hidden, "gelu", std);
+      const layers::FeedForward ffn(scope, dim, hidden, ops::Activation::gelu, std);
       return [ffn](const at::Tensor& rows, const core::Grid&) { return ffn(rows); };
     };
     add_stage(build, options.depths[s], stage);

@@ -71,7 +71,7 @@ Vit::Vit(const VitOptions& options, const VisionBuild& build) : options_(options
         {options.grid(), options.cls_tokens});
     layer.norm1 = layers::LayerNorm(at / "norm1", dim, options.norm_eps);
     layer.norm2 = layers::LayerNorm(at / "norm2", dim, options.norm_eps);
-    layer.ffn = layers::FeedForward(at / "ffn", dim, options.ffn_dim(), "gelu", std);
+    layer.ffn = layers::FeedForward(at / "ffn", dim, options.ffn_dim(), ops::Activation::gelu, std);
     if (options.layer_scale) {
       layer.scale1 = at.add("scale1", {dim}, layers::constant(*options.layer_scale), layers::ParameterKind::norm);
       layer.scale2 = at.add("scale2", {dim}, layers::constant(*options.layer_scale), layers::ParameterKind::norm);

@@ -26,7 +26,7 @@ at::Tensor normalised(const layers::LayerNorm& norm, const at::Tensor& x) {
 void activate(at::Tensor& x) {
   const int64_t size = x.size(-1);
   for (int64_t row = 0; row < x.numel() / size; ++row) {
-    ops::activate_row(ops::RowActivation::gelu, x.mutable_data_ptr<float>() + row * size, size);
+    ops::activate_row(ops::Activation::gelu, x.mutable_data_ptr<float>() + row * size, size);
   }
 }
 

@@ -169,6 +169,24 @@ Node write_field(const FieldRef& field) {
       field);
 }
 
+namespace {
+
+const std::vector<std::string>& names_of(const FieldInfo& info) {
+  for (const Rule& rule : info.rules) {
+    if (!rule.names.empty()) return rule.names;
+  }
+  throw InternalError(fmt::format("option '{}': an enum needs base::one_of with its names", info.name));
+}
+
+}  // namespace
+
+std::string name_of(const FieldInfo& info, size_t number) { return names_of(info).at(number); }
+
+size_t number_of(const FieldInfo& info, std::string_view name) {
+  const std::vector<std::string>& names = names_of(info);
+  return static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
 const PolyType* poly_of(const FieldInfo& info) {
   for (const Rule& rule : info.rules) {
     if (rule.poly != nullptr) return rule.poly;

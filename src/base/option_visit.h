@@ -133,6 +133,10 @@ class OptionalOf final : public GroupList {
   std::optional<O>& option_;
 };
 
+/// Between the value of an enum and its name: the rule one_of() lists the names in the order of the enumerators.
+std::string name_of(const FieldInfo& info, size_t number);
+size_t number_of(const FieldInfo& info, std::string_view name);
+
 /// The `v` passed to the `visit` of an options struct.
 class FieldCall {
  public:
@@ -149,6 +153,23 @@ class FieldCall {
   template <FieldValue T>
   void dispatch(const FieldInfo& info, T& field) {
     visitor_.value(info, FieldRef(&field));
+  }
+  /// An enum is read and written as the name that one_of() lists in its place.
+  template <class E>
+  requires std::is_enum_v<E>
+  void dispatch(const FieldInfo& info, E& field) {
+    std::string name = name_of(info, static_cast<size_t>(field));
+    visitor_.value(info, FieldRef(&name));
+    field = static_cast<E>(number_of(info, name));
+  }
+  template <class E>
+  requires std::is_enum_v<E>
+  void dispatch(const FieldInfo& info, std::optional<E>& field) {
+    std::optional<std::string> name;
+    if (field) name = name_of(info, static_cast<size_t>(*field));
+    visitor_.value(info, FieldRef(&name));
+    field.reset();
+    if (name) field = static_cast<E>(number_of(info, *name));
   }
   template <OptionStruct O>
   void dispatch(const FieldInfo& info, O& options) {

@@ -63,10 +63,10 @@ std::unique_ptr<models::Model> BenchCase::build() const {
   options.backbone.dim = dim;
   options.backbone.num_heads = heads;
   options.backbone.ffn_dim = ffn;
-  options.backbone.norm = "pre";
+  options.backbone.norm = backbones::LayerStackOptions::Norm::pre;
   options.backbone.final_norm = true;
   options.backbone.attention = base::Node::table({{"type", attention}});
-  if (attention == "softmax") options.backbone.position.type = "sinusoidal";
+  if (attention == "softmax") options.backbone.position.type = backbones::PositionOptions::Type::sinusoidal;
   if (attention == "abc") options.backbone.attention.set("num_slots", slots);
   if (mem_len > 0) options.memory.push_back(base::Node::table({{"type", "segment_cache"}, {"mem_len", mem_len}}));
   if (mem_tokens > 0) {

@@ -40,12 +40,12 @@ std::unique_ptr<models::Model> DecodingCase::build() const {
   options.backbone.dim = dim;
   options.backbone.num_heads = heads;
   options.backbone.ffn_dim = ffn;
-  options.backbone.activation = "gelu_tanh";
-  options.backbone.norm = "pre";
+  options.backbone.activation = ops::Activation::gelu_tanh;
+  options.backbone.norm = backbones::LayerStackOptions::Norm::pre;
   options.backbone.final_norm = true;
   options.backbone.attention = base::Node::table({{"type", attention}});
   if (attention == "softmax") {
-    options.backbone.position.type = "learned";
+    options.backbone.position.type = backbones::PositionOptions::Type::learned;
     options.backbone.position.max_len = segment;
   }
   if (attention == "abc") options.backbone.attention.set("num_slots", slots);

@@ -11,11 +11,6 @@
 namespace mnemo::infer {
 namespace {
 
-ops::RowActivation row_activation(const std::string& name) {
-  if (name == "relu") return ops::RowActivation::relu;
-  return name == "gelu" ? ops::RowActivation::gelu : ops::RowActivation::gelu_tanh;
-}
-
 /// A decoder, with `what` in front of what it has no form of.
 template <class Make>
 auto decoder_of(const std::string& what, Make make) {
@@ -77,7 +72,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     layer.norm2 = norm_of(of_stack.norm2);
     layer.in = build.pack(of_stack.ffn.in.weight, of_stack.ffn.in.bias);
     layer.out = build.pack(of_stack.ffn.out.weight, of_stack.ffn.out.bias);
-    layer.activation = row_activation(of_stack.ffn.activation);
+    layer.activation = of_stack.ffn.activation;
     layers.push_back(std::move(layer));
   }
   pre_norm = stack->pre_norm;

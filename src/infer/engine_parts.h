@@ -26,7 +26,7 @@ struct Engine::Parts {
     int context = -1;  ///< which of `contexts` it sees; -1: none
     Norm norm1, norm2;
     ops::PackedLinear in, out;
-    ops::RowActivation activation = ops::RowActivation::relu;
+    ops::Activation activation = ops::Activation::relu;
   };
   struct Context {
     std::string name;

@@ -26,14 +26,16 @@ at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
   return at::layer_norm(x, {weight.size(0)}, weight, bias, eps);
 }
 
-FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const std::string& act, double std)
+FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, ops::Activation act, double std)
     : in(scope / "0", dim, hidden, true, std), out(scope / "1", hidden, dim, true, std), activation(act) {}
 
 at::Tensor FeedForward::operator()(const at::Tensor& x, double p, bool training) const {
-  if (activation == "gelu" && (p == 0.0 || !training))
+  if (activation == ops::Activation::gelu && (p == 0.0 || !training))
     return ops::feed_forward(x, {in.weight, in.bias}, {out.weight, out.bias});
   at::Tensor hidden = in(x);
-  hidden = activation == "relu" ? at::relu_(hidden) : at::gelu(hidden, activation == "gelu_tanh" ? "tanh" : "none");
+  hidden = activation == ops::Activation::relu
+               ? at::relu_(hidden)
+               : at::gelu(hidden, activation == ops::Activation::gelu_tanh ? "tanh" : "none");
   return out(layers::dropout(hidden, p, training));
 }
 

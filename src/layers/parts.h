@@ -5,6 +5,7 @@
 #include <string>
 
 #include "layers/parameters.h"
+#include "ops/activation.h"
 
 namespace mnemo::layers {
 
@@ -31,11 +32,11 @@ struct LayerNorm {
 /// W_1 drop(act(W_0 x + b_0)) + b_1. activation: relu, gelu (erf), gelu_tanh.
 struct FeedForward {
   FeedForward() = default;
-  FeedForward(const Scope& scope, int64_t dim, int64_t hidden, const std::string& activation, double std);
+  FeedForward(const Scope& scope, int64_t dim, int64_t hidden, ops::Activation activation, double std);
   at::Tensor operator()(const at::Tensor& x, double dropout = 0.0, bool training = false) const;
 
   Linear in, out;
-  std::string activation;
+  ops::Activation activation = ops::Activation::relu;
 };
 
 /// Throws InputError if a token of tokens int64 is outside the vocabulary.

@@ -127,7 +127,8 @@ core::ModelOutline outline_of(const ModelOptions& options) {
     model.dim = backbone.dim;
     model.segment_size = options.segment_size;
     model.vocab_size = embedding.vocab_size;
-    if (backbone.position.type == "learned") model.position_rows = backbone.position.max_len;
+    if (backbone.position.type == backbones::PositionOptions::Type::learned)
+      model.position_rows = backbone.position.max_len;
     model.embedding = {embedding.type == "adaptive", embedding.dim.value_or(backbone.dim), embedding.cutoffs,
                        embedding.div_val};
   }

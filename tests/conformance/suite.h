@@ -65,7 +65,9 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
 /// context does so while it holds everything unchanged, or everything that same_length can see. A GRC cache is updated
 /// at segment boundaries, but not in evaluation if it belongs to the model.
 inline bool any_segments(const Configuration& c) {
-  if (c.has("memory_tokens") || c.has("recurrent_tokens") || c.options.backbone.position.type != "none") return false;
+  if (c.has("memory_tokens") || c.has("recurrent_tokens") ||
+      c.options.backbone.position.type != backbones::PositionOptions::Type::none)
+    return false;
   if (c.has("grc") && !has_model_cache(c)) return false;
   if (c.has("knn")) return false;  // a segment reads the memory as it was before the segment
   if (c.attention() == "abc" || c.attention() == "linear" || c.name == "window_one") return true;

@@ -38,7 +38,7 @@ TEST(ImageAttentionGradient, OfSpatialReductionIsThatOfDifferences) {
   check<attention::SpatialReduction>(options, 2, {2, 3});
   options.sr_ratio = 2;
   check<attention::SpatialReduction>(options, 2, {4, 5});
-  options.reduction = "pool";
+  options.reduction = attention::SpatialReductionOptions::Reduction::pool;
   options.pool_size = 2;
   check<attention::SpatialReduction>(options, 2, {3, 4});
 }

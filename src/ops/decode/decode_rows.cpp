@@ -221,13 +221,13 @@ HWY_INLINE V erf_of(D d, V x) {
   return hn::CopySign(positive, x);
 }
 
-void ActivateRow(RowActivation activation, float* x, int64_t size) {
-  if (activation == RowActivation::relu) {
+void ActivateRow(Activation activation, float* x, int64_t size) {
+  if (activation == Activation::relu) {
     each(size, [&](auto d, int64_t i) HWY_ATTR {
       const auto value = hn::LoadU(d, x + i);
       hn::StoreU(hn::IfThenElse(hn::Lt(value, hn::Zero(d)), hn::Zero(d), value), d, x + i);
     });
-  } else if (activation == RowActivation::gelu) {
+  } else if (activation == Activation::gelu) {
     each(size, [&](auto d, int64_t i) HWY_ATTR {
       const auto value = hn::LoadU(d, x + i), half = hn::Mul(value, hn::Set(d, 0.5f));
       hn::StoreU(hn::MulAdd(half, erf_of(d, hn::Mul(value, hn::Set(d, 0.70710678f))), half), d, x + i);
@@ -290,7 +290,7 @@ void write_rows(float* memory, const float* row, const float* keep, const float*
 void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y) {
   HWY_DYNAMIC_DISPATCH(NormaliseRow)(x, weight, bias, eps, size, y);
 }
-void activate_row(RowActivation activation, float* x, int64_t size) {
+void activate_row(Activation activation, float* x, int64_t size) {
   HWY_DYNAMIC_DISPATCH(ActivateRow)(activation, x, size);
 }
 

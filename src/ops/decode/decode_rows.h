@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ops/abc/abc.h"
+#include "ops/activation.h"
 
 namespace mnemo::ops {
 
@@ -45,8 +46,7 @@ void write_rows(float* memory, const float* row, const float* keep, const float*
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias, biased variance.
 void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y);
 
-enum class RowActivation { relu, gelu, gelu_tanh };
 /// x = act(x); gelu to 2e-7 of the largest |x|.
-void activate_row(RowActivation activation, float* x, int64_t size);
+void activate_row(Activation activation, float* x, int64_t size);
 
 }  // namespace mnemo::ops

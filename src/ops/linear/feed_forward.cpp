@@ -46,7 +46,7 @@ at::Tensor by_tiles(const at::Tensor& x, const LinearMap& in, const LinearMap& o
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t * tile, count = std::min(tile, rows - first);
       multiply(in, packed_in, from + first * dim, count, h);
-      activate_row(RowActivation::gelu, h, count * hidden);
+      activate_row(Activation::gelu, h, count * hidden);
       multiply(out, packed_out, h, count, to + first * width);
     }
   });
@@ -70,7 +70,7 @@ at::Tensor feed_forward(const at::Tensor& x, const LinearMap& in, const LinearMa
   const at::Tensor h = linear(x, in.weight, in.bias);
   constexpr int64_t kGrain = 1 << 14;
   at::parallel_for(0, h.numel(), kGrain, [data = h.mutable_data_ptr<float>()](int64_t begin, int64_t end) {
-    activate_row(RowActivation::gelu, data + begin, end - begin);
+    activate_row(Activation::gelu, data + begin, end - begin);
   });
   return linear(h, out.weight, out.bias);
 }

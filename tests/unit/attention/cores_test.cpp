@@ -184,9 +184,13 @@ TEST(SlidingWindow, ReachesIntoACacheAsIntoTheSegment) {
   EXPECT_LE(difference(s.forward(x.narrow(1, 6, 5), table, x.narrow(1, 0, 6)), expected), 1e-13);
 }
 
+LinearOptions::FeatureMap feature_map(const std::string& name) {
+  return base::read_options<LinearOptions>(base::Node::table({{"feature_map", name}})).feature_map;
+}
+
 LinearOptions linear(const std::string& map) {
   LinearOptions options;
-  options.feature_map = map;
+  options.feature_map = feature_map(map);
   if (map != "elu") options.num_features = 5;
   return options;
 }
@@ -235,7 +239,7 @@ TEST(Linear, OptionsOfAnotherFeatureMapAreRefused) {
   const auto refuse = [](const std::function<void(LinearOptions&)>& change, const std::string& map,
                          std::initializer_list<std::string> parts) {
     LinearOptions options;
-    options.feature_map = map;
+    options.feature_map = feature_map(map);
     change(options);
     expect_error<base::InputError>([&] { base::check_options(options); }, parts);
   };
@@ -243,7 +247,7 @@ TEST(Linear, OptionsOfAnotherFeatureMapAreRefused) {
   refuse([](LinearOptions& o) { o.eps = 1e-3; }, "rfa", {"eps", "rfa"});
   refuse([](LinearOptions& o) { o.tau = 2.0; }, "t2r", {"tau", "rfa"});
   refuse([](LinearOptions& o) { o.seed = 2; }, "elu", {"seed", "rfa"});
-  refuse([](LinearOptions& o) { o.variant = "authors"; }, "elu", {"variant", "rfa"});
+  refuse([](LinearOptions& o) { o.variant = LinearOptions::Variant::authors; }, "elu", {"variant", "rfa"});
   LinearOptions gated;
   gated.gate = true;
   expect_error<base::InputError>([&] { Subject<Linear>(gated, false); }, {"linear", "gate", "bidirectional"});
@@ -253,7 +257,7 @@ TEST(Linear, OptionsOfAnotherFeatureMapAreRefused) {
 
 TEST(Lsh, TheArenasVariantProjectsNothingAndMasksNothing) {
   LshOptions options;
-  options.variant = "lra";
+  options.variant = LshOptions::Variant::lra;
   const Subject<Lsh> s(options), other_layer(options, false, 3);
   EXPECT_FALSE(s.parameters.find("o.weight").defined());
   EXPECT_TRUE(test::same_bits(s.attention->rotations(), other_layer.attention->rotations()));
@@ -274,9 +278,11 @@ TEST(Lsh, RefusesWhatItCannotHonour) {
     expect_error<base::InputError>([&] { base::check_options(options); }, parts);
   };
   refuse([](LshOptions& o) { o.num_buckets = 5; }, {"num_buckets", "even", "5"});
-  refuse([](LshOptions& o) { o.variant = "lra", o.num_hashes = 2; }, {"num_hashes", "lra", "2"});
-  refuse([](LshOptions& o) { o.variant = "lra", o.chunk_len = 15; }, {"chunk_len", "multiple of 10", "15"});
-  refuse([](LshOptions& o) { o.variant = "lra", o.attend_across_buckets = true; }, {"attend_across_buckets", "lra"});
+  refuse([](LshOptions& o) { o.variant = LshOptions::Variant::lra, o.num_hashes = 2; }, {"num_hashes", "lra", "2"});
+  refuse([](LshOptions& o) { o.variant = LshOptions::Variant::lra, o.chunk_len = 15; },
+         {"chunk_len", "multiple of 10", "15"});
+  refuse([](LshOptions& o) { o.variant = LshOptions::Variant::lra, o.attend_across_buckets = true; },
+         {"attend_across_buckets", "lra"});
   const Subject<Lsh> s(LshOptions{});
   const at::Tensor x = Numbers(2).normal({1, 6, kDim});
   const AttendTable cross = AttendTable::cross({SpanKind::tokens, 6}, {SpanKind::tokens, 6}), table = open(6);

@@ -85,7 +85,7 @@ TEST(SpatialReduction, OfRatioOneTakesClassTokensAlong) {
 
 TEST(SpatialReduction, PoolsToTheSameSizeWhateverTheImage) {
   SpatialReductionOptions options;
-  options.reduction = "pool";
+  options.reduction = SpatialReductionOptions::Reduction::pool;
   options.pool_size = 3;
   options.sr_ratio = 4;  // no effect here
   const Subject<SpatialReduction> s(options);

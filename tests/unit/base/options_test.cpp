@@ -53,6 +53,32 @@ TEST(ReadOptions, SetsWhatIsNamedAndKeepsTheRest) {
   EXPECT_EQ(options, expected);
 }
 
+enum class Shape { round, square };
+struct EnumOptions {
+  Shape shape = Shape::square;
+  std::optional<Shape> inner;
+  template <class V>
+  void visit(V&& v) {
+    v("shape", shape, "of the hole", one_of("round", "square"));
+    v("inner", inner, "of what is in it; unset: the same", one_of("round", "square"));
+  }
+};
+
+TEST(ReadOptions, AnEnumIsItsName) {
+  EnumOptions options = read_options<EnumOptions>(parse_toml("shape = \"round\"\ninner = \"square\"", "r.toml"));
+  EXPECT_EQ(options.shape, Shape::round);
+  EXPECT_EQ(options.inner, Shape::square);
+  EXPECT_EQ(write_options(options), Node::table({{"shape", "round"}, {"inner", "square"}}));
+  options = read_options<EnumOptions>(parse_toml("", "r.toml"));
+  EXPECT_EQ(options.shape, Shape::square);
+  EXPECT_EQ(options.inner, std::nullopt);
+  expect_error<InputError>([] { read_options<EnumOptions>(parse_toml("shape = \"rond\"", "r.toml")); },
+                           {"r.toml:1", "'shape'", "\"round\" | \"square\"", "found \"rond\""});
+  const auto docs = describe_options<EnumOptions>();
+  EXPECT_EQ(docs[0].value, "\"square\"");
+  EXPECT_EQ(docs[0].range, "\"round\" | \"square\"");
+}
+
 TEST(ReadOptions, OnTopOfOtherOptionsKeepsTheirs) {
   SampleOptions options;
   options.seed = 5;

@@ -33,16 +33,21 @@ inline const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"softmax",
        [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned";
+         o.backbone.attention = Node::table({{"type", "softmax"}}),
+         o.backbone.position.type = backbones::PositionOptions::Type::learned;
        }},
       {"softmax_sinusoidal_tanh",
        [](auto& o) {
          o.backbone.attention = Node::table({{"type", "softmax"}, {"qkv_bias", false}});
-         o.backbone.position.type = "sinusoidal", o.backbone.activation = "gelu_tanh", o.embedding.scale = false;
+         o.backbone.position.type = backbones::PositionOptions::Type::sinusoidal,
+         o.backbone.activation = ops::Activation::gelu_tanh, o.embedding.scale = false;
        }},
       {"relative", [](auto&) {}},
       {"relative_pre",
-       [](auto& o) { o.backbone.norm = "pre", o.backbone.final_norm = true, o.backbone.activation = "gelu"; }},
+       [](auto& o) {
+         o.backbone.norm = backbones::LayerStackOptions::Norm::pre, o.backbone.final_norm = true,
+         o.backbone.activation = ops::Activation::gelu;
+       }},
       {"clamped_own_uv",
        [](auto& o) {
          o.backbone.attention = Node::table(
@@ -72,8 +77,9 @@ inline const std::vector<Case>& cases() {
        }},
       {"xl_pre_softmax",
        [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre",
-         o.backbone.position.type = "learned";
+         o.backbone.attention = Node::table({{"type", "softmax"}}),
+         o.backbone.norm = backbones::LayerStackOptions::Norm::pre,
+         o.backbone.position.type = backbones::PositionOptions::Type::learned;
          o.memory = {memory("segment_cache", {{"mem_len", 3}})};
        }},
       {"xl_same_length",
@@ -126,8 +132,9 @@ inline const std::vector<Case>& cases() {
        }},
       {"grc_model_bias",
        [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.norm = "pre",
-         o.backbone.position.type = "learned";
+         o.backbone.attention = Node::table({{"type", "softmax"}}),
+         o.backbone.norm = backbones::LayerStackOptions::Norm::pre,
+         o.backbone.position.type = backbones::PositionOptions::Type::learned;
          o.memory = {memory("grc", {{"cache_len", 9}, {"cache_ratio", 1.0}, {"qkv_bias", true}})};
        }},
       {"grc_xl_rmt",
@@ -209,7 +216,7 @@ inline const std::vector<Case>& cases() {
        }},
       {"compressive",
        [](auto& o) {
-         o.backbone.norm = "pre";
+         o.backbone.norm = backbones::LayerStackOptions::Norm::pre;
          o.memory = {memory("compressive", {{"mem_len", 6}, {"compressed_len", 3}, {"compression_rate", 2}})};
        }},
       {"adaptive",

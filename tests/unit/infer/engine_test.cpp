@@ -252,7 +252,8 @@ TEST(Engine, AnErrorLeavesTheSessionAsItWas) {
   test::expect_error<base::InputError>([&] { full.feed(text(2)); }, {"takes sequences of at most 4 tokens"});
   EXPECT_TRUE(at::equal(full.logits(), logits));
   const Case few{"few", [](auto& o) {
-                   o.backbone.attention = Node::table({{"type", "softmax"}}), o.backbone.position.type = "learned",
+                   o.backbone.attention = Node::table({{"type", "softmax"}}),
+                   o.backbone.position.type = backbones::PositionOptions::Type::learned,
                    o.backbone.position.max_len = 4;
                  }};
   Session session(std::make_shared<Engine>(build(few, 8)));

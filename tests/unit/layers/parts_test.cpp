@@ -44,16 +44,18 @@ TEST(Bricks, LayerNormTakesTheBiasedVariance) {
 }
 
 TEST(Bricks, FeedForwardHasItsActivations) {
-  for (const char* name : {"relu", "gelu", "gelu_tanh"}) {
+  for (const auto activation : {ops::Activation::relu, ops::Activation::gelu, ops::Activation::gelu_tanh}) {
     ParameterSet set(1, at::kDouble);
-    const FeedForward ffn(set.root() / "ffn", 3, 6, name, 0.1);
+    const FeedForward ffn(set.root() / "ffn", 3, 6, activation, 0.1);
     randomise(set);
     const at::Tensor x = Numbers(1).normal({4, 3});
     const at::Tensor h = at::matmul(x, set.find("ffn.0.weight").t()) + set.find("ffn.0.bias");
     at::Tensor a = h.clamp_min(0);
-    if (ffn.activation == "gelu") a = h * 0.5 * (1 + at::erf(h / std::sqrt(2.0)));
-    if (ffn.activation == "gelu_tanh") a = h * 0.5 * (1 + at::tanh(std::sqrt(2.0 / M_PI) * (h + 0.044715 * h * h * h)));
-    EXPECT_LE(difference(ffn(x), at::matmul(a, set.find("ffn.1.weight").t()) + set.find("ffn.1.bias")), 1e-13) << name;
+    if (activation == ops::Activation::gelu) a = h * 0.5 * (1 + at::erf(h / std::sqrt(2.0)));
+    if (activation == ops::Activation::gelu_tanh)
+      a = h * 0.5 * (1 + at::tanh(std::sqrt(2.0 / M_PI) * (h + 0.044715 * h * h * h)));
+    EXPECT_LE(difference(ffn(x), at::matmul(a, set.find("ffn.1.weight").t()) + set.find("ffn.1.bias")), 1e-13)
+        << static_cast<int>(activation);
   }
 }
 

@@ -107,15 +107,15 @@ void expect_norms_and_activations() {
     normalise_row(x.const_data_ptr<float>(), weight.const_data_ptr<float>(), bias.const_data_ptr<float>(), 1e-5f, size,
                   y.mutable_data_ptr<float>());
     EXPECT_TRUE(at::allclose(y, at::layer_norm(x, {size}, weight, bias, 1e-5), 1e-5, 1e-5)) << size;
-    const auto activated = [&](RowActivation activation) {
+    const auto activated = [&](Activation activation) {
       at::Tensor copy = at::cat({x, at::tensor({-40.0f, 40.0f, 0.0f})});
       activate_row(activation, copy.mutable_data_ptr<float>(), copy.numel());
       return copy;
     };
     const at::Tensor more = at::cat({x, at::tensor({-40.0f, 40.0f, 0.0f})});
-    EXPECT_TRUE(at::equal(activated(RowActivation::relu), at::relu(more)));
-    EXPECT_TRUE(at::allclose(activated(RowActivation::gelu), at::gelu(more), 1e-5, 1e-6)) << size;
-    EXPECT_TRUE(at::allclose(activated(RowActivation::gelu_tanh), at::gelu(more, "tanh"), 1e-5, 1e-6)) << size;
+    EXPECT_TRUE(at::equal(activated(Activation::relu), at::relu(more)));
+    EXPECT_TRUE(at::allclose(activated(Activation::gelu), at::gelu(more), 1e-5, 1e-6)) << size;
+    EXPECT_TRUE(at::allclose(activated(Activation::gelu_tanh), at::gelu(more, "tanh"), 1e-5, 1e-6)) << size;
   }
 }
 
