@@ -169,7 +169,7 @@ TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
   EXPECT_LT(expected.history.losses.back().lr, 0.5 * expected.history.losses.front().lr);
   expect_same(expected.checkpoint, resumed.checkpoint);
   for (const std::string& run_folder : {whole, cut})
-    EXPECT_EQ(weights::best_checkpoint(run_folder)->step, 1) << run_folder;
+    EXPECT_EQ(weights::find_checkpoint(run_folder, "best")->step, 1) << run_folder;
 }
 
 TEST_F(TrainerTest, GradientsAreClippedBeforeTheStep) {
@@ -440,7 +440,7 @@ TEST_F(TrainerTest, LossFallsAndTheBestIsKept) {
   double best = INFINITY;
   for (const EvaluationPoint& point : report.history.evaluations)
     best = std::min(best, point.evaluation.at("bits_per_character"));
-  const auto saved = weights::best_checkpoint(run_folder);
+  const auto saved = weights::find_checkpoint(run_folder, "best");
   ASSERT_TRUE(saved.has_value());
   EXPECT_EQ(saved->metrics.at("valid.bits_per_character"), best);
 }
