@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "base/folder_lock.h"
 #include "study/compare_job.h"
 #include "study/results.h"
 
@@ -19,11 +20,9 @@ std::string slug(std::string_view text);
 /// version adds do no harm.
 class RunStore {
  public:
-  /// Takes the folder for this process. Throws InputError where another comparison is at work in it.
+  /// Takes the folder for this process. Throws InputError where another process is at work in it, and for the folder of
+  /// a training's run.
   explicit RunStore(const std::string& folder);
-  ~RunStore();
-  RunStore(const RunStore&) = delete;
-  RunStore& operator=(const RunStore&) = delete;
 
   /// Gives a job the folder of the same training, or a new one. Writes nothing.
   void place(CompareJob& job);
@@ -34,7 +33,7 @@ class RunStore {
 
  private:
   std::string folder_;
-  int lock_ = -1;
+  base::FolderLock lock_;
   std::map<std::string, std::string> folders_;  // by training_text
   std::set<std::string> names_;
 };
