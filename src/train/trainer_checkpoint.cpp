@@ -162,6 +162,10 @@ void Trainer::load(const weights::CheckpointReader& reader) {
     states_.push_back(load_state(model_, tensors, static_cast<size_t>(part), options_.batch_size / options_.accumulate,
                                  where(kState)));
   }
+  size_t fields = 0;
+  for (const core::State& state : states_) fields += core::save(state).size();
+  base::require(fields == tensors.size(), "{}: {} tensors of memories, the model has {}: it is another model",
+                where(kState), tensors.size(), fields);
   try {
     task_.load([&](const std::string& name) {
       const at::Tensor* found = position.find(name);

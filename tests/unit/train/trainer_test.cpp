@@ -99,6 +99,15 @@ class TrainerTest : public ::testing::Test {
   data::Corpus corpus_;
 };
 
+TEST_F(TrainerTest, AMemoryThatTheModelLacksIsAnotherModel) {
+  const std::string run_folder = folder_ / "run";
+  const TrainOptions options = small_options();
+  const TrainReport report = make(options, memories().at("segment cache"), run_folder).trainer->run(quiet());
+  const Run other = make(options, {}, run_folder);
+  test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); },
+                                       {report.checkpoint + "/state.safetensors", "it is another model"});
+}
+
 TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
   int number = 0;
   for (const auto& [name, memory] : memories()) {
