@@ -33,7 +33,9 @@ class TextSession;
 using base::InputError;
 
 struct LoadOptions {
-  std::string device = "cpu";  ///< "cpu", "cuda" or "cuda:N"
+  std::string device = "cpu";   ///< "cpu", "cuda" or "cuda:N"
+  std::string checkpoint = {};  ///< of a run: "latest", "best" or a step; empty: its model, or before it has one the
+                                ///< best checkpoint
 };
 
 /// How a text is written. A token is picked from p = softmax(logits / temperature): from the top_k likeliest, and of
@@ -104,6 +106,7 @@ struct InspectOptions {
   std::string layers = {};            ///< of these, the layers shown: "0", "0,2" or "0-3"; empty: all
   std::string heads = {};             ///< and the heads
   bool cost = false;                  ///< count FLOPs, parameters and bytes of state part by part
+  std::string checkpoint = {};        ///< of a run, as in LoadOptions
 };
 
 /// A model's parameters, state and attention.
@@ -167,10 +170,11 @@ class Bundle {
   std::shared_ptr<const bundle::Bundle> parts_;
 };
 
-/// Reads a model folder, a run's folder, or a folder of another library (docs/vision.md).
+/// Reads a model folder, a run's folder (also of a training that goes on), a checkpoint, or a folder of another library
+/// (docs/vision.md).
 Bundle load(const std::string& folder, const LoadOptions& options = {});
 
-/// Parameters, state, attention and cost of a model folder, a run's folder or a recipe.
+/// Parameters, state, attention and cost of a model folder, a run's folder, a checkpoint or a recipe.
 Inspection inspect_model(const std::string& source, const InspectOptions& options = {});
 
 struct TrainOptions {

@@ -4,6 +4,7 @@
 #include "experiment/device.h"
 #include "experiment/inspection.h"
 #include "experiment/measure.h"
+#include "experiment/recipe.h"
 #include "infer/image_classifier.h"
 #include "infer/open_text.h"
 #include "mnemo.h"
@@ -63,6 +64,7 @@ experiment::InspectOptions inspect_options(const InspectOptions& options) {
   out.choice.layers = given(options.layers);
   out.choice.heads = given(options.heads);
   out.cost = options.cost;
+  out.checkpoint = given(options.checkpoint);
   return out;
 }
 
@@ -74,7 +76,7 @@ Inspection inspection_of(experiment::Inspection found) {
 
 Bundle load(const std::string& folder, const LoadOptions& options) {
   const at::Device device = experiment::device_named(options.device);
-  auto parts = std::make_shared<bundle::Bundle>(bundle::read_bundle(folder));
+  auto parts = std::make_shared<bundle::Bundle>(bundle::read_bundle(folder, given(options.checkpoint)));
   experiment::move_to(*parts->model, device);
   return Bundle(std::move(parts));
 }
@@ -98,7 +100,7 @@ infer::TextSession Bundle::resume_text(const std::string& session_file, const Ge
 
 int64_t Bundle::generate(std::string_view prompt, const std::function<bool(std::string_view)>& on_text,
                          const GenerateOptions& options) const {
-  base::require(options.max_tokens >= 0, "generate: --tokens: expected 0 or more, found {}", options.max_tokens);
+  base::check_options(experiment::GenerateOptions{.tokens = options.max_tokens});
   infer::TextSession session = text(options);
   session.feed(prompt);
   bool goes_on = true;

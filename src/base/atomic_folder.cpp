@@ -47,7 +47,8 @@ void sync_tree(const std::string& folder) {
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(const std::string& path) : path_(without_trailing_slashes(path)) {
+AtomicFolder::AtomicFolder(const std::string& path)
+    : path_(without_trailing_slashes(link_target(without_trailing_slashes(path)))) {
   const std::string parent = parent_folder(path_);
   require(!base_name(path_).empty() && base_name(path_) != "." && base_name(path_) != "..",
           "{}: cannot write a folder here: the path has no name", printable(path, 400));

@@ -14,6 +14,12 @@ class InputError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A result that is not finite, of input that was read without a fault. The command line exits with status 1.
+class NotFinite : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 /// An argument tensor has the wrong shape or type.
 class ShapeError : public InputError {
  public:

@@ -4,7 +4,7 @@ namespace mnemo::base {
 
 /// Exit statuses. A run stopped by SIGINT or SIGTERM exits with 130 or 143.
 inline constexpr int kDone = 0;
-inline constexpr int kAnswerIsNo = 1;  ///< a check failed, such as verify out of tolerance
+inline constexpr int kAnswerIsNo = 1;  ///< a check failed, such as verify out of tolerance; or a result is not finite
 inline constexpr int kWrongInput = 2;  ///< base::InputError
 inline constexpr int kOwnFault = 3;    ///< everything else
 inline constexpr int kInterrupted = 130;

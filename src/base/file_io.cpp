@@ -148,6 +148,21 @@ std::string parent_folder(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+std::string link_target(const std::string& path) {
+  constexpr int kMaxLinks = 40;
+  std::string at = path;
+  for (int links = 0; links < kMaxLinks; ++links) {
+    struct stat info {};
+    // A pipe behind /dev/stdout has no path of its own.
+    if (::stat(at.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return at;
+    std::error_code no_link;
+    const fs::path to = fs::read_symlink(at, no_link);
+    if (no_link) return at;
+    at = to.is_absolute() ? to.string() : join_path(parent_folder(at), to.string());
+  }
+  system_failure(path, "cannot write", ELOOP);
+}
+
 std::string join_path(const std::string& folder, const std::string& name) {
   if (folder.empty()) return name;
   return folder.back() == '/' ? folder + name : folder + "/" + name;
@@ -247,9 +262,17 @@ void remove_stale_temporaries(const std::string& folder, const std::string& pref
   }
 }
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+AtomicFile::AtomicFile(const std::string& path) : path_(link_target(path)) {
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    require(S_ISCHR(info.st_mode) || S_ISFIFO(info.st_mode), "{}: cannot write: expected a file, found {}",
+            printable(path, 400), S_ISDIR(info.st_mode) ? "a folder" : "a socket or a disk");
+    if (::access(path_.c_str(), W_OK) != 0) system_failure(path_, "cannot write", errno);
+    direct_ = true;
+    return;
+  }
   for (int attempt = 1;; ++attempt) {
-    temporary_ = temporary_name(path);
+    temporary_ = temporary_name(path_);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd_ >= 0 && lock_temporary(fd_, temporary_)) return;
     const int error = fd_ >= 0 ? EEXIST : errno;
@@ -264,6 +287,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, size_t n) {
+  if (direct_ && fd_ < 0) fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (direct_ && fd_ < 0) system_failure(path_, "cannot write", errno);
   const auto* p = static_cast<const char*>(data);
   while (n > 0) {
     const ssize_t put = ::write(fd_, p, std::min<size_t>(n, size_t{1} << 30));
@@ -275,6 +300,11 @@ void AtomicFile::write(const void* data, size_t n) {
 }
 
 void AtomicFile::commit() {
+  if (direct_) {
+    write(nullptr, 0);  // the reader of a pipe waits for it
+    if (::close(std::exchange(fd_, -1)) != 0) system_failure(path_, "cannot write", errno);
+    return;
+  }
   ensure(fd_ >= 0, "{}: committed twice", path_);
   if (::fsync(fd_) != 0) system_failure(path_, "cannot sync to disk", errno);
   // Network file systems may report a full disk only here.

@@ -38,6 +38,9 @@ void sync_path(const std::string& path);
 /// The folder of a path ("." for a bare name).
 std::string parent_folder(const std::string& path);
 
+/// The path behind symbolic links, which need not exist: what a write to `path` has to replace instead of the link.
+std::string link_target(const std::string& path);
+
 /// `folder/name`.
 std::string join_path(const std::string& folder, const std::string& name);
 
@@ -89,7 +92,8 @@ class MappedFile {
 
 /// A file written under a temporary name in its target folder (see `temporary_name`), then fsynced and renamed into
 /// place by `commit`. Without `commit` (an exception, a full disk) the old file is unchanged and the temporary file is
-/// removed.
+/// removed. A symbolic link is followed. A character device or a pipe is written to directly, and opened at the first
+/// write; anything else that is no regular file is an error.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -104,6 +108,7 @@ class AtomicFile {
  private:
   std::string path_;
   std::string temporary_;
+  bool direct_ = false;  ///< a device or pipe
   int fd_ = -1;
 };
 

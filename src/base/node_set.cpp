@@ -126,6 +126,8 @@ class Assignment {
       } catch (const InputError& error) {
         // Text that starts like a TOML string, list or table was meant to be one.
         if (std::string_view("\"'[{").find(text.front()) != std::string_view::npos) fail("{}", error.what());
+        if (text.front() != '0' && text.find_first_not_of("0123456789") == std::string_view::npos)
+          fail("the number does not fit in 64 bits; write a string in quotes");
         value_ = Node(text);
       }
     }

@@ -142,7 +142,7 @@ struct TypeName {
   }
   template <class T>
   std::string operator()(const std::optional<T>*) const {
-    return TypeName{}(static_cast<const T*>(nullptr)) + " or \"unset\"";
+    return fmt::format("{} or \"unset\"", TypeName{}(static_cast<const T*>(nullptr)));
   }
 };
 

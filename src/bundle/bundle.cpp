@@ -4,11 +4,49 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "bundle/model_folder.h"
 #include "models/model.h"
+#include "weights/checkpoint.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::bundle {
+
+namespace {
+
+constexpr int kAttempts = 10;
+
+bool is_checkpoint_folder(const std::string& path) { return base::path_exists(base::join_path(path, "manifest.json")); }
+
+/// Files of a checkpoint that say where its training stands.
+bool is_of_training(const std::string& name) {
+  return name == "manifest.json" || name == "train.json" || name.ends_with(".safetensors");
+}
+
+/// Throws InputError for a checkpoint without the files of a model folder.
+void require_model_files(const std::string& checkpoint) {
+  base::require(base::path_exists(base::join_path(checkpoint, kConfigFile)),
+                "{}: an earlier version wrote it without {}; resume the run to get a model", checkpoint, kConfigFile);
+}
+
+Bundle read_folder(const std::string& folder) {
+  Bundle bundle{.folder = folder};
+  base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder,
+                base::path_exists(folder) ? "a file" : "nothing");
+  if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
+    LoadedModel loaded = load_model(folder);
+    bundle.model = loaded.model;
+    bundle.tokenizer = loaded.tokenizer;
+    bundle.conventions = loaded.conventions;
+  } else {
+    AnyModel loaded = load_any(folder);
+    bundle.model = loaded.model;
+    bundle.format = loaded.format;
+  }
+  return bundle;
+}
+
+}  // namespace
 
 const models::ModelOptions& Bundle::options() const { return model->options(); }
 
@@ -29,28 +67,44 @@ ImagePreprocessing Bundle::preprocessing() const {
   return ImagePreprocessing::read(folder);
 }
 
-std::string model_folder(const std::string& path) {
+std::string model_folder(const std::string& path, const std::optional<std::string>& checkpoint) {
+  const bool is_checkpoint = is_checkpoint_folder(path);
+  if (is_checkpoint || base::path_exists(base::join_path(path, kConfigFile))) {
+    base::require(!checkpoint, "{}: --checkpoint chooses from a run; this is a {}", path,
+                  is_checkpoint ? "checkpoint" : "model folder");
+    if (is_checkpoint) require_model_files(weights::verify_checkpoint(path).path);
+    return path;
+  }
   const std::string inside = base::join_path(path, "model");
-  const bool is_run = !base::path_exists(base::join_path(path, "config.json")) && base::is_folder(inside);
-  return is_run ? inside : path;
+  if (!checkpoint && base::is_folder(inside)) {
+    base::log_info("model: {}", inside);
+    return inside;
+  }
+  const std::string which = checkpoint.value_or("best");
+  const auto found = weights::find_checkpoint(path, which);
+  const bool is_run = base::path_exists(base::join_path(path, "recipe.toml"));
+  base::require(found || !(is_run || checkpoint), "{}: has no {}checkpoint", path,
+                checkpoint ? "good " : "model yet and no good ");
+  if (!found) return path;
+  require_model_files(found->path);
+  base::log_info("model: {}, {}", found->path,
+                 checkpoint    ? fmt::format("of step {}", found->step)
+                 : found->best ? "the best checkpoint; the run has no model yet"
+                               : "the latest checkpoint; the run has no model yet");
+  return found->path;
 }
 
-Bundle read_bundle(const std::string& path) {
-  Bundle bundle{.folder = model_folder(path)};
-  const std::string& folder = bundle.folder;
-  base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder,
-                base::path_exists(folder) ? "a file" : "nothing");
-  if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
-    LoadedModel loaded = load_model(folder);
-    bundle.model = loaded.model;
-    bundle.tokenizer = loaded.tokenizer;
-    bundle.conventions = loaded.conventions;
-  } else {
-    AnyModel loaded = load_any(folder);
-    bundle.model = loaded.model;
-    bundle.format = loaded.format;
+Bundle read_bundle(const std::string& path, const std::optional<std::string>& checkpoint) {
+  for (int attempt = 1;; ++attempt) {
+    const std::string folder = model_folder(path, checkpoint);
+    try {
+      return read_folder(folder);
+    } catch (const base::InputError&) {
+      // A training that goes on removes old checkpoints.
+      const bool is_gone = folder != path && !base::path_exists(folder);
+      if (!is_gone || attempt == kAttempts) throw;
+    }
   }
-  return bundle;
 }
 
 std::map<std::string, std::string> files_beside(const std::string& folder) {
@@ -58,19 +112,26 @@ std::map<std::string, std::string> files_beside(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const std::string& name : base::list_folder(folder)) {
     const std::string path = base::join_path(folder, name);
+    if (is_checkpoint_folder(folder) && is_of_training(name)) continue;
     if (name == "config.json" || name == "model.safetensors" || name == "README.md" || base::is_folder(path)) continue;
     files[name] = base::read_file(path, kMaxBytes);
   }
   return files;
 }
 
+std::map<std::string, std::string> files_of(const BundleContent& content) {
+  std::map<std::string, std::string> files = content.files;
+  files[kConfigFile] = base::to_json(base::write_options(content.options)) + "\n";
+  if (content.tokenizer) files.merge(content.tokenizer->save());
+  if (!content.classes.empty()) files[kClassesFile] = fmt::format("{}\n", fmt::join(content.classes, "\n"));
+  return files;
+}
+
 void write_bundle(const std::string& folder, const BundleContent& content) {
   ModelFolder files;
-  files.config = base::to_json(base::write_options(content.options)) + "\n";
+  files.vocabulary = files_of(content);
+  files.config = std::move(files.vocabulary.extract(kConfigFile).mapped());
   files.weights.tensors = weights::model_tensors(content.model);
-  if (content.tokenizer) files.vocabulary = content.tokenizer->save();
-  files.vocabulary.insert(content.files.begin(), content.files.end());
-  if (!content.classes.empty()) files.vocabulary[kClassesFile] = fmt::format("{}\n", fmt::join(content.classes, "\n"));
   files.card = content.card;
   write_model_folder(folder, files);
 }

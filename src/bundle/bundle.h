@@ -38,15 +38,17 @@ struct Bundle {
   std::vector<ModelHead> heads() const { return heads_of(*image_model(), folder); }
 };
 
-/// The model's folder: `path` itself, or `path`/model where `path` is the folder of a run.
-std::string model_folder(const std::string& path);
+/// The folder that holds the model which `path` names: a model folder or a checkpoint itself; of a run its `model/`, or,
+/// before there is one or where `checkpoint` asks for it ("latest", "best" or a step), a checkpoint. Logs what is taken
+/// of a run, and changes nothing in it: the training may be going on. Throws InputError for a damaged checkpoint.
+std::string model_folder(const std::string& path, const std::optional<std::string>& checkpoint = {});
 
-/// Reads a model folder, or the model of a run's folder, whatever model it is. Throws InputError naming the file and
-/// what is missing, unexpected or wrong.
-Bundle read_bundle(const std::string& path);
+/// Reads the model that model_folder finds, whatever model it is. Throws InputError naming the file and what is
+/// missing, unexpected or wrong.
+Bundle read_bundle(const std::string& path, const std::optional<std::string>& checkpoint = {});
 
 /// Files of a model folder beside its configuration, weights and card, by name: vocabulary, classes.txt, images.json
-/// and the like.
+/// and the like. Of a checkpoint without those of the training.
 std::map<std::string, std::string> files_beside(const std::string& model_folder);
 
 /// What a model folder is written from.
@@ -58,6 +60,8 @@ struct BundleContent {
   std::vector<std::string> classes = {};
   std::string card = {};  ///< README.md
 };
+/// All files of the folder but weights and card, by name.
+std::map<std::string, std::string> files_of(const BundleContent& content);
 /// Writes the folder whole, as write_model_folder does.
 void write_bundle(const std::string& folder, const BundleContent& content);
 

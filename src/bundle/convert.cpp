@@ -35,7 +35,7 @@ Converted to_t2r(const ConvertOptions& options) {
   base::require(!options.features || *options.features >= 1, "convert: --features: expected at least 1, found {}",
                 options.features.value_or(0));
   base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
-  const Bundle stored = read_bundle(options.model);
+  const Bundle stored = read_bundle(options.model, options.checkpoint);
   const std::string& folder = stored.folder;
   const auto made = models::to_t2r(*stored.text_model("convert: --to t2r"), options.features,
                                    static_cast<uint64_t>(options.seed));
@@ -118,7 +118,7 @@ Converted to_format(const ConvertOptions& options) {
   const bool ours = options.to == "mnemo";
   const weights::ForeignFormat* format = ours ? nullptr : &weights::foreign_format(options.to);
   base::require(!options.features && options.seed == 0, "convert: --features and --seed go with --to t2r");
-  const std::string folder = model_folder(options.model);
+  const std::string folder = model_folder(options.model, options.checkpoint);
   const AnyModel loaded = load_any(folder);
   const models::ModelOptions& found = loaded.model->options();
   ModelFolder content;

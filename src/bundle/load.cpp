@@ -17,7 +17,7 @@ std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, c
                                            const std::string& folder, at::ScalarType dtype) {
   const std::string path = base::join_path(folder, "config.json");
   try {
-    return models::build(config, 0, dtype, weights::budget_of(weights, base::join_path(folder, "model.safetensors")));
+    return models::build(config, 0, dtype, weights::budget_of(weights, weights_file(folder)));
   } catch (const base::InputError& error) {
     if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
     base::input_error("{}: {}", path, error.what());
@@ -29,7 +29,7 @@ std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, c
 std::unique_ptr<models::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
                                           const std::string& folder, at::ScalarType dtype) {
   std::unique_ptr<models::Model> model = fresh_model(config, weights, folder, dtype);
-  weights::load_model_tensors(weights, *model, base::join_path(folder, "model.safetensors"));
+  weights::load_model_tensors(weights, *model, weights_file(folder));
   return model;
 }
 
@@ -69,7 +69,7 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
     const base::Place place = config.place();
     config = loaded.format->options(config);
     config.set_place_deep(place);
-    const std::string weights_path = base::join_path(folder, "model.safetensors");
+    const std::string weights_path = weights_file(folder);
     const weights::TensorFile file = weights::read_safetensors(weights_path);
     loaded.model = fresh_model(models::read_model_options(config), file, folder, options.dtype);
     weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path);

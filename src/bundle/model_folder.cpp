@@ -4,17 +4,17 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "weights/checkpoint.h"
 
 namespace mnemo::bundle {
 namespace {
 
-constexpr const char* kConfigName = "config.json";
 constexpr const char* kWeightsName = "model.safetensors";
 constexpr const char* kCardName = "README.md";
 constexpr uint64_t kMaxTextBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxVocabularyBytes = uint64_t{256} << 20;
 
-bool reserved(const std::string& name) { return name == kConfigName || name == kWeightsName || name == kCardName; }
+bool reserved(const std::string& name) { return name == kConfigFile || name == kWeightsName || name == kCardName; }
 
 // A path given by mistake must not cost a folder of other things.
 void check_replaceable(const std::string& path, const ModelFolder& model) {
@@ -26,10 +26,9 @@ void check_replaceable(const std::string& path, const ModelFolder& model) {
   }
 }
 
-std::string existing(const std::string& folder, const std::string& name) {
-  const std::string path = base::join_path(folder, name);
+std::string existing(const std::string& path) {
   base::require(base::path_exists(path), "{}: missing; a model folder contains {}, {} and a vocabulary",
-                base::printable(path, 400), kConfigName, kWeightsName);
+                base::printable(path, 400), kConfigFile, kWeightsName);
   return path;
 }
 
@@ -41,6 +40,11 @@ void check_folder(const std::string& path) {
 
 }  // namespace
 
+std::string weights_file(const std::string& folder) {
+  const std::string average = base::join_path(folder, weights::kAverageFile);
+  return base::path_exists(average) ? average : base::join_path(folder, kWeightsName);
+}
+
 void write_model_folder(const std::string& path, const ModelFolder& model) {
   for (const auto& [name, content] : model.vocabulary) {
     base::require(base::is_plain_name(name) && !reserved(name), "{}: '{}' is not a valid name for a vocabulary file",
@@ -50,7 +54,7 @@ void write_model_folder(const std::string& path, const ModelFolder& model) {
                 base::printable(path, 400));
   check_replaceable(path, model);
   base::AtomicFolder folder(path);
-  base::write_file_atomic(folder.file(kConfigName), model.config);
+  base::write_file_atomic(folder.file(kConfigFile), model.config);
   weights::Metadata metadata = model.weights.metadata;
   // Other readers of such folders ask for this entry.
   metadata.try_emplace("format", "pt");
@@ -62,7 +66,7 @@ void write_model_folder(const std::string& path, const ModelFolder& model) {
 
 std::string read_model_config(const std::string& path) {
   check_folder(path);
-  return base::read_file(existing(path, kConfigName), kMaxTextBytes);
+  return base::read_file(existing(base::join_path(path, kConfigFile)), kMaxTextBytes);
 }
 
 ModelFolder read_model_folder(const std::string& path, const std::vector<std::string>& vocabulary,
@@ -72,11 +76,11 @@ ModelFolder read_model_folder(const std::string& path, const std::vector<std::st
   for (const std::string& name : vocabulary) {
     base::require(base::is_plain_name(name), "{}: '{}' is not a plain file name", base::printable(path, 400),
                   base::printable(name));
-    model.vocabulary[name] = base::read_file(existing(path, name), kMaxVocabularyBytes);
+    model.vocabulary[name] = base::read_file(existing(base::join_path(path, name)), kMaxVocabularyBytes);
   }
   const std::string card = base::join_path(path, kCardName);
   if (base::path_exists(card)) model.card = base::read_file(card, kMaxTextBytes);
-  model.weights = weights::read_safetensors(existing(path, kWeightsName), options);
+  model.weights = weights::read_safetensors(existing(weights_file(path)), options);
   return model;
 }
 

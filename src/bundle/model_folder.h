@@ -17,6 +17,11 @@ struct ModelFolder {
   std::string card;                               // README.md, Markdown
 };
 
+inline constexpr const char* kConfigFile = "config.json";
+
+/// The weights of a model folder; of a checkpoint with an average of the weights, that.
+std::string weights_file(const std::string& folder);
+
 /// Writes the folder atomically: it appears under `path` complete and durable, or the old content stays. An existing
 /// folder is only replaced if it contains nothing but files with these names; other files in it are an error, because
 /// they would be lost.

@@ -55,19 +55,14 @@ const CLI::App& parsed_command(const CLI::App& app) {
   return parsed.empty() ? app : *parsed.front();
 }
 
-/// The parser's "Could not convert: --tokens = abc" as "--tokens: expected a whole number, found 'abc'"; other words as
+/// The parser's "Could not convert: --json = abc" of a flag as "--json: expected no value, found 'abc'"; other words as
 /// they are.
-std::string conversion_text(std::string_view words, const CLI::App& command) {
+std::string conversion_text(std::string_view words) {
   constexpr std::string_view kStart = "Could not convert: ";
   const size_t equals = words.find(" = ");
   if (!words.starts_with(kStart) || equals == std::string_view::npos) return base::printable(words, 500);
-  const std::string name(words.substr(kStart.size(), equals - kStart.size()));
-  const CLI::Option* option = command.get_option_no_throw(name);
-  const std::string kind = option == nullptr ? "" : option->get_type_name();
-  const std::string_view expected = kind == "N" || kind == "K" ? "a whole number"
-                                    : kind.empty()             ? "no value"
-                                                               : "a number";
-  return fmt::format("{}: expected {}, found '{}'", name, expected, base::printable(words.substr(equals + 3), 200));
+  return fmt::format("{}: expected no value, found '{}'", words.substr(kStart.size(), equals - kStart.size()),
+                     base::printable(words.substr(equals + 3), 200));
 }
 
 std::string explain(const CLI::ParseError& error, const CLI::App& app) {
@@ -76,7 +71,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app) {
   const std::string where = &command == &app ? "" : fmt::format("{}: ", command.get_name());
   const bool of_words = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
                         dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-  if (!of_words) return where + conversion_text(error.what(), command);
+  if (!of_words) return where + conversion_text(error.what());
   if (left.empty()) return &command == &app ? "expected a subcommand" : where + base::printable(error.what(), 500);
   const std::string& word = left.front();
   const bool is_option = word.starts_with("-");
@@ -121,8 +116,6 @@ int parse_and_act(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
     return refuse(error, *app);
   }
   if (common_options().quiet) base::set_log_level(base::LogLevel::warning);
-  base::require(common_options().threads >= 0 && common_options().threads <= 4096,
-                "--threads: expected 1 to 4096, found {}", common_options().threads);
   if (common_options().threads > 0) at::set_num_threads(static_cast<int>(common_options().threads));
   base::ensure(chosen_action != nullptr, "a subcommand has no action");
   return chosen_action();
@@ -189,6 +182,9 @@ int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
     return parse_and_act(argc, argv, app);
   } catch (const base::OutputClosed&) {
     return base::kDone;
+  } catch (const base::NotFinite& error) {
+    tell(error.what());
+    return base::kAnswerIsNo;
   } catch (const base::InputError& error) {
     tell(error.what());
     return base::kWrongInput;

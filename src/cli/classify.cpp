@@ -22,7 +22,7 @@ namespace {
 struct ClassifyArguments {
   std::string model;
   std::vector<std::string> images, tasks;
-  std::optional<std::string> device;
+  std::optional<std::string> checkpoint, device;
   std::string broken = "stop";
   int64_t top = 5, batch = 8;
   bool json = false;
@@ -72,7 +72,7 @@ int classify(const ClassifyArguments& arguments) {
   base::require(arguments.broken == "stop" || arguments.broken == "skip",
                 "classify: --broken: expected stop or skip, found '{}'", base::printable(arguments.broken));
   const at::Device device = experiment::device_named(arguments.device);
-  const bundle::Bundle stored = bundle::read_bundle(arguments.model);
+  const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
   const infer::ImageClassifier classifier(stored, {.tasks = arguments.tasks,
                                                    .top = arguments.top,
@@ -100,9 +100,11 @@ int classify(const ClassifyArguments& arguments) {
 void add_classify(CLI::App& app) {
   auto arguments = std::make_shared<ClassifyArguments>();
   Command(app, "classify", "classify images with the model's own classes and those of all attached tasks, in one pass")
-      .argument("MODEL", arguments->model, "model folder or run folder")
+      .argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
       .arguments("IMAGE", arguments->images,
                  "JPEG or PNG files, folders (all image files in them), or - to read one image from standard input")
+      .option("--checkpoint", arguments->checkpoint, "WHICH",
+              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--top", arguments->top, "K", "number of classes to print per head (default 5)")
       .option("--task", arguments->tasks, "NAME", "only this head; \"base\" is the model's own; may be repeated")
       .option("--batch", arguments->batch, "N", "images per batch (default 8)")

@@ -2,9 +2,44 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/error.h"
+#include "base/number.h"
 #include "cli/application.h"
 
 namespace mnemo::cli {
+namespace {
+
+/// An option whose text becomes a number by `read`.
+template <class Value>
+CLI::Option* add_number(CLI::App& command, const std::string& names, Value& value, const std::string& kind,
+                        const std::string& about, Value (*read)(std::string_view), const base::Rule& rule = {}) {
+  const std::string name = names.substr(names.rfind(',') + 1);
+  return command
+      .add_option_function<std::string>(
+          names,
+          [&value, name, read, rule](const std::string& text) {
+            try {
+              value = read(text);
+              if constexpr (std::is_same_v<Value, int64_t>)
+                base::require(!rule.holds || rule.holds(base::Node(value)), "expected {}, found {}", rule.text, value);
+            } catch (const base::InputError& error) {
+              throw CLI::ValidationError(name, error.what());
+            }
+          },
+          about)
+      ->type_name(kind);
+}
+
+std::optional<int64_t> whole_number(std::string_view text) { return base::parse_whole_number(text); }
+std::optional<double> number(std::string_view text) { return base::parse_number(text); }
+
+/// Refuses the empty name of a file or folder.
+void check_path(CLI::Option* option, const std::string& kind) {
+  if (kind != "FILE" && kind != "DIR" && kind != "FOLDER" && kind != "MODEL") return;
+  option->check([](const std::string& path) { return path.empty() ? "expected a path, found ''" : std::string(); }, "");
+}
+
+}  // namespace
 
 Command::Command(CLI::App& app, const std::string& name, const std::string& about)
     : command_(app.add_subcommand(name, about)) {
@@ -18,8 +53,7 @@ Command::Command(const std::string& program, const std::string& about)
 
 void Command::add_common() {
   Common& common = common_options();
-  command_->add_option("--threads", common.threads, "threads per operation (default: LibTorch's choice)")
-      ->type_name("N");
+  option("--threads", common.threads, "N", "threads per operation (default: LibTorch's choice)", base::range(1, 1024));
   command_->add_flag("-q,--quiet", common.quiet, "print only results and warnings, no progress");
 }
 
@@ -36,30 +70,32 @@ Command& Command::arguments(const std::string& name, std::vector<std::string>& v
 
 Command& Command::option(const std::string& names, std::string& value, const std::string& kind,
                          const std::string& about) {
-  command_->add_option(names, value, about)->type_name(kind);
+  check_path(command_->add_option(names, value, about)->type_name(kind), kind);
   return *this;
 }
 
 Command& Command::option(const std::string& names, std::optional<std::string>& value, const std::string& kind,
                          const std::string& about) {
-  command_->add_option(names, value, about)->type_name(kind);
+  check_path(command_->add_option(names, value, about)->type_name(kind), kind);
   return *this;
 }
 
-Command& Command::option(const std::string& names, int64_t& value, const std::string& kind, const std::string& about) {
-  command_->add_option(names, value, about)->type_name(kind)->capture_default_str();
+Command& Command::option(const std::string& names, int64_t& value, const std::string& kind, const std::string& about,
+                         const base::Rule& rule) {
+  CLI::Option* added = add_number(*command_, names, value, kind, about, base::parse_whole_number, rule);
+  if (value != 0) added->default_str(std::to_string(value));
   return *this;
 }
 
 Command& Command::option(const std::string& names, std::optional<int64_t>& value, const std::string& kind,
                          const std::string& about) {
-  command_->add_option(names, value, about)->type_name(kind);
+  add_number(*command_, names, value, kind, about, whole_number);
   return *this;
 }
 
 Command& Command::option(const std::string& names, std::optional<double>& value, const std::string& kind,
                          const std::string& about) {
-  command_->add_option(names, value, about)->type_name(kind);
+  add_number(*command_, names, value, kind, about, number);
   return *this;
 }
 

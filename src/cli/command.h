@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/option_rules.h"
 #include "cli/commands.h"
 
 namespace mnemo::cli {
@@ -34,11 +35,13 @@ class Command {
   Command(const std::string& program, const std::string& about);
   std::shared_ptr<CLI::App> program() const { return program_; }
 
-  /// An option with one value; `kind` stands for it in the help text ("FILE", "N"). A vector collects every use.
+  /// An option with one value; `kind` stands for it in the help text ("FILE", "N"). A vector collects every use. A file
+  /// or folder must not be empty. Numbers are written as in recipes, and kept to the same kind of rule.
   Command& option(const std::string& names, std::string& value, const std::string& kind, const std::string& about);
   Command& option(const std::string& names, std::optional<std::string>& value, const std::string& kind,
                   const std::string& about);
-  Command& option(const std::string& names, int64_t& value, const std::string& kind, const std::string& about);
+  Command& option(const std::string& names, int64_t& value, const std::string& kind, const std::string& about,
+                  const base::Rule& rule = {});
   Command& option(const std::string& names, std::optional<int64_t>& value, const std::string& kind,
                   const std::string& about);
   Command& option(const std::string& names, std::optional<double>& value, const std::string& kind,

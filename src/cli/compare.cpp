@@ -32,6 +32,7 @@ std::string command_line(const CompareArguments& options) {
   if (options.seeds) line += fmt::format(" --seeds {}", *options.seeds);
   if (options.jobs) line += fmt::format(" --jobs {}", *options.jobs);
   if (options.device) line += " --device " + *options.device;
+  if (common_options().threads > 0) line += fmt::format(" --threads {}", common_options().threads);
   return line;
 }
 

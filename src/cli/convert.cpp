@@ -26,7 +26,9 @@ int convert_model(const bundle::ConvertOptions& options) {
 void add_convert(CLI::App& app) {
   auto options = std::make_shared<bundle::ConvertOptions>();
   Command(app, "convert", "convert a trained model to another kind, or to and from folders of other libraries")
-      .argument("MODEL", options->model, "a model folder, or a run's folder")
+      .argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
+      .option("--checkpoint", options->checkpoint, "WHICH",
+              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--to", options->to, "KIND", bundle::conversions_text())
       .option("--out", options->out, "FOLDER", "the new model's folder")
       .option("--features", options->features, "N", "features of a head (32)")

@@ -20,14 +20,14 @@ namespace {
 struct EvalArguments {
   std::string model;
   experiment::MeasureOptions measure;
-  std::optional<std::string> device;
+  std::optional<std::string> checkpoint, device;
   bool json = false;
 };
 
 int evaluate(const EvalArguments& options) {
   options.measure.validate();
   const at::Device device = experiment::device_named(options.device);
-  const bundle::Bundle stored = bundle::read_bundle(options.model);
+  const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(),
                  options.measure.batch * (stored.is_images()
@@ -58,7 +58,9 @@ int evaluate(const EvalArguments& options) {
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalArguments>();
   Command(app, "eval", "measure a model on held-out data, in one pass that carries its memory along")
-      .argument("MODEL", options->model, "a model folder, or a run's folder")
+      .argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
+      .option("--checkpoint", options->checkpoint, "WHICH",
+              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--data", options->measure.data, "FILE",
               "a text, or of a model of images the folder of a set; without: the held-out part of the run's own data")
       .option(

@@ -22,22 +22,23 @@ namespace {
 
 struct GenerateArguments {
   std::string model;
-  std::optional<std::string> prompt, prompt_file, session, save, device, precision;
+  std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision;
   std::optional<int64_t> tokens, top_k, seed;
   std::optional<double> temperature, top_p;
   bool json = false;
 };
 
-infer::SamplingOptions sampling_of(const GenerateArguments& options) {
-  infer::SamplingOptions sampling = experiment::GenerateOptions().sampling;
-  base::Node node = base::Node::table();
-  if (options.temperature) node.set("temperature", *options.temperature);
-  if (options.top_k) node.set("top_k", *options.top_k);
-  if (options.top_p) node.set("top_p", *options.top_p);
-  if (options.seed) node.set("seed", *options.seed);
+/// What the command line says of the recipe's [generate], by its rules.
+experiment::GenerateOptions recipe_options(const GenerateArguments& options) {
+  base::Node sampling = base::Node::table(), node = base::Node::table();
+  if (options.temperature) sampling.set("temperature", *options.temperature);
+  if (options.top_k) sampling.set("top_k", *options.top_k);
+  if (options.top_p) sampling.set("top_p", *options.top_p);
+  if (options.seed) sampling.set("seed", *options.seed);
+  if (options.tokens) node.set("tokens", *options.tokens);
+  node.set("sampling", sampling);
   node.set_place_deep({std::make_shared<const std::string>("generate"), 0, 0});
-  base::read_options(node, sampling);
-  return sampling;
+  return base::read_options<experiment::GenerateOptions>(node);
 }
 
 std::string prompt_of(const GenerateArguments& options) {
@@ -53,9 +54,8 @@ std::string prompt_of(const GenerateArguments& options) {
 }
 
 int generate(const GenerateArguments& options) {
-  const int64_t tokens = options.tokens.value_or(experiment::GenerateOptions().tokens);
-  base::require(tokens >= 0, "generate: --tokens: expected 0 or more, found {}", tokens);
-  const infer::SamplingOptions sampling = sampling_of(options);
+  const experiment::GenerateOptions asked = recipe_options(options);
+  const infer::SamplingOptions& sampling = asked.sampling;
   const std::string prompt = prompt_of(options);
   base::require(options.session.has_value() || !prompt.empty(),
                 "generate: expected a prompt of one character or more, found none");
@@ -63,7 +63,7 @@ int generate(const GenerateArguments& options) {
   if (options.save)
     base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
   const at::Device device = experiment::device_named(options.device);
-  const bundle::Bundle stored = bundle::read_bundle(options.model);
+  const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(), 1);
   infer::TextSession text = infer::open_text(
@@ -71,14 +71,10 @@ int generate(const GenerateArguments& options) {
   if (!prompt.empty()) text.feed(prompt);
 
   const auto begin = std::chrono::steady_clock::now();
-  std::string written;
-  if (!options.json && !options.session) base::print(prompt);
-  const int64_t made = text.generate({.max_tokens = tokens}, [&](std::string_view piece) {
-    if (options.json) {
-      written += piece;
-    } else {
-      base::print(piece);
-    }
+  std::string written = options.json || options.session ? "" : prompt;
+  const int64_t made = text.generate({.max_tokens = asked.tokens}, [&](std::string_view piece) {
+    written += piece;
+    if (!options.json) base::print(std::exchange(written, {}));
     return true;
   });
   const std::string rest = text.finish();
@@ -96,7 +92,7 @@ int generate(const GenerateArguments& options) {
                                         {"sampling", base::write_options(sampling)}}));
     return base::kDone;
   }
-  base::print(rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
+  base::print(written + rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
   base::log_info("{} tokens, {} a second, state of {} bytes", made, base::grouped(static_cast<int64_t>(speed)),
                  base::grouped(text.session().num_bytes()));
   return base::kDone;
@@ -107,7 +103,9 @@ int generate(const GenerateArguments& options) {
 void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateArguments>();
   Command(app, "generate", "generate text with a trained model and stream it")
-      .argument("MODEL", options->model, "model folder or run folder")
+      .argument("MODEL", options->model, "model folder, run folder or checkpoint")
+      .option("--checkpoint", options->checkpoint, "WHICH",
+              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("-p,--prompt", options->prompt, "TEXT", "text to continue (default: the start of a line)")
       .option("--prompt-file", options->prompt_file, "FILE", "read the prompt from a file; - is standard input")
       .option("-n,--tokens", options->tokens, "N", "number of tokens to generate (default 256)")

@@ -83,7 +83,9 @@ int inspect(InspectArguments options) {
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectArguments>();
   Command(app, "inspect", "show a model's parameters, state, attention masks and cost, and where it looks in an input")
-      .argument("SOURCE", options->source, "a model folder, a run's folder, or a recipe")
+      .argument("SOURCE", options->source, "a model folder, a run's folder, a checkpoint or a recipe")
+      .option("--checkpoint", options->inspect.checkpoint, "WHICH",
+              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--variant", options->inspect.variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--set", options->inspect.set, "KEY=VALUE", "sets a key of the recipe; may be repeated")
       .option("--text", options->inspect.input.text, "TEXT", "run this text, and show where attention looks")

@@ -137,8 +137,9 @@ int run_training(const TrainArguments& options) {
        }});
   const train::TrainReport& report = training.report;
   if (report.signal != 0) {
-    base::log_warning("stopped after step {}, saved in {}; to go on: mnemo {} --resume {}", report.steps,
-                      report.checkpoint, options.command(), plan.folder);
+    base::log_warning("stopped after step {}, saved in {}; to go on: mnemo {} --resume {}{}", report.steps,
+                      report.checkpoint, options.command(), plan.folder,
+                      options.device ? " --device " + *options.device : "");
     return report.signal == SIGINT ? base::kInterrupted : base::kTerminated;
   }
   if (training.task) base::log_info("task memory: {}", *training.task);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -102,19 +103,31 @@ std::string card_text(const Experiment& experiment, const ModelCard& card) {
   std::string metrics;
   for (const auto& [name, value] : card.metrics) metrics += fmt::format("| {} | {:.4f} |\n", name, value);
   const bool writes = experiment.tokenizer != nullptr;
+  std::string commands;
+  std::istringstream lines(card.command);
+  for (std::string line; std::getline(lines, line);) commands += "    " + line + "\n";
   std::string text = fmt::format("---\nlibrary_name: mnemo\n{}---\n\n# {}\n\n",
                                  writes ? "pipeline_tag: text-generation\n" : "", card.title);
   if (!experiment.recipe.about.empty()) text += experiment.recipe.about + "\n\n";
-  text += fmt::format(
-      "{} parameters. {}\n\nTrained for {} steps on {} {} in {} with Mnemo {} (LibTorch {}):\n\n    {}\n\n",
-      base::grouped(experiment.model->parameters().count()), experiment.recipe.task()->describe(),
-      base::grouped(card.steps), base::grouped(card.tokens), experiment.unit, base::duration_text(card.seconds),
-      base::this_machine().mnemo, base::this_machine().libtorch, card.command);
+  text += fmt::format("{} parameters. {}\n\nTrained for {} steps on {} {} in {} with Mnemo {} (LibTorch {}):\n\n{}\n",
+                      base::grouped(experiment.model->parameters().count()), experiment.recipe.task()->describe(),
+                      base::grouped(card.steps), base::grouped(card.tokens), experiment.unit,
+                      base::duration_text(card.seconds), base::this_machine().mnemo, base::this_machine().libtorch,
+                      commands);
   if (!metrics.empty()) text += "## On held-out data\n\n| metric | value |\n| --- | ---: |\n" + metrics + "\n";
   if (writes)
     text +=
         "## Use\n\n    mnemo generate FOLDER --prompt \"…\" --tokens 200\n    mnemo eval FOLDER --data text.txt\n\n";
   return text + "## Recipe\n\n```toml\n" + base::to_toml(shown_recipe(experiment.recipe)) + "```\n";
+}
+
+bundle::BundleContent content_of(const Experiment& experiment) {
+  const Recipe& recipe = experiment.recipe;
+  return {.options = recipe.model,
+          .model = *experiment.model,
+          .tokenizer = experiment.tokenizer,
+          .files = recipe.task()->model_files(recipe.model),
+          .classes = experiment.classes};
 }
 
 }  // namespace
@@ -243,14 +256,34 @@ std::optional<Recipe> recipe_beside(const std::string& folder) {
   return read_recipe(RecipeFile::read(path).recipe());
 }
 
-void write_model(const std::string& folder, const Experiment& experiment, const ModelCard& card) {
+void require_step_fits(const Experiment& experiment) {
   const Recipe& recipe = experiment.recipe;
-  bundle::write_bundle(folder, {.options = recipe.model,
-                                .model = *experiment.model,
-                                .tokenizer = experiment.tokenizer,
-                                .files = recipe.task()->model_files(recipe.model),
-                                .classes = experiment.classes,
-                                .card = card_text(experiment, card)});
+  const models::ModelOptions& model = recipe.model;
+  if (recipe.task()->input() == tasks::InputKind::images) return;
+  // Of one segment: whether the graphs of several are kept is up to the memories. Measured on decoders of several
+  // sizes; what attention adds beside its rows is not counted.
+  const double row = 4.0 * static_cast<double>(model.backbone.num_layers *
+                                                   (16 * model.backbone.dim + 2 * model.backbone.ffn_dim) +
+                                               2 * model.embedding.vocab_size);
+  const int64_t rows = std::min(recipe.train.batch_size * model.segment_size, experiment.tokens_per_step) /
+                       recipe.train.accumulate;
+  const double bytes = row * static_cast<double>(rows), memory = static_cast<double>(base::usable_memory());
+  base::require(
+      bytes <= memory,
+      "recipe: 'model.segment_size', 'train.batch_size': a step of {} sequences of {} tokens needs about {} MB, "
+      "and this machine has {} MB; lower one of them, or raise train.accumulate",
+      recipe.train.batch_size / recipe.train.accumulate, model.segment_size,
+      base::grouped(static_cast<int64_t>(bytes / 1e6)), base::grouped(static_cast<int64_t>(memory / 1e6)));
+}
+
+std::map<std::string, std::string> model_files(const Experiment& experiment) {
+  return bundle::files_of(content_of(experiment));
+}
+
+void write_model(const std::string& folder, const Experiment& experiment, const ModelCard& card) {
+  bundle::BundleContent content = content_of(experiment);
+  content.card = card_text(experiment, card);
+  bundle::write_bundle(folder, content);
 }
 
 }  // namespace mnemo::experiment

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,12 +39,19 @@ struct Experiment {
 };
 Experiment make_experiment(const Recipe& recipe);
 
+/// Refuses a step whose graph does not fit into the memory of this machine. An estimate, of models of texts.
+void require_step_fits(const Experiment& experiment);
+
+/// What a model folder says beside its weights and card: name of a file to content. A checkpoint with these is one.
+std::map<std::string, std::string> model_files(const Experiment& experiment);
+
 /// recipe.toml beside or above a model, or nothing.
 std::optional<Recipe> recipe_beside(const std::string& model_folder);
 
 /// What a model folder's README.md tells.
 struct ModelCard {
-  std::string title = {}, command = {};
+  std::string title = {};
+  std::string command = {};                                  ///< that trained it; a line each if the run was resumed
   std::vector<std::pair<std::string, double>> metrics = {};  ///< on held-out data
   int64_t steps = 0, tokens = 0;
   double seconds = 0;

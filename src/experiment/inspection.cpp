@@ -140,11 +140,12 @@ Inspection inspect_source(const std::string& source, const InspectOptions& optio
   if (base::is_folder(source)) {
     base::require(options.set.empty() && !options.variant,
                   "inspect: --set and --variant go with a recipe; {} is a model", source);
-    const bundle::Bundle stored = bundle::read_bundle(source);
+    const bundle::Bundle stored = bundle::read_bundle(source, options.checkpoint);
     Inspection found = inspect_bundle(stored, options);
     found.scalars = inspect::read_scalars(stored.folder == source ? base::join_path(source, "..") : source);
     return found;
   }
+  base::require(!options.checkpoint, "inspect: --checkpoint goes with a run; {} is a recipe", source);
   const Recipe recipe = read_recipe(RecipeFile::read(source, options.set).recipe(options.variant));
   return inspect_with(bundle_of(recipe, options.input.given()), recipe, options);
 }

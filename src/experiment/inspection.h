@@ -26,6 +26,7 @@ struct InspectOptions {
   bool cost = false;                                                    ///< count FLOPs, parameters and bytes of state
   std::optional<int64_t> batch = {}, segment_size = {}, position = {};  ///< of the cost; as inspect::CostOptions
   std::vector<int64_t> image_size = {};                                 ///< of the cost of a model of images
+  std::optional<std::string> checkpoint = {};                           ///< of a run: "latest", "best" or a step
 
   bool looks() const { return input.given() || image.has_value(); }
 };
@@ -51,7 +52,7 @@ struct Inspection {
   std::string png() const;
 };
 
-/// A model folder, a run's folder, or a recipe, of which one variant is chosen. Throws InputError naming the option
+/// A model folder, a run's folder, a checkpoint, or a recipe, of which one variant is chosen. Throws InputError naming the option
 /// that does not fit the model.
 Inspection inspect_source(const std::string& source, const InspectOptions& options = {});
 /// The same of a bundle.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -158,8 +159,9 @@ void MeasureOptions::validate() const {
                 "and --segment-size out");
 }
 
-Measured measure(const bundle::Bundle& stored, const MeasureOptions& options) {
-  options.validate();
+namespace {
+
+Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options) {
   const bool images = stored.is_images();
   base::require(images || !options.task, "eval: --task goes with a model of images");
   const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
@@ -175,6 +177,18 @@ Measured measure(const bundle::Bundle& stored, const MeasureOptions& options) {
   base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",
                 stored.folder, images ? "the folder of an image set" : "a text");
   return measure_own(stored, *recipe, options);
+}
+
+}  // namespace
+
+Measured measure(const bundle::Bundle& stored, const MeasureOptions& options) {
+  options.validate();
+  Measured measured = measure_any(stored, options);
+  for (const auto& [name, value] : measured.metrics) {
+    if (!std::isfinite(value))
+      throw base::NotFinite(fmt::format("eval: {}: {} is not finite ({})", measured.what, name, std::abs(value)));
+  }
+  return measured;
 }
 
 }  // namespace mnemo::experiment

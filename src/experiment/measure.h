@@ -34,7 +34,7 @@ struct Measured {
 };
 
 /// Measures a model on held-out data, with its memory carried along and reset as it was trained. Throws InputError for
-/// data that do not fit the model.
+/// data that do not fit the model, and NotFinite for a result that is not finite.
 Measured measure(const bundle::Bundle& stored, const MeasureOptions& options = {});
 
 }  // namespace mnemo::experiment

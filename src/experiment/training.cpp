@@ -2,16 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
+#include "bundle/model_folder.h"
 #include "experiment/device.h"
 #include "experiment/finetune_model.h"
+#include "models/presets.h"
 #include "train/signals.h"
 #include "weights/checkpoint.h"
 #include "weights/model_tensors.h"
@@ -31,17 +35,90 @@ eval_every = 100
 eval_samples = 1000
 )";
 
+constexpr const char* kCommandFile = "command.txt";
+
+std::string program_of(const TrainingOptions& options) {
+  return options.recipe.finetune ? "mnemo finetune" : "mnemo train";
+}
+
+/// Whether `mnemo compare` writes its report and its trainings here.
+bool is_comparison(const std::string& folder) {
+  if (base::path_exists(base::join_path(folder, "results.json"))) return true;
+  const std::string runs = base::join_path(folder, "runs");
+  if (!base::is_folder(runs)) return false;
+  const std::vector<std::string> names = base::list_folder(runs);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return base::path_exists(base::join_path(base::join_path(runs, name), "job.json"));
+  });
+}
+
 void require_folder(const TrainingOptions& options) {
+  const std::string& folder = options.folder;
+  base::require(!folder.empty(), "{}: --out: expected a folder, found ''", program_of(options));
   if (options.resumes) {
-    base::require(base::path_exists(base::join_path(options.folder, "recipe.toml")),
-                  "{}: no run is there (recipe.toml is missing)", options.folder);
-  } else if (base::is_folder(options.folder)) {
-    if (const auto checkpoint = weights::latest_checkpoint(options.folder)) {
-      base::input_error(
-          "{0}: a run is there already, up to step {1}; go on with it: mnemo {2} --resume {0}, or choose another --out",
-          options.folder, checkpoint->step, options.recipe.finetune ? "finetune" : "train");
-    }
+    base::require(base::path_exists(base::join_path(folder, "recipe.toml")),
+                  "{}: no run is there (recipe.toml is missing)", folder);
+    return;
   }
+  if (!base::is_folder(folder)) return;
+  base::require(!is_comparison(folder), "{}: a comparison is there; choose another --out", folder);
+  if (const auto checkpoint = weights::latest_checkpoint(folder)) {
+    base::input_error(
+        "{0}: a run is there already, up to step {1}; go on with it: {2} --resume {0}, or choose another --out", folder,
+        checkpoint->step, program_of(options));
+  }
+  base::require(!base::path_exists(base::join_path(folder, "model")) && !weights::has_checkpoints(folder),
+                "{}: a run is there already, without a good checkpoint; remove it, or choose another --out", folder);
+}
+
+/// The first key that differs, with both values; empty if none does.
+std::string difference(const base::Node& before, const base::Node& now, const std::string& path) {
+  if (before == now) return {};
+  if (!before.is_table() || !now.is_table())
+    return fmt::format("'{}': expected {}, found {}", path, base::to_json(before, -1), base::to_json(now, -1));
+  for (const auto& [key, value] : now.members()) {
+    const base::Node* other = before.find(key);
+    const std::string found = difference(other == nullptr ? base::Node() : *other, value, path + "." + key);
+    if (!found.empty()) return found;
+  }
+  return fmt::format("'{}': expected {}, found {}", path, base::to_json(before, -1), base::to_json(now, -1));
+}
+
+/// A checkpoint goes on with its own model and data. Checkpoints of earlier versions do not say what these are.
+void require_same_run(const std::string& checkpoint, const Experiment& experiment) {
+  const std::map<std::string, std::string> files = model_files(experiment);
+  for (const std::string_view file : {data::Tokenizer::kFile, std::string_view(bundle::kClassesFile)}) {
+    const std::string name(file);
+    const std::string path = base::join_path(checkpoint, name);
+    const auto now = files.find(name);
+    base::require(!base::path_exists(path) || (now != files.end() && base::read_file(path) == now->second),
+                  "{}: the data of the recipe are not those of the run (data.train): another {}", path, name);
+  }
+  const std::string path = base::join_path(checkpoint, bundle::kConfigFile);
+  if (!base::path_exists(path)) return;
+  const auto before = models::read_model_options(base::parse_json(base::read_file(path), path));
+  const std::string found = difference(base::write_options(before), base::write_options(experiment.recipe.model),
+                                       "model");
+  base::require(found.empty(),
+                "{}: another model than that of the run: {}; to start a new run from its weights: --init {}", path,
+                found, base::parent_folder(checkpoint));
+}
+
+void resume(const TrainingOptions& options, const Experiment& experiment, train::Trainer& trainer) {
+  const auto latest = weights::latest_checkpoint(options.folder);
+  base::require(latest.has_value(),
+                "{0}: no good checkpoint to go on from; to begin anew: {1} {0}/recipe.toml --out OTHER", options.folder,
+                program_of(options));
+  require_same_run(latest->path, experiment);
+  trainer.resume(latest->path);
+  base::log_info("goes on after step {}", trainer.steps_done());
+}
+
+/// The commands that made the run, a line each, with this one.
+std::string commands(const TrainingOptions& options) {
+  const std::string path = base::join_path(options.folder, kCommandFile), line = options.command + "\n";
+  const std::string before = options.resumes && base::path_exists(path) ? base::read_file(path, 1 << 20) : "";
+  return before.ends_with(line) ? before : before + line;
 }
 
 /// Weights of another model in place of fresh ones.
@@ -60,7 +137,7 @@ void start_from(const std::string& path, Experiment& experiment) {
 void finish(const TrainingOptions& options, Training& training) {
   const Recipe& recipe = training.experiment.recipe;
   training.card = {.title = recipe.name.empty() ? "A model with memory" : recipe.name,
-                   .command = options.command,
+                   .command = base::read_file(base::join_path(options.folder, kCommandFile)),
                    .metrics = {},
                    .steps = training.report.steps,
                    .tokens = training.report.tokens,
@@ -71,7 +148,8 @@ void finish(const TrainingOptions& options, Training& training) {
   write_model(training.model, training.experiment, training.card);
   if (training.experiment.finetune) {
     training.task = write_task(options.folder, *training.experiment.model, *training.experiment.finetune,
-                               fmt::format("{}; {}", options.command, recipe.finetune->regime));
+                               fmt::format("{}; {}", training.card.command.substr(0, training.card.command.find('\n')),
+                                           recipe.finetune->regime));
   }
 }
 
@@ -86,6 +164,7 @@ Training run_training(const TrainingOptions& options) {
   require_folder(options);
   Training training{.experiment = make_experiment(options.recipe), .report = {}, .card = {}, .model = {}};
   Experiment& experiment = training.experiment;
+  if (options.device.is_cpu()) require_step_fits(experiment);
   if (options.init) start_from(*options.init, experiment);
   move_to(*experiment.model, options.device);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.
@@ -96,13 +175,20 @@ Training run_training(const TrainingOptions& options) {
                                                   experiment.tokens_per_step * (images ? kRowsOfAnImage : 1));
     experiment.recipe.train.threads = recipe.train.threads;
   }
+  train::Trainer trainer(*experiment.model, *experiment.task, experiment.recipe.train, options.folder,
+                         model_files(experiment));
   base::make_folders(options.folder);
-  base::write_file_atomic(base::join_path(options.folder, "recipe.toml"), base::to_toml(base::write_options(recipe)));
-
+  const base::FolderLock lock(options.folder);
   std::optional<train::SignalGuard> guard;
   if (options.stops_at_signals) guard.emplace();
-  train::Trainer trainer(*experiment.model, *experiment.task, experiment.recipe.train, options.folder);
-  if (options.resumes && trainer.resume_latest()) base::log_info("goes on after step {}", trainer.steps_done());
+  // Nothing in the folder changes before the checkpoint has been read.
+  if (options.resumes) {
+    resume(options, experiment, trainer);
+  } else {
+    require_folder(options);  // again: another process may have had the folder meanwhile
+  }
+  base::write_file_atomic(base::join_path(options.folder, "recipe.toml"), base::to_toml(base::write_options(recipe)));
+  base::write_file_atomic(base::join_path(options.folder, kCommandFile), commands(options));
   const int64_t threads = recipe.train.threads;
   base::log_info("{} parameters, {} steps, {}, into {}", base::grouped(experiment.model->parameters().count()),
                  recipe.train.steps,

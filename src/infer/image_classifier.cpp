@@ -52,6 +52,8 @@ std::vector<ImageAnswer> ImageClassifier::read_batch(const std::vector<std::stri
 
 HeadAnswer ImageClassifier::answer_of(const bundle::ModelHead& head, const at::Tensor& logits) const {
   const at::Tensor shares = at::softmax(logits.to(at::kCPU, at::kDouble), 0);
+  if (!shares.isfinite().all().item<bool>())
+    throw base::NotFinite(fmt::format("classify: head '{}': expected finite logits, found others", head.name));
   const auto [values, numbers] = shares.topk(std::min(options_.top, shares.size(0)));
   HeadAnswer answer{head.name, {}};
   for (int64_t i = 0; i < values.size(0); ++i)

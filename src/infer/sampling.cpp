@@ -33,9 +33,11 @@ std::pair<int64_t, double> likeliest(const T* logits, int64_t size) {
       id = i;
     }
   }
-  base::require(!nan, "sampling: expected finite logits (or -inf), found NaN among {}", size);
-  base::require(std::isfinite(best), "sampling: expected a largest logit that is finite, found {} among {}",
-                best > 0 ? "+inf" : "only -inf", size);
+  if (nan) throw base::NotFinite(fmt::format("sampling: expected finite logits (or -inf), found NaN among {}", size));
+  if (!std::isfinite(best)) {
+    throw base::NotFinite(fmt::format("sampling: expected a largest logit that is finite, found {} among {}",
+                                      best > 0 ? "+inf" : "only -inf", size));
+  }
   return {id, static_cast<double>(best)};
 }
 

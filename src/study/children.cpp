@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 
 extern char** environ;
 
@@ -193,6 +194,8 @@ class Stopper {
     if (told_ == 0) {
       since_ = Clock::now();
       told_ = 1;
+      base::log_warning("stopping {} training{} after a checkpoint; again to stop now", children.size(),
+                        children.size() == 1 ? "" : "s");
       for (const Child& child : children) child.stop(SIGTERM);
     }
     const auto waited = Clock::now() - since_;

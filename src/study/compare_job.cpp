@@ -11,6 +11,7 @@
 
 #include "base/exit_status.h"
 #include "base/file_io.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "data/tokenizers/utf8.h"
@@ -101,13 +102,21 @@ void measure_generation(const experiment::Experiment& bench, const data::TextOpt
     infer::TextSession writer(start, bench.tokenizer);
     writer.feed(options.prompt);
     result.prompt = options.prompt;
-    result.sample = writer.generate({.max_tokens = options.tokens}) + writer.finish();
+    writer.generate({.max_tokens = options.tokens}, [&](std::string_view piece) {
+      result.sample += piece;
+      return train::pending_signal() == 0;
+    });
+    result.sample += writer.finish();
   });
-  unless_refused("the speed of generation at 64",
-                 [&] { result.tokens_per_second_64 = finite(generation_speed(start, 64, text)); });
-  unless_refused("the speed of generation at 4096",
-                 [&] { result.tokens_per_second_4096 = finite(generation_speed(start, 4096, text)); });
+  const auto speed = [&](const char* what, int64_t position, std::optional<double>& at) {
+    if (train::pending_signal() != 0) return;
+    unless_refused(what, [&] { at = finite(generation_speed(start, position, text)); });
+  };
+  speed("the speed of generation at 64", 64, result.tokens_per_second_64);
+  speed("the speed of generation at 4096", 4096, result.tokens_per_second_4096);
 }
+
+int status_of(int signal) { return signal == SIGINT ? base::kInterrupted : base::kTerminated; }
 
 void show_model(const models::Model& model, RunResult& result) {
   const inspect::ModelSummary facts = inspect::summarize(model);
@@ -172,17 +181,20 @@ void remove_checkpoints(const std::string& folder) {
   }
 }
 
-int run_job(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& asked) {
+namespace {
+
+int run_locked(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& asked) {
   const at::Device where = experiment::device_named(device);
   experiment::Experiment bench = experiment::make_experiment(job.recipe);
+  if (where.is_cpu()) experiment::require_step_fits(bench);
   experiment::move_to(*bench.model, where);
-  train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, job.folder);
+  train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, job.folder, experiment::model_files(bench));
   try {
     if (trainer.resume_latest()) base::log_info("resuming after step {}", trainer.steps_done());
   } catch (const base::InputError& error) {
     base::log_warning("{}; starting from scratch", error.what());
     remove_checkpoints(job.folder);
-    return run_job(job, device, asked);
+    return run_locked(job, device, asked);
   }
   std::optional<train::SignalGuard> guard;
   if (asked.stops_at_signals) guard.emplace();
@@ -206,7 +218,7 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device, con
       report.history.evaluations.push_back({report.steps, report.tokens, report.seconds, std::move(*found)});
     }
   } else if (report.signal != 0) {
-    return report.signal == SIGINT ? base::kInterrupted : base::kTerminated;
+    return status_of(report.signal);
   }
   experiment::move_to(*bench.model, at::kCPU);
 
@@ -232,6 +244,8 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device, con
   }
   const auto task = bench.recipe.task();
   if (task->text() != nullptr) measure_generation(bench, *task->text(), result);
+  // After the last checkpoint; the next time begins here.
+  if (const int signal = train::pending_signal(); signal != 0) return status_of(signal);
   experiment::write_model(base::join_path(job.folder, "model"), bench,
                           {.title = job.variant,
                            .command = "mnemo compare (study \"" + job.study + "\")",
@@ -242,6 +256,13 @@ int run_job(const CompareJob& job, const std::optional<std::string>& device, con
   write_result(base::join_path(job.folder, "result.json"), result);
   remove_checkpoints(job.folder);
   return base::kDone;
+}
+
+}  // namespace
+
+int run_job(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& hooks) {
+  const base::FolderLock lock(job.folder);
+  return run_locked(job, device, hooks);
 }
 
 }  // namespace mnemo::study

@@ -1,11 +1,6 @@
 #include "study/run_store.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -14,12 +9,19 @@
 namespace mnemo::study {
 namespace {
 
-constexpr const char* kLockFile = ".lock";
-
 std::string run_name(const CompareJob& job) {
   std::string name = slug(job.study) + "-" + slug(job.variant);
   if (!job.point.empty()) name += "-" + slug(job.point);
   return fmt::format("{}-seed{}", name, job.seed);
+}
+
+/// The folder for all runs, where no training has its own.
+std::string runs_folder(const std::string& folder) {
+  base::require(!base::path_exists(base::join_path(folder, "recipe.toml")),
+                "{}: the run of a training is there; choose another --out", folder);
+  const std::string runs = base::join_path(folder, "runs");
+  base::make_folders(runs);
+  return runs;
 }
 
 }  // namespace
@@ -40,15 +42,7 @@ std::string slug(std::string_view text) {
 std::string result_file(const CompareJob& job) { return base::join_path(job.folder, "result.json"); }
 std::string output_file(const CompareJob& job) { return base::join_path(job.folder, "output.txt"); }
 
-RunStore::RunStore(const std::string& folder) : folder_(base::join_path(folder, "runs")) {
-  base::make_folders(folder_);
-  const std::string lock = base::join_path(folder, kLockFile);
-  lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) base::system_failure(lock, "cannot be written", errno);
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(lock_);
-    base::input_error("{}: another comparison is running in this folder; wait for it, or choose another --out", folder);
-  }
+RunStore::RunStore(const std::string& folder) : folder_(runs_folder(folder)), lock_(folder) {
   for (const std::string& name : base::list_folder(folder_)) {
     names_.insert(name);
     const std::string path = base::join_path(folder_, name);
@@ -61,8 +55,6 @@ RunStore::RunStore(const std::string& folder) : folder_(base::join_path(folder, 
     }
   }
 }
-
-RunStore::~RunStore() { ::close(lock_); }
 
 void RunStore::place(CompareJob& job) {
   const auto [known, is_new] = folders_.emplace(training_text(job), std::string());
@@ -87,6 +79,7 @@ std::optional<RunResult> RunStore::finished(const CompareJob& job) const {
 
 void RunStore::prepare(const CompareJob& job, bool anew) const {
   base::make_folders(job.folder);
+  const base::FolderLock lock(job.folder);
   base::remove_tree(result_file(job));
   if (anew) remove_checkpoints(job.folder);
   write_job(job);

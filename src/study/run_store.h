@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "base/folder_lock.h"
 #include "study/compare_job.h"
 #include "study/results.h"
 
@@ -19,11 +20,9 @@ std::string slug(std::string_view text);
 /// version do no harm.
 class RunStore {
  public:
-  /// Locks the folder for this process. Throws InputError if another comparison is using it.
+  /// Locks the folder for this process. Throws InputError if another process is using it, and for the folder of a
+  /// training run.
   explicit RunStore(const std::string& folder);
-  ~RunStore();
-  RunStore(const RunStore&) = delete;
-  RunStore& operator=(const RunStore&) = delete;
 
   /// Sets the job's folder to that of the same training run, or to a new one. Writes nothing.
   void place(CompareJob& job);
@@ -34,7 +33,7 @@ class RunStore {
 
  private:
   std::string folder_;
-  int lock_ = -1;
+  base::FolderLock lock_;
   std::map<std::string, std::string> folders_;  // key: training_text
   std::set<std::string> names_;
 };

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstdint>
+
 namespace mnemo::train {
 
-/// During its lifetime, SIGINT and SIGTERM are recorded instead of ending the process; a second signal of the same kind
-/// ends it as usual. The destructor restores the previous handlers.
+/// During its lifetime, the first SIGINT or SIGTERM is recorded instead of ending the process, and answered with a line
+/// on stderr. A second one, of either kind, says which steps are lost and ends the process as usual; one that comes
+/// within 10 ms of the first is part of it (`timeout` signals a process and its group). The destructor restores the
+/// previous handlers.
 class SignalGuard {
  public:
   SignalGuard();
@@ -15,5 +19,8 @@ class SignalGuard {
 /// The signal recorded since the first SignalGuard was created, or 0. A program that stops for it exits with status 128
 /// + its number.
 int pending_signal();
+
+/// What a second signal would lose: steps done, and the step of the last checkpoint (-1: none).
+void note_progress(int64_t done, int64_t saved);
 
 }  // namespace mnemo::train

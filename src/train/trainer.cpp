@@ -60,11 +60,13 @@ double real_rows(const data::TokenSegment& segment) {
 
 }  // namespace
 
-Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder)
+Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder,
+                 std::map<std::string, std::string> files)
     : model_(model),
       task_(task),
       options_(options),
       run_folder_(std::move(run_folder)),
+      files_(std::move(files)),
       form_(bptt_form(options.bptt)),
       per_model_state_(has_per_model_state(model)) {
   base::check_options(options_);
@@ -137,6 +139,7 @@ StepOutcome Trainer::step() {
   running_.loss += outcome.loss;
   running_.gradient_norm += outcome.gradient_norm;
   ++running_.steps;
+  note_progress(steps_, saved_);
   seconds_ += now() - began;
   return outcome;
 }
@@ -223,6 +226,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
                   other ? other->step : 0);
   }
   if (steps_ >= options_.steps || reached()) return report(0);
+  note_progress(steps_, saved_);
   const std::unique_ptr<RunLog> log = writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
                                              : nullptr;
   std::optional<base::Progress> progress;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,9 +62,10 @@ struct RunHooks {
 /// the same machine with the same number of threads).
 class Trainer {
  public:
-  /// run_folder: folder for checkpoints and logs; empty: none. Seeds LibTorch's generators with options.seed. Throws
-  /// InputError for options that do not fit the model.
-  Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder = {});
+  /// run_folder: folder for checkpoints and logs; empty: none. files: what every checkpoint holds besides, name to
+  /// content. Seeds LibTorch's generators with options.seed. Throws InputError for options that do not fit the model.
+  Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder = {},
+          std::map<std::string, std::string> files = {});
 
   /// Resumes from a checkpoint folder. Throws InputError if it is damaged or belongs to another model, data or batch
   /// size.
@@ -111,6 +113,7 @@ class Trainer {
   tasks::Task& task_;
   TrainOptions options_;
   std::string run_folder_;
+  std::map<std::string, std::string> files_;
   BpttForm form_;
   bool per_model_state_;  ///< the model's state has fields that belong to it, not to a sequence
   std::unique_ptr<Optimiser> optimiser_;
@@ -119,6 +122,7 @@ class Trainer {
   bool average_taken_ = false;
 
   int64_t steps_ = 0, tokens_ = 0;
+  int64_t saved_ = -1;  ///< the step of checkpoint_
   double seconds_ = 0;
   std::vector<core::State> states_;  ///< one per part; empty: the next step starts with a fresh state
   Running running_;

@@ -17,12 +17,12 @@
 //   trainer.safetensors    counters, running sums, the generators' states, the history
 //   timing.safetensors     seconds; the only file that differs between two runs of the same recipe
 //   train.json             the options, for people
+// and the trainer's files: what makes a model folder of it (config.json, vocabulary.json, ...)
 namespace mnemo::train {
 namespace {
 
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimiser = "optimiser.safetensors";
-constexpr const char* kAverage = "average.safetensors";
 constexpr const char* kState = "state.safetensors";
 constexpr const char* kData = "data.safetensors";
 constexpr const char* kTrainer = "trainer.safetensors";
@@ -85,7 +85,7 @@ std::string Trainer::save() {
   weights::CheckpointWriter writer(run_folder_, steps_);
   writer.add_tensors(kModel, weights::model_tensors(model_));
   writer.add_tensors(kOptimiser, optimiser_state(*optimiser_, *schedule_));
-  if (average_) writer.add_tensors(kAverage, average_->state());
+  if (average_) writer.add_tensors(weights::kAverageFile, average_->state());
   weights::NamedTensors carried;
   for (size_t part = 0; part < states_.size(); ++part) {
     for (const auto& [path, tensor] : core::save(states_[part])) carried.emplace_back(part_prefix(part) + path, tensor);
@@ -107,6 +107,7 @@ std::string Trainer::save() {
   timing.emplace_back("seconds", reals({seconds_}));
   writer.add_tensors(kTiming, timing);
   writer.add_file(kOptions, base::to_json(base::write_options(options_)) + "\n");
+  for (const auto& [name, content] : files_) writer.add_file(name, content);
 
   std::map<std::string, double> metrics;
   if (!history_.losses.empty()) metrics["loss"] = history_.losses.back().loss;
@@ -114,6 +115,8 @@ std::string Trainer::save() {
     for (const auto& [name, value] : history_.evaluations.back().evaluation.metrics) metrics["valid." + name] = value;
   }
   checkpoint_ = writer.commit(metrics, {options_.keep_last, is_best_});
+  saved_ = steps_;
+  note_progress(steps_, saved_);
   return checkpoint_;
 }
 
@@ -146,11 +149,11 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   weights::load_model_tensors(reader.tensors(kModel), model_, where(kModel));
   weights::load_into(reader.tensors(kOptimiser), optimiser_state(*optimiser_, *schedule_), where(kOptimiser),
                      {.strict = true, .convert_floating = false});
-  base::require(reader.has(kAverage) == (average_ != nullptr),
+  base::require(reader.has(weights::kAverageFile) == (average_ != nullptr),
                 "{}: {} moving average of the weights, and train.ema_decay is {}", path,
                 average_ ? "it holds no" : "it holds a", average_ ? "set" : "unset");
   if (average_)
-    weights::load_into(reader.tensors(kAverage), average_->state(), where(kAverage),
+    weights::load_into(reader.tensors(weights::kAverageFile), average_->state(), where(weights::kAverageFile),
                        {.strict = true, .convert_floating = false});
   const weights::TensorFile carried = reader.tensors(kState), position = reader.tensors(kData);
   const std::map<std::string, at::Tensor> tensors(carried.tensors.begin(), carried.tensors.end());
@@ -159,10 +162,18 @@ void Trainer::load(const weights::CheckpointReader& reader) {
     states_.push_back(load_state(model_, tensors, static_cast<size_t>(part), options_.batch_size / options_.accumulate,
                                  where(kState)));
   }
-  task_.load([&](const std::string& name) {
-    const at::Tensor* found = position.find(name);
-    return found == nullptr ? at::Tensor() : *found;
-  });
+  size_t fields = 0;
+  for (const core::State& state : states_) fields += core::save(state).size();
+  base::require(fields == tensors.size(), "{}: {} tensors of memories, the model has {}: it is another model",
+                where(kState), tensors.size(), fields);
+  try {
+    task_.load([&](const std::string& name) {
+      const at::Tensor* found = position.find(name);
+      return found == nullptr ? at::Tensor() : *found;
+    });
+  } catch (const base::InputError& error) {
+    base::input_error("{}: {}", where(kData), error.what());
+  }
   restore_generator(at::globalContext().defaultGenerator(at::kCPU), own, "generator.cpu", where(kTrainer));
   const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) {
@@ -170,7 +181,7 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   }
   history_ = History::load(own, timing, where(kTrainer));
   seconds_ = checked(timing, "seconds", at::kDouble, 1, where(kTiming)).item<double>();
-  steps_ = counters[0];
+  steps_ = saved_ = counters[0];
   tokens_ = counters[1];
   running_ = {sums[0], sums[1], counters[2]};
   best_ = counters[3] != 0 ? std::optional<double>(sums[2]) : std::nullopt;

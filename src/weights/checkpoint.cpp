@@ -1,8 +1,10 @@
 #include "weights/checkpoint.h"
 
+#include <fmt/ranges.h>
 #include <stdio.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/atomic_folder.h"
 #include "base/checksum.h"
@@ -71,13 +73,13 @@ void prune(const std::string& run_folder, int64_t just_written, int64_t keep_las
 }
 
 std::optional<CheckpointInfo> newest(const std::string& run_folder, bool best_only, const WarnFunction& warn) {
-  recover(run_folder);
   for (const int64_t step : steps_in(run_folder)) {
     const std::string path = base::join_path(run_folder, checkpoint_name(step));
     try {
       if (best_only && !read_manifest(path).best) continue;
       return verify_checkpoint(path);
     } catch (const base::InputError& error) {
+      if (!base::path_exists(path)) continue;  // removed meanwhile by a training that goes on
       warn(fmt::format("skipping a damaged checkpoint: {}", error.what()));
     }
   }
@@ -163,12 +165,29 @@ CheckpointInfo verify_checkpoint(const std::string& path) {
   return info;
 }
 
-std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder, const WarnFunction& warn) {
-  return newest(run_folder, false, warn);
+bool has_checkpoints(const std::string& run_folder) { return !steps_in(run_folder).empty(); }
+
+std::optional<CheckpointInfo> find_checkpoint(const std::string& run_folder, const std::string& which,
+                                              const WarnFunction& warn) {
+  if (which == "best" || which == "latest") {
+    std::optional<CheckpointInfo> found;
+    if (which == "best") found = newest(run_folder, true, warn);
+    return found ? found : newest(run_folder, false, warn);
+  }
+  const std::vector<int64_t> steps = steps_in(run_folder);
+  int64_t step = -1;
+  const auto [end, error] = std::from_chars(which.data(), which.data() + which.size(), step);
+  base::require(error == std::errc() && end == which.data() + which.size() && step >= 0,
+                "--checkpoint: expected latest, best or a step, found '{}'", base::printable(which));
+  base::require(std::find(steps.begin(), steps.end(), step) != steps.end(),
+                "{}: no checkpoint of step {}; expected one of {}", base::printable(run_folder, 400), step,
+                steps.empty() ? "none" : fmt::format("{}", fmt::join(steps.rbegin(), steps.rend(), ", ")));
+  return verify_checkpoint(base::join_path(run_folder, checkpoint_name(step)));
 }
 
-std::optional<CheckpointInfo> best_checkpoint(const std::string& run_folder, const WarnFunction& warn) {
-  return newest(run_folder, true, warn);
+std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder, const WarnFunction& warn) {
+  recover(run_folder);
+  return newest(run_folder, false, warn);
 }
 
 CheckpointReader::CheckpointReader(const std::string& path) : info_(verify_checkpoint(path)) {}

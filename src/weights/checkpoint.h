@@ -17,6 +17,9 @@ class AtomicFolder;
 
 namespace mnemo::weights {
 
+/// Of a training with a moving average of the weights: it, in place of model.safetensors, is the model.
+inline constexpr const char* kAverageFile = "average.safetensors";
+
 /// A training checkpoint is a folder `step-00000042` inside a run's folder: safetensors and text files of any plain
 /// name, and `manifest.json`, written last: format "mnemo-checkpoint/1", step, best, metrics, and name, size and
 /// SHA-256 of every file. The folder appears under its name complete and durable or not at all, so the process may be
@@ -105,12 +108,18 @@ CheckpointInfo read_manifest(const std::string& path);
 /// Checks presence, size and SHA-256 of every file. Throws InputError that names the file and what differs.
 CheckpointInfo verify_checkpoint(const std::string& path);
 
+/// Whether the folder has any checkpoint, good or damaged.
+bool has_checkpoints(const std::string& run_folder);
+
+/// The checkpoint that `which` names: "latest", "best" (the latest if none is marked best) or a step. It changes nothing
+/// in the folder, which another process may be writing to. Nothing if there is no good one; throws InputError for a step
+/// that is not there or damaged.
+std::optional<CheckpointInfo> find_checkpoint(const std::string& run_folder, const std::string& which,
+                                              const WarnFunction& warn = warn_on_stderr);
+
 /// The checkpoint with the highest step that verifies; damaged ones are skipped with a warning. Nothing if there is
 /// none.
 std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder,
                                                 const WarnFunction& warn = warn_on_stderr);
-
-/// The newest checkpoint marked best that verifies.
-std::optional<CheckpointInfo> best_checkpoint(const std::string& run_folder, const WarnFunction& warn = warn_on_stderr);
 
 }  // namespace mnemo::weights

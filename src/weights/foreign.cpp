@@ -154,7 +154,7 @@ void load_theirs(const ForeignFormat& format, const TensorFile& file, const Name
     }
     targets.emplace_back(joined.theirs, joined.shaped(at::empty(shape, joined.ours[0].options().requires_grad(false))));
   }
-  load_into(format.tidy ? format.tidy(file, where) : file, targets, where);
+  load_into(format.tidy ? format.tidy(file, where) : file, targets, where, {.finite = true});
   for (size_t i = 0; i < all.size(); ++i) {
     int64_t row = 0;
     at::Tensor whole = targets[i].second;

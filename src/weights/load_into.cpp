@@ -1,6 +1,8 @@
 #include "weights/load_into.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/isfinite.h>
 #include <fmt/ranges.h>
 
 #include <map>
@@ -24,6 +26,10 @@ std::string list_names(const std::vector<std::string>& names) {
 }
 
 bool floating(const at::Tensor& tensor) { return tensor.is_floating_point(); }
+
+bool is_finite(const at::Tensor& tensor, at::ScalarType dtype) {
+  return !floating(tensor) || tensor.to(dtype).isfinite().all().item<bool>();
+}
 
 }  // namespace
 
@@ -51,6 +57,8 @@ LoadReport load_into(const TensorFile& file, const NamedTensors& targets, const 
                !(options.convert_floating && floating(found) && floating(target))) {
       wrong.push_back(fmt::format("'{}' expected {}, found {}", base::printable(name),
                                   c10::toString(target.scalar_type()), c10::toString(found.scalar_type())));
+    } else if (options.finite && !is_finite(found, target.scalar_type())) {
+      wrong.push_back(fmt::format("'{}' expected finite numbers, found nan or inf", base::printable(name)));
     } else {
       copies.emplace_back(&found, target);
     }
@@ -65,7 +73,7 @@ LoadReport load_into(const TensorFile& file, const NamedTensors& targets, const 
   if (options.strict && !report.unexpected.empty())
     problems += fmt::format("; unexpected {}: {}", report.unexpected.size(), list_names(report.unexpected));
   for (size_t i = 0; i < wrong.size() && i < 5; ++i) problems += "; " + wrong[i];
-  if (wrong.size() > 5) problems += fmt::format("; {} more of the wrong shape or type", wrong.size() - 5);
+  if (wrong.size() > 5) problems += fmt::format("; {} more of the wrong shape, type or value", wrong.size() - 5);
   if (!problems.empty())
     throw base::ShapeError(fmt::format("{}: does not fit the model{}", base::printable(where, 400), problems));
 

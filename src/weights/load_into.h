@@ -13,6 +13,8 @@ struct LoadOptions {
   /// Allow conversion of floating-point tensors (a bfloat16 file into a float32 model). Never between floating point
   /// and integers.
   bool convert_floating = true;
+  /// Require that every number is finite, also after conversion.
+  bool finite = false;
 };
 
 struct LoadReport {

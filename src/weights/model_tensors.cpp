@@ -33,7 +33,7 @@ void load_model_tensors(const TensorFile& file, core::Model& model, const std::s
     targets.emplace_back(field.path, copy);
     return copy;
   });
-  load_into(file, targets, where);
+  load_into(file, targets, where, {.finite = true});
   if (has_shared) model.commit(state);
 }
 

@@ -54,6 +54,12 @@ void TextSpec::require_places(const core::RowLimit& limit, const models::ModelOp
 
 LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
   data::Corpus corpus = data::load_corpus(options_);
+  // Of documents the last segment may be short, so any size has its use; a stream is as long as it is.
+  const int64_t tokens = corpus.train->size(), stream = (tokens - 2) / settings.batch_size + 1;
+  base::require(corpus.train->has_documents() || tokens <= settings.batch_size || model.segment_size <= stream,
+                "recipe: 'model.segment_size': expected at most {}, the length of a stream (the {} training tokens in "
+                "train.batch_size = {} streams), found {}",
+                stream, tokens, settings.batch_size, model.segment_size);
   LoadedTask loaded{.task = nullptr,
                     .shape = {.vocabulary = corpus.tokenizer->size()},
                     .tokens_per_row = settings.segments_per_step * model.segment_size,

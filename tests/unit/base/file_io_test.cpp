@@ -10,7 +10,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <regex>
+#include <thread>
 
 #include "base/atomic_folder.h"
 #include "base/error.h"
@@ -20,6 +23,7 @@
 namespace mnemo::base {
 namespace {
 
+namespace fs = std::filesystem;
 using test::expect_error;
 using test::TemporaryFolder;
 using Names = std::vector<std::string>;
@@ -58,6 +62,46 @@ TEST(FileIo, AnUnfinishedFileLeavesTheOldOne) {
   }
   EXPECT_EQ(read_file(folder / "f"), "old");
   EXPECT_EQ(list_folder(folder.path()), Names{"f"});
+}
+
+TEST(AtomicFile, FollowsALink) {
+  const test::TemporaryFolder folder;
+  write_file_atomic(folder / "file", "old");
+  fs::create_symlink("file", folder / "link");
+  fs::create_symlink(folder / "link", folder / "second");
+  fs::create_symlink("nothing_yet", folder / "dangling");
+  write_file_atomic(folder / "second", "new");
+  write_file_atomic(folder / "dangling", "made");
+  EXPECT_EQ(read_file(folder / "file"), "new");
+  EXPECT_EQ(read_file(folder / "nothing_yet"), "made");
+  for (const char* name : {"link", "second", "dangling"}) EXPECT_TRUE(fs::is_symlink(folder / name)) << name;
+  fs::create_symlink("loop", folder / "loop");
+  expect_error<InputError>([&] { write_file_atomic(folder / "loop", ""); }, {folder / "loop", "cannot write"});
+}
+
+TEST(AtomicFile, WritesThroughDevicesAndPipes) {
+  const test::TemporaryFolder folder;
+  fs::create_symlink("/dev/null", folder / "null");
+  write_file_atomic(folder / "null", "lost");
+  EXPECT_TRUE(fs::is_symlink(folder / "null"));
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  expect_error<InputError>([] { write_file_atomic("/dev/full", "x"); }, {"/dev/full", "cannot write"});
+
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string text : {"through", ""}) {
+    std::string read;
+    std::thread reader([&] {
+      std::ifstream file(pipe);
+      read.assign(std::istreambuf_iterator<char>(file), {});
+    });
+    write_file_atomic(pipe, text);
+    reader.join();
+    EXPECT_EQ(read, text);
+    EXPECT_TRUE(fs::is_fifo(pipe));
+  }
+  const AtomicFile only_asked(pipe);  // does not wait for a reader
+  expect_error<InputError>([&] { const AtomicFile over(folder.path()); }, {folder.path(), "found a folder"});
 }
 
 TEST(FileIo, ErrorsNameThePathAndTheReason) {
@@ -193,6 +237,18 @@ TEST(AtomicFolder, ReplacesWhole) {
   }
   EXPECT_EQ(list_folder(folder.path()), Names{"b"});
   EXPECT_EQ(list_folder(folder / "b"), Names{"f2"});
+}
+
+TEST(AtomicFolder, FollowsALink) {
+  const test::TemporaryFolder folder;
+  make_folders(folder / "disk/model");
+  fs::create_symlink("disk/model", folder / "model");
+  AtomicFolder made(folder / "model/");
+  write_file_atomic(made.file("f"), "new");
+  made.commit();
+  EXPECT_TRUE(fs::is_symlink(folder / "model"));
+  EXPECT_EQ(read_file(folder / "disk/model/f"), "new");
+  EXPECT_EQ(list_folder(folder / "disk"), std::vector<std::string>{"model"});
 }
 
 TEST(AtomicFolder, AbandonedLeavesNothing) {

@@ -50,6 +50,11 @@ TEST(SetValue, ReplacesAndCreates) {
   }
 }
 
+TEST(SetValue, ANumberBeyond64BitsIsNoString) {
+  expect_error<InputError>([] { after("train.steps=99999999999999999999"); },
+                           {"--set 'train.steps=99999999999999999999'", "does not fit in 64 bits"});
+}
+
 TEST(SetValue, NamesItselfAsThePlace) {
   Node root = recipe();
   set_value(root, "train.sub.x=[1]");

@@ -152,7 +152,7 @@ TEST(Sampling, RowsArePickedEachWithItsOwnOptions) {
 TEST(Sampling, UnusableLogitsAreErrors) {
   const Sampler sampler, greedy(SamplingOptions::greedy());
   for (const Sampler* s : {&sampler, &greedy}) {
-    expect_error<InputError>([&] { s->pick(at::tensor({0.0, std::nan(""), 1.0}), 0); }, {"NaN"});
+    expect_error<base::NotFinite>([&] { s->pick(at::tensor({0.0, std::nan(""), 1.0}), 0); }, {"NaN"});
     expect_error<InputError>([&] { s->pick(at::tensor({0.0, kInf}), 0); }, {"+inf"});
     expect_error<InputError>([&] { s->pick(at::tensor({-kInf, -kInf}), 0); }, {"only -inf"});
     expect_error<base::ShapeError>([&] { s->pick(at::zeros({2, 3}), 0); }, {"[V]", "[2, 3]"});

@@ -93,7 +93,7 @@ TEST_F(RunStores, AFolderHasOneComparisonAtATime) {
     const RunStore second(folder_.path());
     FAIL() << "two at a time";
   } catch (const base::InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("another comparison is running in this folder"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("another process is writing in this folder"), std::string::npos)
         << error.what();
   }
 }

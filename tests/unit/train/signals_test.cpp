@@ -4,6 +4,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <string>
+#include <thread>
+
 namespace mnemo::train {
 namespace {
 
@@ -16,16 +20,35 @@ TEST(Signals, AreNotedWhileAGuardExists) {
   }
 }
 
-TEST(SignalsDeathTest, TheSecondOneEndsTheProcess) {
+void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(15)); }
+
+TEST(SignalsDeathTest, TheSecondOneEndsTheProcessAndSaysWhatIsLost) {
+  const auto twice = [](int64_t done, int64_t saved) {
+    const SignalGuard guard;
+    note_progress(done, saved);
+    ::raise(SIGINT);
+    if (pending_signal() != SIGINT) ::_exit(1);
+    pause();
+    ::raise(SIGTERM);
+    ::_exit(2);
+  };
+  const std::string first = "stopping after this step; again to stop now\nstopped at once";
+  EXPECT_EXIT(twice(12, 5), ::testing::KilledBySignal(SIGTERM),
+              first + "; lost: steps 6 to 12; the last checkpoint is that of step 5");
+  EXPECT_EXIT(twice(12, -1), ::testing::KilledBySignal(SIGTERM),
+              first + "; lost: steps 1 to 12; there is no checkpoint");
+  EXPECT_EXIT(twice(5, 5), ::testing::KilledBySignal(SIGTERM), first + "; the last checkpoint is that of step 5");
+}
+
+TEST(SignalsDeathTest, TheSameWishTwiceAtOnceIsOne) {
   EXPECT_EXIT(
       {
         const SignalGuard guard;
         ::raise(SIGTERM);
-        if (pending_signal() != SIGTERM) ::_exit(1);
         ::raise(SIGTERM);
-        ::_exit(2);
+        ::_exit(pending_signal() == SIGTERM ? 0 : 1);
       },
-      ::testing::KilledBySignal(SIGTERM), "");
+      ::testing::ExitedWithCode(0), "stopping after this step; again to stop now\n$");
 }
 
 TEST(SignalsDeathTest, TheHandlersFoundArePutBack) {

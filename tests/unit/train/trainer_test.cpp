@@ -99,6 +99,15 @@ class TrainerTest : public ::testing::Test {
   data::Corpus corpus_;
 };
 
+TEST_F(TrainerTest, AMemoryThatTheModelLacksIsAnotherModel) {
+  const std::string run_folder = folder_ / "run";
+  const TrainOptions options = small_options();
+  const TrainReport report = make(options, memories().at("segment cache"), run_folder).trainer->run(quiet());
+  const Run other = make(options, {}, run_folder);
+  test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); },
+                                       {report.checkpoint + "/state.safetensors", "it is another model"});
+}
+
 TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
   int number = 0;
   for (const auto& [name, memory] : memories()) {
@@ -169,7 +178,7 @@ TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
   EXPECT_LT(expected.history.losses.back().lr, 0.5 * expected.history.losses.front().lr);
   expect_same(expected.checkpoint, resumed.checkpoint);
   for (const std::string& run_folder : {whole, cut})
-    EXPECT_EQ(weights::best_checkpoint(run_folder)->step, 1) << run_folder;
+    EXPECT_EQ(weights::find_checkpoint(run_folder, "best")->step, 1) << run_folder;
 }
 
 TEST_F(TrainerTest, GradientsAreClippedBeforeTheStep) {
@@ -443,7 +452,7 @@ TEST_F(TrainerTest, LossFallsAndTheBestIsKept) {
   double best = INFINITY;
   for (const EvaluationPoint& point : report.history.evaluations)
     best = std::min(best, point.evaluation.at("bits_per_character"));
-  const auto saved = weights::best_checkpoint(run_folder);
+  const auto saved = weights::find_checkpoint(run_folder, "best");
   ASSERT_TRUE(saved.has_value());
   EXPECT_EQ(saved->metrics.at("valid.bits_per_character"), best);
 }

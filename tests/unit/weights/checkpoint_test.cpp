@@ -102,11 +102,34 @@ TEST(Checkpoint, KeepsTheLastAndTheBest) {
   for (int64_t step = 1; step <= 7; ++step)
     save(folder.path(), step, {.keep_last = 2, .is_best = step == 1 || step == 3});
   EXPECT_EQ(base::list_folder(folder.path()), (Names{"step-00000003", "step-00000006", "step-00000007"}));
-  EXPECT_EQ(best_checkpoint(folder.path())->step, 3);
+  EXPECT_EQ(find_checkpoint(folder.path(), "best")->step, 3);
   EXPECT_EQ(latest_checkpoint(folder.path())->step, 7);
   // Going back to an earlier step: the checkpoint just written is kept, whatever else is.
   save(folder.path(), 4, {.keep_last = 1});
   EXPECT_EQ(base::list_folder(folder.path()), (Names{"step-00000003", "step-00000004"}));
+}
+
+TEST(Checkpoint, IsFoundByWhatItIsCalled) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(find_checkpoint(folder.path(), "best"));
+  for (int64_t step = 1; step <= 3; ++step) save(folder.path(), step, {.is_best = step == 2});
+  for (const auto& [which, step] : {std::pair("latest", 3), std::pair("best", 2), std::pair("1", 1)})
+    EXPECT_EQ(find_checkpoint(folder.path(), which)->step, step) << which;
+  base::remove_tree(folder / "step-00000002/manifest.json");
+  EXPECT_EQ(find_checkpoint(folder.path(), "best", [](const std::string&) {})->step, 3) << "the latest otherwise";
+  expect_error<base::InputError>([&] { find_checkpoint(folder.path(), "2"); }, {"step-00000002/manifest.json"});
+  expect_error<base::InputError>([&] { find_checkpoint(folder.path(), "7"); },
+                                 {folder.path(), "no checkpoint of step 7; expected one of 1, 2, 3"});
+  expect_error<base::InputError>([&] { find_checkpoint(folder.path(), "last"); },
+                                 {"--checkpoint: expected latest, best or a step, found 'last'"});
+}
+
+TEST(Checkpoint, LookingForOneChangesNothing) {
+  const TemporaryFolder folder;
+  save(folder.path(), 1);
+  ASSERT_EQ(::rename((folder / "step-00000001").c_str(), (folder / "step-00000001.old-1-2-3").c_str()), 0);
+  EXPECT_FALSE(find_checkpoint(folder.path(), "latest"));
+  EXPECT_EQ(latest_checkpoint(folder.path())->step, 1) << "a training puts it back";
 }
 
 TEST(Checkpoint, TheSameStepTwiceIsReplaced) {

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -43,6 +44,17 @@ TEST(LoadInto, NothingIsCopiedWhenAnythingIsWrong) {
   // Even without `strict`, a wrong shape is an error.
   expect_error<base::ShapeError>([&] { load_into(file, targets, "m", {.strict = false}); }, {"'b' expected shape [4]"});
   EXPECT_TRUE(at::equal(a, at::zeros({2})));
+}
+
+TEST(LoadInto, NumbersThatAreNotFiniteCanBeRefused) {
+  TensorFile file;
+  file.tensors = {{"a", at::ones({2})}, {"b", at::full({2}, NAN)}, {"c", at::full({1}, 1e300, at::kDouble)}};
+  const NamedTensors targets = {{"a", at::zeros({2})}, {"b", at::zeros({2})}, {"c", at::zeros({1})}};
+  expect_error<base::InputError>(
+      [&] { load_into(file, targets, "m.safetensors", {.finite = true}); },
+      {"m.safetensors", "'b' expected finite numbers, found nan or inf", "'c' expected finite"});
+  EXPECT_TRUE(at::equal(targets[0].second, at::zeros({2})));
+  load_into(file, targets, "m.safetensors");
 }
 
 TEST(LoadInto, WithoutStrictWhatIsMissingIsReported) {

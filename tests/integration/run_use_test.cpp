@@ -1,0 +1,189 @@
+#include <sys/stat.h>
+
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+#include "base/file_io.h"
+#include "mnemo.h"
+#include "tests/support/command_line.h"
+#include "weights/checkpoint.h"
+#include "weights/safetensors.h"
+
+// Runs without a model, checkpoints, numbers that are not finite, and where results go.
+namespace mnemo {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+
+class RunUse : public CommandLine {
+ protected:
+  /// Stopped by a kill, as it seems: checkpoints 3 and 6, of which 3 is the best, and no model.
+  std::string interrupted(const std::string& name, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all = {"--set", "train.save_every=3"};
+    all.insert(all.end(), more.begin(), more.end());
+    const std::string folder = trained(name, all);
+    fs::rename(folder + "/model", folder_ / (name + "-model"));
+    return folder;
+  }
+  std::string written(const std::string& model, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"generate", model, "--tokens", "30", "-q"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  }
+};
+
+TEST_F(RunUse, ARunWithoutAModelIsUsedByItsCheckpoints) {
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{}, {"--set", "train.ema_decay=0.5"}}) {
+    const std::string name = more.empty() ? "run" : "averaged", folder = interrupted(name, more);
+    const std::string model = folder_ / (name + "-model"), expected = written(model);
+    EXPECT_EQ(written(folder, {"--checkpoint", "latest"}), expected);
+    EXPECT_EQ(written(folder, {"--checkpoint", "6"}), expected);
+    EXPECT_EQ(written(folder + "/step-00000006"), expected);
+    const std::string third = written(folder + "/step-00000003");
+    EXPECT_NE(third, expected);
+    EXPECT_EQ(written(folder, {"--checkpoint", "3"}), third);
+    EXPECT_EQ(load(folder, {.checkpoint = "latest"}).generate("\n", {.max_tokens = 30}), expected.substr(1));
+  }
+}
+
+TEST_F(RunUse, EveryCommandTakesACheckpointAndSaysWhich) {
+  const std::string folder = interrupted("run");
+  const Finished best = run({"eval", folder});
+  EXPECT_EQ(best.status, 0) << best.err;
+  const bool third = holds(best.err, "step-00000003, the best checkpoint; the run has no model yet");
+  EXPECT_TRUE(third || holds(best.err, "step-00000006, the best checkpoint")) << best.err;
+  const Finished latest = run({"eval", folder, "--checkpoint", "latest"});
+  EXPECT_TRUE(holds(latest.err, "model: " + folder + "/step-00000006, of step 6")) << latest.err;
+  EXPECT_EQ(json(run({"eval", folder + "/step-00000006", "--json"}).out).at("nll").as_double(),
+            json(run({"eval", folder, "--checkpoint", "6", "--json"}).out).at("nll").as_double());
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"inspect", folder},
+                                             {"inspect", folder, "--sample", "0"},
+                                             {"inspect", folder, "--checkpoint", "3"},
+                                             {"inspect", folder + "/step-00000003"}}) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_TRUE(holds(outcome.out, "layer")) << outcome.out;
+  }
+  const std::string made = folder_ / "made";
+  EXPECT_EQ(run({"convert", folder, "--checkpoint", "latest", "--to", "mnemo", "--out", made}).status, 0);
+  EXPECT_EQ(base::list_folder(made), base::list_folder(folder_ / "run-model"));
+  EXPECT_EQ(content(made + "/model.safetensors"), content(folder_ / "run-model/model.safetensors"));
+
+  const std::string whole = folder_ / "run-model";
+  const std::pair<std::vector<std::string>, std::string> wrong[] = {
+      {{"generate", folder, "--checkpoint", "4"}, "no checkpoint of step 4; expected one of 3, 6"},
+      {{"generate", folder, "--checkpoint", "last"}, "--checkpoint: expected latest, best or a step, found 'last'"},
+      {{"generate", whole, "--checkpoint", "best"}, "--checkpoint chooses from a run; this is a model folder"},
+      {{"eval", folder + "/step-00000003", "--checkpoint", "best"}, "this is a checkpoint"},
+      {{"inspect", recipe_, "--checkpoint", "best"}, "--checkpoint goes with a run"},
+      {{"generate", folder_ / "none", "--checkpoint", "best"}, "has no good checkpoint"}};
+  for (const auto& [arguments, words] : wrong) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  }
+  // A damaged checkpoint is refused by name, and passed over in a run.
+  fs::resize_file(folder + "/step-00000006/state.safetensors", 10);
+  EXPECT_EQ(run({"generate", folder + "/step-00000006", "-q"}).status, 2);
+  EXPECT_EQ(written(folder, {"--checkpoint", "latest"}), written(folder + "/step-00000003"));
+  fs::rename(folder_ / "run-model", folder + "/model");
+  EXPECT_TRUE(holds(run({"eval", folder}).err, "model: " + folder + "/model\n"));
+}
+
+TEST_F(RunUse, ATrainingInProgressIsSampledFrom) {
+  const TemporaryFolder apart;
+  const std::string folder = folder_ / "run";
+  Process training(apart, {"train", recipe_, "--data", text_, "--out", folder, "--set", "train.steps=1000000", "--set",
+                           "train.save_every=1", "--set", "train.keep_last=1", "--set", "train.eval_every=0"});
+  ASSERT_TRUE(wait_for([&] { return weights::has_checkpoints(folder); }));
+  for (int i = 0; i < 5; ++i) {
+    const Finished outcome = run({"generate", folder, "--checkpoint", "latest", "--tokens", "5"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  }
+  training.signal(SIGINT);
+  EXPECT_EQ(training.finish().status, 130);
+}
+
+TEST_F(RunUse, WeightsThatAreNotFiniteAreFoundByName) {
+  const std::string model = trained("run") + "/model", weights = model + "/model.safetensors";
+  weights::TensorFile file = weights::read_safetensors(weights);
+  for (auto& [name, tensor] : file.tensors)
+    if (name == "backbone.layers.0.attn.q.weight") tensor[0][0] = NAN;
+  weights::write_safetensors(weights, file.tensors, file.metadata);
+  for (const char* command : {"eval", "generate", "inspect"}) {
+    const Finished outcome = run({command, model + "/.."});
+    EXPECT_EQ(outcome.status, 2) << command;
+    EXPECT_EQ(outcome.out, "") << command;
+    EXPECT_TRUE(holds(outcome.err, "model.safetensors") &&
+                holds(outcome.err, "'backbone.layers.0.attn.q.weight' expected finite numbers"))
+        << outcome.err;
+  }
+}
+
+TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
+  const std::string model = trained("run") + "/model", weights = model + "/model.safetensors";
+  weights::TensorFile file = weights::read_safetensors(weights);
+  for (auto& [name, tensor] : file.tensors) {
+    if (tensor.is_floating_point()) tensor.fill_(3e38);
+  }
+  weights::write_safetensors(weights, file.tensors, file.metadata);
+  for (const char* command : {"eval", "generate"}) {
+    const Finished outcome = run({command, model + "/.."});
+    EXPECT_EQ(outcome.status, 1) << command << outcome.err;
+    EXPECT_EQ(outcome.out, "") << command;
+    EXPECT_TRUE(holds(outcome.err, "finite")) << outcome.err;
+  }
+}
+
+TEST_F(RunUse, NumbersAreReadAsInARecipe) {
+  const std::string model = trained("run") + "/model", huge = "99999999999999999999";
+  const std::pair<std::vector<std::string>, std::string> wrong[] = {
+      {{"generate", model, "-n", huge}, "generate: --tokens: expected a whole number of 64 bits, found '" + huge + "'"},
+      {{"generate", model, "--seed", huge}, "generate: --seed: expected a whole number of 64 bits"},
+      {{"generate", model, "-n", "0"}, "tokens': expected 1 to 16777216, found integer 0"},
+      {{"generate", model, "-n", "16777217"}, "tokens': expected 1 to 16777216, found integer 16777217"},
+      {{"generate", model, "--threads", "0"}, "generate: --threads: expected 1 to 1024, found 0"},
+      {{"generate", model, "--temperature", "inf"}, "generate: --temperature: expected a number, found 'inf'"},
+      {{"generate", model, "--top-p", "1e999"}, "generate: --top-p: expected a number"},
+      {{"data", "copy", "--count", "1.5"}, "data: --count: expected a whole number, found '1.5'"},
+      {{"train", recipe_, "--data", text_, "--set", "train.steps=" + huge}, "does not fit in 64 bits"},
+      {{"train", recipe_, "--data", text_, "--out", ""}, "train: --out: expected a path, found ''"},
+      {{"compare", recipe_, "--out", ""}, "compare: --out: expected a path, found ''"},
+      {{"generate", model, "--json=perhaps"}, "generate: --json: expected no value, found 'perhaps'"}};
+  for (const auto& [arguments, words] : wrong) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_EQ(run({"generate", model, "-n", "1_0", "--seed", "3", "-q"}).status, 0);
+}
+
+TEST_F(RunUse, OutputsReplaceNoDeviceNoPipeAndNoLink) {
+  const std::string model = trained("run") + "/model", link = folder_ / "link", pipe = folder_ / "pipe";
+  fs::create_symlink("/dev/null", link);
+  EXPECT_EQ(run({"generate", model, "--tokens", "2", "-q", "--save", link}).status, 0);
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::string read;
+  std::thread reader([&] { read = content(pipe); });
+  EXPECT_EQ(run({"generate", model, "--tokens", "2", "-q", "--save", pipe}).status, 0);
+  reader.join();
+  write(folder_ / "session", read);
+  EXPECT_EQ(run({"generate", model, "--tokens", "2", "-q", "--session", folder_ / "session"}).status, 0);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  fs::create_symlink("there.svg", folder_ / "picture");
+  EXPECT_EQ(run({"inspect", model, "--svg", folder_ / "picture", "-q"}).status, 0);
+  EXPECT_TRUE(fs::is_symlink(folder_ / "picture"));
+  EXPECT_TRUE(content(folder_ / "there.svg").starts_with("<svg"));
+}
+
+}  // namespace
+}  // namespace mnemo
