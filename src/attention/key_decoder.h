@@ -7,11 +7,14 @@
 #include <mutex>
 #include <vector>
 
-#include "attention/key_rows_state.h"
 #include "core/decode.h"
+#include "core/key_rows_state.h"
 #include "layers/parts.h"
 
 namespace mnemo::attention {
+
+using core::KeyLayout;
+using core::KeyRowsState;
 
 /// The distance terms of relative attention, projected once for as many distances as were ever asked for.
 ///   r_p = W_r R(p);  rows [H, count, width], row i stands for the distance i - right

@@ -50,11 +50,13 @@ struct AttentionResult {
   at::Tensor slots = {};  ///< [B,n,D]: for the layer above, where the attention hands slots on
 };
 
-/// What an attention can honour; checked when a model is put together.
+/// What an attention can honour, checked when a model is put together, and how it carries a past.
 struct AttentionSupport {
   bool tables = true;        ///< rules other than causal (in a model that is not causal: than open)
   bool contexts = true;      ///< rows of a layer context
   bool keeps_state = false;  ///< it carries something from segment to segment
+  /// What it carries changes where a segment ends: the same text in other segments gives other outputs.
+  bool moves_at_ends = false;
 };
 
 /// The attention seam: wraps or replaces one attention module. (queries, keys and values, table, state) -> (y, state').
@@ -83,6 +85,8 @@ class CoreAttention : public Attention {
     at::Tensor heads;  ///< [B,Q,H*d], heads joined, before the output projection
     State state;
     at::Tensor slots = {};  ///< as AttentionResult's
+    /// q, k, v of the call's own rows as projections() maps them, for who wraps it; undefined: not at hand.
+    layers::AttentionProjections::Heads rows = {};
   };
   virtual Heads heads(const AttentionInput& input, const State& state) const = 0;
   /// The output projection: [B,Q,H*d] -> [B,Q,D].

@@ -264,6 +264,23 @@ void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, in
   for (; i < rows; ++i) y[i] = InnerProduct(w + i * columns, x, columns) + (start == nullptr ? T(0) : start[i]);
 }
 
+template <class T>
+void DotRows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x, int64_t columns, T* y) {
+  for (int64_t j = 0; j < count; ++j) y[j] = InnerProduct(rows + index[j] * stride, x, columns);
+}
+
+// A vector of the columns at a time, summed in a register.
+template <class T>
+void WeighRows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w, int64_t columns,
+               T* out) {
+  each<T>(columns, [&](auto d, int64_t c) {
+    auto sum = hn::Zero(d);
+    for (int64_t j = 0; j < count; ++j)
+      sum = hn::MulAdd(hn::LoadU(d, rows + index[j] * stride + c), hn::Set(d, w[j]), sum);
+    hn::StoreU(sum, d, out + c);
+  });
+}
+
 // Highway's dispatch takes functions, not templates.
 #define MNEMO_ROW_KERNELS(T, suffix)                                                                                   \
   T AddThenMax##suffix(T* s, const T* g, int64_t size) { return AddThenMax(s, g, size); }                              \
@@ -283,7 +300,15 @@ void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, in
   void MatrixVector##suffix(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {             \
     MatrixVector(w, x, start, y, rows, columns);                                                                       \
   }                                                                                                                    \
-  T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }
+  T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }                     \
+  void DotRows##suffix(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x,                 \
+                       int64_t columns, T* y) {                                                                        \
+    DotRows(rows, stride, index, count, x, columns, y);                                                                \
+  }                                                                                                                    \
+  void WeighRows##suffix(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w,               \
+                         int64_t columns, T* out) {                                                                    \
+    WeighRows(rows, stride, index, count, w, columns, out);                                                            \
+  }
 
 MNEMO_ROW_KERNELS(float, F)
 MNEMO_ROW_KERNELS(double, D)
@@ -310,6 +335,8 @@ namespace mnemo::ops {
   HWY_EXPORT(AddProduct##suffix);                                                                   \
   HWY_EXPORT(MatrixVector##suffix);                                                                 \
   HWY_EXPORT(InnerProduct##suffix);                                                                 \
+  HWY_EXPORT(DotRows##suffix);                                                                      \
+  HWY_EXPORT(WeighRows##suffix);                                                                    \
   template <>                                                                                       \
   T add_then_max(T* s, const T* g, int64_t size) {                                                  \
     return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size);                                    \
@@ -361,6 +388,16 @@ namespace mnemo::ops {
   template <>                                                                                       \
   T inner_product(const T* x, const T* y, int64_t size) {                                           \
     return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size);                                  \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void dot_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x,     \
+                int64_t columns, T* y) {                                                            \
+    HWY_DYNAMIC_DISPATCH(DotRows##suffix)(rows, stride, index, count, x, columns, y);               \
+  }                                                                                                 \
+  template <>                                                                                       \
+  void weigh_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w,   \
+                  int64_t columns, T* out) {                                                        \
+    HWY_DYNAMIC_DISPATCH(WeighRows##suffix)(rows, stride, index, count, w, columns, out);           \
   }
 
 MNEMO_DISPATCH(float, F)

@@ -19,9 +19,8 @@ using infer::Session;
 constexpr double kDecoderTolerance = 1e-5;
 
 /// Hash buckets know a whole segment only, the authors' shift of rows that look right reads other rows' scores, and a
-/// GRC reads its cache by softmax or not at all. A kNN memory decodes through the model.
+/// GRC reads its cache by softmax or not at all.
 bool has_decoder(const Configuration& config) {
-  if (config.has("knn")) return false;
   if (config.attention() == "lsh") return false;
   if (config.name == "rmt_faithful" || config.name == "rmt_xl_faithful") return false;
   return config.attention() != "linear" || !config.has("grc") ||

@@ -62,12 +62,14 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
 
 /// Where a sequence may be cut into segments at will: nothing marks a segment's borders, and what is carried is exact.
 /// ABC and linear attention carry all they ever read, and a window of one row reads nothing else. A layer context does
-/// while it holds everything as it was, or all that same_length lets see. A GRC cache moves at borders, but not in
-/// evaluation if it belongs to the model.
+/// while it holds everything as it was, or all that same_length lets see. An attention says itself whether what it
+/// carries moves at borders.
 inline bool any_segments(const Configuration& c) {
-  if (c.has("memory_tokens") || c.has("recurrent_tokens") || c.options.backbone.position.type != "none") return false;
-  if (c.has("grc") && !has_model_cache(c)) return false;
-  if (c.has("knn")) return false;  // a segment reads the memory as it was before the segment
+  const auto model = models::build(c.options);
+  if (!model->sequences().empty() || c.options.backbone.position.type != "none") return false;
+  for (int64_t layer = 0; layer < model->backbone().num_layers(); ++layer) {
+    if (model->backbone().attention(layer).support().moves_at_ends) return false;
+  }
   if (c.attention() == "abc" || c.attention() == "linear" || c.name == "window_one") return true;
   for (const char* memory : {"attention_cache", "compressive"}) {
     if (c.has(memory)) return c.memory_option(memory, "mem_len", 0).as_int() >= 32;

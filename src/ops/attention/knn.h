@@ -14,13 +14,19 @@ namespace mnemo::ops {
 /// B batch, H heads, Q queries, M rows of the memory, d head width.
 ///   q [B,H,Q,d], scaled already   k, v [B,H,M,d]   valid [B,M] bool, false = no row; undefined = all are rows
 /// Returns o [B,H,Q,d], zero for a sequence without a row. The choice of rows is a constant: gradients go into q, k and
-/// v of the chosen rows alone.
+/// v of the chosen rows alone (first derivatives only).
+///
+/// Scores are computed in blocks of queries and rows, of which each query keeps its best rows so far: never [Q,M] in one
+/// piece for a long memory. The backward pass touches the chosen rows alone.
 at::Tensor knn_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
                          int64_t top_k);
 
-/// The numbers j of N_i, rising, [B,H,Q,min(top_k, M)] int64; -1 where there are fewer rows. Scores are computed for
-/// blocks of rows, never [Q,M] in one piece for a long memory.
-///   max_scores: how many scores a block may have; it has at least top_k a query
+/// The same of LibTorch's operations, for other devices than the CPU: selects by knn_select(), then gathers the rows.
+at::Tensor knn_attention_composed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const at::Tensor& valid, int64_t top_k, int64_t max_scores = int64_t{1} << 23);
+
+/// The numbers j of N_i, rising, [B,H,Q,min(top_k, M)] int64; -1 where there are fewer rows.
+///   max_scores: how many scores a block of rows may have; it has at least top_k a query
 at::Tensor knn_select(const at::Tensor& q, const at::Tensor& k, const at::Tensor& valid, int64_t top_k,
                       int64_t max_scores = int64_t{1} << 23);
 

@@ -9,7 +9,7 @@
 #include "core/decode.h"
 #include "ops/linear/packed_linear.h"
 
-namespace mnemo::attention {
+namespace mnemo::core {
 
 /// How keys and values of a decoder lie in memory: [H, capacity, width], width the head's, padded with zeros to whole
 /// vectors.
@@ -21,7 +21,7 @@ struct KeyLayout {
 
 /// Keys and values of one layer of one sequence, [context; open segment], in memory that grows by doubling. Those of a
 /// layer context stay when a segment ends: W_k of a row is what it was when the row ran.
-class KeyRowsState final : public core::CopiedState<KeyRowsState> {
+class KeyRowsState final : public CopiedState<KeyRowsState> {
  public:
   /// The keys from number `first` on will be held; those before it were never taken over.
   explicit KeyRowsState(const KeyLayout& layout, int64_t first = 0) : layout_(layout), missing_(first), keys_(first) {}
@@ -36,7 +36,7 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
   /// number) stores those that come of rows[from] on, from that number on. False, and nothing done, where some are not
   /// held.
   template <class Make>
-  bool keep(std::span<const core::KeptKeys> kept, int64_t needed, const Make& make);
+  bool keep(std::span<const KeptKeys> kept, int64_t needed, const Make& make);
   /// Holds the last `count` keys and no others.
   void trim(int64_t count) {
     const int64_t excess = std::max<int64_t>(0, keys_ - missing_ - count);
@@ -45,6 +45,8 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
   }
 
   int64_t keys() const { return keys_; }
+  /// The number of the first key that is held.
+  int64_t first() const { return missing_; }
   /// Key or value row of a head.
   template <class T>
   T* key(int64_t head, int64_t number) const {
@@ -62,11 +64,11 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
  private:
   void move(int64_t capacity);
   /// What is held of a run that begins with key `number` and of which those from `first` on are.
-  static core::KeptKeys held_part(const core::KeptKeys& run, int64_t number, int64_t first) {
+  static KeptKeys held_part(const KeptKeys& run, int64_t number, int64_t first) {
     const int64_t skipped = std::clamp<int64_t>(first - number, 0, run.count);
     return {run.from + skipped, run.count - skipped, run.rows};
   }
-  void drop_to(std::span<const core::KeptKeys> kept, int64_t first);
+  void drop_to(std::span<const KeptKeys> kept, int64_t first);
 
   KeyLayout layout_;
   ops::AlignedBytes k_, v_;
@@ -75,18 +77,18 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
 };
 
 template <class Make>
-bool KeyRowsState::keep(std::span<const core::KeptKeys> kept, int64_t needed, const Make& make) {
+bool KeyRowsState::keep(std::span<const KeptKeys> kept, int64_t needed, const Make& make) {
   int64_t total = 0, number = 0;
-  for (const core::KeptKeys& run : kept) total += run.count;
+  for (const KeptKeys& run : kept) total += run.count;
   const int64_t first = std::max<int64_t>(0, total - needed);
-  for (const core::KeptKeys& run : kept) {
-    const core::KeptKeys held = held_part(run, number, first);
+  for (const KeptKeys& run : kept) {
+    const KeptKeys held = held_part(run, number, first);
     if (run.rows == nullptr && held.count > 0 && held.from < missing_) return false;
     number += run.count;
   }
   drop_to(kept, first);
   number = 0;
-  for (const core::KeptKeys& run : kept) {
+  for (const KeptKeys& run : kept) {
     const int64_t skipped = run.count - held_part(run, number, first).count;
     if (run.rows != nullptr) make(run.rows, skipped, run.count - skipped, number + skipped);
     number += run.count;
@@ -94,4 +96,4 @@ bool KeyRowsState::keep(std::span<const core::KeptKeys> kept, int64_t needed, co
   return true;
 }
 
-}  // namespace mnemo::attention
+}  // namespace mnemo::core
