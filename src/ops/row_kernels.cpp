@@ -7,6 +7,7 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -281,6 +282,25 @@ void WeighRows(const T* rows, int64_t stride, const int64_t* index, int64_t coun
   });
 }
 
+template <class T>
+int64_t PlacesAbove(const T* x, int64_t size, T least, int64_t* places) {
+  const hn::ScalableTag<T> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  const auto border = hn::Set(wide, least);
+  int64_t i = 0, found = 0;
+  for (; i + step <= size; i += step) {
+    const auto above = hn::Gt(hn::LoadU(wide, x + i), border);
+    if (hn::AllFalse(wide, above)) continue;
+    uint64_t bits = 0;  // a vector has 64 lanes at most
+    hn::StoreMaskBits(wide, above, reinterpret_cast<uint8_t*>(&bits));
+    for (; bits != 0; bits &= bits - 1) places[found++] = i + std::countr_zero(bits);
+  }
+  for (; i < size; ++i) {
+    if (x[i] > least) places[found++] = i;
+  }
+  return found;
+}
+
 // Highway's dispatch takes functions, not templates.
 #define MNEMO_ROW_KERNELS(T, suffix)                                                                                   \
   T AddThenMax##suffix(T* s, const T* g, int64_t size) { return AddThenMax(s, g, size); }                              \
@@ -308,6 +328,9 @@ void WeighRows(const T* rows, int64_t stride, const int64_t* index, int64_t coun
   void WeighRows##suffix(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w,               \
                          int64_t columns, T* out) {                                                                    \
     WeighRows(rows, stride, index, count, w, columns, out);                                                            \
+  }                                                                                                                    \
+  int64_t PlacesAbove##suffix(const T* x, int64_t size, T least, int64_t* places) {                                    \
+    return PlacesAbove(x, size, least, places);                                                                        \
   }
 
 MNEMO_ROW_KERNELS(float, F)
@@ -337,6 +360,7 @@ namespace mnemo::ops {
   HWY_EXPORT(InnerProduct##suffix);                                                                 \
   HWY_EXPORT(DotRows##suffix);                                                                      \
   HWY_EXPORT(WeighRows##suffix);                                                                    \
+  HWY_EXPORT(PlacesAbove##suffix);                                                                  \
   template <>                                                                                       \
   T add_then_max(T* s, const T* g, int64_t size) {                                                  \
     return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size);                                    \
@@ -398,6 +422,10 @@ namespace mnemo::ops {
   void weigh_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w,   \
                   int64_t columns, T* out) {                                                        \
     HWY_DYNAMIC_DISPATCH(WeighRows##suffix)(rows, stride, index, count, w, columns, out);           \
+  }                                                                                                 \
+  template <>                                                                                       \
+  int64_t places_above(const T* x, int64_t size, T least, int64_t* places) {                        \
+    return HWY_DYNAMIC_DISPATCH(PlacesAbove##suffix)(x, size, least, places);                       \
   }
 
 MNEMO_DISPATCH(float, F)

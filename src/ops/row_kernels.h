@@ -74,6 +74,10 @@ template <class T>
 void weigh_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w, int64_t columns,
                 T* out);
 
+/// The places of the numbers above `least`, rising; returns how many. A NaN is not above.
+template <class T>
+int64_t places_above(const T* x, int64_t size, T least, int64_t* places);
+
 /// The instruction set that the loops run with, for reports: "AVX2", "AVX3" ...
 const char* row_kernel_target();
 

@@ -1,5 +1,7 @@
 #include "ops/attention/knn_rows.h"
 
+#include <limits>
+
 #include "ops/linear/gemm.h"
 #include "ops/scratch.h"
 
@@ -31,12 +33,15 @@ void forward_block(const KnnProblem<T>& p, const Heads<T>& o, int64_t* numbers, 
   thread_local std::vector<int64_t> own_numbers;
   own_numbers.resize(static_cast<size_t>(kept));
   for (BestRows<T>& of_query : best) of_query.start(kept);
+  int64_t real = 0;
   for (int64_t j0 = 0; j0 < p.rows; j0 += kRows) {
     const int64_t rows = std::min(kRows, p.rows - j0);
     gemm<T>(count, rows, p.width, T(1), {p.q.row(b, h, i0), p.q.row_stride},
             transpose(p.k.row(b, h, j0), p.k.row_stride), T(0), scores, rows);
     const bool* valid = p.valid == nullptr ? nullptr : p.valid + b * p.rows + j0;
-    const bool gaps = valid != nullptr && !std::all_of(valid, valid + rows, [](bool real) { return real; });
+    const int64_t of_block = valid == nullptr ? rows : std::count(valid, valid + rows, true);
+    const bool gaps = of_block < rows;
+    real += of_block;
     for (int64_t i = 0; i < count; ++i) {
       T* row = scores + i * rows;
       for (int64_t j = 0; gaps && j < rows; ++j) {
@@ -53,6 +58,8 @@ void forward_block(const KnnProblem<T>& p, const Heads<T>& o, int64_t* numbers, 
     std::fill(number + found, number + kept, -1);
     std::fill(weight + found, weight + kept, T(0));
     weigh_rows(p.v.row(b, h, 0), p.v.row_stride, number, found, weight, p.value_width, o.row(b, h, i0 + i));
+    // Scores that are no numbers: as of a query with a NaN.
+    if (found < std::min(kept, real)) std::fill_n(o.row(b, h, i0 + i), p.value_width, std::numeric_limits<T>::quiet_NaN());
   }
 }
 

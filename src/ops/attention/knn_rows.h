@@ -10,52 +10,49 @@
 
 namespace mnemo::ops {
 
-/// The rows with the highest scores, found in one pass over the scores; the older row wins among equals. A NaN
-/// is taken only while there is room.
+/// The rows with the highest scores, found in one pass over the scores; the older row wins among equals. A NaN is passed
+/// over.
 template <class T>
 class BestRows {
  public:
   /// Starts over; `most` rows will be kept.
   void start(int64_t most) {
     most_ = static_cast<size_t>(most);
-    heap_.clear();
+    least_ = -kInfinity<T>;
+    rows_.clear();
   }
   /// Takes the scores of the rows first .. first + count, where -inf is no row. Rows must come in their order.
-  void take(T* scores, int64_t first, int64_t count) {
-    int64_t i = 0;
-    for (; i < count && heap_.size() < most_; ++i) {
-      if (scores[i] != -kInfinity<T>) push(scores[i], first + i);
-    }
-    // Most pieces have no score above the lowest one taken, which their largest tells.
-    for (int64_t size; i < count; i += size) {
-      size = std::min(kPiece, count - i);
-      if (!(add_then_max<T>(scores + i, nullptr, size) > heap_.front().first)) continue;
-      for (int64_t j = i; j < i + size; ++j) {
-        if (!(scores[j] > heap_.front().first)) continue;
-        std::pop_heap(heap_.begin(), heap_.end(), better);
-        heap_.pop_back();
-        push(scores[j], first + j);
-      }
+  void take(const T* scores, int64_t first, int64_t count) {
+    int64_t places[kPiece];
+    for (int64_t i = 0; i < count; i += kPiece) {
+      const int64_t found = places_above(scores + i, std::min(kPiece, count - i), least_, places);
+      for (int64_t j = 0; j < found; ++j) rows_.emplace_back(scores[i + places[j]], first + i + places[j]);
+      if (rows_.size() >= 2 * most_ + kPiece) drop();
     }
   }
   /// Score and number of each, by number. The object takes no more before it is started again.
   const std::vector<std::pair<T, int64_t>>& in_order() {
-    std::sort(heap_.begin(), heap_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    return heap_;
+    if (rows_.size() > most_) drop();
+    std::sort(rows_.begin(), rows_.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    return rows_;
   }
 
  private:
   static constexpr int64_t kPiece = 64;
   using Row = std::pair<T, int64_t>;  // score, number
-  /// The front of the heap is the row that goes first: the lowest score, and of equal ones the newest row.
-  static bool better(const Row& a, const Row& b) { return a.first > b.first || (a.first == b.first && a.second < b.second); }
-  void push(T score, int64_t number) {
-    heap_.emplace_back(score, number);
-    std::push_heap(heap_.begin(), heap_.end(), better);
+  /// Drops all but the best. A later row with the lowest score that is left would lose against it.
+  void drop() {
+    const auto last = rows_.begin() + static_cast<int64_t>(most_) - 1;
+    std::nth_element(rows_.begin(), last, rows_.end(), [](const Row& a, const Row& b) {
+      return a.first > b.first || (a.first == b.first && a.second < b.second);
+    });
+    least_ = last->first;
+    rows_.resize(most_);
   }
 
   size_t most_ = 0;
-  std::vector<Row> heap_;
+  T least_ = -kInfinity<T>;
+  std::vector<Row> rows_;
 };
 
 /// The inputs of knn_attention() (ops/attention/knn.h), named as there.

@@ -88,6 +88,14 @@ TEST(Knn, ASequenceWithoutRowsGivesZeros) {
   EXPECT_TRUE(at::equal(knn_attention(c.q, c.k.narrow(2, 0, 0), c.v.narrow(2, 0, 0), {}, 2), at::zeros_like(c.q)));
 }
 
+TEST(Knn, AQueryThatIsNoNumberGivesNone) {
+  Call c = call(9, 12);
+  c.q[1][2][3][0] = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor o = knn_attention(c.q, c.k, c.v, c.valid, 3);
+  EXPECT_TRUE(at::isnan(o[1][2][3]).all().item<bool>());
+  EXPECT_EQ(at::isnan(o).sum().item<int64_t>(), 4);
+}
+
 TEST(Knn, GradientsAreThoseOfTheTwin) {
   Call c = call(7, 12);
   for (at::Tensor* leaf : {&c.q, &c.k, &c.v}) leaf->set_requires_grad(true);

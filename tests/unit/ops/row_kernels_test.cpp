@@ -142,6 +142,26 @@ void expect_sums_of_rows_by_number() {
   }
 }
 
+template <class T>
+void expect_places_above() {
+  for (int64_t size = 0; size <= 70; ++size) {
+    std::vector<T> x;
+    std::vector<int64_t> expected, places(static_cast<size_t>(size) + 1, -7);
+    for (int64_t i = 0; i < size; ++i) {
+      x.push_back(i % 11 == 4 ? static_cast<T>(NAN) : static_cast<T>((i * i) % 5));
+      if (x.back() > T(1)) expected.push_back(i);
+    }
+    const int64_t found = places_above(x.data(), size, T(1), places.data());
+    EXPECT_EQ(std::vector<int64_t>(places.begin(), places.begin() + found), expected) << size;
+    EXPECT_EQ(places.back(), -7);
+  }
+}
+
+TEST(RowKernels, PlacesOfNumbersAboveAnother) {
+  test::for_each_instruction_set(expect_places_above<float>);
+  test::for_each_instruction_set(expect_places_above<double>);
+}
+
 TEST(RowKernels, SumsOfRowsByNumber) {
   test::for_each_instruction_set(expect_sums_of_rows_by_number<float>);
   test::for_each_instruction_set(expect_sums_of_rows_by_number<double>);
