@@ -23,7 +23,9 @@ at::Tensor last_rows(const at::Tensor& old, const at::Tensor& fresh, const at::T
                      int64_t count) {
   if (!order.defined()) {
     const int64_t of_old = std::max<int64_t>(0, count - fresh.size(2));
-    return at::cat({old.narrow(2, old.size(2) - of_old, of_old), fresh.narrow(2, fresh.size(2) - count + of_old, count - of_old)}, 2);
+    return at::cat(
+        {old.narrow(2, old.size(2) - of_old, of_old), fresh.narrow(2, fresh.size(2) - count + of_old, count - of_old)},
+        2);
   }
   const at::Tensor index = order.narrow(1, order.size(1) - count, count).view({order.size(0), 1, count, 1});
   return at::cat({old, fresh}, 2).gather(2, index.expand({-1, old.size(1), -1, old.size(3)})) *
@@ -140,8 +142,9 @@ core::AttentionView Knn::inspect(const core::AttentionInput& input, const core::
   const core::State own = state.child("knn");
   const KnnState& old = checked(own, input.x.size(0));
   if (old.keys.size(2) == 0) return view;
-  view.maps.push_back({"knn", core::MapAxis::queries, core::MapAxis::cache,
-                       ops::knn_weights(queries(maps_->heads(input.x, input.x).q), old.keys, old.valid, options_.top_k)});
+  view.maps.push_back(
+      {"knn", core::MapAxis::queries, core::MapAxis::cache,
+       ops::knn_weights(queries(maps_->heads(input.x, input.x).q), old.keys, old.valid, options_.top_k)});
   return view;
 }
 

@@ -320,7 +320,7 @@ int64_t PlacesAbove(const T* x, int64_t size, T least, int64_t* places) {
   void MatrixVector##suffix(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {             \
     MatrixVector(w, x, start, y, rows, columns);                                                                       \
   }                                                                                                                    \
-  T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }                     \
+  T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }                    \
   void DotRows##suffix(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x,                 \
                        int64_t columns, T* y) {                                                                        \
     DotRows(rows, stride, index, count, x, columns, y);                                                                \
@@ -345,87 +345,87 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mnemo::ops {
 
-#define MNEMO_DISPATCH(T, suffix)                                                                   \
-  HWY_EXPORT(AddThenMax##suffix);                                                                   \
-  HWY_EXPORT(ExpThenSum##suffix);                                                                   \
-  HWY_EXPORT(SoftmaxRows##suffix);                                                                  \
-  HWY_EXPORT(AddThenExp##suffix);                                                                   \
-  HWY_EXPORT(SoftmaxGrad##suffix);                                                                  \
-  HWY_EXPORT(Multiply##suffix);                                                                     \
-  HWY_EXPORT(SumRows##suffix);                                                                      \
-  HWY_EXPORT(ExpOfDifference##suffix);                                                              \
-  HWY_EXPORT(Product##suffix);                                                                      \
-  HWY_EXPORT(AddProduct##suffix);                                                                   \
-  HWY_EXPORT(MatrixVector##suffix);                                                                 \
-  HWY_EXPORT(InnerProduct##suffix);                                                                 \
-  HWY_EXPORT(DotRows##suffix);                                                                      \
-  HWY_EXPORT(WeighRows##suffix);                                                                    \
-  HWY_EXPORT(PlacesAbove##suffix);                                                                  \
-  template <>                                                                                       \
-  T add_then_max(T* s, const T* g, int64_t size) {                                                  \
-    return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size);                                    \
-  }                                                                                                 \
-  template <>                                                                                       \
-  T exp_then_sum(T* s, int64_t size, T shift) {                                                     \
-    return HWY_DYNAMIC_DISPATCH(ExpThenSum##suffix)(s, size, shift);                                \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {              \
-    HWY_DYNAMIC_DISPATCH(SoftmaxRows##suffix)(s, rows, columns, stride, log_sum);                   \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void add_then_exp(T* s, const T* g, int64_t size, T shift) {                                      \
-    HWY_DYNAMIC_DISPATCH(AddThenExp##suffix)(s, g, size, shift);                                    \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale) {                           \
-    HWY_DYNAMIC_DISPATCH(SoftmaxGrad##suffix)(p, grad, size, mean, scale);                          \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void multiply(T* x, int64_t size, T factor) {                                                     \
-    HWY_DYNAMIC_DISPATCH(Multiply##suffix)(x, size, factor);                                        \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void sum_rows(const T* x, const T* y, T* out, int64_t size) {                                     \
-    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, out, size);                                         \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void accumulate(T* x, const T* y, int64_t size) {                                                 \
-    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, x, size);                                           \
-  }                                                                                                 \
-  template <>                                                                                       \
-  T exp_of_difference(const T* x, const T* y, T* out, int64_t size) {                               \
-    return HWY_DYNAMIC_DISPATCH(ExpOfDifference##suffix)(x, y, out, size);                          \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void product(const T* x, const T* y, T* out, int64_t size) {                                      \
-    HWY_DYNAMIC_DISPATCH(Product##suffix)(x, y, out, size);                                         \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void add_product(const T* x, const T* y, T* out, int64_t size) {                                  \
-    HWY_DYNAMIC_DISPATCH(AddProduct##suffix)(x, y, out, size);                                      \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) { \
-    HWY_DYNAMIC_DISPATCH(MatrixVector##suffix)(w, x, start, y, rows, columns);                      \
-  }                                                                                                 \
-  template <>                                                                                       \
-  T inner_product(const T* x, const T* y, int64_t size) {                                           \
-    return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size);                                  \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void dot_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x,     \
-                int64_t columns, T* y) {                                                            \
-    HWY_DYNAMIC_DISPATCH(DotRows##suffix)(rows, stride, index, count, x, columns, y);               \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void weigh_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w,   \
-                  int64_t columns, T* out) {                                                        \
-    HWY_DYNAMIC_DISPATCH(WeighRows##suffix)(rows, stride, index, count, w, columns, out);           \
-  }                                                                                                 \
-  template <>                                                                                       \
-  int64_t places_above(const T* x, int64_t size, T least, int64_t* places) {                        \
-    return HWY_DYNAMIC_DISPATCH(PlacesAbove##suffix)(x, size, least, places);                       \
+#define MNEMO_DISPATCH(T, suffix)                                                                                  \
+  HWY_EXPORT(AddThenMax##suffix);                                                                                  \
+  HWY_EXPORT(ExpThenSum##suffix);                                                                                  \
+  HWY_EXPORT(SoftmaxRows##suffix);                                                                                 \
+  HWY_EXPORT(AddThenExp##suffix);                                                                                  \
+  HWY_EXPORT(SoftmaxGrad##suffix);                                                                                 \
+  HWY_EXPORT(Multiply##suffix);                                                                                    \
+  HWY_EXPORT(SumRows##suffix);                                                                                     \
+  HWY_EXPORT(ExpOfDifference##suffix);                                                                             \
+  HWY_EXPORT(Product##suffix);                                                                                     \
+  HWY_EXPORT(AddProduct##suffix);                                                                                  \
+  HWY_EXPORT(MatrixVector##suffix);                                                                                \
+  HWY_EXPORT(InnerProduct##suffix);                                                                                \
+  HWY_EXPORT(DotRows##suffix);                                                                                     \
+  HWY_EXPORT(WeighRows##suffix);                                                                                   \
+  HWY_EXPORT(PlacesAbove##suffix);                                                                                 \
+  template <>                                                                                                      \
+  T add_then_max(T* s, const T* g, int64_t size) {                                                                 \
+    return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size);                                                   \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  T exp_then_sum(T* s, int64_t size, T shift) {                                                                    \
+    return HWY_DYNAMIC_DISPATCH(ExpThenSum##suffix)(s, size, shift);                                               \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {                             \
+    HWY_DYNAMIC_DISPATCH(SoftmaxRows##suffix)(s, rows, columns, stride, log_sum);                                  \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void add_then_exp(T* s, const T* g, int64_t size, T shift) {                                                     \
+    HWY_DYNAMIC_DISPATCH(AddThenExp##suffix)(s, g, size, shift);                                                   \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale) {                                          \
+    HWY_DYNAMIC_DISPATCH(SoftmaxGrad##suffix)(p, grad, size, mean, scale);                                         \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void multiply(T* x, int64_t size, T factor) {                                                                    \
+    HWY_DYNAMIC_DISPATCH(Multiply##suffix)(x, size, factor);                                                       \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void sum_rows(const T* x, const T* y, T* out, int64_t size) {                                                    \
+    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, out, size);                                                        \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void accumulate(T* x, const T* y, int64_t size) {                                                                \
+    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, x, size);                                                          \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  T exp_of_difference(const T* x, const T* y, T* out, int64_t size) {                                              \
+    return HWY_DYNAMIC_DISPATCH(ExpOfDifference##suffix)(x, y, out, size);                                         \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void product(const T* x, const T* y, T* out, int64_t size) {                                                     \
+    HWY_DYNAMIC_DISPATCH(Product##suffix)(x, y, out, size);                                                        \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void add_product(const T* x, const T* y, T* out, int64_t size) {                                                 \
+    HWY_DYNAMIC_DISPATCH(AddProduct##suffix)(x, y, out, size);                                                     \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {                \
+    HWY_DYNAMIC_DISPATCH(MatrixVector##suffix)(w, x, start, y, rows, columns);                                     \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  T inner_product(const T* x, const T* y, int64_t size) {                                                          \
+    return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size);                                                 \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void dot_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x, int64_t columns,   \
+                T* y) {                                                                                            \
+    HWY_DYNAMIC_DISPATCH(DotRows##suffix)(rows, stride, index, count, x, columns, y);                              \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void weigh_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w, int64_t columns, \
+                  T* out) {                                                                                        \
+    HWY_DYNAMIC_DISPATCH(WeighRows##suffix)(rows, stride, index, count, w, columns, out);                          \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  int64_t places_above(const T* x, int64_t size, T least, int64_t* places) {                                       \
+    return HWY_DYNAMIC_DISPATCH(PlacesAbove##suffix)(x, size, least, places);                                      \
   }
 
 MNEMO_DISPATCH(float, F)

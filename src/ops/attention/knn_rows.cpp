@@ -59,7 +59,8 @@ void forward_block(const KnnProblem<T>& p, const Heads<T>& o, int64_t* numbers, 
     std::fill(weight + found, weight + kept, T(0));
     weigh_rows(p.v.row(b, h, 0), p.v.row_stride, number, found, weight, p.value_width, o.row(b, h, i0 + i));
     // Scores that are no numbers: as of a query with a NaN.
-    if (found < std::min(kept, real)) std::fill_n(o.row(b, h, i0 + i), p.value_width, std::numeric_limits<T>::quiet_NaN());
+    if (found < std::min(kept, real))
+      std::fill_n(o.row(b, h, i0 + i), p.value_width, std::numeric_limits<T>::quiet_NaN());
   }
 }
 
@@ -105,10 +106,10 @@ void knn_backward(const KnnProblem<T>& p, const Heads<const T>& grad_o, const in
   });
 }
 
-#define MNEMO_KNN(T)                                                                               \
-  template void knn_forward(const KnnProblem<T>&, const Heads<T>&, int64_t*, T*);                  \
-  template void knn_backward(const KnnProblem<T>&, const Heads<const T>&, const int64_t*, const T*, \
-                             const Heads<T>&, const Heads<T>&, const Heads<T>&);
+#define MNEMO_KNN(T)                                                                                                 \
+  template void knn_forward(const KnnProblem<T>&, const Heads<T>&, int64_t*, T*);                                    \
+  template void knn_backward(const KnnProblem<T>&, const Heads<const T>&, const int64_t*, const T*, const Heads<T>&, \
+                             const Heads<T>&, const Heads<T>&);
 MNEMO_KNN(float)
 MNEMO_KNN(double)
 #undef MNEMO_KNN

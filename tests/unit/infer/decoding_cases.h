@@ -224,8 +224,9 @@ inline const std::vector<Case>& cases() {
       {"knn_plain_xl",
        [](auto& o) {
          o.backbone.head_dim = 13;
-         o.memory = {memory("segment_cache", {{"mem_len", 6}}),
-                     memory("knn", {{"memory_len", 9}, {"top_k", 20}, {"normalize", false}, {"layers", Node::array({1})}})};
+         o.memory = {
+             memory("segment_cache", {{"mem_len", 6}}),
+             memory("knn", {{"memory_len", 9}, {"top_k", 20}, {"normalize", false}, {"layers", Node::array({1})}})};
        }},
       {"knn_grc_linear_gate",
        [](auto& o) {

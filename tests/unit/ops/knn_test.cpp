@@ -52,7 +52,8 @@ TEST(Knn, ManyBlocksOfQueriesAndRowsInAnyLayout) {
   Numbers numbers(11);
   // As attention has them: heads between rows and columns; and memories that are part of longer ones.
   const at::Tensor q = numbers.normal({2, 130, 3, 5}).transpose(1, 2);
-  const at::Tensor k = numbers.normal({2, 3, 1400, 5}).narrow(2, 100, 1200), v = numbers.normal({2, 1200, 3, 7}).transpose(1, 2);
+  const at::Tensor k = numbers.normal({2, 3, 1400, 5}).narrow(2, 100, 1200),
+                   v = numbers.normal({2, 1200, 3, 7}).transpose(1, 2);
   const at::Tensor valid = at::arange(1200).expand({2, -1}) >= at::tensor({0, 700}).unsqueeze(1);
   for (const int64_t top_k : {1, 20, 700}) {
     const at::Tensor naive = knn_attention_naive(q, k, v, valid, top_k);

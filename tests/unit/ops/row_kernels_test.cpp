@@ -134,7 +134,8 @@ void expect_sums_of_rows_by_number() {
     }
     for (int64_t c = 0; c < columns; ++c) {
       double sum = 0;
-      for (size_t j = 0; j < 4; ++j) sum += static_cast<double>(rows[static_cast<size_t>(index[j] * stride + c)]) * w[j];
+      for (size_t j = 0; j < 4; ++j)
+        sum += static_cast<double>(rows[static_cast<size_t>(index[j] * stride + c)]) * w[j];
       EXPECT_NEAR(sums[static_cast<size_t>(c)], sum, 1e-5) << columns;
     }
     EXPECT_EQ(dots[4], T(7));
