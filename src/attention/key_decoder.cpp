@@ -97,7 +97,7 @@ void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* head
   thread_local std::vector<float> maps_memory, q_memory, qr_memory;
   const auto count = static_cast<int64_t>(pass.rows.size());
   const int64_t width = layout_.width, d = layout_.head_dim, all = layout_.heads * d, stride = maps_.out();
-  float* maps = core::at_least(maps_memory, count * stride);
+  float* maps = pass.qkv != nullptr ? pass.qkv : core::at_least(maps_memory, count * stride);
   float* q = core::at_least(q_memory, count * layout_.heads * width);
   float* qr = distances_ ? core::at_least(qr_memory, count * layout_.heads * width) : nullptr;
   maps_(x, count, dim_, maps, stride);

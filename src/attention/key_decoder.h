@@ -7,11 +7,14 @@
 #include <mutex>
 #include <vector>
 
-#include "attention/key_rows_state.h"
 #include "core/decode.h"
+#include "core/key_rows_state.h"
 #include "layers/parts.h"
 
 namespace mnemo::attention {
+
+using core::KeyLayout;
+using core::KeyRowsState;
 
 /// The distance terms of relative attention, projected once for the longest distance requested so far.
 ///   r_p = W_r R(p);  rows [H, count, width], row i is the distance i - right

@@ -133,7 +133,7 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
   }
   auto [o, sums] = ops::linear_attention_causal(reading, written, values, log_gate, share, {past.s, past.z},
                                                 normaliser_);
-  return {maps_.join(o), LinearState{sums.s, sums.z}};
+  return {maps_.join(o), LinearState{sums.s, sums.z}, {}, own_rows(input, {q, k, v})};
 }
 
 core::AttentionView Linear::inspect(const core::AttentionInput& input, const core::State& state,

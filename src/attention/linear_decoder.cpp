@@ -90,6 +90,8 @@ class LinearDecoder final : public core::DecodeAttention {
     const int64_t all = heads_ * head_dim_, stride = maps_.out();
     float* maps = core::at_least(maps_memory, count * stride);
     maps_(x, count, dim_, maps, stride);
+    for (int64_t row = 0; pass.qkv != nullptr && row < count; ++row)  // without the gate's logits
+      std::copy_n(maps + row * stride, 3 * all, pass.qkv + row * 3 * all);
     at::parallel_for(0, pieces * heads_, core::thread_grain(4 * features_ * width_), [&](int64_t begin, int64_t end) {
       for (int64_t item = begin; item < end; ++item) {
         const auto number = static_cast<size_t>(item / heads_);

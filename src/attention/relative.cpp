@@ -62,7 +62,7 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   } else {
     o = ops::attention(q, kv.k, kv.v, positions(q, distances), input.table.ranges(), scale);
   }
-  return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv)};
+  return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }
 
 core::AttentionView Relative::inspect(const core::AttentionInput& input, const core::State& state,

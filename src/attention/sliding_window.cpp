@@ -36,9 +36,10 @@ core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input,
   const ops::KeyRanges ranges = ops::key_window(input.table.ranges(), side, side, input.table.num_keys() - keys);
   const at::Tensor o = ops::attention(q, kv.k, ops::replaced(replace, kv.v), {}, ranges,
                                       1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
-  if (input.ends) return {maps_.join(o), core::KvState{}};
+  Heads made{maps_.join(o), core::KvState{}, {}, own_rows(input, {q, k, v})};
   const int64_t kept = std::min(keys, window_ - 1);
-  return {maps_.join(o), core::KvState{kv.k.narrow(2, keys - kept, kept), kv.v.narrow(2, keys - kept, kept)}};
+  if (!input.ends) made.state = core::KvState{kv.k.narrow(2, keys - kept, kept), kv.v.narrow(2, keys - kept, kept)};
+  return made;
 }
 
 core::AttentionView SlidingWindow::inspect(const core::AttentionInput& input, const core::State& state,

@@ -30,7 +30,7 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   const at::Tensor o = drops ? ops::attention_naive(q, kv.k, kv.v, {}, ops::RelShift::none, input.table.expand(), scale,
                                                     dropout_)
                              : ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), scale);
-  return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv)};
+  return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }
 
 core::AttentionView Softmax::inspect(const core::AttentionInput& input, const core::State& state,

@@ -79,6 +79,7 @@ const std::vector<MechanismCase>& mechanism_cases() {
        memory(
            R"("recurrent_tokens", layout = "encoder", num_mem_tokens = 16, cls_token = 62, sep_token = 63, pad_token = 64)"),
        true},
+      {"knn", relative, memory(R"("knn", memory_len = 4096, top_k = 32)"), false, 0.9},
       {"grc_softmax", softmax, memory(grc)},
       {"grc_relative", relative, memory(grc)},
       {"grc_sliding_window", R"(type = "sliding_window", window_size = 256)", memory(grc)},

@@ -27,7 +27,7 @@ HandOver::~HandOver() {
 std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
                                         const std::vector<std::string>& words, bool best) {
   const fs::path folder = fs::absolute(arguments.peers).lexically_normal(),
-                 installed = folder.parent_path().parent_path() / ".deps" / "peers";
+                 installed = folder.parent_path().parent_path().parent_path() / ".deps" / "peers";
   base::require(fs::exists(folder / script), "{}: expected {} there; name the folder with --peers, or use --no-peers",
                 folder.string(), script);
   base::require(fs::exists(installed / "settings.so") && fs::exists(installed / "safetensors"),

@@ -57,11 +57,13 @@ struct AttentionResult {
   at::Tensor to_above = {};  ///< what the attention hands to that of the layer above; undefined = nothing
 };
 
-/// What an attention can honour; checked when a model is put together.
+/// What an attention can honour, checked when a model is put together, and how it carries a past.
 struct AttentionSupport {
   bool tables = true;        ///< rules other than causal (in a model that is not causal: than open)
   bool contexts = true;      ///< rows of a layer context
   bool keeps_state = false;  ///< it carries something from segment to segment
+  /// What it carries changes where a segment ends: the same text in other segments gives other outputs.
+  bool moves_at_ends = false;
 };
 
 /// The attention seam: wraps or replaces one attention module. (queries, keys and values, table, state) -> (y, state').
@@ -90,6 +92,8 @@ class CoreAttention : public Attention {
     at::Tensor heads;  ///< [B,Q,H*d], heads joined, before the output projection
     State state;
     at::Tensor to_above = {};  ///< as AttentionResult's
+    /// q, k, v of the call's own rows as projections() maps them, for a wrapping mechanism; undefined: not available.
+    layers::AttentionProjections::Heads rows = {};
   };
   virtual Heads heads(const AttentionInput& input, const State& state) const = 0;
   /// The output projection: [B,Q,H*d] -> [B,Q,D].

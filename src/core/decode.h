@@ -73,6 +73,9 @@ struct DecodePass {
   std::span<const DecodePiece> pieces;
   std::span<const DecodeRow> rows;
   std::span<DecodeState* const> states;  ///< the layer's, one for each piece
+  /// [rows,3*H*d], where not null: an attention with projections() also puts q, k and v of each row here, for who wraps
+  /// it.
+  float* qkv = nullptr;
 };
 
 /// A run of the keys that a layer goes on with when a segment has ended: `count` of [context; segment] from number

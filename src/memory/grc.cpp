@@ -123,6 +123,7 @@ core::State Grc::initial_state(int64_t batch) const {
 core::AttentionSupport Grc::support() const {
   core::AttentionSupport support = inner_->support();
   support.keeps_state = true;
+  support.moves_at_ends = support.moves_at_ends || options_.lifetime == "sequence";
   return support;
 }
 

@@ -17,11 +17,19 @@ namespace {
 
 at::Tensor of_length_one(const at::Tensor& rows) { return rows / (rows.square().sum(-1, true) + 1e-12).sqrt(); }
 
-/// The last `count` rows of [B,H,M,d] after `order` [B,M] has moved what is real to the right; zero where nothing is.
-at::Tensor last_rows(const at::Tensor& rows, const at::Tensor& order, const at::Tensor& valid, int64_t count) {
-  if (!order.defined()) return rows.narrow(2, rows.size(2) - count, count).clone();
+/// The last `count` rows of [old; fresh] [B,H,M,d], after `order` [B,M], where it is given, has moved what is real to the
+/// right; zero where nothing is.
+at::Tensor last_rows(const at::Tensor& old, const at::Tensor& fresh, const at::Tensor& order, const at::Tensor& valid,
+                     int64_t count) {
+  if (!order.defined()) {
+    const int64_t of_old = std::max<int64_t>(0, count - fresh.size(2));
+    return at::cat(
+        {old.narrow(2, old.size(2) - of_old, of_old), fresh.narrow(2, fresh.size(2) - count + of_old, count - of_old)},
+        2);
+  }
   const at::Tensor index = order.narrow(1, order.size(1) - count, count).view({order.size(0), 1, count, 1});
-  return rows.gather(2, index.expand({-1, rows.size(1), -1, rows.size(3)})) * valid.view({valid.size(0), 1, count, 1});
+  return at::cat({old, fresh}, 2).gather(2, index.expand({-1, old.size(1), -1, old.size(3)})) *
+         valid.view({valid.size(0), 1, count, 1});
 }
 
 }  // namespace
@@ -54,7 +62,7 @@ core::State Knn::initial_state(int64_t batch) const {
 
 core::AttentionSupport Knn::support() const {
   core::AttentionSupport support = inner_->support();
-  support.keeps_state = true;
+  support.keeps_state = support.moves_at_ends = true;
   return support;
 }
 
@@ -63,61 +71,67 @@ int64_t Knn::bptt_depth(std::string_view field) const {
   return field.starts_with(kCore) ? inner_->bptt_depth(field.substr(kCore.size())) : 0;
 }
 
-Knn::Rows Knn::rows_of(const at::Tensor& x) const {
-  auto [q, k, v] = maps_->heads(x, x);
-  if (!options_.normalize) return {q / std::sqrt(static_cast<double>(head_dim_)), k, v};
-  return {of_length_one(q) * scale_.view({num_heads_, 1, 1}), of_length_one(k), v};
+at::Tensor Knn::queries(const at::Tensor& q) const {
+  if (!options_.normalize) return q / std::sqrt(static_cast<double>(head_dim_));
+  return of_length_one(q) * scale_.view({num_heads_, 1, 1});
+}
+
+void require_knn_state(const KnnState& state, int64_t batch, int64_t heads, int64_t head_dim) {
+  base::require(state.keys.defined() && state.keys.dim() == 4 && state.valid.defined(),
+                "[knn] expected a state with keys, values and valid, found none; is it of another model?");
+  const int64_t rows = state.keys.size(2);
+  core::require_state("knn", state.keys, {batch, heads, rows, head_dim});
+  core::require_state("knn", state.values, {batch, heads, rows, head_dim});
+  core::require_state("knn", state.valid, {batch, rows});
 }
 
 const KnnState& Knn::checked(const core::State& knn, int64_t batch) const {
   const KnnState& state = knn.as<KnnState>();
-  base::require(state.keys.defined() && state.keys.dim() == 4 && state.valid.defined(),
-                "[knn] expected a state with keys, values and valid, found none; is it of another model?");
-  const int64_t rows = state.keys.size(2);
-  core::require_state("knn", state.keys, {batch, num_heads_, rows, head_dim_});
-  core::require_state("knn", state.values, {batch, num_heads_, rows, head_dim_});
-  core::require_state("knn", state.valid, {batch, rows});
+  require_knn_state(state, batch, num_heads_, head_dim_);
   return state;
 }
 
-KnnState Knn::after(const KnnState& old, const Rows& rows, const core::AttentionInput& input) const {
+KnnState Knn::after(const KnnState& old, const at::Tensor& k, const at::Tensor& v,
+                    const core::AttentionInput& input) const {
   const at::NoGradGuard no_grad;
   const int64_t batch = input.x.size(0), count = input.x.size(1);
   const at::Tensor& table_valid = input.table.valid();
   const at::Tensor real = table_valid.defined() ? table_valid.narrow(1, input.table.num_context(), count)
                                                 : at::ones({batch, count}, old.valid.options());
-  const at::Tensor keys = core::append_rows(old.open_keys, rows.k.detach(), 2),
-                   values = core::append_rows(old.open_values, rows.v.detach(), 2),
+  const at::Tensor keys = core::append_rows(old.open_keys, options_.normalize ? of_length_one(k) : k.detach(), 2),
+                   values = core::append_rows(old.open_values, v.detach(), 2),
                    valid = core::append_rows(old.open_valid, real, 1);
   if (!input.ends) return {old.keys, old.values, old.valid, keys, values, valid};
 
-  const at::Tensor all_keys = at::cat({old.keys, keys}, 2), all_values = at::cat({old.values, values}, 2),
-                   all_valid = at::cat({old.valid, valid}, 1);
+  const at::Tensor all_valid = at::cat({old.valid, valid}, 1);
   const int64_t kept = std::min(options_.memory_len, all_valid.size(1));
   at::Tensor order;
   if (!valid.all().item<bool>()) order = std::get<1>(all_valid.to(at::kInt).sort(/*stable=*/true, 1, false));
   KnnState next;
   next.valid = (order.defined() ? all_valid.gather(1, order) : all_valid).narrow(1, all_valid.size(1) - kept, kept);
-  next.keys = last_rows(all_keys, order, next.valid, kept);
-  next.values = last_rows(all_values, order, next.valid, kept);
+  next.keys = last_rows(old.keys, keys, order, next.valid, kept);
+  next.values = last_rows(old.values, values, order, next.valid, kept);
   return next;
 }
 
 core::CoreAttention::Heads Knn::heads(const core::AttentionInput& input, const core::State& state) const {
   const core::State own = state.child("knn");
   const KnnState& old = checked(own, input.x.size(0));
-  Heads local = inner_->heads(input, state.child("core"));
+  Heads made = inner_->heads(input, state.child("core"));
   RECORD_USER_SCOPE("knn");
-  const Rows rows = rows_of(input.x);
-  const core::State next = core::State::list({{"knn", after(old, rows, input)}, {"core", std::move(local.state)}});
-  if (old.keys.size(2) == 0) return {std::move(local.heads), next, std::move(local.to_above)};
+  if (!made.rows.q.defined()) made.rows = maps_->heads(input.x, input.x);
+  made.state = core::State::list(
+      {{"knn", after(old, made.rows.k, made.rows.v, input)}, {"core", std::move(made.state)}});
+  if (old.keys.size(2) == 0) return made;
 
-  const at::Tensor far = ops::knn_attention(rows.q, old.keys.detach(), old.values.detach(), old.valid, options_.top_k);
-  const at::Tensor near = local.heads.unflatten(-1, {num_heads_, head_dim_});  // [B,Q,H,d]
-  const at::Tensor gate = at::sigmoid(gate_).view({num_heads_, 1});
-  const at::Tensor mixed = gate * far.transpose(1, 2) + (1.0 - gate) * near;
-  const at::Tensor any = old.valid.any(1).view({-1, 1, 1, 1});
-  return {at::where(any, mixed, near).flatten(2), next, std::move(local.to_above)};
+  const at::Tensor far = ops::knn_attention(queries(made.rows.q), old.keys.detach(), old.values.detach(), old.valid,
+                                            options_.top_k);
+  const at::Tensor near = made.heads.unflatten(-1, {num_heads_, head_dim_});  // [B,Q,H,d]
+  at::Tensor mixed = at::lerp(near, far.transpose(1, 2), at::sigmoid(gate_).view({num_heads_, 1}));
+  const at::Tensor any = old.valid.any(1);
+  if (!any.all().item<bool>()) mixed = at::where(any.view({-1, 1, 1, 1}), mixed, near);
+  made.heads = mixed.flatten(2);
+  return made;
 }
 
 core::AttentionView Knn::inspect(const core::AttentionInput& input, const core::State& state,
@@ -128,8 +142,9 @@ core::AttentionView Knn::inspect(const core::AttentionInput& input, const core::
   const core::State own = state.child("knn");
   const KnnState& old = checked(own, input.x.size(0));
   if (old.keys.size(2) == 0) return view;
-  view.maps.push_back({"knn", core::MapAxis::queries, core::MapAxis::cache,
-                       ops::knn_weights(rows_of(input.x).q, old.keys, old.valid, options_.top_k)});
+  view.maps.push_back(
+      {"knn", core::MapAxis::queries, core::MapAxis::cache,
+       ops::knn_weights(queries(maps_->heads(input.x, input.x).q), old.keys, old.valid, options_.top_k)});
   return view;
 }
 

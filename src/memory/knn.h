@@ -39,6 +39,9 @@ struct KnnState {
   }
 };
 
+/// Throws where the state is of another model or batch.
+void require_knn_state(const KnnState& state, int64_t batch, int64_t heads, int64_t head_dim);
+
 /// Attention with a kNN memory around an inner core (Wu et al. 2022, Memorizing Transformers, sections 3.1 and 3.2).
 ///   s_ij = q_i . K_j / sqrt(d), or, normalised, scale_h (q_i / |q_i|) . K_j with K_j of length one
 ///   o_mem_i = sum over the top_k real rows j with the largest s_ij of softmax(s_i)_j V_j
@@ -57,6 +60,7 @@ class Knn final : public core::CoreAttention, public core::Inspectable {
   at::Tensor project(const at::Tensor& heads) const override { return inner_->project(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   int64_t bptt_depth(std::string_view field) const override;
   const layers::AttentionProjections* projections() const override { return maps_; }
   /// The inner attention's maps, and "knn": what each query takes of the rows of the memory.
@@ -68,13 +72,12 @@ class Knn final : public core::CoreAttention, public core::Inspectable {
   std::vector<core::Scalar> scalars() const override;
 
  private:
-  struct Rows {
-    at::Tensor q, k, v;  ///< [B,H,Q,d], q scaled
-  };
-  Rows rows_of(const at::Tensor& x) const;
   const KnnState& checked(const core::State& knn, int64_t batch) const;
-  /// The state after the call's keys and values.
-  KnnState after(const KnnState& old, const Rows& rows, const core::AttentionInput& input) const;
+  /// q [B,H,Q,d] as it is scored.
+  at::Tensor queries(const at::Tensor& q) const;
+  /// The state after the call's keys and values k, v [B,H,Q,d], as they are mapped.
+  KnnState after(const KnnState& old, const at::Tensor& k, const at::Tensor& v,
+                 const core::AttentionInput& input) const;
 
   Options options_;
   std::unique_ptr<core::CoreAttention> inner_;

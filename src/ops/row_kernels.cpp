@@ -7,6 +7,7 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -263,6 +264,42 @@ void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, in
   for (; i < rows; ++i) y[i] = InnerProduct(w + i * columns, x, columns) + (start == nullptr ? T(0) : start[i]);
 }
 
+template <class T>
+void DotRows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x, int64_t columns, T* y) {
+  for (int64_t j = 0; j < count; ++j) y[j] = InnerProduct(rows + index[j] * stride, x, columns);
+}
+
+// A vector of the columns at a time, summed in a register.
+template <class T>
+void WeighRows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w, int64_t columns,
+               T* out) {
+  each<T>(columns, [&](auto d, int64_t c) {
+    auto sum = hn::Zero(d);
+    for (int64_t j = 0; j < count; ++j)
+      sum = hn::MulAdd(hn::LoadU(d, rows + index[j] * stride + c), hn::Set(d, w[j]), sum);
+    hn::StoreU(sum, d, out + c);
+  });
+}
+
+template <class T>
+int64_t PlacesAbove(const T* x, int64_t size, T least, int64_t* places) {
+  const hn::ScalableTag<T> wide;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  const auto border = hn::Set(wide, least);
+  int64_t i = 0, found = 0;
+  for (; i + step <= size; i += step) {
+    const auto above = hn::Gt(hn::LoadU(wide, x + i), border);
+    if (hn::AllFalse(wide, above)) continue;
+    uint64_t bits = 0;  // a vector has 64 lanes at most
+    hn::StoreMaskBits(wide, above, reinterpret_cast<uint8_t*>(&bits));
+    for (; bits != 0; bits &= bits - 1) places[found++] = i + std::countr_zero(bits);
+  }
+  for (; i < size; ++i) {
+    if (x[i] > least) places[found++] = i;
+  }
+  return found;
+}
+
 // Highway's dispatch takes functions, not templates.
 #define MNEMO_ROW_KERNELS(T, suffix)                                                                                   \
   T AddThenMax##suffix(T* s, const T* g, int64_t size) { return AddThenMax(s, g, size); }                              \
@@ -282,7 +319,18 @@ void MatrixVector(const T* w, const T* x, const T* start, T* y, int64_t rows, in
   void MatrixVector##suffix(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {             \
     MatrixVector(w, x, start, y, rows, columns);                                                                       \
   }                                                                                                                    \
-  T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }
+  T InnerProduct##suffix(const T* x, const T* y, int64_t size) { return InnerProduct(x, y, size); }                    \
+  void DotRows##suffix(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x,                 \
+                       int64_t columns, T* y) {                                                                        \
+    DotRows(rows, stride, index, count, x, columns, y);                                                                \
+  }                                                                                                                    \
+  void WeighRows##suffix(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w,               \
+                         int64_t columns, T* out) {                                                                    \
+    WeighRows(rows, stride, index, count, w, columns, out);                                                            \
+  }                                                                                                                    \
+  int64_t PlacesAbove##suffix(const T* x, int64_t size, T least, int64_t* places) {                                    \
+    return PlacesAbove(x, size, least, places);                                                                        \
+  }
 
 MNEMO_ROW_KERNELS(float, F)
 MNEMO_ROW_KERNELS(double, D)
@@ -296,70 +344,87 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mnemo::ops {
 
-#define MNEMO_DISPATCH(T, suffix)                                                                   \
-  HWY_EXPORT(AddThenMax##suffix);                                                                   \
-  HWY_EXPORT(ExpThenSum##suffix);                                                                   \
-  HWY_EXPORT(SoftmaxRows##suffix);                                                                  \
-  HWY_EXPORT(AddThenExp##suffix);                                                                   \
-  HWY_EXPORT(SoftmaxGrad##suffix);                                                                  \
-  HWY_EXPORT(Multiply##suffix);                                                                     \
-  HWY_EXPORT(SumRows##suffix);                                                                      \
-  HWY_EXPORT(ExpOfDifference##suffix);                                                              \
-  HWY_EXPORT(Product##suffix);                                                                      \
-  HWY_EXPORT(AddProduct##suffix);                                                                   \
-  HWY_EXPORT(MatrixVector##suffix);                                                                 \
-  HWY_EXPORT(InnerProduct##suffix);                                                                 \
-  template <>                                                                                       \
-  T add_then_max(T* s, const T* g, int64_t size) {                                                  \
-    return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size);                                    \
-  }                                                                                                 \
-  template <>                                                                                       \
-  T exp_then_sum(T* s, int64_t size, T shift) {                                                     \
-    return HWY_DYNAMIC_DISPATCH(ExpThenSum##suffix)(s, size, shift);                                \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {              \
-    HWY_DYNAMIC_DISPATCH(SoftmaxRows##suffix)(s, rows, columns, stride, log_sum);                   \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void add_then_exp(T* s, const T* g, int64_t size, T shift) {                                      \
-    HWY_DYNAMIC_DISPATCH(AddThenExp##suffix)(s, g, size, shift);                                    \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale) {                           \
-    HWY_DYNAMIC_DISPATCH(SoftmaxGrad##suffix)(p, grad, size, mean, scale);                          \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void multiply(T* x, int64_t size, T factor) {                                                     \
-    HWY_DYNAMIC_DISPATCH(Multiply##suffix)(x, size, factor);                                        \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void sum_rows(const T* x, const T* y, T* out, int64_t size) {                                     \
-    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, out, size);                                         \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void accumulate(T* x, const T* y, int64_t size) {                                                 \
-    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, x, size);                                           \
-  }                                                                                                 \
-  template <>                                                                                       \
-  T exp_of_difference(const T* x, const T* y, T* out, int64_t size) {                               \
-    return HWY_DYNAMIC_DISPATCH(ExpOfDifference##suffix)(x, y, out, size);                          \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void product(const T* x, const T* y, T* out, int64_t size) {                                      \
-    HWY_DYNAMIC_DISPATCH(Product##suffix)(x, y, out, size);                                         \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void add_product(const T* x, const T* y, T* out, int64_t size) {                                  \
-    HWY_DYNAMIC_DISPATCH(AddProduct##suffix)(x, y, out, size);                                      \
-  }                                                                                                 \
-  template <>                                                                                       \
-  void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) { \
-    HWY_DYNAMIC_DISPATCH(MatrixVector##suffix)(w, x, start, y, rows, columns);                      \
-  }                                                                                                 \
-  template <>                                                                                       \
-  T inner_product(const T* x, const T* y, int64_t size) {                                           \
-    return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size);                                  \
+#define MNEMO_DISPATCH(T, suffix)                                                                                  \
+  HWY_EXPORT(AddThenMax##suffix);                                                                                  \
+  HWY_EXPORT(ExpThenSum##suffix);                                                                                  \
+  HWY_EXPORT(SoftmaxRows##suffix);                                                                                 \
+  HWY_EXPORT(AddThenExp##suffix);                                                                                  \
+  HWY_EXPORT(SoftmaxGrad##suffix);                                                                                 \
+  HWY_EXPORT(Multiply##suffix);                                                                                    \
+  HWY_EXPORT(SumRows##suffix);                                                                                     \
+  HWY_EXPORT(ExpOfDifference##suffix);                                                                             \
+  HWY_EXPORT(Product##suffix);                                                                                     \
+  HWY_EXPORT(AddProduct##suffix);                                                                                  \
+  HWY_EXPORT(MatrixVector##suffix);                                                                                \
+  HWY_EXPORT(InnerProduct##suffix);                                                                                \
+  HWY_EXPORT(DotRows##suffix);                                                                                     \
+  HWY_EXPORT(WeighRows##suffix);                                                                                   \
+  HWY_EXPORT(PlacesAbove##suffix);                                                                                 \
+  template <>                                                                                                      \
+  T add_then_max(T* s, const T* g, int64_t size) {                                                                 \
+    return HWY_DYNAMIC_DISPATCH(AddThenMax##suffix)(s, g, size);                                                   \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  T exp_then_sum(T* s, int64_t size, T shift) {                                                                    \
+    return HWY_DYNAMIC_DISPATCH(ExpThenSum##suffix)(s, size, shift);                                               \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void softmax_rows(T* s, int64_t rows, int64_t columns, int64_t stride, T* log_sum) {                             \
+    HWY_DYNAMIC_DISPATCH(SoftmaxRows##suffix)(s, rows, columns, stride, log_sum);                                  \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void add_then_exp(T* s, const T* g, int64_t size, T shift) {                                                     \
+    HWY_DYNAMIC_DISPATCH(AddThenExp##suffix)(s, g, size, shift);                                                   \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void softmax_grad(const T* p, T* grad, int64_t size, T mean, T scale) {                                          \
+    HWY_DYNAMIC_DISPATCH(SoftmaxGrad##suffix)(p, grad, size, mean, scale);                                         \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void multiply(T* x, int64_t size, T factor) {                                                                    \
+    HWY_DYNAMIC_DISPATCH(Multiply##suffix)(x, size, factor);                                                       \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void sum_rows(const T* x, const T* y, T* out, int64_t size) {                                                    \
+    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, out, size);                                                        \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void accumulate(T* x, const T* y, int64_t size) {                                                                \
+    HWY_DYNAMIC_DISPATCH(SumRows##suffix)(x, y, x, size);                                                          \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  T exp_of_difference(const T* x, const T* y, T* out, int64_t size) {                                              \
+    return HWY_DYNAMIC_DISPATCH(ExpOfDifference##suffix)(x, y, out, size);                                         \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void product(const T* x, const T* y, T* out, int64_t size) {                                                     \
+    HWY_DYNAMIC_DISPATCH(Product##suffix)(x, y, out, size);                                                        \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void add_product(const T* x, const T* y, T* out, int64_t size) {                                                 \
+    HWY_DYNAMIC_DISPATCH(AddProduct##suffix)(x, y, out, size);                                                     \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns) {                \
+    HWY_DYNAMIC_DISPATCH(MatrixVector##suffix)(w, x, start, y, rows, columns);                                     \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  T inner_product(const T* x, const T* y, int64_t size) {                                                          \
+    return HWY_DYNAMIC_DISPATCH(InnerProduct##suffix)(x, y, size);                                                 \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void dot_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x, int64_t columns,   \
+                T* y) {                                                                                            \
+    HWY_DYNAMIC_DISPATCH(DotRows##suffix)(rows, stride, index, count, x, columns, y);                              \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void weigh_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w, int64_t columns, \
+                  T* out) {                                                                                        \
+    HWY_DYNAMIC_DISPATCH(WeighRows##suffix)(rows, stride, index, count, w, columns, out);                          \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  int64_t places_above(const T* x, int64_t size, T least, int64_t* places) {                                       \
+    return HWY_DYNAMIC_DISPATCH(PlacesAbove##suffix)(x, size, least, places);                                      \
   }
 
 MNEMO_DISPATCH(float, F)

@@ -65,6 +65,19 @@ T inner_product(const T* x, const T* y, int64_t size);
 template <class T>
 void matrix_vector(const T* w, const T* x, const T* start, T* y, int64_t rows, int64_t columns);
 
+/// y_j = rows[index_j] . x for `count` rows that are `stride` numbers apart.
+template <class T>
+void dot_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* x, int64_t columns, T* y);
+
+/// out = sum_j w_j rows[index_j], likewise.
+template <class T>
+void weigh_rows(const T* rows, int64_t stride, const int64_t* index, int64_t count, const T* w, int64_t columns,
+                T* out);
+
+/// The indices of the numbers above `least`, ascending; returns how many. A NaN is not above.
+template <class T>
+int64_t places_above(const T* x, int64_t size, T least, int64_t* places);
+
 /// The instruction set that the loops use, for reports: "AVX2", "AVX3" ...
 const char* row_kernel_target();
 

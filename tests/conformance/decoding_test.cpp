@@ -19,9 +19,8 @@ using infer::Session;
 constexpr double kDecoderTolerance = 1e-5;
 
 /// Hash buckets need a whole segment, the authors' shift of rows that look right reads other rows' scores, and GRC's
-/// decoder only supports a cache read by softmax. A kNN memory decodes through the model.
+/// decoder only supports a cache read by softmax.
 bool has_decoder(const Configuration& config) {
-  if (config.has("knn")) return false;
   if (config.attention() == "lsh") return false;
   if (config.name == "rmt_faithful" || config.name == "rmt_xl_faithful") return false;
   return config.attention() != "linear" || !config.has("grc") ||

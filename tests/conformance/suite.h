@@ -62,14 +62,16 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
 
 /// Whether a sequence may be divided into any segments: nothing depends on the boundaries, and what is carried is
 /// exact. ABC and linear attention carry everything they have read, and a window of one row reads nothing else. A layer
-/// context does so while it holds everything unchanged, or everything that same_length can see. A GRC cache is updated
-/// at segment boundaries, but not in evaluation if it belongs to the model.
+/// context does so while it holds everything unchanged, or everything that same_length can see. An attention says
+/// itself whether its state changes at boundaries.
 inline bool any_segments(const Configuration& c) {
-  if (c.has("memory_tokens") || c.has("recurrent_tokens") ||
+  const auto model = models::build(c.options);
+  if (!model->memories().sequences().empty() ||
       c.options.backbone.position.type != backbones::PositionOptions::Type::none)
     return false;
-  if (c.has("grc") && !has_model_cache(c)) return false;
-  if (c.has("knn")) return false;  // a segment reads the memory as it was before the segment
+  for (int64_t layer = 0; layer < model->backbone().num_layers(); ++layer) {
+    if (model->backbone().attention(layer).support().moves_at_ends) return false;
+  }
   if (c.attention() == "abc" || c.attention() == "linear" || c.name == "window_one") return true;
   for (const char* memory : {"attention_cache", "compressive"}) {
     if (c.has(memory)) return c.memory_option(memory, "mem_len", 0).as_int() >= 32;

@@ -10,6 +10,7 @@
 #include "infer/session.h"
 #include "models/model.h"
 #include "models/registry.h"
+#include "tests/support/configurations.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "weights/safetensors.h"
@@ -26,8 +27,9 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+/// Variants that matter to generation. Memories that are missing here are added by cases().
+std::vector<Case> variants() {
+  return {
       {"softmax", R"("backbone": {"attention": "softmax"})"},
       {"softmax_pre_norm_learned",
        R"("backbone": {"attention": "softmax", "norm": "pre", "final_norm": true, "position": {"type": "learned", "max_len": 32}})"},
@@ -62,8 +64,6 @@ const std::vector<Case>& cases() {
       {"grc_softmax_and_cache",
        R"("backbone": {"attention": "softmax"},
           "memory": [{"type": "grc", "cache_len": 8, "lifetime": "sequence"}, {"type": "segment_cache", "mem_len": 7}])"},
-      {"knn_and_cache",
-       R"("memory": [{"type": "segment_cache", "mem_len": 7}, {"type": "knn", "memory_len": 9, "top_k": 2, "layers": [1]}])"},
       {"abc_exp", R"("backbone": {"attention": {"type": "abc", "num_slots": 4}})"},
       {"abc_relu", R"("backbone": {"attention": {"type": "abc", "num_slots": 4, "control": {"activation": "relu"}}})"},
       {"abc_sigmoid",
@@ -81,6 +81,21 @@ const std::vector<Case>& cases() {
       {"abc_in_grc",
        R"("backbone": {"attention": {"type": "abc", "num_slots": 4}}, "memory": [{"type": "grc", "cache_len": 4, "lifetime": "sequence"}])"},
   };
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = [] {
+    std::vector<Case> list = variants();
+    std::string named;
+    for (const Case& c : list) named += c.config;
+    for (const test::Configuration& c : test::combinations()) {
+      if (c.attention() != "relative" || c.options.memory.size() != 1) continue;
+      const std::string memory = base::type_of(c.options.memory[0]);
+      if (named.find("\"" + memory + "\"") == std::string::npos)
+        list.push_back({memory, "\"memory\": [" + base::to_json(c.options.memory[0], 0) + "]"});
+    }
+    return list;
+  }();
   return all;
 }
 

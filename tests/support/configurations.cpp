@@ -245,6 +245,16 @@ const std::vector<Configuration>& variants() {
     add("lsh_across", "lsh", {}, {hash, chunk, "backbone.attention.attend_across_buckets=true"});
     add("lsh_rmt", "lsh", {"recurrent_tokens"}, {hash, chunk, two, "memory[0].block_mask=causal"});
 
+    const std::vector<std::string> few_rows = {"memory[0].memory_len=10", "memory[0].top_k=2"};
+    add("knn_plain_one_layer", "relative", {"segment_cache", "knn"},
+        {"memory[0].mem_len=6", "memory[1].memory_len=9", "memory[1].top_k=3", "memory[1].normalize=false",
+         "memory[1].layers=[1]"});
+    add("knn_all_rows", "softmax", {"knn"},
+        {"memory[0].memory_len=7", "memory[0].top_k=32", "backbone.norm=pre", "backbone.head_dim=3"});
+    add("knn_grc_sequence", "relative", {"knn", "grc"},
+        {few_rows[0], few_rows[1], "memory[1].cache_len=3", "memory[1].lifetime=sequence"});
+    add("knn_linear_gate", "linear", {"knn"}, {few_rows[0], few_rows[1], "backbone.attention.gate=true"});
+
     add("grc_same", "softmax", {"grc"}, {grc_len, "memory[0].mem_attention=same"});
     add("grc_sequence", "relative", {"grc"}, {grc_len, "memory[0].lifetime=sequence"});
     add("grc_long", "softmax", {"grc"},

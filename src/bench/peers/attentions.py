@@ -133,7 +133,8 @@ def window(q, k, v, reach, zeros=False):
 
 
 class Attention(Heads):
-    """options: Mnemo's options of this attention; place: dim, heads, layer, causal. heads() returns joined heads, before the output projection."""
+    """options: Mnemo's options of this attention; place: dim, heads, layer, causal. heads() returns joined heads, before the output projection.
+    q, k, v of the segment stay in self.rows."""
     maps = ("q", "k", "v")
 
     def __init__(self, take, prefix, options, place):
@@ -146,7 +147,7 @@ class Attention(Heads):
         pass
 
     def heads_of(self, x, past, state, call):
-        q, k, v = self.split(self.qkv(x), 3)
+        self.rows = q, k, v = self.split(self.qkv(x), 3)
         o, state = self.attend(q, k, v, x, state, call)
         return self.join(o), state
 
@@ -157,7 +158,7 @@ class Attention(Heads):
 
 class Softmax(Attention):
     def heads_of(self, x, past, state, call):
-        q, k, v = self.split(self.qkv(x), 3)
+        self.rows = q, k, v = self.split(self.qkv(x), 3)
         if past is None or not past.size(1):
             return self.join(F.scaled_dot_product_attention(q, k, v, is_causal=self.place.causal)), state
         width = x.size(-1)
@@ -177,6 +178,7 @@ class Relative(Attention):
         rows = x if past is None or not past.size(1) else torch.cat([past, x], 1)
         q, (k, v) = self.split(self.qkv(x)), self.split(self.kv(rows), 2)
         cached, keys, o = rows.size(1) - x.size(1), rows.size(1), []
+        self.rows = q, k[:, :, cached:], v[:, :, cached:]
         r = self.r(call.sinusoids(keys)).view(-1, self.heads, self.width).permute(1, 2, 0)  # [H,d,P], distances from keys - 1 down
         for begin, end, first, both_ways in call.spans(x.size(1), cached):
             queries, count = end - begin, cached + end - first
@@ -416,13 +418,46 @@ class Grc(nn.Module):
         return self.core.o(y), (after if self.causal else after.detach(), inner)
 
 
+class Knn(nn.Module):
+    """A memory of keys and values without gradient, of which every query takes the best, around another attention."""
+
+    def __init__(self, take, prefix, options, place, core):
+        super().__init__()
+        self.core, self.rows, self.best = core, options["memory_len"], options["top_k"]
+        self.gate, self.scale = take.parameter(f"{prefix}.knn.gate"), take.parameter(f"{prefix}.knn.scale")
+
+    def read(self, q, keys, values):
+        with torch.no_grad():
+            chosen = (q @ keys.transpose(-1, -2)).topk(min(self.best, keys.size(2)), sorted=False).indices  # [B,H,Q,K]
+        flat = chosen + torch.arange(keys[..., 0, 0].numel()).view(*keys.shape[:2], 1, 1) * keys.size(2)
+        pick = lambda rows: F.embedding(flat, rows.reshape(-1, rows.size(-1)))  # [B,H,Q,K,d]
+        weights = (pick(keys) @ q.unsqueeze(-1)).softmax(-2)
+        return (weights.transpose(-1, -2) @ pick(values)).squeeze(-2)
+
+    def forward(self, x, past, state, call):
+        memory, inner = state or (None, None)
+        o, inner = self.core.heads_of(x, past, inner, call)
+        q, k, v = self.core.rows
+        with torch.no_grad():
+            fresh = F.normalize(k, dim=-1), v
+            after = fresh if memory is None else tuple(torch.cat(both, 2) for both in zip(memory, fresh))
+            after = tuple(rows[:, :, -self.rows:].detach() for rows in after)
+        if memory is not None:
+            far = self.read(F.normalize(q, dim=-1) * self.scale[:, None, None], *memory)
+            near = o.unflatten(-1, (self.core.heads, -1))
+            o = torch.lerp(near, far.transpose(1, 2), self.gate.sigmoid()[:, None]).flatten(-2)
+        return self.core.o(o), (after, inner)
+
+
 ATTENTIONS = {"softmax": Softmax, "relative": Relative, "sliding_window": SlidingWindow, "linear": Linear, "bigbird": BigBird, "lsh": Lsh,
               "linformer": Linformer, "abc": Abc}
+AROUND = {"grc": Grc, "knn": Knn}  # memories that stand around an attention
 
 
-def make_attention(take, prefix, options, grc, place):
+def make_attention(take, prefix, options, around, place):
+    """around: a memory's type and options, or nothing."""
     core = ATTENTIONS[options["type"]](take, prefix, options, place)
-    return Grc(take, prefix, grc, place, core) if grc else core
+    return AROUND[around["type"]](take, prefix, around, place, core) if around else core
 
 
 class Call(types.SimpleNamespace):

@@ -21,7 +21,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from attentions import Call, Tensors, make_attention
+from attentions import AROUND, Call, Tensors, make_attention
 from models import sinusoids
 
 
@@ -141,9 +141,9 @@ MEMORIES = {"segment_cache": SegmentCache, "attention_cache": SegmentCache, "com
 
 
 class Layer(nn.Module):
-    def __init__(self, take, prefix, options, grc, place):
+    def __init__(self, take, prefix, options, around, place):
         super().__init__()
-        self.attn = make_attention(take, f"{prefix}.attn", options, grc, place)
+        self.attn = make_attention(take, f"{prefix}.attn", options, around, place)
         self.norm1, self.norm2 = take.norm(f"{prefix}.norm1"), take.norm(f"{prefix}.norm2")
         self.ffn = nn.Sequential(take.map(f"{prefix}.ffn", "0"), nn.ReLU(), take.map(f"{prefix}.ffn", "1"))
 
@@ -165,9 +165,9 @@ class Model(nn.Module):
         relative = "backbone.u" in take.left
         self.u, self.v = (take.parameter(f"backbone.{name}") if relative else None for name in "uv")
         options = {memory["type"]: memory for memory in config["memory"]}
-        grc = options.pop("grc", None)
+        around = next((options.pop(name) for name in AROUND if name in options), None)
         self.layers = nn.ModuleList(
-            Layer(take, f"backbone.layers.{i}", backbone["attention"], grc,
+            Layer(take, f"backbone.layers.{i}", backbone["attention"], around,
                   Call(dim=self.dim, heads=backbone["num_heads"], layer=i, causal=self.causal)) for i in range(backbone["num_layers"]))
         self.norm = take.norm("backbone.final_norm")
         kind, own = next(iter(options.items()), ("", {}))

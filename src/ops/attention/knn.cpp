@@ -2,8 +2,14 @@
 
 #include <torch/types.h>
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include <algorithm>
 #include <limits>
+
+#include "ops/attention/heads.h"
+#include "ops/attention/knn_rows.h"
+#include "ops/linear/products.h"
 
 namespace mnemo::ops {
 namespace {
@@ -48,11 +54,65 @@ at::Tensor gather_rows(const at::Tensor& rows, const at::Tensor& index) {
   return rows.reshape({sequences * length, d}).index_select(0, flat).view(shape);
 }
 
-at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& selected) {
-  const at::Tensor real = selected >= 0, index = selected.clamp_min(0);
-  const at::Tensor scores = at::matmul(gather_rows(k, index), q.unsqueeze(-1)).squeeze(-1);
-  return at::matmul(masked_softmax(scores, real).unsqueeze(-2), gather_rows(v, index)).squeeze(-2);
+template <class T>
+KnnProblem<T> problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
+                         int64_t top_k) {
+  return {q.size(0),
+          q.size(1),
+          q.size(2),
+          k.size(2),
+          q.size(3),
+          v.size(3),
+          top_k,
+          heads_of<const T>(q),
+          heads_of<const T>(k),
+          heads_of<const T>(v),
+          valid.defined() ? valid.const_data_ptr<bool>() : nullptr};
 }
+
+/// knn_attention() on the CPU; numbers and weights of the chosen rows, [B,H,Q,K], are kept for the backward pass.
+struct KnnFunction : torch::autograd::Function<KnnFunction> {
+  using Optional = std::optional<at::Tensor>;
+
+  static at::Tensor run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
+                        int64_t top_k, at::Tensor* numbers, at::Tensor* weights) {
+    at::Tensor o = empty_heads(q, q.size(2), v.size(3));
+    if (numbers != nullptr) {
+      *weights = at::empty({q.size(0), q.size(1), q.size(2), top_k}, q.options());
+      *numbers = at::empty(weights->sizes(), q.options().dtype(at::kLong));
+    }
+    AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "knn_forward", [&] {
+      knn_forward<scalar_t>(problem_of<scalar_t>(q, k, v, valid, top_k), heads_of<scalar_t>(o),
+                            numbers == nullptr ? nullptr : numbers->mutable_data_ptr<int64_t>(),
+                            numbers == nullptr ? nullptr : weights->mutable_data_ptr<scalar_t>());
+    });
+    return o;
+  }
+
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, const Optional& valid, int64_t top_k) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    at::Tensor numbers, weights;
+    at::Tensor o = run(q, k, v, valid.value_or(at::Tensor()), top_k, &numbers, &weights);
+    ctx->save_for_backward({q, k, v, numbers, weights});
+    return o;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grads) {
+    const torch::autograd::variable_list s = ctx->get_saved_variables();
+    const at::Tensor &q = s[0], &k = s[1], &v = s[2], &numbers = s[3], &weights = s[4], grad_o = with_rows(grads[0]);
+    const at::Tensor grad_q = empty_heads(q, q.size(2), q.size(3)),
+                     grad_k = ctx->needs_input_grad(1) ? at::zeros(k.sizes(), k.options()) : at::Tensor(),
+                     grad_v = ctx->needs_input_grad(2) ? at::zeros(v.sizes(), v.options()) : at::Tensor();
+    AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "knn_backward", [&] {
+      knn_backward<scalar_t>(problem_of<scalar_t>(q, k, v, {}, numbers.size(3)), heads_of<const scalar_t>(grad_o),
+                             numbers.const_data_ptr<int64_t>(), weights.const_data_ptr<scalar_t>(),
+                             heads_of<scalar_t>(grad_q), heads_of<scalar_t>(grad_k), heads_of<scalar_t>(grad_v));
+    });
+    return {grad_q, grad_k, grad_v, at::Tensor(), at::Tensor()};
+  }
+};
 
 }  // namespace
 
@@ -85,7 +145,25 @@ at::Tensor knn_select(const at::Tensor& q, const at::Tensor& k, const at::Tensor
 at::Tensor knn_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
                          int64_t top_k) {
   if (k.size(2) == 0) return at::zeros_like(q);
-  return attend(q, k, v, knn_select(q, k, valid, top_k));
+  if (!q.is_cpu()) return knn_attention_composed(q, k, v, valid, top_k);
+  if (q.scalar_type() == at::kBFloat16)
+    return knn_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), valid, top_k).to(at::kBFloat16);
+  const int64_t kept = std::min(top_k, k.size(2));
+  const DeclaredProducts products("mnemo::knn_attention", [&] {
+    return q.size(0) * q.size(1) * q.size(2) * (k.size(2) * q.size(3) + kept * v.size(3));
+  });
+  const at::Tensor rows_q = with_rows(q), rows_k = with_rows(k), rows_v = with_rows(v);
+  const at::Tensor real = valid.defined() ? valid.contiguous() : valid;
+  if (!at::GradMode::is_enabled()) return KnnFunction::run(rows_q, rows_k, rows_v, real, kept, nullptr, nullptr);
+  return KnnFunction::apply(rows_q, rows_k, rows_v, real.defined() ? std::optional(real) : std::nullopt, kept);
+}
+
+at::Tensor knn_attention_composed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const at::Tensor& valid, int64_t top_k, int64_t max_scores) {
+  const at::Tensor selected = knn_select(q, k, valid, top_k, max_scores);
+  const at::Tensor real = selected >= 0, index = selected.clamp_min(0);
+  const at::Tensor scores = at::matmul(gather_rows(k, index), q.unsqueeze(-1)).squeeze(-1);
+  return at::matmul(masked_softmax(scores, real).unsqueeze(-2), gather_rows(v, index)).squeeze(-2);
 }
 
 at::Tensor knn_attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,

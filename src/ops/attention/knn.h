@@ -14,13 +14,19 @@ namespace mnemo::ops {
 /// B batch, H heads, Q queries, M rows of the memory, d head width.
 ///   q [B,H,Q,d], already scaled   k, v [B,H,M,d]   valid [B,M] bool, false = no row; undefined = all are rows
 /// Returns o [B,H,Q,d], zero for a sequence without rows. The selection of rows is a constant: gradients only reach q
-/// and the chosen rows of k and v.
+/// and the chosen rows of k and v (first derivatives only).
+///
+/// Scores are computed in blocks of queries and rows, and each query keeps its best rows so far, so a long memory never
+/// needs all of [Q,M] at once. The backward pass reads only the chosen rows.
 at::Tensor knn_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
                          int64_t top_k);
 
-/// The indices j of N_i in ascending order, [B,H,Q,min(top_k, M)] int64; -1 if there are fewer rows. Scores are
-/// computed in blocks of rows, so a long memory never needs all of [Q,M] at once.
-///   max_scores: number of scores that a block may have; it always has at least top_k per query
+/// The same composed of LibTorch's operations, for devices other than the CPU: selects by knn_select(), then gathers.
+at::Tensor knn_attention_composed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const at::Tensor& valid, int64_t top_k, int64_t max_scores = int64_t{1} << 23);
+
+/// The indices j of N_i in ascending order, [B,H,Q,min(top_k, M)] int64; -1 if there are fewer rows.
+///   max_scores: number of scores that a block of rows may have; it always has at least top_k per query
 at::Tensor knn_select(const at::Tensor& q, const at::Tensor& k, const at::Tensor& valid, int64_t top_k,
                       int64_t max_scores = int64_t{1} << 23);
 

@@ -233,8 +233,8 @@ TEST(BenchMechanisms, EveryMechanismOfTheRegistryHasACase) {
   const models::Mechanisms& registry = models::Mechanisms::all();
   for (const std::string& name : registry.attentions.names()) EXPECT_TRUE(attentions.contains(name)) << name;
   for (const std::string& name : registry.memories.names()) {
-    // Tasks are for vision models (bench/micro/tasks.cpp); there is no peer for the kNN memory.
-    if (registry.memories.find(name).tasks || name == "knn") continue;
+    // Tasks are for vision models (bench/micro/tasks.cpp).
+    if (registry.memories.find(name).tasks) continue;
     EXPECT_TRUE(memories.contains(name)) << name;
   }
   for (const std::string& name : memory::abc_control_types().types()) EXPECT_TRUE(controls.contains(name)) << name;

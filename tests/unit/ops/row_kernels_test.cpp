@@ -115,6 +115,59 @@ void expect_softmax_of_rows() {
   }
 }
 
+template <class T>
+void expect_sums_of_rows_by_number() {
+  const std::vector<int64_t> index = {6, 0, 3, 3};
+  for (int64_t columns = 1; columns <= 35; ++columns) {
+    const int64_t stride = columns + 2;
+    std::vector<T> rows(static_cast<size_t>(7 * stride)), x(static_cast<size_t>(columns)), w = {1, -2, 3, 0.5};
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<T>(std::sin(static_cast<double>(i)));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(std::cos(static_cast<double>(i)));
+    std::vector<T> dots(5, T(7)), sums(static_cast<size_t>(columns) + 1, T(7));
+    dot_rows(rows.data(), stride, index.data(), 4, x.data(), columns, dots.data());
+    weigh_rows(rows.data(), stride, index.data(), 4, w.data(), columns, sums.data());
+    for (size_t j = 0; j < 4; ++j) {
+      double dot = 0;
+      for (int64_t c = 0; c < columns; ++c)
+        dot += static_cast<double>(rows[static_cast<size_t>(index[j] * stride + c)]) * x[static_cast<size_t>(c)];
+      EXPECT_NEAR(dots[j], dot, 1e-5) << columns;
+    }
+    for (int64_t c = 0; c < columns; ++c) {
+      double sum = 0;
+      for (size_t j = 0; j < 4; ++j)
+        sum += static_cast<double>(rows[static_cast<size_t>(index[j] * stride + c)]) * w[j];
+      EXPECT_NEAR(sums[static_cast<size_t>(c)], sum, 1e-5) << columns;
+    }
+    EXPECT_EQ(dots[4], T(7));
+    EXPECT_EQ(sums.back(), T(7));
+  }
+}
+
+template <class T>
+void expect_places_above() {
+  for (int64_t size = 0; size <= 70; ++size) {
+    std::vector<T> x;
+    std::vector<int64_t> expected, places(static_cast<size_t>(size) + 1, -7);
+    for (int64_t i = 0; i < size; ++i) {
+      x.push_back(i % 11 == 4 ? static_cast<T>(NAN) : static_cast<T>((i * i) % 5));
+      if (x.back() > T(1)) expected.push_back(i);
+    }
+    const int64_t found = places_above(x.data(), size, T(1), places.data());
+    EXPECT_EQ(std::vector<int64_t>(places.begin(), places.begin() + found), expected) << size;
+    EXPECT_EQ(places.back(), -7);
+  }
+}
+
+TEST(RowKernels, PlacesOfNumbersAboveAnother) {
+  test::for_each_instruction_set(expect_places_above<float>);
+  test::for_each_instruction_set(expect_places_above<double>);
+}
+
+TEST(RowKernels, SumsOfRowsByNumber) {
+  test::for_each_instruction_set(expect_sums_of_rows_by_number<float>);
+  test::for_each_instruction_set(expect_sums_of_rows_by_number<double>);
+}
+
 TEST(RowKernels, SoftmaxOfRowsInFloat) { test::for_each_instruction_set(expect_softmax_of_rows<float>); }
 TEST(RowKernels, SoftmaxOfRowsInDouble) { test::for_each_instruction_set(expect_softmax_of_rows<double>); }
 

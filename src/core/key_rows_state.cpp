@@ -1,4 +1,4 @@
-#include "attention/key_rows_state.h"
+#include "core/key_rows_state.h"
 
 #include <torch/types.h>
 
@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "ops/decode/decode_rows.h"
 
-namespace mnemo::attention {
+namespace mnemo::core {
 namespace {
 
 /// Initial capacity for keys; doubled when it is full.
@@ -58,11 +58,11 @@ void KeyRowsState::store(int64_t number, const float* k, const float* v) {
 }
 
 /// Drops keys and leaves gaps for keys that will be computed from rows.
-void KeyRowsState::drop_to(std::span<const core::KeptKeys> kept, int64_t first) {
+void KeyRowsState::drop_to(std::span<const KeptKeys> kept, int64_t first) {
   int64_t number = 0, total = 0, stay = 0, from = missing_;
   bool slides = true;  // what remains is one contiguous run of keys, or nothing
-  for (const core::KeptKeys& whole : kept) {
-    const core::KeptKeys run = held_part(whole, number, first);
+  for (const KeptKeys& whole : kept) {
+    const KeptKeys run = held_part(whole, number, first);
     number += whole.count;
     if (run.count == 0) continue;
     if (total == 0) from = run.from;
@@ -86,8 +86,8 @@ void KeyRowsState::drop_to(std::span<const core::KeptKeys> kept, int64_t first) 
     for (int64_t head = 0; head < layout_.heads; ++head) {
       std::byte* start = memory->as<std::byte>() + head * capacity_ * row;
       int64_t at = 0, place = 0;
-      for (const core::KeptKeys& whole : kept) {
-        const core::KeptKeys run = held_part(whole, at, first);
+      for (const KeptKeys& whole : kept) {
+        const KeptKeys run = held_part(whole, at, first);
         at += whole.count;
         if (run.rows == nullptr && run.count > 0) {
           // Runs are in ascending order and move left, so none is overwritten before it has been moved.
@@ -119,7 +119,7 @@ at::Tensor KeyRowsState::tensor(bool values, int64_t count) const {
 void KeyRowsState::take(const at::Tensor& k, const at::Tensor& v, int64_t count) {
   reserve(count);
   const auto rows = [&](const at::Tensor& heads) {  // [1,H,M,d] -> [count,H*d]
-    return core::plain_numbers(heads.narrow(2, heads.size(2) - count, count).transpose(1, 2));
+    return plain_numbers(heads.narrow(2, heads.size(2) - count, count).transpose(1, 2));
   };
   const std::vector<float> keys = rows(k), values = rows(v);
   const int64_t all = layout_.heads * layout_.head_dim;
@@ -131,4 +131,4 @@ int64_t KeyRowsState::num_bytes() const {
   return 2 * (keys_ - missing_) * layout_.heads * layout_.head_dim * (layout_.wide ? 4 : 2);
 }
 
-}  // namespace mnemo::attention
+}  // namespace mnemo::core

@@ -9,7 +9,7 @@
 #include "core/decode.h"
 #include "ops/linear/packed_linear.h"
 
-namespace mnemo::attention {
+namespace mnemo::core {
 
 /// Memory layout of a decoder's keys and values: [H, capacity, width], where width is the head's, zero-padded to whole
 /// vectors.
@@ -21,7 +21,7 @@ struct KeyLayout {
 
 /// Keys and values of one layer of one sequence, [context; open segment], in memory that grows by doubling. Keys of
 /// context rows are kept when a segment ends: W_k x of a cached row does not change.
-class KeyRowsState final : public core::CopiedState<KeyRowsState> {
+class KeyRowsState final : public CopiedState<KeyRowsState> {
  public:
   /// Stores keys from number `first` on; earlier ones were never imported.
   explicit KeyRowsState(const KeyLayout& layout, int64_t first = 0) : layout_(layout), missing_(first), keys_(first) {}
@@ -36,7 +36,7 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
   /// from rows[from] on, starting at key `number`. Returns false and changes nothing if some of the keys are not
   /// stored.
   template <class Make>
-  bool keep(std::span<const core::KeptKeys> kept, int64_t needed, const Make& make);
+  bool keep(std::span<const KeptKeys> kept, int64_t needed, const Make& make);
   /// Keeps only the last `count` keys.
   void trim(int64_t count) {
     const int64_t excess = std::max<int64_t>(0, keys_ - missing_ - count);
@@ -61,12 +61,14 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
 
  private:
   void move(int64_t capacity);
+  /// Index of the first stored key.
+  int64_t first() const { return missing_; }
   /// The part of a run at or after key `first`, if the run begins with key `number`.
   static core::KeptKeys held_part(const core::KeptKeys& run, int64_t number, int64_t first) {
     const int64_t skipped = std::clamp<int64_t>(first - number, 0, run.count);
     return {run.from + skipped, run.count - skipped, run.rows};
   }
-  void drop_to(std::span<const core::KeptKeys> kept, int64_t first);
+  void drop_to(std::span<const KeptKeys> kept, int64_t first);
 
   KeyLayout layout_;
   ops::AlignedBytes k_, v_;
@@ -75,18 +77,18 @@ class KeyRowsState final : public core::CopiedState<KeyRowsState> {
 };
 
 template <class Make>
-bool KeyRowsState::keep(std::span<const core::KeptKeys> kept, int64_t needed, const Make& make) {
+bool KeyRowsState::keep(std::span<const KeptKeys> kept, int64_t needed, const Make& make) {
   int64_t total = 0, number = 0;
-  for (const core::KeptKeys& run : kept) total += run.count;
+  for (const KeptKeys& run : kept) total += run.count;
   const int64_t first = std::max<int64_t>(0, total - needed);
-  for (const core::KeptKeys& run : kept) {
-    const core::KeptKeys held = held_part(run, number, first);
+  for (const KeptKeys& run : kept) {
+    const KeptKeys held = held_part(run, number, first);
     if (run.rows == nullptr && held.count > 0 && held.from < missing_) return false;
     number += run.count;
   }
   drop_to(kept, first);
   number = 0;
-  for (const core::KeptKeys& run : kept) {
+  for (const KeptKeys& run : kept) {
     const int64_t skipped = run.count - held_part(run, number, first).count;
     if (run.rows != nullptr) make(run.rows, skipped, run.count - skipped, number + skipped);
     number += run.count;
@@ -94,4 +96,4 @@ bool KeyRowsState::keep(std::span<const core::KeptKeys> kept, int64_t needed, co
   return true;
 }
 
-}  // namespace mnemo::attention
+}  // namespace mnemo::core
