@@ -17,7 +17,7 @@ struct RowLimit {
   /// Throws InputError if `wanted` exceeds the limit; `what` explains where the rows come from.
   void require(int64_t wanted, const std::string& what) const {
     base::Where(&table, table.path())
-        .require(wanted <= rows, key, "has places for {} rows, expected {} at least: {}", rows, wanted, what);
+        .require(wanted <= rows, key, "allows only {} rows, expected at least {}: {}", rows, wanted, what);
   }
 };
 
