@@ -4,7 +4,7 @@
 
 namespace mnemo::backbones {
 
-/// Causal layers: a row sees itself and what stands on its left.
+/// Causal layers: a row sees itself and the rows to its left.
 class Decoder final : public LayerStack {
  public:
   Decoder(const LayerStackOptions& options, const layers::Scope& scope, const core::AttentionMaker& make_attention)

@@ -16,9 +16,9 @@ struct EncoderOptions : LayerStackOptions {
   }
 };
 
-/// Layers that look both ways (Devlin et al. 2019, section 3): a row sees every row that is real.
+/// Bidirectional layers (Devlin et al. 2019, section 3): a row sees every row except padding.
 ///   h = norm(x + position + type_0), then the layers; the norm only with embed_norm
-/// A segment is whole: no part of it can be computed before the rest is known.
+/// Segments must be whole: no part can be computed before the rest is known.
 class Encoder final : public LayerStack {
  public:
   Encoder(const EncoderOptions& options, const layers::Scope& scope, const core::AttentionMaker& make_attention);

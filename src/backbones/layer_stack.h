@@ -25,7 +25,7 @@ struct PositionOptions {
   }
 };
 
-/// What every backbone of equal layers is told.
+/// Options common to every backbone of identical layers.
 struct LayerStackOptions {
   int64_t num_layers = 3;
   int64_t dim = 96;
@@ -43,7 +43,7 @@ struct LayerStackOptions {
   double output_dropout = 0.0;
   double layer_drop = 0.0;
   double init_std = 0.02;
-  base::Node attention;  ///< set by the models folder, which knows every attention
+  base::Node attention;  ///< set by models/, which knows every attention
   template <class V>
   void visit(V&& v) {
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
@@ -70,13 +70,13 @@ struct LayerStackOptions {
   int64_t head_width() const { return head_dim.value_or(dim / num_heads); }
 };
 
-/// Pre- or post-norm layers over a segment's rows: what decoders and encoders share. They differ in what rows become
-/// before the first layer, and in whether attention is causal.
+/// Pre- or post-norm layers over a segment's rows: the common part of decoders and encoders. They differ in how the
+/// input rows are embedded and in whether attention is causal.
 ///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
 ///   pre:  h <- h + attn(LN1([context; h])); h <- h + ffn(LN2(h))
 class LayerStack : public core::Backbone {
  public:
-  /// make_attention is called once per layer, lowest first.
+  /// make_attention is called once per layer, from the lowest up.
   LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
              const core::AttentionMaker& make_attention);
   core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
@@ -88,7 +88,7 @@ class LayerStack : public core::Backbone {
   std::unique_ptr<core::DecodeStack> decode_stack() const override;
 
  protected:
-  /// The rows [B,Q,D] as they enter the first layer, before dropout: here with their positions.
+  /// The rows [B,Q,D] that enter the first layer, before dropout; by default the input rows plus positions.
   virtual at::Tensor embed(const core::BackboneInput& input) const;
 
  private:
@@ -100,7 +100,7 @@ class LayerStack : public core::Backbone {
     core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
     at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };
-  /// Whether each layer is passed by; drawn once a segment.
+  /// Whether each layer is skipped; drawn once per segment.
   std::vector<bool> dropped(const core::BackboneInput& input) const;
 
   LayerStackOptions options_;

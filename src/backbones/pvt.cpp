@@ -50,7 +50,7 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
       stage.patches = layers::PatchEmbedding(at / "patch_embedding", first ? options.in_channels : options.dims[s - 1],
                                              dim, patch, patch, 0, std);
       stage.norm = layers::LayerNorm(at / "patch_norm", dim, kEmbeddingNormEps);
-      // Neither is decayed: of the kind that memories are.
+      // Neither is subject to weight decay: the parameter kind is that of memories.
       if (last)
         class_token_ = build.scope.add("class_token", {dim}, layers::normal(std), layers::ParameterKind::memory);
       stage.positions = (at / "positions")

@@ -11,7 +11,7 @@ class Pvt;
 
 struct PvtOptions : PvtStageOptions {
   static constexpr const char* kType = "pvt";
-  static constexpr bool kTakesTasks = false;  ///< and adapters
+  static constexpr bool kTakesTasks = false;  ///< nor adapters
   using Backbone = Pvt;
 
   int64_t patch_size = 4;
@@ -28,14 +28,14 @@ struct PvtOptions : PvtStageOptions {
     visit_layers(v, "epsilon of the layer norms and the final norm; norms of patches and reductions use 1e-5");
   }
   void validate(const base::Where& where) const;
-  /// The grid of each stage for an image; height or width 0 where the image is too small.
+  /// The grid of each stage for an image; height or width is 0 if the image is too small.
   std::vector<core::Grid> grids(int64_t height, int64_t width) const;
 };
 
-/// Pyramid Vision Transformer (Wang et al. 2021, section 3): in each stage patches of the grid before it, a norm,
-/// positions, layers with spatially reduced keys and values; a class token before the last stage, which is no part of
-/// any convolution. Images of any size: what fills no whole patch is dropped, tables of positions are resampled
-/// (bilinear), the class row stays. In a layer_stack there is one stage without class token.
+/// Pyramid Vision Transformer (Wang et al. 2021, section 3). Each stage: patches of the previous grid, a norm,
+/// positions, and layers with spatially reduced keys and values. A class token is added before the last stage; no
+/// convolution includes it. Images may have any size: incomplete patches are dropped, and position tables are resampled
+/// (bilinear) except for the class row. A layer_stack has one stage and no class token.
 class Pvt final : public Pyramid {
  public:
   Pvt(const PvtOptions& options, const VisionBuild& build);

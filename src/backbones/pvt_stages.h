@@ -8,7 +8,7 @@
 
 namespace mnemo::backbones {
 
-/// The options that PVT and PVTv2 have alike; of most there is one number for each stage.
+/// The options that PVT and PVTv2 share; most have one value per stage.
 struct PvtStageOptions {
   std::vector<int64_t> image_size = {224, 224};
   int64_t in_channels = 3;
@@ -21,15 +21,15 @@ struct PvtStageOptions {
   double norm_eps = 1e-6;
   double drop_path = 0.0;
   double init_std = 0.02;
-  /// Two numbers of image_size, one of everything else for each stage, heads that divide a row, a feed-forward with a
-  /// hidden width.
+  /// Checks that image_size has two values and the other lists one per stage, that num_heads divides dims, and that the
+  /// feed-forward has a hidden width of at least 1.
   void validate(const base::Where& where) const;
-  int64_t num_layers() const;  ///< of all stages
+  int64_t num_layers() const;  ///< total of all stages
   int64_t ffn_dim(size_t stage) const;
 
  protected:
   explicit PvtStageOptions(std::vector<int64_t> of_each_stage) : depths(std::move(of_each_stage)) {}
-  /// The keys from in_channels to sr_ratios.
+  /// The options from in_channels to sr_ratios.
   template <class V>
   void visit_stages(V&& v, std::string_view about_sr_ratios) {
     v("in_channels", in_channels, "number of image channels", base::range(1, 1 << 10));
@@ -40,7 +40,7 @@ struct PvtStageOptions {
       base::range(0.001, 1024.0));
     v("sr_ratios", sr_ratios, about_sr_ratios, base::range(1, 64));
   }
-  /// Those from qkv_bias on.
+  /// The options from qkv_bias on.
   template <class V>
   void visit_layers(V&& v, std::string_view about_norm_eps) {
     v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections");
@@ -53,8 +53,8 @@ struct PvtStageOptions {
   }
 };
 
-/// Throws InputError naming the backbone and the stage where pixels [B,C,H,W] leave a grid that is smaller than the
-/// stage's reduction.
+/// Throws InputError naming the backbone and the stage if pixels [B,C,H,W] give a grid that is smaller than the stage's
+/// reduction.
 void require_grids(const char* who, const at::Tensor& pixels, const std::vector<core::Grid>& grids,
                    const std::vector<int64_t>& sr_ratios);
 

@@ -30,7 +30,7 @@ std::vector<core::Grid> PvtV2Options::grids(int64_t height, int64_t width) const
 }
 
 PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(options) {
-  base::require(build.whole, "pvt_v2: has no layer_stack; expected kind = \"model\"");
+  base::require(build.whole, "pvt_v2: does not support a layer_stack; expected kind = \"model\"");
   const double std = options.init_std;
   const std::vector<core::Grid> grids = options.grids(options.image_size[0], options.image_size[1]);
   for (size_t s = 0; s < options.depths.size(); ++s) {

@@ -11,7 +11,7 @@ class PvtV2;
 
 struct PvtV2Options : PvtStageOptions {
   static constexpr const char* kType = "pvt_v2";
-  static constexpr bool kTakesTasks = false;  ///< and adapters
+  static constexpr bool kTakesTasks = false;  ///< nor adapters
   using Backbone = PvtV2;
 
   bool linear = false;
@@ -30,13 +30,13 @@ struct PvtV2Options : PvtStageOptions {
   std::vector<core::Grid> grids(int64_t height, int64_t width) const;
 };
 
-/// Pyramid Vision Transformer v2 (Wang et al. 2022, section 3): overlapping patches (7 with stride 4, then 3 with
-/// stride 2) and a norm, layers with spatially reduced keys and values and a depthwise convolution in the feed-forward,
-/// a norm at the end of each stage. No positions, no class token: images of any size whose grids are not smaller than
-/// the reduction.
+/// Pyramid Vision Transformer v2 (Wang et al. 2022, section 3). Each stage: overlapping patches (7 with stride 4, then
+/// 3 with stride 2) and a norm, layers with spatially reduced keys and values and a depthwise convolution in the
+/// feed-forward, and a final norm. No positions and no class token: images may have any size whose grids are not
+/// smaller than the reduction.
 class PvtV2 final : public Pyramid {
  public:
-  /// Throws InputError in a layer_stack: its parts are defined for whole models alone.
+  /// Throws InputError for a layer_stack: PVTv2 is only available as a whole model.
   PvtV2(const PvtV2Options& options, const VisionBuild& build);
   core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
   int64_t dim() const override { return options_.dims.back(); }

@@ -11,8 +11,8 @@
 
 namespace mnemo::backbones {
 
-/// One layer of a stage, its parts in the open.
-///   h <- h + attn(LN1(h));  h <- h + ffn(LN2(h));  a branch is dropped sample by sample in training
+/// One layer of a stage, with public members.
+///   h <- h + attn(LN1(h));  h <- h + ffn(LN2(h));  in training a branch is dropped for each sample separately
 struct PyramidLayer {
   std::string name;  ///< "stages.0.layers.1"
   std::string attention_name;
@@ -22,7 +22,8 @@ struct PyramidLayer {
   double drop_path = 0.0;
 };
 
-/// Layers in stages, each on a coarser grid than the one before and with wider rows: what PVT, PVTv2 and Swin share.
+/// Layers in stages, each on a coarser grid and with wider rows than the previous one: the common part of PVT, PVTv2
+/// and Swin.
 class Pyramid : public core::Backbone {
  public:
   int64_t num_layers() const override { return static_cast<int64_t>(layers_.size()); }
@@ -35,27 +36,27 @@ class Pyramid : public core::Backbone {
   int64_t num_stages() const { return static_cast<int64_t>(first_layer_.size()) - 1; }
 
  protected:
-  /// What the layers of one stage are made of.
+  /// What the layers of one stage are built from.
   struct StageBuild {
     int64_t dim = 0, num_heads = 0;
     double norm_eps = 1e-6, init_std = 0.02;
     double drop_path = 0.0;  ///< of the last layer of all stages
     int64_t layers_in_all = 0;
     base::Node core;          ///< options of its attention
-    core::ImageLayout image;  ///< how its rows lie
+    core::ImageLayout image;  ///< layout of its rows
     std::function<std::function<at::Tensor(const at::Tensor&, const core::Grid&)>(const layers::Scope&)>
         make_feed_forward;
   };
-  /// Adds a stage of `depth` layers under build.scope / "stages" / its number / "layers".
+  /// Adds a stage of `depth` layers under build.scope / "stages" / index / "layers".
   void add_stage(const VisionBuild& build, int64_t depth, const StageBuild& stage);
 
-  /// A layer's attention of rows that norm1 has gone over.
+  /// A layer's attention, applied to rows after norm1.
   using Attend = std::function<core::AttentionResult(const PyramidLayer& layer, int64_t number,
                                                      const at::Tensor& rows)>;
-  /// The rows h [B,T,D] after all layers of a stage; states are appended.
+  /// The rows h [B,T,D] after all layers of a stage; appends the states.
   at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const core::BackboneInput& input,
                        core::State::Children& states, const Attend& attend) const;
-  /// The same where every row of h may see every other: class tokens, then the grid's rows.
+  /// Same for stages where every row of h may see every other: class tokens, then the grid's rows.
   at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid,
                             const core::BackboneInput& input, const core::State& state,
                             core::State::Children& states) const;
@@ -65,12 +66,12 @@ class Pyramid : public core::Backbone {
 
  private:
   std::vector<PyramidLayer> layers_;
-  std::vector<size_t> first_layer_ = {0};  ///< of each stage, and one past the last
+  std::vector<size_t> first_layer_ = {0};  ///< index for each stage, and one past the last
 };
 
 /// Throws InputError naming the backbone unless pixels are [B,channels,H,W].
 void require_pixels(const at::Tensor& pixels, int64_t channels, const char* who);
-/// One number for each stage under that key.
+/// Requires one value per stage for that key.
 void require_stages(const base::Where& where, const char* key, size_t found, size_t stages);
 
 }  // namespace mnemo::backbones

@@ -10,10 +10,10 @@
 
 namespace mnemo::backbones {
 
-/// A backbone of tokens: a stack of equal layers. (Those of images have options of their own: VisionBackbone.)
+/// A backbone of tokens: a stack of identical layers. (Image backbones have options of their own.)
 struct StackEntry {
   std::string meaning;
-  bool causal;  ///< a row sees itself and what stands on its left
+  bool causal;  ///< a row sees itself and the rows to its left
   std::function<std::unique_ptr<core::Backbone>(const EncoderOptions&, const layers::Scope&,
                                                 const core::AttentionMaker&)>
       make;
@@ -22,7 +22,7 @@ struct StackEntry {
 /// Every backbone of tokens, the default first.
 const base::Registry<StackEntry>& stack_backbones();
 
-/// The first of them that is causal, or not.
+/// The first of them that is causal, or the first that is not.
 const std::string& stack_type(bool causal);
 
 }  // namespace mnemo::backbones

@@ -44,7 +44,7 @@ at::Tensor Swin::Merging::operator()(const at::Tensor& rows, const core::Grid& g
   at::Tensor image = rows.unflatten(1, {grid.height, grid.width});
   if (grid.height % 2 != 0 || grid.width % 2 != 0)
     image = at::constant_pad_nd(image, {0, 0, 0, grid.width % 2, 0, grid.height % 2});
-  // [B,h/2,2,w/2,2,D] -> [B,h/2,w/2,column,row,D]: the row varies faster.
+  // [B,h/2,2,w/2,2,D] -> [B,h/2,w/2,column,row,D]: the row index varies faster.
   const at::Tensor
       four = image.unflatten(1, {-1, 2}).unflatten(3, {-1, 2}).permute({0, 1, 3, 4, 2, 5}).flatten(3).flatten(1, 2);
   return reduction(norm(four));

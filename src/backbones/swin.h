@@ -11,7 +11,7 @@ class Swin;
 
 struct SwinOptions {
   static constexpr const char* kType = "swin";
-  static constexpr bool kTakesTasks = false;  ///< and adapters
+  static constexpr bool kTakesTasks = false;  ///< nor adapters
   using Backbone = Swin;
 
   std::vector<int64_t> image_size = {224, 224};
@@ -52,16 +52,17 @@ struct SwinOptions {
   int64_t dim_of(size_t stage) const { return dim << stage; }
   /// The grid of each stage for an image whose sides are multiples of patch_size: half of the one before, rounded up.
   std::vector<core::Grid> grids(int64_t height, int64_t width) const;
-  /// The largest window of a stage: window_size, or less where the grid is smaller.
+  /// The window of a stage: window_size, or smaller if the grid is.
   core::Grid window(const core::Grid& grid) const;
 };
 
 /// Swin Transformer (Liu et al. 2021, section 3): attention inside windows, which odd layers shift by half a window;
-/// from stage to stage four neighbours become one row; a norm at the end.
-///   shift: the grid is rolled by -(wh/2, ww/2) and rolled back behind the attention; an axis that is not larger than
-///   its window is not
-///   rolled; zeros fill up windows at the bottom and on the right, whose keys and values are the biases of k and v
-/// Any image whose sides are multiples of patch_size; a window's table of biases is that of image_size.
+/// between stages four neighbours are merged into one row; a norm at the end.
+///   shift: the grid is rolled by -(wh/2, ww/2) and rolled back after the attention; an axis that is not larger than
+///   its window is not rolled; windows are padded with zeros at the bottom and right, and the keys and values of this
+///   padding are the biases of k and v
+/// Images may have any size whose sides are multiples of patch_size; the table of position biases fits the windows of
+/// image_size.
 class Swin final : public Pyramid {
  public:
   Swin(const SwinOptions& options, const VisionBuild& build);
@@ -70,8 +71,8 @@ class Swin final : public Pyramid {
   int64_t num_class_tokens() const override { return 0; }
 
  private:
-  /// Four neighbours as one row: channels (even row, even column), (odd, even), (even, odd), (odd, odd), a norm, W
-  /// [2D,4D].
+  /// Merges four neighbours into one row: channels (even row, even column), (odd, even), (even, odd), (odd, odd), then
+  /// a norm and W [2D,4D].
   struct Merging {
     layers::LayerNorm norm;
     layers::Linear reduction;
@@ -83,7 +84,7 @@ class Swin final : public Pyramid {
   SwinOptions options_;
   layers::PatchEmbedding patches_;
   layers::LayerNorm patch_norm_, final_norm_;
-  std::vector<core::Grid> windows_;  // the largest of each stage
+  std::vector<core::Grid> windows_;  // the largest window of each stage
   std::vector<Merging> mergings_;    // into stage 1, 2 ...
 };
 

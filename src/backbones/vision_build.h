@@ -17,8 +17,8 @@
 
 namespace mnemo::backbones {
 
-/// Makes the attention of one layer from the options of its core ({type = "softmax", …}), memories on the attention
-/// seam included, which have to know how its rows lie.
+/// Creates the attention of one layer from the options of its core ({type = "softmax", …}), including memories on the
+/// attention seam, which need the image layout.
 using VisionAttentionMaker = std::function<std::unique_ptr<core::Attention>(
     const base::Node& core, const core::AttentionBuild& build, const core::ImageLayout& image)>;
 
@@ -26,15 +26,15 @@ using VisionAttentionMaker = std::function<std::unique_ptr<core::Attention>(
 struct VisionBuild {
   layers::Scope scope;  ///< "backbone"
   VisionAttentionMaker make_attention;
-  std::optional<layers::AdapterOptions> adapters = {};  ///< behind each branch of every layer
-  bool whole = true;  ///< false: a layer_stack, rows to rows, without embedding, positions and final norm
+  std::optional<layers::AdapterOptions> adapters = {};  ///< after each branch of every layer
+  bool whole = true;  ///< false: a layer_stack, which maps rows to rows without embedding, positions and final norm
 };
 
 /// Every row sees every row: class tokens, then the grid's rows.
 core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid);
 
-/// A table of positions, those of class tokens first, for a grid of another size than the one it was trained for: the
-/// grid's rows are resampled, those in front stay. table [T,D] -> [T',D]; the table itself where the grid is the same.
+/// Position embeddings, class tokens first, for a grid of a different size than the trained one: the grid's rows are
+/// resampled, the class tokens' rows are kept. table [T,D] -> [T',D]; returns the table itself if the grid is the same.
 at::Tensor positions_for(const core::Grid& grid, const at::Tensor& table, const core::Grid& trained,
                          ops::GridResampling method);
 

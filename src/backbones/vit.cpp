@@ -54,7 +54,7 @@ Vit::Vit(const VitOptions& options, const VisionBuild& build) : options_(options
   if (build.whole) {
     patches_ = layers::PatchEmbedding(scope / "patch_embedding", options.in_channels, dim, options.patch_size,
                                       options.patch_size, 0, std);
-    // Neither is decayed: of the kind that memories are.
+    // Neither is subject to weight decay: the parameter kind is that of memories.
     if (options.cls_tokens > 0)
       class_token_ = scope.add("class_token", {dim}, layers::normal(std), layers::ParameterKind::memory);
     positions_ = (scope / "positions")

@@ -68,29 +68,30 @@ struct VitOptions {
   int64_t ffn_dim() const;
 };
 
-/// One layer of a ViT, its parts in the open: learnable memory runs rows of its own through them.
+/// One layer of a ViT, with public members: learnable memory runs additional rows through them.
 ///   h <- h + s1 * attn(LN1(h));  h <- h + s2 * W_1 gelu(W_0 LN2(h) + b_0) + b_1;   s = 1 without layer scale
 struct VitLayer {
-  std::string name;  ///< of its attention
+  std::string name;  ///< name of its attention
   std::unique_ptr<core::Attention> attention;
   layers::LayerNorm norm1, norm2;
   layers::FeedForward ffn;
-  std::optional<layers::Adapter> adapter1, adapter2;  ///< behind attention and feed-forward
+  std::optional<layers::Adapter> adapter1, adapter2;  ///< after attention and feed-forward
   at::Tensor scale1, scale2;                          ///< [D], undefined without layer scale
   double drop_path = 0.0, dropout = 0.0;
 
   core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
-  /// h + what a branch made of its rows: scaled, and dropped in training.
+  /// h + the output of a branch: scaled, and dropped in training.
   at::Tensor add_branch(const at::Tensor& h, const at::Tensor& branch, const at::Tensor& scale, core::Mode mode) const;
-  /// h after attention, whose output is y, and the feed-forward, [..,D].
+  /// h after the attention (whose output is y) and the feed-forward, [..,D].
   at::Tensor rest(const at::Tensor& h, const at::Tensor& y, core::Mode mode) const;
   /// h after the feed-forward, [..,D].
   at::Tensor feed_forward(const at::Tensor& h, core::Mode mode) const;
 };
 
 /// Vision Transformer (Dosovitskiy et al. 2021, eq. 1-4): [class; patches W_e + b_e] + positions, pre-norm layers, a
-/// final norm. B images, D width, N = h * w patches, T = cls_tokens + N rows. Any image whose sides are multiples of
-/// patch_size: the table of positions is resampled to its grid, the class row of it stays. Every row sees every row.
+/// final norm. B images, D width, N = h * w patches, T = cls_tokens + N rows. Images may have any size whose sides are
+/// multiples of patch_size: the position table is resampled to the grid, except for the class row. Every row sees every
+/// row.
 class Vit final : public core::Backbone {
  public:
   Vit(const VitOptions& options, const VisionBuild& build);
@@ -111,13 +112,13 @@ class Vit final : public core::Backbone {
   const std::vector<VitLayer>& layers() const { return layers_; }
   bool has_adapters() const { return !layers_.empty() && layers_.front().adapter1.has_value(); }
   const layers::LayerNorm& final_norm() const { return final_norm_; }
-  /// Throws InputError for images whose sides are no multiples of patch_size.
+  /// Throws InputError for images whose sides are not multiples of patch_size.
   core::Grid grid_of(const at::Tensor& pixels) const override;
   /// pixels [B,C,H,W] -> the rows [B,T,D] that enter the first layer, before dropout.
   at::Tensor embed(const at::Tensor& pixels) const;
-  /// The table of positions for images of that grid, [T,D]: of the class token first, where there is one.
+  /// The position table for images with that grid, [T,D]: the class token first, if there is one.
   at::Tensor positions(const core::Grid& grid) const;
-  /// Everybody sees everybody: class tokens, then the grid's rows.
+  /// Every row sees every row: class tokens, then the grid's rows.
   core::AttendTable attend_table(const core::Grid& grid) const { return open_table(options_.cls_tokens, grid); }
 
  private:

@@ -11,7 +11,7 @@
 namespace mnemo::backbones {
 namespace {
 
-/// Row by row, so that a row's bits do not depend on its place in the batch.
+/// Row by row, so that a row's result does not depend on its position in the batch, bit for bit.
 at::Tensor normalised(const layers::LayerNorm& norm, const at::Tensor& x) {
   at::Tensor y = at::empty_like(x);
   const int64_t size = x.size(-1);
@@ -34,8 +34,8 @@ at::Tensor scaled(const at::Tensor& branch, const at::Tensor& scale) {
   return scale.defined() ? branch * scale : branch;
 }
 
-/// The existing rows run once, through the model's own layers. The class rows of all tasks run beside them as a small
-/// batch, with the keys and values of the memories projected once, not for each image.
+/// The existing rows run once, through the model's own layers. The class rows of all tasks run alongside as a small
+/// batch; the keys and values of the memories are projected once, not for each image.
 class VitTaskRunner final : public core::TaskRunner {
  public:
   VitTaskRunner(const Vit& vit, const core::TaskMemory& tasks);
@@ -46,7 +46,7 @@ class VitTaskRunner final : public core::TaskRunner {
     at::Tensor memory_k, memory_v;  ///< [H,M,d] of all tasks; undefined without memory
     std::vector<ops::TaskSight> sights;
   };
-  /// Moves the class rows [B,K,D] through layer n; `open` holds the keys and values of the existing rows.
+  /// Runs the class rows [B,K,D] through layer n; `open` holds the keys and values of the existing rows.
   at::Tensor advance(size_t n, const at::Tensor& rows, const core::State& open) const;
 
   const Vit& vit_;
@@ -59,7 +59,7 @@ VitTaskRunner::VitTaskRunner(const Vit& vit, const core::TaskMemory& tasks) : vi
     const VitLayer& layer = vit.layers()[n];
     const layers::AttentionProjections& maps = *layer.attention->projections();
     Layer& made = layers_.emplace_back(Layer{{}, {}, core::task_sights(tasks, static_cast<int64_t>(n))});
-    // Memory by memory: the bits of one do not depend on what others there are.
+    // Each memory is projected separately: the bits of one do not depend on which others exist.
     std::vector<at::Tensor> k, v;
     for (const core::TaskTokens& task : tasks.tasks) {
       if (!task.memory[n].defined()) continue;

@@ -10,7 +10,7 @@ namespace {
 using core::Rule;
 using core::SpanKind;
 
-/// A task's memory of layer n as the attention gets it, [B,m,D]; undefined where there is none.
+/// A task's memory of layer n as the attention receives it, [B,m,D]; undefined if there is none.
 at::Tensor memory_rows(const core::TaskTokens& task, size_t n, const VitLayer& layer, int64_t batch) {
   const at::Tensor& memory = task.memory[n];
   if (!memory.defined()) return {};
@@ -22,7 +22,7 @@ at::Tensor joined(const std::vector<at::Tensor>& rows) {
   return rows.size() == 1 ? rows.front() : at::cat(rows, 1);
 }
 
-/// Rows of a ViT with its tasks, moved from layer to layer.
+/// The rows of a ViT with its tasks, on their way through the layers.
 struct Rows {
   at::Tensor old;               ///< [B,T,D]
   std::vector<at::Tensor> own;  ///< [B,1,D] for each task, undefined without a class row
@@ -59,7 +59,7 @@ void propagate(Rows& rows, const core::TaskMemory& tasks, size_t n) {
   }
 }
 
-/// All rows at once under the table.
+/// All rows at once with the dense mask.
 void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const core::BackboneInput& input,
                Rows& rows) {
   std::vector<at::Tensor> memories;
@@ -79,7 +79,7 @@ void run_dense(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, c
   rows.set_all(layer.rest(x, layer.attend(attention, {}).y, input.mode));
 }
 
-/// The old rows as without tasks, then the class rows one by one.
+/// The old rows as without tasks, then each class row separately.
 void run_grouped(const VitLayer& layer, size_t n, const core::TaskMemory& tasks, const core::AttendTable& old_table,
                  const core::BackboneInput& input, Rows& rows) {
   const int64_t batch = rows.old.size(0);

@@ -11,8 +11,8 @@
 namespace mnemo::core {
 namespace {
 
-/// Owns the memory of a buffer with spare rows. Several tensors may show its first rows; who moves `filled` on writes
-/// behind them.
+/// Owns a buffer with spare rows. Several tensors may share its first rows; whoever advances `filled` may write after
+/// them.
 struct Room {
   at::Tensor memory;
   int64_t capacity;
@@ -37,15 +37,15 @@ std::vector<int64_t> strides_with(at::IntArrayRef sizes, int64_t dim, int64_t ca
   return strides;
 }
 
-/// [past; fresh] in past's own buffer, or an undefined tensor where past does not end where its buffer is filled, or no
-/// room is left.
+/// [past; fresh] in past's own buffer. Returns an undefined tensor if past does not end where the buffer is filled, or
+/// if there is no room left.
 at::Tensor append_in_place(const at::Tensor& past, const at::Tensor& fresh, int64_t dim) {
   Room* room = past.numel() == 0 ? nullptr : room_of(past);
   if (room == nullptr) return {};
   std::vector<int64_t> sizes = past.sizes().vec();
   const int64_t row = strides_with(sizes, dim, 1)[dim];
   const std::vector<int64_t> strides = strides_with(sizes, dim, room->capacity);
-  if (past.numel() / sizes[dim] * room->capacity != room->memory.numel()) return {};  // a part of the batch
+  if (past.numel() / sizes[dim] * room->capacity != room->memory.numel()) return {};  // only part of the batch
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] > 1 && past.stride(static_cast<int64_t>(d)) != strides[d]) return {};
   }
@@ -74,7 +74,7 @@ at::Tensor append_in_new_room(const at::Tensor& past, const at::Tensor& fresh, i
   return all.narrow(dim, 0, count);
 }
 
-/// Same type and, but for dim, same sizes.
+/// Same type and same sizes, except along dim.
 bool alike(const at::Tensor& a, const at::Tensor& b, int64_t dim) {
   std::vector<int64_t> sizes = a.sizes().vec();
   if (a.dim() == b.dim()) sizes[dim] = b.size(dim);

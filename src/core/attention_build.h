@@ -10,7 +10,7 @@ namespace mnemo::core {
 /// D `dim`, H `num_heads`, d `head_dim` (H*d need not be D).
 struct AttentionBuild {
   layers::Scope attn;    ///< the module's own parameters ("backbone.layers.0.attn")
-  layers::Scope layer;   ///< its layer's ("backbone.layers.0")
+  layers::Scope layer;   ///< parameters of its layer ("backbone.layers.0")
   layers::Scope shared;  ///< parameters shared by all layers ("backbone")
   int64_t dim = 0;
   int64_t num_heads = 0;

@@ -13,15 +13,15 @@ namespace mnemo::core {
 
 /// One type of `backbone.attention`.
 struct AttentionEntry {
-  /// From a checked and complete table of options.
+  /// Takes a validated, complete table of options.
   std::function<std::unique_ptr<CoreAttention>(const base::Node& options, const AttentionBuild&)> make;
-  /// Unset: it takes any number of rows.
+  /// Unset: any number of rows.
   std::function<std::optional<RowLimit>(const base::Node& options)> row_limit = [](const base::Node&) {
     return std::nullopt;
   };
 };
 
-/// Registers the attention A: its options, and A::row_limit(table) where it has one.
+/// Registers the attention A: its options, and A::row_limit(table) if it exists.
 template <class A>
 void add_attention(base::OptionTypes& types, base::Registry<AttentionEntry>& entries, const char* name,
                    const char* meaning) {

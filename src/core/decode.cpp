@@ -33,7 +33,7 @@ ops::PackedLinear DecodeBuild::pack(const std::vector<layers::Linear>& maps) con
 int64_t left_padding(const at::Tensor& valid) {
   const int64_t real = valid.sum().item<int64_t>(), first = valid.size(1) - real;
   base::require(valid.narrow(1, first, real).all().item<bool>(),
-                "engine: expected padding on the left of the state's rows alone");
+                "engine: expected padding only on the left of the state's rows");
   return first;
 }
 
@@ -48,7 +48,7 @@ at::Tensor tensor_of(const float* numbers, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<float*>(numbers), sizes, at::kFloat).clone();
 }
 
-// What has no form for decoding says so by null.
+// Null: no decoder.
 std::unique_ptr<DecodeAttention> Attention::decoder(const DecodeBuild&) const { return nullptr; }
 std::unique_ptr<DecodeContext> LayerContext::decoder(const DecodeBuild&) const { return nullptr; }
 std::unique_ptr<DecodeSequence> SequenceMemory::decoder() const { return nullptr; }

@@ -10,28 +10,28 @@ class DecodeHead;
 struct DecodeBuild;
 
 /// Which rows of a segment a head reads.
-///   tokens     each token row: hidden [B,T,D]
-///   first_row  the row in front of the tokens: [B,1,D]
-///   mean       the mean of the token rows that are real: [B,1,D]
+///   tokens     every token row: hidden [B,T,D]
+///   first_row  the row before the tokens: [B,1,D]
+///   mean       the mean of the token rows without padding: [B,1,D]
 enum class HeadInput { tokens, first_row, mean };
 
-/// Turns a model's hidden rows into predictions and losses.
+/// Computes predictions and losses from a model's hidden states.
 class Head {
  public:
   virtual ~Head() = default;
   virtual HeadInput input() const { return HeadInput::tokens; }
-  /// Whether its logits are those of the token after each row.
+  /// Whether its logits predict the token after each row.
   virtual bool predicts_next_token() const { return false; }
-  /// Of a head that gives a segment one class; else 0.
+  /// The number of classes of a head that classifies a whole segment; else 0.
   virtual int64_t num_classes() const { return 0; }
-  /// Dropout of the rows that enter it, in training.
+  /// Dropout applied to its input rows in training.
   virtual double input_dropout() const { return 0.0; }
   /// hidden [..,D] -> logits [..,V].
   virtual at::Tensor logits(const at::Tensor& hidden) const = 0;
   /// -log p(target), natural logarithm: hidden [..,D], targets [..] int64 -> [..]; 0 where the target is
   /// base::kIgnoreTarget.
   virtual at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const = 0;
-  /// Its form for decoding (core/decode.h); null: it has none.
+  /// Its decoder (core/decode.h); null if it has none.
   virtual std::unique_ptr<DecodeHead> decoder(const DecodeBuild& build) const;
 };
 

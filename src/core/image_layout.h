@@ -6,10 +6,10 @@
 
 namespace mnemo::core {
 
-/// Image-specific information about an attention, in addition to AttentionBuild, for memories around it.
+/// Image-specific information about an attention, for memories around it; complements AttentionBuild.
 struct ImageLayout {
-  Grid grid = {};            ///< grid of an image of the model's size; with windows, of one window
-  int64_t class_tokens = 0;  ///< rows in front of them
+  Grid grid = {};            ///< grid of an image of the model's size, or of one window
+  int64_t class_tokens = 0;  ///< rows before the grid
   int64_t
       sr_ratio = 0;  ///< reduction of keys and values in both directions; 1: none here; 0: in no layer of this backbone
   int64_t pool = 0;  ///< keys and values are averaged to pool x pool rows; 0: no pooling

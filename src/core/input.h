@@ -9,27 +9,27 @@ namespace mnemo::core {
 /// What a model reads.
 enum class InputKind { tokens, images };
 
-/// For messages.
+/// For error messages.
 inline std::string_view model_of(InputKind kind) {
   return kind == InputKind::tokens ? "a model of texts" : "a model of images";
 }
 
-/// Sequences of tokens, cut into segments.
+/// Sequences of tokens, divided into segments.
 struct TokenInput {
   int64_t vocab_size = 0;    ///< 0: a layer_stack, which takes hidden states
   int64_t segment_size = 0;  ///< tokens per segment in training; generation ends segments at this length
 };
 
-/// Images [B,C,H,W], one class each.
+/// Images [B,C,H,W], one class per image.
 struct ImageInput {
-  int64_t height = 0, width = 0;  ///< the size that the model was made for; others may be resampled
+  int64_t height = 0, width = 0;  ///< the size that the model was built for; other sizes may be resampled
   int64_t channels = 0;
 };
 
-/// A model's input and what is particular to it, one alternative for each InputKind, in the same order.
+/// A model's input and its parameters, one alternative for each InputKind, in the same order.
 using ModelInput = std::variant<TokenInput, ImageInput>;
 
-/// Of a model of texts. Throws InputError for any other.
+/// For text models. Throws InputError for any other.
 const TokenInput& token_input(const ModelInput& input);
 
 inline InputKind kind_of(const ModelInput& input) { return static_cast<InputKind>(input.index()); }

@@ -18,12 +18,12 @@ enum class MapAxis { queries, keys, slots, cache };
 
 /// A map of attention weights [B,H,R,C].
 struct WeightMap {
-  std::string name;  ///< "attention"; others by their mechanism
+  std::string name;  ///< "attention", or a name chosen by the mechanism
   MapAxis rows, columns;
   at::Tensor weights;
   /// [B,H,R]: the weight of rows that no longer have a column (slots still hold them); undefined = none.
   at::Tensor past = {};
-  Grid image = {};  ///< the grid of the last columns, if they are the rows of a reduced image
+  Grid image = {};  ///< the grid of the last columns, if they are rows of a reduced image
 };
 
 /// All values of one gate, of any shape.
@@ -38,14 +38,14 @@ struct AttentionView {
   std::vector<GateValues> gates = {};
 };
 
-/// Values of a mechanism that are logged during training.
+/// Values of a mechanism to log during training.
 struct Scalar {
   std::string name;
   std::vector<double> values;
 };
 
 /// Implemented by attentions that can report where they attended. Everything is recomputed from the definition (naive
-/// reference), for whole segments; forward() is not involved.
+/// reference), for whole segments; forward() is not affected.
 class Inspectable {
  public:
   virtual ~Inspectable() = default;
@@ -62,7 +62,7 @@ class Inspectable {
 /// Called before each attention of a forward pass.
 using AttentionObserver = std::function<void(int64_t layer, const Attention&, const AttentionInput&, const State&)>;
 
-/// Called with the hidden states of a forward pass: "embed" (the input of the first layer), "layers.0" (its output) …,
+/// Called with the hidden states of a forward pass: "embed" (the input of the first layer), "layers.0" (its output), …,
 /// "final_norm". Names are those of the modules in the backbone's scope.
 using HiddenObserver = std::function<void(std::string_view name, const at::Tensor& rows)>;
 

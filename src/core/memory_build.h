@@ -16,14 +16,14 @@ class Backbone;
 struct MemoryBuild {
   layers::Scope scope;          ///< "memory"
   int64_t num_layers = 0;       ///< of the backbone
-  std::vector<int64_t> layers;  ///< that the memory serves, in rising order
+  std::vector<int64_t> layers;  ///< the layers that the memory serves, ascending
   int64_t dim = 0;
-  at::Tensor like;         ///< a parameter of the model: type and device of fresh states
-  int64_t vocab_size = 0;  ///< of the model's tokens; 0 in a layer_stack
-  /// Rows of tokens as the model embeds them, [..] int64 -> [..,D], for memories with special tokens of their own;
-  /// empty in a layer_stack, which has no tokens.
+  at::Tensor like;         ///< a parameter of the model: gives the type and device of new states
+  int64_t vocab_size = 0;  ///< 0 in a layer_stack
+  /// Embeds tokens [..] int64 -> [..,D] as the model does, for memories with special tokens of their own; empty in a
+  /// layer_stack, which has no tokens.
   std::function<at::Tensor(const at::Tensor& tokens)> embed = {};
-  const Backbone* backbone = nullptr;  ///< the layers it serves; null for a single attention
+  const Backbone* backbone = nullptr;  ///< the backbone that it serves; null for a single attention
 };
 
 }  // namespace mnemo::core

@@ -9,14 +9,14 @@
 
 namespace mnemo::core {
 
-/// The output of one branch of an attention: rows [B,Q,C], before the branches are mixed.
+/// The output of one branch of an attention: rows [B,Q,C], before the branches are combined.
 struct BranchRows {
   std::string name;
   at::Tensor rows;
 };
 
-/// Implemented by attentions that mix branches, in addition to Inspectable: the output of each branch at each row, for
-/// pictures.
+/// Implemented by attentions that combine branches, in addition to Inspectable: the output of each branch for each row,
+/// for figures.
 class MixesBranches {
  public:
   virtual ~MixesBranches() = default;

@@ -2,7 +2,7 @@
 
 namespace mnemo::core {
 
-/// Training (dropout, moving caches, training lengths) or evaluation.
+/// Training (dropout, updated caches, training lengths) or evaluation.
 enum class Mode { evaluate, train };
 
 }  // namespace mnemo::core

@@ -14,12 +14,12 @@
 
 namespace mnemo::core {
 
-/// One call's input: a whole segment, or a part of one (part.starts and part.ends say which). Exactly one of tokens,
+/// The input of one call: a whole segment, or a part of one (see part.starts and part.ends). Exactly one of tokens,
 /// rows and pixels is defined.
 struct Segment {
   at::Tensor tokens;      ///< [B,T] int64
   at::Tensor rows;        ///< [B,T,D]: hidden states for a layer_stack
-  at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on the right only; undefined = all
+  at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on the right only; undefined = no padding
   Part part = {};
   Mode mode = Mode::evaluate;
   at::Tensor pixels = {};  ///< [B,C,H,W], normalised images
@@ -29,7 +29,7 @@ struct StepResult {
   at::Tensor hidden;        ///< [B,T,D]: the token rows
   at::Tensor write_hidden;  ///< [B,m,D]: the write memory rows, if any
   State state;
-  /// [B] each: what layer contexts add to the training loss, by their number in the model; empty = nothing.
+  /// [B] each: contributions of layer contexts to the training loss, indexed as in the model; empty = none.
   std::vector<at::Tensor> context_losses = {};
 };
 
@@ -58,7 +58,7 @@ class Model {
   virtual const ModelInput& input() const = 0;
 
   InputKind input_kind() const { return kind_of(input()); }
-  /// Of a model of texts. Throw InputError for any other.
+  /// For text models. Throw InputError for any other.
   int64_t segment_size() const { return token_input(input()).segment_size; }
   int64_t vocab_size() const { return token_input(input()).vocab_size; }
 };

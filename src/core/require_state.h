@@ -13,7 +13,7 @@
 
 namespace mnemo::core {
 
-/// Throws ShapeError unless a tensor of the state has that shape; otherwise the state belongs to another model or
+/// Throws ShapeError unless a tensor of the state has that shape. If it does not, the state belongs to another model or
 /// batch.
 inline void require_state(const char* who, const at::Tensor& tensor, at::IntArrayRef expected) {
   if (tensor.defined() && tensor.sizes() == expected) return;
@@ -22,8 +22,8 @@ inline void require_state(const char* who, const at::Tensor& tensor, at::IntArra
       fmt::join(expected, ","), tensor.defined() ? fmt::format("[{}]", fmt::join(tensor.sizes(), ",")) : "none"));
 }
 
-/// Throws InputError unless a state of a layer context has rows for exactly the layers that it serves. rows: one for each
-/// layer of the model, undefined where it does not serve.
+/// Throws InputError unless the state of a layer context has rows for exactly the layers that it serves. rows: one
+/// entry per layer of the model, undefined for layers that it does not serve.
 inline void require_layers(std::string_view who, const std::vector<at::Tensor>& rows, int64_t num_layers,
                            const std::vector<int64_t>& served) {
   std::vector<int64_t> found;

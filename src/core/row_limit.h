@@ -8,16 +8,16 @@
 
 namespace mnemo::core {
 
-/// How many rows of a sequence an attention has places for, and the key that says so.
+/// The maximum number of rows of a sequence that an attention supports, and the option that sets it.
 struct RowLimit {
   int64_t rows;
-  base::Node table;  ///< that the key stands in
+  base::Node table;  ///< the table that contains the key
   std::string key;
 
-  /// Throws InputError if `wanted` rows are more; `what` says what they are.
+  /// Throws InputError if `wanted` exceeds the limit; `what` explains where the rows come from.
   void require(int64_t wanted, const std::string& what) const {
     base::Where(&table, table.path())
-        .require(wanted <= rows, key, "has places for {} rows, expected {} at least: {}", rows, wanted, what);
+        .require(wanted <= rows, key, "allows only {} rows, expected at least {}: {}", rows, wanted, what);
   }
 };
 

@@ -205,7 +205,7 @@ const ops::KeyRanges& AttendTable::ranges() const {
       if (rules_[q][k].kind == Rule::Kind::pattern) patterns[k] = pattern_of(rules_[q][k], rows_[q], all[k]);
     }
     for (int64_t row = 0; row < rows_[q].length; ++row, ++i) {
-      const int64_t self = i + num_context();  // the query's own place among the keys
+      const int64_t self = i + num_context();  // index of the query among the keys
       int64_t start = 0;
       for (size_t k = 0; k < all.size(); ++k) {
         const Rule& rule = rules_[q][k];

@@ -15,7 +15,7 @@ enum class SpanKind { cache, read, tokens, write, class_token, memory };
 
 std::string_view name(SpanKind kind);
 
-/// Consecutive rows of one kind. tag: number of the task or memory if several have the same kind.
+/// Consecutive rows of one kind. tag: index of the task or memory if several have the same kind.
 struct Span {
   SpanKind kind;
   int64_t length;
@@ -60,7 +60,7 @@ class AttendTable {
   AttendTable& append_rows(Span span);
   /// Sets the rule for every pair of spans with these kinds.
   AttendTable& set_rule(SpanKind query, SpanKind key, const Rule& rule);
-  /// Marks keys that are not real: valid [B,K] bool, K all keys. Undefined = all are real.
+  /// Marks padding keys: valid [B,K] bool, false = padding, K all keys. Undefined = no padding.
   AttendTable& set_valid(at::Tensor valid);
 
   const std::vector<Span>& contexts() const { return contexts_; }

@@ -20,7 +20,7 @@ std::vector<std::string_view> split_dims(std::string_view dims) {
   return names;
 }
 
-/// Zeros (false) on the left of dimension dim until it is `size` long.
+/// Pads dimension dim with zeros (false) on the left to length `size`.
 at::Tensor pad_left(const at::Tensor& tensor, int64_t dim, int64_t size) {
   int64_t missing = size - tensor.size(dim);
   if (missing == 0) return tensor;

@@ -77,10 +77,10 @@ class State {
 
   /// Returns a state with each defined tensor replaced by the result of `map`.
   State map(const Map& map) const;
-  /// The same for every declared tensor, including absent (undefined) ones.
+  /// Same for every declared tensor, including absent (undefined) ones.
   State map_declared(const Map& map) const { return mapped(map, ""); }
 
-  /// Calls the function for every defined tensor with its field.
+  /// Returns every defined tensor with its field.
   std::vector<std::pair<Field, at::Tensor>> fields() const;
 
  private:
@@ -116,14 +116,15 @@ State detach(const State& state);
 State clone(const State& state);
 /// Converts to a device and, for floating-point tensors, a type.
 State to(const State& state, at::ScalarType dtype, at::Device device);
-/// The rows of the batch listed in rows [n] int64, in that order (beam search, batched serving).
+/// Selects the batch rows listed in rows [n] int64, in that order (beam search, batched serving).
 State select_batch(const State& state, const at::Tensor& rows);
-/// Every row `times` times, row after row: batch B becomes B * times.
+/// Repeats every row `times` times, row after row: batch B becomes B * times.
 State repeat_batch(const State& state, int64_t times);
 /// Joins several batches; right-aligned rows of the past (M) are padded on the left. Per-model fields are taken from
-/// the first. Throws ShapeError if the states do not have the same fields.
+/// the first state. Throws ShapeError if the states do not have the same fields.
 State concat_batch(const std::vector<State>& states);
-/// Resets the rows where rows [B] bool is true to those of `initial` (a state of the same batch), including gradients.
+/// Resets the rows where rows [B] bool is true to those of `initial` (a state with the same batch), including
+/// gradients.
 State reset_rows(const State& state, const at::Tensor& rows, const State& initial);
 /// Total bytes of all tensors, per sequence and per model.
 enum class Lifetime { sequence, model };
@@ -132,7 +133,7 @@ int64_t num_bytes(const State& state, Lifetime lifetime);
 /// (path, tensor) of every field, for writing to a file.
 std::vector<std::pair<std::string, at::Tensor>> save(const State& state);
 /// `find(path)` returns the tensor with that name, or an undefined one. The result has the fields of `like`, with the
-/// file's tensors; B and M may differ from `like`, all other dimensions must agree. Tensors that are absent in `like`
+/// file's tensors. B and M may differ from `like`; all other dimensions must agree. Tensors that are absent in `like`
 /// (those of an open segment) are loaded if the file has them. Throws InputError otherwise.
 State load(const State& like, const std::function<at::Tensor(const std::string&)>& find);
 

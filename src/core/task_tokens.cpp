@@ -6,8 +6,8 @@ namespace mnemo::core {
 
 std::vector<ops::TaskSight> task_sights(const TaskMemory& tasks, int64_t layer) {
   const auto l = static_cast<size_t>(layer);
-  std::vector<std::pair<int64_t, int64_t>> memories;  // of each task
-  std::vector<int64_t> rows;                          // number of its class row
+  std::vector<std::pair<int64_t, int64_t>> memories;  // span of each task's memory rows
+  std::vector<int64_t> rows;                          // index of its class row
   int64_t at = 0, row = 0;
   for (const TaskTokens& task : tasks.tasks) {
     const int64_t count = task.memory[l].defined() ? task.memory[l].size(0) : 0;

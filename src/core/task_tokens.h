@@ -15,10 +15,10 @@ namespace mnemo::core {
 /// What one task adds to a vision backbone (Sandler et al. 2022): parameters, no state. D is the model width.
 struct TaskTokens {
   std::string name;
-  at::Tensor class_token;               ///< [1,1,D]: the task's class token; undefined: it reads the backbone's
-  bool class_position = true;           ///< add the position of the backbone's class token
+  at::Tensor class_token;               ///< [1,1,D]: the task's class token; undefined: the task uses the backbone's
+  bool class_position = true;           ///< add the position embedding of the backbone's class token
   std::vector<at::Tensor> memory = {};  ///< [m,D] for each layer; undefined for layers without memory
-  bool norm_memory = false;             ///< apply the layer's first norm to the memory, as to rows
+  bool norm_memory = false;             ///< apply the layer's first norm to the memory, as to other rows
   /// indices of other tasks whose class token and memory this task's class token may attend to
   std::vector<int64_t> sees = {};
 };
@@ -26,13 +26,13 @@ struct TaskTokens {
 /// How the memory rows of a layer are passed on to later layers.
 ///   none      they are keys and values of that layer only
 ///   first     rows of the first layer pass through all later layers
-///   added     each layer adds its own to those from below
-///   appended  each layer appends its own to those from below
+///   added     each layer adds its own rows to those from below
+///   appended  each layer appends its own rows to those from below
 enum class Propagation { none, first, added, appended };
 
 /// The tasks that a backbone runs in one pass.
 /// masked: existing rows see nothing of the tasks; a task's class token sees the existing rows, itself, its memory, and
-/// what it `sees`. Otherwise every row sees every row.
+/// the tasks in `sees`. Otherwise every row sees every row.
 struct TaskMemory {
   std::vector<TaskTokens> tasks;
   bool masked = true;
@@ -41,19 +41,20 @@ struct TaskMemory {
 };
 
 /// How masked tasks are computed.
-///   grouped  the existing rows by themselves, as without tasks; then each class row by itself against their keys and
-///            values and what it sees
-///   dense    all rows and memories at once under the dense table; the naive twin
+///   grouped  the existing rows alone, as without tasks; then each class row alone, attending to their keys and
+///            values and to what it sees
+///   dense    all rows and memories at once with the dense mask; the naive reference
 enum class TaskForm { grouped, dense };
 
 struct TasksResult {
   at::Tensor hidden;  ///< [B,T,D]: the existing rows after the final norm
-  /// [B,1,D] after the final norm: the class row of each task; undefined where it has none.
+  /// [B,1,D] after the final norm: the class row of each task; undefined for tasks without one.
   std::vector<at::Tensor> tasks;
   Grid grid = {};
 };
 
-/// All masked tasks in one pass over images, for inference. Keeps copies of the weights of the moment it was made.
+/// Runs all masked tasks in one pass over images, for inference. Keeps a copy of the weights as they were when it was
+/// created.
 class TaskRunner {
  public:
   virtual ~TaskRunner() = default;

@@ -37,15 +37,16 @@ struct AdaptiveOptions {
 
 /// Adaptive softmax (Grave et al. 2017; with shared tables Baevski and Auli 2019, Dai et al. 2019).
 ///   shortlist: log p(w) = log softmax( [h P_0 W_0^T + b_0 ; h P_0 W_c^T + b_c] )_w
-///   w of cluster i: log p(w) = (that at the entry of cluster i) + log softmax( h P_i W_i^T + b_i )_{w - c_i}
-/// W_c [C,E_0] and b_c are entries for the C clusters; W_i, P_i as in layers::AdaptiveEmbedding, its own or the
-/// embedding's. nll computes a cluster's softmax for the tokens in it alone, and returns losses in token order.
+///   w in cluster i: log p(w) = (that of cluster i's entry) + log softmax( h P_i W_i^T + b_i )_{w - c_i}
+/// W_c [C,E_0] and b_c are the entries of the C clusters; W_i, P_i as in layers::AdaptiveEmbedding, either the head's
+/// own or the embedding's. nll computes a cluster's softmax only for the tokens in it, and returns losses in token
+/// order.
 class AdaptiveSoftmax final : public core::Head {
  public:
-  /// tied: the tables are the embedding's. Throws InputError where the embedding has none of that shape.
+  /// tied: share the embedding's tables. Throws InputError if the embedding has no tables of that shape.
   AdaptiveSoftmax(const AdaptiveOptions& options, bool tied, bool bias, const layers::Scope& scope,
                   const layers::AdaptiveEmbedding* embedding, int64_t vocab_size, int64_t dim, double std);
-  /// The log-probability of every word, in word order: its softmax is the distribution.
+  /// The log-probability of every word, in word order; their softmax is the distribution.
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
   std::unique_ptr<core::DecodeHead> decoder(const core::DecodeBuild& build) const override;
@@ -54,11 +55,11 @@ class AdaptiveSoftmax final : public core::Head {
 
  private:
   at::Tensor project(const at::Tensor& hidden, int64_t cluster) const;
-  /// The entries of shortlist and clusters, before their softmax.
+  /// Logits of the shortlist and the cluster entries.
   at::Tensor head_logits(const at::Tensor& hidden) const;
-  /// The words of a cluster after the shortlist, before their softmax.
+  /// Logits of the words in a cluster.
   at::Tensor cluster_logits(const at::Tensor& hidden, int64_t cluster) const;
-  /// The head's entry for a cluster.
+  /// Index of the head's entry for a cluster.
   int64_t entry(int64_t cluster) const;
   at::Tensor table(int64_t cluster) const;
   at::Tensor bias(int64_t cluster) const;
@@ -66,9 +67,9 @@ class AdaptiveSoftmax final : public core::Head {
   layers::WordClusters clusters_;
   bool reversed_;
   double dropout_;
-  const layers::AdaptiveEmbedding* tied_tables_;  ///< null: own_tables_
-  std::vector<at::Tensor> own_tables_, biases_;   ///< of each cluster, or one for all
-  std::vector<at::Tensor> projections_;           ///< of each cluster [D,E_i], undefined = none
+  const layers::AdaptiveEmbedding* tied_tables_;  ///< null: use own_tables_
+  std::vector<at::Tensor> own_tables_, biases_;   ///< one per cluster, or one for all
+  std::vector<at::Tensor> projections_;           ///< one per cluster [D,E_i], undefined = none
   at::Tensor entries_, entry_bias_;               ///< [C,E_0], [C]
 };
 

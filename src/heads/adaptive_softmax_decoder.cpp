@@ -10,13 +10,13 @@
 namespace mnemo::heads {
 namespace {
 
-/// The words of one cluster, or, first, shortlist and entries.
+/// The words of one cluster; the first has the shortlist and the cluster entries.
 struct ClusterMaps {
-  ops::PackedLinear projection, words;  ///< projection: without outputs where there is none
+  ops::PackedLinear projection, words;  ///< projection: no outputs if there is none
   int64_t first = 0, entry = 0;         ///< its first word; its entry in the head
 };
 
-/// Rows of `size` numbers, `stride` apart, become the logarithms of their softmax, plus `add` of each row.
+/// Replaces a row of `size` logits by its log-softmax, plus `add`.
 void log_softmax_row(float* row, int64_t size, float add) {
   thread_local std::vector<float> memory;
   float* copy = core::at_least(memory, size);

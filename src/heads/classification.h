@@ -25,19 +25,20 @@ struct ClassificationOptions {
     v("hidden_dim", hidden_dim, "width of a hidden layer with relu before the classifier (Long Range Arena); 0: none",
       base::range(0, 1 << 20));
   }
-  /// Throws InputError where the head cannot stand in the model.
+  /// Throws InputError if the head does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   bool reads_first_row() const { return pool == "cls"; }
   static constexpr bool kClassifies = true;
 };
 
-/// One class for a whole segment.
+/// Predicts one class for a whole segment.
 ///   logits = W_c g(f(h)) + b_c,   f(h) = tanh(W_p h + b_p) with a pooler,   g(h) = relu(W_h h + b_h) with a hidden
 ///   layer
-/// h [..,D]: the [CLS] row, or the mean of the token rows, which the model picks; logits [..,C], C classes.
+/// h [..,D]: the [CLS] row or the mean of the token rows, selected by the model; logits [..,C], C classes.
 class Classification final : public core::Head {
  public:
-  /// Throws InputError for one class. None are the head of a backbone that came without one: it has rows and no logits.
+  /// Throws InputError for a single class. 0 classes: the head of a backbone that was loaded without one; it has no
+  /// logits.
   Classification(const ClassificationOptions& options, const layers::Scope& scope, int64_t dim, double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;

@@ -26,7 +26,7 @@ at::Tensor LanguageModel::nll(const at::Tensor& hidden, const at::Tensor& target
 
 void LanguageModelOptions::check(const core::ModelOutline& model, const base::Where& where) const {
   where.require(model.input == core::InputKind::tokens, "head",
-                "backbone.type = \"{}\" gives an image one class: expected type = \"classification\", found "
+                "backbone.type = \"{}\" predicts one class per image: expected type = \"classification\", found "
                 "\"language_model\"",
                 model.backbone);
   const core::ModelOutline::Embedding& embedding = model.embedding;

@@ -21,7 +21,7 @@ struct LanguageModelOptions {
     v("bias", bias, "use a bias on the logits");
     v("adaptive", adaptive, "adaptive softmax, with rare words in clusters; unset: a full softmax");
   }
-  /// Throws InputError where the head cannot stand in the model.
+  /// Throws InputError if the head does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   bool reads_first_row() const { return false; }
   static constexpr bool kClassifies = false;
@@ -30,7 +30,7 @@ struct LanguageModelOptions {
 /// Softmax over the vocabulary: logits = h W^T + b, W [V,D] its own or the embedding table.
 class LanguageModel final : public core::Head {
  public:
-  /// table [V,D]: the embedding's, where the head is tied.
+  /// table [V,D]: the embedding table, used if the head is tied.
   LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& table,
                 int64_t vocab_size, int64_t dim, double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
@@ -42,8 +42,8 @@ class LanguageModel final : public core::Head {
   at::Tensor weight_, bias_;
 };
 
-/// The head of those options: a softmax over all tokens, or an adaptive one. Throws InputError, naming the key, where a
-/// tied head finds no tables of its shape.
+/// Builds the head for those options: a full or an adaptive softmax. Throws InputError, naming the key, if a tied head
+/// does not match the embedding's tables.
 std::unique_ptr<core::Head> make_language_model(const LanguageModelOptions& options, const struct HeadBuild& build);
 
 }  // namespace mnemo::heads

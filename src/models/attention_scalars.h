@@ -9,8 +9,7 @@
 
 namespace mnemo::models {
 
-/// What the attentions of a backbone (of language or of images) have to follow through a training,
-/// "layers.0.sigma_lambda" and the like.
+/// Values that a backbone's attentions log during training, such as "layers.0.sigma_lambda".
 template <class Backbone>
 std::vector<core::Scalar> attention_scalars(const Backbone& backbone) {
   std::vector<core::Scalar> all;

@@ -10,11 +10,11 @@
 
 namespace mnemo::models {
 
-/// The per-model fields of a state (the GRC cache) that a model has made its own.
+/// The per-model fields of a state (the GRC cache) that have been committed to a model.
 class CommittedState {
  public:
   void commit(const core::State& state);
-  /// `fresh` with what was committed, on its own device and in its own type.
+  /// `fresh` with the committed values, on its own device and in its own type.
   core::State apply(const core::State& fresh) const;
 
  private:

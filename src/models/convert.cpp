@@ -12,7 +12,7 @@ std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_fea
   ModelOptions options = model.options();
   const std::string type = type_of(options.backbone.attention);
   base::require(type == "softmax",
-                "t2r: only a softmax model has the maps q, k, v and o that it starts from; found "
+                "t2r: expected a softmax model, whose q, k, v and o projections are copied; found "
                 "backbone.attention.type = \"{}\"",
                 type);
   const auto softmax = base::read_typed_options<attention::SoftmaxOptions>(options.backbone.attention);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kListOpsWords = 16;
 
-// Tay et al. 2021 with the settings of their code: maps start as Xavier's there, whose deviation is 0.036 to 0.044 at
-// these widths.
+// Tay et al. 2021 with the settings of their code. Their weights use Xavier initialisation, with a standard deviation
+// of 0.036 to 0.044 at these widths.
 std::string arena_encoder(int64_t layers, const char* attention) {
   return fmt::format(R"(
 segment_size = 2000

@@ -16,7 +16,7 @@ void FinetuneOptions::validate(const base::Where& where) const {
   where.require(propagation == "none" || memory, "propagation", "belongs to regime = \"memory\", found regime = \"{}\"",
                 regime);
   where.require(sees.empty() || masked, "sees", "belongs to regime = \"masked_memory\", found regime = \"{}\"", regime);
-  // A run's recipe.toml holds every key, so those at their defaults are nobody's wish.
+  // A run's recipe.toml contains every key, so a key at its default was not necessarily set by the user.
   const FinetuneOptions left_out;
   where.require(num_mem_tokens == left_out.num_mem_tokens || memory || masked, "num_mem_tokens",
                 "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
@@ -37,7 +37,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   FinetunePlan plan{model, {}, options.name, {}};
   if (options.regime == "full") {
     base::require(model.memory.empty() || type_of(model.memory.front()) != memory::LearnableTokens::kType,
-                  "{}: moves the backbone, which the attached tasks were made for; detach them first", who);
+                  "{}: changes the backbone that the attached tasks were trained on; detach them first", who);
     plan.options.head.set("num_classes", classes);
     plan.trained = {"*"};
     plan.answers = "base";
@@ -51,15 +51,15 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   memory::LearnableTokensOptions memory;
   const base::Node* attached = nullptr;
   for (const base::Node& one : model.memory) {
-    base::require(type_of(one) == memory::LearnableTokens::kType, "{}: learnable tokens cannot stand beside '{}'", who,
-                  type_of(one));
+    base::require(type_of(one) == memory::LearnableTokens::kType, "{}: learnable tokens cannot be combined with '{}'",
+                  who, type_of(one));
     attached = &one;
   }
   if (attached != nullptr) {
     memory = base::read_typed_options<memory::LearnableTokensOptions>(*attached);
     base::require(masked && memory.attention == "masked",
-                  "{}: the model has tasks attached, beside which only masked ones can be trained; detach them first, "
-                  "or choose masked_memory or head",
+                  "{}: the model has tasks attached, so only masked tasks can be added; detach them first, or choose "
+                  "masked_memory or head",
                   who);
   } else {
     memory.attention = masked ? "masked" : "full";
@@ -88,10 +88,8 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   plan.options.memory = {ModelOptions::memory_types().complete(node)};
   plan.trained = {"task." + options.name + ".*"};
   if (options.regime == "adapters") {
-    base::require(
-        !model.adapters,
-        "{}: the model has adapters of its own, beside which there is no place for a task's; choose another regime",
-        who);
+    base::require(!model.adapters,
+                  "{}: the model already has adapters, so a task cannot add its own; choose another regime", who);
     plan.options.adapters = layers::AdapterOptions{};
     plan.options.adapters->bottleneck = options.bottleneck;
     plan.trained.emplace_back("backbone.*.adapter?.*");
@@ -105,7 +103,7 @@ void train_only(const layers::ParameterSet& parameters, const std::vector<std::s
   for (const std::string& pattern : patterns) {
     const bool used = std::any_of(parameters.all().begin(), parameters.all().end(),
                                   [&](const layers::Parameter& one) { return base::matches(pattern, one.name); });
-    base::require(used, "training: no parameter is of the pattern {}", base::in_quotes(pattern));
+    base::require(used, "training: no parameter matches the pattern {}", base::in_quotes(pattern));
   }
   for (const layers::Parameter& parameter : parameters.all()) {
     const bool trained = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {

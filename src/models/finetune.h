@@ -10,7 +10,7 @@
 
 namespace mnemo::models {
 
-/// How a trained model of images learns another task (Sandler et al. 2022, section 4.1): `[finetune]` of a recipe.
+/// How a trained image model learns another task (Sandler et al. 2022, section 4.1): `[finetune]` of a recipe.
 struct FinetuneOptions {
   std::string model;
   std::string regime = "masked_memory";
@@ -45,23 +45,22 @@ struct FinetuneOptions {
   void validate(const base::Where& where) const;
 };
 
-/// What fine-tuning makes of a model.
+/// What fine-tuning does to a model.
 struct FinetunePlan {
-  ModelOptions options;              ///< of the new model, the task last
-  std::vector<std::string> trained;  ///< patterns of the names of the parameters that are trained
-  std::string answers;  ///< the task whose head is trained: a name, or "base" where the model's own head is a new one
-  /// (new parameter, the one it starts as): class tokens start as the backbone's.
+  ModelOptions options;              ///< of the new model, with the task last
+  std::vector<std::string> trained;  ///< name patterns of the parameters to train
+  std::string answers;  ///< the task whose head is trained: a name, or "base" if the model's own head is replaced
+  /// (new parameter, the parameter that it is initialised from): class tokens start as copies of the backbone's.
   std::vector<std::pair<std::string, std::string>> starts;
-  bool has_task_memory = true;  ///< false: everything has moved, and only a whole model folder can hold it
+  bool has_task_memory = true;  ///< false: all weights change, so only a whole model folder can store the result
 };
 
-/// Throws InputError for a model that cannot have the regime: none of images, without a class token, tasks of another
-/// kind attached.
+/// Throws InputError if the model does not support the regime: not an image model, no class token, or incompatible
+/// tasks attached.
 FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options,
                              const std::vector<std::string>& labels);
 
-/// Parameters that are of no pattern take no gradient from now on. Throws InputError for a pattern that is of no
-/// parameter.
+/// Parameters that match no pattern are frozen from now on. Throws InputError for a pattern that matches no parameter.
 void train_only(const layers::ParameterSet& parameters, const std::vector<std::string>& patterns);
 
 }  // namespace mnemo::models

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kWikiText103Words = 267'735, kEnwik8Bytes = 204;
 
 // Dai et al. 2019 with the settings of their scripts. In evaluation they use segments of 64 (base), 128 (large) and 80
-// (enwik8).
+// (enwik8) tokens.
 constexpr const char* kBaseLayers = R"(
 segment_size = 150
 [embedding]
@@ -84,7 +84,7 @@ init = "repeated"
 bptt_depth = 3
 )";
 
-// fairseq's transformer_lm_wiki103: pre-norm without a norm at the end, no biases in the softmax, no projection for the
+// fairseq's transformer_lm_wiki103: pre-norm without a final norm, no biases in the softmax, no projection for the
 // shortlist.
 constexpr const char* kAdaptiveLayers = R"(
 segment_size = 512

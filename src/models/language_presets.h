@@ -6,7 +6,7 @@
 
 namespace mnemo::models {
 
-/// The language models of the papers: WikiText-103 (words) and enwik8 (bytes).
+/// The papers' language models: WikiText-103 (words) and enwik8 (bytes).
 void add_language_presets(std::vector<Preset>& presets);
 
 }  // namespace mnemo::models

@@ -8,7 +8,7 @@
 namespace mnemo::models {
 namespace {
 
-/// Wraps `core` in the memories of the list that serve the layer and have a factory of that kind.
+/// Wraps `core` in the memories of the list that serve the layer and have a factory of this kind.
 template <class Wrap>
 std::unique_ptr<core::Attention> wrapped(std::unique_ptr<core::CoreAttention> core,
                                          const std::vector<base::Node>& memories, const core::AttentionBuild& build,
@@ -22,8 +22,8 @@ std::unique_ptr<core::Attention> wrapped(std::unique_ptr<core::CoreAttention> co
       if (!wrap.has(entry)) return;
       auto* heads = dynamic_cast<core::CoreAttention*>(made.get());
       base::require(heads != nullptr,
-                    "memory: '{}' mixes heads before their output projection, but '{}' around layer {}'s attention "
-                    "gives none; write '{}' behind it in the list",
+                    "memory: '{}' needs the heads before their output projection, which '{}' around the attention of "
+                    "layer {} does not return; put '{}' after it in the list",
                     type_of(memory), inner, build.layer_number, inner);
       made.release();
       made = wrap(entry, memory, std::unique_ptr<core::CoreAttention>(heads));
@@ -96,7 +96,7 @@ std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, co
   } const wrap{build, image};
   const Mechanisms& mechanisms = Mechanisms::all();
   const std::string type = type_of(core);
-  // Backbones of images ask for cores that no other model can name.
+  // Image backbones use cores that other models cannot select.
   auto made = mechanisms.image_attentions.contains(type)
                   ? mechanisms.image_attentions.find(type).make(mechanisms.image_attention_types.complete(core), build)
                   : mechanisms.attentions.find(type).make(core, build);

@@ -14,7 +14,7 @@
 
 namespace mnemo::models {
 
-/// What `make` gives; what it refuses is told with the place where `options`, that it is made from, were written.
+/// Calls `make`; prefixes errors with the location of `options`, from which it builds.
 template <class Make>
 auto with_location(const base::Node& options, Make make) {
   try {
@@ -24,21 +24,21 @@ auto with_location(const base::Node& options, Make make) {
   }
 }
 
-/// How many rows of a sequence an attention has places for; unset: any number.
+/// The maximum number of rows of a sequence that an attention supports; unset: no limit.
 std::optional<core::RowLimit> row_limit(const base::Node& attention);
 
-/// Whether a memory of the list serves the layer: its key `layers` names it, or names none.
+/// Whether a memory of the list serves the layer: its key `layers` contains it or is unset.
 bool serves(const base::Node& memory, int64_t layer);
-/// Throws InputError where a memory of the list names a layer that a backbone of `num_layers` has not.
+/// Throws InputError if a memory of the list names a layer that a backbone of `num_layers` layers does not have.
 void require_layers(const std::vector<base::Node>& memories, int64_t num_layers);
-/// Those of `num_layers` layers that it serves.
+/// The layers that it serves, of `num_layers`.
 std::vector<int64_t> layers_of(const base::Node& memory, int64_t num_layers);
 
-/// The attention of one layer: the core of those options, and around it the memories of the list on the attention seam
-/// that serve the layer, in the order written: the first is the innermost.
+/// The attention of one layer: the core with those options, wrapped in the memories on the attention seam that serve
+/// the layer, in the order given: the first is the innermost.
 std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories,
                                                 const core::AttentionBuild& build);
-/// The same in an image backbone.
+/// Same for an image backbone.
 std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, const std::vector<base::Node>& memories,
                                                       const core::AttentionBuild& build,
                                                       const core::ImageLayout& image);

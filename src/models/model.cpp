@@ -139,10 +139,10 @@ void Model::require_input(const core::Segment& segment) const {
                 found_in(segment));
   const bool in_one_piece = segment.part.starts && segment.part.ends;
   base::require(!images || in_one_piece,
-                "[model] an image has no parts: expected part.starts and part.ends to be true");
+                "[model] an image is always whole: expected part.starts and part.ends to be true");
   base::require(images || options_.backbone.causal() || in_one_piece,
-                "[model] an encoder looks both ways, so its segments have no parts: expected part.starts and part.ends "
-                "to be true");
+                "[model] an encoder is bidirectional, so it takes only whole segments: expected part.starts and "
+                "part.ends to be true");
 }
 
 at::Tensor Model::embed(const core::Segment& segment) const {
@@ -183,7 +183,7 @@ core::State Model::initial_state(int64_t batch) const {
 }
 
 int64_t Model::bptt_depth(const std::string& path) const {
-  if (!memories_) return 0;  // images are no sequence: no gradient goes from one step to the next
+  if (!memories_) return 0;  // images are not a sequence: no gradient flows from one step to the next
   if (const auto depth = memories_->bptt_depth(path)) return *depth;
   for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
     const std::string name = "layers." + backbone_->layer_name(layer) + ".";
@@ -310,7 +310,7 @@ void Model::answer_for(const std::string& task) {
     answers_.reset();
     return;
   }
-  base::require(tasks_ != nullptr, "no task {} is attached; none is", base::in_quotes(task));
+  base::require(tasks_ != nullptr, "no task {} is attached; the model has no tasks", base::in_quotes(task));
   answers_ = tasks_->find(task);
 }
 
@@ -340,8 +340,8 @@ void require_next_token_model(const core::Model& model, std::string_view who) {
                 "{}: expected a model that predicts the next token, found head.type = \"{}\"", who,
                 type_of(options.head));
   base::require(options.backbone.causal(),
-                "{}: expected a model that predicts the next token, found backbone.type = \"{}\", which sees it", who,
-                options.backbone.type);
+                "{}: expected a model that predicts the next token, found backbone.type = \"{}\", which is not causal",
+                who, options.backbone.type);
 }
 
 std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype,

@@ -15,7 +15,7 @@ namespace mnemo::models {
 
 namespace {
 
-/// The name of each of VisionOptions, and what makes fresh options of it.
+/// The name of each alternative of VisionOptions, and a function that returns its default options.
 const std::vector<std::pair<std::string, VisionOptions (*)()>>& vision_types() {
   static const auto types = []<size_t... I>(std::index_sequence<I...>) {
     return std::vector<std::pair<std::string, VisionOptions (*)()>>{
@@ -140,7 +140,7 @@ core::ModelOutline outline_of(const ModelOptions& options) {
   return model;
 }
 
-/// An encoder reads a segment at once: each of its rows needs its place.
+/// An encoder reads a segment at once: each of its rows needs a position.
 void check_places(const ModelOptions& options, const core::ModelOutline& model) {
   const auto limit = model.whole && !model.causal ? row_limit(options.backbone.attention) : std::nullopt;
   if (!limit) return;
@@ -152,7 +152,7 @@ void check_places(const ModelOptions& options, const core::ModelOutline& model) 
       fmt::format("a segment has segment_size = {} tokens and {} rows beside them", options.segment_size, beside));
 }
 
-/// Memories that stand around the attention of an image backbone.
+/// Memories that wrap the attention of an image backbone.
 std::vector<std::string> image_memories() {
   std::vector<std::string> names;
   const auto& memories = Mechanisms::all().memories;
@@ -163,7 +163,7 @@ std::vector<std::string> image_memories() {
   return names;
 }
 
-/// What holds for every memory of its seam; the rest is the memory's own business.
+/// Rules for all memories of a seam; memories check the rest themselves.
 void check_memories(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
   const bool images = model.input == core::InputKind::images;
   require_layers(options.memory, images ? INT64_MAX : model.num_layers);
@@ -175,7 +175,7 @@ void check_memories(const ModelOptions& options, const core::ModelOutline& model
     if (memory.seam == core::Seam::tasks) continue;
     if (images) {
       where.require(entry.wrap_image_attention != nullptr, "memory",
-                    "'{}' is made for sequences of tokens; backbone.type = \"{}\" takes {}", memory.type,
+                    "'{}' requires sequences of tokens; backbone.type = \"{}\" supports {}", memory.type,
                     model.backbone, fmt::join(image_memories(), " or "));
       continue;
     }
@@ -183,21 +183,21 @@ void check_memories(const ModelOptions& options, const core::ModelOutline& model
     where.require(memory.seam != core::Seam::sequence || layers == nullptr || layers->is_null(), "memory",
                   "the rows of '{}' pass through every layer; drop its key layers", memory.type);
     where.require(model.causal || memory.seam != core::Seam::layer_context, "memory",
-                  "'{}' keeps rows for causal layers; an encoder takes grc, and recurrent_tokens with "
+                  "'{}' requires causal layers; an encoder supports grc, and recurrent_tokens with "
                   "layout = \"encoder\"",
                   memory.type);
     for (size_t j = 0; j < i; ++j) {
       const core::ModelOutline::Memory& other = model.memories[j];
       if (other.seam != memory.seam) continue;
       if (memory.seam == core::Seam::attention && other.type != memory.type) continue;
-      // One context a layer: its rows stand right before the segment's, and attention counts distances by place.
+      // At most one context per layer: its rows come right before the segment's, and attention counts distances by
+      // position.
       std::vector<int64_t> both;
       std::set_intersection(memory.layers.begin(), memory.layers.end(), other.layers.begin(), other.layers.end(),
                             std::back_inserter(both));
       where.require(both.empty(), "memory",
-                    "'{}' and '{}' attach to the same place and cannot stand in one model; keep one of them{}",
-                    other.type, memory.type,
-                    memory.seam == core::Seam::sequence ? "" : ", or give them different `layers`");
+                    "'{}' and '{}' attach to the same place and cannot be combined; keep one of them{}", other.type,
+                    memory.type, memory.seam == core::Seam::sequence ? "" : ", or give them different `layers`");
     }
   }
 }
@@ -214,13 +214,13 @@ void check_embedding(const ModelOptions& options, const base::Where& where) {
                 "div_val = {} divides the clusters' widths, but there are no cutoffs", embedding.div_val);
 }
 
-/// What only models of images refuse.
+/// Checks that apply only to image models.
 void check_vision(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
   const std::string& type = options.backbone.type;
   where.require(!where.given("embedding"), "embedding",
                 "backbone.type = \"{}\" embeds the patches of an image; drop the key", type);
-  where.require(!options.adapters || model.takes_tasks, "adapters",
-                "they are made for backbone.type = \"vit\", found \"{}\"", type);
+  where.require(!options.adapters || model.takes_tasks, "adapters", "requires backbone.type = \"vit\", found \"{}\"",
+                type);
 }
 
 }  // namespace
@@ -231,13 +231,13 @@ void BackboneOptions::validate(const base::Where& where) const {
     return;
   }
   backbones::EncoderOptions::validate(where);
-  where.require(!causal() || token_types == 0, "token_types", "goes with type = \"encoder\"");
-  where.require(!causal() || !embed_norm, "embed_norm", "goes with type = \"encoder\"");
+  where.require(!causal() || token_types == 0, "token_types", "requires type = \"encoder\"");
+  where.require(!causal() || !embed_norm, "embed_norm", "requires type = \"encoder\"");
 }
 
 void ModelOptions::validate(const base::Where& where) const {
   where.require(!preset, "preset",
-                "'{}' has not been carried out; options with a preset are read by models::read_model_options",
+                "'{}' has not been expanded; options with a preset are read by models::read_model_options",
                 preset.value_or(""));
   const core::ModelOutline model = outline_of(*this);
   const bool images = model.input == core::InputKind::images;

@@ -42,14 +42,14 @@ struct EmbeddingOptions {
   }
 };
 
-/// The options of every backbone of images; `kType` is its name, `Backbone` what they build. A new backbone is one more
-/// entry.
+/// The options of every image backbone; `kType` is its name, `Backbone` the class they build. To add a backbone, add an
+/// alternative.
 using VisionOptions = std::variant<backbones::VitOptions, backbones::PvtOptions, backbones::PvtV2Options,
                                    backbones::SwinOptions>;
 
 struct BackboneOptions : backbones::EncoderOptions {
   std::string type;
-  VisionOptions vision;  ///< of that type, where it is one of images; the other keys mean nothing then
+  VisionOptions vision;  ///< for that type, if it is an image backbone; the other keys are unused then
   template <class V>
   void visit(V&& v) {
     v("type", type, type_meaning(), base::one_of_names(type_names()));
@@ -63,29 +63,29 @@ struct BackboneOptions : backbones::EncoderOptions {
   }
   void validate(const base::Where& where) const;
   bool causal() const;
-  /// Whether tasks with memory of their own can be joined to it (learnable memory).
+  /// Whether tasks with their own memory can be attached (learnable memory).
   bool takes_tasks() const;
-  /// What a model of that backbone reads.
+  /// The input of a model with this backbone.
   core::InputKind input() const { return vision_index(type) >= 0 ? core::InputKind::images : core::InputKind::tokens; }
-  /// init_std of whichever options are read.
+  /// init_std of the options in use.
   double weight_std() const;
   static std::vector<std::string> type_names();
-  /// What each of them is.
+  /// A description of each of them.
   static std::string type_meaning();
-  /// The keys of each backbone of images, paths relative to the backbone's table.
+  /// The keys of each image backbone, as paths relative to the backbone's table.
   static std::vector<base::OptionDoc> vision_docs();
-  /// Which of VisionOptions has that type, or -1.
+  /// The index of the alternative of VisionOptions with that type, or -1.
   static int vision_index(std::string_view type);
-  /// Height and width of the images that a backbone of images is made for, and their channels.
+  /// Height and width of the images that an image backbone is built for, and their channels.
   std::vector<int64_t> image_size() const;
   int64_t image_channels() const;
-  /// Makes `vision` the options of `type`; false where it is not of images.
+  /// Sets `vision` to the options of `type`; false if it is not an image backbone.
   bool select_vision();
   static const base::PolyType& attention_types();
   BackboneOptions();
 };
 
-/// Everything a model is made from: a recipe's [model], a model folder's config.json, a golden file's config.
+/// All options of a model: a recipe's [model], a model folder's config.json, a golden file's config.
 struct ModelOptions {
   std::optional<std::string> preset;
   std::string kind = "model";

@@ -7,8 +7,8 @@
 
 namespace mnemo::models {
 
-/// Every attention, memory and head a model can be made of, by name. The command line, the conformance suite and the
-/// documentation read it.
+/// Every attention, memory and head that a model can use, by name. Used by the command line, the conformance suite and
+/// the documentation.
 struct Mechanisms {
   base::OptionTypes attention_types{"attention"};
   base::Registry<core::AttentionEntry> attentions{"attention"};

@@ -18,7 +18,7 @@ namespace {
 using core::Rule;
 using core::SpanKind;
 
-/// All rows have the same number; the caller's batch is wrong otherwise.
+/// Checks that all rows have the same number; otherwise the batch is invalid.
 int64_t uniform(const at::Tensor& numbers, const char* what) {
   const auto [least, greatest] = at::aminmax(numbers);
   base::require(
@@ -29,7 +29,7 @@ int64_t uniform(const at::Tensor& numbers, const char* what) {
   return least.item<int64_t>();
 }
 
-/// The state was made for as many sequences as the segment has.
+/// Checks that the state has as many sequences as the segment.
 void require_batch(const at::Tensor& of_state, const at::Tensor& rows) {
   base::require(of_state.size(0) == rows.size(0),
                 "[model] expected a segment of {} sequences, as many as the state has, found {}", of_state.size(0),
@@ -69,15 +69,15 @@ void SegmentMemories::require_support(const core::Backbone& backbone, const std:
     const core::AttentionSupport support = backbone.attention(layer).support();
     const int64_t context = context_of(layer);
     base::require(support.contexts || context < 0,
-                  "model: attention '{}' keeps the past in a state of its own and sees no rows of '{}'; drop that "
-                  "memory or use another attention",
+                  "model: attention '{}' keeps the past in its own state and does not support the rows of '{}'; "
+                  "drop that memory or use another attention",
                   attention, context < 0 ? "" : contexts_[static_cast<size_t>(context)].name);
     // In an encoder every row may attend to every row.
     if (support.tables || !causal_) continue;
     for (const auto& [name, memory] : sequences_) {
       base::require(!memory->needs_tables(),
-                    "model: attention '{}' cannot honour the table of '{}'; use recurrent_tokens with block_mask = "
-                    "\"causal\", or another attention",
+                    "model: attention '{}' does not support the attention mask of '{}'; use recurrent_tokens with "
+                    "block_mask = \"causal\", or another attention",
                     attention, name);
     }
   }
@@ -151,10 +151,10 @@ core::SegmentRows SegmentMemories::start_rows(const at::Tensor& tokens, const at
       const Rule tokens_rule = table.rule(0, table.contexts().size());
       int64_t before = open.valid[view].size(1);
       if (segment.part.ends) {
-        // The write rows have rules of their own for cache, read rows and tokens, so the borders between them matter.
+        // The write rows have their own rules for cache, read rows and tokens, so their boundaries matter.
         const int64_t length = uniform(open.length, "rows so far"), read = uniform(open.read_rows, "memory rows");
         before -= length;
-        // Without a context the rows before the segment are padding, and go with the read rows.
+        // Without a context, the rows before the segment are padding and count as read rows.
         table.append_context({SpanKind::read, context != nullptr ? read : before + read}, tokens_rule);
         table.append_context({SpanKind::tokens, length - read}, tokens_rule);
       } else if (context == nullptr) {

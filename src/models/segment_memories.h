@@ -14,11 +14,12 @@
 
 namespace mnemo::models {
 
-/// The hidden states so far of a segment that goes on in the next call; absent between segments.
+/// The rows so far of a segment that continues in the next call; absent between segments.
 struct OpenSegment {
-  at::Tensor length;     ///< [B] int64: rows of this segment so far, memory rows included
+  at::Tensor length;     ///< [B] int64: rows of this segment so far, including memory rows
   at::Tensor read_rows;  ///< [B] int64: memory rows among them
-  /// [B,M] bool each: which of [context; rows so far] are real, for every set of layers that see the same context.
+  /// [B,M] bool each: false for padding among [context; rows so far], one for each set of layers that see the same
+  /// context.
   std::vector<at::Tensor> valid = std::vector<at::Tensor>(1);
   template <class F>
   void visit(F&& f) {
@@ -43,44 +44,44 @@ struct LayerTable {
   core::AttendTable table;
 };
 
-/// The memories beside a segment's tokens: layer contexts and sequence memories. They decide which rows run through the
-/// backbone and which rows each layer may attend to. A segment may come in parts: an open one is kept in the state.
+/// The memories on the layer-context and sequence seams. They decide which rows run through the backbone and which rows
+/// each layer may attend to. A segment may be processed in parts: an open segment is kept in the state.
 ///
-/// Layers that see the same context share a table: a view. Without contexts there is one view.
+/// A view is a group of layers that see the same context and share a table. Without contexts there is one view.
 class SegmentMemories {
  public:
-  /// Makes the memories of the list that stand on these two seams; the others are around attentions or of images.
+  /// Creates the memories of the list on these two seams; others belong to attentions or to image models.
   SegmentMemories(const std::vector<base::Node>& list, core::MemoryBuild build, bool causal);
 
   const std::vector<NamedMemory<core::LayerContext>>& contexts() const { return contexts_; }
   const std::vector<NamedMemory<core::SequenceMemory>>& sequences() const { return sequences_; }
   /// Index of the context that serves a layer, or -1.
   int64_t context_of(int64_t layer) const { return context_of_[static_cast<size_t>(layer)]; }
-  /// Throws InputError if the attention of some layer cannot honour a memory.
+  /// Throws InputError if the attention of some layer does not support a memory.
   void require_support(const core::Backbone& backbone, const std::string& attention) const;
 
-  /// `layers`: the states of the backbone.
+  /// `layers`: the states of the backbone's attentions.
   core::State initial_state(int64_t batch, core::State layers) const;
-  /// As core::Model::bptt_depth; unset: the path is none of theirs.
+  /// As core::Model::bptt_depth; unset if the path does not belong to these memories.
   std::optional<int64_t> bptt_depth(std::string_view path) const;
 
-  /// The rows of one call on their way into the backbone, memory rows and masks included. `tokens` are the embedded
-  /// tokens [B,T,D]; cls [D]: a row in front of them, or undefined. Throws InputError for a state of another model.
+  /// The rows of one call on their way into the backbone, with memory rows and masks. `tokens` are the embedded tokens
+  /// [B,T,D]; cls [D]: a row before them, or undefined. Throws InputError for a state of another model.
   core::SegmentRows enter(const at::Tensor& tokens, const at::Tensor& cls, const core::Segment& segment,
                           const core::State& state) const;
-  /// Completes the backbone's input for these rows.
+  /// Fills in the backbone's input for these rows.
   void show(core::BackboneInput& input, const core::SegmentRows& rows, const core::Segment& segment,
             const core::State& state) const;
-  /// The state after the backbone, and the losses of contexts, as core::StepResult has them.
+  /// The state after the backbone; also returns the losses of contexts as in core::StepResult.
   core::State leave(const core::BackboneResult& result, const core::SegmentRows& rows, const core::Segment& segment,
                     const core::State& state, std::vector<at::Tensor>& context_losses) const;
 
-  /// The masks of a whole segment of these embedded tokens after `state`, one for each view.
+  /// The masks of a whole segment with these embedded tokens after `state`, one for each view.
   std::vector<LayerTable> attend_tables(const at::Tensor& tokens, const at::Tensor& cls, const core::State& state,
                                         core::Mode mode) const;
 
  private:
-  /// Between segments: absent fields.
+  /// The value between segments: all fields absent.
   OpenSegment closed_segment() const;
   /// The context of a view, or null.
   const NamedMemory<core::LayerContext>* context_in(size_t view) const;
@@ -95,7 +96,7 @@ class SegmentMemories {
   std::vector<NamedMemory<core::LayerContext>> contexts_;
   std::vector<NamedMemory<core::SequenceMemory>> sequences_;
   std::vector<int64_t> context_of_;  ///< by layer
-  std::vector<int64_t> views_;       ///< the different values of context_of_, in the order of the layers
+  std::vector<int64_t> views_;       ///< the distinct values of context_of_, in the order of the layers
   std::vector<size_t> view_of_;      ///< by layer
 };
 

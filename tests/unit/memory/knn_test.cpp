@@ -50,7 +50,7 @@ TEST(KnnMemory, StandsInsideAGatedCacheAndNotAroundIt) {
   EXPECT_EQ(fields, 3);
   test::expect_error<base::InputError>(
       [] { model_with("[{type = \"grc\", cache_len = 3}, {type = \"knn\"}]", "relative"); },
-      {"'knn' mixes heads before their output projection, but 'grc'"});
+      {"'knn' needs the heads before their output projection, which 'grc'"});
 }
 
 TEST(KnnMemory, NeedsQueriesAndKeysOfSingleRows) {

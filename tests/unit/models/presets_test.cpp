@@ -121,7 +121,7 @@ TEST(Presets, UnknownNamesSuggestTheNearest) {
   // A preset that is read but not applied is an error.
   expect_error<base::InputError>(
       [] { base::read_options<ModelOptions>(table("preset = \"transformer_xl_enwik8\"\n")); },
-      {"preset", "has not been carried out"});
+      {"preset", "has not been expanded"});
   // An error about a key that the preset's options do not have names its own place.
   expect_error<base::InputError>(
       [] { read_model_options(table("preset = \"transformer_xl_enwik8\"\n[backbone]\nnum_layer = 3\n")); },

@@ -64,14 +64,14 @@ TEST_F(Buildable, ASegmentOfAnEncoderNeedsAPlaceForEachRow) {
         message);
   };
   refused("{ type = \"linformer\", max_len = 8 }",
-          "a.toml:6: 'model.backbone.attention.max_len': has places for 8 rows, expected 9 at least: a segment has "
+          "a.toml:6: 'model.backbone.attention.max_len': allows only 8 rows, expected at least 9: a segment has "
           "segment_size = 8 tokens and 1 rows beside them");
   refused("{ type = \"abc\", control = { type = \"linformer\", max_len = 8 } }",
-          "'model.backbone.attention.control.max_len': has places for 8 rows, expected 9");
+          "'model.backbone.attention.control.max_len': allows only 8 rows, expected at least 9");
   refused("{ type = \"abc\", num_slots = 2, control = { type = \"compressive\", compression = 4 } }",
-          "'model.backbone.attention.num_slots': has places for 8 rows");
+          "'model.backbone.attention.num_slots': allows only 8 rows");
   refused("{ type = \"abc\", num_slots = 8, control = \"identity\" }",
-          "'model.backbone.attention.num_slots': has places for 8 rows");
+          "'model.backbone.attention.num_slots': allows only 8 rows");
   with("{ type = \"linformer\", max_len = 9 }", "encoder", "type = \"listops\"",
        "[model.head]\ntype = \"classification\"\n");
 }
@@ -82,10 +82,10 @@ TEST_F(Buildable, ASequenceOfADecoderNeedsAPlaceForEachToken) {
   };
   const std::string key = "a.toml:6: 'model.backbone.attention.control.max_len': ";
   expect_refused([&] { require_buildable(with(linformer(17))); },
-                 key + "has places for 17 rows, expected 18 at least: the longest sample");
+                 key + "allows only 17 rows, expected at least 18: the longest sample");
   require_buildable(with(linformer(18)));
   expect_refused([&] { require_buildable(with(linformer(7), "decoder", "train = \"a.txt\"\nreset = \"segments\"")); },
-                 key + "has places for 7 rows, expected 8");
+                 key + "allows only 7 rows, expected at least 8");
   require_buildable(with(linformer(8), "decoder", "train = \"a.txt\"\nreset = \"segments\""));
   expect_refused([&] { require_buildable(with(linformer(4000), "decoder", "train = \"a.txt\"")); },
                  "'data.reset': expected \"segments\": the text has no documents");
@@ -94,7 +94,7 @@ TEST_F(Buildable, ASequenceOfADecoderNeedsAPlaceForEachToken) {
   std::ofstream(folder_ / "task.tsv") << "input\ttarget\tanswer\n1 2 3\t2 3 1\t0 0 1\n";
   const std::string file = "type = \"task_file\"\ntrain = \"task.tsv\"";
   expect_refused([&] { make_experiment(with(linformer(2), "decoder", file)); },
-                 key + "has places for 2 rows, expected 3");
+                 key + "allows only 2 rows, expected at least 3");
   expect_refused([&] { make_experiment(with("\"softmax\"", "decoder", file + "\nnum_segments = 9")); },
                  "'data.num_segments': a sample of 3 tokens cannot be cut into 9 segments");
 }
