@@ -39,22 +39,22 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
   return result;
 }
 
-SegmentRecord AttentionRecorder::record(const core::Segment& segment, const std::vector<int64_t>& layers,
-                                        const at::Tensor& reset) {
-  SegmentRecord record{core::AttendTable({core::SpanKind::tokens, 0}), {}};
+std::vector<LayerRecord> AttentionRecorder::record(const core::Segment& segment, const std::vector<int64_t>& layers,
+                                                   const at::Tensor& reset) {
+  std::vector<LayerRecord> records;
   run(segment, reset,
       [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input,
           const core::State& state, const core::State& history) {
-        record.table = input.table;
-        if (const int64_t context = model_.memories().context_of(layer); layer == 0 && context >= 0) {
-          const auto& [name, memory] = model_.memories().contexts()[static_cast<size_t>(context)];
-          record.compressed = memory->compressed_rows(state_.child(name));
-        }
         if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
-        record.layers.push_back(
-            {layer, inspectable == nullptr ? core::AttentionView{} : inspectable->inspect(input, state, history)});
+        LayerRecord record{layer, {input.table}, {}};
+        if (const int64_t context = model_.memories().context_of(layer); context >= 0) {
+          const auto& [name, memory] = model_.memories().contexts()[static_cast<size_t>(context)];
+          record.mask.compressed = memory->compressed_rows(state_.child(name));
+        }
+        if (inspectable != nullptr) record.view = inspectable->inspect(input, state, history);
+        records.push_back(std::move(record));
       });
-  return record;
+  return records;
 }
 
 }  // namespace mnemo::inspect

@@ -12,17 +12,18 @@
 
 namespace mnemo::inspect {
 
+/// The rows and keys of one layer: layers with different contexts differ.
+struct LayerMask {
+  core::AttendTable table;  ///< of the segment's rows, including memory rows
+  int64_t compressed = 0;  ///< number of compressed rows (Compressive Transformer) at the start of the first sequence's
+                           ///< cache
+};
+
 /// What the attention of one layer did with a segment; no maps if the attention provides none.
 struct LayerRecord {
   int64_t layer = 0;
+  LayerMask mask;
   core::AttentionView view;
-};
-
-struct SegmentRecord {
-  core::AttendTable table;  ///< of the segment's rows, including memory rows
-  std::vector<LayerRecord> layers;
-  int64_t compressed = 0;  ///< number of compressed rows (Compressive Transformer) at the start of the first sequence's
-                           ///< cache
 };
 
 /// Runs sequences through a model segment by segment and records the attention weights. Outputs and states equal those
@@ -35,7 +36,8 @@ class AttentionRecorder {
   core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {}) { return run(segment, reset, {}); }
   /// The same, and records what the attentions of these layers did. Holds all their weights [B,H,Q,K] in memory at
   /// once.
-  SegmentRecord record(const core::Segment& segment, const std::vector<int64_t>& layers, const at::Tensor& reset = {});
+  std::vector<LayerRecord> record(const core::Segment& segment, const std::vector<int64_t>& layers,
+                                  const at::Tensor& reset = {});
 
  private:
   using OnLayer = std::function<void(int64_t layer, const core::Inspectable*, const core::AttentionInput&,

@@ -21,10 +21,10 @@ namespace {
 using core::MapAxis;
 
 /// The spans of all keys, contexts first; the compressed rows of a cache have a span of their own.
-std::vector<core::Span> key_spans(const AttentionSummary& facts) {
+std::vector<core::Span> key_spans(const LayerMask& mask) {
   std::vector<core::Span> spans;
-  int64_t compressed = facts.compressed;
-  for (core::Span span : facts.table.contexts()) {
+  int64_t compressed = mask.compressed;
+  for (core::Span span : mask.table.contexts()) {
     if (span.kind == core::SpanKind::cache && compressed > 0) {
       spans.push_back({span.kind, std::min(compressed, span.length), kCompressed});
       span.length -= spans.back().length;
@@ -32,7 +32,7 @@ std::vector<core::Span> key_spans(const AttentionSummary& facts) {
     }
     spans.push_back(span);
   }
-  if (!facts.table.is_cross()) spans.insert(spans.end(), facts.table.rows().begin(), facts.table.rows().end());
+  if (!mask.table.is_cross()) spans.insert(spans.end(), mask.table.rows().begin(), mask.table.rows().end());
   return spans;
 }
 
@@ -42,9 +42,9 @@ at::Tensor real_rows(const core::AttendTable& table) {
   return table.valid()[0].narrow(0, table.num_context(), table.num_rows());
 }
 
-std::vector<HeadShare> shares_of(const HeadMap& map, const AttentionSummary& facts) {
+std::vector<HeadShare> shares_of(const HeadMap& map, const LayerMask& mask) {
   if (map.rows != MapAxis::queries || map.columns != MapAxis::keys) return {};
-  const core::AttendTable& table = facts.table;
+  const core::AttendTable& table = mask.table;
   const at::Tensor real = real_rows(table);
   std::vector<HeadShare> shares;
   int64_t first = 0;
@@ -168,18 +168,18 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
                 segment);
 
   inspect::AttentionRecorder recorder(model);
-  std::optional<inspect::SegmentRecord> record;
+  std::vector<LayerRecord> records;
   for (int64_t i = 0; i < segment; ++i) {
     const data::TokenSegment& tokens = input[static_cast<size_t>(i)];
     const core::Segment rows = tasks::model_input(tokens, core::Mode::evaluate);
     if (i + 1 == segment)
-      record = recorder.record(rows, layers, tokens.reset);
+      records = recorder.record(rows, layers, tokens.reset);
     else
       recorder.run(rows, tokens.reset);
   }
-  AttentionSummary facts{segment, num_segments, words[static_cast<size_t>(segment - 1)], record->table,
-                         record->compressed};
-  for (const inspect::LayerRecord& layer : record->layers) {
+  AttentionSummary facts{segment, num_segments, words[static_cast<size_t>(segment - 1)]};
+  for (const LayerRecord& layer : records) {
+    facts.masks.emplace(layer.layer, layer.mask);
     for (const core::WeightMap& map : layer.view.maps) {
       const int64_t map_heads = map.weights.size(1);
       for (const int64_t head : heads) {
@@ -189,7 +189,7 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
         };
         facts.maps.push_back(
             {layer.layer, head, map.name, map.rows, map.columns, of_head(map.weights), of_head(map.past)});
-        for (HeadShare& share : shares_of(facts.maps.back(), facts)) facts.shares.push_back(std::move(share));
+        for (HeadShare& share : shares_of(facts.maps.back(), layer.mask)) facts.shares.push_back(std::move(share));
       }
     }
     for (const core::GateValues& gate : layer.view.gates) facts.gates.push_back(spread_of(layer.layer, gate));
@@ -206,21 +206,22 @@ std::string kind_of(const core::Span& span) {
                                                                        : std::string(core::name(span.kind));
 }
 
-std::vector<core::Span> spans_of(const AttentionSummary& facts, MapAxis axis, int64_t count) {
-  if (axis == MapAxis::queries) return facts.table.rows();
-  if (axis == MapAxis::keys && count == facts.table.num_keys()) return key_spans(facts);
+std::vector<core::Span> spans_of(const LayerMask& mask, MapAxis axis, int64_t count) {
+  if (axis == MapAxis::queries) return mask.table.rows();
+  if (axis == MapAxis::keys && count == mask.table.num_keys()) return key_spans(mask);
   return {{core::SpanKind::tokens, count}};
 }
 
-std::vector<std::string> labels_of(const AttentionSummary& facts, MapAxis axis, int64_t count) {
+std::vector<std::string> labels_of(const AttentionSummary& facts, int64_t layer, MapAxis axis, int64_t count) {
   std::vector<std::string> labels;
   if (axis == MapAxis::slots || axis == MapAxis::cache) {
     for (int64_t i = 0; i < count; ++i)
       labels.push_back(fmt::format("{} {}", axis == MapAxis::slots ? "slot" : "row", i));
     return labels;
   }
-  const std::vector<core::Span> spans = spans_of(facts, axis, count);
-  int64_t before = axis == MapAxis::keys ? facts.table.num_context() : 0;  // rows to the left of the contexts
+  const LayerMask& mask = facts.masks.at(layer);
+  const std::vector<core::Span> spans = spans_of(mask, axis, count);
+  int64_t before = axis == MapAxis::keys ? mask.table.num_context() : 0;  // rows to the left of the contexts
   for (const core::Span& span : spans) {
     const bool own = before <= 0 && span.kind == core::SpanKind::tokens &&
                      span.length == static_cast<int64_t>(facts.words.size());
@@ -249,7 +250,13 @@ base::Node to_node(const AttentionSummary& facts) {
     for (const std::string& word : list) node.push_back(word);
     return node;
   };
-  base::Node maps = base::Node::array(), shares = base::Node::array(), spans = base::Node::array();
+  const auto spans_node = [](const LayerMask& mask) {
+    base::Node spans = base::Node::array();
+    for (const core::Span& span : key_spans(mask))
+      spans.push_back(base::Node::table({{"kind", kind_of(span)}, {"length", span.length}}));
+    return spans;
+  };
+  base::Node maps = base::Node::array(), shares = base::Node::array();
   for (const HeadMap& map : facts.maps) {
     base::Node weights = base::Node::array();
     for (int64_t row = 0; row < map.weights.size(0); ++row) weights.push_back(numbers(map.weights[row]));
@@ -260,6 +267,7 @@ base::Node to_node(const AttentionSummary& facts) {
                                          {"columns", axis_name(map.columns)},
                                          {"weights", weights}});
     if (map.past.defined()) node.set("past", numbers(map.past));
+    if (map.columns == MapAxis::keys) node.set("keys", spans_node(facts.masks.at(map.layer)));
     maps.push_back(std::move(node));
   }
   for (const HeadShare& share : facts.shares) {
@@ -268,14 +276,12 @@ base::Node to_node(const AttentionSummary& facts) {
     shares.push_back(
         base::Node::table({{"layer", share.layer}, {"head", share.head}, {"from", share.from}, {"to", to}}));
   }
-  for (const core::Span& span : key_spans(facts)) {
-    spans.push_back(base::Node::table({{"kind", kind_of(span)}, {"length", span.length}}));
-  }
+  const auto& [first, mask] = *facts.masks.begin();
   return base::Node::table({{"segment", facts.segment},
                             {"num_segments", facts.num_segments},
                             {"tokens", words(facts.words)},
-                            {"keys", spans},
-                            {"queries", words(labels_of(facts, MapAxis::queries, facts.table.num_rows()))},
+                            {"keys", spans_node(mask)},
+                            {"queries", words(labels_of(facts, first, MapAxis::queries, mask.table.num_rows()))},
                             {"shares", shares},
                             {"gates", to_node(facts.gates)},
                             {"maps", maps}});

@@ -11,6 +11,7 @@
 #include "base/node.h"
 #include "core/inspection.h"
 #include "data/segment.h"
+#include "inspect/attention_record.h"
 #include "inspect/gate_summary.h"
 #include "models/model.h"
 
@@ -35,10 +36,9 @@ struct HeadShare {
 
 /// What the attentions of a model did with one segment of an input.
 struct AttentionSummary {
-  int64_t segment = 0, num_segments = 0;  ///< counted from 1
-  std::vector<std::string> words;         ///< its tokens
-  core::AttendTable table;
-  int64_t compressed = 0;  ///< number of compressed rows at the start of the cache
+  int64_t segment = 0, num_segments = 0;    ///< counted from 1
+  std::vector<std::string> words;           ///< its tokens
+  std::map<int64_t, LayerMask> masks = {};  ///< of the layers shown
   std::vector<HeadMap> maps = {};
   std::vector<HeadShare> shares = {};
   std::vector<GateSpread> gates = {};
@@ -59,13 +59,13 @@ std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, cons
 AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
                                    const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice);
 
-/// Readable labels of the rows or columns of a map: "read 0", words of tokens, "slot 3".
-std::vector<std::string> labels_of(const AttentionSummary& facts, core::MapAxis axis, int64_t count);
+/// Readable labels of the rows or columns of a layer's map: "read 0", words of tokens, "slot 3".
+std::vector<std::string> labels_of(const AttentionSummary& facts, int64_t layer, core::MapAxis axis, int64_t count);
 /// Readable kind of a span: that of the table, or "compressed" for the compressed rows of a cache.
 std::string kind_of(const core::Span& span);
 inline constexpr int64_t kCompressed = 1;  ///< tag of a span of compressed rows
-/// The spans of a map's rows or columns; slots and caches are one span of kind tokens.
-std::vector<core::Span> spans_of(const AttentionSummary& facts, core::MapAxis axis, int64_t count);
+/// The spans of the rows or columns of a layer's map; slots and caches are one span of kind tokens.
+std::vector<core::Span> spans_of(const LayerMask& mask, core::MapAxis axis, int64_t count);
 
 std::string to_text(const AttentionSummary& facts);
 base::Node to_node(const AttentionSummary& facts);

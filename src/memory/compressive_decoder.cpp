@@ -14,18 +14,18 @@ namespace {
 /// The rows of one sequence, [compressed; memory; open segment] of each layer.
 struct CompressiveRows final : core::CopiedState<CompressiveRows> {
   std::vector<std::vector<float>> layers;  ///< [count,D] each
-  int64_t dim = 0;
+  int64_t dim = 0, served = 0;
   int64_t count = 0, plain = 0;  ///< rows; those among them that are not compressed, the last ones
   int64_t open = 0;              ///< rows of the open segment
   int64_t old_compressed = 0;    ///< when a segment ends: compressed rows that there were,
   int64_t kept = 0, made = 0;    ///< those of them that stay, those that are new
-  int64_t num_bytes() const override { return static_cast<int64_t>(layers.size()) * count * dim * 4; }
+  int64_t num_bytes() const override { return served * count * dim * 4; }
 };
 
 class CompressiveDecoder final : public core::DecodeContext {
  public:
-  CompressiveDecoder(const Compressive& memory, const CompressiveOptions& options, int64_t layers, int64_t dim)
-      : memory_(memory), options_(options), layers_(layers), dim_(dim) {}
+  CompressiveDecoder(const Compressive& memory, const CompressiveOptions& options, const core::MemoryBuild& build)
+      : memory_(memory), options_(options), num_layers_(build.num_layers), served_(build.layers), dim_(build.dim) {}
 
   std::unique_ptr<core::DecodeState> import(const core::State& state) const override {
     auto made = std::make_unique<CompressiveRows>();
@@ -36,8 +36,11 @@ class CompressiveDecoder final : public core::DecodeContext {
   core::State export_state(const core::DecodeState& state, bool open) const override {
     const auto& own = static_cast<const CompressiveRows&>(state);
     CompressiveState rows;
-    for (const std::vector<float>& layer : own.layers)
-      rows.rows.push_back(core::tensor_of(layer.data(), {1, own.count, dim_}));
+    rows.rows.resize(own.layers.size());
+    for (const int64_t number : served_) {
+      const auto layer = static_cast<size_t>(number);
+      rows.rows[layer] = core::tensor_of(own.layers[layer].data(), {1, own.count, dim_});
+    }
     rows.valid = at::ones({1, own.count}, at::kBool);
     rows.plain = at::arange(own.count).unsqueeze(0) >= own.count - own.plain;
     if (open) rows.open_rows = at::full({1}, own.open, at::kLong);
@@ -87,9 +90,12 @@ class CompressiveDecoder final : public core::DecodeContext {
   void take(const CompressiveState& state, CompressiveRows& own) const {
     const int64_t padding = core::left_padding(state.valid), count = state.valid.size(1) - padding;
     own.dim = dim_;
-    own.layers.resize(static_cast<size_t>(layers_));
-    for (size_t layer = 0; layer < own.layers.size(); ++layer) {
-      core::require_state("compressive", state.rows.at(layer), {1, padding + count, dim_});
+    own.served = static_cast<int64_t>(served_.size());
+    own.layers.resize(static_cast<size_t>(num_layers_));
+    core::require_layers("compressive", state.rows, num_layers_, served_);
+    for (const int64_t number : served_) {
+      const auto layer = static_cast<size_t>(number);
+      core::require_state("compressive", state.rows[layer], {1, padding + count, dim_});
       const std::vector<float> rows = core::plain_numbers(state.rows[layer].narrow(1, padding, count));
       own.layers[layer].assign(rows.begin(), rows.end());
     }
@@ -100,13 +106,15 @@ class CompressiveDecoder final : public core::DecodeContext {
 
   const Compressive& memory_;
   CompressiveOptions options_;
-  int64_t layers_, dim_;
+  int64_t num_layers_;
+  std::vector<int64_t> served_;
+  int64_t dim_;
 };
 
 }  // namespace
 
 std::unique_ptr<core::DecodeContext> Compressive::decoder(const core::DecodeBuild&) const {
-  return std::make_unique<CompressiveDecoder>(*this, options_, build_.num_layers, build_.dim);
+  return std::make_unique<CompressiveDecoder>(*this, options_, build_);
 }
 
 }  // namespace mnemo::memory

@@ -14,7 +14,8 @@ constexpr int64_t kFirstRoom = 128;  // rows
 
 /// The rows of one sequence that entered each layer, in memory that grows by doubling.
 struct CacheRows final : core::CopiedState<CacheRows> {
-  std::vector<ops::AlignedBytes> layers;  ///< [capacity,D] each
+  std::vector<int64_t> served = {};            ///< layers that have rows
+  std::vector<ops::AlignedBytes> layers = {};  ///< [capacity,D] each, of all layers of the model
   int64_t dim = 0, mem_len = 0;
   int64_t capacity = 0, first = 0;
   int64_t count = 0;  ///< those that go when the segment ends included
@@ -28,7 +29,8 @@ struct CacheRows final : core::CopiedState<CacheRows> {
   void reserve(int64_t more) {
     if (first + count + more <= capacity) return;
     const int64_t room = count + more <= capacity / 2 ? capacity : std::max(kFirstRoom, 2 * (count + more));
-    for (size_t layer = 0; layer < layers.size(); ++layer) {
+    for (const int64_t number : served) {
+      const auto layer = static_cast<size_t>(number);
       ops::AlignedBytes fresh;
       if (room != capacity) fresh = ops::AlignedBytes(room * dim * 4);
       std::byte* to = (room != capacity ? fresh : layers[layer]).as<std::byte>();
@@ -38,14 +40,15 @@ struct CacheRows final : core::CopiedState<CacheRows> {
     capacity = room;
     first = 0;
   }
-  int64_t num_bytes() const override { return kept() * dim * 4 * static_cast<int64_t>(layers.size()); }
+  int64_t num_bytes() const override { return kept() * dim * 4 * static_cast<int64_t>(served.size()); }
 };
 
 class SegmentCacheDecoder final : public core::DecodeContext {
  public:
-  SegmentCacheDecoder(int64_t layers, int64_t dim, int64_t mem_len, bool same_length, bool keeps_memory_rows)
-      : layers_(layers),
-        dim_(dim),
+  SegmentCacheDecoder(const core::MemoryBuild& build, int64_t mem_len, bool same_length, bool keeps_memory_rows)
+      : num_layers_(build.num_layers),
+        served_(build.layers),
+        dim_(build.dim),
         mem_len_(mem_len),
         same_length_(same_length),
         keeps_memory_rows_(keeps_memory_rows) {}
@@ -54,11 +57,14 @@ class SegmentCacheDecoder final : public core::DecodeContext {
     const auto& cache = state.as<SegmentCacheState>();
     auto made = std::make_unique<CacheRows>();
     made->dim = dim_, made->mem_len = mem_len_;
-    made->layers.resize(static_cast<size_t>(layers_));
+    made->served = served_;
+    made->layers.resize(static_cast<size_t>(num_layers_));
+    core::require_layers("segment_cache", cache.rows, num_layers_, served_);
     const int64_t padding = core::left_padding(cache.valid), count = cache.valid.size(1) - padding;
     made->reserve(count);
-    for (size_t layer = 0; layer < made->layers.size() && count > 0; ++layer) {
-      core::require_state("segment_cache", cache.rows.at(layer), {1, padding + count, dim_});
+    for (const int64_t number : served_) {
+      const auto layer = static_cast<size_t>(number);
+      core::require_state("segment_cache", cache.rows[layer], {1, padding + count, dim_});
       const std::vector<float> rows = core::plain_numbers(cache.rows[layer].narrow(1, padding, count));
       std::copy(rows.begin(), rows.end(), made->row(layer, 0));
     }
@@ -69,8 +75,11 @@ class SegmentCacheDecoder final : public core::DecodeContext {
   core::State export_state(const core::DecodeState& state, bool) const override {
     const auto& own = static_cast<const CacheRows&>(state);
     SegmentCacheState cache;
-    for (size_t layer = 0; layer < own.layers.size(); ++layer)
-      cache.rows.push_back(core::tensor_of(own.row(layer, own.count - own.kept()), {1, own.kept(), dim_}));
+    cache.rows.resize(own.layers.size());
+    for (const int64_t layer : served_) {
+      const auto number = static_cast<size_t>(layer);
+      cache.rows[number] = core::tensor_of(own.row(number, own.count - own.kept()), {1, own.kept(), dim_});
+    }
     cache.valid = at::ones({1, own.kept()}, at::kBool);
     return cache;
   }
@@ -110,15 +119,17 @@ class SegmentCacheDecoder final : public core::DecodeContext {
   int64_t count(const core::DecodeState& state) const override { return static_cast<const CacheRows&>(state).count; }
 
  private:
-  int64_t layers_, dim_, mem_len_;
+  int64_t num_layers_;
+  std::vector<int64_t> served_;
+  int64_t dim_, mem_len_;
   bool same_length_, keeps_memory_rows_;
 };
 
 }  // namespace
 
 std::unique_ptr<core::DecodeContext> SegmentCache::decoder(const core::DecodeBuild&) const {
-  return std::make_unique<SegmentCacheDecoder>(build_.num_layers, build_.dim, mem_len(core::Mode::evaluate),
-                                               same_length(core::Mode::evaluate), options_.keep_memory_rows);
+  return std::make_unique<SegmentCacheDecoder>(build_, mem_len(core::Mode::evaluate), same_length(core::Mode::evaluate),
+                                               options_.keep_memory_rows);
 }
 
 }  // namespace mnemo::memory

@@ -55,12 +55,13 @@ TEST_P(Inspection, WeightsAreSharesOfWhatMayBeSeen) {
   Numbers numbers(7);
   recorder.run(whole_segment(numbers.tokens({2, 5}, kVocab)));
   const at::Tensor valid = at::tensor({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, at::kLong).view({2, 5}).to(at::kBool);
-  const inspect::SegmentRecord record = recorder.record(whole_segment(numbers.tokens({2, 5}, kVocab), valid), {0, 1});
-  ASSERT_EQ(record.layers.size(), 2u);
-  const int64_t queries = record.table.num_rows(), keys = record.table.num_keys();
-  at::Tensor allowed = record.table.expand();
-  if (allowed.dim() == 3) allowed = allowed.unsqueeze(1);
-  for (const inspect::LayerRecord& layer : record.layers) {
+  const auto records = recorder.record(whole_segment(numbers.tokens({2, 5}, kVocab), valid), {0, 1});
+  ASSERT_EQ(records.size(), 2u);
+  for (const inspect::LayerRecord& layer : records) {
+    const core::AttendTable& table = layer.mask.table;
+    const int64_t queries = table.num_rows(), keys = table.num_keys();
+    at::Tensor allowed = table.expand();
+    if (allowed.dim() == 3) allowed = allowed.unsqueeze(1);
     for (const core::WeightMap& map : layer.view.maps) {
       const std::string where = fmt::format("layer {}, {}", layer.layer, map.name);
       ASSERT_EQ(map.weights.dim(), 4) << where;

@@ -110,7 +110,8 @@ TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
 INSTANTIATE_TEST_SUITE_P(All, ModelGradient, testing::ValuesIn([] {
                            std::vector<Configuration> chosen;
                            for (const Configuration& c : configurations())
-                             chosen.push_back(chooses(c) && !stack_of(c)->memories().sequences().empty() ? taking_all(c) : c);
+                             chosen.push_back(chooses(c) && !stack_of(c)->memories().sequences().empty() ? taking_all(c)
+                                                                                                         : c);
                            return chosen;
                          }()),
                          name_of);

@@ -199,7 +199,7 @@ TEST_F(CommandLine, ImageModelsAreInspectedAndRefusedWhereTextsAreMeant) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"generate", model, "--prompt", "a"}, "of images"},
       {{"eval", model, "--data", text_}, "expected the folder of an image set"},
-      {{"inspect", model, "--tokens", "1"}, "found one of images"},
+      {{"inspect", model, "--tokens", "1"}, "found a model of images"},
       {{"inspect", model, "--cost", "--segment-size", "3"}, "--image-size"},
       {{"inspect", model, "--cost", "--image-size", "30"}, "expected HxW"},
       {{"inspect", model, "--cost", "--image-size", "30x33"}, "multiples of patch_size = 8, found 30 x 33"},

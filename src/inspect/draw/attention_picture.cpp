@@ -121,7 +121,7 @@ void draw_map(Canvas& canvas, const AttentionSummary& facts, const HeadMap& map,
   if (map.weights.numel() > 0) canvas.cells(x, y, place.cell, dots_of(map.weights, place.block, largest));
   const double unit = place.cell / static_cast<double>(place.block);
   const auto spans_along = [&](MapAxis axis, int64_t count, bool vertical) {
-    const std::vector<core::Span> spans = spans_of(facts, axis, count);
+    const std::vector<core::Span> spans = spans_of(facts.masks.at(map.layer), axis, count);
     double at = 0;
     for (size_t s = 0; s < spans.size(); ++s) {
       const double length = unit * static_cast<double>(spans[s].length);
@@ -145,7 +145,7 @@ void draw_map(Canvas& canvas, const AttentionSummary& facts, const HeadMap& map,
     canvas.text(column, y - 2, "past", 7, Anchor::left, kGrey);
   }
   if (place.words > 0) {
-    const std::vector<std::string> words = labels_of(facts, map.rows, map.weights.size(0));
+    const std::vector<std::string> words = labels_of(facts, map.layer, map.rows, map.weights.size(0));
     for (size_t i = 0; i < words.size(); ++i) {
       canvas.text(left + place.words - 3, y + place.cell * (static_cast<double>(i) + 0.5) + 3, short_word(words[i]),
                   std::min(kWordSize, place.cell), Anchor::right, kGrey);
@@ -171,13 +171,15 @@ const char* about(const std::string& map) {
 
 double draw_legend(Canvas& canvas, const AttentionSummary& facts, double x, double y) {
   std::vector<std::string> kinds;
-  for (const core::Span& span : spans_of(facts, MapAxis::keys, facts.table.num_keys())) {
-    const std::string kind = kind_of(span);
-    if (span.length == 0 || std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
-    kinds.push_back(kind);
-    canvas.rectangle(x, y - 8, 10, 10, colour_of(span));
-    canvas.text(x + 14, y, kind, 10);
-    x += 76;
+  for (const auto& [layer, mask] : facts.masks) {
+    for (const core::Span& span : spans_of(mask, MapAxis::keys, mask.table.num_keys())) {
+      const std::string kind = kind_of(span);
+      if (span.length == 0 || std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
+      kinds.push_back(kind);
+      canvas.rectangle(x, y - 8, 10, 10, colour_of(span));
+      canvas.text(x + 14, y, kind, 10);
+      x += 76;
+    }
   }
   return y + 10;
 }

@@ -92,7 +92,7 @@ TEST(AttentionSummary, SharesAreSumsOfWeightsBySpan) {
       EXPECT_NEAR(share.to[i].second, expected[i].second, 1e-12) << expected[i].first;
     }
   }
-  const std::vector<std::string> queries = labels_of(facts, core::MapAxis::queries, 8);
+  const std::vector<std::string> queries = labels_of(facts, 0, core::MapAxis::queries, 8);
   EXPECT_EQ(queries, (std::vector<std::string>{"read 0", "read 1", "a", "b<", "c", "2", "write 0", "write 1"}));
   const std::string text = to_text(facts);
   EXPECT_TRUE(holds(text, "segment 3 of 3, 4 tokens")) << text;
@@ -152,7 +152,7 @@ TEST(AttentionSummary, CompressedRowsAreTheirOwnKindOfKeys) {
     EXPECT_NEAR(facts.shares[0].to[i].second, map.weights.narrow(1, first, length).sum(1).mean().item<double>(), 1e-12);
     first += length;
   }
-  EXPECT_EQ(labels_of(facts, core::MapAxis::keys, 10),
+  EXPECT_EQ(labels_of(facts, 0, core::MapAxis::keys, 10),
             (std::vector<std::string>{"compressed 0", "compressed 1", "cache 0", "cache 1", "cache 2", "cache 3", "a",
                                       "b<", "c", "2"}));
   EXPECT_TRUE(holds(svg_of({&facts, nullptr}), "compressed"));
@@ -303,7 +303,8 @@ TEST(AttentionPicture, ShowsMapsAndTheirBorders) {
 }
 
 TEST(AttentionPicture, LargeMapsShowTheLargestWeightOfABlock) {
-  AttentionSummary facts{1, 1, {}, core::AttendTable({core::SpanKind::tokens, 1000})};
+  AttentionSummary facts{1, 1, {}};
+  facts.masks.emplace(0, LayerMask{core::AttendTable({core::SpanKind::tokens, 1000})});
   facts.words.assign(1000, "w");
   at::Tensor weights = at::zeros({1000, 1000}, at::kDouble);
   weights[500][701] = 1.0;

@@ -160,7 +160,7 @@ TEST(Compressive, WrongOptionsAndStatesAreNamed) {
   Builder d;
   const Compressive other(pooling(2, 2, 2), d.build(3));
   test::expect_error<base::InputError>([&] { memory.before(0, {}, other.initial_state(1)); },
-                                       {"compressive", "2 layers", "found 3"});
+                                       {"compressive", "2 layers", "found one of 3"});
 }
 
 }  // namespace
