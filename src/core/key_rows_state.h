@@ -45,6 +45,8 @@ class KeyRowsState final : public CopiedState<KeyRowsState> {
   }
 
   int64_t keys() const { return keys_; }
+  /// Index of the first stored key.
+  int64_t first() const { return missing_; }
   /// The key or value row of a head.
   template <class T>
   T* key(int64_t head, int64_t number) const {
@@ -61,10 +63,8 @@ class KeyRowsState final : public CopiedState<KeyRowsState> {
 
  private:
   void move(int64_t capacity);
-  /// Index of the first stored key.
-  int64_t first() const { return missing_; }
   /// The part of a run at or after key `first`, if the run begins with key `number`.
-  static core::KeptKeys held_part(const core::KeptKeys& run, int64_t number, int64_t first) {
+  static KeptKeys held_part(const KeptKeys& run, int64_t number, int64_t first) {
     const int64_t skipped = std::clamp<int64_t>(first - number, 0, run.count);
     return {run.from + skipped, run.count - skipped, run.rows};
   }
