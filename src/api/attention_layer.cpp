@@ -13,7 +13,7 @@
 namespace mnemo {
 namespace {
 
-/// The options completed and checked, as those of a stack of one layer.
+/// The options with defaults filled in and validated, as a stack of one layer.
 models::ModelOptions stack_options(const AttentionLayerOptions& options) {
   base::Node memory = base::Node::array();
   for (const base::Node& one : options.memory) memory.push_back(one);
@@ -34,8 +34,8 @@ std::unique_ptr<core::Attention> make_attention(const AttentionLayerOptions& opt
   for (const base::Node& memory : stack.memory) {
     const std::string type = base::type_of(memory);
     base::require(models::Mechanisms::all().memories.find(type).wrap_attention != nullptr,
-                  "attention layer: memory '{}' does not stand around an attention; take a model of kind "
-                  "\"layer_stack\", which takes every memory",
+                  "attention layer: memory '{}' is not on the attention seam; use a model of kind "
+                  "\"layer_stack\", which supports every memory",
                   type);
   }
   return models::make_attention(stack.backbone.attention, stack.memory, build);

@@ -11,7 +11,7 @@
 namespace mnemo {
 namespace {
 
-/// Empty strings and zeros say "not given" in mnemo.h.
+/// Empty strings and zeros mean "not given" in mnemo.h.
 std::optional<std::string> given(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional<std::string>(text);
 }

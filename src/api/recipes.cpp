@@ -49,7 +49,7 @@ Training train_model(const std::string& recipe, const TrainOptions& options) {
 
 Training resume_training(const std::string& run, const TrainOptions& options) {
   base::require(options.out.empty() && options.variant.empty() && options.init.empty(),
-                "resume_training: a run goes on in its own folder with its own weights; expected out, variant and "
+                "resume_training: a run resumes in its own folder with its own weights; expected out, variant and "
                 "init to be empty");
   const std::string recipe = base::join_path(run, "recipe.toml");
   base::require(base::path_exists(recipe), "{}: no run is there (recipe.toml is missing)", run);
