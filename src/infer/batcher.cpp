@@ -10,7 +10,7 @@
 namespace mnemo::infer {
 namespace {
 
-/// Throws unless both states share what lives per model.
+/// Throws unless both states have the same per-model fields.
 void require_same_shared(const core::State& mine, const core::State& members) {
   const auto others = members.fields();
   for (const auto& [field, tensor] : mine.fields()) {
@@ -133,7 +133,7 @@ void Batcher::run_pending() {
 
 void Batcher::run_group(const std::vector<Member*>& group) {
   const auto batch = static_cast<int64_t>(group.size());
-  // The usual case: the same sequences as in the step before, in the same order, so nothing has to be moved.
+  // The usual case: the same sequences as in the previous step, in the same order, so nothing has to be copied.
   std::shared_ptr<PaddedBatch> block = group.front()->block;
   bool together = block->size() == batch;
   for (int64_t row = 0; together && row < batch; ++row) together = group[row]->block == block && group[row]->row == row;

@@ -13,11 +13,11 @@
 
 namespace mnemo::infer {
 
-/// Several sequences side by side in one tensor: what the batcher keeps between steps.
+/// Several sequences in one padded batch, which the batcher keeps between steps.
 ///
-/// Rows of the past (dimension M of a state) are right-aligned, so a shorter sequence has padding on its left. The
-/// block knows how much, and drops it when the sequence leaves: without that, sequences that take turns in being the
-/// shorter one would grow without end.
+/// Rows of the past (dimension M of a state) are right-aligned, so shorter sequences have padding on the left. The
+/// block tracks this padding and removes it when a sequence leaves; otherwise sequences that take turns being the
+/// shorter one would grow without bound.
 class PaddedBatch {
  public:
   /// One sequence of a block.
@@ -26,14 +26,14 @@ class PaddedBatch {
     int64_t row;
   };
 
-  /// A block of one.
+  /// A block with one sequence.
   explicit PaddedBatch(core::State state);
-  /// Joins sequences, in that order, from wherever they sit. Throws ShapeError if their states have different fields.
+  /// Joins sequences from any blocks, in that order. Throws ShapeError if their states have different fields.
   explicit PaddedBatch(const std::vector<Row>& rows);
 
   const core::State& state() const { return state_; }
   int64_t size() const { return size_; }
-  /// The state after a call with `tokens` tokens a sequence.
+  /// Sets the state after a call with `tokens` tokens per sequence.
   void advance(core::State state, int64_t tokens, core::Part part);
   /// The state of one sequence, without padding.
   core::State take(int64_t row) const { return take(std::vector<int64_t>{row}).state; }
@@ -45,15 +45,15 @@ class PaddedBatch {
     std::string path;
     int64_t width;                 ///< of the whole block
     std::vector<int64_t> padding;  ///< of each sequence
-    WeakTensor tensor;             ///< to see later whether it is still the same one
+    WeakTensor tensor;             ///< to check later whether it is still the same tensor
   };
   struct Piece {
     core::State state;
     std::vector<PaddedField> fields;
   };
-  /// The padded fields as they are now.
+  /// The padded fields in their current state.
   std::vector<PaddedField> padded_fields() const;
-  /// Some sequences, without the padding that all of them have.
+  /// Selects some sequences, without the padding that all of them share.
   Piece take(const std::vector<int64_t>& rows) const;
 
   core::State state_;
@@ -63,11 +63,12 @@ class PaddedBatch {
   bool crossed_segment_ = false;
 };
 
-/// Runs several sessions of one model together. Each makes the same text as alone; sessions join and leave at any time.
+/// Runs several sessions of one model together. Each generates the same text as it would alone; sessions may join and
+/// leave at any time.
 ///
-/// Sequences at different places of their segments run in one call as long as none of them starts or ends a segment;
-/// those that do run in calls of their own. Sums over padded rows may round differently from sums over a sequence
-/// alone, so logits agree to rounding, bit for bit only where no padding was needed.
+/// Sequences at different positions of their segments run in one call as long as none of them starts or ends a segment;
+/// those that do run in separate calls. Sums over padded rows may round differently from sums over a single sequence,
+/// so logits agree up to rounding, and bit for bit only if no padding was needed.
 class Batcher {
  public:
   using Id = int64_t;
@@ -77,25 +78,25 @@ class Batcher {
   };
 
   explicit Batcher(std::shared_ptr<const core::Model> model);
-  /// Sessions of a decoding engine: all of them run in one pass, wherever they are in their segments, and each makes
-  /// the same numbers as alone, bit for bit.
+  /// Runs sessions of a decoding engine in one pass, wherever they are in their segments; each gives the same results
+  /// as alone, bit for bit.
   explicit Batcher(std::shared_ptr<const Engine> engine);
   ~Batcher();
 
-  /// Takes over a session that has been fed; it reads its prompt before it joins. Throws InputError if it belongs to
-  /// another model, has read nothing, or began before the model's own memory (the GRC cache) last moved.
+  /// Takes over a session that has been fed; its prompt is processed before it joins. Throws InputError if it belongs
+  /// to another model, has read no tokens, or started before the model's own memory (the GRC cache) last changed.
   Id add(Session session);
-  /// Gives it back, as if it had run alone. Throws InputError for an id that is not here.
+  /// Returns the session, as if it had run alone. Throws InputError for an unknown id.
   Session remove(Id id);
   int64_t size() const { return static_cast<int64_t>(members_.size()); }
 
-  /// The next token of every session, by id. Throws InputError naming the session whose logits are not finite; no
-  /// session has made a token then, and the others go on once that one is removed.
+  /// Generates the next token of every session, with its id. Throws InputError naming the session if logits are not
+  /// finite; no session has generated a token then, and the others can continue once that one is removed.
   std::vector<Token> step();
 
  private:
   struct Member {
-    Session session;                     ///< its state is empty while the sequence sits in a block
+    Session session;                     ///< its state is empty while the sequence is in a block
     std::shared_ptr<PaddedBatch> block;  ///< null with an engine
     int64_t row;
   };

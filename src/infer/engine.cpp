@@ -40,7 +40,7 @@ EngineSequence Engine::import(const core::State& state) const {
                   field.per_sequence() ? tensor.size(field.dim("B")) : 0);
   }
   EngineSequence sequence;
-  core::OpenKeys keys;  // of a layer without context
+  core::OpenKeys keys;  // for layers without a context
   const core::State open_state = state.child("open");
   const auto& open = open_state.as<models::OpenSegment>();
   if (open.length.defined()) {
@@ -48,7 +48,7 @@ EngineSequence Engine::import(const core::State& state) const {
     sequence.length_ = keys.segment = open.length.item<int64_t>();
     sequence.read_ = open.read_rows.item<int64_t>();
   }
-  // Rows of the context that a layer sees: of an open segment, those it saw at its start.
+  // Rows of the context that a layer sees; in an open segment, those it saw at the segment's start.
   const auto context_keys = [&](int context) {
     const auto view = std::find(parts_->views.begin(), parts_->views.end(), context) - parts_->views.begin();
     const at::Tensor& valid = open.valid.at(static_cast<size_t>(view));
@@ -67,7 +67,7 @@ EngineSequence Engine::import(const core::State& state) const {
     const Parts::Layer& layer = parts_->layers[n];
     keys.context = keys.open ? context_keys(layer.context) : 0;
     sequence.layers_.emplace_back(layer.attention->import(layers.child(layer.name), keys));
-    // Between segments the state has the rows of the context alone.
+    // Between segments the state has only the rows of the context, so keys are recomputed.
     if (!keys.open) make_keys(sequence, n);
   }
   return sequence;
@@ -119,7 +119,7 @@ void Engine::make_keys(EngineSequence& sequence, size_t number) const {
     rows = normed.data();
   }
   const core::KeptKeys all{0, count, rows};
-  base::ensure(layer.attention->end_segment(*sequence.layers_[number], {&all, 1}), "keys are made of rows");
+  base::ensure(layer.attention->end_segment(*sequence.layers_[number], {&all, 1}), "the attention rejected its keys");
 }
 
 int64_t Engine::bytes_per_token(int64_t keys) const {

@@ -16,7 +16,7 @@ ops::RowActivation row_activation(const std::string& name) {
   return name == "gelu" ? ops::RowActivation::gelu : ops::RowActivation::gelu_tanh;
 }
 
-/// A decoder, with `what` in front of what it has no form of.
+/// Creates a decoder; errors are prefixed with "unsupported: ".
 template <class Make>
 auto decoder_of(const std::string& what, Make make) {
   try {
@@ -55,7 +55,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     memories.push_back({name, decoder_of(what, [&, of = memory.get()] { return of->decoder(); })});
     const core::DecodeSequence::Rows rows = memories.back().decoder->rows();
     if (rows.read + rows.write == 0) continue;
-    base::require(block_of == nullptr, "unsupported: {} beside another memory with rows of its own", what);
+    base::require(block_of == nullptr, "unsupported: {} with another memory that adds rows", what);
     block = rows;
     block_of = memories.back().decoder.get();
     block_number = memories.size() - 1;
@@ -93,7 +93,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
 
 std::string unsupported_reason(const core::Model& model) {
   const auto* built = dynamic_cast<const models::Model*>(&model);
-  if (built == nullptr) return "it is no model made from options";
+  if (built == nullptr) return "the model was not built from options";
   try {
     Engine::require_supported(*built);
   } catch (const base::InputError& error) {

@@ -8,9 +8,9 @@
 
 namespace mnemo::infer {
 
-/// A model taken apart: the decoders of its mechanisms and, packed, what every layer has.
+/// The parts of a model: the decoders of its mechanisms and the packed weights of every layer.
 struct Engine::Parts {
-  /// Throws InputError naming what has no form for decoding.
+  /// Throws InputError naming whatever cannot be decoded.
   Parts(const models::Model& model, const core::DecodeBuild& build);
 
   struct Norm {
@@ -23,7 +23,7 @@ struct Engine::Parts {
   struct Layer {
     std::string name;
     std::unique_ptr<core::DecodeAttention> attention;
-    int context = -1;  ///< which of `contexts` it sees; -1: none
+    int context = -1;  ///< index into `contexts`; -1: none
     Norm norm1, norm2;
     ops::PackedLinear in, out;
     ops::RowActivation activation = ops::RowActivation::relu;
@@ -40,16 +40,16 @@ struct Engine::Parts {
   int64_t dim = 0, vocab = 0, segment = 0;
   bool pre_norm = false;
   EmbeddingRows embedding;
-  at::Tensor positions;             ///< [P,D]; undefined: none are learned
+  at::Tensor positions;             ///< [P,D]; undefined: no learned positions
   std::vector<double> frequencies;  ///< of sinusoidal positions; empty: none
   std::vector<Layer> layers;
   std::vector<Context> contexts;
-  std::vector<int> views;            ///< the different values of Layer::context, in the order of the layers
+  std::vector<int> views;            ///< the distinct values of Layer::context, in the order of the layers
   std::vector<Memory> memories;      ///< on the sequence seam
-  core::DecodeSequence::Rows block;  ///< their rows: of one of them at most
+  core::DecodeSequence::Rows block;  ///< the memory rows; at most one memory has any
   const core::DecodeSequence* block_of = nullptr;
-  size_t block_number = 0;  ///< among `memories`
-  Norm final_norm;          ///< without numbers: none
+  size_t block_number = 0;  ///< index into `memories`
+  Norm final_norm;          ///< empty weight: none
   std::unique_ptr<core::DecodeHead> head;
 
   Norm norm_of(const layers::LayerNorm& norm) const;

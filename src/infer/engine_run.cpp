@@ -57,7 +57,7 @@ void Engine::run_pieces(std::span<const Step> steps, const std::function<void(co
 }
 
 /// Throws InputError, before anything has run, if a segment would have more rows than there are learned positions, or
-/// an attention has no places for all rows.
+/// an attention has too few positions for all rows.
 void Engine::require_places(const EngineSequence& sequence, int64_t tokens) const {
   const core::DecodeSequence::Rows& block = parts_->block;
   int64_t used = sequence.used(), length = sequence.length_, all = 0;
@@ -78,7 +78,7 @@ void Engine::require_places(const EngineSequence& sequence, int64_t tokens) cons
     parts_->layers[n].attention->require_places(*sequence.layers_[n], all);
 }
 
-/// The next piece of every step that has tokens left; false when there is none.
+/// Takes the next piece of every step that has tokens left; false if there is none.
 bool Engine::cut(std::span<const Step> steps, Workspace& workspace) const {
   int64_t active = 0;
   for (size_t i = 0; i < steps.size(); ++i) active += workspace.next[i] < steps[i].tokens.size();
@@ -147,7 +147,7 @@ void Engine::forward(Workspace& workspace) const {
         *normed = core::at_least(workspace.x, count * dim);
   embed(workspace);
   const auto add_branch = [&](const Parts::Norm& norm) {
-    // Pre-norm adds the branch, post-norm norms the sum.
+    // Pre-norm adds the branch; post-norm also normalises the sum.
     for (int64_t row = 0; row < count; ++row) {
       ops::accumulate(h + row * dim, y + row * dim, dim);
       if (!parts.pre_norm) norm(h + row * dim, dim, h + row * dim);

@@ -8,16 +8,16 @@
 
 namespace mnemo::infer {
 
-/// One sequence in the decoding engine: what the model's decoders keep of it, in place, in memory that grows by
-/// doubling. A value; a copy goes on alone.
+/// The state of one sequence in the decoding engine: the decoders' states, updated in place, in buffers that grow by
+/// doubling. It has value semantics: a copy continues independently.
 class EngineSequence {
  public:
-  /// Bytes of its state.
+  /// Bytes of the state.
   int64_t num_bytes() const;
 
  private:
   friend class Engine;
-  /// A decoder's state; a copy is a clone.
+  /// A decoder's state; copying clones it.
   class Kept {
    public:
     Kept(std::unique_ptr<core::DecodeState> state) : state_(std::move(state)) {}  // NOLINT: implicit on purpose
@@ -33,12 +33,12 @@ class EngineSequence {
     std::unique_ptr<core::DecodeState> state_;
   };
 
-  /// Tokens of the open segment that have run.
+  /// Tokens of the open segment that have been processed.
   int64_t used() const { return open_ ? length_ - read_ : 0; }
 
   bool open_ = false;
   int64_t length_ = 0;            // rows of the open segment
-  int64_t read_ = 0;              // memory rows in front of it
+  int64_t read_ = 0;              // memory rows before its tokens
   std::vector<int64_t> context_;  // rows of each layer context, as the open segment sees them
   std::vector<Kept> layers_, contexts_;
   std::vector<Kept> memories_;  // on the sequence seam

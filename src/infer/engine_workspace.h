@@ -15,13 +15,13 @@ struct Engine::Piece {
   size_t step;
 };
 
-/// What a pass needs; of whatever engines a thread runs.
+/// Buffers for a pass, reused by all engines that run in a thread.
 struct Engine::Workspace {
   std::vector<Piece> pieces;
   std::vector<core::DecodePiece> shapes;           ///< of each piece
-  std::vector<std::vector<core::DecodeRow>> rows;  ///< for layers without a context, then with each
+  std::vector<std::vector<core::DecodeRow>> rows;  ///< for layers without a context, then for each context
   std::vector<core::DecodeState*> states;
-  std::vector<size_t> next;  ///< tokens of each step that have run
+  std::vector<size_t> next;  ///< number of processed tokens of each step
   std::vector<float> h, x, heads, y, ffn, gathered, logits;
   std::vector<float*> targets;
 };

@@ -16,7 +16,8 @@ namespace mnemo::infer {
 metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text,
                                   bool reset_segments) {
   const int64_t vocab = engine.model()->vocab_size();
-  base::require(text->vocabulary_size() <= vocab, "evaluation: the text has {} different tokens, the model knows {}",
+  base::require(text->vocabulary_size() <= vocab,
+                "evaluation: the text has {} distinct tokens, but the model's vocabulary only {}",
                 text->vocabulary_size(), vocab);
   data::EvalStream stream(std::move(text));
   EngineSequence sequence = engine.begin();

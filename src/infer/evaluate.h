@@ -8,9 +8,9 @@
 
 namespace mnemo::infer {
 
-/// The likelihood of a text by a decoding engine, in one pass with the state carried along and begun anew at documents:
-/// what fewer bits cost; with reset_segments begun anew at every segment. Segments are as long as the model's.
-/// Throws InputError if the text has tokens that the model does not know.
+/// The likelihood of a text computed by a decoding engine, in one pass. The state is carried along and reset at
+/// documents, or, with reset_segments, at every segment. Segments have the model's size. This measures what lower
+/// precision costs. Throws InputError if the text has tokens outside the model's vocabulary.
 metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text,
                                   bool reset_segments = false);
 

@@ -22,7 +22,7 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
 
 TextSession open_text(const bundle::Bundle& bundle, const OpenTextOptions& options) {
   const std::shared_ptr<models::Model> model = bundle.text_model("generate");
-  base::require(bundle.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
+  base::require(bundle.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a synthetic task, not on a text",
                 bundle.folder);
   const std::shared_ptr<const Engine> engine = make_engine(model, options.precision, "generate");
   Session session = engine && options.session ? Session::load(*options.session, engine)

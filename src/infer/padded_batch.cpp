@@ -9,7 +9,7 @@
 namespace mnemo::infer {
 namespace {
 
-/// The dimension of rows of the past in a field that lives per sequence, or -1.
+/// The dimension of rows of the past in a per-sequence field, or -1.
 int64_t past_dim(const core::Field& field) { return field.per_sequence() ? field.dim("M") : -1; }
 
 /// The i-th padded field without its first drop[i] rows.
@@ -28,7 +28,7 @@ core::State drop_left(const core::State& state, const std::vector<int64_t>& drop
 PaddedBatch::PaddedBatch(core::State state) : state_(std::move(state)) { made_ = padded_fields(); }
 
 PaddedBatch::PaddedBatch(const std::vector<Row>& members) : size_(static_cast<int64_t>(members.size())) {
-  std::vector<Piece> pieces;  // neighbours from the same block come out together
+  std::vector<Piece> pieces;  // consecutive rows of the same block are taken out together
   std::vector<core::State> states;
   for (size_t i = 0; i < members.size();) {
     std::vector<int64_t> rows;
@@ -69,9 +69,8 @@ std::vector<PaddedBatch::PaddedField> PaddedBatch::padded_fields() const {
                                      [&](const PaddedField& r) { return r.path == field.path; });
     if (before != made_.end()) {
       const bool same = before->tensor.lock().get() == tensor.unsafeGetTensorImpl();
-      // Within a segment rows come in on the right, and as many as do not fit leave on the left. What a segment's
-      // border does is the mechanism's own affair: padding stays then, marked as not real, until the mechanism drops
-      // it.
+      // Within a segment, new rows enter on the right, and as many as do not fit leave on the left. At the end of a
+      // segment the mechanism decides; the padding is then kept, marked as invalid, until the mechanism drops it.
       const int64_t left = before->width + tokens_ - width;
       if (same) {
         padding = before->padding;

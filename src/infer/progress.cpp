@@ -9,14 +9,14 @@
 namespace mnemo::infer {
 namespace {
 
-/// One call's worth of tokens, [1,T] on the model's device.
+/// The tokens of one call, [1,T] on the model's device.
 at::Tensor on_device(std::span<const int64_t> tokens, at::Device device) {
   at::Tensor out = at::empty({1, static_cast<int64_t>(tokens.size())}, at::kLong);
   std::copy(tokens.begin(), tokens.end(), out.mutable_data_ptr<int64_t>());
   return device.is_cpu() ? out : out.to(device);
 }
 
-/// Runs tokens of one segment; `last` says whether the logits are wanted.
+/// Runs tokens of one segment; `last`: whether the logits are needed.
 void run_part(const core::Model& model, Progress& progress, std::span<const int64_t> tokens, bool last) {
   const auto count = static_cast<int64_t>(tokens.size());
   if (progress.reset_segments && progress.used == 0) progress.state = model.initial_state(1);

@@ -20,7 +20,7 @@ struct Candidate {
 
 bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
-/// The likeliest id and its logit. One pass that also finds what no softmax can be made of.
+/// The most likely id and its logit. The same pass detects logits that have no softmax.
 template <class T>
 std::pair<int64_t, double> likeliest(const T* logits, int64_t size) {
   T best = -std::numeric_limits<T>::infinity();
@@ -39,8 +39,8 @@ std::pair<int64_t, double> likeliest(const T* logits, int64_t size) {
   return {id, static_cast<double>(best)};
 }
 
-/// The first id whose cumulated weight exceeds `target`, in the order given; the last one with any weight if rounding
-/// left `target` at the end.
+/// The first id whose cumulative weight exceeds `target`, in the order given; the last one with non-zero weight if
+/// rounding leaves `target` at the end.
 template <class Weight, class Id>
 int64_t invert(size_t count, double target, const Weight& weight, const Id& id) {
   double sum = 0.0;
@@ -55,8 +55,8 @@ int64_t invert(size_t count, double target, const Weight& weight, const Id& id) 
   return id(last);
 }
 
-/// How many of the first `kept` candidates make up the nucleus; these stand sorted at the front afterwards. Few are
-/// usually enough, so only as many as needed are sorted.
+/// How many of the first `kept` candidates make up the nucleus; afterwards these come first, sorted. Few are usually
+/// enough, so only as many as needed are sorted.
 size_t nucleus(std::vector<Candidate>& candidates, size_t kept, double goal) {
   double sum = 0.0;
   size_t sorted = 0;
@@ -108,7 +108,7 @@ int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, 
     total = 0.0;
     for (size_t i = 0; i < kept; ++i) total += candidates[i].weight;
   }
-  // By id, not by likelihood: two tokens whose logits differ by rounding only must not change places.
+  // By id, not by probability: two tokens whose logits differ only by rounding must not be swapped.
   std::sort(candidates.begin(), candidates.begin() + kept, [](const auto& a, const auto& b) { return a.id < b.id; });
   return invert(
       kept, uniform * total, [&](size_t i) { return candidates[i].weight; },

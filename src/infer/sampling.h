@@ -10,9 +10,9 @@
 
 namespace mnemo::infer {
 
-/// How a token is picked from logits x [V]:
-///   p = softmax(x / temperature), then only the top_k likeliest, then the fewest of these that hold top_p of their
-///   mass.
+/// How a token is sampled from logits x [V]:
+///   p = softmax(x / temperature), restricted to the top_k most likely tokens, then to the fewest of these that hold
+///   top_p of their probability.
 struct SamplingOptions {
   double temperature = 1.0;
   int64_t top_k = 0;
@@ -30,19 +30,19 @@ struct SamplingOptions {
   }
   void validate(const base::Where& where) const;
 
-  /// The likeliest token, always.
+  /// Always the most likely token.
   static SamplingOptions greedy() { return {.temperature = 0.0}; }
 };
 
-/// Picks tokens. It holds no state: the random number of a draw follows from (seed, draw) alone, so that a text depends
-/// neither on what else is in the batch nor on what was drawn before. Any number of threads may use it.
+/// Samples tokens. It has no state: the random number depends only on (seed, draw), so a text depends neither on the
+/// rest of the batch nor on earlier draws. Safe to use from any number of threads.
 class Sampler {
  public:
   /// Throws InputError for options out of range.
   explicit Sampler(const SamplingOptions& options = {});
 
-  /// One token. logits [V] of a floating type, on any device; -inf = never. Of equals the lowest id counts as likelier.
-  /// Throws ShapeError for another shape, and InputError for NaN, +inf or nothing finite.
+  /// Samples one token. logits [V] of a floating-point type, on any device; -inf = never. Ties are broken in favour of
+  /// the lowest id. Throws ShapeError for another shape, and InputError for NaN, +inf or no finite value.
   int64_t pick(const at::Tensor& logits, uint64_t draw) const;
   int64_t pick(std::span<const float> logits, uint64_t draw) const;
 
@@ -52,11 +52,11 @@ class Sampler {
   SamplingOptions options_;
 };
 
-/// One token for each row of logits [B,V], row b with samplers[b] and draws[b].
+/// Samples one token for each row of logits [B,V], row b with samplers[b] and draws[b].
 std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers,
                                std::span<const uint64_t> draws);
 
-/// Floating logits as contiguous float32 or float64 on the CPU: what pick() reads without another copy.
+/// Converts floating-point logits to contiguous float32 or float64 on the CPU, which pick() reads without another copy.
 at::Tensor readable_logits(const at::Tensor& logits);
 
 }  // namespace mnemo::infer

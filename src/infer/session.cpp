@@ -35,7 +35,7 @@ void Session::feed(std::span<const int64_t> tokens) {
   if (!tokens.empty()) run(tokens);
 }
 
-/// The pending token and then `tokens`.
+/// Runs the pending token, then `tokens`.
 void Session::run(std::span<const int64_t> tokens) {
   if (!engine_) {
     const c10::InferenceMode inference;

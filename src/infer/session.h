@@ -15,47 +15,47 @@
 
 namespace mnemo::infer {
 
-/// What an engine keeps of a sequence.
+/// An engine's state for a sequence.
 struct Decoding {
   EngineSequence sequence;
   std::vector<float> logits;  ///< [V] of the next token; empty before the first
 };
 
-/// One sequence that a model reads and continues, token by token. A value: a copy is a fork that shares tensors with
-/// the original and continues on its own. Several sessions of one model may run in several threads.
+/// One sequence that a model reads and continues, token by token. It has value semantics: a copy is a fork that shares
+/// tensors with the original and continues independently. Several sessions of one model may run in several threads.
 ///
-/// A picked token runs through the model when the next one is asked for, so the last token of a text costs nothing.
-/// Segments end after every model.segment_size() tokens, counted from the beginning of the sequence; memories move
-/// there.
+/// A sampled token runs through the model only when the next one is requested, so the last token of a text costs
+/// nothing. Segments end after every model.segment_size() tokens, counted from the beginning of the sequence; memories
+/// are updated there.
 class Session {
  public:
   explicit Session(std::shared_ptr<const core::Model> model, const SamplingOptions& sampling = {});
-  /// The same by a decoding engine: the same text up to rounding, several times as fast.
+  /// Uses a decoding engine: the same text up to rounding, several times faster.
   explicit Session(std::shared_ptr<const Engine> engine, const SamplingOptions& sampling = {});
 
-  /// Reads tokens, any number of segments long. On an error the session is as it was.
+  /// Reads tokens, across any number of segments. On an error the session is unchanged.
   /// Throws InputError for a token out of range.
   void feed(std::span<const int64_t> tokens);
-  /// The same from a tensor [T] of an integer type.
+  /// Same for a tensor [T] of an integer type.
   void feed(const at::Tensor& tokens);
 
-  /// Picks the next token and takes it as the sequence's. Which one depends on the tokens so far, the sampling options
-  /// and the model alone. Throws InputError before the first token was fed, and for logits that are not finite.
+  /// Samples the next token and appends it to the sequence. It depends only on the tokens so far, the sampling options
+  /// and the model. Throws InputError if no token has been fed, and for logits that are not finite.
   int64_t next();
 
-  /// Logits of the next token [V]. Throws InputError before the first token was fed.
+  /// Logits of the next token [V]. Throws InputError if no token has been fed.
   at::Tensor logits();
 
-  /// next() up to max_tokens times. on_token gets each token as it comes and stops the generation by returning false. A
-  /// token of `stop` ends it too and is not handed on, though it is part of the sequence. Returns how many were handed
-  /// on.
+  /// Calls next() up to max_tokens times. on_token receives each token and stops the generation by returning false. A
+  /// token in `stop` also ends it; on_token is not called for it, though it is part of the sequence. Returns how many
+  /// tokens were passed to on_token.
   int64_t generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token,
                    std::span<const int64_t> stop = {});
 
-  /// A second session that has read the same and continues on its own.
+  /// Returns a second session that has read the same tokens and continues independently.
   Session fork() const { return *this; }
 
-  /// A point to come back to. It keeps the tensors of that moment alive.
+  /// A point to rewind to. It keeps the tensors of that point alive.
   class Mark {
     friend class Session;
     std::shared_ptr<const core::Model> model_;
@@ -63,53 +63,54 @@ class Session {
     std::optional<Decoding> decoding_;
   };
   Mark mark() const;
-  /// Takes back everything since the mark, which may be used again. Throws InputError if it is another model's.
+  /// Undoes everything since the mark, which can be used again. Throws InputError if the mark belongs to another model.
   void rewind(const Mark& mark);
 
   /// Writes the session (not the model) as a safetensors file.
   void save(const std::string& path) const;
-  /// Continues from such a file exactly. Throws InputError if the file is damaged, is no session, or belongs to a model
-  /// with other options or weights.
+  /// Continues from such a file exactly. Throws InputError if the file is damaged, is not a session, or belongs to a
+  /// model with other options or weights.
   static Session load(const std::string& path, std::shared_ptr<const core::Model> model);
   static Session load(const std::string& path, std::shared_ptr<const Engine> engine);
 
   const core::Model& model() const { return *model_; }
   const std::shared_ptr<const core::Model>& shared_model() const { return model_; }
   const SamplingOptions& sampling() const { return sampler_.options(); }
-  /// For the tokens still to come.
+  /// For future tokens.
   void set_sampling(const SamplingOptions& sampling) { sampler_ = Sampler(sampling); }
-  /// Whether memory starts again at every segment from now on: of models trained so (data.reset = "segments"). A saved
-  /// session does not keep it.
+  /// Whether to reset memory at every segment from now on, for models trained that way (data.reset = "segments"). Not
+  /// stored in saved sessions.
   void set_reset_segments(bool reset) { progress_.reset_segments = reset; }
   /// Tokens of the sequence so far.
   int64_t position() const { return progress_.position; }
-  /// The last tokens of the sequence, three at most, the latest behind; fewer after loading a file that does not hold
+  /// The last tokens of the sequence, at most three, latest last; fewer after loading a file that does not contain
   /// them.
   std::vector<int64_t> recent() const;
-  /// The state after the tokens that have run (all but one that was just picked). Its tensors were made in inference
-  /// mode: to train from it, clone it outside of that first.
+  /// The state after the processed tokens (all except one that was just sampled). Its tensors were created in inference
+  /// mode: to train from it, first clone it outside inference mode.
   core::State state() const;
-  /// Bytes that this sequence keeps in its state; what the model shares with all sequences is not counted.
+  /// Bytes of this sequence's state, not counting what the model shares with all sequences.
   int64_t num_bytes() const;
 
  private:
   friend class Batcher;
   void run(std::span<const int64_t> tokens);
-  /// The next token from the logits there are.
+  /// Samples the next token from the current logits.
   int64_t pick() const;
 
   std::shared_ptr<const core::Model> model_;
   std::shared_ptr<const Engine> engine_;
   Sampler sampler_;
   Progress progress_;
-  std::optional<Decoding> decoding_;  ///< with an engine: in place of progress_.state and progress_.logits
+  std::optional<Decoding> decoding_;  ///< with an engine: replaces progress_.state and progress_.logits
 };
 
-/// A session in the fastest form that can run the model: a decoding engine with float32 weights, else the model itself.
+/// A session using the fastest implementation that supports the model: a decoding engine with float32 weights, else the
+/// model itself.
 Session fastest_session(std::shared_ptr<const models::Model> model, const SamplingOptions& sampling = {});
 
-/// SHA-256 over names, shapes, types and values of a model's parameters and over its segment size: the same for the
-/// same model, wherever it is loaded.
+/// SHA-256 of the names, shapes, types and values of a model's parameters and of its segment size: the same for the
+/// same model, regardless of where it is loaded.
 std::string fingerprint(const core::Model& model);
 
 }  // namespace mnemo::infer

@@ -23,7 +23,7 @@ constexpr const char* kStatePrefix = "state.";
 constexpr const char* kLogits = "logits";
 constexpr const char* kRecent = "recent";
 
-/// The metadata of one session file, with errors that name it.
+/// The metadata of a session file; errors name the file.
 class Header {
  public:
   Header(const weights::Metadata& metadata, const std::string& path) : metadata_(metadata), path_(path) {}
@@ -57,7 +57,7 @@ class Header {
   const std::string& path_;
 };
 
-/// The last tokens; files of earlier versions do not hold them.
+/// The last tokens; files of earlier versions do not contain them.
 decltype(Progress::recent) read_recent(const Header& header, const Progress& progress, int64_t vocab_size) {
   Progress read;
   if (progress.pending >= 0) read.append(progress.pending);
@@ -109,13 +109,13 @@ core::State read_state(const weights::TensorFile& file, const core::State& like,
   return state;
 }
 
-/// Throws InputError unless the open segment has as many rows as the tokens that have run in it, and the rows of
-/// memories.
+/// Throws InputError unless the number of rows of the open segment matches the tokens processed in it plus the memory
+/// rows.
 void require_open_rows(const core::State& state, const core::State& like, int64_t used, const std::string& path) {
   const auto found = state.fields();
   for (const auto& [field, tensor] : like.fields()) {
     if (field.path != "open.length" && field.path != "open.read_rows") continue;
-    // `like` has seen one token.
+    // `like` has processed one token.
     const int64_t expected = tensor.item<int64_t>() + (field.path == "open.length" ? used - 1 : 0);
     for (const auto& [other, value] : found) {
       if (other.path != field.path) continue;
@@ -128,8 +128,8 @@ void require_open_rows(const core::State& state, const core::State& like, int64_
   }
 }
 
-/// Runs a copy a few tokens on, over the end of a segment that comes early: what each tensor's check cannot see
-/// (lengths that contradict one another) comes to light here and not in the middle of a text.
+/// Runs a copy for a few tokens, past the end of a segment that comes early. This finds inconsistencies that checking
+/// each tensor separately cannot (contradicting lengths), now rather than in the middle of a text.
 void rehearse(const core::Model& model, Progress progress, const std::string& path) {
   std::string problem;
   try {
@@ -159,7 +159,7 @@ std::string fingerprint(const core::Model& model) {
   base::Sha256 hash;
   hash.update(fmt::format("{} {}\n", model.segment_size(), model.vocab_size()));
   if (const auto* built = dynamic_cast<const models::Model*>(&model)) {
-    // Options made in code may leave out defaults that a file spells out: compare them complete.
+    // Options set in code may omit defaults that a file contains: compare complete options.
     const auto complete = base::read_options<models::ModelOptions>(base::write_options(built->options()));
     hash.update(base::to_json(base::write_options(complete), -1));
   }

@@ -8,16 +8,17 @@
 
 namespace mnemo::infer {
 
-/// An image model with all its tasks in one pass, made for inference: in float32 on the CPU its linear maps multiply
-/// with weights packed once (ops::PackedMaps), and its backbone's task runner, if it has one, runs the class rows of
-/// all tasks beside the image's own rows.
+/// Runs an image model with all its tasks in one pass, for inference. In float32 on the CPU, weights of linear maps are
+/// packed once (ops::PackedMaps), and the backbone's task runner, if it has one, runs the class rows of all tasks
+/// alongside the image's own rows.
 ///
-/// With a runner a task's logits depend bit for bit on nothing but the image, the backbone, and what the task sees:
-/// whatever other tasks there are, and in whatever order. Other models run through Model::task_logits, which is the
+/// With a runner, a task's logits depend only on the image, the backbone and what the task sees, bit for bit, whatever
+/// other tasks there are and in any order. Other models run through Model::task_logits, the naive reference of this
+/// class.
 /// naive twin of this.
 class TaskClassifier {
  public:
-  /// Packs the model's weights of this moment: later changes are not seen.
+  /// Packs the current weights: later changes have no effect.
   explicit TaskClassifier(std::shared_ptr<const models::Model> model);
 
   /// pixels [B,C,H,W], normalised -> the logits [B,K] of "base" and of each task, in the order of Model::task_logits.

@@ -19,7 +19,7 @@ void TextSession::feed(std::string_view text) {
   const std::vector<int32_t> ids = tokenizer_->encode(text, "prompt");
   const std::vector<int64_t> tokens(ids.begin(), ids.end());
   session_.feed(tokens);
-  // What the decoder writes next depends on what stands before it (a blank between words).
+  // The next decoded text depends on the tokens before it (a space between words).
   for (const int64_t token : tokens) decoder_.put(token);
 }
 

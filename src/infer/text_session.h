@@ -11,29 +11,29 @@
 
 namespace mnemo::infer {
 
-/// What ends a text.
+/// When to end a text.
 struct TextLimits {
   int64_t max_tokens = 256;
-  std::vector<int64_t> stop_tokens = {};  ///< end the text and are not part of it
+  std::vector<int64_t> stop_tokens = {};  ///< end the text; not part of it
 };
 
-/// A session that reads and writes text. A value, like Session.
+/// A session that reads and writes text. It has value semantics, like Session.
 class TextSession {
  public:
-  /// A session that has tokens already (one that was loaded) is continued as if its text stood there.
-  /// Throws InputError if the tokenizer has more tokens than the model.
+  /// A session that already has tokens (such as a loaded one) is continued from its text. Throws InputError if the
+  /// tokenizer has more tokens than the model.
   TextSession(Session session, std::shared_ptr<const data::Tokenizer> tokenizer);
 
-  /// Reads text. Throws InputError for what the tokenizer does not take (invalid UTF-8).
+  /// Reads text. Throws InputError for text that the tokenizer does not accept (invalid UTF-8).
   void feed(std::string_view text);
 
-  /// Continues the text. on_text gets each piece as it comes, whole characters of valid UTF-8 only, and stops the text
-  /// by returning false. A character that is incomplete at the end waits for the next call, or finish(). Returns the
-  /// number of tokens made.
+  /// Continues the text. on_text receives each piece as it is generated, always whole characters of valid UTF-8, and
+  /// stops the text by returning false. A character that is incomplete at the end is kept for the next call, or for
+  /// finish(). Returns the number of generated tokens.
   int64_t generate(const TextLimits& limits, const std::function<bool(std::string_view)>& on_text);
-  /// The same in one piece.
+  /// Same, returning the text in one string.
   std::string generate(const TextLimits& limits);
-  /// For the end of a text: U+FFFD if the tokens so far end inside a character, else nothing.
+  /// Call at the end of a text: U+FFFD if the tokens so far end inside a character, else empty.
   std::string finish() { return decoder_.finish(); }
 
   Session& session() { return session_; }
