@@ -40,17 +40,18 @@ std::optional<int64_t> Algorithmic::segment_size() const {
 
 void Algorithmic::require_segment_size(int64_t size) const {
   const int64_t wanted = segment_size().value_or(size);
-  base::require(size == wanted,
-                "{}: data.num_segments = {} of a sample of {} tokens are segments of {}; expected model.segment_size = "
-                "{}, found {}",
-                source_->name(), answer_.num_segments, source_->length(), wanted, wanted, size);
+  base::require(
+      size == wanted,
+      "{}: data.num_segments = {} divides a sample of {} tokens into segments of {}; expected model.segment_size = "
+      "{}, found {}",
+      source_->name(), answer_.num_segments, source_->length(), wanted, wanted, size);
 }
 
 std::vector<data::TokenSegment> Algorithmic::next(const core::ModelInput& input) {
   const int64_t segment_size = core::token_input(input).segment_size;
   require_segment_size(segment_size);
   auto cut = data::cut_segments(source_->batch(data::Part::train, next_batch_++, options_.batch_size), segment_size);
-  // Every batch starts from the initial state anyway.
+  // Every batch starts from the initial state anyway, so no reset is needed.
   for (data::TokenSegment& segment : cut) segment.reset.reset();
   return cut;
 }
@@ -83,7 +84,7 @@ at::Tensor Algorithmic::teacher_forced(const core::Model& model, const data::Sam
 void Algorithmic::count(const at::Tensor& predictions, const data::SampleBatch& batch, Counts& counts) const {
   const at::Tensor found = predictions.to(at::kCPU);
   counts.symbols.add(found, batch.targets.masked_fill(batch.scored.logical_not(), base::kIgnoreTarget));
-  // The result: the last places of each sample's answer, padding that is asked for included.
+  // The result: the last positions of each sample's answer, including padding that belongs to the answer.
   const at::Tensor from_the_end = batch.answer.to(at::kLong).flip(1).cumsum(1).flip(1);
   const at::Tensor result = batch.answer.logical_and(from_the_end.le(source_->result_length()));
   const at::Tensor wrong = found.ne(batch.targets).logical_and(result).any(1);
@@ -92,8 +93,8 @@ void Algorithmic::count(const at::Tensor& predictions, const data::SampleBatch& 
 
 std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::Part part) const {
   base::require(source_->vocabulary_size() <= model.vocab_size(),
-                "evaluation: the task has {} different tokens, the model knows {}", source_->vocabulary_size(),
-                model.vocab_size());
+                "evaluation: the task has {} distinct tokens, but the model's vocabulary only {}",
+                source_->vocabulary_size(), model.vocab_size());
   require_segment_size(model.segment_size());
   const int64_t samples = std::min(source_->size(part).value_or(options_.eval_samples), options_.eval_samples);
   if (samples == 0) return std::nullopt;

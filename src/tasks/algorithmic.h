@@ -17,24 +17,24 @@ struct AlgorithmicTrainOptions {
   int64_t batch_size = 64;
   int64_t seed = 0;
   int64_t eval_batch_size = 64;
-  int64_t eval_samples = 512;  ///< measured, at most
+  int64_t eval_samples = 512;  ///< maximum number of evaluation samples
 };
 
-/// Samples that ask for an answer, made ones (copy, reverse, retrieval, quadratic) or those of a file: a sample is one
-/// sequence, cut into segments of the model's size, or into `num_segments`; only the answer counts, teacher forced in
-/// training.
+/// Question and answer samples, synthetic (copy, reverse, retrieval, quadratic) or from a file. A sample is one
+/// sequence, divided into segments of the model's size or into `num_segments`; only the answer counts for the loss.
+/// Training uses teacher forcing.
 ///
-/// Measured on samples that training never sees:
-///   accuracy                  symbols of the answer that are right, as the option `decoding` says
-///   teacher_forced_accuracy   the same with the right symbols as input; equal where an answer is one symbol
-///   result_accuracy           samples whose whole result is right (all of the answer, or its last field), as
-///   `decoding` says
-///   nll                       nats a symbol, teacher forced, padding that is asked for included
+/// Metrics on samples that are not used in training:
+///   accuracy                  correct symbols of the answer, with the option `decoding`
+///   teacher_forced_accuracy   same with the correct symbols as input; equal if answers are a single symbol
+///   result_accuracy           samples whose whole result is correct (all of the answer, or its last field), with the
+///                             option `decoding`
+///   nll                       nats per symbol, teacher forced, including padding that belongs to the answer
 class Algorithmic final : public Task {
  public:
   Algorithmic(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer,
               const AlgorithmicTrainOptions& options);
-  /// Made samples, from options.seed.
+  /// Synthetic samples, generated from options.seed.
   Algorithmic(const data::AlgorithmicOptions& task, const AlgorithmicTrainOptions& options);
 
   std::string metric() const override { return "accuracy"; }
@@ -42,7 +42,7 @@ class Algorithmic final : public Task {
   std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
-  /// All segments of a batch. Throws InputError where `num_segments` is given and asks for segments of another length.
+  /// All segments of a batch. Throws InputError if `num_segments` is given and requires segments of another length.
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
@@ -50,7 +50,7 @@ class Algorithmic final : public Task {
   void load(const std::function<at::Tensor(const std::string&)>& find) override;
 
   const data::SampleSource& source() const { return *source_; }
-  /// Tokens of a segment that `num_segments` asks for; nothing where the model's size decides.
+  /// Segment size implied by `num_segments`; empty if the model's size is used.
   std::optional<int64_t> segment_size() const;
 
  private:

@@ -38,7 +38,7 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
     const int64_t document = rows[static_cast<size_t>(b)], length = lengths[static_cast<size_t>(b)];
     tokens.resize(static_cast<size_t>(length));
     documents.read(document, tokens);
-    const int64_t own = (length + size - 1) / size;  // segments of this document, the last ones
+    const int64_t own = (length + size - 1) / size;  // segments of this document, aligned to the end
     segments[static_cast<size_t>(count - own)].reset[b] = true;
     for (int64_t s = count - own, at = 0; s < count; ++s) {
       data::TokenSegment& segment = segments[static_cast<size_t>(s)];
@@ -54,7 +54,7 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
   for (data::TokenSegment& segment : segments) {
     if (segment.valid.all().item<bool>()) segment.valid.reset();
   }
-  // Every batch starts from the initial state anyway.
+  // Every batch starts from the initial state anyway, so no reset is needed.
   segments.front().reset.reset();
   return segments;
 }
@@ -78,8 +78,8 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
   const auto& documents = sets_.part(part);
   if (!documents) return std::nullopt;
   base::require(documents->vocabulary_size() <= model.vocab_size(),
-                "evaluation: the documents have {} different tokens, the model knows {}", documents->vocabulary_size(),
-                model.vocab_size());
+                "evaluation: the documents have {} distinct tokens, but the model's vocabulary only {}",
+                documents->vocabulary_size(), model.vocab_size());
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   metrics::Accuracy accuracy;

@@ -16,25 +16,26 @@ struct ClassificationOptions {
   bool shuffle = true;
   int64_t seed = 0;
   int64_t eval_batch_size = 32;
-  int64_t eval_samples = 512;      ///< measured, at most
-  int64_t max_length = 2000;       ///< a longer document is cut to its first tokens
-  bool pad_to_max_length = false;  ///< where a document is one segment: every batch is [B,max_length]
-  bool ask_every_segment = false;  ///< the label is asked after every segment of a document, not after the last alone
+  int64_t eval_samples = 512;      ///< maximum number of evaluation samples
+  int64_t max_length = 2000;       ///< longer documents are truncated to this many tokens
+  bool pad_to_max_length = false;  ///< if a document is one segment: every batch is [B,max_length]
+  bool ask_every_segment = false;  ///< the label is a target after every segment of a document, not just after the last
 };
 
-/// Documents of a batch as segments of `segment_size` tokens; the label is the only target of a segment: targets [B,1].
+/// Divides the documents of a batch into segments of `segment_size` tokens; the only target of a segment is the label:
+/// targets [B,1].
 ///
-/// One segment where the longest fits: padded on the right. Else documents are aligned right, as RMT's encoders have it
-/// (Bulatov, Kuratov and Burtsev 2022, section 4.3): all end in the last segment, the first segment of each may be
-/// short and is padded on the right. Segments before a document's first are padding alone; there its state starts
-/// (`reset`), so nothing of them is seen.
+/// If the longest document fits into one segment, documents are padded on the right. Otherwise they are right-aligned,
+/// as for RMT's encoders (Bulatov, Kuratov and Burtsev 2022, section 4.3): all end in the last segment; the first
+/// segment of each may be short and is padded on the right. Segments before a document's first one are only padding;
+/// the document's state is reset at its first segment, so it sees nothing of them.
 std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents,
                                                   const std::vector<int64_t>& rows, int64_t segment_size,
                                                   const ClassificationOptions& options);
 
-/// Which label a document has. A model with a head that predicts once a segment; the metric is the share of documents
-/// whose label is the largest logit after the last segment. Documents are gone through again and again, in another
-/// order every epoch where shuffled.
+/// Document classification, for a model whose head makes one prediction per segment. The metric is the share of
+/// documents whose label has the largest logit after the last segment. Training repeats the documents, in a new order
+/// every epoch if shuffled.
 class Classification final : public Task {
  public:
   Classification(data::LabelledSets sets, const ClassificationOptions& options);

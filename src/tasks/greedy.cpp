@@ -12,7 +12,7 @@ at::Tensor greedy_predictions(const core::Model& model, const data::SampleBatch&
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   const int64_t rows = batch.inputs.size(0), length = batch.inputs.size(1);
-  // Whether any sample asks at a place: the next one cannot run together with it.
+  // Positions at which any sample has an answer symbol: the next position cannot run in the same call.
   const at::Tensor asked_anywhere = batch.answer.any(0).contiguous();
   const auto* asked = asked_anywhere.const_data_ptr<bool>();
   const at::Tensor answer = batch.answer.to(device),
@@ -36,7 +36,7 @@ at::Tensor greedy_predictions(const core::Model& model, const data::SampleBatch&
       const at::Tensor picked = logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1);
       const at::Tensor here = answer.select(1, end - 1);
       predictions.select(1, end - 1).copy_(at::where(here, picked, predictions.select(1, end - 1)));
-      // A model that has diverged reads padding; its symbol is wrong already.
+      // A model that has diverged reads padding here; its symbol counts as wrong already.
       if (end < length) inputs.select(1, end).copy_(at::where(here, picked.clamp_min(0), inputs.select(1, end)));
     }
     at = end;

@@ -9,10 +9,10 @@
 
 namespace mnemo::tasks {
 
-/// What a model answers when it reads its own symbols back: predictions [B,L] int64 at the places of the answer, -1
-/// elsewhere and where a logit is NaN. An asked symbol is the one of the largest logit, and stands in the input of the
-/// next place, as in generation; all else is read as it is. Segments are of `segment_size` tokens; one that holds
-/// answers is run in parts, symbol by symbol.
+/// Predictions of a model that reads its own symbols back: predictions [B,L] int64 at the positions of the answer, -1
+/// elsewhere and where a logit is NaN. An answer symbol is the argmax of the logits and becomes the input at the next
+/// position, as in generation; all other inputs are unchanged. Segments have `segment_size` tokens; a segment that
+/// contains answers runs in parts, symbol by symbol.
 at::Tensor greedy_predictions(const core::Model& model, const data::SampleBatch& batch, int64_t segment_size);
 
 }  // namespace mnemo::tasks

@@ -15,17 +15,17 @@ struct ImageTrainOptions {
   bool shuffle = true;
   int64_t seed = 0;
   int64_t eval_batch_size = 32;
-  int64_t eval_samples = 512;  ///< measured, at most
+  int64_t eval_samples = 512;  ///< maximum number of evaluation samples
 };
 
-/// Which class an image has. A model that reads pixels and predicts once an image; labels may be mixed and smoothed in
-/// training.
+/// Image classification, for a model that reads pixels and makes one prediction per image; labels may be mixed and
+/// smoothed in training.
 ///
-/// Measured on images as the test crop shows them:
+/// Metrics on images prepared with the test crop:
 ///   accuracy        images whose class has the largest logit (top-1)
-///   top5_accuracy   images whose class is among the five largest
-///   nll             nats an image
-///   skipped         broken images that were left out, where data.broken = "skip"
+///   top5_accuracy   images whose class has one of the five largest logits
+///   nll             nats per image
+///   skipped         number of skipped unreadable images, if data.broken = "skip"
 class Images final : public Task {
  public:
   Images(data::ImageSets sets, const data::ImageOptions& data, const ImageTrainOptions& options);
@@ -35,7 +35,7 @@ class Images final : public Task {
   std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
-  /// One segment of pixels; the length of a segment means nothing here.
+  /// One segment of pixels; the segment size does not apply.
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;

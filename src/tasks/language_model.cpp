@@ -12,7 +12,7 @@
 namespace mnemo::tasks {
 namespace {
 
-/// Every row starts again.
+/// Resets the state of every row.
 void reset_all(data::TokenSegment& segment) { segment.reset = at::ones({segment.tokens.size(0)}, at::kBool); }
 
 }  // namespace
@@ -20,8 +20,8 @@ void reset_all(data::TokenSegment& segment) { segment.reset = at::ones({segment.
 metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
                                   const TextEvaluationOptions& options) {
   base::require(text->vocabulary_size() <= model.vocab_size(),
-                "evaluation: the text has {} different tokens, the model knows {}", text->vocabulary_size(),
-                model.vocab_size());
+                "evaluation: the text has {} distinct tokens, but the model's vocabulary only {}",
+                text->vocabulary_size(), model.vocab_size());
   models::require_next_token_model(model, "evaluation of a text");
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
@@ -80,7 +80,7 @@ std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data
                      : part == data::Part::valid ? corpus_.valid
                                                  : corpus_.test;
   if (!text) return std::nullopt;
-  // A short text has no more streams than tokens to predict.
+  // A short text cannot have more streams than tokens to predict.
   const int64_t streams = std::clamp<int64_t>(text->size() - 1, 1, options_.eval_batch_size);
   return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments}),
                              corpus_.tokenizer->type(), text->characters_per_token());

@@ -13,20 +13,20 @@
 
 namespace mnemo::tasks {
 
-/// How held-out text is read.
+/// How to evaluate a model on held-out text.
 struct TextEvaluationOptions {
-  int64_t batch_size = 1;       ///< parts of the text side by side; 1: every token sees all that came before it
-  int64_t segment_size = 0;     ///< tokens a call; 0: the model's
-  bool reset_segments = false;  ///< memory starts again with every segment
+  int64_t batch_size = 1;       ///< parallel parts of the text; 1: every token has the full history
+  int64_t segment_size = 0;     ///< tokens per call; 0: the model's
+  bool reset_segments = false;  ///< reset memory at every segment
 };
 
-/// The likelihood of a text in one pass with the state carried from segment to segment and reset at documents, or at
-/// every segment. The model runs in evaluation mode without gradient.
+/// The likelihood of a text in one pass, with the state carried from segment to segment and reset at documents, or at
+/// every segment. Runs in evaluation mode without gradients.
 metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
                                   const TextEvaluationOptions& options = {});
 
-/// Likelihood as numbers with names: nll (nats a token), bits_per_byte, bits_per_character or bits_per_word (a token of
-/// that unit), perplexity (a token), and bits_per_character where a token is something else.
+/// Named metrics of a likelihood: nll (nats per token), bits_per_byte, bits_per_character or bits_per_word (whichever
+/// the tokens are), perplexity (per token), and bits_per_character if tokens are not characters.
 Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit,
                                double characters_per_token);
 
@@ -36,11 +36,11 @@ struct LanguageModelOptions {
   bool shuffle = false;
   int64_t seed = 0;
   int64_t eval_batch_size = 16;
-  bool reset_segments = false;  ///< memory starts again with every segment, in evaluation too
+  bool reset_segments = false;  ///< reset memory at every segment, also in evaluation
 };
 
 /// Next-token prediction on a text: parallel contiguous streams whose state is carried from step to step. The metric is
-/// bits a character, over words perplexity.
+/// bits per byte or character; for words, perplexity.
 class LanguageModel final : public Task {
  public:
   /// Throws InputError if the text is too short for the batch.

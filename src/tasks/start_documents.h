@@ -6,8 +6,8 @@
 
 namespace mnemo::tasks {
 
-/// `state` with the rows of reset [B] bool started again: they become model.initial_state(B)'s, gradient included. The
-/// same state where reset is undefined or all false.
+/// Resets the rows of `state` where reset [B] bool is true to those of model.initial_state(B), including gradients.
+/// Returns the same state if reset is undefined or all false.
 core::State start_documents(const core::Model& model, const core::State& state, const at::Tensor& reset);
 
 }  // namespace mnemo::tasks

@@ -21,7 +21,7 @@ data::TokenSegment to(const data::TokenSegment& segment, at::Device device) {
   for (at::Tensor* tensor : {&moved.tokens, &moved.targets, &moved.valid, &moved.pixels, &moved.soft_targets}) {
     if (tensor->defined()) *tensor = tensor->to(device);
   }
-  // Which rows start a document is asked on the host first; few ever do.
+  // Check on the host first whether any row starts a document; most segments have none.
   if (moved.reset.defined()) moved.reset = moved.reset.any().item<bool>() ? moved.reset.to(device) : at::Tensor();
   return moved;
 }

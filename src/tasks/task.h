@@ -18,60 +18,61 @@
 
 namespace mnemo::tasks {
 
-/// What a measurement on held-out data gave: names and values, in the order they are shown.
+/// The result of an evaluation on held-out data: names and values, in display order.
 struct Evaluation {
   std::vector<std::pair<std::string, double>> metrics;
-  int64_t predictions = 0;  ///< targets that were predicted
+  int64_t predictions = 0;  ///< number of predicted targets
 
-  /// The metric of that name. Throws InternalError where there is none.
+  /// The metric with that name. Throws InternalError if there is none.
   double at(std::string_view name) const;
 };
 
-/// Data, loss and metric of one job. The trainer knows nothing else about it.
+/// The data, loss and metric of one job. This is all the trainer knows about it.
 class Task {
  public:
   virtual ~Task() = default;
 
-  /// The name of the metric that decides, and whether less of it is better.
+  /// The name of the deciding metric, and whether lower values are better.
   virtual std::string metric() const = 0;
   virtual bool lower_is_better() const = 0;
-  /// A training loss in nats a target in the unit of that metric; nothing where it has no such reading (accuracy).
+  /// Converts a training loss in nats per target to the unit of that metric; nothing if that is not possible
+  /// (accuracy).
   virtual std::optional<double> metric_of_loss(double nll) const = 0;
 
-  /// Whether a step goes on in the sequences of the one before, with their state; otherwise every step starts afresh.
+  /// Whether a step continues the sequences of the previous one, with their state; otherwise every step starts fresh.
   virtual bool carries_state() const = 0;
-  /// Sequences of a batch.
+  /// Sequences per batch.
   virtual int64_t batch_size() const = 0;
-  /// The segments of the next training step of a model that reads such input: one after another, each of batch_size()
-  /// rows; of texts, each with the model's segment_size tokens.
+  /// The consecutive segments of the next training step for a model with that input, each with batch_size() rows; for
+  /// text, each has the model's segment_size tokens.
   virtual std::vector<data::TokenSegment> next(const core::ModelInput& input) = 0;
-  /// Passes over the training data so far; 0 where it has no end.
+  /// Passes over the training data so far; 0 if the data is unlimited.
   virtual double epoch() const { return 0; }
 
-  /// Measures the model on a part of the data, without gradient; nothing where there is no such part.
+  /// Evaluates the model on a part of the data, without gradients; nothing if there is no such part.
   virtual std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const = 0;
 
-  /// Where next() goes on, as small tensors; load() of it brings it back. `find(name)` gives the tensor saved under
-  /// that name, or an undefined one. Throws InputError for a position in other data.
+  /// The position at which next() continues, as small tensors; load() restores it. `find(name)` returns the tensor
+  /// saved under that name, or an undefined one. Throws InputError for a position in other data.
   virtual weights::NamedTensors save() const = 0;
   virtual void load(const std::function<at::Tensor(const std::string&)>& find) = 0;
 };
 
-/// The segment on another device.
+/// Moves the segment to another device.
 data::TokenSegment to(const data::TokenSegment& segment, at::Device device);
-/// Rows [first, first + count) of a segment; num_targets stays the whole segment's.
+/// Rows [first, first + count) of a segment; num_targets still counts the whole segment.
 data::TokenSegment rows(const data::TokenSegment& segment, int64_t first, int64_t count);
 
-/// The model's input for a segment of tokens.
+/// The model input for a segment of tokens.
 core::Segment model_input(const data::TokenSegment& segment, core::Mode mode);
 
-/// A segment's share of the training loss, mean nll over the real targets of the whole step + weight * mean of each
-/// auxiliary loss:
+/// A segment's contribution to the training loss, which is the mean nll over the targets of the whole step + weight *
+/// mean of each auxiliary loss:
 ///   sum_bt nll(b,t) / targets  +  auxiliary_share * sum_a weight_a * mean(values_a)
-/// targets: real targets of the step, all segments and parts together; auxiliary_share: the segment's part of the means
-/// over the step, as 1 / (segments * parts). nll [] is the first term, total [] the sum; both undefined where the
-/// segment has no target (total then is the second term, if there is one). With soft targets t [B,1,K] nll(b) = -sum_k
-/// t(b,k) log p(k), for a model whose head predicts once a segment.
+/// targets: number of targets of the step, over all segments and parts; auxiliary_share: the segment's weight in the
+/// means over the step, i.e. 1 / (segments * parts). nll [] is the first term, total [] the sum; both are undefined if
+/// the segment has no target (total then is the second term, if there is one). With soft targets t [B,1,K], nll(b) =
+/// -sum_k t(b,k) log p(k), for a model whose head makes one prediction per segment.
 struct TokenLoss {
   at::Tensor nll, total;
 };

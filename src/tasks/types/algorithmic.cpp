@@ -18,7 +18,7 @@ std::optional<double> AlgorithmicSpec::chance(const models::ModelOptions&) const
 }
 
 void AlgorithmicSpec::require_places(const core::RowLimit& limit, const models::ModelOptions&) const {
-  limit.require(options_.length(), "the longest sample has so many tokens");
+  limit.require(options_.length(), "the longest sample has this many tokens");
 }
 
 std::shared_ptr<const data::SampleSource> AlgorithmicSpec::source(bool, int64_t seed) const {

@@ -7,12 +7,12 @@
 
 namespace mnemo::tasks {
 
-/// Made samples: copy, reverse, retrieval, quadratic.
+/// Synthetic samples: copy, reverse, retrieval, quadratic.
 class AlgorithmicSpec final : public AnswerSpec {
  public:
   using Options = data::AlgorithmicOptions;
   explicit AlgorithmicSpec(const base::Node& table);
-  /// Each task by its name.
+  /// Each task with its name.
   static std::vector<std::pair<std::string, base::Node>> made();
 
   std::string describe() const override;

@@ -18,7 +18,7 @@ namespace {
 
 DataShape shape_of(const data::ImageSet& set) { return {.num_classes = set.num_classes(), .classes = set.classes()}; }
 
-/// Those that the model's head names; 0 where it leaves them to the data.
+/// Number of classes in the options of the model's head; 0 if it is left to the data.
 int64_t classes_of(const models::ModelOptions& model) {
   const base::Node* classes = model.head.find("num_classes");
   return classes == nullptr ? 0 : classes->as_int();
@@ -89,7 +89,7 @@ std::map<std::string, std::string> ImageSpec::model_files(const models::ModelOpt
 
 Shown ImageSpec::show(const ShowOptions& options) const {
   base::require(!options.part,
-                "data: --part goes with samples that are printed; of an image set all parts are described");
+                "data: --part is only for data whose samples are printed; image sets are described as a whole");
   const data::ImageDescription description = data::describe_images(options_, options.check);
   Shown shown;
   if (options.json) {

@@ -4,24 +4,24 @@
 
 namespace mnemo::tasks {
 
-/// Images with a class each: tasks::Images.
+/// Images with one class each: tasks::Images.
 class ImageSpec final : public TaskSpec {
  public:
   using Options = data::ImageOptions;
   explicit ImageSpec(const base::Node& table);
-  /// The set that lies in a folder. Throws InputError for a folder that holds none.
+  /// Detects the image set in a folder. Throws InputError for a folder without one.
   static std::optional<base::Node> found_in(const std::string& path);
 
   InputKind input() const override { return InputKind::images; }
   data::ImageOptions images(const models::ModelOptions& model) const override;
   std::string describe() const override;
   MetricInfo metric() const override { return {.loss_name = "nats an image"}; }
-  /// Nothing before the number of classes is known.
+  /// Nothing while the number of classes is unknown.
   std::optional<double> chance(const models::ModelOptions& model) const override;
   bool completes(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
-  /// Runs one black image, so that a size that the model cannot take is found before anything is written.
+  /// Runs one black image, so that an unsupported image size is detected before anything is written.
   void check_model(const models::Model& model, const DataShape& shape) const override;
   std::map<std::string, std::string> model_files(const models::ModelOptions& model) const override;
   Shown show(const ShowOptions& options) const override;

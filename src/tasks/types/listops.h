@@ -7,7 +7,7 @@
 
 namespace mnemo::tasks {
 
-/// The value of nested lists: tasks::Classification of ten classes.
+/// The value of nested lists: tasks::Classification with ten classes.
 class ListOpsSpec final : public TaskSpec {
  public:
   using Options = data::ListOpsOptions;
@@ -19,7 +19,7 @@ class ListOpsSpec final : public TaskSpec {
   std::optional<double> chance(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
-  /// The first expressions of a part, as a file of Long Range Arena.
+  /// The first expressions of a part, in the format of the Long Range Arena.
   Shown show(const ShowOptions& options) const override;
 
  private:

@@ -5,7 +5,7 @@
 
 namespace mnemo::tasks {
 
-/// Samples of a file that ask for an answer.
+/// Question and answer samples from a file.
 class TaskFileSpec final : public AnswerSpec {
  public:
   using Options = data::TaskFileOptions;

@@ -44,11 +44,11 @@ DataShape TextSpec::shape(const models::ModelOptions&) const {
 
 void TextSpec::require_places(const core::RowLimit& limit, const models::ModelOptions& model) const {
   if (options_.resets_segments())
-    return limit.require(model.segment_size, "segment_size; each segment stands alone (data.reset)");
+    return limit.require(model.segment_size, "segment_size; memory is reset at every segment (data.reset)");
   base::Where(&table(), "data")
       .require(options_.document_separator != "none", "reset",
                "expected \"segments\": the text has no documents, so it is one sequence "
-               "without an end, and '{}.{}' has places for {} tokens",
+               "without an end, and '{}.{}' allows only {} tokens",
                limit.table.path(), limit.key, limit.rows);
 }
 
@@ -73,7 +73,7 @@ std::map<std::string, std::string> TextSpec::model_files(const models::ModelOpti
 }
 
 Shown TextSpec::show(const ShowOptions& options) const {
-  base::require(!options.part, "data: --part goes with made tasks; a text's parts are all described");
+  base::require(!options.part, "data: --part is only for synthetic tasks; texts are described as a whole");
   const data::TextDescription description = data::describe(options_);
   if (options.json) return {{}, data::to_node(description)};
   return {data::to_text(description), {}};

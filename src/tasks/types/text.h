@@ -4,17 +4,17 @@
 
 namespace mnemo::tasks {
 
-/// A text that a model learns to continue: tasks::LanguageModel.
+/// A text for language modelling: tasks::LanguageModel.
 class TextSpec final : public TaskSpec {
  public:
   using Options = data::TextOptions;
   explicit TextSpec(const base::Node& table);
-  /// A file, in characters.
+  /// A text file, tokenized as characters.
   static std::optional<base::Node> found_in(const std::string& path);
 
   const data::TextOptions* text() const override { return &options_; }
   std::string describe() const override;
-  /// In bits a byte or a character; over words perplexity.
+  /// Bits per byte or character; for words, perplexity.
   MetricInfo metric() const override;
   bool completes(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;
