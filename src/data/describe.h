@@ -9,7 +9,7 @@
 
 namespace mnemo::data {
 
-/// What `mnemo data` tells about one part of a text.
+/// The description of one part of a text, printed by `mnemo data`.
 struct PartDescription {
   std::string name;  ///< "train", "valid" or "test"
   std::string path;
@@ -18,7 +18,7 @@ struct PartDescription {
   int64_t tokens = 0;
   int64_t unknown = 0;  ///< tokens that are <unk>
   int64_t documents = 0;
-  int64_t predictions = 0;  ///< targets of one pass: tokens less one a document
+  int64_t predictions = 0;  ///< targets in one pass: tokens minus one per document
   int64_t memory = 0;       ///< bytes held in memory
 };
 
@@ -28,12 +28,12 @@ struct TextDescription {
   std::vector<PartDescription> parts;
 };
 
-/// Reads and encodes the text as training would, and counts.
+/// Reads and encodes the text like training would, and counts.
 TextDescription describe(const TextOptions& options);
-/// The same of a corpus that is loaded; the parts' paths and byte ranges come from `options`.
+/// Same for a loaded corpus; the parts' paths and byte ranges come from `options`.
 TextDescription describe(const TextOptions& options, const Corpus& corpus);
 
-/// An aligned table for a terminal.
+/// An aligned table for the terminal.
 std::string to_text(const TextDescription& description);
 /// For --json.
 base::Node to_node(const TextDescription& description);

@@ -6,7 +6,7 @@
 namespace mnemo::data {
 namespace {
 
-/// log of a Gamma(alpha) number: for a small alpha the number itself may be too small for a double.
+/// Draws the logarithm of a Gamma(alpha) variable: for small alpha, the variable itself may underflow a double.
 double draw_log_gamma(base::Random& random, double alpha) {
   if (alpha < 1.0) return draw_log_gamma(random, alpha + 1.0) + std::log(1.0 - draw_uniform(random)) / alpha;
   const double d = alpha - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);

@@ -5,7 +5,7 @@
 namespace mnemo::data {
 namespace {
 
-/// Batches that are begun before the first of them is used.
+/// Number of batches that are started before the first of them is used.
 int64_t ahead(int64_t workers) { return workers == 0 ? 1 : 3; }
 
 }  // namespace
@@ -42,7 +42,7 @@ std::unique_ptr<BatchWork> OrderedBatches::next() {
   if (jobs_.empty()) return nullptr;
   const std::shared_ptr<Job> job = jobs_.front();
   if (workers_ == 0) {
-    // The batch counts as given even if a row throws, as with threads.
+    // The batch counts as returned even if a row throws, as it does with threads.
     jobs_.pop_front();
     ++position_;
     for (int64_t row = 0; row < job->rows; ++row) job->work->make_row(row);
@@ -65,7 +65,7 @@ std::unique_ptr<BatchWork> OrderedBatches::next() {
 
 void OrderedBatches::seek(int64_t number) {
   const std::lock_guard lock(mutex_);
-  jobs_.clear();  // a thread that is at one of them ends its row, for nobody
+  jobs_.clear();  // a thread still working on one of them finishes its row; the result is discarded
   position_ = begun_ = number;
   ended_ = false;
 }

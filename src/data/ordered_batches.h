@@ -12,35 +12,35 @@
 
 namespace mnemo::data {
 
-/// What is made ahead of its use.
+/// A batch that is prepared before it is needed.
 class BatchWork {
  public:
   virtual ~BatchWork() = default;
   virtual int64_t rows() const = 0;
-  /// Any thread, any order; each row once. What it throws is thrown by next() instead of the batch, that of the first
-  /// row where several throw.
+  /// May run in any thread and in any order, once per row. Exceptions are rethrown by next() instead of returning the
+  /// batch; if several rows throw, that of the first row.
   virtual void make_row(int64_t row) = 0;
-  /// After the last row.
+  /// Runs after the last row.
   virtual void finish() {}
 };
 
-/// Batches 0, 1, 2 ... in their order, whose rows are made by threads ahead of their use. What a batch is must follow
-/// from its number alone; then any number of threads gives the same.
+/// Batches 0, 1, 2 ... in order, whose rows are prepared in advance by threads. A batch must depend only on its number;
+/// results then do not depend on the number of threads.
 class OrderedBatches {
  public:
-  /// `begin` says what a batch is, quickly, in the thread that calls next(); null behind the last one.
+  /// `begin` sets up a batch quickly, in the thread that calls next(); it returns null after the last batch.
   using Begin = std::function<std::unique_ptr<BatchWork>(int64_t number)>;
-  /// 0 workers: batches are made in next() itself. Threads start with the first next().
+  /// With 0 workers, batches are prepared in next() itself. Threads start with the first next().
   OrderedBatches(Begin begin, int64_t workers);
   ~OrderedBatches();
   OrderedBatches(const OrderedBatches&) = delete;
   OrderedBatches& operator=(const OrderedBatches&) = delete;
 
-  /// The next batch, or null behind the last.
+  /// The next batch, or null after the last.
   std::unique_ptr<BatchWork> next();
-  /// The number of the batch that next() gives.
+  /// The number of the batch that next() returns.
   int64_t position() const { return position_; }
-  /// next() goes on with this batch.
+  /// next() continues with this batch.
   void seek(int64_t number);
 
  private:
@@ -56,9 +56,9 @@ class OrderedBatches {
 
   Begin begin_;
   int64_t workers_;
-  int64_t position_ = 0;  // of next()
-  int64_t begun_ = 0;     // batches up to here are begun
-  bool ended_ = false;    // begin_ has given null
+  int64_t position_ = 0;  // the batch that next() returns
+  int64_t begun_ = 0;     // number of batches that have been started
+  bool ended_ = false;    // begin_ has returned null
 
   std::mutex mutex_;
   std::condition_variable work_, ready_;

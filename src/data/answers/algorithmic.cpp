@@ -38,7 +38,7 @@ int64_t AlgorithmicOptions::answer_length() const {
 }
 
 int64_t AlgorithmicOptions::length() const {
-  // What is asked, then the token that starts the answer, then the answer without its last token.
+  // The question, then the token that starts the answer, then the answer without its last token.
   if (task == "quadratic") return kFieldLength + answer_length();
   const int64_t asked = task == "retrieval" ? 2 * num_pairs + 1 : num_symbols;
   return asked + answer_length();
@@ -118,7 +118,7 @@ SampleBatch AlgorithmicTask::batch(Part part, int64_t number, int64_t batch_size
     std::copy_n(tokens.begin() + 1, length, out.targets.mutable_data_ptr<int64_t>() + b * length);
   }
   out.answer.narrow(1, length - answer_length(), answer_length()).fill_(true);
-  // Only fields have padding in an answer; 0 is a value of retrieval.
+  // Only fields have padding in an answer; in retrieval, 0 is a value.
   out.scored = options_.task == "quadratic" ? out.answer.logical_and(out.targets.ne(0)) : out.answer;
   return out;
 }

@@ -37,7 +37,7 @@ struct AlgorithmicOptions {
   void validate(const base::Where& where) const;
   /// The names that `task` may have.
   static const std::vector<std::string>& tasks();
-  /// Tokens of a sample that go in, and targets that belong to the answer.
+  /// Number of input tokens of a sample, and of targets that belong to the answer.
   int64_t length() const;
   int64_t answer_length() const;
 };
@@ -48,12 +48,13 @@ struct AlgorithmicOptions {
 ///   reverse    x1 … xn 1 xn … x1            L = 2n    the same
 ///   retrieval  k1 v1 … kK vK q ? v          L = 2K + 2    values 0 to alphabet - 1, ? = alphabet, keys above; keys and
 ///                                           values of a sample are all different, q is one of the keys
-///   quadratic  equation 1 fields            L = 180    characters, see data/quadratic.h; padding of the fields is
-///   learned, not scored
-/// The last token is a target only.
+///   quadratic  equation 1 fields            L = 180    characters, see quadratic.h; padding of the fields is learned
+///   but
+///                                           not scored
+/// The last token is only a target.
 class AlgorithmicTask final : public SampleSource {
  public:
-  /// Throws InputError if the options do not fit together.
+  /// Throws InputError if the options are incompatible.
   AlgorithmicTask(AlgorithmicOptions options, int64_t seed);
 
   std::string name() const override { return options_.task; }
@@ -64,7 +65,7 @@ class AlgorithmicTask final : public SampleSource {
   int64_t length() const override { return options_.length(); }
   int64_t answer_length() const override { return options_.answer_length(); }
   int64_t result_length() const override;
-  /// Of quadratic equations.
+  /// For quadratic equations.
   std::optional<std::string> text_of(const SampleBatch& batch, int64_t row) const override;
 
   const AlgorithmicOptions& options() const { return options_; }

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, kListOpsVocabulary> kWords = {
 bool is_operator(uint8_t token) { return token >= kMin && token <= kSum; }
 bool is_digit(uint8_t token) { return token >= kZero && token < kMin; }
 
-/// The value of an operator over its arguments, which it may reorder.
+/// Applies an operator to its arguments, which it may reorder.
 int64_t list_value(uint8_t token, std::span<int64_t> arguments) {
   if (token == kMin) return *std::min_element(arguments.begin(), arguments.end());
   if (token == kMax) return *std::max_element(arguments.begin(), arguments.end());
@@ -29,7 +29,7 @@ int64_t list_value(uint8_t token, std::span<int64_t> arguments) {
   return arguments.size() % 2 == 1 ? arguments[middle] : (arguments[middle - 1] + arguments[middle]) / 2;
 }
 
-/// Reads an expression word by word, without recursion: a line may nest as deep as it is long.
+/// Parses an expression word by word, without recursion: a line may be nested as deep as it is long.
 class Parser {
  public:
   Parser(const LinePlace& place, int64_t column) : place_(place), column_(column) {}
@@ -53,8 +53,8 @@ class Parser {
   }
 
  private:
-  /// What stands on the stack: an open parenthesis, an operator with the arguments that it has (from `first` in
-  /// values_), a value, "]".
+  /// An element on the stack: an open parenthesis, an operator with the arguments so far (starting at `first` in
+  /// values_), a value, or "]".
   enum class Kind { open, function, value, close };
   struct Item {
     Kind kind;
@@ -71,7 +71,7 @@ class Parser {
     const std::string found = "'" + base::printable(word, 40) + "'";
     if (!items_.empty() && items_.front().kind != Kind::open) fail("the line's end", found);
     if (word == ")") return close(found);
-    // Only "( X Y )" is there: at most two things behind an open parenthesis.
+    // Only the form "( X Y )" exists: at most two elements after an open parenthesis.
     if (!open_.empty() && behind_open() >= 2) fail("')'", found);
     if (word == "(") {
       open_.push_back(items_.size());
@@ -79,7 +79,7 @@ class Parser {
       return;
     }
     const auto known = std::find(kWords.begin() + kZero, kWords.begin() + kClose,
-                                 word);  // "]" is not spelt as the model's X
+                                 word);  // "]" must not be written as the model's X
     const auto token = static_cast<uint8_t>(known - kWords.begin());
     if (token == kClose && word != "]") fail("'(', ')', a digit, '[MIN', '[MAX', '[MED', '[SM' or ']'", found);
     const bool first = open_.empty() || behind_open() == 0;
@@ -98,7 +98,7 @@ class Parser {
 
   size_t behind_open() const { return items_.size() - open_.back() - 1; }
 
-  /// ")": the operator on the left takes what is on the right, or is done.
+  /// Handles ")": the operator on the left takes the element on the right as an argument, or is complete.
   void close(const std::string& found) {
     if (open_.empty()) fail("'(' or a digit", found);
     if (behind_open() < 2) fail(behind_open() == 0 ? "'(', an operator or a digit" : "an argument or ']'", found);
@@ -122,16 +122,16 @@ class Parser {
   int64_t column_, here_ = 0;
   ListOpsExpression result_;
   std::vector<Item> items_;
-  std::vector<size_t> open_;     // where the open parentheses stand in items_
-  std::vector<int64_t> values_;  // arguments of the operators on the stack, the innermost one's last
+  std::vector<size_t> open_;     // indices of the open parentheses in items_
+  std::vector<int64_t> values_;  // arguments of the operators on the stack; those of the innermost one are last
 };
 
-/// A tree drawn from the top, its tokens in order. It stops where they are too many.
+/// Draws a tree from the root, with its tokens in order. Stops if there are too many.
 class Drawing {
  public:
   Drawing(const ListOpsShape& shape, base::Random& random) : shape_(shape), random_(random) {}
 
-  /// The value of a node; false where the expression has become too long.
+  /// The value of a node; false if the expression has become too long.
   bool draw(int64_t depth, int64_t& value) {
     if (static_cast<int64_t>(tokens.size()) >= shape_.max_length) return false;
     if (depth >= shape_.max_depth || random_.below(4) != 0) {
@@ -185,7 +185,7 @@ ListOpsExpression parse_listops_line(std::string_view line, const LinePlace& pla
 }
 
 std::string listops_text(std::span<const uint8_t> tokens) {
-  // How many arguments each operator has, by its place: as many parentheses open before it, and one.
+  // Number of arguments of each operator, by its index: this many parentheses are opened before it, plus one.
   std::vector<int64_t> arguments(tokens.size(), 0);
   std::vector<size_t> open;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -210,7 +210,7 @@ std::string listops_text(std::span<const uint8_t> tokens) {
       text += " )";
       open.pop_back();
     }
-    // A digit or a whole list is an argument of the list around it.
+    // A digit or a complete list is an argument of the enclosing list.
     if (!is_operator(tokens[i]) && !open.empty()) text += " )";
     if (i + 1 < tokens.size()) text += ' ';
   }

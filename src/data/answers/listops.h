@@ -13,13 +13,13 @@
 namespace mnemo::data {
 
 /// ListOps (Nangia and Bowman 2018): nested lists of digits with the operators MIN, MAX, MED (the median, truncated to
-/// an integer) and SM (the sum modulo 10), in the form of Long Range Arena (Tay et al. 2021): a binary tree in which an
-/// operator takes its arguments one by one,
+/// an integer) and SM (the sum modulo 10), in the format of the Long Range Arena (Tay et al. 2021): a binary tree in
+/// which an operator takes its arguments one by one,
 ///
 ///   ( ( ( ( [MAX 4 ) ( ( ( [SM 7 ) 8 ) ] ) ) 2 ) ] )        [MAX 4 [SM 7 8 X 2 X   as a model reads it
 ///
-/// The vocabulary is that of Long Range Arena: parentheses are left out, "]" is read as "X". 0 is padding, 1 to 10 are
-/// the digits.
+/// The vocabulary is that of the Long Range Arena: parentheses are omitted, "]" is read as "X". 0 is padding, 1 to 10
+/// are the digits.
 enum ListOpsToken : uint8_t {
   kPad = 0,
   kZero = 1,
@@ -30,7 +30,7 @@ enum ListOpsToken : uint8_t {
   kClose = 15,
   kUnknown = 16
 };
-/// Padding, 15 words, and Long Range Arena's entry for unknown words, which never occurs.
+/// Padding, 15 words, and the Long Range Arena's entry for unknown words, which never occurs.
 inline constexpr int64_t kListOpsVocabulary = 17;
 
 struct ListOpsExpression {
@@ -42,8 +42,8 @@ struct ListOpsExpression {
 /// what was found and what was expected.
 ListOpsExpression parse_listops(std::string_view text, const LinePlace& place, int64_t column = 1);
 
-/// A line of a file: "expression<TAB>value" (Long Range Arena) or "value<TAB>expression" (Nangia and Bowman), as
-/// `value_first` says. Throws InputError if it has other columns, does not parse, or has a wrong value.
+/// Parses a line of a file: "expression<TAB>value" (Long Range Arena), or "value<TAB>expression" (Nangia and Bowman) if
+/// value_first. Throws InputError if it has other columns, does not parse, or has a wrong value.
 ListOpsExpression parse_listops_line(std::string_view line, const LinePlace& place, bool value_first);
 
 /// The expression with its parentheses.
@@ -60,7 +60,7 @@ struct ListOpsShape {
   int64_t max_length = 2000;  ///< and fewer than this
 };
 
-/// One draw of the tree; nothing where it has not more than min_length and fewer than max_length tokens.
+/// Draws one tree; nothing unless it has more than min_length and fewer than max_length tokens.
 std::optional<ListOpsExpression> draw_listops(const ListOpsShape& shape, base::Random& random);
 
 }  // namespace mnemo::data

@@ -9,7 +9,7 @@ namespace mnemo::data {
 namespace {
 
 constexpr int64_t kLongestListOpsLine = 1 << 24;  // bytes
-// At the arena's shape one draw in some twenty is kept; where a shape leaves almost nothing, drawing must end.
+// With the arena's options about one draw in twenty is kept; if the options allow almost nothing, drawing must stop.
 constexpr int64_t kMaxRefused = 2'000'000;
 constexpr std::string_view kHeader = "Source\tTarget";
 

@@ -13,13 +13,13 @@ namespace {
 
 constexpr int64_t kStartToken = 1;
 
-/// The integer part of a number uniform in (-100, 100): 0 has two of the 200 unit intervals.
+/// The integer part of a uniform number in (-100, 100): 0 covers two of the 200 unit intervals.
 int64_t draw_root(base::Random& random) {
   const auto interval = static_cast<int64_t>(random.below(200));
   return interval < 100 ? interval - 99 : interval - 100;
 }
 
-/// round(u) of u uniform in (1, 10), by its 18 halves, with either sign.
+/// round(u) for u uniform in (1, 10), drawn as one of 18 half-unit intervals, with a random sign.
 int64_t draw_multiplier(base::Random& random) {
   const auto half = static_cast<int64_t>(random.below(18));
   const int64_t multiplier = 1 + (half + 1) / 2;

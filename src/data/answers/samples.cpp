@@ -58,7 +58,7 @@ at::Tensor answer_column(const SampleBatch& batch, int64_t row) {
 void write_samples(const SampleSource& source, Part part, int64_t count, std::ostream& out) {
   out << "input\ttarget\tanswer\n";
   for (int64_t i = 0; i < count; ++i) {
-    // One batch each: sample i is the same whatever `count` is.
+    // One batch per sample: sample i does not depend on `count`.
     const SampleBatch batch = source.batch(part, i, 1);
     const int64_t length = batch.valid.defined() ? batch.valid[0].sum().item<int64_t>() : batch.inputs.size(1);
     const auto column = [&](const at::Tensor& row) { return numbers_text(row.narrow(0, 0, length)); };

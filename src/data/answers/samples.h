@@ -36,7 +36,7 @@ struct AnswerOptions {
 /// One batch of samples with teacher forcing: targets are the inputs shifted by one.
 ///   inputs, targets [B,L] int64
 ///   answer  [B,L] bool, true where the target belongs to the answer: it counts for the loss
-///   scored  [B,L] bool, true where it counts for accuracy too: the answer without the padding that some tasks ask for
+///   scored  [B,L] bool, true where it also counts for accuracy: the answer without padding that belongs to it
 ///   valid   [B,L] bool, false for padding of shorter samples, on the right; undefined when all samples are of length L
 struct SampleBatch {
   at::Tensor inputs, targets, answer, scored;
@@ -63,7 +63,7 @@ class SampleSource {
   virtual int64_t answer_length() const = 0;
   /// Number of targets at its end that form the result: all of them, or the last field of a solution.
   virtual int64_t result_length() const { return answer_length(); }
-  /// Sample `row` of a batch as text; nothing where tokens stand for no characters.
+  /// Sample `row` of a batch as text; nothing if tokens do not represent characters.
   virtual std::optional<std::string> text_of(const SampleBatch&, int64_t /*row*/) const { return std::nullopt; }
 };
 

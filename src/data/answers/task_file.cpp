@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<const char*, 3> kColumns = {"input", "target", "answer"};
 
-/// The columns of a line, and where each begins (in bytes, from 1).
+/// The columns of a line, and their start (in bytes, from 1).
 struct Table {
   std::vector<std::string_view> text;
   std::vector<int64_t> begin;

@@ -16,7 +16,7 @@ namespace mnemo::data {
 /// Samples from a file, in the format written by write_samples and `mnemo data`.
 class TaskSamples {
  public:
-  static constexpr int64_t kMaxTokens = 1 << 24;    ///< different tokens
+  static constexpr int64_t kMaxTokens = 1 << 24;    ///< maximum number of distinct tokens
   static constexpr int64_t kLongestLine = 1 << 26;  ///< bytes
 
   /// Parses one line of the file; the first must be "input<TAB>target<TAB>answer". Throws InputError that names file,
@@ -28,7 +28,7 @@ class TaskSamples {
   int64_t size() const { return static_cast<int64_t>(ends_.size()); }
   int64_t length() const { return longest_; }
   int64_t answer_length() const { return longest_answer_; }
-  /// The largest token, and one.
+  /// The largest token plus one.
   int64_t vocabulary_size() const { return vocabulary_size_; }
   /// A batch of the samples with these indices; shorter ones are padded with 0 on the right.
   SampleBatch batch(const std::vector<int64_t>& samples) const;
@@ -84,7 +84,7 @@ class TaskFiles final : public SampleSource {
   std::string name_;
   TaskSamples train_;
   std::unique_ptr<TaskSamples> valid_, test_;
-  mutable EpochOrder order_;  // remembers the epoch's order
+  mutable EpochOrder order_;  // caches the epoch's order
 };
 
 }  // namespace mnemo::data

@@ -18,7 +18,7 @@ void mirror_rows(Image& image) {
   }
 }
 
-/// Rows become columns; the source's rows are read from below where up, its columns from the right where back.
+/// Transposes the image; the source's rows are read bottom to top if `up`, its columns right to left if `back`.
 Image transposed(const Image& image, bool up, bool back) {
   Image out(image.width, image.height);
   for (int64_t y = 0; y < out.height; ++y) {

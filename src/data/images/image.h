@@ -6,13 +6,13 @@
 
 namespace mnemo::data {
 
-/// An image as bytes [H,W,3]: row after row, red, green and blue of each pixel.
+/// An image as bytes [H,W,3]: row by row, red, green and blue of each pixel.
 struct Image {
   int64_t height = 0, width = 0;
   std::vector<uint8_t> bytes;
 
   Image() = default;
-  /// Black.
+  /// A black image.
   Image(int64_t rows, int64_t columns) : height(rows), width(columns), bytes(static_cast<size_t>(rows * columns * 3)) {}
 
   uint8_t* row(int64_t y) { return bytes.data() + y * width * 3; }
@@ -22,16 +22,16 @@ struct Image {
   friend bool operator==(const Image&, const Image&) = default;
 };
 
-/// A part of an image.
+/// A rectangle in an image.
 struct ImageBox {
   int64_t top = 0, left = 0, height = 0, width = 0;
   friend bool operator==(const ImageBox&, const ImageBox&) = default;
 };
 inline ImageBox whole(const Image& image) { return {0, 0, image.height, image.width}; }
 
-/// Applies an EXIF orientation: 2 mirrors left and right, 3 turns by 180 degrees, 4 mirrors top
-/// and bottom, 5 transposes, 6 turns clockwise by 90, 7 mirrors at the other diagonal, 8 turns counter-clockwise by 90;
-/// anything else: as it is.
+/// Applies an EXIF orientation: 2 mirrors left and right, 3 rotates by 180 degrees, 4 mirrors top and bottom, 5
+/// transposes, 6 rotates clockwise by 90, 7 mirrors at the other diagonal, 8 rotates counter-clockwise by 90; other
+/// values leave the image unchanged.
 Image oriented(Image image, int orientation);
 
 /// Horizontal flip, in place.

@@ -37,7 +37,7 @@ LookupTable table_of(F&& value) {
   return table;
 }
 
-/// One table for all channels, or one for each.
+/// Applies a lookup table to all channels, or one to each channel.
 template <size_t N>
 Image looked_up(Image image, const std::array<LookupTable, N>& tables) {
   for (size_t i = 0; i < image.bytes.size(); ++i) image.bytes[i] = tables[i % N][image.bytes[i]];
@@ -47,7 +47,7 @@ template <class F>
 Image mapped(const Image& image, F&& value) {
   return looked_up(image, std::array<LookupTable, 1>{table_of(value)});
 }
-/// A table for each channel, from its histogram.
+/// Makes a lookup table for each channel from its histogram.
 template <class F>
 Image mapped_by_histogram(const Image& image, F&& table) {
   std::array<Histogram, 3> counts{};
@@ -84,12 +84,12 @@ LookupTable equal_table(const Histogram& counts) {
 
 int grey_of(const uint8_t* pixel) { return (19595 * pixel[0] + 38470 * pixel[1] + 7471 * pixel[2] + 32768) >> 16; }
 
-/// a + f (b - a) in float32, clipped and cut off: from what an image degenerates to, to the image.
+/// a + f (b - a) in float32, clipped and truncated: blends the degenerate image a with the image b.
 uint8_t blended(int a, int b, float f) {
   const float value = static_cast<float>(a) + f * static_cast<float>(b - a);
   return value <= 0.0F ? 0 : value >= 255.0F ? 255 : static_cast<uint8_t>(value);
 }
-/// degenerate(y, x, c) at every byte.
+/// Blends every byte with degenerate(y, x, c).
 template <class F>
 Image blended(const Image& image, double factor, F&& degenerate) {
   if (factor == 1.0) return image;
@@ -121,7 +121,7 @@ Image change_sharpness(const Image& image, double factor) {
   });
 }
 
-/// Reads output pixel (x, y) at u = m0 (x + 0.5) + m1 (y + 0.5) + m2, v = m3 (x + 0.5) + m4 (y + 0.5) + m5.
+/// Maps output pixel (x, y) to u = m0 (x + 0.5) + m1 (y + 0.5) + m2, v = m3 (x + 0.5) + m4 (y + 0.5) + m5.
 class Affine {
  public:
   Affine(const Image& image, const std::array<double, 6>& matrix, const AugmentGeometry& geometry)
@@ -152,7 +152,7 @@ class Affine {
     }
   }
 
-  /// Neighbours outside are the nearest inside.
+  /// Coordinates outside the image are clamped to the border.
   double pixel(int64_t y, int64_t x, int c) const {
     return image_.at(std::clamp<int64_t>(y, 0, image_.height - 1), std::clamp<int64_t>(x, 0, image_.width - 1))[c];
   }
@@ -183,7 +183,7 @@ class Affine {
 };
 
 Image rotate(const Image& image, double degrees, const AugmentGeometry& geometry) {
-  // In 0 to 360 first, as Pillow has it: sines of both forms may differ in their last bit.
+  // Reduce to 0 to 360 first, like Pillow: the sines of both forms may differ in the last bit.
   degrees -= std::floor(degrees / 360.0) * 360.0;
   if (degrees == 0.0) return image;
   const auto rounded = [](double value) { return std::nearbyint(value * 1e15) / 1e15; };
@@ -272,7 +272,7 @@ Image augment(const Image& image, AugmentType type, double argument, const Augme
 Image rand_augment(Image image, const RandAugmentOptions& options, std::array<uint8_t, 3> fill, base::Random& random) {
   for (int64_t i = 0; i < options.num_ops; ++i) {
     const auto type = static_cast<AugmentType>(random.below(kNumAugmentTypes));
-    // Every draw is made whether it is used or not, so that what follows does not depend on it.
+    // All numbers are drawn whether they are used or not, so that later draws do not depend on it.
     const bool done = draw_chance(random, options.probability);
     const double level = std::clamp(options.magnitude + options.magnitude_std * draw_normal(random), 0.0, 10.0);
     const int sign = draw_chance(random, 0.5) ? 1 : -1;

@@ -11,8 +11,8 @@
 
 namespace mnemo::data {
 
-/// The operations of RandAugment (Cubuk et al. 2020) in the list with increasing strength, "rand-...-inc1", byte for
-/// byte like timm.
+/// The operations of RandAugment (Cubuk et al. 2020) with timm's increasing strength, "rand-...-inc1"; byte for byte
+/// equal to timm.
 enum class AugmentType {
   auto_contrast,
   equalize,
@@ -38,13 +38,13 @@ std::string_view augment_name(AugmentType type);
 AugmentType augment_type_of(std::string_view name, std::string_view where);
 
 /// An operation's argument at level L (0 to 10) with a sign of +1 or -1:
-///   posterize     4 - int(0.4 L) bits are kept
-///   solarize      256 - min(256, int(25.6 L)): values from there on are inverted
-///   solarize_add  min(128, int(11 L)), added below 128
+///   posterize     keeps 4 - int(0.4 L) bits
+///   solarize      256 - min(256, int(25.6 L)): inverts values from this threshold on
+///   solarize_add  min(128, int(11 L)), added to values below 128
 ///   color, contrast, brightness, sharpness  max(0.1, 1 +- 0.09 L)
 ///   rotate        +-3 L degrees, counter-clockwise
 ///   shear_x, shear_y          +-0.03 L
-///   translate_x, translate_y  +-0.045 L of a side
+///   translate_x, translate_y  +-0.045 L of the width or height
 /// 0 for the three operations without an argument.
 double augment_argument(AugmentType type, double level, int sign);
 

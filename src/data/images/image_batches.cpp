@@ -13,14 +13,14 @@
 namespace mnemo::data {
 namespace {
 
-/// Streams of random numbers of one run.
+/// Independent random streams of a run.
 enum Stream : uint64_t { kSample = 1, kMix = 2 };
 
 base::Random stream(int64_t seed, Stream kind, int64_t number) {
   return base::Random{static_cast<uint64_t>(seed), kind, static_cast<uint64_t>(number)};
 }
 
-/// Image i of a set; with `skip` the next one that can be read, going round.
+/// Image i of a set; with `skip`, the next readable one, wrapping around.
 std::shared_ptr<const Image> read_or_next(const ImageSet& set, int64_t& i, bool skip, BrokenImages& broken) {
   for (int64_t tries = 0;; ++tries) {
     try {
@@ -102,7 +102,7 @@ TrainingImages::TrainingImages(std::shared_ptr<const ImageSet> set, const ImageO
 std::unique_ptr<BatchWork> TrainingImages::begin(int64_t number) {
   std::vector<int64_t> images;
   for (int64_t row = 0; row < batch_size_; ++row) {
-    // An epoch is as many images as the set has; with repeats the first of its order, each that often.
+    // An epoch has as many images as the set; with repeats, only the first ones of its order, repeated that often.
     const int64_t at = number * batch_size_ + row, epoch = at / set_->size(), within = at % set_->size();
     images.push_back(order_[epoch * set_->size() + within / options_.augment.repeats]);
   }

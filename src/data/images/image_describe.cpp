@@ -148,7 +148,7 @@ ImageOptions detect_images(const std::string& folder) {
                   "recipe, data.format); found none of them",
                   folder);
   }
-  // Sets without a part to measure on while training keep a tenth of each class for it.
+  // Sets without a validation part keep a tenth of each class for validation.
   const bool own = options.format == "imagenet" || options.format == "inaturalist" || options.format == "places365";
   if (options.valid.empty() && !own) options.valid_fraction = 0.1;
   return options;

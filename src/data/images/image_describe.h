@@ -13,7 +13,7 @@ namespace mnemo::data {
 struct ImagePartDescription {
   std::string name;  ///< "train", "valid" or "test"
   int64_t images = 0;
-  int64_t fewest = 0, most = 0;  ///< of a class
+  int64_t fewest = 0, most = 0;  ///< images per class
   int64_t looked_at = 0;         ///< number of images whose header (with `check`: whose pixels) was read
   int64_t min_height = 0, min_width = 0, max_height = 0, max_width = 0, median_height = 0, median_width = 0;
   std::vector<std::string> broken;  ///< errors of unreadable images

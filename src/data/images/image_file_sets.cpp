@@ -12,7 +12,7 @@
 #include "data/images/inaturalist.h"
 #include "data/text/lines.h"
 
-// Sets of files: class folders, lists, and the layouts of known sets.
+// Data sets of image files: class folders, lists, and the layouts of known sets.
 namespace mnemo::data {
 namespace {
 
@@ -20,8 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kLongestImageLine = 1 << 16;
 
-/// Everything that is meant to be an image, those of formats that we cannot read too: they are refused when read, not
-/// passed over.
+/// Includes unsupported image formats: reading them is an error instead of silently skipping them.
 bool is_image_name(std::string_view name) {
   constexpr std::array<std::string_view, 13> kEndings = {"jpg",  "jpeg", "jpe",  "jfif", "png", "gif", "bmp",
                                                          "webp", "tif",  "tiff", "ppm",  "pgm", "avif"};
@@ -82,7 +81,7 @@ class Collector {
   std::vector<int32_t> labels_;
 };
 
-/// A folder for each class. The first part names the classes; others may have no further ones.
+/// One folder per class. The first part defines the classes; other parts may not add any.
 FoundImages class_folders(const std::string& root, ClassNames& classes) {
   require_folder(root, "class folders");
   const std::vector<std::string> names = folders_in(root);
@@ -98,7 +97,7 @@ FoundImages class_folders(const std::string& root, ClassNames& classes) {
   return part.take();
 }
 
-/// The fields of a line, which may stand in quotes.
+/// The fields of a line, which may be quoted.
 std::vector<std::string> csv_fields(std::string_view line, const LinePlace& place) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -149,7 +148,7 @@ FoundImages csv_part(const std::string& path, const std::vector<CsvRow>& rows, c
   return part.take();
 }
 
-/// Lines "PATH NUMBER" or "PATH": handed on without a slash in front.
+/// Calls `use` for lines "PATH NUMBER" or "PATH", without a leading slash.
 void for_each_listed(const std::string& list,
                      const std::function<void(const LinePlace&, std::string path, std::string rest)>& use) {
   for_each_line(TextSource(list), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
@@ -163,7 +162,7 @@ void for_each_listed(const std::string& list,
   });
 }
 
-/// The first of these that is there, below a folder; empty: none.
+/// The first of these that exists below a folder; empty if none does.
 std::string first_there(const std::string& root, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (const std::string path = base::join_path(root, name); base::path_exists(path)) return path;
@@ -177,7 +176,7 @@ std::string required_path(const std::string& root, std::initializer_list<const c
   return found;
 }
 
-/// train/CLASS/ and val/CLASS/, as most programs unpack ImageNet-like sets.
+/// train/CLASS/ and val/CLASS/, the usual layout of ImageNet-like sets.
 FoundSet train_and_val(const std::string& root) {
   FoundSet set;
   set.train = class_folders(base::join_path(root, "train"), set.classes);
@@ -186,7 +185,7 @@ FoundSet train_and_val(const std::string& root) {
   return set;
 }
 
-/// ImageNet's validation images without folders: LOC_val_solution.csv names the class of each.
+/// ImageNet's validation images without class folders: LOC_val_solution.csv contains the class of each.
 FoundImages flat_validation(const std::string& folder, const std::string& solution, const ClassNames& classes) {
   Collector part(folder);
   for_each_line(TextSource(solution), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
@@ -199,11 +198,11 @@ FoundImages flat_validation(const std::string& folder, const std::string& soluti
   return part.take();
 }
 
-/// Tiny ImageNet's validation images, which lie in one folder: val_annotations.txt has lines
-/// "val_0.JPEG<tab>n03444034<tab>box". Lines of images that are not there are passed over: excerpts of the set keep the
+/// Tiny ImageNet's validation images, all in one folder: val_annotations.txt has lines
+/// "val_0.JPEG<tab>n03444034<tab>box". Lines of missing images are ignored, because subsets of the data set keep the
 /// whole list.
 FoundImages annotated_validation(const std::string& folder, const std::string& annotations, const ClassNames& classes) {
-  std::map<std::string, std::pair<std::string, std::string>, std::less<>> annotated;  // class and line of each
+  std::map<std::string, std::pair<std::string, std::string>, std::less<>> annotated;  // class and line of each image
   for_each_line(TextSource(annotations), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
     const size_t tab = line.find('\t');
@@ -222,7 +221,7 @@ FoundImages annotated_validation(const std::string& folder, const std::string& a
   return part.take();
 }
 
-/// The first part names the classes.
+/// The first part defines the classes.
 FoundImages inaturalist_part(const std::string& root, const std::string& list, ClassNames& classes) {
   const INaturalistList content = read_inaturalist_list(list);
   const bool first = classes.empty();
@@ -314,7 +313,7 @@ FoundSet find_places365(const ImageOptions& options) {
   const std::string names = first_there(options.train, {"categories_places365.txt"});
   if (names.empty()) return train_and_val(options.train);
   FoundSet set;
-  // Its lines are in the order of their numbers: "/a/airfield 0".
+  // Its lines are sorted by class number: "/a/airfield 0".
   for_each_listed(names, [&](const LinePlace& place, const std::string& name, const std::string& number) {
     base::require(number == std::to_string(set.classes.add(name)), "{}: expected class {}, found \"{}\"", place.at(1),
                   set.classes.names().size() - 1, number);
@@ -343,7 +342,7 @@ FoundSet find_sun397(const ImageOptions& options) {
   const auto list = [&](const std::string& name) {
     return first_there(options.train, {name.c_str(), ("Partitions/" + name).c_str()});
   };
-  // A class is a folder with images in it, "a/abbey", at any depth.
+  // A class is any folder that contains images, such as "a/abbey", at any depth.
   const auto class_of = [](const std::string& path) { return path.substr(0, path.find_last_of('/')); };
   const auto part = [&](const std::vector<std::string>& paths, ClassNames& classes, bool names_classes) {
     std::set<std::string> names;

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdio>
 
-// In this order: jpeglib.h wants FILE and size_t.
+// In this order: jpeglib.h needs FILE and size_t.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::string_view kFormat = "JPEG";
 constexpr std::string_view kExif{"Exif\0\0", 6};
-constexpr int kMaxScans = 1000;  // of a progressive file; real ones have about ten
+constexpr int kMaxScans = 1000;  // of a progressive file; real files have about ten
 
-/// libjpeg's words for what went wrong, and the way back out of it.
+/// libjpeg's error message, and the jump back to our code.
 struct JpegErrors {
-  jpeg_error_mgr manager;  // first: libjpeg hands this pointer back
+  jpeg_error_mgr manager;  // must be first: libjpeg passes a pointer to it
   std::jmp_buf back;
   char message[JMSG_LENGTH_MAX];
 };
@@ -38,9 +38,9 @@ JpegErrors& errors_of(j_common_ptr info) { return *reinterpret_cast<JpegErrors*>
 extern "C" {
 void mnemo_jpeg_error(j_common_ptr info) { leave(info); }
 void mnemo_jpeg_message(j_common_ptr info, int level) {
-  if (level >= 0) return;  // a trace, no warning
+  if (level >= 0) return;  // a trace message, not a warning
   ++info->err->num_warnings;
-  // libjpeg would fill up with grey; data that are missing are an error here.
+  // libjpeg would fill missing data with grey; here it is an error.
   const int code = info->err->msg_code;
   if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER) leave(info);
 }
@@ -53,9 +53,9 @@ void mnemo_jpeg_progress(j_common_ptr info) {
 }
 }
 
-/// One file on its way through libjpeg. An error inside libjpeg jumps back into the member function that called it,
-/// whose own frame and libjpeg's hold nothing that needs a destructor; what does lies in this object or in the caller's
-/// frame.
+/// Decodes one file with libjpeg. An error inside libjpeg jumps back into the member function that called it. The
+/// frames of that function and of libjpeg contain nothing that needs a destructor; such objects are members of this
+/// class or in the caller's frame.
 class JpegFile {
  public:
   JpegFile(std::string_view bytes, const std::string& name) : name_(name) {
@@ -85,8 +85,8 @@ class JpegFile {
     return 1;
   }
 
-  /// A block of 64 numbers takes a bit at least, so that a file cannot ask for much more memory than it is worth. (Not
-  /// so with arithmetic coding.)
+  /// A block of 64 values takes at least one bit (except with arithmetic coding), so a file cannot make us allocate
+  /// much more memory than its size justifies.
   void check_plausible(size_t bytes) const {
     if (info_.arith_code) return;
     uint64_t blocks = 0;
@@ -125,7 +125,7 @@ class JpegFile {
   bool decode_rows(Image& image) {
     if (setjmp(errors_.back) != 0) return false;
     jpeg_start_decompress(&info_);
-    constexpr JDIMENSION kRows = 16;  // a row of blocks is handed over at once
+    constexpr JDIMENSION kRows = 16;  // one row of blocks is read at a time
     while (info_.output_scanline < info_.output_height) {
       JSAMPROW rows[kRows];
       const JDIMENSION count = std::min(kRows, info_.output_height - info_.output_scanline);
@@ -143,7 +143,7 @@ class JpegFile {
       uint8_t* out = image.row(info_.output_scanline);
       jpeg_read_scanlines(&info_, &inks, 1);
       for (int64_t x = 0; x < image.width; ++x) {
-        // Stored inverted: (255-C)(255-K) is the product of what stands there.
+        // Stored inverted: (255-C)(255-K) is the product of the stored values.
         for (int c = 0; c < 3; ++c)
           out[x * 3 + c] = static_cast<uint8_t>((inks[x * 4 + c] * inks[x * 4 + 3] + 127) / 255);
       }

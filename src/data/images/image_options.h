@@ -25,7 +25,7 @@ struct RandAugmentOptions {
   }
 };
 
-/// Augmentation of training images, in this order: crop, flip, RandAugment, normalization, erasing; then mixup or
+/// Augmentation of training images, in this order: crop, flip, RandAugment, normalisation, erasing; then mixup or
 /// cutmix on the whole batch.
 struct ImageAugmentOptions {
   std::string crop = "resized";
@@ -96,7 +96,7 @@ struct ImageTestOptions {
   }
 };
 
-/// `[data] type = "images"`: images with a class each.
+/// `[data] type = "images"`: images with one class each.
 struct ImageOptions {
   std::string format = "folders";
   std::string train;

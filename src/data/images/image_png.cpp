@@ -11,9 +11,9 @@ namespace mnemo::data {
 namespace {
 
 constexpr std::string_view kPngFormat = "PNG";
-constexpr uint64_t kMaxInflation = 1032;  // deflate cannot make more of a byte
+constexpr uint64_t kMaxInflation = 1032;  // maximum compression ratio of deflate
 
-/// What libpng said, and the way back out of it.
+/// libpng's error message, and the jump back to our code.
 struct PngErrors {
   std::jmp_buf back;
   char message[256];
@@ -40,7 +40,7 @@ void mnemo_png_read(png_structp png, png_bytep to, size_t count) {
 }
 }
 
-/// One file on its way through libpng; errors jump as described at JpegFile.
+/// Decodes one file with libpng; errors jump as described at JpegFile.
 class PngFile {
  public:
   PngFile(std::string_view bytes, const std::string& name) : name_(name), input_{bytes.data(), bytes.size()} {
@@ -63,7 +63,7 @@ class PngFile {
     return exif_orientation({reinterpret_cast<const char*>(data), size});
   }
 
-  /// So that a file cannot ask for much more memory than it is worth.
+  /// A file cannot make us allocate much more memory than its size justifies.
   void check_plausible(size_t bytes) const {
     const uint64_t stored = static_cast<uint64_t>(height()) * (png_get_rowbytes(png_, info_) + 1);
     base::require(stored <= kMaxInflation * bytes,
@@ -92,11 +92,11 @@ class PngFile {
       return false;
     }
     png_set_read_fn(png_, &input_, mnemo_png_read);
-    // Nothing of these is used, and texts and profiles may be inflated to megabytes.
+    // These chunks are not needed, and texts and profiles may inflate to megabytes.
     static const png_byte
         kIgnored[] = "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, kIgnored, sizeof kIgnored / 5);
-    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ImageLimits says how many pixels there may be
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // the number of pixels is limited by ImageLimits
     png_read_info(png_, info_);
     return true;
   }
@@ -108,7 +108,7 @@ class PngFile {
     if (colour == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(png_);
     if (depth == 16) png_set_strip_16(png_);
     if ((colour & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(png_);
-    png_set_strip_alpha(png_);  // a palette's transparency too
+    png_set_strip_alpha(png_);  // also the transparency of palettes
     png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
     return true;
@@ -137,7 +137,7 @@ Image decode_png(std::string_view bytes, const std::string& name, const ImageLim
   check_image_size(file.height(), file.width(), name, kPngFormat, limits);
   file.check_plausible(bytes.size());
   Image image = file.decode();
-  return oriented(std::move(image), file.orientation());  // eXIf may stand behind the pixels
+  return oriented(std::move(image), file.orientation());  // eXIf may come after the pixels
 }
 
 ImageHeader png_header(std::string_view bytes, const std::string& name, const ImageLimits& limits) {

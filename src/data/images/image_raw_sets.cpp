@@ -8,14 +8,14 @@
 #include "data/images/image_layout.h"
 #include "data/text/lines.h"
 
-// Sets whose images lie behind one another in a few files.
+// Data sets whose images are stored consecutively in a few files.
 namespace mnemo::data {
 namespace {
 
 constexpr uint64_t kMaxRawBytes = uint64_t{1} << 33;
 constexpr int64_t kCifarSide = 32;
 
-/// The numbers 0 to count - 1 as names, or the lines of a file where it is there.
+/// Uses the lines of a file as class names if it exists, otherwise the numbers 0 to count - 1.
 void name_classes(ClassNames& classes, const std::string& names_file, int64_t count) {
   if (!base::path_exists(names_file)) {
     for (int64_t i = 0; i < count; ++i) classes.add(std::to_string(i));
@@ -32,8 +32,8 @@ int32_t max_label(const std::vector<int32_t>& labels) {
   return labels.empty() ? -1 : *std::max_element(labels.begin(), labels.end());
 }
 
-/// A file in MNIST's format: 0, 0, 8 (bytes), number of dimensions, the dimensions as 32 bits with the largest byte
-/// first, the data.
+/// A file in MNIST's format: 0, 0, 8 (bytes), number of dimensions, the dimensions as 32-bit big-endian numbers, the
+/// data.
 struct IdxFile {
   std::vector<int64_t> dims;
   std::vector<uint8_t> data;
@@ -63,7 +63,7 @@ IdxFile read_idx(const std::string& path, size_t rank) {
   return file;
 }
 
-/// The labels' file beside an images' file: "train-labels-idx1-ubyte" for "train-images-idx3-ubyte", packed or not.
+/// The labels file for an images file: "train-labels-idx1-ubyte" for "train-images-idx3-ubyte", compressed or not.
 std::string labels_beside(const std::string& images) {
   const std::filesystem::path path(images);
   std::string name = path.filename().string();
@@ -95,7 +95,7 @@ FoundImages idx_part(const std::string& images) {
           {labels.data.begin(), labels.data.end()}};
 }
 
-/// Images' files of a folder: of training, and others.
+/// The images file of a folder, for training or for the other part.
 std::string idx_file(const std::string& folder, bool training) {
   std::vector<std::string> found;
   for (const std::string& name : base::list_folder(folder)) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kLongestImageFile = uint64_t{1} << 30;
 
-/// What a file is that is no image we read, for the message.
+/// Describes a file that is not a supported image, for the error message.
 std::string found_format(std::string_view bytes) {
   if (bytes.empty()) return "an empty file";
   constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOthers = {{{"GIF8", "GIF"},

@@ -25,7 +25,7 @@ struct ImageHeader {
 /// without blending; gamma and colour profiles are ignored. Throws InputError "PATH: ..." for a file that is not such
 /// an image, is damaged or truncated, or has more pixels than the limit.
 Image read_image(const std::string& path, const ImageLimits& limits = {});
-/// The same from memory; `name` is used instead of the file name in messages.
+/// Same from memory; `name` replaces the file name in messages.
 Image decode_image(std::string_view bytes, const std::string& name, const ImageLimits& limits = {});
 /// Reads only the header, in a few microseconds.
 ImageHeader read_image_header(const std::string& path, const ImageLimits& limits = {});

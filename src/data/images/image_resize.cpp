@@ -25,7 +25,7 @@ double kernel(Interpolation interpolation, double x) {
   return 0.0;
 }
 
-/// What each output of an axis is made of: `count` sources from `first` on.
+/// The sources of each output along an axis: `count` sources starting at `first`.
 struct Taps {
   struct Output {
     int64_t first, count;
@@ -38,7 +38,7 @@ struct Taps {
   const int32_t* of(int64_t i) const { return weights.data() + i * stride; }
 };
 
-/// Of the outputs from `begin` on, `outputs` of them, where an axis goes from `from` to `to`.
+/// For `outputs` outputs starting at `begin`, when resizing an axis from `from` to `to`.
 Taps taps_of(int64_t from, int64_t to, int64_t begin, int64_t outputs, Interpolation interpolation) {
   const double scale = static_cast<double>(from) / static_cast<double>(to), widened = std::max(scale, 1.0);
   const double support = half_width(interpolation) * widened;
@@ -69,7 +69,7 @@ Taps taps_of(int64_t from, int64_t to, int64_t begin, int64_t outputs, Interpola
 
 uint8_t to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255)); }
 
-/// A row with its new width.
+/// Resizes a row to its new width.
 void resize_row(const uint8_t* row, const Taps& taps, uint8_t* to) {
   for (size_t x = 0; x < taps.outputs.size(); ++x, to += 3) {
     const auto [begin, count] = taps.outputs[x];
@@ -87,8 +87,8 @@ void resize_row(const uint8_t* row, const Taps& taps, uint8_t* to) {
   }
 }
 
-/// Rows [taps' sources] with numbers each, handed out by `row_at` in their order, to as many as there are outputs. A
-/// row is added to the outputs that it is part of and forgotten: what is held does not grow with the sources.
+/// Resizes vertically. `row_at` provides the source rows in order; each row is added to the outputs that it contributes
+/// to and then discarded, so the memory used does not grow with the number of sources.
 template <class F>
 Image resize_columns(const Taps& taps, int64_t width, F&& row_at) {
   const std::vector<Taps::Output>& outputs = taps.outputs;
@@ -153,7 +153,7 @@ Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t wi
 
 Image resize_center_crop(const Image& image, int64_t height, int64_t width, int64_t crop_height, int64_t crop_width,
                          Interpolation interpolation) {
-  // Where the crop begins on an axis: halves to even inside the image, black in front of it.
+  // Start of the crop along an axis: inside the image, halves are rounded to even; negative if padding is needed.
   const auto start = [](int64_t from, int64_t to) {
     if (to > from) return -((to - from) / 2);
     const int64_t over = from - to;

@@ -57,8 +57,8 @@ class RawImageFile final : public ImageSource {
   RawImages images_;
 };
 
-/// Keeps the bytes of images in blocks. Each by itself would lie between the large tensors of the training steps that
-/// came and went around it, and hold their memory open: 160 MB of small images made a process of 3.4 GB.
+/// Stores the bytes of images in blocks. Separate allocations would be scattered between the large temporary tensors of
+/// training steps and keep their memory from being released: 160 MB of small images led to a process of 3.4 GB.
 class KeptImages final : public ImageSource {
  public:
   KeptImages(std::shared_ptr<const ImageSource> source, int64_t bytes)
@@ -129,8 +129,8 @@ FoundSet find_images(const ImageOptions& options) {
   return find->second(options);
 }
 
-/// A share of each class, drawn by the seed: rows of the test part, of the validation part, and what is left for
-/// training.
+/// A random share of each class, drawn with the seed: rows of the test part, of the validation part, and the remaining
+/// rows for training.
 struct Split {
   std::vector<int32_t> train, valid, test;
 };
@@ -151,7 +151,7 @@ Split split(const ImageSet& set, const ImageOptions& options) {
     parts.valid.insert(parts.valid.end(), rows.begin() + tests, rows.begin() + tests + valids);
     parts.train.insert(parts.train.end(), rows.begin() + tests + valids, rows.end());
   }
-  // In the set's own order, so that a part's order does not depend on the shares of the others.
+  // Sort in the set's own order, so that a part's order does not depend on the sizes of the others.
   for (auto* rows : {&parts.train, &parts.valid, &parts.test}) std::sort(rows->begin(), rows->end());
   return parts;
 }
@@ -208,7 +208,7 @@ uint64_t ImageSet::fingerprint() const {
   uint64_t sum = 0xcbf29ce484222325;
   const auto add = [&](uint8_t byte) { sum = (sum ^ byte) * 0x100000001b3; };
   for (int64_t i = 0; i < size(); ++i) {
-    // The file's own name alone: a set that was moved to another folder is the same.
+    // Only the file name: moving a set to another folder does not change it.
     const std::string path = name(i);
     for (size_t at = path.find_last_of('/') + 1; at < path.size(); ++at) add(static_cast<uint8_t>(path[at]));
     for (int64_t rest = label(i), byte = 0; byte < 4; ++byte, rest >>= 8) add(static_cast<uint8_t>(rest & 255));
@@ -235,7 +235,7 @@ ImageSets load_images(const ImageOptions& options) {
   };
   check_free("valid", options.valid_fraction, found.valid.has_value());
   check_free("test", options.test_fraction, found.test.has_value());
-  // One cache for all parts that are cut out of the training images.
+  // One cache for all parts taken from the training images.
   const ImageSet cached = is_raw ? all : all.with_source(keep_decoded(all.source(), kept));
   const Split parts = split(cached, options);
   ImageSets sets;

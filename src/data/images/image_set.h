@@ -13,14 +13,14 @@
 
 namespace mnemo::data {
 
-/// Images that are read one by one, from any thread.
+/// Images that can be read one by one, from any thread.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
   virtual int64_t size() const = 0;
   /// Throws InputError that names name(i) if it cannot be read.
   virtual std::shared_ptr<const Image> read(int64_t i) const = 0;
-  /// A path, or file and number.
+  /// A path, or a file name and index.
   virtual std::string name(int64_t i) const = 0;
   virtual ImageHeader header(int64_t i) const = 0;
 };

@@ -16,7 +16,7 @@ int64_t below(base::Random& random, int64_t bound) {
   return static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
 }
 
-/// Log-uniform between two numbers.
+/// Log-uniform between two values.
 double draw_ratio(base::Random& random, double low, double high) {
   return std::exp(draw_uniform(random, std::log(low), std::log(high)));
 }
@@ -67,7 +67,7 @@ TestCrop TestCrop::of(const ImageTestOptions& options, int64_t height, int64_t w
                 options.crop_mode == "squash",
                 interpolation_of(options.interpolation)};
   if (options.resize_size > 0) {
-    // The shorter side of a rectangle is that long, the other in proportion.
+    // resize_size is the length of the rectangle's shorter side; the other is in proportion.
     const int64_t shorter = std::min(height, width);
     crop.resize_height = options.resize_size * height / shorter;
     crop.resize_width = options.resize_size * width / shorter;
@@ -77,7 +77,7 @@ TestCrop TestCrop::of(const ImageTestOptions& options, int64_t height, int64_t w
 
 Image TestCrop::operator()(const Image& image) const {
   if (squash) return resize_center_crop(image, resize_height, resize_width, height, width, interpolation);
-  // The side that lacks most decides; of a square the shorter one.
+  // The side that needs the larger scale factor decides; for a square crop, this is the shorter side.
   const bool by_height = resize_height * image.width >= resize_width * image.height;
   const int64_t h = by_height ? resize_height : image.height * resize_width / image.width;
   const int64_t w = by_height ? image.width * resize_height / image.height : resize_width;

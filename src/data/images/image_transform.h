@@ -28,34 +28,35 @@ class Normaliser {
   Tables<double> double_;
 };
 
-/// How an image is resized and cropped to height x width for evaluation. "center": the shorter side becomes `side` (of
-/// an image that is to be a rectangle both sides become at least sides of that rectangle's form), then the middle is
-/// cut out; "squash": both sides are resized.
+/// How an image is resized and cropped to height x width for evaluation. "center": the shorter side becomes `side` (for
+/// a rectangular crop, both sides become at least those of a rectangle with the same aspect ratio), then the centre is
+/// cropped; "squash": both sides are resized.
 struct TestCrop {
   int64_t height = 0, width = 0;
   int64_t resize_height = 0, resize_width = 0;
   bool squash = false;
   Interpolation interpolation = Interpolation::bicubic;
 
-  /// timm's: sides of floor(side / crop_pct) before the cut.
+  /// As in timm: sides of floor(side / crop_pct) before the crop.
   static TestCrop of(const ImageTestOptions& options, int64_t height, int64_t width);
   Image operator()(const Image& image) const;
 };
 
-/// The part of a height x width image that a random resized crop takes (Szegedy et al. 2015), as torchvision draws it:
-/// ten tries of an area share and a log-uniform form; then the largest middle part whose form is allowed.
+/// The part of a height x width image taken by a random resized crop (Szegedy et al. 2015), drawn like torchvision: ten
+/// attempts with a random area and a log-uniform aspect ratio; then the largest centre crop with an allowed aspect
+/// ratio.
 ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale,
                        const std::vector<double>& ratio, base::Random& random);
 
 /// The random choices for a box of random erasing.
 struct EraseDraw {
-  double area = 0, aspect = 1;  ///< share of the image; height by width
+  double area = 0, aspect = 1;  ///< share of the image; height / width
 };
-/// Its height and width: round(sqrt(area H W / count * aspect)), round(sqrt(area H W / count / aspect)); nothing where
-/// it does not fit inside.
+/// Height and width of the box: round(sqrt(area H W / count * aspect)), round(sqrt(area H W / count / aspect)); nothing
+/// if it does not fit into the image.
 ImageBox erase_box(const EraseDraw& draw, int64_t count, int64_t height, int64_t width);
 
-/// pixels [3,H,W] in the box become noise(c, y, x), counted from the box's corner.
+/// Replaces pixels [3,H,W] in the box by noise(c, y, x), with coordinates relative to the box's corner.
 template <class T, class F>
 void fill_box(T* pixels, int64_t height, int64_t width, const ImageBox& box, F&& noise) {
   for (int64_t c = 0; c < 3; ++c) {
@@ -79,7 +80,7 @@ class ImageTransform {
   void train(const Image& image, base::Random& random, float* out) const;
   void measure(const Image& image, float* out) const;
 
-  /// The bytes alone: crop, flip and RandAugment.
+  /// Only the transforms on bytes: crop, flip and RandAugment.
   Image augmented(const Image& image, base::Random& random) const;
 
  private:
@@ -89,7 +90,7 @@ class ImageTransform {
   ImageAugmentOptions augment_;
   TestCrop test_;
   Normaliser normalise_;
-  std::array<uint8_t, 3> fill_;  // the mean, for fill for pixels from outside the image
+  std::array<uint8_t, 3> fill_;  // the mean, as the fill for pixels from outside the image
 };
 
 }  // namespace mnemo::data

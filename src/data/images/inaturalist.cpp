@@ -16,24 +16,24 @@ namespace {
 constexpr uint64_t kLargestList = uint64_t{4} << 30;
 constexpr size_t kLongestParserMessage = 200;
 
-/// A list of the file, and the keys that are read of its entries.
+/// A list in the file, and the keys to read from its entries.
 struct ListSection {
   std::string_view name;
-  std::array<std::string_view, 2> numbers;  ///< keys of whole numbers; the second may be empty: none
+  std::array<std::string_view, 2> numbers;  ///< keys of integers; an empty second key: none
   std::string_view text;                    ///< key of a string, or empty
 };
 constexpr std::array<ListSection, 3> kListSections = {{{"images", {"id", ""}, "file_name"},
                                                        {"annotations", {"image_id", "category_id"}, ""},
                                                        {"categories", {"id", ""}, "name"}}};
 
-/// The keys of one entry.
+/// The values of one entry.
 struct ListEntry {
   std::array<std::optional<int64_t>, 2> numbers;
   std::optional<std::string> text;
 };
 
-/// Told of every value in turn. Containers that are open: 1 the file's table, 2 a list of it, 3 an entry, more: inside
-/// an entry.
+/// Receives every value in turn. Nesting depth: 1 the top-level object, 2 a list in it, 3 an entry, more: inside an
+/// entry.
 class ListReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit ListReader(const std::string& path) : path_(path) {}
@@ -98,7 +98,7 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
   const ListSection& section() const { return kListSections[static_cast<size_t>(section_)]; }
   bool in_entry() const { return open_ == 3 && section_ >= 0; }
   bool wants_text() const { return in_entry() && key_ == section().text && !key_.empty(); }
-  /// Which of the entry's numbers the key means; none.
+  /// Which of the entry's integers the current key refers to, if any.
   std::optional<int64_t>* wanted_number() {
     if (!in_entry() || key_.empty()) return nullptr;
     for (size_t i = 0; i < 2; ++i) {
@@ -116,7 +116,7 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
     return fmt::format("{}: '{}[{}]'", path_, section().name, counts_[static_cast<size_t>(section_)]);
   }
 
-  /// A value that is not read: passed over, unless another is expected in its place.
+  /// A value that is not needed: ignored, unless another type is expected for this key.
   bool other(std::string_view found) {
     base::require(open_ != 0, "{}: expected a table, found {}", path_, found);
     if (section_ < 0) return true;
@@ -153,7 +153,7 @@ class ListReader final : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::pair<int64_t, int64_t>> annotations_;  // image, category
   std::array<bool, 3> there_{};
   std::array<int64_t, 3> counts_{};
-  int section_ = -1;  // of kListSections; -1: another part of the file
+  int section_ = -1;  // index into kListSections; -1: another part of the file
   int64_t open_ = 0;
   std::string key_;
   ListEntry entry_;

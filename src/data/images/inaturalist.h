@@ -13,8 +13,8 @@ namespace mnemo::data {
 /// image_id and category_id, "categories" with id and name.
 struct INaturalistList {
   std::map<int64_t, std::string> categories;  ///< names by id
-  PathList paths;                             ///< of the images, in the order of the list
-  std::vector<int64_t> category_of;           ///< of each, an id
+  PathList paths;                             ///< image paths, in the order of the list
+  std::vector<int64_t> category_of;           ///< category id of each image
 };
 
 /// Reads a list of any number of images (2.7 million for 2021) without building a tree; fields not listed above take no

@@ -25,7 +25,7 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out, const b
     int64_t size;
     std::string_view sum;
   };
-  // The whole, and its first 4,000,000 bytes.
+  // The complete file, and its first 4,000,000 bytes.
   constexpr std::array<Known, 2> kKnown = {
       {{100'000'000, "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"},
        {4'000'000, "9f9ca3a41e2b87a0268d00380577e2c308e07959b22a94c8d7b1e8901bdefc37"}}};

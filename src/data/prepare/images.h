@@ -4,7 +4,7 @@
 
 namespace mnemo::data {
 
-/// An image set that lies in a folder: it is listed and checked, and stays where it is.
+/// An image set in a folder: it is listed and checked, but not copied.
 DataSet image_folder();
 
 }  // namespace mnemo::data

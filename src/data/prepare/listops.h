@@ -4,7 +4,8 @@
 
 namespace mnemo::data {
 
-/// Long ListOps in the arena's files: made from the options, or, where a folder is given, checked line by line.
+/// Long ListOps in the format of the Long Range Arena: generated from the options, or checked line by line if a folder
+/// is given.
 DataSet listops();
 
 }  // namespace mnemo::data

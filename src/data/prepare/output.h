@@ -14,18 +14,18 @@ namespace mnemo::data {
 inline constexpr std::array<const char*, 3> kParts = {"train", "valid", "test"};
 inline constexpr std::array<const char*, 3> kTextFiles = {"train.txt", "valid.txt", "test.txt"};
 
-/// The folder of a data set: it is there whole, or what was there stays.
+/// The output folder of a data set, written atomically: on failure the previous content remains.
 class Output {
  public:
-  /// `files`: of train, valid and test. Throws InputError where a folder of other things would be replaced.
+  /// `files`: names for train, valid and test. Throws InputError if an unrelated folder would be replaced.
   Output(const std::string& out, const std::array<const char*, 3>& files);
 
-  /// Where part `i` is written, and where it will be.
+  /// Where part `i` is written.
   std::string file(size_t i) const { return folder_.file(files_[i]); }
   std::string path(size_t i) const;
 
-  /// Writes [data] of the parts, whose paths start from its own folder, and puts everything in its place. Returns the
-  /// path of data.toml.
+  /// Writes the [data] table of the parts, with paths relative to its own folder, and moves everything into place.
+  /// Returns the path of data.toml.
   std::string commit(std::string_view about, std::string_view keys, const std::vector<PreparedPart>& parts);
 
  private:
@@ -36,8 +36,8 @@ class Output {
 
 void copy_text(const TextSource& from, const std::string& to);
 
-/// The first of these names that is a file of the folder. Throws InputError saying which data set is expected and where
-/// to get it.
+/// The first of these names that exists in the folder. Throws InputError saying which data set is expected and where to
+/// download it.
 std::string find_file(const std::string& folder, const std::vector<std::string>& names, std::string_view data_set,
                       std::string_view from);
 

@@ -5,7 +5,7 @@
 
 namespace mnemo::data {
 
-/// The data sets that `mnemo data prepare` knows, by name.
+/// The data sets that `mnemo data prepare` supports, by name.
 const base::Registry<DataSet>& data_sets();
 
 }  // namespace mnemo::data

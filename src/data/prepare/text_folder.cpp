@@ -15,7 +15,7 @@
 namespace mnemo::data {
 namespace {
 
-constexpr int64_t kLargestDocument = int64_t{1} << 30;  // a file of a text folder is held whole
+constexpr int64_t kLargestDocument = int64_t{1} << 30;  // each file of a text folder is read into memory
 
 Prepared prepare_text(const std::string& folder, const std::string& out, const base::Node& data) {
   const auto options = base::read_typed_options<TextOptions>(data);

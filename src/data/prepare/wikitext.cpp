@@ -56,7 +56,7 @@ struct WikiText {
   const char* name;
   const char* from;
   std::array<int64_t, 3> tokens;  ///< words and line ends
-  int64_t vocabulary;             ///< different words, <eos> included
+  int64_t vocabulary;             ///< distinct words, including <eos>
 };
 constexpr WikiText kWikiText2 = {
     "wikitext-2",

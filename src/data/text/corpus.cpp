@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kReadAhead = int64_t{1} << 20;
 
-/// The first line's start at or after `at`. A file without a line end in the next megabyte is cut between characters.
+/// Start of the first line at or after `at`. If there is no line end in the next megabyte, cuts between characters.
 int64_t next_line(const TextSource& text, int64_t at) {
   if (at <= text.begin()) return text.begin();
   int64_t position = at - 1;
@@ -35,7 +35,7 @@ int64_t next_line(const TextSource& text, int64_t at) {
   return found < 0 ? at : found;
 }
 
-/// The first document's start at or after `at`, or the text's end.
+/// Start of the first document at or after `at`, or the end of the text.
 int64_t next_document(const TextSource& text, int64_t at, const DocumentRule& rule) {
   const int64_t line = next_line(text, at);
   if (rule.kind == DocumentRule::Kind::none || line <= text.begin()) return line;
@@ -114,7 +114,7 @@ std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const 
   };
   DocumentSplitter splitter(rule, [&](std::string_view part, bool starts) {
     if (starts) {
-      // A document starts at a line's start, where no character or word is pending.
+      // A document starts at the start of a line, where no character or word is pending.
       flush();
       store->start_document();
     }

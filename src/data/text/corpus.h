@@ -51,7 +51,7 @@ struct TextOptions {
   }
   void validate(const base::Where& where) const;
 
-  /// Memory starts again with every segment: each stands alone.
+  /// Whether memory is reset at every segment, so that each stands alone.
   bool resets_segments() const { return reset == "segments"; }
   DocumentRule document_rule() const { return DocumentRule::parse(document_separator, separator_line); }
 };

@@ -6,7 +6,7 @@
 namespace mnemo::data {
 namespace {
 
-// A longer line is content; it is handed on in parts so that a file without line ends is not held.
+// A longer line counts as content; it is passed on in parts, so that a file without line ends is not held in memory.
 constexpr size_t kLongestLine = size_t{1} << 16;
 
 std::string_view trim(std::string_view line) {
@@ -71,13 +71,13 @@ bool DocumentSplitter::starts_document(std::string_view line, bool heading) {
 
 void DocumentSplitter::split(bool at_end) {
   const std::string_view text = pending_;
-  size_t part = 0;  // start of the text not handed on
+  size_t part = 0;  // start of the text not yet passed on
   bool part_starts = false;
   const auto hand_on = [&](size_t end) {
     if (end > part) use_(text.substr(part, end - part), part_starts);
     part = end;
   };
-  // The line at `begin` as far as it is there, its end included, and whether all of it is there that counts.
+  // The line at `begin` as far as it has been read, including its end, and whether all that matters has been read.
   const auto line_at = [&](size_t begin) {
     const size_t newline = text.find('\n', begin);
     const std::string_view line = text.substr(begin, newline == std::string_view::npos ? newline : newline + 1 - begin);

@@ -9,11 +9,11 @@ namespace mnemo::data {
 
 /// The rule that separates documents. Nothing is removed from the text: a separator line belongs to the document before
 /// it, a heading to the document after it.
-///   none        the whole text is one
+///   none        the whole text is one document
 ///   blank_line  at the first line with content after one or more blank lines
 ///   heading     at a line " = Title = " between blank lines (WikiText's articles: 600 in WikiText-2's training text;
-///               " = = Section = = " is none, nor is a line of a table that is cut at its equals signs)
-///   line        at the first line with content after a line that equals `line` (blanks around it do not count)
+///               " = = Section = = " does not count, nor does a line of a table that is cut at its equals signs)
+///   line        at the first line with content after a line that equals `line` (ignoring surrounding blanks)
 /// Every document except the last has content: leading blank lines belong to the following document.
 struct DocumentRule {
   enum class Kind { none, blank_line, heading, line };
@@ -30,8 +30,8 @@ bool is_heading(std::string_view line);
 /// Splits a text that is read in chunks at the starts of its documents.
 class DocumentSplitter {
  public:
-  /// Called with consecutive parts of the text; `starts` is true where the part begins a new document. The first
-  /// document of the text is not announced.
+  /// Called with consecutive parts of the text; `starts` is true if the part begins a new document. It is not set for
+  /// the first document of the text.
   using Use = std::function<void(std::string_view part, bool starts)>;
 
   /// With `has_content` the text continues inside a document, as after a cut.
@@ -49,8 +49,8 @@ class DocumentSplitter {
   bool has_content_;          // the current document has a line that is neither blank nor a separator
   bool separated_ = false;    // a separator was seen since that line
   bool after_blank_;          // the line before was blank, or there was none
-  bool inside_line_ = false;  // the text so far ends inside a line that was already handed on
-  std::string pending_;       // text not yet handed on
+  bool inside_line_ = false;  // the text so far ends inside a line that was already passed on
+  std::string pending_;       // text not yet passed on
 };
 
 }  // namespace mnemo::data

@@ -28,7 +28,8 @@ void for_each_line(const TextSource& text, int64_t max_line,
       }
     }
     pending += chunk;
-    if (static_cast<int64_t>(pending.size()) > max_line + 1) hand_on(pending);  // refused, before it fills the memory
+    if (static_cast<int64_t>(pending.size()) > max_line + 1)
+      hand_on(pending);  // throws before the line fills the memory
     return true;
   });
   if (!pending.empty()) hand_on(pending);

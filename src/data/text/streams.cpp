@@ -24,14 +24,14 @@ PieceStreams::PieceStreams(std::shared_ptr<const TokenStore> text, int64_t batch
   } else {
     const int64_t total = std::max<int64_t>(text_->size() - 1, 0);
     for (int64_t b = 0; b < batch_size; ++b) {
-      // total * b / batch_size, without the product
+      // total * b / batch_size, without overflow of the product
       const auto bound = [&](int64_t i) { return total / batch_size * i + total % batch_size * i / batch_size; };
       const Piece piece{bound(b), bound(b + 1)};
       if (piece.size() > 0) pieces_.push_back(piece);
     }
   }
   for (const Piece& piece : pieces_) predictions_ += piece.size();
-  // A row without a piece is done with it: the first cut deals the first pieces.
+  // Rows without a piece count as finished: the first cut assigns the first pieces.
   rows_.resize(static_cast<size_t>(batch_size));
 }
 

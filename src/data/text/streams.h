@@ -91,9 +91,9 @@ class StreamBatches final : private PieceStreams {
   Piece piece(int64_t item);
 
   StreamOptions options_;
-  int64_t next_item_ = 0;       // first document not dealt, counted over all epochs
-  int64_t order_epoch_ = -1;    // epoch that order_ belongs to
-  std::vector<int32_t> order_;  // of the documents when shuffled
+  int64_t next_item_ = 0;       // first unassigned document, counted over all epochs
+  int64_t order_epoch_ = -1;    // the epoch of order_
+  std::vector<int32_t> order_;  // of the documents if shuffled
 };
 
 /// Held-out text in one pass, in order, with the state carried from segment to segment.

@@ -45,15 +45,15 @@ class TokenStore {
 
   /// Copies tokens [begin, begin + out.size()) to `out`.
   void read(int64_t begin, std::span<int64_t> out) const;
-  /// The same as a tensor [count] int64.
+  /// Same as a tensor [count] int64.
   at::Tensor slice(int64_t begin, int64_t count) const;
 
  private:
-  void mix(uint64_t value) { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3; }  // FNV-1a, a word at a time
+  void mix(uint64_t value) { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3; }  // FNV-1a, one word at a time
 
   int64_t vocabulary_size_;
   bool documents_;
-  int64_t width_;  // bytes a token
+  int64_t width_;  // bytes per token
   int64_t size_ = 0;
   std::vector<std::unique_ptr<unsigned char[]>> blocks_;
   std::vector<int64_t> starts_;

@@ -11,16 +11,16 @@ namespace mnemo::data {
 namespace {
 
 constexpr char32_t kReplacement = 0xFFFD;
-constexpr char32_t kSmall = 0x800;  // code points of one or two bytes are looked up in an array
+constexpr char32_t kSmall = 0x800;  // code points of one or two bytes use an array lookup
 
-/// Hands over the code points of a text in chunks.
+/// Passes on the code points of a text that is read in chunks.
 class CharacterScanner {
  public:
   CharacterScanner(std::string where, int64_t offset) : where_(std::move(where)), offset_(offset) {}
 
   template <class Use>
   void put(std::string_view chunk, Use&& use) {
-    // At most three bytes wait for the rest of their character.
+    // At most three bytes are pending until their character is complete.
     while (!pending_.empty() && !chunk.empty()) {
       pending_.push_back(chunk.front());
       chunk.remove_prefix(1);
@@ -50,13 +50,13 @@ class CharacterScanner {
 
  private:
   std::string where_;
-  int64_t offset_;  // of the first byte not handed over
+  int64_t offset_;  // of the first byte not yet passed on
   std::string pending_;
 };
 
 class CharacterTokenizer final : public Tokenizer {
  public:
-  /// characters[id], with kUnknownMark in the place of <unk>.
+  /// characters[id], with kUnknownMark for <unk>.
   static constexpr char32_t kUnknownMark = 0xFFFFFFFF;
 
   explicit CharacterTokenizer(std::vector<char32_t> characters) : characters_(std::move(characters)) {

@@ -49,11 +49,11 @@ class Tokenizer {
 
   /// Encodes a text. Throws InputError that names `where` and the offset for invalid UTF-8 (except for bytes).
   std::vector<int32_t> encode(std::string_view text, std::string where = "text") const;
-  /// The same as a tensor [T] int64.
+  /// Same as a tensor [T] int64.
   at::Tensor encode_tensor(std::string_view text, std::string where = "text") const;
   /// Decodes tokens exactly; with bytes the result may be any bytes. Throws InputError if an id is out of range.
   std::string decode(std::span<const int64_t> ids) const;
-  /// Of a tensor of any integer type, in its order.
+  /// Same for a tensor of any integer type.
   std::string decode(const at::Tensor& ids) const;
 
   /// Name of the file that all tokenizers of this folder write.
@@ -89,22 +89,23 @@ struct VocabularyLimits {
   int64_t max_size = 0;   ///< maximum number of entries, including special ones; 0: no limit
 };
 
-/// 256 symbols; any file, exact both ways. Limits do not apply.
+/// 256 symbols; any file can be encoded and decoded exactly. Limits do not apply.
 std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
-/// Unicode code points of valid UTF-8, most frequent first, then by code point; <unk> for all others comes last and
-/// decodes to U+FFFD. Exact both ways for texts of known characters.
+/// Unicode code points of valid UTF-8, sorted by decreasing frequency, then by code point; <unk> for all others comes
+/// last and decodes to U+FFFD. Texts of known characters are decoded exactly.
 /// Throws InputError with file and byte offset for invalid UTF-8, and for a text without characters.
 std::shared_ptr<const Tokenizer> make_character_tokenizer(const TextSource& training_text,
                                                           VocabularyLimits limits = {});
 
 /// WikiText's rule: a line is split at blanks (space, tab, CR, VT, FF) and its end is the token <eos>; <unk> in the
-/// file is the unknown word. Most frequent first, then by bytes; <unk> and <eos> are always there. Decoding joins words
-/// by one space and puts none at the front or end of a line, so encode(decode(ids)) gives the same ids.
+/// file is the unknown word. Sorted by decreasing frequency, then by bytes; <unk> and <eos> are always included.
+/// Decoding joins words with one space and puts none at the start or end of a line, so encode(decode(ids)) gives the
+/// same ids.
 /// Throws InputError with file and byte offset for invalid UTF-8 and for a word of more than 65,536 bytes.
 std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_text, VocabularyLimits limits = {});
 
-/// One of the three by its type's name. Throws InputError for another name.
+/// One of the three, by type name. Throws InputError for an unknown name.
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view type, const TextSource& training_text,
                                                 VocabularyLimits limits = {});
 

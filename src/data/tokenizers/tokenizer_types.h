@@ -8,10 +8,10 @@
 
 namespace mnemo::data {
 
-/// The vocabulary's entry for what it has no other entry for.
+/// The vocabulary entry for everything that has no other entry.
 inline constexpr std::string_view kUnknownEntry = "<unk>";
 
-// What Tokenizer::load makes of a vocabulary file, one function a type. They throw InputError naming `where`.
+// Used by Tokenizer::load, one function per type. They throw InputError naming `where`.
 std::shared_ptr<const Tokenizer> character_tokenizer_from(EntryList entries, const std::string& where);
 std::shared_ptr<const Tokenizer> word_tokenizer_from(EntryList entries, const std::string& where);
 

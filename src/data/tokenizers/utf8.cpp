@@ -10,7 +10,7 @@ Utf8Character front_character(std::string_view text) {
   if (lead < 0x80) return {lead, 1};
   if (lead < 0xC2 || lead > 0xF4) return {0, -1};
   const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte's range depends on the first; this is what shuts out overlong forms, surrogates and > U+10FFFF.
+  // The range of the second byte depends on the first; this excludes overlong forms, surrogates and > U+10FFFF.
   const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   char32_t code_point = lead & (0x7Fu >> length);

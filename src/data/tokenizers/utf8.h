@@ -6,8 +6,8 @@
 
 namespace mnemo::data {
 
-/// The character at the front of a text.
-///   length > 0   a valid character of that many bytes, its code point beside it
+/// The first character of a text.
+///   length > 0   a valid character of that many bytes, with its code point
 ///   length = 0   the text ends inside a character that is valid so far
 ///   length < 0   the first -length bytes (1 to 3) can never become a character (Unicode's maximal subpart)
 struct Utf8Character {
@@ -15,22 +15,21 @@ struct Utf8Character {
   int length = 0;
 };
 
-/// Decodes the front of a non-empty text. Overlong forms, surrogates and code points above U+10FFFF are invalid
-/// (The Unicode Standard, table 3-7).
+/// Decodes the first character of a non-empty text. Overlong forms, surrogates and code points above U+10FFFF are
+/// invalid (The Unicode Standard, table 3-7).
 Utf8Character front_character(std::string_view text);
 
 /// Appends a code point as UTF-8. Throws InternalError for surrogates and values above U+10FFFF.
 void append_character(std::string& out, char32_t code_point);
 
-/// Number of characters of a valid text: bytes that do not continue a character. On an invalid text it is still
-/// defined.
+/// Number of characters of a valid text: bytes that are not continuation bytes. Also defined for invalid text.
 int64_t count_characters(std::string_view text);
 
-/// The text with each invalid part replaced by U+FFFD. With `at_end` false an incomplete character at the end of `text`
-/// is left there for later; what was used up is removed from the front of `text`.
+/// Returns the text with each invalid part replaced by U+FFFD, and removes it from `text`. With `at_end` false, an
+/// incomplete character at the end stays in `text`.
 std::string take_valid_utf8(std::string& text, bool at_end);
 
-/// Throws InputError naming `where`, the byte offset in it and the byte found.
+/// Throws InputError naming `where`, the byte offset and the byte found.
 [[noreturn]] void invalid_utf8(std::string_view where, int64_t offset, std::string_view rest);
 
 }  // namespace mnemo::data

@@ -8,7 +8,7 @@
 namespace mnemo::data {
 namespace {
 
-/// Accepts one flat object; a DOM would take sixteen bytes for every "0," of a hostile file.
+/// Accepts only one flat object; a DOM would need sixteen bytes for every "0," of a malicious file.
 class Reader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   Reader(VocabularyFile& file, const std::string& where) : file_(file), where_(where) {}
@@ -59,7 +59,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    // The library's text goes on with what it read last, which can be as long as the file.
+    // The library's message contains the last token read, which can be as long as the file.
     base::input_error("{}: broken JSON at byte {}: {}", where_, position, base::printable(e.what(), 200));
   }
 
@@ -106,7 +106,7 @@ std::string write_vocabulary(const VocabularyFile& file) {
 
 VocabularyFile read_vocabulary(std::string_view text, const std::string& where) {
   VocabularyFile file;
-  // An entry takes at least its two quotes and a comma, and most take a letter.
+  // An entry takes at least two quotes and a comma; most have at least one letter.
   file.entries.reserve(text.size(), text.size() / 4 + 1);
   Reader reader(file, where);
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);

@@ -7,7 +7,7 @@
 
 namespace mnemo::data {
 
-/// The entries of a vocabulary in one block of bytes: four bytes an entry beside the text itself.
+/// The entries of a vocabulary in one block of bytes: four bytes per entry plus the text itself.
 class EntryList {
  public:
   void reserve(size_t bytes, size_t entries) {
@@ -27,18 +27,18 @@ class EntryList {
   std::vector<uint32_t> ends_;
 };
 
-/// What vocabulary.json holds: {"type": "words", "vocabulary": ["the", "of", ...]}.
+/// The content of vocabulary.json: {"type": "words", "vocabulary": ["the", "of", ...]}.
 struct VocabularyFile {
   std::string type;
   EntryList entries{};
   bool has_entries = false;
 };
 
-/// One entry a line, so that people and diff can read it.
+/// One entry per line, readable for people and diff.
 std::string write_vocabulary(const VocabularyFile& file);
 
-/// Reads the JSON above and nothing else: no other keys, no nesting, no numbers. Its memory is bounded by the size of
-/// `text`. Throws InputError naming `where`, the byte offset and what was expected.
+/// Reads only the JSON above: no other keys, no nesting, no numbers. Its memory is bounded by the size of `text`.
+/// Throws InputError naming `where`, the byte offset and what was expected.
 VocabularyFile read_vocabulary(std::string_view text, const std::string& where);
 
 }  // namespace mnemo::data

@@ -64,7 +64,7 @@ int64_t WordIndex::find(std::string_view word) const {
 }
 
 size_t WordIndex::home(std::string_view word) const {
-  // The high half of hash * size / 2^64 is uniform in [0, size) without a division.
+  // The high half of hash * size / 2^64 is uniform in [0, size), without a division.
   return static_cast<size_t>((static_cast<Wide>(siphash13(key_, word)) * slots_.size()) >> 64);
 }
 

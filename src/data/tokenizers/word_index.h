@@ -26,7 +26,7 @@ class WordIndex {
 
   const EntryList& entries_;
   std::array<uint64_t, 2> key_;
-  std::vector<int32_t> slots_;  // entry number, -1 empty; linear probing
+  std::vector<int32_t> slots_;  // entry index, -1 = empty; linear probing
   int64_t duplicate_ = -1;
 };
 

@@ -15,7 +15,7 @@ constexpr size_t kLongestWord = size_t{1} << 16;
 
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/// Hands over the words of a text in chunks, a line's end as <eos>.
+/// Passes on the words of a text that is read in chunks; the end of a line is <eos>.
 class WordScanner {
  public:
   WordScanner(std::string where, int64_t offset) : where_(std::move(where)), offset_(offset) {}
@@ -65,7 +65,7 @@ class WordScanner {
   }
 
   std::string where_;
-  int64_t offset_;  // of the first byte not handed over
+  int64_t offset_;  // of the first byte not yet passed on
   std::string pending_;
 };
 
@@ -171,7 +171,7 @@ std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_
   }
   std::sort(order.begin(), order.end());
   if (limits.max_size > 0 && static_cast<int64_t>(order.size()) > limits.max_size) {
-    // The special entries stay, wherever they stand in the order.
+    // The special entries are always kept, whatever their frequency.
     int64_t left = limits.max_size - 2;
     std::erase_if(order, [&](const auto& entry) {
       return entry.second != kUnknownEntry && entry.second != kEndOfLine && left-- <= 0;
