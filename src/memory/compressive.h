@@ -20,7 +20,7 @@ struct CompressiveOptions {
   void visit(V&& v) {
     v("mem_len", mem_len,
       "number of uncompressed rows of earlier segments that each layer keeps, plus up to compression_rate - 1 rows "
-      "that are not compressed yet",
+      "that wait to be compressed",
       base::range(0, 1 << 24));
     v("compressed_len", compressed_len, "number of compressed rows that each layer keeps in addition; 0: none",
       base::range(0, 1 << 24));
