@@ -18,7 +18,7 @@ ImageAttentionCache::ImageAttentionCache(const Options& options, const core::Att
   base::require(inner_->support().contexts, "attention_cache: this attention does not support context rows");
   if (image.reduces()) reduces_ = dynamic_cast<const core::ReducesRows*>(inner_.get());
   base::ensure(!image.reduces() || reduces_ != nullptr,
-               "an attention of fewer keys than rows does not say how it reduces them");
+               "an attention that reduces its keys must implement ReducesRows");
   base::require(!image.reduces() || mem_len_ % image.grid.size() == 0,
                 "attention_cache: keys are reduced image by image: expected a mem_len of whole images, a multiple of "
                 "{}, found {}",
