@@ -73,7 +73,7 @@ std::vector<HeadShare> shares_of(const HeadMap& map, const LayerMask& mask) {
     };
     if (past.defined()) add("past", past.mean().item<double>());
     int64_t key = 0;
-    for (const core::Span& keys : key_spans(facts)) {
+    for (const core::Span& keys : key_spans(mask)) {
       if (keys.length > 0) add(kind_of(keys), weights.narrow(1, key, keys.length).sum(1).mean().item<double>());
       key += keys.length;
     }

@@ -10,7 +10,8 @@
 namespace mnemo::memory {
 namespace {
 
-/// Which keys are real [B,S]; undefined = all. ABC reads slots, not keys: no other rule than causal can be honoured.
+/// Which keys are not padding [B,S]; undefined = no padding. ABC attends to slots, not keys, so it supports only causal
+/// masks.
 at::Tensor key_validity(const core::AttendTable& table, bool causal) {
   base::ensure(causal ? table.plain_causal() : table.open(),
                "ABC attends through its slots: the attention table must be {} throughout", causal ? "causal" : "open");
@@ -19,8 +20,8 @@ at::Tensor key_validity(const core::AttendTable& table, bool causal) {
   return valid.narrow(1, table.num_context(), table.num_rows());
 }
 
-/// What the controls of all layers share: "attn_control" beside the layers, so that a second attention of a layer
-/// ("cross") has one too.
+/// Scope for parameters shared by the controls of all layers: "attn_control" next to the layers. A layer's second
+/// attention ("cross") has its own.
 layers::Scope shared_control(const core::AttentionBuild& build) {
   const std::string& prefix = build.attn.prefix();
   const std::string name = prefix.substr(prefix.rfind('.') + 1);
@@ -67,7 +68,7 @@ core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const c
 
 core::AttentionResult Abc::forward_assigned(const core::AttentionInput& input, const core::State& state,
                                             const at::Tensor& slot_index) const {
-  base::require(control_->takes_slot_index(), "[abc] control '{}' has no use for a slot_index",
+  base::require(control_->takes_slot_index(), "[abc] control '{}' does not support slot_index",
                 options_.control.at("type").as_string());
   AbcCall call = call_of(input);
   call.slot_index = slot_index;
@@ -82,20 +83,20 @@ core::AttentionView Abc::inspect(const core::AttentionInput& input, const core::
   const core::State nothing = state.map([](const core::Field& field, const at::Tensor& tensor) {
     return field.path == "v" ? at::zeros_like(tensor) : tensor;
   });
-  std::vector<at::Tensor> held;  // slots are linear in the values too
+  std::vector<at::Tensor> held;  // slots are also linear in the values
   const at::Tensor weights = ops::weights_from_outputs([&](const ops::ReplaceValues& replace) {
     call.v = replace(own);
     const AbcAnswer answer = control_->attend(call, nothing);
     if (answer.held.defined()) held.push_back(answer.held.transpose(2, 3));
     for (const auto& [field, tensor] : answer.state.fields()) {
-      // [B,H,n,d], or [B,H,2,n,d] of two queues, one behind the other.
+      // [B,H,n,d], or [B,H,2,n,d] for two queues; the queues are concatenated.
       if (field.path == "v") held.push_back((tensor.dim() == 5 ? tensor.flatten(2, 3) : tensor).transpose(2, 3));
     }
     return answer.o;
   });
   core::AttentionView view{{{"attention", core::MapAxis::queries, core::MapAxis::keys, weights}}};
   if (!history.empty()) {
-    // Values of one since the sequence's start give what of all of it reaches a query.
+    // With values of one since the start of the sequence, the output is the total weight that reaches a query.
     call.v = at::ones_like(own);
     view.maps[0].past = control_->attend(call, history).o.select(3, 0) - weights.sum(3);
   }

@@ -39,18 +39,18 @@ struct AbcOptions {
   }
   void validate(const base::Where& where) const;
   AbcOptions();
-  /// The control as read: its table with every key.
+  /// The complete control options, with every key.
   base::Node complete_control() const;
 };
 
-/// Attention with bounded memory (Peng et al. 2022, eq. 3 and 4): a control keeps the past in n slots.
+/// Attention with bounded memory (Peng et al. 2022, eq. 3 and 4): a control stores the past in n slots.
 ///   K, V from the control (abc_control/);  o = W_o concat_h( V^T softmax(K q * scale) )
-/// Causal models carry the control's state from segment to segment, exactly. A query that reads an empty memory gives
-/// the bias of o.
+/// Causal models carry the control's state from segment to segment, without approximation. A query that reads an empty
+/// memory returns the bias of o.
 class Abc final : public core::CoreAttention, public core::Inspectable, public core::TakesSlotIndex {
  public:
   using Options = AbcOptions;
-  /// Of controls that go by a token's number.
+  /// For controls that depend on token positions.
   static std::optional<core::RowLimit> row_limit(const base::Node& options) { return abc_row_limit(options); }
   Abc(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
@@ -63,8 +63,8 @@ class Abc final : public core::CoreAttention, public core::Inspectable, public c
   int64_t bptt_depth(std::string_view) const override {
     return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
   }
-  /// "attention": what of each token reaches a query through the slots, and in all of earlier segments; "held": what of
-  /// each token the slots hold at the segment's end, as the control weighs it (causal models).
+  /// "attention": the weight with which each token reaches a query through the slots, and the weight of all earlier
+  /// segments; "held": the weight of each token in the slots at the end of the segment (causal models).
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
   core::State history(const core::AttentionInput& input, const core::State& state,

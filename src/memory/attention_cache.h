@@ -16,10 +16,10 @@ struct AttentionCacheOptions {
 };
 
 /// The attention-based cache that Cached Transformers are compared with (Zhang et al. 2024, table 2): keys and values
-/// come from the last mem_len inputs of the attention beside its own.
+/// also come from the last mem_len inputs of the attention.
 ///   k, v of [cache; x], q of x;   cache' = the last mem_len rows of [cache; x], detached
-/// A segment cache without its other options: every query sees the whole cache, of one length in training and
-/// evaluation.
+/// A segment cache without its other options: every query sees the whole cache, which has the same length in training
+/// and evaluation.
 class AttentionCache final : public SegmentCache {
  public:
   using Options = AttentionCacheOptions;

@@ -12,12 +12,12 @@
 namespace mnemo::memory {
 namespace {
 
-/// Which blocks hold a real row: [B,E] -> [B,E/rate,1].
+/// Which blocks contain a real row: [B,E] -> [B,E/rate,1].
 at::Tensor real_blocks(const at::Tensor& valid, int64_t rate) {
   return valid.view({valid.size(0), -1, rate}).any(-1).unsqueeze(-1);
 }
 
-/// Softmax attention over all keys that are real.
+/// Softmax attention over all keys except padding.
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid) {
   ops::KeyRanges ranges = ops::KeyRanges::all(q.size(2), k.size(2));
   ranges.valid = valid;
@@ -37,11 +37,11 @@ Compression::Compression(const std::string& function, int64_t rate, const core::
     biases_.resize(weights_.size());
   }
   for (const int64_t layer : build.layers) {
-    base::require(backbone_->attention(layer).projections() != nullptr,
-                  "compressive: compression \"{}\" asks how rows are read by their content, which the attention of "
-                  "layer {} does not say; use "
-                  "\"mean_pooling\" or \"max_pooling\", or the attention softmax or relative",
-                  function, layer);
+    base::require(
+        backbone_->attention(layer).projections() != nullptr,
+        "compressive: compression \"{}\" needs attention by content, which the attention of layer {} does not "
+        "provide; use \"mean_pooling\" or \"max_pooling\", or the attention softmax or relative",
+        function, layer);
     if (!convolves) continue;
     const layers::Scope own = build.scope / "compression" / "layers" / layer;
     const double std = 1.0 / std::sqrt(static_cast<double>(rate * build.dim));
@@ -92,8 +92,8 @@ at::Tensor Compression::most_used(int64_t layer, const Forgotten& rows) const {
       scores.masked_fill(rows.valid.logical_not().view({q.size(0), 1, 1, -1}), lowest), -1);   // [B,H,Q,E]
   const at::Tensor asked = at::where(rows.asking.unsqueeze(-1), weights.mean(1), 0.0).sum(1);  // [B,E]
   const at::Tensor usage = asked.masked_fill(rows.valid.logical_not(), lowest);
-  // The first rank / rate rows of each sequence, in their order and right-aligned: ranks by usage, then a stable sort
-  // of kept or not.
+  // The first rank / rate rows of each sequence, in order and right-aligned: ranks by usage, then a stable sort by
+  // whether a row is kept.
   const at::Tensor rank = std::get<1>(std::get<1>(usage.sort(/*stable=*/true, 1, /*descending=*/true)).sort(1));
   const at::Tensor kept = at::logical_and(rank < rows.valid.sum(1, true).floor_divide(rate_), rows.valid);
   const at::Tensor order = std::get<1>(kept.to(at::kInt).sort(/*stable=*/true, 1, false))

@@ -10,7 +10,7 @@
 namespace mnemo::memory {
 namespace {
 
-/// Rows picked from each sequence: index [B,n] into its rows, and which of them are there at all.
+/// Rows selected from each sequence: index [B,n] into its rows, and whether each of them exists.
 struct Picked {
   at::Tensor index, real;
 
@@ -19,8 +19,8 @@ struct Picked {
   }
 };
 
-/// The `count` [B] rows of each sequence that end before column `end` [B], right-aligned in as many columns as the
-/// longest has.
+/// Selects the `count` [B] rows of each sequence before column `end` [B], right-aligned in as many columns as the
+/// longest sequence needs.
 Picked before_column(const at::Tensor& end, const at::Tensor& count) {
   const int64_t most = count.max().item<int64_t>();
   const at::Tensor from_right = at::arange(most - 1, -1, -1, count.options()).unsqueeze(0);
@@ -80,7 +80,7 @@ core::State Compressive::after(const std::vector<at::Tensor>& entering, const at
   const at::Tensor count = real.sum(1);
   next.open_rows = old.open_rows.defined() ? old.open_rows + count : count;
   if (!valid.defined() || valid.all().item<bool>()) return next;
-  // Padding goes: what is real moves to the right, in its order.
+  // Drop padding: real rows move to the right, in order.
   const at::Tensor order = std::get<1>(next.valid.to(at::kInt).sort(/*stable=*/true, 1, false));
   next.valid = next.valid.gather(1, order);
   next.plain = next.plain.gather(1, order);
@@ -100,7 +100,7 @@ core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode m
   const auto& old = state.as<CompressiveState>();
   const int64_t rate = options_.compression_rate, columns = old.valid.size(1);
   const at::Tensor plain = old.plain.sum(1), end = at::full_like(plain, columns), middle = end - plain;
-  // How many rows each sequence forgets, in whole blocks, and how many it then keeps of each kind.
+  // How many rows each sequence compresses, in whole blocks, and how many rows of each kind it then keeps.
   const at::Tensor blocks = (plain - options_.mem_len).clamp_min(0).floor_divide(rate);
   const at::Tensor made = blocks.clamp_max(options_.compressed_len);
   const at::Tensor kept = (old.valid.sum(1) - plain).minimum(options_.compressed_len - made),
@@ -111,7 +111,7 @@ core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode m
 
   // The new context, [kept; made; rest] of each sequence, right-aligned, as columns of [rows; compressed].
   const at::Tensor length = kept + made + rest;
-  const Picked all = before_column(length, length);  // the place of each column within its sequence's context
+  const Picked all = before_column(length, length);  // the position of each column within its sequence's context
   const at::Tensor place = all.index, of_rest = place >= (kept + made).unsqueeze(1),
                    of_kept = place < kept.unsqueeze(1);
   const int64_t new_columns = forgotten.index.size(1) / rate;

@@ -33,9 +33,9 @@ struct CompressiveOptions {
   void validate(const base::Where& where) const;
 };
 
-/// What every layer that is served keeps: rows[l] [B,M,D], right-aligned, undefined for other layers; valid [B,M]: real
-/// rows; plain [B,M]: those among them that are not compressed, which are the last ones. open_rows [B]: rows of a
-/// segment that goes on in the next call; absent between segments.
+/// The state of every served layer: rows[l] [B,M,D], right-aligned, undefined for other layers; valid [B,M]: false for
+/// padding; plain [B,M]: uncompressed rows, which come last. open_rows [B]: rows of a segment that continues in the
+/// next call; absent between segments.
 struct CompressiveState {
   std::vector<at::Tensor> rows;
   at::Tensor valid, plain, open_rows;
@@ -49,13 +49,13 @@ struct CompressiveState {
 };
 
 /// Compressive Transformer (Rae et al. 2020, section 3, algorithm 1): rows that leave a layer's memory are compressed,
-/// c into one, and the compressed rows stand on the left of the memory.
-///   layer l sees [compressed; memory] on the left of the segment, as Transformer-XL sees its cache, each row at the
-///   distance of its place
+/// c into one, and the compressed rows are placed to the left of the memory.
+///   layer l sees [compressed; memory] to the left of the segment, as Transformer-XL sees its cache; distances are
+///   counted by position in this context
 ///   memory' = [memory; rows] without its oldest blocks of c rows, as long as more than mem_len remain
 ///   compressed' = the last compressed_len rows of [compressed; f_l(those blocks)]
-/// No gradient goes into either, and none of the task's loss into f; f learns from the attention-reconstruction loss of
-/// the segment that pushed its rows out (Compression). Padding does not enter.
+/// No gradient flows into either, and none of the task's loss into f; f is trained by the attention-reconstruction loss
+/// of the segment that pushed its rows out (Compression). Padding is not stored.
 class Compressive final : public core::LayerContext {
  public:
   using Options = CompressiveOptions;

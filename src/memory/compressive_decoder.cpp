@@ -11,14 +11,14 @@
 namespace mnemo::memory {
 namespace {
 
-/// The rows of one sequence, [compressed; memory; open segment] of each layer.
+/// The rows of one sequence, [compressed; memory; open segment] for each layer.
 struct CompressiveRows final : core::CopiedState<CompressiveRows> {
   std::vector<std::vector<float>> layers;  ///< [count,D] each
   int64_t dim = 0, served = 0;
-  int64_t count = 0, plain = 0;  ///< rows; those among them that are not compressed, the last ones
+  int64_t count = 0, plain = 0;  ///< rows; number of uncompressed rows among them, which come last
   int64_t open = 0;              ///< rows of the open segment
-  int64_t old_compressed = 0;    ///< when a segment ends: compressed rows that there were,
-  int64_t kept = 0, made = 0;    ///< those of them that stay, those that are new
+  int64_t old_compressed = 0;    ///< at the end of a segment: compressed rows before it,
+  int64_t kept = 0, made = 0;    ///< how many of them are kept, and new ones
   int64_t num_bytes() const override { return served * count * dim * 4; }
 };
 
@@ -58,7 +58,7 @@ class CompressiveDecoder final : public core::DecodeContext {
     own.count += piece.rows(), own.plain += piece.rows(), own.open += piece.rows();
   }
 
-  /// The model's own, once a segment.
+  /// Uses the model's own code, once per segment.
   void end_segment(core::DecodeState& state, const Segment&) const override {
     const c10::InferenceMode inference;
     auto& own = static_cast<CompressiveRows&>(state);

@@ -20,12 +20,12 @@ void GrcOptions::validate(const base::Where& where) const {
   where.require(lifetime == "model" || variant == "paper", "lifetime",
                 "the authors' variant has one cache for the model; expected \"model\"");
   where.require(lifetime == "model" || (attend == "sample" && eval_read == "updated"), "lifetime",
-                "attend and eval_read speak of one cache for the model; expected \"model\"");
+                "attend and eval_read require one cache for the model; expected \"model\"");
 }
 
 void GrcOptions::check(const core::ModelOutline& model, const base::Where& where) const {
   where.require(model.input == core::InputKind::tokens || lifetime != "sequence", "memory",
-                "images are no sequence; 'grc' expected lifetime = \"model\"");
+                "images are not a sequence; 'grc' expected lifetime = \"model\"");
   where.require(model.input == core::InputKind::images || !model.causal || variant != "authors", "memory",
                 "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
                 "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
@@ -36,31 +36,29 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
   const Options& options = options_;
   base::require(!(authors_ && causal_),
                 "grc: variant \"authors\" lets every query read an update made from the whole segment, later tokens "
-                "included, so it cannot stand in a causal model; use variant = \"paper\", whose causal form reads the "
+                "included, so it is not causal; use variant = \"paper\", whose causal form reads the "
                 "cache as it was before the segment");
   base::require(causal_ || options.bptt_depth.value_or(0) == 0,
-                "grc: in a model that is not causal every query reads its own segment's update, made of a cache "
-                "without gradient: "
-                "expected bptt_depth = 0, found {}",
+                "grc: in a bidirectional model every query reads its own segment's update, made from a cache "
+                "without gradient: expected bptt_depth = 0, found {}",
                 options.bptt_depth.value_or(0));
   base::require(!causal_ || (options.attend == "sample" && options.eval_read == "updated"),
                 "grc: in a causal model every query reads the cache as it was before the segment, so attend and "
-                "eval_read have nothing to choose; "
-                "expected neither, found attend = \"{}\", eval_read = \"{}\"",
+                "eval_read have no effect; expected neither, found attend = \"{}\", eval_read = \"{}\"",
                 options.attend, options.eval_read);
   base::require(!image.given() || options.lifetime == "model",
-                "grc: images do not follow one another, so a cache for each sequence has nothing to carry; expected "
+                "grc: images are not a sequence, so a cache per sequence has nothing to carry; expected "
                 "lifetime = \"model\", found \"{}\"",
                 options.lifetime);
   base::require(options.position == "none" || image.given() || options.grid.size() == 2,
                 "grc: position \"cpe\" needs grid = [height, width]");
   base::require(!image.given() || options.grid.empty() ||
                     (options.grid[0] == image.grid.height && options.grid[1] == image.grid.width),
-                "grc: the backbone says how a layer's rows lie: expected grid = [{}, {}] or none, found [{}, {}]",
+                "grc: the backbone determines the grid: expected grid = [{}, {}] or none, found [{}, {}]",
                 image.grid.height, image.grid.width, options.grid.empty() ? 0 : options.grid[0],
                 options.grid.empty() ? 0 : options.grid[1]);
   base::require(!image.given() || options.cls_tokens == 0 || options.cls_tokens == image.class_tokens,
-                "grc: the backbone says how many class tokens there are: expected cls_tokens = {} or none, found {}",
+                "grc: the backbone determines the class tokens: expected cls_tokens = {} or none, found {}",
                 image.class_tokens, options.cls_tokens);
   base::require(channels_ >= build.num_heads && channels_ % build.num_heads == 0,
                 "grc: expected int(dim * cache_ratio) to be a multiple of num_heads = {}, found {}", build.num_heads,
@@ -89,10 +87,10 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
   const core::ReadsHeads* same = nullptr;
   if (options.mem_attention == "same") {
     same = dynamic_cast<const core::ReadsHeads*>(inner_.get());
-    base::require(same != nullptr,
-                  "grc: mem_attention = \"same\" needs an attention that can read rows without places and projections "
-                  "of its own (softmax, linear, "
-                  "linformer); use mem_attention = \"softmax\"");
+    base::require(
+        same != nullptr,
+        "grc: mem_attention = \"same\" needs an attention that can read rows without positions and projections "
+        "of its own (softmax, linear, linformer); use mem_attention = \"softmax\"");
     same->require_readable(channels_ / build.num_heads, cache_len_);
   }
   const layers::Scope scope = build.attn / "grc";
@@ -184,16 +182,16 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   const GrcState& old = grc.as<GrcState>();
   const bool per_sequence = options_.lifetime == "sequence";
   core::require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, cache_len_, channels_});
-  base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found one of the other",
+  base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found the other one",
                 options_.lifetime);
   const at::Tensor frozen = old.cache.detach();
   const core::CoreAttention::Heads self = this->self(input, state.child("core"));
-  // The cached channels, which queries and, in the paper's variant, the update are made of: cut out once where both
-  // are.
+  // The cached channels, the input of the queries and, in the paper's variant, of the update: sliced once if both are
+  // needed.
   const at::Tensor cached = input.x.narrow(-1, 0, channels_),
                    x = updates(old, input.mode) ? cached.contiguous() : cached;
 
-  // What the update is made of: this call's rows, behind those of the segment's earlier parts.
+  // The input of the update: this call's rows, after those of the segment's earlier parts.
   Source source = this->source(authors_ ? self.heads : x, input.table);
   const bool needs_rows = updates(old, input.mode), moves = old.per_sequence || input.mode == core::Mode::train;
   if (needs_rows && (old.rows.defined() || !input.ends)) {

@@ -15,8 +15,8 @@
 
 namespace mnemo::memory {
 
-/// The cache of one attention. lifetime model: [1,N,C]; sequence: [B,N,C]. rows [B,M,C], valid [B,M]: the source rows
-/// of an open segment, kept until it ends.
+/// The cache of one attention. lifetime model: [1,N,C]; sequence: [B,N,C]. rows [B,M,C], valid [B,M]: the rows of an
+/// open segment for the update, kept until it ends.
 struct GrcState {
   at::Tensor cache, rows, valid;
   bool per_sequence = false;
@@ -30,17 +30,17 @@ struct GrcState {
 
 /// Attention with a gated recurrent cache around an inner core (Zhang et al. 2024, eq. 1-5; algorithm 1).
 ///   C' = gates(C, X), X = the segment's rows resampled to cache_len, first C = int(D * cache_ratio) channels
-///   m  = what GrcReader reads of C',  y_h = sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h)) o_h
-/// Not causal: every sequence reads its own C' (attend "batch_mean": their mean; eval_read "stored": in evaluation C
-/// itself). Causal: every query reads C, the cache as it was before the segment. After the segment the cache is the
-/// mean of C' over the sequences (lifetime model, in training only), or C' itself. Padding is left out of X and of the
-/// mean. Inside windows (layout) every window is a sequence.
-/// State: grc.cache, beside the inner core's state.
+///   m  = the output of GrcReader for C',  y_h = sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h)) o_h
+/// Bidirectional: every sequence reads its own C' (attend "batch_mean": their mean; eval_read "stored": C itself in
+/// evaluation). Causal: every query reads C, the cache before the segment. After the segment, the cache becomes the
+/// mean of C' over the sequences (lifetime model, in training only), or C' itself. Padding is excluded from X and from
+/// the mean. With windows (layout), every window counts as a sequence.
+/// State: grc.cache, next to the inner core's state.
 class Grc final : public core::Attention, public core::Inspectable, public core::MixesBranches {
  public:
   using Options = GrcOptions;
-  /// Throws InputError for variant "authors" in a causal model (it reads the segment's later tokens), for shapes that
-  /// do not divide, and for options that the layout, or a model without one, has no reading of.
+  /// Throws InputError for variant "authors" in a causal model (it reads the segment's later tokens), for sizes that do
+  /// not divide, and for options that are not supported with the layout, or without one.
   Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner,
       const core::ImageLayout& image = {});
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
@@ -49,14 +49,14 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   int64_t bptt_depth(std::string_view field) const override;
   const layers::AttentionProjections* projections() const override { return inner_->projections(); }
-  /// The inner attention's maps; "grc_cache": what of the cache each query reads; the gates of this segment's update.
+  /// The inner attention's maps; "grc_cache": each query's weights on the cache; the gates of this segment's update.
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
   core::State history(const core::AttentionInput& input, const core::State& state,
                       const core::State& history) const override;
-  /// sigma(lambda) of every head: how much of the output comes from the cache.
+  /// sigma(lambda) of every head: the share of the output that comes from the cache.
   std::vector<core::Scalar> scalars() const override;
-  /// o_self and o_mem as they are mixed (the paper's figure of them), by default in the way of evaluation.
+  /// o_self and o_mem before they are mixed (a figure of the paper), by default as in evaluation.
   std::vector<core::BranchRows> branches(const core::AttentionInput& input, const core::State& state) const override;
 
  private:
@@ -64,19 +64,18 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
     at::Tensor rows, valid;
   };
   int64_t cache_bptt_depth() const { return options_.bptt_depth.value_or(causal_ ? 1 : 0); }
-  /// Whether gradients go through the cache from one segment to the next; not where every sequence reads its own
-  /// update.
+  /// Whether gradients flow through the cache from one segment to the next; not if every sequence reads its own update.
   bool cache_keeps_graph() const { return causal_ && cache_bptt_depth() > 0; }
-  /// Whether the rows of this call are needed for an update: it is read, or the cache moves.
+  /// Whether this call needs an update: because it is read, or because the cache changes.
   bool updates(const GrcState& old, core::Mode mode) const;
   core::CoreAttention::Heads self(const core::AttentionInput& input, const core::State& state) const;
-  /// What the update is made of: rows [B,Q,D] of this call, or what the inner attention made of them.
+  /// The input of the update: rows [B,Q,D] of this call, or the inner attention's output for them.
   Source source(const at::Tensor& rows, const core::AttendTable& table) const;
   /// The cache after those rows: [B,N,C].
   at::Tensor update(const at::Tensor& cache, const Source& source) const;
-  /// The mean over the sequences that have real rows, [1,N,C]; `old` where there is none.
+  /// The mean over the sequences with real rows, [1,N,C]; `old` if there are none.
   at::Tensor mean(const at::Tensor& updated, const Source& source, const at::Tensor& old) const;
-  /// What queries read after an update: each sequence its own, or `mean` of them all.
+  /// What queries read after an update: each sequence its own cache, or the `mean` of all.
   at::Tensor attended(const at::Tensor& updated, const Source& source, const at::Tensor& old) const;
   at::Tensor read(const at::Tensor& x, const at::Tensor& cache, core::Grid grid) const;
   core::Grid grid_of(const core::AttentionInput& input) const;

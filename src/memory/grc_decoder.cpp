@@ -15,11 +15,11 @@
 namespace mnemo::memory {
 namespace {
 
-/// One layer's cache of one sequence, and the state of the attention inside.
+/// One layer's cache of one sequence, and the state of the inner attention.
 struct GrcDecodeState final : core::DecodeState {
   std::vector<float> cache;  ///< [N,C]
-  std::vector<float> k, v;   ///< [H,N,width]: projected once for each cache, not for each token
-  std::vector<float> rows;   ///< [M,C]: the open segment's rows, where the cache moves
+  std::vector<float> k, v;   ///< [H,N,width]: projected once per cache, not per token
+  std::vector<float> rows;   ///< [M,C]: the open segment's rows, if the cache is updated
   std::unique_ptr<core::DecodeState> inner;
 
   std::unique_ptr<core::DecodeState> clone() const override {
@@ -35,16 +35,16 @@ struct GrcDecodeState final : core::DecodeState {
 
 float logistic(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 
-/// What the cache branch is made of, in the causal form of variant "paper".
+/// The parts of the cache branch, for causal models with variant "paper".
 struct GrcParts {
   layers::Linear q, k, v;
   const ops::GrcGates& gates;
   at::Tensor lambda;
   int64_t heads, head_dim, length, channels, dim;
-  bool moves;  ///< a cache for each sequence
+  bool moves;  ///< the cache is updated: one per sequence
 };
 
-/// H heads, N rows of the cache, C its channels, width that of a head of C / H, padded.
+/// H heads, N rows of the cache, C its channels; width is C / H, padded.
 class GrcDecoder final : public core::DecodeAttention {
  public:
   GrcDecoder(const core::DecodeBuild& build, const GrcParts& parts, std::unique_ptr<core::DecodeAttention> inner)
@@ -140,12 +140,12 @@ class GrcDecoder final : public core::DecodeAttention {
     return map;
   }
 
-  /// Keys and values of a cache.
+  /// Projects a cache to keys and values.
   void project(GrcDecodeState& state) const {
     thread_local std::vector<float> memory;
     float* maps = core::at_least(memory, length_ * 2 * channels_);
     kv_(state.cache.data(), length_, channels_, maps, 2 * channels_);
-    // What lies between a head's width and the padded one stays zero.
+    // The padding of each head stays zero.
     state.k.resize(static_cast<size_t>(heads_ * length_ * width_));
     state.v.resize(state.k.size());
     const int64_t d = channels_ / heads_;
@@ -158,8 +158,8 @@ class GrcDecoder final : public core::DecodeAttention {
     }
   }
 
-  /// What one row reads from the cache, beside its own heads: o_h <- sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h))
-  /// o_h. q [C] scaled; heads [H*d].
+  /// Mixes what one row reads from the cache into its own heads: o_h <- sigma(lambda_h) [m_h, 0] + (1 -
+  /// sigma(lambda_h)) o_h. q [C] scaled; heads [H*d].
   void mix(const GrcDecodeState& state, const float* q, float* heads) const {
     thread_local std::vector<float> memory;
     float* query = core::at_least(memory, length_ + 2 * width_);
@@ -179,7 +179,7 @@ class GrcDecoder final : public core::DecodeAttention {
     }
   }
 
-  /// The cache that the next segment reads, made from state.rows, which go.
+  /// Computes the cache that the next segment reads from state.rows, and clears these.
   void update(GrcDecodeState& state) const {
     const int64_t c = channels_, rows = static_cast<int64_t>(state.rows.size()) / c;
     if (rows == 0) return;

@@ -65,9 +65,9 @@ struct GrcOptions {
     v("gate_bias", gate_bias, "use a bias in the gates and the candidate; equations 4 and 5 have none");
   }
   void validate(const base::Where& where) const;
-  /// Throws InputError where it cannot stand in the model.
+  /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
-  /// Rows of the cache in a layer of that layout.
+  /// Number of cache rows in a layer with that layout.
   int64_t length(const core::ImageLayout& image) const { return cache_len.value_or(image.given() ? image.rows() : 64); }
 };
 

@@ -8,15 +8,15 @@
 namespace mnemo::memory {
 
 /// The convolutional position of the gated recurrent cache (Zhang et al. 2024, appendix; Chu et al. 2021).
-///   y = Conv3x3(x on its grid), C groups, zero padding 1, with a bias; rows in front of the grid get zero
+///   y = Conv3x3(x on its grid), C groups, zero padding 1, with a bias; rows before the grid get zero
 class GrcPosition {
  public:
   GrcPosition() = default;
   /// D `dim`, C `channels` groups. Throws InputError unless C divides D.
   GrcPosition(const layers::Scope& scope, int64_t dim, int64_t channels, double std);
   bool defined() const { return weight_.defined(); }
-  /// x [B,T,D], its last grid.size() rows the image; fewer is a ShapeError, and so are not `class_tokens` rows in front
-  /// where that is not negative.
+  /// x [B,T,D], where the last grid.size() rows are the image. Throws ShapeError if there are fewer rows, or a number
+  /// of rows before the image other than `class_tokens` (if not negative).
   at::Tensor operator()(const at::Tensor& x, core::Grid grid, int64_t class_tokens) const;
 
  private:

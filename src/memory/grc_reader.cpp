@@ -11,7 +11,7 @@
 namespace mnemo::memory {
 namespace {
 
-/// The grid that the cache lies on where it is reduced.
+/// The grid of a cache that is reduced.
 core::Grid reduced_grid(const GrcOptions& options, const core::ImageLayout& image) {
   const int64_t length = options.length(image);
   core::Grid grid = image.grid;
@@ -22,7 +22,7 @@ core::Grid reduced_grid(const GrcOptions& options, const core::ImageLayout& imag
       "rows, as many as cache_len, found {}x{}",
       length, grid.height, grid.width);
   base::require(image.pool > 0 || (grid.height >= image.sr_ratio && grid.width >= image.sr_ratio),
-                "grc: expected a cache_grid of at least {0}x{0}, by which the attention reduces, found {1}x{2}",
+                "grc: expected a cache_grid of at least {0}x{0}, the reduction of the attention, found {1}x{2}",
                 image.sr_ratio, grid.height, grid.width);
   return grid;
 }
@@ -46,7 +46,7 @@ GrcReader::GrcReader(const GrcOptions& options, const core::AttentionBuild& buil
   if (image.windows) {
     cache_grid_ = image.grid;
     base::require(options.length(image) == image.grid.size(),
-                  "grc: in windows of {}x{} expected cache_len = {}, a row for each place, found {}", image.grid.height,
+                  "grc: in windows of {}x{} expected cache_len = {}, one row per position, found {}", image.grid.height,
                   image.grid.width, image.grid.size(), options.length(image));
     position_ = layers::RelativePositionBias(scope, image.grid.height, image.grid.width, num_heads_, std);
   }
@@ -59,7 +59,7 @@ at::Tensor GrcReader::position_bias(core::Grid grid) const {
     throw base::ShapeError(fmt::format("[grc] expected windows of at most {}x{}, found {}x{}", cache_grid_.height,
                                        cache_grid_.width, grid.height, grid.width));
   }
-  // Windows of an image that is smaller: their places are those of the upper left.
+  // Windows of a smaller image use the positions at the upper left.
   const at::Tensor places = at::arange(cache_grid_.size(), bias.options().dtype(at::kLong).requires_grad(false));
   return bias.index_select(1, places.view({cache_grid_.height, cache_grid_.width})
                                   .narrow(0, 0, grid.height)

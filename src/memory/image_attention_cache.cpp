@@ -13,12 +13,12 @@ ImageAttentionCache::ImageAttentionCache(const Options& options, const core::Att
                                          const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner)
     : mem_len_(options.mem_len.value_or(image.rows())), dim_(build.dim), image_(image), inner_(std::move(inner)) {
   base::require(!image.windows,
-                "attention_cache: rows of earlier images have no place in a window; use it with backbone.type = "
+                "attention_cache: does not support windows; use it with backbone.type = "
                 "\"vit\", \"pvt\" or \"pvt_v2\"");
-  base::require(inner_->support().contexts, "attention_cache: this attention takes no rows beside its own");
+  base::require(inner_->support().contexts, "attention_cache: this attention does not support context rows");
   if (image.reduces()) reduces_ = dynamic_cast<const core::ReducesRows*>(inner_.get());
   base::ensure(!image.reduces() || reduces_ != nullptr,
-               "an attention of fewer keys than rows does not say how it reduces them");
+               "an attention that reduces its keys must implement ReducesRows");
   base::require(!image.reduces() || mem_len_ % image.grid.size() == 0,
                 "attention_cache: keys are reduced image by image: expected a mem_len of whole images, a multiple of "
                 "{}, found {}",
@@ -47,7 +47,7 @@ at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const
   const core::Grid grid = input.grid();
   const bool same_grid = grid.height == image_.grid.height && grid.width == image_.grid.width;
   base::require(!image_.reduces() || same_grid,
-                "[attention_cache] its images are {}x{} rows and are reduced like the image at hand: expected one of "
+                "[attention_cache] its images have {}x{} rows and are reduced like the current image: expected one of "
                 "that size, found {}x{}",
                 image_.grid.height, image_.grid.width, grid.height, grid.width);
   const int64_t filled = std::min(cache.filled.item<int64_t>(), mem_len_);

@@ -11,7 +11,7 @@
 
 namespace mnemo::memory {
 
-/// The cache of one attention, for the whole model: rows [1,N,D], of which the last `filled` [1] are real.
+/// The cache of one attention, for the whole model: rows [1,N,D], of which the last `filled` [1] are in use.
 struct ImageAttentionCacheState {
   at::Tensor rows, filled;
   template <class F>
@@ -21,17 +21,17 @@ struct ImageAttentionCacheState {
   }
 };
 
-/// The attention-based cache in an image backbone (Zhang et al. 2024, table 2): keys and values come from the last
-/// mem_len rows that this attention was given in training, beside its own.
+/// The attention-based cache in an image backbone (Zhang et al. 2024, table 2): keys and values also come from the last
+/// mem_len input rows of this attention in training.
 ///   k, v of [cache; x], q of x;   cache' = the last mem_len rows of [cache; x of all images], detached, after a
 ///   training step
-/// Images do not follow one another, so the cache is the model's, as GRC's is: it moves in training only and is saved
-/// with the weights. Where the attention reduces its keys, the images of the cache are reduced like the image at hand.
+/// Images are not a sequence, so the cache belongs to the model, like GRC's: it is updated only in training and saved
+/// with the weights. If the attention reduces its keys, the images in the cache are reduced in the same way.
 class ImageAttentionCache final : public core::Attention, public core::Inspectable {
  public:
   using Options = AttentionCacheOptions;
-  /// Throws InputError where the attention takes no rows beside its own, inside windows, and for a mem_len of no whole
-  /// images where keys are reduced.
+  /// Throws InputError if the attention does not support contexts, inside windows, and if keys are reduced but mem_len
+  /// is not a whole number of images.
   ImageAttentionCache(const Options& options, const core::AttentionBuild& build, const core::ImageLayout& image,
                       std::unique_ptr<core::CoreAttention> inner);
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
@@ -42,15 +42,15 @@ class ImageAttentionCache final : public core::Attention, public core::Inspectab
                               const core::State& history) const override;
 
  private:
-  /// The rows [B,M,D] in front of the input's keys, undefined while there are none; `table` gets their span.
+  /// The rows [B,M,D] before the input's keys, undefined while the cache is empty; adds their span to `table`.
   at::Tensor context(const core::AttentionInput& input, const ImageAttentionCacheState& cache,
                      core::AttendTable& table) const;
 
   int64_t mem_len_, dim_;
   core::ImageLayout image_;
-  at::Tensor like_;  // the core's output map: it has the type and the device of the cache
+  at::Tensor like_;  // the core's output projection: gives the type and device of the cache
   std::unique_ptr<core::CoreAttention> inner_;
-  const core::ReducesRows* reduces_ = nullptr;  // inner_, where keys are fewer than rows
+  const core::ReducesRows* reduces_ = nullptr;  // inner_, if it reduces keys
 };
 
 }  // namespace mnemo::memory

@@ -49,24 +49,24 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
     };
     require(names.insert(task.name).second, "name", "it appears twice");
     require(!masked || task.new_class_token || task.num_mem_tokens == 0, "num_mem_tokens",
-            "attention = \"masked\" shows memory to the task's new class token alone; expected new_class_token = true, "
+            "attention = \"masked\" shows memory only to the task's new class token; expected new_class_token = true, "
             "or 0 tokens");
     require(!masked || !task.own_class_token, "own_class_token",
-            "it moves the old rows, which attention = \"masked\" leaves as they are");
+            "it changes the old rows, which attention = \"masked\" leaves as they are");
     require(!masked || !task.own_adapters, "own_adapters",
-            "they move the old rows, which attention = \"masked\" leaves as they are");
-    require(masked || task.sees.empty(), "sees", "with attention = \"full\" everything sees everything; expected []");
+            "they change the old rows, which attention = \"masked\" leaves as they are");
+    require(masked || task.sees.empty(), "sees", "with attention = \"full\" every row sees every row; expected []");
     std::set<std::string> seen;
     for (const std::string& other : task.sees) {
-      require(task.new_class_token, "sees", "a task without a class row of its own sees nothing");
+      require(task.new_class_token, "sees", "a task without its own class row sees nothing");
       require(with_class_row.contains(other), "sees",
-              fmt::format("'{}' is no earlier task with a class row of its own", other));
+              fmt::format("'{}' is not an earlier task with its own class row", other));
       require(seen.insert(other).second, "sees", fmt::format("'{}' appears twice", other));
     }
     if (task.new_class_token) with_class_row.insert(task.name);
     if (propagation == "none") continue;
     require(task.memory_norm.value_or(memory_norm) == "before", "memory_norm",
-            "rows that go on pass every norm; expected \"before\"");
+            "propagated rows pass every norm; expected \"before\"");
     require(task.num_mem_tokens > 0, "num_mem_tokens", "expected memory to propagate, found 0");
   }
   where.require(propagation == "none" || (!masked && tasks.size() <= 1), "propagation",
@@ -74,19 +74,19 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
                 tasks.size());
   const auto own = std::count_if(tasks.begin(), tasks.end(),
                                  [](const TaskOptions& task) { return task.own_class_token; });
-  where.require(own <= 1, "tasks", "{} tasks bring a class token in place of the backbone's; only one can", own);
+  where.require(own <= 1, "tasks", "{} tasks replace the backbone's class token; only one can", own);
   const auto adapted = std::count_if(tasks.begin(), tasks.end(),
                                      [](const TaskOptions& task) { return task.own_adapters; });
-  where.require(adapted <= 1, "tasks", "{} tasks bring adapters; only one can", adapted);
+  where.require(adapted <= 1, "tasks", "{} tasks have adapters; only one can", adapted);
 }
 
 void LearnableTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
   where.require(model.input == core::InputKind::images, "memory",
-                "'{}' is made for models of images (backbone.type = \"vit\")", LearnableTokens::kType);
+                "'{}' requires an image model (backbone.type = \"vit\")", LearnableTokens::kType);
   where.require(model.takes_tasks && model.whole, "memory",
-                "'{}' is made for backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"",
+                "'{}' requires backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"",
                 LearnableTokens::kType, model.backbone, model.whole ? "model" : "layer_stack");
-  where.require(model.memories.size() == 1, "memory", "'{}' stands alone in a model, found {} memories",
+  where.require(model.memories.size() == 1, "memory", "'{}' must be the only memory, found {} memories",
                 LearnableTokens::kType, model.memories.size());
   for (const TaskOptions& task : tasks) {
     where.require(model.adapters || !task.own_adapters, "adapters",
@@ -149,8 +149,8 @@ size_t LearnableTokens::find(const std::string& name) const {
     if (options_.tasks[k].name == name) return k;
     names.push_back(options_.tasks[k].name);
   }
-  base::input_error("no task {} is attached{}{}", base::in_quotes(name), names.empty() ? "; none is" : "",
-                    base::suggestion(name, names));
+  base::input_error("no task {} is attached{}{}", base::in_quotes(name),
+                    names.empty() ? "; the model has no tasks" : "", base::suggestion(name, names));
 }
 
 std::vector<size_t> LearnableTokens::class_rows() const {

@@ -68,31 +68,31 @@ struct LearnableTokensOptions {
     v("tasks", tasks, "tasks in the order they were attached");
   }
   void validate(const base::Where& where) const;
-  /// Throws InputError where they cannot stand in the model.
+  /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
 };
 
-/// Learnable memory for a vision Transformer (Sandler et al. 2022): for each task rows that layers see as further keys
-/// and values, a class token and a head. These are parameters; nothing is carried from image to image. A layer with
-/// rows X and memory E:
-///   u = norm1(X);  q of u;  k, v of [u; E], or [u; norm1(E)];  softmax(q k^T / sqrt(d)) v over what the table allows
+/// Learnable memory for a vision Transformer (Sandler et al. 2022): for each task, rows that layers see as additional
+/// keys and values, a class token and a head. These are parameters; nothing is carried from image to image. A layer
+/// with rows X and memory E:
+///   u = norm1(X);  q of u;  k, v of [u; E], or [u; norm1(E)];  softmax(q k^T / sqrt(d)) v with the attention mask
 /// Parameters: task.NAME.class_token [1,1,D], .cls_token [1,1,D] (own_class_token), .memory.L [m,D], .head.weight
 /// [C,D], .head.bias [C].
 class LearnableTokens {
  public:
   using Options = LearnableTokensOptions;
   static constexpr const char* kType = "learnable_tokens";
-  /// Throws InputError for a layer that the backbone has not, or a task without classes.
+  /// Throws InputError for a layer that the backbone does not have, or a task without classes.
   LearnableTokens(const Options& options, const layers::Scope& root, int64_t num_layers, int64_t dim, double init_std);
 
   const Options& options() const { return options_; }
-  /// What the backbone is given. The tensors are the parameters.
+  /// The input for the backbone. The tensors are the parameters themselves.
   core::TaskMemory tasks() const;
   /// The head of a task: hidden [..,D] -> logits [..,C].
   const layers::Linear& head(size_t task) const { return parts_[task].head; }
-  /// The number of the task of that name. Throws InputError naming those that there are.
+  /// The index of the task with that name. Throws InputError listing the existing names.
   size_t find(const std::string& name) const;
-  /// Numbers of the tasks that have a class row, in the order of the rows.
+  /// Indices of the tasks that have a class row, in the order of the rows.
   std::vector<size_t> class_rows() const;
 
  private:

@@ -8,10 +8,11 @@
 
 namespace mnemo::memory {
 
-/// Learned rows [m,D], the parameter "tokens" of a memory, as they stand before a sequence's first segment.
+/// Learned rows [m,D], the parameter "tokens" of a memory: its value before a sequence's first segment.
 class LearnedTokens {
  public:
-  /// They start as N(0, init_std), each by itself (init "independent") or as one row of it count times ("repeated").
+  /// Initialised from N(0, init_std), independently (init "independent") or as one row repeated count times
+  /// ("repeated").
   LearnedTokens(const core::MemoryBuild& build, int64_t count, const std::string& init, double init_std)
       : rows_(build.scope.add("tokens", {count, build.dim},
                               init == "repeated" ? one_row(init_std) : layers::normal(init_std),

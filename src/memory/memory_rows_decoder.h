@@ -13,16 +13,16 @@ namespace mnemo::memory {
 /// Memory rows of one sequence, [m,D].
 struct MemoryRowsState final : core::CopiedState<MemoryRowsState> {
   std::vector<float> rows;
-  bool carried = false;  ///< from segment to segment; else they are the model's
+  bool carried = false;  ///< carried from segment to segment; false: the model's learned rows
   int64_t num_bytes() const override { return carried ? static_cast<int64_t>(rows.size()) * 4 : 0; }
 };
 
-/// Memory tokens around a segment, decoding: learned ones, or rows of the last layer carried to the next segment (`S`
+/// Decoder for memory tokens around a segment: learned ones, or rows of the last layer carried to the next segment (`S`
 /// is the memory's state, with a field `tokens`).
 template <class S>
 class MemoryRowsDecoder final : public core::DecodeSequence {
  public:
-  /// What is carried: nothing, the rows that were read, or those that were written.
+  /// What is carried to the next segment: nothing, the output of the read rows, or that of the write rows.
   enum class Carries { nothing, read, written };
   /// learned [1,m,D].
   MemoryRowsDecoder(const at::Tensor& learned, Rows rows, Carries carries)

@@ -12,7 +12,7 @@ using core::SpanKind;
 
 void MemoryTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
   where.require(model.causal, "memory",
-                "'memory_tokens' adds rows with the rules of causal layers; an encoder takes recurrent_tokens with "
+                "'memory_tokens' adds rows for causal layers; an encoder supports recurrent_tokens with "
                 "layout = \"encoder\"");
   require_room(model, num_mem_tokens, rows_beside(), where);
 }

@@ -32,13 +32,13 @@ struct MemoryTokensOptions {
       base::one_of("independent", "repeated"));
     v("init_std", init_std, "standard deviation of the initial learned tokens", base::at_least(0));
   }
-  /// Throws InputError where they cannot stand in the model.
+  /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
-  /// Rows beside a segment's tokens.
+  /// Rows added to a segment's tokens.
   int64_t rows_beside() const { return num_mem_tokens; }
 };
 
-/// tokens [B,m,D]: the rows in front of the next segment; absent in the paper's variant, which carries nothing.
+/// tokens [B,m,D]: the rows before the next segment; absent in the paper's variant, which carries nothing.
 struct MemoryTokensState {
   at::Tensor tokens;
   template <class F>
@@ -47,8 +47,8 @@ struct MemoryTokensState {
   }
 };
 
-/// Memory Transformer (Burtsev et al. 2020), segment by segment: rows [mem; x]; memory rows see memory only (and the
-/// cache if told so), token rows see memory, cache and earlier tokens.
+/// Memory Transformer (Burtsev et al. 2020), segment by segment: rows [mem; x]; memory rows see only memory (and the
+/// segment cache with read_mem_from_cache), token rows see memory, cache and earlier tokens.
 class MemoryTokens final : public core::SequenceMemory {
  public:
   using Options = MemoryTokensOptions;

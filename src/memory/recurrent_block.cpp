@@ -14,7 +14,7 @@ RecurrentBlock::RecurrentBlock(const RecurrentTokensOptions& options, const core
     : options_(options), tokens_(build, options.num_mem_tokens, options.init, options.init_std), embed_(build.embed) {
   base::require(embed_ != nullptr,
                 "recurrent_tokens: layout = \"encoder\" needs an embedding for its special tokens, which a "
-                "layer_stack has not");
+                "layer_stack does not have");
 }
 
 core::State RecurrentBlock::initial_state(int64_t batch) const {
@@ -36,7 +36,7 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   const at::Tensor cls = token(0), sep = token(1), pad = token(2);
 
   if (rows.valid.defined()) {
-    // The second [SEP] stands right behind the last real token of each sequence.
+    // The second [SEP] comes right after the last real token of each sequence.
     const at::Tensor lengths = rows.valid.sum(1, true), place = at::arange(length + 1, integers).unsqueeze(0);
     const at::Tensor own = at::cat({rows.rows, pad}, 1);
     const at::Tensor behind = at::where((place == lengths).unsqueeze(-1), sep, pad);
@@ -46,8 +46,8 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   } else {
     rows.rows = at::cat({cls, memory, sep, rows.rows, sep}, 1);
   }
-  // Special tokens have tags, so that the segment's own are found again; [SEP] and padding behind them are of their
-  // span.
+  // Special tokens have tags so that the segment's own tokens can be found again; the final [SEP] and padding belong to
+  // the tokens' span.
   core::AttendTable table({SpanKind::tokens, length + 1}, Rule::all());
   table.prepend_rows({SpanKind::tokens, 1, 2})
       .prepend_rows({SpanKind::read, count})

@@ -6,11 +6,11 @@ namespace mnemo::memory {
 
 /// Recurrent Memory Transformer around an encoder (Bulatov et al. 2022, section 4.3, and the authors' code for BERT):
 /// layout encoder.
-///   rows = [CLS] mem_1 ... mem_m [SEP] x_1 ... x_n [SEP] pad ... pad       all see one another but the padding
-///   mem' = the last layer's rows 1 ... m (memory_position same), or 0 ... m-1 (authors: [CLS] in, the last memory row
-///   lost)
-/// n is the number of real tokens of the sequence in this segment. A sequence without any keeps its memory: none of its
-/// rows is real.
+///   rows = [CLS] mem_1 ... mem_m [SEP] x_1 ... x_n [SEP] pad ... pad       all see each other except padding
+///   mem' = the last layer's rows 1 ... m (memory_position same), or 0 ... m-1 (authors: includes [CLS] and loses the
+///   last memory row)
+/// n is the number of real tokens of the sequence in this segment. A sequence without any keeps its memory: all of its
+/// rows are padding.
 class RecurrentBlock final : public core::SequenceMemory {
  public:
   /// Throws InputError in a layer_stack, which has no special tokens.

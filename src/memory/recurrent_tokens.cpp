@@ -16,9 +16,9 @@ void RecurrentTokensOptions::validate(const base::Where& where) const {
       {"cls_token", cls_token}, {"sep_token", sep_token}, {"pad_token", pad_token}};
   for (const auto& [key, token] : special) {
     where.require(!encoder || token.has_value(), key, "layout = \"encoder\" needs this token");
-    where.require(encoder || !token.has_value(), key, "goes with layout = \"encoder\"");
+    where.require(encoder || !token.has_value(), key, "requires layout = \"encoder\"");
   }
-  where.require(encoder || memory_position == "same", "memory_position", "goes with layout = \"encoder\"");
+  where.require(encoder || memory_position == "same", "memory_position", "requires layout = \"encoder\"");
   where.require(!encoder || block_mask == "open", "block_mask",
                 "the block of layout = \"encoder\" is open: expected \"open\"");
   where.require(!encoder || !read_mem_from_cache, "read_mem_from_cache",
@@ -32,7 +32,7 @@ void RecurrentTokensOptions::check(const core::ModelOutline& model, const base::
                 "recurrent_tokens with layout = \"encoder\" needs backbone.type = \"encoder\"; expected layout = "
                 "\"read_write\"");
   where.require(model.causal || block, "memory",
-                "'recurrent_tokens' adds rows with the rules of causal layers; an encoder takes recurrent_tokens with "
+                "'recurrent_tokens' adds rows for causal layers; an encoder supports recurrent_tokens with "
                 "layout = \"encoder\"");
   require_room(model, num_mem_tokens, rows_beside(), where);
   if (!model.whole) return;

@@ -57,13 +57,13 @@ struct RecurrentTokensOptions {
     v("pad_token", pad_token, "encoder: id of the padding token", base::at_least(0));
   }
   void validate(const base::Where& where) const;
-  /// Throws InputError where they cannot stand in the model.
+  /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
-  /// Rows beside a segment's tokens: memory, and in layout encoder the special tokens.
+  /// Rows added to a segment's tokens: memory, and with layout encoder the special tokens.
   int64_t rows_beside() const { return layout == "encoder" ? num_mem_tokens + 3 : 2 * num_mem_tokens; }
 };
 
-/// tokens [B,m,D]: the memory handed to the next segment.
+/// tokens [B,m,D]: the memory passed to the next segment.
 struct RecurrentTokensState {
   at::Tensor tokens;
   template <class F>
@@ -72,8 +72,8 @@ struct RecurrentTokensState {
   }
 };
 
-/// Recurrent Memory Transformer (Bulatov et al. 2022, section 3.2), layout read_write: rows [mem; x; mem], the same
-/// vectors at both ends; the last m rows of the output are the next segment's memory.
+/// Recurrent Memory Transformer (Bulatov et al. 2022, section 3.2), layout read_write: rows [mem; x; mem], with the
+/// same vectors at both ends; the last m output rows are the next segment's memory.
 class RecurrentTokens final : public core::SequenceMemory {
  public:
   using Options = RecurrentTokensOptions;

@@ -35,7 +35,7 @@ Entry describe(base::OptionTypes& types, const char* name, const char* meaning) 
   return entry;
 }
 
-/// Registers the memory M on the seam that its base class names.
+/// Registers the memory M on the seam given by its base class.
 template <class M>
 void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name, const char* meaning) {
   using O = typename M::Options;
@@ -65,7 +65,7 @@ void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* n
   entries.add(name, std::move(entry));
 }
 
-/// A layer context in a language model, one cache of the model in an image backbone.
+/// A layer context in a language model; one cache per model in an image backbone.
 void add_attention_cache(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name,
                          const char* meaning) {
   Entry entry = describe<AttentionCacheOptions>(types, name, meaning);
@@ -91,7 +91,7 @@ void add_recurrent_tokens(base::OptionTypes& types, base::Registry<Entry>& entri
   entries.add(name, std::move(entry));
 }
 
-/// Their tasks name the layers that they serve.
+/// Their tasks name the layers that they use.
 void add_learnable_tokens(base::OptionTypes& types, base::Registry<Entry>& entries, const char* meaning) {
   types.add<LearnableTokensOptions>(LearnableTokens::kType, meaning);
   Entry entry;

@@ -10,7 +10,7 @@
 
 namespace mnemo::memory {
 
-/// Throws InputError where a learned table of positions has no places for a segment with `beside` rows of memory.
+/// Throws InputError if a learned position table is too small for a segment with `beside` memory rows.
 inline void require_room(const core::ModelOutline& model, int64_t num_mem_tokens, int64_t beside,
                          const base::Where& where) {
   if (!model.position_rows || num_mem_tokens == 0) return;
@@ -21,7 +21,7 @@ inline void require_room(const core::ModelOutline& model, int64_t num_mem_tokens
                 num_mem_tokens, model.segment_size, rows, *model.position_rows);
 }
 
-/// Puts rows [B,m,D] before or after a segment's rows; they are all real.
+/// Adds rows [B,m,D] before or after a segment's rows; none of them is padding.
 inline void add_rows(core::SegmentRows& segment, const at::Tensor& rows, bool in_front) {
   segment.rows = in_front ? at::cat({rows, segment.rows}, 1) : at::cat({segment.rows, rows}, 1);
   if (!segment.valid.defined()) return;

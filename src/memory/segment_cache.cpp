@@ -19,7 +19,7 @@ void SegmentCacheOptions::validate(const base::Where& where) const {
 void SegmentCacheOptions::check(const core::ModelOutline& model, const base::Where& where) const {
   const std::string beside = model.on(core::Seam::sequence);
   where.require(beside.empty() || !(same_length || eval_same_length.value_or(false)), "memory",
-                "segment_cache with same_length gives memory rows no rule ('{}'); use same_length = false", beside);
+                "segment_cache with same_length does not support memory rows ('{}'); use same_length = false", beside);
 }
 
 int64_t SegmentCache::mem_len(core::Mode mode) const {
@@ -66,7 +66,7 @@ core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const a
                                 const core::AttendTable& table, const core::State& state, core::Mode mode) const {
   const auto& cache = state.as<SegmentCacheState>();
   const int64_t limit = mem_len(mode);
-  // The rows of the segment that are kept, as [first, first + count).
+  // The rows of the segment to keep, as [first, first + count).
   const bool tokens_only = !options_.keep_memory_rows;
   const int64_t first = tokens_only ? table.row_offset(core::SpanKind::tokens) : 0;
   const int64_t count = tokens_only ? table.row_length(core::SpanKind::tokens) : table.num_rows();

@@ -26,12 +26,12 @@ struct SegmentCacheOptions {
       "store the read and write memory rows in the cache too (as in the authors' RMT)");
   }
   void validate(const base::Where& where) const;
-  /// Throws InputError where it cannot stand in the model.
+  /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
 };
 
-/// Rows that entered each layer that is served, right-aligned: rows[l] [B,M,D], undefined for other layers; valid [B,M]
-/// bool, M <= mem_len.
+/// Rows that entered each served layer, right-aligned: rows[l] [B,M,D], undefined for other layers; valid [B,M] bool, M
+/// <= mem_len.
 struct SegmentCacheState {
   std::vector<at::Tensor> rows;
   at::Tensor valid;
@@ -42,8 +42,8 @@ struct SegmentCacheState {
   }
 };
 
-/// Segment-level recurrence (Dai et al. 2019, section 3.2): layer l sees, on the left of the segment, the last mem_len
-/// rows that entered it in earlier segments. No gradient goes into the cache.
+/// Segment-level recurrence (Dai et al. 2019, section 3.2): layer l sees, to the left of the segment, the last mem_len
+/// rows that entered it in earlier segments. No gradient flows into the cache.
 ///   cache' = the last mem_len rows of [cache; rows], detached
 class SegmentCache : public core::LayerContext {
  public:
@@ -65,7 +65,7 @@ class SegmentCache : public core::LayerContext {
 
   Options options_;
   core::MemoryBuild build_;
-  std::string name_;  ///< for messages
+  std::string name_;  ///< for error messages
 };
 
 }  // namespace mnemo::memory

@@ -12,13 +12,13 @@ namespace {
 
 constexpr int64_t kFirstRoom = 128;  // rows
 
-/// The rows of one sequence that entered each layer, in memory that grows by doubling.
+/// The rows of one sequence that entered each layer, in buffers that grow by doubling.
 struct CacheRows final : core::CopiedState<CacheRows> {
   std::vector<int64_t> served = {};            ///< layers that have rows
   std::vector<ops::AlignedBytes> layers = {};  ///< [capacity,D] each, of all layers of the model
   int64_t dim = 0, mem_len = 0;
   int64_t capacity = 0, first = 0;
-  int64_t count = 0;  ///< those that go when the segment ends included
+  int64_t count = 0;  ///< includes rows that will be dropped when the segment ends
 
   float* row(size_t layer, int64_t number) const { return layers[layer].as<float>() + (first + number) * dim; }
   int64_t kept() const { return std::min(count, mem_len); }

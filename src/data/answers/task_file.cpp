@@ -192,7 +192,7 @@ SampleBatch TaskFiles::batch(Part part, int64_t number, int64_t batch_size) cons
       rows.push_back(i);
     }
   }
-  base::ensure(!rows.empty(), "{}: batch {} of {} samples lies behind the end", name_, number, batch_size);
+  base::ensure(!rows.empty(), "{}: batch {} of {} samples is past the end", name_, number, batch_size);
   return of_part->batch(rows);
 }
 

@@ -368,7 +368,7 @@ FoundSet find_sun397(const ImageOptions& options) {
     set.train = part(images_below(options.train, ""), set.classes, true);
     return set;
   }
-  base::require(!test.empty(), "{}: expected {} beside {}, found no such thing", options.train, test_name, train_name);
+  base::require(!test.empty(), "{}: expected {} next to {}, found none", options.train, test_name, train_name);
   set.train = part(listed(train), set.classes, true);
   set.test = part(listed(test), set.classes, false);
   return set;

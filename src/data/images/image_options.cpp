@@ -22,7 +22,7 @@ void ImageOptions::validate(const base::Where& where) const {
   where.require(partition == 1 || format == "sun397", "partition", "it belongs to format = \"sun397\", found \"{}\"",
                 format);
   where.require(test_crop.resize_size == 0 || test_crop.crop_mode == "center", "test_crop",
-                "resize_size goes with crop_mode = \"center\"");
+                "resize_size requires crop_mode = \"center\"");
 }
 
 }  // namespace mnemo::data

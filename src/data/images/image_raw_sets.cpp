@@ -57,7 +57,7 @@ IdxFile read_idx(const std::string& path, size_t rank) {
     product *= size;
     file.dims.push_back(static_cast<int64_t>(size));
   }
-  base::require(bytes.size() - header == product, "{}: expected {} bytes behind the header, found {}", path, product,
+  base::require(bytes.size() - header == product, "{}: expected {} bytes after the header, found {}", path, product,
                 bytes.size() - header);
   file.data.assign(bytes.begin() + static_cast<std::ptrdiff_t>(header), bytes.end());
   return file;
@@ -74,13 +74,13 @@ std::string labels_beside(const std::string& images) {
   replace("images", "labels");
   replace("idx3", "idx1");
   base::require(name != path.filename().string(),
-                "{}: expected a name with \"images\" in it, so that the labels' file can be found beside it", images);
+                "{}: expected a name with \"images\" in it, so that the labels file can be found next to it", images);
   const std::string plain = name.ends_with(".gz") ? name.substr(0, name.size() - 3) : name;
   for (const std::string& candidate : {name, plain, plain + ".gz"}) {
     const std::string beside = (path.parent_path() / candidate).string();
     if (base::path_exists(beside)) return beside;
   }
-  base::input_error("{}: its labels are missing; expected {} beside it", images, name);
+  base::input_error("{}: its labels are missing; expected {} next to it", images, name);
 }
 
 FoundImages idx_part(const std::string& images) {

@@ -64,7 +64,7 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
         invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad));
       if (!text.ends_with('\n')) text += '\n';
       base::require(("\n" + text).find(fmt::format("\n{}\n", kSeparator)) == std::string::npos,
-                    "{}: expected no line '{}', which stands between documents", documents[next].path, kSeparator);
+                    "{}: expected no line '{}', which separates documents", documents[next].path, kSeparator);
       if (part.documents > 0) text.insert(0, fmt::format("{}\n", kSeparator));
       file.write(text);
       part.bytes += static_cast<int64_t>(text.size());

@@ -4,8 +4,7 @@
 
 namespace mnemo::memory {
 
-// Controls that give each token one slot, phi = e_slot, and take an assignment from their caller (slot_index) where
-// there is one.
+// Controls that assign each token to one slot, phi = e_slot. The caller may provide the assignment (slot_index).
 
 struct AbcRandomOptions {
   int64_t seed = 0;
@@ -15,7 +14,7 @@ struct AbcRandomOptions {
   }
 };
 
-/// ABC_RD: the slot is uniform in 0 .. n-1 and depends on the seed, the layer and the token's number alone (section
+/// ABC_RD: the slot is uniform in 0 .. n-1 and depends only on the seed, the layer and the token's position (section
 /// A.2; ops/abc_slots.h).
 class AbcRandomControl final : public AbcSumControl {
  public:
@@ -30,9 +29,9 @@ class AbcRandomControl final : public AbcSumControl {
   int64_t seed_, layer_;
 };
 
-/// Slots are means of their tokens (section 3.2, eq. 6). The paper names no way to find clusters; here online k-means
-/// over keys, all heads of a token together (ops/abc_slots.h). Where causal a slot is the mean of its members in the
-/// prefix.
+/// Slots are means of their tokens (section 3.2, eq. 6). The paper does not specify how to find clusters; here we use
+/// online k-means over keys, with all heads of a token together (ops/abc_slots.h). In causal models a slot is the mean
+/// of its members so far.
 class AbcClusteringControl final : public AbcSumControl {
  public:
   using Options = AbcNoOptions;

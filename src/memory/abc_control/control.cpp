@@ -18,7 +18,7 @@ struct ControlEntry {
   std::function<std::optional<core::RowLimit>(const base::Node& abc)> row_limit;
 };
 
-/// Every control, filled by explicit lines.
+/// Registers every control.
 struct Controls {
   base::OptionTypes types{"control"};
   base::Registry<ControlEntry> entries{"control"};

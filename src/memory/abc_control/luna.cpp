@@ -18,11 +18,10 @@ AbcLunaControl::AbcLunaControl(const Options&, const AbcControlBuild& build)
       control_scale_(1.0 / std::sqrt(static_cast<double>(build.attention.head_dim))) {
   const core::AttentionBuild& attention = build.attention;
   base::require(!attention.causal,
-                "ABC: control 'luna' lets every slot see the whole sequence and cannot stand in a causal model; use "
-                "control \"mlp\", which "
-                "learns as well");
+                "ABC: control 'luna' lets every slot see the whole sequence, so the model cannot be causal; use "
+                "control \"mlp\", which is also learned");
   base::require(attention.num_heads * attention.head_dim == attention.dim,
-                "ABC: control 'luna' hands slots on as rows: expected num_heads * head_dim = dim = {}, found {}",
+                "ABC: control 'luna' passes slots up as rows: expected num_heads * head_dim = dim = {}, found {}",
                 attention.dim, attention.num_heads * attention.head_dim);
   const auto map = [&](const char* name) {
     return (build.scope / name)

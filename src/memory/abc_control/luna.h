@@ -4,11 +4,11 @@
 
 namespace mnemo::memory {
 
-/// Shared workspace and LUNA (section A.5, eq. 10): the slots of the layer below choose what is written.
-///   phi = softmax over tokens of (W_q slots)_h (W_k x)_h^T / sqrt(d),  K = phi k,  V = phi v,  slots for the layer
-///   above = join over heads of V
-/// The lowest layer, or with layer drop the lowest that is not passed by, starts from learned slots. Not causal: every
-/// slot sees the whole sequence. No state.
+/// Shared workspace and LUNA (section A.5, eq. 10): the slots of the layer below decide what is written.
+///   phi = softmax over tokens of (W_q slots)_h (W_k x)_h^T / sqrt(d),  K = phi k,  V = phi v,
+///   slots for the layer above = heads of V concatenated
+/// The lowest layer (with layer drop, the lowest that is not skipped) starts from learned slots. Not causal: every slot
+/// sees the whole sequence. No state.
 class AbcLunaControl final : public AbcControl {
  public:
   using Options = AbcNoOptions;

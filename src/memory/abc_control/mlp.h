@@ -21,7 +21,7 @@ struct AbcMlpOptions {
   }
 };
 
-/// Slots with the normaliser of their weights (ops/abc.h): k, v [B,H,n,d], z [B,H,n].
+/// Slots with their normaliser (ops/abc.h): k, v [B,H,n,d], z [B,H,n].
 struct AbcState {
   at::Tensor k, v, z;
   template <class F>
@@ -32,8 +32,8 @@ struct AbcState {
   }
 };
 
-/// Control by an MLP without hidden layer (Peng et al. 2022, section 4): s_i = W x_i, weights by the activation of s
-/// (ops/abc.h). Every token is written to every slot, so no slot stays empty behind the first real token.
+/// Control by an MLP without hidden layer (Peng et al. 2022, section 4): s_i = W x_i, and weights are an activation of
+/// s (ops/abc.h). Every token is written to every slot, so no slot is empty after the first real token.
 class AbcMlpControl final : public AbcControl {
  public:
   using Options = AbcMlpOptions;
@@ -49,7 +49,7 @@ class AbcMlpControl final : public AbcControl {
   int64_t heads_, slots_, head_dim_;
   double scale_;
   bool causal_;
-  at::Tensor weight_;  // [H*n,D], or [n,D] where heads share it
+  at::Tensor weight_;  // [H*n,D], or [n,D] if shared by the heads
 };
 
 }  // namespace mnemo::memory

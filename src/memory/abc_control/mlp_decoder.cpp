@@ -11,7 +11,7 @@
 namespace mnemo::memory {
 namespace {
 
-/// Slots of one sequence: k, v [H,n,width], z [H,n].
+/// The slots of one sequence: k, v [H,n,width], z [H,n].
 struct MlpSlots final : core::CopiedState<MlpSlots> {
   std::vector<float> k, v, z;
   int64_t used_bytes = 0;

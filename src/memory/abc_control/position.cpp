@@ -23,7 +23,7 @@ AbcLinformerControl::AbcLinformerControl(const Options& options, const AbcContro
 AbcSumControl::Writes AbcLinformerControl::writes(const AbcCall& call, const AbcSlots&,
                                                   const at::Tensor& numbers) const {
   require_numbers(call, numbers);
-  // A place of padding may lie behind the table's end.
+  // Positions of padding may exceed the table.
   const at::Tensor phi = at::embedding(weight_.t(), numbers.clamp_max(max_len_ - 1));
   return {phi, at::ones_like(phi, phi.options().requires_grad(false))};
 }

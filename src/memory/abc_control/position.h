@@ -4,9 +4,10 @@
 
 namespace mnemo::memory {
 
-// Controls that go by a token's number p in its sequence alone.
+// Controls that depend only on a token's position p in its sequence.
 
-/// phi = e_p: token p has slot p to itself. Softmax attention where not causal; causal, with mask_empty_slots.
+/// phi = e_p: each token has its own slot p. Equals softmax attention in bidirectional models, and in causal models
+/// with mask_empty_slots.
 class AbcIdentityControl final : public AbcSumControl {
  public:
   using Options = AbcNoOptions;
@@ -30,7 +31,7 @@ struct AbcLinformerOptions {
   }
 };
 
-/// phi = column p of a learned table W [n,max_len], of any sign, not normalised (section 3.1).
+/// phi = column p of a learned table W [n,max_len], of any sign and not normalised (section 3.1).
 class AbcLinformerControl final : public AbcSumControl {
  public:
   using Options = AbcLinformerOptions;
@@ -56,7 +57,7 @@ struct AbcLocalToGlobalOptions {
   }
 };
 
-/// phi = e_j for the jth global token, 0 for all others (section A.1).
+/// phi = e_j for the j-th global token, 0 for all others (section A.1).
 class AbcLocalToGlobalControl final : public AbcSumControl {
  public:
   using Options = AbcLocalToGlobalOptions;
@@ -76,7 +77,7 @@ struct AbcCompressiveOptions {
   }
 };
 
-/// phi = e_{floor(p/c)} / c: every slot is the mean of c tokens, running while they come in (section A.3, eq. 8).
+/// phi = e_{floor(p/c)} / c: every slot is the mean of c tokens, updated as they arrive (section A.3, eq. 8).
 class AbcCompressiveControl final : public AbcSumControl {
  public:
   using Options = AbcCompressiveOptions;

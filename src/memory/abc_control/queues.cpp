@@ -11,7 +11,7 @@
 namespace mnemo::memory {
 namespace {
 
-/// The rows of x [B,H,T,d] at those places, ascending; a view where they are evenly apart.
+/// Selects the rows of x [B,H,T,d] at the given positions, which ascend; a view if they are evenly spaced.
 at::Tensor rows_at(const at::Tensor& x, const std::vector<int64_t>& places) {
   if (places.empty()) return x.narrow(2, 0, 0);
   const int64_t step = places.size() > 1 ? places[1] - places[0] : 1;
@@ -76,7 +76,7 @@ AbcQueues AbcQueueControl::opened(const core::State& state, int64_t batch) const
   }
   if (masked_) core::require_state("abc", queues.z, {batch, queues_, slots_});
   base::require(queues.z.defined() == masked_ && queues.position.defined() == (queues_ > 1),
-                "[abc] the state is of another control than '{}', or of another mask_empty_slots", name_);
+                "[abc] the state belongs to a control other than '{}', or to another mask_empty_slots", name_);
   return queues;
 }
 
@@ -94,7 +94,7 @@ AbcAnswer AbcQueueControl::attend(const AbcCall& call, const core::State& state)
     turn = run(call, past, batch == 0 ? 0 : positions[0].item<int64_t>(),
                std::vector<bool>(static_cast<size_t>(keys), true));
   } else {
-    // Padding and other places in the queues: the sequences' tokens go different ways.
+    // Padding and different queue positions: the sequences must be processed separately.
     const at::Tensor valid = call.valid.defined() ? call.valid.to(at::kCPU).contiguous()
                                                   : at::ones({batch, keys}, at::kBool);
     std::vector<at::Tensor> o, k, v, z;
@@ -118,7 +118,7 @@ AbcQueueControl::Turn AbcQueueControl::run(const AbcCall& call, const AbcQueues&
     std::vector<int64_t> queries, keys, seen;
   };
   std::vector<Lane> lanes(static_cast<size_t>(queues_));
-  // A query at a place of padding reads the queue of the token before it.
+  // A query at padding reads the queue of the token before it.
   int64_t number = first;
   auto lane_of = [&](int64_t token) -> Lane& {
     return lanes[static_cast<size_t>(std::max<int64_t>(token, 0) % queues_)];
@@ -158,7 +158,7 @@ AbcDilatedControl::AbcDilatedControl(const Options&, const AbcControlBuild& buil
     : AbcQueueControl("dilated", 2, build) {
   base::require(build.attention.causal,
                 "ABC: control 'dilated' needs a causal model: which of its two queues a query reads depends on the "
-                "query's place");
+                "query's position");
 }
 
 }  // namespace mnemo::memory

@@ -6,10 +6,10 @@
 
 namespace mnemo::memory {
 
-/// Two queues of slots: the first takes tokens 0, 2, 4 … of a sequence, the second 1, 3, 5 …
+/// Two queues of slots: the first stores tokens 0, 2, 4 … of a sequence, the second 1, 3, 5 …
 struct AbcQueues {
   at::Tensor k, v;      ///< [B,H,2,n,d]
-  at::Tensor z;         ///< [B,2,n]: 1 where a slot holds a token; absent without mask_empty_slots
+  at::Tensor z;         ///< [B,2,n]: 1 for slots that contain a token; absent without mask_empty_slots
   at::Tensor position;  ///< [B] int64: tokens of the sequence so far
   template <class F>
   void visit(F&& f) {
@@ -20,12 +20,12 @@ struct AbcQueues {
   }
 };
 
-/// Controls whose slots are queues: slots move up by one, the first falls out, the new token is the last (section 3.3).
+/// Controls whose slots are queues: slots move up by one, the first is dropped, and the new token becomes the last
+/// (section 3.3).
 ///   K_t = U K_{t-1} + e_n k_t^T,  U_ij = 1 where j = i+1
-/// One queue of all tokens (window), or two that take turns (dilated, section A.4); a query reads the queue of its own
-/// token.
-/// mask_empty_slots: slots that hold no token take no part in the softmax, which makes it softmax attention in a window
-/// of n tokens.
+/// There is one queue for all tokens (window), or two that alternate (dilated, section A.4); a query reads the queue of
+/// its own token.
+/// mask_empty_slots: empty slots are excluded from the softmax, which gives softmax attention in a window of n tokens.
 class AbcQueueControl : public AbcControl {
  public:
   AbcAnswer attend(const AbcCall& call, const core::State& state) const final;
@@ -38,14 +38,14 @@ class AbcQueueControl : public AbcControl {
 
  private:
   AbcQueues empty(int64_t batch) const;
-  /// A state with the dimension of the queues, and back.
+  /// Adds the queue dimension to a state, and removes it.
   AbcQueues opened(const core::State& state, int64_t batch) const;
   core::State closed(const AbcQueues& queues) const;
   struct Turn {
     at::Tensor o;
     AbcQueues queues;
   };
-  /// Of sequences whose tokens go the same ways: `first` tokens before the call, and which of the call's are real.
+  /// For sequences with the same layout: `first` tokens before the call, and which tokens of the call are real.
   Turn run(const AbcCall& call, const AbcQueues& past, int64_t first, const std::vector<bool>& real) const;
 
   const char* name_;
@@ -62,7 +62,7 @@ class AbcWindowControl final : public AbcQueueControl {
   AbcWindowControl(const Options&, const AbcControlBuild& build) : AbcQueueControl("window", 1, build) {}
 };
 
-/// Every other one of the last 2n-1 tokens (section A.4, eq. 9). State: AbcQueues.
+/// Every second one of the last 2n-1 tokens (section A.4, eq. 9). State: AbcQueues.
 class AbcDilatedControl final : public AbcQueueControl {
  public:
   using Options = AbcNoOptions;

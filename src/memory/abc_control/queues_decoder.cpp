@@ -11,13 +11,13 @@
 namespace mnemo::memory {
 namespace {
 
-/// Queues of one sequence as rings: k, v [H,queues,n,width]; the oldest row of a ring stands where the next is written.
+/// The queues of one sequence as ring buffers: k, v [H,queues,n,width]; the next row overwrites the oldest.
 struct QueuesState final : core::CopiedState<QueuesState> {
   struct Ring {
-    int64_t next = 0, held = 0;  ///< places; held: tokens in it, n at most
+    int64_t next = 0, held = 0;  ///< next: write position; held: number of tokens in the ring, at most n
   };
   struct Turn {
-    int64_t queue, place, held;  ///< of a row of the pass
+    int64_t queue, place, held;  ///< for a row of the pass
   };
   std::vector<float> k, v;
   std::vector<Ring> rings;
@@ -110,7 +110,7 @@ class AbcQueuesDecoder final : public AbcDecoder {
   int64_t slot_bytes() const override { return heads_ * queues_ * slots_ * 2 * head_dim_ * 4; }
 
  private:
-  /// Queues [1,H,queues,n,d] padded to whole vectors, each turned so that its oldest row stands at its place in the
+  /// Queues [1,H,queues,n,d] padded to whole vectors, each rotated so that its oldest row is at its position in the
   /// ring (direction -1), or first (1).
   std::vector<float> turned(const at::Tensor& rows, const QueuesState& own, int64_t direction) const {
     std::vector<at::Tensor> queues;

@@ -78,13 +78,13 @@ void AbcSumControl::require_numbers(const AbcCall& call, const at::Tensor& numbe
 
 AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) const {
   const int64_t batch = call.k.size(0), keys = call.k.size(2);
-  // Of a model that is not causal every call starts from nothing.
+  // In a bidirectional model every call starts from empty slots.
   const AbcSlots past = causal_ ? state.as<AbcSlots>() : empty(batch);
   core::require_state("abc", past.k, {batch, heads_, slots_, head_dim_});
   if (counts()) core::require_state("abc", past.z, {batch, slots_});
   if (keeps_ == Keeps::positions) core::require_state("abc", past.position, {batch});
   base::require(past.z.defined() == counts() && past.position.defined() == (keeps_ == Keeps::positions),
-                "[abc] the state is of another control than '{}', or of another mask_empty_slots", name_);
+                "[abc] the state belongs to a control other than '{}', or to another mask_empty_slots", name_);
 
   const at::Tensor numbers = keeps_ == Keeps::positions ? token_numbers(past.position, call.valid, keys) : at::Tensor();
   Writes written = writes(call, past, numbers);
@@ -95,7 +95,7 @@ AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) c
     written.tokens = written.tokens * real;
   }
   const at::Tensor phi = written.phi.unsqueeze(1).expand({batch, heads_, keys, slots_});
-  // How slots are read after each token; where not causal after the last alone.
+  // How slots are read after each token; in bidirectional models only after the last.
   AbcSlots next{{}, {}, {}, keeps_ == Keeps::positions ? next_position(past.position, call.valid, keys) : at::Tensor()};
   ops::AbcReading reading;
   if (counts()) {

@@ -12,7 +12,7 @@
 namespace mnemo::memory {
 namespace {
 
-/// Sums of one sequence: k, v [H,n,width], z [n]; and what the rows of a pass write, [rows,n] each.
+/// The sums of one sequence: k, v [H,n,width], z [n]; and what the rows of a pass write, [rows,n] each.
 struct SumsState final : core::CopiedState<SumsState> {
   std::vector<float> k, v, z;
   int64_t position = 0;
@@ -23,7 +23,7 @@ struct SumsState final : core::CopiedState<SumsState> {
 
 class AbcSumsDecoder final : public AbcDecoder {
  public:
-  /// means: the control picks the nearest mean, and slots are read as means.
+  /// means: the control selects the nearest mean, and slots are read as means.
   AbcSumsDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, int64_t slots, double scale,
                  const AbcSumControl& control, bool positions, bool means, bool masked)
       : AbcDecoder(build, maps, slots, scale),
@@ -102,7 +102,7 @@ class AbcSumsDecoder final : public AbcDecoder {
       ops::write_rows(v, rows.v + at, ones_.data(), phi, nullptr, slots_, width_, nullptr);
       for (int64_t j = 0; factor != nullptr && j < slots_; ++j) scores[j] *= factor[j];
       const float most = ops::add_then_max<float>(scores, counts() ? own.open.data() + row * slots_ : nullptr, slots_);
-      if (most == -std::numeric_limits<float>::infinity()) {  // no slot holds anything
+      if (most == -std::numeric_limits<float>::infinity()) {  // all slots are empty
         std::fill_n(o + row * o_stride, head_dim_, 0.0f);
         continue;
       }
@@ -117,7 +117,7 @@ class AbcSumsDecoder final : public AbcDecoder {
  private:
   bool counts() const { return masked_ || means_; }
 
-  /// The sums of keys by slot, [n,H*width].
+  /// The sums of keys per slot, [n,H*width].
   void join_heads(const SumsState& own, std::vector<float>& sums) const {
     sums.resize(own.k.size());
     for (int64_t j = 0; j < slots_; ++j) {
@@ -125,7 +125,7 @@ class AbcSumsDecoder final : public AbcDecoder {
         std::copy_n(own.k.data() + (head * slots_ + j) * width_, width_, sums.data() + (j * heads_ + head) * width_);
     }
   }
-  /// The cluster that a key [H*width] joins (ops::nearest_means), which it then has.
+  /// Assigns a key [H*width] to a cluster (ops::nearest_means) and updates that cluster.
   int64_t nearest(const SumsState& own, std::vector<float>& sums, const float* key) const {
     const int64_t width = heads_ * width_;
     int64_t chosen = 0;

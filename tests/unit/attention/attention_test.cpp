@@ -225,7 +225,7 @@ TEST(Relative, ClampsByTheModeItRunsIn) {
 
 TEST(Relative, FaithfulShiftTakesTheNextQueryForKeysFarRight) {
   RelativeOptions options;
-  options.rel_shift = "faithful";
+  options.rel_shift = RelativeOptions::Shift::faithful;
   const Subject<Relative> s(options);
   const at::Tensor x = Numbers(1).normal({1, 4, kDim}), q = s.project("q", x[0]);
   const AttendTable table({SpanKind::tokens, 4}, Rule::all());
@@ -290,7 +290,7 @@ TEST(Look, WeightsOfValuesAreTheOutput) {
   for (const auto& [table, rows] :
        {std::pair{cached, context}, std::pair{memory, at::Tensor()}, std::pair{padded, at::Tensor()}}) {
     expect_weights_of_forward<Softmax>({}, table, rows);
-    for (const char* shift : {"signed", "faithful"}) {
+    for (const auto shift : {RelativeOptions::Shift::signed_, RelativeOptions::Shift::faithful}) {
       RelativeOptions options;
       options.rel_shift = shift;
       expect_weights_of_forward<Relative>(options, table, rows);
@@ -305,7 +305,8 @@ TEST(Look, UnitValuesGiveTheWeightsOfAnyCore) {
   window.window_size = 3;
   expect_weights_of_forward<SlidingWindow>(window, cached, Numbers(9).normal({2, 4, kDim}));
   const AttendTable plain({SpanKind::tokens, 9});  // more rows than the width of a head
-  for (const char* map : {"elu", "t2r", "rfa"}) {
+  using FeatureMap = LinearOptions::FeatureMap;
+  for (const FeatureMap map : {FeatureMap::elu, FeatureMap::t2r, FeatureMap::rfa}) {
     LinearOptions options;
     options.feature_map = map;
     expect_weights_of_forward<Linear>(options, plain, {});

@@ -119,7 +119,7 @@ TEST(ImageSet, IdxFilesPackedOrNot) {
   test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"1 labels for 3 images"});
   write_text(folder / "train-images-idx3-ubyte", idx_images(3, 2, 4).substr(0, 30));
   test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); },
-                                 {"expected 24 bytes behind the header, found 14"});
+                                 {"expected 24 bytes after the header, found 14"});
   write_text(folder / "train-images-idx3-ubyte",
              std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16));
   test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); },

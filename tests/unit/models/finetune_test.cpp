@@ -130,7 +130,7 @@ TEST(Finetune, WhatMakesNoSenseIsRefused) {
   refuse(R"({"regime": "memory", "class_token_position": "none"})",
          {"class_token_position", "masked_memory", "found regime = \"memory\""});
   refuse(R"({"regime": "full", "bottleneck": 3})", {"bottleneck", "adapters", "found regime = \"full\""});
-  refuse(R"({"regime": "adapters", "name": "t"})", {"adapters of its own"},
+  refuse(R"({"regime": "adapters", "name": "t"})", {"already has adapters"},
          small(R"(, "adapters": {"bottleneck": 3})"));
   refuse(R"({"regime": "masked_memory", "sees": ["x"]})", {"'x'", "earlier"});
   refuse(R"({"regime": "masked_memory", "name": "a b"})", {"name", "letters"});

@@ -387,7 +387,7 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
   check(kSwin, {"backbone.depths=[2]", "backbone.num_heads=[1]"}, "stages.0.layers.1", "[B,60,4]");
   ModelOptions none = options(kPvtV2);
   none.kind = "layer_stack";
-  expect_error<base::InputError>([&] { Model(none, 0, at::kDouble); }, {"pvt_v2", "no layer_stack"});
+  expect_error<base::InputError>([&] { Model(none, 0, at::kDouble); }, {"pvt_v2", "does not support a layer_stack"});
 }
 
 }  // namespace

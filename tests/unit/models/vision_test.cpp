@@ -203,7 +203,7 @@ TEST(Vit, RefusesWhatMakesNoSense) {
   expect_error<base::InputError>([] { options({"segment_size=8"}); }, {"segment_size"});
   expect_error<base::InputError>([] { options({"head.type=language_model"}); }, {"head"});
   expect_error<base::InputError>([] { options({"memory=[{type=\"segment_cache\"}]"}); },
-                                 {"memory", "segment_cache", "takes grc"});
+                                 {"memory", "segment_cache", "supports grc"});
   expect_error<base::InputError>([] { options({"memory=[{type=\"grc\",lifetime=\"sequence\"}]"}); },
                                  {"memory", "lifetime"});
   expect_error<base::InputError>([] { vision(options({"backbone.cls_tokens=0"})); },
@@ -216,7 +216,7 @@ TEST(Vit, RefusesWhatMakesNoSense) {
                                  {"vit", "pixels [B,C,H,W]", "found tokens"});
   core::Segment part = images(at::zeros({1, 3, 8, 12}, at::kDouble));
   part.part.ends = false;
-  expect_error<base::InputError>([&] { model->forward(part, model->initial_state(1)); }, {"no parts"});
+  expect_error<base::InputError>([&] { model->forward(part, model->initial_state(1)); }, {"always whole"});
   expect_error<base::InputError>([&] { require_next_token_model(*model, "generate"); }, {"generate", "images"});
   expect_error<base::InputError>([&] { require_input(*model, core::InputKind::tokens, "inspect"); },
                                  {"inspect", "images"});
