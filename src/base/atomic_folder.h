@@ -12,7 +12,8 @@ namespace mnemo::base {
 /// `commit` fsyncs every file and folder below, exchanges the new folder with the existing one (atomically if the file
 /// system supports it), fsyncs the parent and only then removes the replaced one. If the process is killed at any time,
 /// NAME is either the old or the new folder. Temporaries of dead processes for this NAME are removed on construction.
-/// Without `commit` the destructor removes the temporary. A symbolic link is followed, not replaced. Errors are InputError with the path and the system's message.
+/// Without `commit` the destructor removes the temporary. A symbolic link is followed, not replaced. Errors are
+/// InputError with the path and the system's message.
 class AtomicFolder {
  public:
   explicit AtomicFolder(const std::string& path);

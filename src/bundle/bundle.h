@@ -38,9 +38,10 @@ struct Bundle {
   std::vector<ModelHead> heads() const { return heads_of(*image_model(), folder); }
 };
 
-/// The folder that holds the model which `path` names: a model folder or a checkpoint itself; of a run its `model/`, or,
-/// before there is one or where `checkpoint` asks for it ("latest", "best" or a step), a checkpoint. Logs what is taken
-/// of a run, and changes nothing in it: the training may be going on. Throws InputError for a damaged checkpoint.
+/// The folder that holds the model at `path`. That is `path` itself for a model folder or a checkpoint. For a run it is
+/// `model/`, or a checkpoint if there is no `model/` yet or `checkpoint` asks for one ("latest", "best" or a step).
+/// Logs what is used of a run and changes nothing in it, because the training may still be running. Throws InputError for a
+/// damaged checkpoint.
 std::string model_folder(const std::string& path, const std::optional<std::string>& checkpoint = {});
 
 /// Reads the model that model_folder finds, whatever model it is. Throws InputError naming the file and what is

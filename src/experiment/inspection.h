@@ -52,7 +52,7 @@ struct Inspection {
   std::string png() const;
 };
 
-/// A model folder, a run's folder, a checkpoint, or a recipe, of which one variant is chosen. Throws InputError naming the option
+/// Inspects a model folder, a run folder, a checkpoint, or one variant of a recipe. Throws InputError naming an option
 /// that does not fit the model.
 Inspection inspect_source(const std::string& source, const InspectOptions& options = {});
 /// The same of a bundle.

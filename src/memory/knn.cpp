@@ -17,8 +17,8 @@ namespace {
 
 at::Tensor of_length_one(const at::Tensor& rows) { return rows / (rows.square().sum(-1, true) + 1e-12).sqrt(); }
 
-/// The last `count` rows of [old; fresh] [B,H,M,d], after `order` [B,M], where it is given, has moved what is real to the
-/// right; zero where nothing is.
+/// The last `count` rows of [old; fresh] [B,H,M,d]. `order` [B,M], if given, first moves the real rows to the right.
+/// Rows that do not exist are zero.
 at::Tensor last_rows(const at::Tensor& old, const at::Tensor& fresh, const at::Tensor& order, const at::Tensor& valid,
                      int64_t count) {
   if (!order.defined()) {

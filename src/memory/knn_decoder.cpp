@@ -157,7 +157,8 @@ class KnnDecoder final : public core::DecodeAttention {
     state.rows.append(piece.rows());
   }
 
-  /// heads_h <- g o_mem + (1 - g) heads_h of one head for `count` rows of a piece: q [count,H,width], heads [count,H*d].
+  /// heads_h <- g o_mem + (1 - g) heads_h for one head and `count` rows of a piece. q [count,H,width], heads
+  /// [count,H*d].
   template <class T>
   void read(const KnnDecodeState& state, int64_t head, const float* q, int64_t count, float* heads) const {
     if (state.memory == 0) return;

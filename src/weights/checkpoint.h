@@ -111,9 +111,9 @@ CheckpointInfo verify_checkpoint(const std::string& path);
 /// Whether the folder has any checkpoint, good or damaged.
 bool has_checkpoints(const std::string& run_folder);
 
-/// The checkpoint that `which` names: "latest", "best" (the latest if none is marked best) or a step. It changes nothing
-/// in the folder, which another process may be writing to. Nothing if there is no good one; throws InputError for a step
-/// that is not there or damaged.
+/// The checkpoint named by `which`: "latest", "best" (the latest if none is marked best) or a step. Changes nothing in
+/// the folder, because another process may be writing to it. Empty if there is no good one. Throws InputError for a
+/// step that is missing or damaged.
 std::optional<CheckpointInfo> find_checkpoint(const std::string& run_folder, const std::string& which,
                                               const WarnFunction& warn = warn_on_stderr);
 

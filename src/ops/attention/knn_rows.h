@@ -10,8 +10,8 @@
 
 namespace mnemo::ops {
 
-/// The rows with the highest scores, found in one pass over the scores; the older row wins among equals. A NaN is passed
-/// over.
+/// The rows with the highest scores, found in one pass over the scores. Among equal scores the older row wins. NaN is
+/// ignored.
 template <class T>
 class BestRows {
  public:

@@ -73,7 +73,7 @@ TEST(ReadOptions, AnEnumIsItsName) {
   EXPECT_EQ(options.shape, Shape::square);
   EXPECT_EQ(options.inner, std::nullopt);
   expect_error<InputError>([] { read_options<EnumOptions>(parse_toml("shape = \"rond\"", "r.toml")); },
-                           {"r.toml:1", "'shape'", "\"round\" | \"square\"", "found \"rond\""});
+                           {"r.toml:1", "'shape'", "\"round\" | \"square\"", "found string \"rond\""});
   const auto docs = describe_options<EnumOptions>();
   EXPECT_EQ(docs[0].value, "\"square\"");
   EXPECT_EQ(docs[0].range, "\"round\" | \"square\"");

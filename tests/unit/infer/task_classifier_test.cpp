@@ -499,7 +499,7 @@ TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "layers": [1, 0]}])", {"layers", "ascending"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 1}])", {"'a'", "num_classes"});
   refuse(R"("tasks": [{"name": "base", "num_classes": 2}])", {"base"});
-  refuse(R"("propagation": "first", "tasks": [{"name": "a", "num_classes": 2}])", {"go on", "before"});
+  refuse(R"("propagation": "first", "tasks": [{"name": "a", "num_classes": 2}])", {"pass every norm", "before"});
   refuse(R"("propagation": "first", "memory_norm": "before", "tasks": [{"name": "a", "num_classes": 2}])",
          {"propagation", "full"});
   refuse(
