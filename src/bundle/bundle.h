@@ -40,8 +40,8 @@ struct Bundle {
 
 /// The folder that holds the model at `path`. That is `path` itself for a model folder or a checkpoint. For a run it is
 /// `model/`, or a checkpoint if there is no `model/` yet or `checkpoint` asks for one ("latest", "best" or a step).
-/// Logs what is used of a run and changes nothing in it, because the training may still be running. Throws InputError for a
-/// damaged checkpoint.
+/// Logs what is used of a run and changes nothing in it, because the training may still be running. Throws InputError
+/// for a damaged checkpoint.
 std::string model_folder(const std::string& path, const std::optional<std::string>& checkpoint = {});
 
 /// Reads the model that model_folder finds, whatever model it is. Throws InputError naming the file and what is
