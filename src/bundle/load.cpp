@@ -41,8 +41,8 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
   base::require(config.backbone.input() == core::InputKind::tokens,
                 "{}: expected a language model, found backbone.type = \"{}\", which is of images", config_path,
                 config.backbone.type);
-  base::require(config.kind == "model", "{}: expected kind \"model\", found \"{}\"; a layer_stack makes no text",
-                config_path, config.kind);
+  base::require(config.kind == models::ModelOptions::Kind::model,
+                "{}: expected kind \"model\", found \"layer_stack\", which generates no text", config_path);
   const bundle::ModelFolder content = bundle::read_model_folder(folder, {std::string(data::Tokenizer::kFile)});
 
   LoadedModel loaded;

@@ -22,7 +22,7 @@ AdaptiveSoftmax::AdaptiveSoftmax(const AdaptiveOptions& options, bool tied, bool
                                  const layers::AdaptiveEmbedding* embedding, int64_t vocab_size, int64_t dim,
                                  double std)
     : clusters_(vocab_size, options.cutoffs),
-      reversed_(options.cluster_order == "reversed"),
+      reversed_(options.cluster_order == AdaptiveOptions::ClusterOrder::reversed),
       dropout_(options.dropout),
       tied_tables_(tied ? embedding : nullptr) {
   const auto fits = [&] {

@@ -14,7 +14,8 @@ struct AdaptiveOptions {
   int64_t div_val = 1;
   std::vector<base::Node> tie_projections;
   bool shortlist_projection = true;
-  std::string cluster_order = "natural";
+  enum class ClusterOrder { natural, reversed };
+  ClusterOrder cluster_order = ClusterOrder::natural;
   double dropout = 0.0;
   template <class V>
   void visit(V&& v) {

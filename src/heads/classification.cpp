@@ -23,7 +23,8 @@ Classification::Classification(const ClassificationOptions& options, const layer
   base::require(options.num_classes != 1, "model: expected head.num_classes of at least 2, found {}",
                 options.num_classes);
   if (options.num_classes == 0) return;
-  if (options.pooler == "tanh") pooler_ = layers::Linear(scope / "pooler", dim, dim, true, std);
+  if (options.pooler == ClassificationOptions::Pooler::tanh)
+    pooler_ = layers::Linear(scope / "pooler", dim, dim, true, std);
   if (options.hidden_dim > 0) hidden_ = layers::Linear(scope / "hidden", dim, options.hidden_dim, true, std);
   const int64_t width = options.hidden_dim > 0 ? options.hidden_dim : dim;
   classifier_ = layers::Linear(scope / "classifier", width, options.num_classes, true, std);

@@ -11,8 +11,10 @@ namespace mnemo::heads {
 
 struct ClassificationOptions {
   int64_t num_classes = 0;
-  std::string pool = "cls";
-  std::string pooler = "none";
+  enum class Pool { cls, mean };
+  enum class Pooler { none, tanh };
+  Pool pool = Pool::cls;
+  Pooler pooler = Pooler::none;
   int64_t hidden_dim = 0;
   template <class V>
   void visit(V&& v) {
@@ -27,7 +29,7 @@ struct ClassificationOptions {
   }
   /// Throws InputError if the head does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
-  bool reads_first_row() const { return pool == "cls"; }
+  bool reads_first_row() const { return pool == Pool::cls; }
   static constexpr bool kClassifies = true;
 };
 

@@ -45,7 +45,8 @@ Abc::Abc(const Options& options, const core::AttentionBuild& build)
       causal_(build.causal),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
             options.bias, build.init_std) {
-  const double scale = options.scale == "sqrt_d" ? 1.0 / std::sqrt(static_cast<double>(build.head_dim)) : 1.0;
+  const double scale = options.scale == AbcOptions::Scale::sqrt_d ? 1.0 / std::sqrt(static_cast<double>(build.head_dim))
+                                                                  : 1.0;
   const layers::Scope shared = shared_control(build), own = build.attn / "control";
   control_ = make_abc_control(options.complete_control(),
                               {build, options.tied_across_layers ? shared : own, shared, options.num_slots, scale,

@@ -14,9 +14,10 @@
 namespace mnemo::memory {
 
 struct AbcOptions {
+  enum class Scale { sqrt_d, none };
   int64_t num_slots = 32;
   base::Node control;
-  std::string scale = "sqrt_d";
+  Scale scale = Scale::sqrt_d;
   bool mask_empty_slots = false;
   bool tied_across_layers = false;
   bool bias = true;

@@ -24,14 +24,20 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   return ops::attention(q, k, v, {}, ranges, 1.0 / std::sqrt(static_cast<double>(q.size(3))));
 }
 
+const char* name_of(CompressionFunction function) {
+  return function == CompressionFunction::conv           ? "conv"
+         : function == CompressionFunction::dilated_conv ? "dilated_conv"
+                                                         : "most_used";
+}
+
 }  // namespace
 
-Compression::Compression(const std::string& function, int64_t rate, const core::MemoryBuild& build)
+Compression::Compression(CompressionFunction function, int64_t rate, const core::MemoryBuild& build)
     : function_(function), rate_(rate), backbone_(build.backbone) {
-  const bool convolves = function == "conv" || function == "dilated_conv";
-  if (!convolves && function != "most_used") return;
+  const bool convolves = function == CompressionFunction::conv || function == CompressionFunction::dilated_conv;
+  if (!convolves && function != CompressionFunction::most_used) return;
   base::require(backbone_ != nullptr, "compressive: compression \"{}\" needs a whole model, not one attention",
-                function);
+                name_of(function));
   if (convolves) {
     weights_.resize(static_cast<size_t>(build.num_layers));
     biases_.resize(weights_.size());
@@ -41,7 +47,7 @@ Compression::Compression(const std::string& function, int64_t rate, const core::
         backbone_->attention(layer).projections() != nullptr,
         "compressive: compression \"{}\" needs attention by content, which the attention of layer {} does not "
         "provide; use \"mean_pooling\" or \"max_pooling\", or the attention softmax or relative",
-        function, layer);
+        name_of(function), layer);
     if (!convolves) continue;
     const layers::Scope own = build.scope / "compression" / "layers" / layer;
     const double std = 1.0 / std::sqrt(static_cast<double>(rate * build.dim));
@@ -52,16 +58,16 @@ Compression::Compression(const std::string& function, int64_t rate, const core::
 }
 
 at::Tensor Compression::compress(int64_t layer, const Forgotten& rows) const {
-  if (function_ == "most_used") return most_used(layer, rows);
+  if (function_ == CompressionFunction::most_used) return most_used(layer, rows);
   const at::Tensor real = real_blocks(rows.valid, rate_);
   const auto nothing = at::zeros({}, rows.old.options().requires_grad(false));
   if (trains()) return at::where(real, convolve(layer, rows), nothing);
   const at::Tensor blocks = rows.old.unflatten(1, {-1, rate_});
-  return at::where(real, function_ == "max_pooling" ? blocks.amax(2) : blocks.mean(2), nothing);
+  return at::where(real, function_ == CompressionFunction::max_pooling ? blocks.amax(2) : blocks.mean(2), nothing);
 }
 
 at::Tensor Compression::convolve(int64_t layer, const Forgotten& rows) const {
-  const int64_t dilation = function_ == "conv" ? 1 : 2, count = rows.old.size(1);
+  const int64_t dilation = function_ == CompressionFunction::conv ? 1 : 2, count = rows.old.size(1);
   const auto options = rows.valid.options().dtype(at::kLong);
   const at::Tensor taps = at::arange(0, rate_ * dilation, dilation, options) - (rate_ - 1) * (dilation - 1) / 2;
   const at::Tensor wanted = (at::arange(0, count, rate_, options).unsqueeze(1) + taps).flatten();  // [E]

@@ -18,6 +18,8 @@ struct Forgotten {
   at::Tensor queries, asking;
 };
 
+enum class CompressionFunction { mean_pooling, max_pooling, conv, dilated_conv, most_used };
+
 /// How the Compressive Transformer compresses `rate` rows into one (Rae et al. 2020, section 3.1), with one function
 /// per layer.
 ///   mean_pooling, max_pooling   elementwise over the rows of a block
@@ -29,7 +31,7 @@ class Compression {
  public:
   /// Throws InputError if the function needs attention weights and the layers' attention does not provide its
   /// projections.
-  Compression(const std::string& function, int64_t rate, const core::MemoryBuild& build);
+  Compression(CompressionFunction function, int64_t rate, const core::MemoryBuild& build);
   /// [B,E,D] -> [B,E/rate,D]; a block of padding only gives zeros. The caller must detach `old` if needed.
   at::Tensor compress(int64_t layer, const Forgotten& rows) const;
   /// Whether it has trainable parameters.
@@ -49,7 +51,7 @@ class Compression {
   at::Tensor convolve(int64_t layer, const Forgotten& rows) const;
   at::Tensor most_used(int64_t layer, const Forgotten& rows) const;
 
-  std::string function_;
+  CompressionFunction function_;
   int64_t rate_;
   const core::Backbone* backbone_;
   std::vector<at::Tensor> weights_, biases_;  ///< per served layer: [D,rate*D], [D]

@@ -14,7 +14,7 @@ struct CompressiveOptions {
   int64_t mem_len = 64;
   int64_t compressed_len = 64;
   int64_t compression_rate = 4;
-  std::string compression = "conv";
+  CompressionFunction compression = CompressionFunction::conv;
   double loss_weight = 1.0;
   template <class V>
   void visit(V&& v) {

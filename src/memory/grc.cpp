@@ -17,16 +17,18 @@ void GrcOptions::validate(const base::Where& where) const {
   where.require(grid.empty() || grid.size() == 2, "grid", "expected [height, width], found {} numbers", grid.size());
   where.require(cache_grid.empty() || cache_grid.size() == 2, "cache_grid",
                 "expected [height, width], found {} numbers", cache_grid.size());
-  where.require(lifetime == "model" || variant == "paper", "lifetime",
+  where.require(lifetime == GrcOptions::Lifetime::model || variant == GrcOptions::Variant::paper, "lifetime",
                 "the authors' variant has one cache for the model; expected \"model\"");
-  where.require(lifetime == "model" || (attend == "sample" && eval_read == "updated"), "lifetime",
-                "attend and eval_read require one cache for the model; expected \"model\"");
+  where.require(lifetime == GrcOptions::Lifetime::model ||
+                    (attend == GrcOptions::Attend::sample && eval_read == GrcOptions::EvalRead::updated),
+                "lifetime", "attend and eval_read require one cache for the model; expected \"model\"");
 }
 
 void GrcOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(model.input == core::InputKind::tokens || lifetime != "sequence", "memory",
+  where.require(model.input == core::InputKind::tokens || lifetime != GrcOptions::Lifetime::sequence, "memory",
                 "images are not a sequence; 'grc' expected lifetime = \"model\"");
-  where.require(model.input == core::InputKind::images || !model.causal || variant != "authors", "memory",
+  where.require(model.input == core::InputKind::images || !model.causal || variant != GrcOptions::Variant::authors,
+                "memory",
                 "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
                 "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
                 "the segment");
@@ -42,15 +44,16 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
                 "grc: in a bidirectional model every query reads its own segment's update, made from a cache "
                 "without gradient: expected bptt_depth = 0, found {}",
                 options.bptt_depth.value_or(0));
-  base::require(!causal_ || (options.attend == "sample" && options.eval_read == "updated"),
-                "grc: in a causal model every query reads the cache as it was before the segment, so attend and "
-                "eval_read have no effect; expected neither, found attend = \"{}\", eval_read = \"{}\"",
-                options.attend, options.eval_read);
-  base::require(!image.given() || options.lifetime == "model",
+  base::require(
+      !causal_ || (options.attend == GrcOptions::Attend::sample && options.eval_read == GrcOptions::EvalRead::updated),
+      "grc: in a causal model every query reads the cache as it was before the segment, so attend and "
+      "eval_read have no effect; expected neither, found attend = \"{}\", eval_read = \"{}\"",
+      options.attend, options.eval_read);
+  base::require(!image.given() || options.lifetime == GrcOptions::Lifetime::model,
                 "grc: images are not a sequence, so a cache per sequence has nothing to carry; expected "
                 "lifetime = \"model\", found \"{}\"",
                 options.lifetime);
-  base::require(options.position == "none" || image.given() || options.grid.size() == 2,
+  base::require(options.position == GrcOptions::Position::none || image.given() || options.grid.size() == 2,
                 "grc: position \"cpe\" needs grid = [height, width]");
   base::require(!image.given() || options.grid.empty() ||
                     (options.grid[0] == image.grid.height && options.grid[1] == image.grid.width),
@@ -75,7 +78,7 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
 Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner,
          const core::ImageLayout& image)
     : options_(options),
-      authors_(options.variant == "authors"),
+      authors_(options.variant == GrcOptions::Variant::authors),
       causal_(build.causal),
       dim_(build.dim),
       head_dim_(build.head_dim),
@@ -85,7 +88,7 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
       inner_(std::move(inner)) {
   require_sense(build, image);
   const core::ReadsHeads* same = nullptr;
-  if (options.mem_attention == "same") {
+  if (options.mem_attention == GrcOptions::Reader::same) {
     same = dynamic_cast<const core::ReadsHeads*>(inner_.get());
     base::require(
         same != nullptr,
@@ -107,11 +110,11 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
     gates_.norm_bias = norm.bias;
   }
   lambda_ = scope.add("lambda", {num_heads_}, layers::constant(authors_ ? -1.0 : 0.0), layers::ParameterKind::bias);
-  if (options.position == "cpe") position_ = GrcPosition(scope / "cpe", build.dim, channels_, std);
+  if (options.position == GrcOptions::Position::cpe) position_ = GrcPosition(scope / "cpe", build.dim, channels_, std);
 }
 
 core::State Grc::initial_state(int64_t batch) const {
-  const bool per_sequence = options_.lifetime == "sequence";
+  const bool per_sequence = options_.lifetime == GrcOptions::Lifetime::sequence;
   GrcState state;
   state.cache = at::zeros({per_sequence ? batch : 1, cache_len_, channels_}, lambda_.options().requires_grad(false));
   state.per_sequence = per_sequence;
@@ -121,7 +124,7 @@ core::State Grc::initial_state(int64_t batch) const {
 core::AttentionSupport Grc::support() const {
   core::AttentionSupport support = inner_->support();
   support.keeps_state = true;
-  support.moves_at_ends = support.moves_at_ends || options_.lifetime == "sequence";
+  support.moves_at_ends = support.moves_at_ends || options_.lifetime == GrcOptions::Lifetime::sequence;
   return support;
 }
 
@@ -137,7 +140,7 @@ core::Grid Grc::grid_of(const core::AttentionInput& input) const {
 
 bool Grc::updates(const GrcState& old, core::Mode mode) const {
   const bool moves = old.per_sequence || mode == core::Mode::train;
-  return moves || !(causal_ || options_.eval_read == "stored");
+  return moves || !(causal_ || options_.eval_read == GrcOptions::EvalRead::stored);
 }
 
 Grc::Source Grc::source(const at::Tensor& rows, const core::AttendTable& table) const {
@@ -168,7 +171,7 @@ at::Tensor Grc::mean(const at::Tensor& updated, const Source& source, const at::
 }
 
 at::Tensor Grc::attended(const at::Tensor& updated, const Source& source, const at::Tensor& old) const {
-  return options_.attend == "batch_mean" ? mean(updated, source, old) : updated;
+  return options_.attend == GrcOptions::Attend::batch_mean ? mean(updated, source, old) : updated;
 }
 
 core::CoreAttention::Heads Grc::self(const core::AttentionInput& input, const core::State& state) const {
@@ -180,7 +183,7 @@ core::CoreAttention::Heads Grc::self(const core::AttentionInput& input, const co
 core::AttentionResult Grc::forward(const core::AttentionInput& input, const core::State& state) const {
   const core::State grc = state.child("grc");
   const GrcState& old = grc.as<GrcState>();
-  const bool per_sequence = options_.lifetime == "sequence";
+  const bool per_sequence = options_.lifetime == GrcOptions::Lifetime::sequence;
   core::require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, cache_len_, channels_});
   base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found the other one",
                 options_.lifetime);
@@ -211,9 +214,9 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
     const at::Tensor updated = update(frozen, source);
     if (!causal_) read = attended(updated, source, frozen);
     if (moves)
-      next.cache = per_sequence                                  ? updated
-                   : !causal_ && options_.attend == "batch_mean" ? read
-                                                                 : mean(updated, source, old.cache);
+      next.cache = per_sequence                                                    ? updated
+                   : !causal_ && options_.attend == GrcOptions::Attend::batch_mean ? read
+                                                                                   : mean(updated, source, old.cache);
     if (moves && !cache_keeps_graph()) next.cache = next.cache.detach();
   } else if (!input.ends) {
     next = old;

@@ -216,7 +216,8 @@ class GrcDecoder final : public core::DecodeAttention {
 }  // namespace
 
 std::unique_ptr<core::DecodeAttention> Grc::decoder(const core::DecodeBuild& build) const {
-  base::require(options_.position == "none", "grc with position = \"{}\", which looks to the right", options_.position);
+  base::require(options_.position == GrcOptions::Position::none, "{}",
+                "grc with position = \"cpe\", which looks to the right");
   base::require(reader_.reads_by_softmax(), "{}", "grc with mem_attention = \"same\" around another core than softmax");
   std::unique_ptr<core::DecodeAttention> inner = inner_->decoder(build);
   if (inner == nullptr) return nullptr;
@@ -230,7 +231,7 @@ std::unique_ptr<core::DecodeAttention> Grc::decoder(const core::DecodeBuild& bui
                        cache_len_,
                        channels_,
                        dim_,
-                       options_.lifetime == "sequence"};
+                       options_.lifetime == GrcOptions::Lifetime::sequence};
   return std::make_unique<GrcDecoder>(build, parts, std::move(inner));
 }
 

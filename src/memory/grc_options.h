@@ -11,15 +11,21 @@
 namespace mnemo::memory {
 
 struct GrcOptions {
-  std::string variant = "paper";
+  enum class Variant { paper, authors };
+  enum class Lifetime { model, sequence };
+  enum class Reader { softmax, same };
+  enum class Attend { sample, batch_mean };
+  enum class EvalRead { updated, stored };
+  enum class Position { none, cpe };
+  Variant variant = Variant::paper;
   double cache_ratio = 0.5;
   std::optional<int64_t> cache_len;
-  std::string lifetime = "model";
+  Lifetime lifetime = Lifetime::model;
   std::optional<int64_t> bptt_depth;
-  std::string mem_attention = "softmax";
-  std::string attend = "sample";
-  std::string eval_read = "updated";
-  std::string position = "none";
+  Reader mem_attention = Reader::softmax;
+  Attend attend = Attend::sample;
+  EvalRead eval_read = EvalRead::updated;
+  Position position = Position::none;
   int64_t cls_tokens = 0;
   std::vector<int64_t> grid;
   std::vector<int64_t> cache_grid;

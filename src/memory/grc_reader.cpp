@@ -36,7 +36,7 @@ GrcReader::GrcReader(const GrcOptions& options, const core::AttentionBuild& buil
   q_ = layers::Linear(scope / "q", channels, channels, options.qkv_bias, std);
   k_ = layers::Linear(scope / "k", channels, channels, options.qkv_bias, std);
   v_ = layers::Linear(scope / "v", channels, channels, options.qkv_bias, std);
-  if (options.variant == "authors") o_ = layers::Linear(scope / "o", channels, channels, true, std);
+  if (options.variant == GrcOptions::Variant::authors) o_ = layers::Linear(scope / "o", channels, channels, true, std);
   base::require(options.cache_grid.empty() || image.sr_ratio > 0,
                 "grc: cache_grid is for an attention that reduces its keys; found none");
   if (image.reduces()) {

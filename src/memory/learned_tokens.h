@@ -2,20 +2,20 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
 #include "core/memory_build.h"
 
 namespace mnemo::memory {
 
+/// How learned rows start: each by itself, or one row repeated.
+enum class TokenInit { independent, repeated };
+
 /// Learned rows [m,D], the parameter "tokens" of a memory: its value before a sequence's first segment.
 class LearnedTokens {
  public:
-  /// Initialised from N(0, init_std), independently (init "independent") or as one row repeated count times
-  /// ("repeated").
-  LearnedTokens(const core::MemoryBuild& build, int64_t count, const std::string& init, double init_std)
+  /// Initialised from N(0, init_std).
+  LearnedTokens(const core::MemoryBuild& build, int64_t count, TokenInit init, double init_std)
       : rows_(build.scope.add("tokens", {count, build.dim},
-                              init == "repeated" ? one_row(init_std) : layers::normal(init_std),
+                              init == TokenInit::repeated ? one_row(init_std) : layers::normal(init_std),
                               layers::ParameterKind::memory)) {}
   /// The same rows for every sequence, [B,m,D], a view.
   at::Tensor for_batch(int64_t batch) const { return rows_.unsqueeze(0).expand({batch, -1, -1}); }

@@ -21,13 +21,13 @@ MemoryTokens::MemoryTokens(const Options& options, const core::MemoryBuild& buil
     : options_(options), tokens_(build, options.num_mem_tokens, options.init, options.init_std) {}
 
 core::State MemoryTokens::initial_state(int64_t batch) const {
-  if (options_.variant == "paper") return MemoryTokensState{};
+  if (options_.variant == MemoryTokensOptions::Variant::paper) return MemoryTokensState{};
   return MemoryTokensState{tokens_.for_batch(batch)};
 }
 
 void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core::Part part) const {
   const at::Tensor& carried = state.as<MemoryTokensState>().tokens;
-  if (options_.variant == "authors") {
+  if (options_.variant == MemoryTokensOptions::Variant::authors) {
     core::require_state("memory_tokens", carried, {rows.rows.size(0), options_.num_mem_tokens, rows.rows.size(2)});
   } else {
     base::require(
@@ -47,7 +47,8 @@ void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core
 
 core::State MemoryTokens::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                                 core::Part part) const {
-  if (options_.variant == "paper" || !part.starts || options_.num_mem_tokens == 0) return state;
+  if (options_.variant == MemoryTokensOptions::Variant::paper || !part.starts || options_.num_mem_tokens == 0)
+    return state;
   return MemoryTokensState{hidden.narrow(1, table.row_offset(SpanKind::read), options_.num_mem_tokens)};
 }
 

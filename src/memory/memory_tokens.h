@@ -11,11 +11,12 @@
 namespace mnemo::memory {
 
 struct MemoryTokensOptions {
+  enum class Variant { paper, authors };
   int64_t num_mem_tokens = 8;
-  std::string variant = "paper";
+  Variant variant = Variant::paper;
   bool read_mem_from_cache = false;
   base::Depth bptt_depth = base::Depth::all();
-  std::string init = "independent";
+  TokenInit init = TokenInit::independent;
   double init_std = 1.0;
   template <class V>
   void visit(V&& v) {

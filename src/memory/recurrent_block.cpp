@@ -61,7 +61,8 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
 core::State RecurrentBlock::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                                   core::Part) const {
   const at::Tensor& old = state.as<RecurrentTokensState>().tokens;
-  const at::Tensor next = hidden.narrow(1, options_.memory_position == "same" ? 1 : 0, options_.num_mem_tokens);
+  const at::Tensor next = hidden.narrow(
+      1, options_.memory_position == RecurrentTokensOptions::MemoryPosition::same ? 1 : 0, options_.num_mem_tokens);
   if (!table.valid().defined()) return RecurrentTokensState{next};
   return RecurrentTokensState{at::where(table.valid().any(1).view({-1, 1, 1}), next, old)};
 }

@@ -11,15 +11,16 @@ using core::Rule;
 using core::SpanKind;
 
 void RecurrentTokensOptions::validate(const base::Where& where) const {
-  const bool encoder = layout == "encoder";
+  const bool encoder = layout == RecurrentTokensOptions::Layout::encoder;
   const std::pair<const char*, const std::optional<int64_t>&> special[] = {
       {"cls_token", cls_token}, {"sep_token", sep_token}, {"pad_token", pad_token}};
   for (const auto& [key, token] : special) {
     where.require(!encoder || token.has_value(), key, "layout = \"encoder\" needs this token");
     where.require(encoder || !token.has_value(), key, "requires layout = \"encoder\"");
   }
-  where.require(encoder || memory_position == "same", "memory_position", "requires layout = \"encoder\"");
-  where.require(!encoder || block_mask == "open", "block_mask",
+  where.require(encoder || memory_position == RecurrentTokensOptions::MemoryPosition::same, "memory_position",
+                "requires layout = \"encoder\"");
+  where.require(!encoder || block_mask == RecurrentTokensOptions::BlockMask::open, "block_mask",
                 "the block of layout = \"encoder\" is open: expected \"open\"");
   where.require(!encoder || !read_mem_from_cache, "read_mem_from_cache",
                 "layout = \"encoder\" has no segment cache: expected false");
@@ -27,7 +28,7 @@ void RecurrentTokensOptions::validate(const base::Where& where) const {
 }
 
 void RecurrentTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  const bool block = layout == "encoder";
+  const bool block = layout == RecurrentTokensOptions::Layout::encoder;
   where.require(!model.causal || !block, "memory",
                 "recurrent_tokens with layout = \"encoder\" needs backbone.type = \"encoder\"; expected layout = "
                 "\"read_write\"");
@@ -57,7 +58,7 @@ void RecurrentTokens::enter(core::SegmentRows& rows, const core::State& state, c
   const at::Tensor& tokens = state.as<RecurrentTokensState>().tokens;
   core::require_state("recurrent_tokens", tokens, {rows.rows.size(0), options_.num_mem_tokens, rows.rows.size(2)});
   if (options_.num_mem_tokens == 0) return;
-  const bool causal = options_.block_mask == "causal";
+  const bool causal = options_.block_mask == RecurrentTokensOptions::BlockMask::causal;
   const Rule inside = causal ? Rule::causal() : Rule::all();
   const Rule cache = options_.read_mem_from_cache ? Rule::all() : Rule::none();
   if (part.starts) {

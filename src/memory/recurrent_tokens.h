@@ -23,15 +23,18 @@ struct AuxLossOptions {
 };
 
 struct RecurrentTokensOptions {
+  enum class Layout { read_write, encoder };
+  enum class BlockMask { open, causal };
+  enum class MemoryPosition { same, authors };
   int64_t num_mem_tokens = 4;
-  std::string layout = "read_write";
-  std::string block_mask = "open";
+  Layout layout = Layout::read_write;
+  BlockMask block_mask = BlockMask::open;
   bool read_mem_from_cache = false;
   base::Depth bptt_depth = base::Depth::all();
-  std::string init = "independent";
+  TokenInit init = TokenInit::independent;
   double init_std = 1.0;
   std::optional<AuxLossOptions> aux_loss;
-  std::string memory_position = "same";
+  MemoryPosition memory_position = MemoryPosition::same;
   std::optional<int64_t> cls_token, sep_token, pad_token;
   template <class V>
   void visit(V&& v) {
@@ -60,7 +63,7 @@ struct RecurrentTokensOptions {
   /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   /// Rows added to a segment's tokens: memory, and with layout encoder the special tokens.
-  int64_t rows_beside() const { return layout == "encoder" ? num_mem_tokens + 3 : 2 * num_mem_tokens; }
+  int64_t rows_beside() const { return layout == Layout::encoder ? num_mem_tokens + 3 : 2 * num_mem_tokens; }
 };
 
 /// tokens [B,m,D]: the memory passed to the next segment.
@@ -80,7 +83,7 @@ class RecurrentTokens final : public core::SequenceMemory {
   RecurrentTokens(const Options& options, const core::MemoryBuild& build);
   core::State initial_state(int64_t batch) const override;
   void enter(core::SegmentRows& rows, const core::State& state, core::Part part) const override;
-  bool needs_tables() const override { return options_.block_mask != "causal"; }
+  bool needs_tables() const override { return options_.block_mask != RecurrentTokensOptions::BlockMask::causal; }
   std::vector<core::AuxiliaryLoss> losses(const at::Tensor& hidden, const core::LossOfRows& nll) const override;
   core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                     core::Part part) const override;

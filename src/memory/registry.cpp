@@ -85,7 +85,8 @@ void add_recurrent_tokens(base::OptionTypes& types, base::Registry<Entry>& entri
   Entry entry = describe<RecurrentTokensOptions>(types, name, meaning);
   entry.sequence = [](const base::Node& node, const core::MemoryBuild& build) -> std::unique_ptr<core::SequenceMemory> {
     const auto options = read<RecurrentTokensOptions>(node);
-    if (options.layout == "encoder") return std::make_unique<RecurrentBlock>(options, build);
+    if (options.layout == RecurrentTokensOptions::Layout::encoder)
+      return std::make_unique<RecurrentBlock>(options, build);
     return std::make_unique<RecurrentTokens>(options, build);
   };
   entries.add(name, std::move(entry));

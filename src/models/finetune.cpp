@@ -32,7 +32,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
                              const std::vector<std::string>& labels) {
   const std::string who = fmt::format("finetune: regime = \"{}\"", options.regime);
   const auto classes = static_cast<int64_t>(labels.size());
-  base::require(model.backbone.input() == core::InputKind::images && model.kind == "model",
+  base::require(model.backbone.input() == core::InputKind::images && model.kind == ModelOptions::Kind::model,
                 "{}: expected a model of images, found backbone.type = \"{}\"", who, model.backbone.type);
   FinetunePlan plan{model, {}, options.name, {}};
   if (options.regime == "full") {

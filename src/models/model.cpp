@@ -27,7 +27,7 @@ core::ModelInput input_of(const ModelOptions& options) {
   return core::ImageInput{size.at(0), size.at(1), options.backbone.image_channels()};
 }
 
-bool is_whole(const ModelOptions& options) { return options.kind == "model"; }
+bool is_whole(const ModelOptions& options) { return options.kind == ModelOptions::Kind::model; }
 
 const char* found_in(const core::Segment& segment) {
   return segment.tokens.defined()   ? "tokens"
@@ -95,7 +95,7 @@ void Model::make_embedding(const layers::Scope& scope) {
   const double std = embedding.init_std.value_or(options_.backbone.init_std);
   const int64_t dim = options_.backbone.dim;
   base::require(embedding.vocab_size > 0, "model: expected embedding.vocab_size of at least 1, found 0");
-  if (embedding.type == "token") {
+  if (embedding.type == EmbeddingOptions::Type::token) {
     embedding_.emplace(scope, embedding.vocab_size, dim, embedding.scale, std);
     return;
   }

@@ -115,7 +115,7 @@ namespace {
 core::ModelOutline outline_of(const ModelOptions& options) {
   const BackboneOptions& backbone = options.backbone;
   const bool images = backbone.input() == core::InputKind::images;
-  core::ModelOutline model{.whole = options.kind == "model",
+  core::ModelOutline model{.whole = options.kind == ModelOptions::Kind::model,
                            .input = backbone.input(),
                            .causal = backbone.causal(),
                            .backbone = backbone.type,
@@ -129,8 +129,8 @@ core::ModelOutline outline_of(const ModelOptions& options) {
     model.vocab_size = embedding.vocab_size;
     if (backbone.position.type == backbones::PositionOptions::Type::learned)
       model.position_rows = backbone.position.max_len;
-    model.embedding = {embedding.type == "adaptive", embedding.dim.value_or(backbone.dim), embedding.cutoffs,
-                       embedding.div_val};
+    model.embedding = {embedding.type == EmbeddingOptions::Type::adaptive, embedding.dim.value_or(backbone.dim),
+                       embedding.cutoffs, embedding.div_val};
   }
   for (const base::Node& memory : options.memory) {
     const memory::Entry& entry = Mechanisms::all().memories.find(type_of(memory));
@@ -205,11 +205,11 @@ void check_memories(const ModelOptions& options, const core::ModelOutline& model
 void check_embedding(const ModelOptions& options, const base::Where& where) {
   const EmbeddingOptions& embedding = options.embedding;
   const int64_t dim = options.backbone.dim, width = embedding.dim.value_or(dim);
-  const bool adaptive = embedding.type == "adaptive";
+  const bool adaptive = embedding.type == EmbeddingOptions::Type::adaptive;
   where.require(adaptive || width == dim, "embedding", "expected embedding.dim = backbone.dim = {}, found {}", dim,
                 width);
-  where.require(adaptive || (embedding.cutoffs.empty() && embedding.div_val == 1), "embedding",
-                "cutoffs and div_val belong to type = \"adaptive\", found type \"{}\"", embedding.type);
+  where.require(adaptive || (embedding.cutoffs.empty() && embedding.div_val == 1), "embedding", "{}",
+                "cutoffs and div_val belong to type = \"adaptive\", found type \"token\"");
   where.require(!adaptive || embedding.div_val == 1 || !embedding.cutoffs.empty(), "embedding",
                 "div_val = {} divides the clusters' widths, but there are no cutoffs", embedding.div_val);
 }

@@ -18,7 +18,8 @@
 namespace mnemo::models {
 
 struct EmbeddingOptions {
-  std::string type = "token";
+  enum class Type { token, adaptive };
+  Type type = Type::token;
   int64_t vocab_size = 0;
   std::optional<int64_t> dim;
   bool scale = true;
@@ -87,8 +88,9 @@ struct BackboneOptions : backbones::EncoderOptions {
 
 /// All options of a model: a recipe's [model], a model folder's config.json, a golden file's config.
 struct ModelOptions {
+  enum class Kind { model, layer_stack };
   std::optional<std::string> preset;
-  std::string kind = "model";
+  Kind kind = Kind::model;
   EmbeddingOptions embedding;
   BackboneOptions backbone;
   std::vector<base::Node> memory;

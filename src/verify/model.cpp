@@ -69,7 +69,7 @@ core::State initial_state(const GoldenFile& file, const core::Model& model, int6
 }
 
 Pass run(const GoldenFile& file, const models::Model& model) {
-  const bool tokens = model.options().kind == "model";
+  const bool tokens = model.options().kind == models::ModelOptions::Kind::model;
   const core::Mode mode = file.training() ? core::Mode::train : core::Mode::evaluate;
   Pass pass;
   const int64_t steps = file.num_steps();

@@ -9,7 +9,7 @@ namespace {
 /// The configuration as a layer stack from rows to rows, without embedding and head.
 std::unique_ptr<models::Model> stack_of(const Configuration& configuration) {
   models::ModelOptions options = configuration.options;
-  options.kind = "layer_stack";
+  options.kind = models::ModelOptions::Kind::layer_stack;
   return make_model(options);
 }
 

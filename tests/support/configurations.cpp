@@ -383,7 +383,8 @@ core::State warm_state(models::Model& model, int64_t batch, uint64_t seed) {
   const at::NoGradGuard no_grad;
   Numbers numbers(seed);
   at::Tensor input = numbers.tokens({batch, 7}, kVocab);
-  if (model.options().kind == "layer_stack") input = numbers.normal({batch, 7, model.backbone().dim()});
+  if (model.options().kind == models::ModelOptions::Kind::layer_stack)
+    input = numbers.normal({batch, 7, model.backbone().dim()});
   const Outcome warm = run(model, input, segments({3, 4}), model.initial_state(batch), core::Mode::train);
   model.commit(warm.state);
   return core::detach(warm.state);

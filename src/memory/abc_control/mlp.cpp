@@ -7,18 +7,10 @@
 #include "ops/linear/linear.h"
 
 namespace mnemo::memory {
-namespace {
-
-ops::AbcActivation activation_of(const std::string& name) {
-  if (name == "relu") return ops::AbcActivation::relu;
-  return name == "sigmoid" ? ops::AbcActivation::sigmoid : ops::AbcActivation::exp;
-}
-
-}  // namespace
 
 AbcMlpControl::AbcMlpControl(const Options& options, const AbcControlBuild& build)
     : options_(options),
-      activation_(activation_of(options.activation)),
+      activation_(options.activation),
       heads_(build.attention.num_heads),
       slots_(build.num_slots),
       head_dim_(build.attention.head_dim),

@@ -6,7 +6,7 @@
 namespace mnemo::memory {
 
 struct AbcMlpOptions {
-  std::string activation = "exp";
+  ops::AbcActivation activation = ops::AbcActivation::exp;
   bool shared_across_heads = false;
   bool tied_kv = true;
   double eps = 1e-6;

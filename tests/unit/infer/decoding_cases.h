@@ -221,7 +221,8 @@ inline const std::vector<Case>& cases() {
        }},
       {"adaptive",
        [](auto& o) {
-         o.embedding.type = "adaptive", o.embedding.cutoffs = {6, 15}, o.embedding.div_val = 2;
+         o.embedding.type = models::EmbeddingOptions::Type::adaptive, o.embedding.cutoffs = {6, 15},
+         o.embedding.div_val = 2;
          o.head.set("adaptive", Node::table({{"cutoffs", Node::array({6, 15})}, {"div_val", 2}}));
        }},
       {"knn",

@@ -143,7 +143,7 @@ TEST_F(Load, AConfigurationBeyondItsWeightsAllocatesNothing) {
 // Such a folder has no vocabulary, whose size would contradict the configuration earlier.
 TEST_F(Load, AStackOfLayersIsHeldToItsWeightsToo) {
   models::ModelOptions huge = options();
-  huge.kind = "layer_stack";
+  huge.kind = models::ModelOptions::Kind::layer_stack;
   huge.backbone.ffn_dim = 1 << 20;
   expect_error<InputError>(
       [&] { model_from(huge, content_.weights, path_); },

@@ -63,7 +63,7 @@ TEST(Abc, IsTheRecurrenceOfItsProjections) {
       const auto expected = ops::abc_causal_naive(
           s.heads("q", x), s.heads("k", x), s.heads("v", x), logits(s, x, shared),
           ops::abc_empty(2, kHeads, 3, kWidth, ops::AbcActivation::exp, x.options()), {}, ops::AbcActivation::exp, 1e-6,
-          options.scale == "none" ? 1.0 : 0.5);
+          options.scale == AbcOptions::Scale::none ? 1.0 : 0.5);
       const at::Tensor y = at::linear(expected.o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"),
                                       s.parameters.find("o.bias"));
       EXPECT_LE(difference(found.y, y), 1e-13);

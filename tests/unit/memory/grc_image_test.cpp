@@ -116,7 +116,7 @@ TEST(GrcImages, TheCacheIsAsLongAsTheLayerUnlessItIsTold) {
 TEST(GrcImages, PositionTakesTheGridOfTheInput) {
   const at::NoGradGuard no_grad;
   GrcOptions options = small();
-  options.position = "cpe";
+  options.position = GrcOptions::Position::cpe;
   const core::ImageLayout image{{3, 2}, 1};
   const Subject told(options, false, image);
   options.grid = {2, 3};
@@ -230,9 +230,9 @@ TEST(GrcImages, RefusesWhatTheLayoutHasNoReadingOf) {
     test::expect_error<base::InputError>([&] { Subject(options, causal, image); }, words);
   };
   const core::ImageLayout vit{{3, 3}, 1}, pvt{{4, 4}, 0, 2}, swin{{3, 3}, 0, 0, 0, true};
-  refuse([](auto& o) { o.attend = "batch_mean"; }, {}, true, {"causal", "batch_mean"});
-  refuse([](auto& o) { o.eval_read = "stored"; }, {}, true, {"causal", "stored"});
-  refuse([](auto& o) { o.lifetime = "sequence"; }, vit, false, {"images", "lifetime", "sequence"});
+  refuse([](auto& o) { o.attend = GrcOptions::Attend::batch_mean; }, {}, true, {"causal", "batch_mean"});
+  refuse([](auto& o) { o.eval_read = GrcOptions::EvalRead::stored; }, {}, true, {"causal", "stored"});
+  refuse([](auto& o) { o.lifetime = GrcOptions::Lifetime::sequence; }, vit, false, {"images", "lifetime", "sequence"});
   refuse([](auto& o) { o.cache_len = 8; }, swin, false, {"3x3", "9", "8"});
   refuse([](auto& o) { o.cache_len = 15; }, pvt, false, {"cache_grid", "15", "4x4"});
   refuse(
@@ -248,7 +248,7 @@ TEST(GrcImages, RefusesWhatTheLayoutHasNoReadingOf) {
       },
       pvt, false, {"2x2", "9x1"});
   refuse([](auto& o) { o.cache_grid = {3, 3}; }, vit, false, {"cache_grid"});
-  refuse([](auto& o) { o.position = "cpe"; }, {}, false, {"grid"});
+  refuse([](auto& o) { o.position = GrcOptions::Position::cpe; }, {}, false, {"grid"});
   GrcOptions odd;
   odd.cache_len = 15;
   odd.cache_grid = {5, 3};

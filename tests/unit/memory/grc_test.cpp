@@ -81,13 +81,13 @@ TEST(Grc, TellsItsShareAndDepths) {
 
 TEST(Grc, RefusesShapesThatDoNotFit) {
   GrcOptions authors = small();
-  authors.variant = "authors";
+  authors.variant = GrcOptions::Variant::authors;
   test::expect_error<base::InputError>([&] { Subject(authors, true); }, {"authors", "paper"});
   GrcOptions odd = small();
   odd.cache_ratio = 0.4;
   test::expect_error<base::InputError>([&] { Subject(odd, true); }, {"num_heads", "3"});
   GrcOptions image = small();
-  image.position = "cpe";
+  image.position = GrcOptions::Position::cpe;
   image.grid = {2, 3};
   const Subject s(image, false);
   const AttendTable table({SpanKind::tokens, 5}, core::Rule::all());
@@ -108,7 +108,7 @@ TEST(Grc, RefusesShapesThatDoNotFit) {
 TEST(Grc, PositionIsAGroupedConvolutionOfTheInput) {
   const at::NoGradGuard no_grad;
   GrcOptions options = small();
-  options.position = "cpe";
+  options.position = GrcOptions::Position::cpe;
   options.grid = {2, 3};
   options.cls_tokens = 1;
   const Subject with(options, false);

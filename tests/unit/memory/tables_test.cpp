@@ -45,7 +45,8 @@ Picture picture(const core::AttendTable& table) {
   return rows;
 }
 
-MemoryTokensOptions memory_tokens(bool read_cache = false, const char* variant = "paper") {
+MemoryTokensOptions memory_tokens(bool read_cache = false,
+                                  MemoryTokensOptions::Variant variant = MemoryTokensOptions::Variant::paper) {
   MemoryTokensOptions options;
   options.num_mem_tokens = 2;
   options.read_mem_from_cache = read_cache;
@@ -138,7 +139,7 @@ TEST(RecurrentTokens, TheSameVectorsStandAtBothEndsAndTheLastRowsGoOn) {
 
 TEST(MemoryTokens, AuthorsCarryTheFrontRows) {
   Builder b;
-  const MemoryTokens memory(memory_tokens(false, "authors"), b.build());
+  const MemoryTokens memory(memory_tokens(false, MemoryTokensOptions::Variant::authors), b.build());
   const core::SegmentRows rows = entered(memory, 0);
   const at::Tensor hidden = Numbers(4).normal({1, 5, kDim});
   const core::State next = memory.leave(hidden, rows.tables[0], memory.initial_state(1), {});
@@ -247,7 +248,7 @@ TEST(SegmentCache, MemoryRowsStayOutIfToldSo) {
 }
 
 TEST(LearnedTokens, StartAsRowsOfTheirOwnOrAsOneRepeated) {
-  for (const char* init : {"independent", "repeated"}) {
+  for (const TokenInit init : {TokenInit::independent, TokenInit::repeated}) {
     Builder recurrent, plain;
     RecurrentTokensOptions of_recurrent = recurrent_tokens();
     MemoryTokensOptions of_plain = memory_tokens();
@@ -259,8 +260,7 @@ TEST(LearnedTokens, StartAsRowsOfTheirOwnOrAsOneRepeated) {
     for (const Builder* builder : {&recurrent, &plain}) {
       const at::Tensor rows = builder->parameters.find("memory.tokens");
       ASSERT_EQ(rows.sizes(), at::IntArrayRef({3, kDim}));
-      for (int64_t row = 1; row < 3; ++row)
-        EXPECT_EQ(at::equal(rows[row], rows[0]), std::string(init) == "repeated") << init;
+      for (int64_t row = 1; row < 3; ++row) EXPECT_EQ(at::equal(rows[row], rows[0]), init == TokenInit::repeated);
       EXPECT_GT(test::largest(rows[0]), 0.0);
       EXPECT_FALSE(at::equal(rows[0], rows[0][0].expand({kDim}))) << "a row is drawn number by number";
       EXPECT_TRUE(rows.is_contiguous()) << "rows learn one by one";
@@ -269,7 +269,7 @@ TEST(LearnedTokens, StartAsRowsOfTheirOwnOrAsOneRepeated) {
   Builder none;
   RecurrentTokensOptions nothing = recurrent_tokens();
   nothing.num_mem_tokens = 0;
-  nothing.init = "repeated";
+  nothing.init = TokenInit::repeated;
   EXPECT_NO_THROW(RecurrentTokens(nothing, none.build()));
 }
 

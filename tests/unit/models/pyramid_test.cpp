@@ -362,7 +362,7 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
                         const std::string& expected_rows) {
     const auto whole = vision(options(toml));
     ModelOptions of_stack = options(toml, first_stage);
-    of_stack.kind = "layer_stack";
+    of_stack.kind = ModelOptions::Kind::layer_stack;
     const Model stack(of_stack, 0, at::kDouble);
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : stack.parameters().named())
@@ -377,7 +377,7 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
     expect_error<base::InputError>([&] { stack.forward(rows, stack.initial_state(2)); },
                                    {"expected rows", expected_rows, "[2, 3, 4]"});
     of_stack = whole->options();
-    of_stack.kind = "layer_stack";
+    of_stack.kind = ModelOptions::Kind::layer_stack;
     expect_error<base::InputError>([&] { Model(of_stack, 0, at::kDouble); }, {"layer_stack", "one stage"});
   };
   check(kPvt,
@@ -386,7 +386,7 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
         "stages.0.layers.0", "[B,96,4]");
   check(kSwin, {"backbone.depths=[2]", "backbone.num_heads=[1]"}, "stages.0.layers.1", "[B,60,4]");
   ModelOptions none = options(kPvtV2);
-  none.kind = "layer_stack";
+  none.kind = ModelOptions::Kind::layer_stack;
   expect_error<base::InputError>([&] { Model(none, 0, at::kDouble); }, {"pvt_v2", "does not support a layer_stack"});
 }
 
