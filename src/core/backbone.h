@@ -18,8 +18,8 @@ struct DecodeStack;
 
 /// The input of a backbone: one segment, or a part of one; or images.
 struct BackboneInput {
-  at::Tensor rows;    ///< [B,Q,D]
-  at::Tensor pixels;  ///< [B,C,H,W], normalised: used instead of rows by backbones that embed images
+  at::Tensor rows;         ///< [B,Q,D]
+  at::Tensor pixels = {};  ///< [B,C,H,W], normalised: used instead of rows by backbones that embed images
   /// Over [contexts; rows]: one per layer, or one for all. Image backbones make their own.
   std::vector<const AttendTable*> tables;
   /// Rows to the left of layer l's rows, [B,M,D] or undefined; entering [B,Q,D] are the rows that enter the layer,

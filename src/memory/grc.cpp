@@ -48,11 +48,11 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
       !causal_ || (options.attend == GrcOptions::Attend::sample && options.eval_read == GrcOptions::EvalRead::updated),
       "grc: in a causal model every query reads the cache as it was before the segment, so attend and "
       "eval_read have no effect; expected neither, found attend = \"{}\", eval_read = \"{}\"",
-      options.attend, options.eval_read);
+      options.attend == GrcOptions::Attend::sample ? "sample" : "batch_mean",
+      options.eval_read == GrcOptions::EvalRead::updated ? "updated" : "stored");
   base::require(!image.given() || options.lifetime == GrcOptions::Lifetime::model,
                 "grc: images are not a sequence, so a cache per sequence has nothing to carry; expected "
-                "lifetime = \"model\", found \"{}\"",
-                options.lifetime);
+                "lifetime = \"model\", found \"sequence\"");
   base::require(options.position == GrcOptions::Position::none || image.given() || options.grid.size() == 2,
                 "grc: position \"cpe\" needs grid = [height, width]");
   base::require(!image.given() || options.grid.empty() ||
