@@ -186,7 +186,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   const bool per_sequence = options_.lifetime == GrcOptions::Lifetime::sequence;
   core::require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, cache_len_, channels_});
   base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found the other one",
-                options_.lifetime);
+                per_sequence ? "sequence" : "model");
   const at::Tensor frozen = old.cache.detach();
   const core::CoreAttention::Heads self = this->self(input, state.child("core"));
   // The cached channels, the input of the queries and, in the paper's variant, of the update: sliced once if both are

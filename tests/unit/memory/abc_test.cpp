@@ -52,7 +52,7 @@ at::Tensor logits(const Subject& s, const at::Tensor& rows, bool shared) {
 
 TEST(Abc, IsTheRecurrenceOfItsProjections) {
   for (const bool shared : {false, true}) {
-    for (const char* scale : {"sqrt_d", "none"}) {
+    for (const auto scale : {AbcOptions::Scale::sqrt_d, AbcOptions::Scale::none}) {
       AbcOptions options = small();
       options.control.set("shared_across_heads", shared);
       options.scale = scale;

@@ -30,7 +30,7 @@ struct Builder {
 };
 
 CompressiveOptions pooling(int64_t mem_len, int64_t compressed_len, int64_t rate,
-                           const char* function = "mean_pooling") {
+                           CompressionFunction function = CompressionFunction::mean_pooling) {
   CompressiveOptions options;
   options.mem_len = mem_len;
   options.compressed_len = compressed_len;
@@ -108,8 +108,8 @@ TEST(Compressive, KeepsTheLastCompressedRows) {
 
 TEST(Compressive, PoolsAsItIsTold) {
   Builder b, c;
-  EXPECT_EQ(kept(Compressive(pooling(1, 4, 3, "max_pooling"), b.build()), {7}), (Numbers{2, 5, 6}));
-  EXPECT_EQ(kept(Compressive(pooling(1, 4, 3, "mean_pooling"), c.build()), {7}), (Numbers{1, 4, 6}));
+  EXPECT_EQ(kept(Compressive(pooling(1, 4, 3, CompressionFunction::max_pooling), b.build()), {7}), (Numbers{2, 5, 6}));
+  EXPECT_EQ(kept(Compressive(pooling(1, 4, 3, CompressionFunction::mean_pooling), c.build()), {7}), (Numbers{1, 4, 6}));
 }
 
 TEST(Compressive, ASegmentInPartsIsCompressedAtItsEnd) {
@@ -149,12 +149,17 @@ TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
 TEST(Compressive, WrongOptionsAndStatesAreNamed) {
   test::expect_error<base::InputError>([] { base::check_options(pooling(0, 0, 2)); }, {"mem_len", "compressed_len"});
   test::expect_error<base::InputError>([] { base::check_options(pooling(1, 1, 0)); }, {"compression_rate", "0"});
-  test::expect_error<base::InputError>([] { base::check_options(pooling(1, 1, 2, "convolution")); },
-                                       {"compression", "most_used", "found string \"convolution\""});
+  test::expect_error<base::InputError>(
+      [] {
+        base::read_options<CompressiveOptions>(base::Node::table({{"compression", "convolution"}}));
+      },
+      {"compression", "most_used", "found string \"convolution\""});
   Builder b, c;
-  for (const char* function : {"conv", "dilated_conv", "most_used"}) {
-    test::expect_error<base::InputError>([&] { Compressive(pooling(1, 1, 2, function), b.build()); },
-                                         {function, "whole model"});
+  for (const auto& [function, name] : {std::pair{CompressionFunction::conv, "conv"},
+                                       {CompressionFunction::dilated_conv, "dilated_conv"},
+                                       {CompressionFunction::most_used, "most_used"}}) {
+    test::expect_error<base::InputError>(
+        [&, function = function] { Compressive(pooling(1, 1, 2, function), b.build()); }, {name, "whole model"});
   }
   const Compressive memory(pooling(2, 2, 2), c.build());
   Builder d;

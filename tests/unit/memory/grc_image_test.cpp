@@ -11,7 +11,10 @@
 namespace mnemo::memory::grc_test {
 namespace {
 
-GrcOptions options_with(const std::string& attend, const std::string& eval_read) {
+using Attend = GrcOptions::Attend;
+using EvalRead = GrcOptions::EvalRead;
+
+GrcOptions options_with(Attend attend, EvalRead eval_read) {
   GrcOptions options = small();
   options.attend = attend;
   options.eval_read = eval_read;
@@ -31,8 +34,8 @@ core::State warm(const Subject& s, Numbers& numbers) {
 
 TEST(GrcImages, BatchMeanIsReadByAllAndKept) {
   const at::NoGradGuard no_grad;
-  for (const char* eval_read : {"updated", "stored"}) {
-    const Subject s(options_with("batch_mean", eval_read), false);
+  for (const EvalRead eval_read : {EvalRead::updated, EvalRead::stored}) {
+    const Subject s(options_with(Attend::batch_mean, eval_read), false);
     Numbers numbers(2);
     const AttendTable table({SpanKind::tokens, 6}, core::Rule::all());
     const core::State state = warm(s, numbers);
@@ -42,7 +45,7 @@ TEST(GrcImages, BatchMeanIsReadByAllAndKept) {
     EXPECT_LE(difference(trained.y, s.mix(s.read(x, mean), x * 2.0) * 3.0), 1e-13);
     EXPECT_LE(difference(cache_of(trained.state), mean), 1e-14);
     const auto evaluated = s.grc->forward({x, {}, table}, state);
-    const bool stored = std::string(eval_read) == "stored";
+    const bool stored = eval_read == EvalRead::stored;
     EXPECT_LE(difference(evaluated.y, s.mix(s.read(x, stored ? cache : mean), x * 2.0) * 3.0), 1e-13);
     EXPECT_EQ(difference(cache_of(evaluated.state), cache), 0.0);
     // Version 3 of the golden files: only the stored cache makes evaluation independent of the batch.
@@ -52,7 +55,7 @@ TEST(GrcImages, BatchMeanIsReadByAllAndKept) {
 }
 
 TEST(GrcImages, BatchMeanHandsGradientsToEverySample) {
-  const Subject s(options_with("batch_mean", "updated"), false);
+  const Subject s(options_with(Attend::batch_mean, EvalRead::updated), false);
   Numbers numbers(2);
   const at::Tensor x = numbers.normal({2, 6, kDim}).set_requires_grad(true);
   const auto found = s.grc->forward({x, {}, AttendTable({SpanKind::tokens, 6}, core::Rule::all()), Mode::train},
@@ -64,7 +67,7 @@ TEST(GrcImages, BatchMeanHandsGradientsToEverySample) {
 
 TEST(GrcImages, BatchMeanLeavesPaddingOut) {
   const at::NoGradGuard no_grad;
-  const Subject s(options_with("batch_mean", "updated"), false);
+  const Subject s(options_with(Attend::batch_mean, EvalRead::updated), false);
   Numbers numbers(2);
   const core::State state = warm(s, numbers);
   const at::Tensor x = numbers.normal({2, 6, kDim});
@@ -78,7 +81,7 @@ TEST(GrcImages, BatchMeanLeavesPaddingOut) {
 
 TEST(GrcImages, StoredEvaluationReadsTheCacheAsItIs) {
   const at::NoGradGuard no_grad;
-  const Subject s(options_with("sample", "stored"), false);
+  const Subject s(options_with(Attend::sample, EvalRead::stored), false);
   Numbers numbers(2);
   const AttendTable table({SpanKind::tokens, 6}, core::Rule::all());
   const core::State state = warm(s, numbers);
@@ -207,8 +210,8 @@ TEST(GrcImages, InWindowsScoresHaveABiasByPlace) {
 
 TEST(GrcImages, BranchesAreWhatIsMixed) {
   const at::NoGradGuard no_grad;
-  for (const char* eval_read : {"updated", "stored"}) {
-    const Subject s(options_with("sample", eval_read), false);
+  for (const EvalRead eval_read : {EvalRead::updated, EvalRead::stored}) {
+    const Subject s(options_with(Attend::sample, eval_read), false);
     Numbers numbers(2);
     const core::State state = warm(s, numbers);
     const AttendTable table({SpanKind::tokens, 6}, core::Rule::all());

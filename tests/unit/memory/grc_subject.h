@@ -84,7 +84,7 @@ struct Subject {
 
 inline at::Tensor cache_of(const core::State& state) { return state.child("grc").as<GrcState>().cache; }
 
-inline GrcOptions small(const std::string& lifetime = "model") {
+inline GrcOptions small(GrcOptions::Lifetime lifetime = GrcOptions::Lifetime::model) {
   GrcOptions options;
   options.cache_len = 3;
   options.lifetime = lifetime;

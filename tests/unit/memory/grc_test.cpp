@@ -27,7 +27,7 @@ TEST(Grc, LookingBothWaysReadsItsOwnUpdateAndKeepsTheMean) {
 
 TEST(Grc, CausalReadsTheCacheAsItWasBefore) {
   const at::NoGradGuard no_grad;
-  for (const char* lifetime : {"model", "sequence"}) {
+  for (const auto lifetime : {GrcOptions::Lifetime::model, GrcOptions::Lifetime::sequence}) {
     const Subject s(small(lifetime), true);
     Numbers numbers(2);
     const AttendTable table({SpanKind::tokens, 6});
@@ -48,7 +48,7 @@ TEST(Grc, CausalReadsTheCacheAsItWasBefore) {
 
 TEST(Grc, SequencesOfPaddingAloneLeaveTheirCacheAsItIs) {
   const at::NoGradGuard no_grad;
-  const Subject s(small("sequence"), true);
+  const Subject s(small(GrcOptions::Lifetime::sequence), true);
   AttendTable table({SpanKind::tokens, 4});
   table.set_valid(at::tensor({0, 0, 0, 0, 1, 1, 0, 0}).view({2, 4}).to(at::kBool));
   core::State state = s.grc->initial_state(2);
@@ -96,7 +96,7 @@ TEST(Grc, RefusesShapesThatDoNotFit) {
         s.grc->forward({Numbers(1).normal({1, 5, kDim}), {}, table}, s.grc->initial_state(1));
       },
       {"0 + 2x3", "5"});
-  const Subject one(small("sequence"), true);
+  const Subject one(small(GrcOptions::Lifetime::sequence), true);
   test::expect_error<base::ShapeError>(
       [&] {
         one.grc->forward({Numbers(1).normal({3, 5, kDim}), {}, AttendTable({SpanKind::tokens, 5})},

@@ -54,7 +54,8 @@ MemoryTokensOptions memory_tokens(bool read_cache = false,
   return options;
 }
 
-RecurrentTokensOptions recurrent_tokens(bool read_cache = false, const char* block_mask = "open") {
+RecurrentTokensOptions recurrent_tokens(
+    bool read_cache = false, RecurrentTokensOptions::BlockMask block_mask = RecurrentTokensOptions::BlockMask::open) {
   RecurrentTokensOptions options;
   options.num_mem_tokens = 2;
   options.read_mem_from_cache = read_cache;
@@ -109,7 +110,7 @@ TEST(RecurrentTokensTable, OpenBlocks) {
 
 TEST(RecurrentTokensTable, CausalOverAllRows) {
   Builder b;
-  const RecurrentTokens memory(recurrent_tokens(false, "causal"), b.build());
+  const RecurrentTokens memory(recurrent_tokens(false, RecurrentTokensOptions::BlockMask::causal), b.build());
   const core::SegmentRows rows = entered(memory, 0);
   EXPECT_EQ(picture(rows.tables[0]),
             (Picture{"x......", "xx.....", "xxx....", "xxxx...", "xxxxx..", "xxxxxx.", "xxxxxxx"}));
