@@ -14,7 +14,7 @@ namespace mnemo::bundle {
 
 namespace {
 
-constexpr int kAttempts = 10;
+constexpr int kAttempts = 100;
 
 bool is_checkpoint_folder(const std::string& path) { return base::path_exists(base::join_path(path, "manifest.json")); }
 

@@ -16,6 +16,8 @@
 namespace mnemo::weights {
 namespace {
 
+constexpr int kAttempts = 100;
+
 // The steps of all checkpoint folders, highest first.
 std::vector<int64_t> steps_in(const std::string& run_folder) {
   std::vector<int64_t> steps;
@@ -170,9 +172,14 @@ bool has_checkpoints(const std::string& run_folder) { return !steps_in(run_folde
 std::optional<CheckpointInfo> find_checkpoint(const std::string& run_folder, const std::string& which,
                                               const WarnFunction& warn) {
   if (which == "best" || which == "latest") {
-    std::optional<CheckpointInfo> found;
-    if (which == "best") found = newest(run_folder, true, warn);
-    return found ? found : newest(run_folder, false, warn);
+    for (int attempt = 1;; ++attempt) {
+      const std::vector<int64_t> before = steps_in(run_folder);
+      std::optional<CheckpointInfo> found;
+      if (which == "best") found = newest(run_folder, true, warn);
+      if (!found) found = newest(run_folder, false, warn);
+      // A training in progress removes old checkpoints, perhaps those that were just listed.
+      if (found || attempt == kAttempts || steps_in(run_folder) == before) return found;
+    }
   }
   const std::vector<int64_t> steps = steps_in(run_folder);
   int64_t step = -1;
