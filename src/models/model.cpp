@@ -29,6 +29,18 @@ core::ModelInput input_of(const ModelOptions& options) {
 
 bool is_whole(const ModelOptions& options) { return options.kind == ModelOptions::Kind::model; }
 
+/// The backbone's input for images, or for the rows of an image in a layer_stack.
+core::BackboneInput image_input(const core::Segment& segment, const core::AttentionObserver& observe,
+                                const core::HiddenObserver& hidden) {
+  core::BackboneInput input;
+  input.rows = segment.rows;
+  input.pixels = segment.pixels;
+  input.mode = segment.mode;
+  input.observe = observe;
+  input.hidden = hidden;
+  return input;
+}
+
 const char* found_in(const core::Segment& segment) {
   return segment.tokens.defined()   ? "tokens"
          : segment.rows.defined()   ? "rows"
@@ -242,12 +254,7 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
 core::StepResult Model::forward_images(const core::Segment& segment, const core::State& state,
                                        const core::AttentionObserver& observe,
                                        const core::HiddenObserver& hidden) const {
-  core::BackboneInput input;
-  input.rows = segment.rows;
-  input.pixels = segment.pixels;
-  input.mode = segment.mode;
-  input.observe = observe;
-  input.hidden = hidden;
+  const core::BackboneInput input = image_input(segment, observe, hidden);
   const core::State layers = state.child("layers");
   core::StepResult step;
   if (tasks_) {
@@ -286,12 +293,7 @@ std::vector<TaskLogits> Model::task_logits(const core::Segment& segment, const c
     if (head().num_classes() == 0) return {};
     return {{"base", logits(step.hidden).squeeze(1)}};
   }
-  core::BackboneInput input;
-  input.pixels = segment.pixels;
-  input.mode = segment.mode;
-  input.observe = observe;
-  input.hidden = hidden;
-  return task_logits(backbone_->forward_tasks(tasks_->tasks(), input));
+  return task_logits(backbone_->forward_tasks(tasks_->tasks(), image_input(segment, observe, hidden)));
 }
 
 std::vector<TaskLogits> Model::task_logits(const core::TasksResult& result) const {
