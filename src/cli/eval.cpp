@@ -40,6 +40,7 @@ int evaluate(const EvalArguments& options) {
     base::Node node = base::Node::table({{"model", stored.folder},
                                          {"data", measured.what},
                                          {"predictions", measured.predictions},
+                                         {"unknown", measured.unknown},
                                          {"seconds", seconds}});
     for (const auto& [name, value] : measured.metrics) node.set(name, base::json_number(value));
     base::print_json(node);
@@ -80,6 +81,7 @@ void add_eval(CLI::App& app) {
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->measure.precision, "P",
               "by the decoding engine with weights of float32, bf16 or int8; without: as trained")
+      .flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
       .flag("--json", options->json, "print JSON")
       .footer("mnemo eval runs/mine/model --data other.txt\nmnemo eval models/vit --data photos")
       .action([options] { return evaluate(*options); });

@@ -25,6 +25,7 @@ struct GenerateArguments {
   std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision;
   std::optional<int64_t> tokens, top_k, seed;
   std::optional<double> temperature, top_p;
+  bool sample_unknown = false, strict = false;
   bool json = false;
 };
 
@@ -35,6 +36,7 @@ experiment::GenerateOptions recipe_options(const GenerateArguments& options) {
   if (options.top_k) sampling.set("top_k", *options.top_k);
   if (options.top_p) sampling.set("top_p", *options.top_p);
   if (options.seed) sampling.set("seed", *options.seed);
+  if (options.sample_unknown) sampling.set("sample_unknown", true);
   if (options.tokens) node.set("tokens", *options.tokens);
   node.set("sampling", sampling);
   node.set_place_deep({std::make_shared<const std::string>("generate"), 0, 0});
@@ -68,7 +70,7 @@ int generate(const GenerateArguments& options) {
   choose_threads(stored.model->parameters().count(), 1);
   infer::TextSession text = infer::open_text(
       stored, {.sampling = sampling, .precision = options.precision, .session = options.session});
-  if (!prompt.empty()) text.feed(prompt);
+  if (!prompt.empty()) text.feed(prompt, options.strict ? data::Unknown::refuse : data::Unknown::warn);
 
   const auto begin = std::chrono::steady_clock::now();
   std::string written = options.json || options.session ? "" : prompt;
@@ -115,6 +117,8 @@ void add_generate(CLI::App& app) {
       .option("--top-p", options->top_p, "P",
               "sample from the smallest set of tokens with this total probability (default 1)")
       .option("--seed", options->seed, "N", "random seed; the same seed gives the same text (default 0)")
+      .flag("--sample-unknown", options->sample_unknown, "let the text contain <unk> (default: never)")
+      .flag("--strict", options->strict, "refuse a prompt with characters or words outside the vocabulary")
       .option("--session", options->session, "FILE", "continue a session written by --save")
       .option("--save", options->save, "FILE", "save the session with its memory, for --session")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")

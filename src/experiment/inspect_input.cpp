@@ -80,7 +80,7 @@ InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored
     found.segments = sample_of(*recipe, *input.sample, segment_size);
   } else if (input.text) {
     base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");
-    const std::vector<int32_t> ids = tokenizer->encode(*input.text, "inspect: --text");
+    const std::vector<int32_t> ids = tokenizer->encode(*input.text, "inspect: --text", data::Unknown::warn);
     found.segments = cut({ids.begin(), ids.end()}, segment_size, stored.conventions.resets_segments());
   } else {
     const std::vector<int64_t> tokens = numbers_of(*input.tokens);

@@ -24,6 +24,8 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
                       const MeasureOptions& options, std::string what, bool reset_segments) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
   const data::Tokenizer& tokenizer = *stored.tokenizer;
+  data::report_unknown(tokenizer, what, text->num_unknown(), text->size(),
+                       options.strict ? data::Unknown::refuse : data::Unknown::warn);
   const int64_t batch = std::min(options.batch, text->size() - 1);
   if (options.reset) reset_segments = *options.reset == "segments";
   const metrics::Likelihood likelihood = options.precision
@@ -34,7 +36,7 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
                                              : tasks::evaluate_text(
                                                    *stored.model, text,
                                                    {batch, options.segment_size.value_or(0), reset_segments});
-  Measured measured{std::move(what), likelihood.count(), {}};
+  Measured measured{std::move(what), likelihood.count(), {}, text->num_unknown()};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
   if (tokenizer.type() != "bytes") {
     const double bytes_per_token = static_cast<double>(text->text_bytes()) / static_cast<double>(text->size());
@@ -96,7 +98,8 @@ Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& 
   }
   const tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
   const auto found = task.evaluate(*stored.model, wanted);
-  return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics};
+  return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics,
+          0};
 }
 
 /// The set that lies in a folder, in the way the model reads images; all of it where it has no parts of its own.
@@ -143,7 +146,7 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto found = task->load(stored.options(), settings).task->evaluate(*stored.model, part);
   base::require(found.has_value(), "{}: its recipe has no {} part", stored.folder, name);
-  return {task->describe() + " Part " + name + ".", found->predictions, found->metrics};
+  return {task->describe() + " Part " + name + ".", found->predictions, found->metrics, 0};
 }
 
 }  // namespace
@@ -164,6 +167,7 @@ namespace {
 Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options) {
   const bool images = stored.is_images();
   base::require(images || !options.task, "eval: --task goes with a model of images");
+  base::require(stored.tokenizer != nullptr || !options.strict, "eval: --strict goes with texts");
   const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
   if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
   if (options.data) {

@@ -20,6 +20,7 @@ struct MeasureOptions {
   std::optional<std::string> precision = {};  ///< by the decoding engine: "float32", "bf16" or "int8"
   std::optional<std::string> task = {};       ///< of a model of images: the head that is measured
   std::optional<int64_t> segment_size = {};   ///< tokens a segment; unset: the model's
+  bool strict = false;                        ///< refuse a text that is not all in the vocabulary
   int64_t batch = 1;                          ///< parts of a text, or samples, side by side
 
   /// Throws InputError for a value out of range, and for options that exclude each other.
@@ -31,6 +32,7 @@ struct Measured {
   std::string what;         ///< the data, in a few words
   int64_t predictions = 0;  ///< targets that were predicted
   std::vector<std::pair<std::string, double>> metrics;
+  int64_t unknown = 0;  ///< of a text: tokens for what the vocabulary lacks
 };
 
 /// Measures a model on held-out data, with its memory carried along and reset as it was trained. Throws InputError for

@@ -117,12 +117,6 @@ int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, 
       [&](size_t i) { return candidates[i].id; });
 }
 
-int64_t pick_readable(const at::Tensor& logits, const SamplingOptions& options, uint64_t draw) {
-  const int64_t size = logits.size(0);
-  return logits.scalar_type() == at::kDouble ? pick_one(logits.const_data_ptr<double>(), size, options, draw)
-                                             : pick_one(logits.const_data_ptr<float>(), size, options, draw);
-}
-
 void require_shape(const at::Tensor& logits, int64_t dims, const char* shape) {
   if (logits.dim() != dims || logits.size(-1) == 0) {
     throw base::ShapeError(
@@ -143,15 +137,28 @@ void SamplingOptions::validate(const base::Where& where) const {
                 top_p);
 }
 
-Sampler::Sampler(const SamplingOptions& options) : options_(options) { base::check_options(options); }
+Sampler::Sampler(const SamplingOptions& options, int64_t unknown_id) : options_(options), unknown_id_(unknown_id) {
+  base::check_options(options);
+}
+
+template <class T>
+int64_t Sampler::pick(const T* logits, int64_t size, uint64_t draw) const {
+  if (options_.sample_unknown || unknown_id_ < 0 || unknown_id_ >= size) return pick_one(logits, size, options_, draw);
+  thread_local std::vector<T> known;
+  known.assign(logits, logits + size);
+  known[static_cast<size_t>(unknown_id_)] = -std::numeric_limits<T>::infinity();
+  return pick_one(known.data(), size, options_, draw);
+}
 
 int64_t Sampler::pick(const at::Tensor& logits, uint64_t draw) const {
   require_shape(logits, 1, "[V]");
-  return pick_readable(readable_logits(logits), options_, draw);
+  const at::Tensor readable = readable_logits(logits);
+  return readable.scalar_type() == at::kDouble ? pick(readable.const_data_ptr<double>(), readable.size(0), draw)
+                                               : pick(readable.const_data_ptr<float>(), readable.size(0), draw);
 }
 
 int64_t Sampler::pick(std::span<const float> logits, uint64_t draw) const {
-  return pick_one(logits.data(), static_cast<int64_t>(logits.size()), options_, draw);
+  return pick(logits.data(), static_cast<int64_t>(logits.size()), draw);
 }
 
 std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers,
@@ -165,7 +172,7 @@ std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler
   const at::Tensor readable = readable_logits(logits);
   std::vector<int64_t> tokens;
   for (size_t b = 0; b < rows; ++b) {
-    tokens.push_back(pick_readable(readable.select(0, static_cast<int64_t>(b)), samplers[b].options(), draws[b]));
+    tokens.push_back(samplers[b].pick(readable.select(0, static_cast<int64_t>(b)), draws[b]));
   }
   return tokens;
 }

@@ -18,6 +18,7 @@ struct SamplingOptions {
   int64_t top_k = 0;
   double top_p = 1.0;
   int64_t seed = 0;
+  bool sample_unknown = false;
   template <class V>
   void visit(V&& v) {
     v("temperature", temperature, "temperature that divides the logits; 0: always take the most likely token (greedy)",
@@ -27,6 +28,7 @@ struct SamplingOptions {
       base::check("more than 0 and at most 1",
                   [](const base::Node& value) { return value.as_double() > 0.0 && value.as_double() <= 1.0; }));
     v("seed", seed, "random seed; the same seed gives the same text", base::at_least(0));
+    v("sample_unknown", sample_unknown, "whether a text may contain the token <unk>");
   }
   void validate(const base::Where& where) const;
 
@@ -38,8 +40,9 @@ struct SamplingOptions {
 /// rest of the batch nor on earlier draws. Safe to use from any number of threads.
 class Sampler {
  public:
-  /// Throws InputError for options out of range.
-  explicit Sampler(const SamplingOptions& options = {});
+  /// unknown_id: the token <unk>, which is never sampled unless options.sample_unknown; -1: none. Throws InputError for
+  /// options out of range.
+  explicit Sampler(const SamplingOptions& options = {}, int64_t unknown_id = -1);
 
   /// Samples one token. logits [V] of a floating-point type, on any device; -inf = never. Ties are broken in favour of
   /// the lowest id. Throws ShapeError for another shape, and InputError for NaN, +inf or no finite value.
@@ -47,9 +50,14 @@ class Sampler {
   int64_t pick(std::span<const float> logits, uint64_t draw) const;
 
   const SamplingOptions& options() const { return options_; }
+  int64_t unknown_id() const { return unknown_id_; }
 
  private:
+  template <class T>
+  int64_t pick(const T* logits, int64_t size, uint64_t draw) const;
+
   SamplingOptions options_;
+  int64_t unknown_id_;
 };
 
 /// Samples one token for each row of logits [B,V], row b with samplers[b] and draws[b].

@@ -22,6 +22,7 @@ constexpr const char* kFormat = "mnemo-session/1";
 constexpr const char* kStatePrefix = "state.";
 constexpr const char* kLogits = "logits";
 constexpr const char* kRecent = "recent";
+constexpr const char* kSampleUnknown = "sample_unknown";  // files of earlier versions do not contain it
 
 /// The metadata of a session file; errors name the file.
 class Header {
@@ -190,7 +191,8 @@ void Session::save(const std::string& path) const {
                               {"temperature", fmt::format("{}", options.temperature)},
                               {"top_k", fmt::format("{}", options.top_k)},
                               {"top_p", fmt::format("{}", options.top_p)},
-                              {"seed", fmt::format("{}", options.seed)}});
+                              {"seed", fmt::format("{}", options.seed)},
+                              {kSampleUnknown, fmt::format("{}", static_cast<int>(options.sample_unknown))}});
 }
 
 Session Session::load(const std::string& path, std::shared_ptr<const core::Model> model) {
@@ -205,7 +207,8 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
       path);
   try {
     session.set_sampling({header.number<double>("temperature"), header.number<int64_t>("top_k"),
-                          header.number<double>("top_p"), header.number<int64_t>("seed")});
+                          header.number<double>("top_p"), header.number<int64_t>("seed"),
+                          header.has(kSampleUnknown) && header.number<int>(kSampleUnknown) != 0});
   } catch (const base::InputError& error) {
     base::input_error("{}: {}", path, error.what());
   }

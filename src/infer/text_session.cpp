@@ -10,13 +10,14 @@ TextSession::TextSession(Session session, std::shared_ptr<const data::Tokenizer>
   base::require(tokenizer_->size() <= session_.model().vocab_size(),
                 "text session: expected a tokenizer of at most the model's {} tokens, found {}",
                 session_.model().vocab_size(), tokenizer_->size());
+  session_.set_unknown(tokenizer_->unknown_id());
   for (const int64_t token : session_.recent()) {
     if (token < tokenizer_->size()) decoder_.put(token);
   }
 }
 
-void TextSession::feed(std::string_view text) {
-  const std::vector<int32_t> ids = tokenizer_->encode(text, "prompt");
+void TextSession::feed(std::string_view text, data::Unknown unknown) {
+  const std::vector<int32_t> ids = tokenizer_->encode(text, "prompt", unknown);
   const std::vector<int64_t> tokens(ids.begin(), ids.end());
   session_.feed(tokens);
   // The next decoded text depends on the tokens before it (a space between words).

@@ -24,8 +24,9 @@ class TextSession {
   /// tokenizer has more tokens than the model.
   TextSession(Session session, std::shared_ptr<const data::Tokenizer> tokenizer);
 
-  /// Reads text. Throws InputError for text that the tokenizer does not accept (invalid UTF-8).
-  void feed(std::string_view text);
+  /// Reads text. Warns of characters or words that are not in the vocabulary, or refuses them. Throws InputError for
+  /// text that the tokenizer does not accept (invalid UTF-8).
+  void feed(std::string_view text, data::Unknown unknown = data::Unknown::warn);
 
   /// Continues the text. on_text receives each piece as it is generated, always whole characters of valid UTF-8, and
   /// stops the text by returning false. A character that is incomplete at the end is kept for the next call, or for

@@ -141,6 +141,29 @@ TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
   }
 }
 
+TEST_F(RunUse, WhatTheVocabularyLacksIsCountedOrRefused) {
+  const std::string model = trained("run") + "/model", other = folder_ / "other.txt";
+  write(other, "line \xD0\xBC\xD0\xB8\xD1\x80\n");
+  const std::string counted = ": 3 of 9 characters are not in the model's vocabulary";
+  const Finished found = run({"eval", model, "--data", other, "--json"});
+  EXPECT_EQ(found.status, 0);
+  EXPECT_TRUE(holds(found.err, "warning: " + other + counted + " and are read as <unk>\n")) << found.err;
+  EXPECT_EQ(json(found.out).at("unknown").as_int(), 3);
+  const Finished prompted = run({"generate", model, "--prompt", content(other), "-n", "5"});
+  EXPECT_EQ(prompted.status, 0);
+  EXPECT_TRUE(holds(prompted.err, "warning: prompt" + counted)) << prompted.err;
+  EXPECT_TRUE(holds(run({"inspect", model, "--text", content(other)}).err, "warning: inspect: --text" + counted));
+  const std::vector<std::string> refused[] = {{"eval", model, "--data", other, "--strict"},
+                                              {"generate", model, "--prompt", content(other), "--strict"}};
+  for (const auto& arguments : refused) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_TRUE(holds(outcome.err, "error: ") && holds(outcome.err, counted + "\n")) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_EQ(run({"eval", model, "--strict"}).status, 0) << "all of its own text is known";
+}
+
 TEST_F(RunUse, NumbersAreReadAsInARecipe) {
   const std::string model = trained("run") + "/model", huge = "99999999999999999999";
   const std::pair<std::vector<std::string>, std::string> wrong[] = {

@@ -129,6 +129,7 @@ std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const 
   splitter.finish();
   encoder->finish(ids);
   flush();
+  store->set_num_unknown(encoder->num_unknown());
   return store;
 }
 

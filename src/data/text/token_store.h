@@ -33,6 +33,10 @@ class TokenStore {
   int64_t document_begin(int64_t i) const { return starts_[static_cast<size_t>(i)]; }
   int64_t document_end(int64_t i) const;
 
+  /// Tokens that stand for something outside the vocabulary.
+  int64_t num_unknown() const { return num_unknown_; }
+  void set_num_unknown(int64_t count) { num_unknown_ = count; }
+
   int64_t text_bytes() const { return text_bytes_; }
   int64_t text_characters() const { return text_characters_; }
   /// Characters per token, which makes word and character models comparable.
@@ -57,7 +61,7 @@ class TokenStore {
   int64_t size_ = 0;
   std::vector<std::unique_ptr<unsigned char[]>> blocks_;
   std::vector<int64_t> starts_;
-  int64_t text_bytes_ = 0, text_characters_ = 0;
+  int64_t text_bytes_ = 0, text_characters_ = 0, num_unknown_ = 0;
   uint64_t fingerprint_ = 0xcbf29ce484222325;
 };
 

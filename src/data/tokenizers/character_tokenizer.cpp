@@ -117,7 +117,10 @@ class CharacterEncoder final : public Encoder {
   CharacterEncoder(const CharacterTokenizer& tokenizer, std::string where, int64_t offset)
       : tokenizer_(tokenizer), scanner_(std::move(where), offset) {}
   void put(std::string_view chunk, std::vector<int32_t>& out) override {
-    scanner_.put(chunk, [&](char32_t c) { out.push_back(tokenizer_.id(c)); });
+    scanner_.put(chunk, [&](char32_t c) {
+      out.push_back(tokenizer_.id(c));
+      num_unknown_ += out.back() == tokenizer_.unknown_id();
+    });
   }
   void finish(std::vector<int32_t>&) override { scanner_.finish(); }
 

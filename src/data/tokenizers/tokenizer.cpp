@@ -5,11 +5,31 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/printable.h"
+#include "base/text_format.h"
 #include "data/tokenizers/tokenizer_types.h"
 #include "data/tokenizers/utf8.h"
 
 namespace mnemo::data {
+
+void report_unknown(const Tokenizer& tokenizer, const std::string& where, int64_t count, int64_t total,
+                    Unknown unknown) {
+  if (count == 0) return;
+  const std::string text = fmt::format("{}: {} of {} {} are not in the model's vocabulary", where, base::grouped(count),
+                                       base::grouped(total), tokenizer.type());
+  base::require(unknown == Unknown::warn, "{}", text);
+  base::log_warning("{} and are read as <unk>", text);
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, std::string where, Unknown unknown) const {
+  std::vector<int32_t> ids;
+  const auto encoder = this->encoder(where);
+  encoder->put(text, ids);
+  encoder->finish(ids);
+  report_unknown(*this, where, encoder->num_unknown(), static_cast<int64_t>(ids.size()), unknown);
+  return ids;
+}
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, std::string where) const {
   std::vector<int32_t> ids;

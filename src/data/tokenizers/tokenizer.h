@@ -22,12 +22,25 @@ class Encoder {
   /// Encodes what is still pending; the encoder must not be used again. Throws InputError if the text ends inside a
   /// character.
   virtual void finish(std::vector<int32_t>& out) = 0;
+  /// Units so far that have no entry in the vocabulary. An "<unk>" that a text of words itself holds has one.
+  int64_t num_unknown() const { return num_unknown_; }
+
+ protected:
+  int64_t num_unknown_ = 0;
 };
 
 /// Files of a tokenizer by name, as stored in a model folder.
 using Files = std::map<std::string, std::string>;
 
 class StreamDecoder;
+class Tokenizer;
+
+/// What to do with a text that has units outside the vocabulary.
+enum class Unknown { warn, refuse };
+
+/// "WHERE: 6 of 12 characters are not in the model's vocabulary": a warning, or an InputError. Nothing for none.
+void report_unknown(const Tokenizer& tokenizer, const std::string& where, int64_t count, int64_t total,
+                    Unknown unknown);
 
 /// Converts between text and token ids. Immutable and safe to share between threads.
 class Tokenizer {
@@ -49,6 +62,8 @@ class Tokenizer {
 
   /// Encodes a text. Throws InputError that names `where` and the offset for invalid UTF-8 (except for bytes).
   std::vector<int32_t> encode(std::string_view text, std::string where = "text") const;
+  /// Same; what the vocabulary lacks is reported or refused.
+  std::vector<int32_t> encode(std::string_view text, std::string where, Unknown unknown) const;
   /// Same as a tensor [T] int64.
   at::Tensor encode_tensor(std::string_view text, std::string where = "text") const;
   /// Decodes tokens exactly; with bytes the result may be any bytes. Throws InputError if an id is out of range.

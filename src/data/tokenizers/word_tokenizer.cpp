@@ -86,10 +86,8 @@ class WordTokenizer final : public Tokenizer {
   int64_t size() const override { return entries_.size(); }
   int64_t unknown_id() const override { return unknown_; }
 
-  int32_t id(std::string_view word) const {
-    const int64_t found = index_.find(word);
-    return static_cast<int32_t>(found < 0 ? unknown_ : found);
-  }
+  /// -1 for a word without an entry.
+  int64_t find(std::string_view word) const { return index_.find(word); }
 
   std::unique_ptr<Encoder> encoder(std::string where, int64_t offset) const override;
 
@@ -118,13 +116,19 @@ class WordEncoder final : public Encoder {
   WordEncoder(const WordTokenizer& tokenizer, std::string where, int64_t offset)
       : tokenizer_(tokenizer), scanner_(std::move(where), offset) {}
   void put(std::string_view chunk, std::vector<int32_t>& out) override {
-    scanner_.put(chunk, [&](std::string_view word) { out.push_back(tokenizer_.id(word)); });
+    scanner_.put(chunk, [&](std::string_view word) { add(word, out); });
   }
   void finish(std::vector<int32_t>& out) override {
-    scanner_.finish([&](std::string_view word) { out.push_back(tokenizer_.id(word)); });
+    scanner_.finish([&](std::string_view word) { add(word, out); });
   }
 
  private:
+  void add(std::string_view word, std::vector<int32_t>& out) {
+    const int64_t found = tokenizer_.find(word);
+    out.push_back(static_cast<int32_t>(found < 0 ? tokenizer_.unknown_id() : found));
+    num_unknown_ += found < 0;
+  }
+
   const WordTokenizer& tokenizer_;
   WordScanner scanner_;
 };

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "base/error.h"
 #include "base/printable.h"
 #include "data/tokenizers/utf8.h"
+#include "tests/support/expect_error.h"
 #include "text_file.h"
 
 namespace mnemo::data {
@@ -33,6 +35,23 @@ rc::Gen<std::string> texts() {
         for (const std::string& piece : pieces) out += piece;
         return out;
       });
+}
+
+TEST(Tokenizer, CountsWhatTheVocabularyLacks) {
+  const auto unknown = [](const Tokenizer& tokenizer, std::string_view text) {
+    std::vector<int32_t> ids;
+    const auto encoder = tokenizer.encoder("text");
+    encoder->put(text, ids);
+    encoder->finish(ids);
+    return encoder->num_unknown();
+  };
+  EXPECT_EQ(unknown(*make_byte_tokenizer(), "\xFF\n"), 0);
+  EXPECT_EQ(unknown(*trained("characters", "abc"), "a\xC3\xA9z b"), 3);
+  const auto words = trained("words", "a b a\n");
+  EXPECT_EQ(unknown(*words, "a c <unk>\nd"), 2) << "the text's own <unk> is an entry";
+  EXPECT_EQ(words->encode("a c", "text", Unknown::warn).size(), 2u);
+  test::expect_error<base::InputError>([&] { words->encode("a c d", "prompt", Unknown::refuse); },
+                                       {"prompt: 2 of 3 words are not in the model's vocabulary"});
 }
 
 RC_GTEST_PROP(Tokenizer, BytesRoundTripAnything, (const std::string& text)) {

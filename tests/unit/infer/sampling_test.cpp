@@ -44,6 +44,24 @@ TEST(Sampling, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
   EXPECT_EQ(greedy.pick(at::tensor({-2.5f}), 0), 0);
 }
 
+TEST(Sampling, TheUnknownTokenIsSampledOnlyWhereAskedFor) {
+  const at::Tensor logits = at::tensor({1.0, 9.0, 0.0});
+  for (const SamplingOptions& options : {SamplingOptions::greedy(), SamplingOptions{}, SamplingOptions{.top_k = 2}}) {
+    for (uint64_t draw = 0; draw < 50; ++draw) EXPECT_NE(Sampler(options, 1).pick(logits, draw), 1);
+    SamplingOptions asked = options;
+    asked.sample_unknown = true;
+    EXPECT_EQ(Sampler(asked, 1).pick(logits, 0), 1);
+    EXPECT_EQ(Sampler(options).pick(logits, 0), 1);
+    const std::vector<float> plain = {1.0f, 9.0f, 0.0f};
+    EXPECT_NE(Sampler(options, 1).pick(std::span<const float>(plain), 0), 1);
+    const std::vector<Sampler> rows = {Sampler(options, 1), Sampler(options)};
+    const std::vector<uint64_t> draws = {0, 0};
+    const std::vector<int64_t> picked = pick_rows(at::stack({logits, logits}), rows, draws);
+    EXPECT_NE(picked[0], 1);
+    EXPECT_EQ(picked[1], 1);
+  }
+}
+
 TEST(Sampling, SharesFollowTheTemperature) {
   const at::Tensor logits = at::tensor({1.0, 0.0, -1.0, 2.0, -kInf});
   for (const double temperature : {0.5, 1.0, 2.0}) {
