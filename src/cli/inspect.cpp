@@ -97,7 +97,7 @@ void add_inspect(CLI::App& app) {
       .option("--layers", options->inspect.choice.layers, "LIST", "layers to show, from 0: 0 or 0,2 or 0-3 (all)")
       .option("--heads", options->inspect.choice.heads, "LIST",
               "heads to show (all; of an image: the mean of all, and those named)")
-      .option("--segment", options->inspect.choice.segment, "N", "segment of the input to show, from 1 (the last)")
+      .option("--segment", options->inspect.choice.segment, "N", "segment of the input to show, from 1 (the fullest)")
       .flag("--cost", options->inspect.cost,
             "show FLOPs, parameters and bytes of state part by part, and what each memory adds")
       .option("--batch", options->inspect.batch, "N", "of --cost: sequences side by side (1)")

@@ -124,7 +124,20 @@ page::Table share_cells(const AttentionSummary& facts) {
 }
 
 std::string where_text(const AttentionSummary& facts) {
-  return fmt::format("segment {} of {}, {} tokens", facts.segment, facts.num_segments, facts.words.size());
+  return fmt::format("segment {} of {}, {} token{}", facts.segment, facts.num_segments, facts.words.size(),
+                     facts.words.size() == 1 ? "" : "s");
+}
+
+/// The last of the segments with the most real tokens: memory is fullest there, and the end of an input is often short.
+int64_t fullest_segment(const std::vector<data::TokenSegment>& input) {
+  int64_t fullest = 0, most = -1;
+  for (size_t i = 0; i < input.size(); ++i) {
+    const int64_t tokens = input[i].valid.defined() ? input[i].valid[0].sum().item<int64_t>() : input[i].tokens.size(1);
+    if (tokens < most) continue;
+    most = tokens;
+    fullest = static_cast<int64_t>(i) + 1;
+  }
+  return fullest;
 }
 
 }  // namespace
@@ -161,7 +174,7 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
                                                      backbone.num_layers, "inspect: --layers");
   const std::vector<int64_t> heads = chosen_numbers(choice.heads.value_or(number(backbone.num_heads)),
                                                     backbone.num_heads, "inspect: --heads");
-  const int64_t segment = choice.segment.value_or(num_segments);
+  const int64_t segment = choice.segment.value_or(fullest_segment(input));
   base::require(num_segments > 0, "inspect: the input has no tokens");
   base::require(segment >= 1 && segment <= num_segments,
                 "inspect: --segment: the input has {} segments; expected 1 to {}, found {}", num_segments, num_segments,

@@ -44,8 +44,8 @@ struct AttentionSummary {
   std::vector<GateSpread> gates = {};
 };
 
-/// Which layers, heads and segment of an input to show; unset: all layers and heads, the last segment. Segments count
-/// from 1.
+/// Which layers, heads and segment of an input to show; unset: all layers and heads, and the last of the segments with
+/// the most tokens. Segments count from 1.
 struct AttentionChoice {
   std::optional<std::string> layers, heads;
   std::optional<int64_t> segment;

@@ -269,12 +269,16 @@ TEST_F(CommandLine, InspectShowsWhereAnInputIsLookedAt) {
       {"inspect", folder, "--text", "line 16 of a small", "--heads", "1", "--png", png, "--svg", svg, "--html", page});
   ASSERT_EQ(text.status, 0) << text.err;
   for (const char* part :
-       {"segment 3 of 3, 2 tokens", "to cache", "Gates of the GRC update", "layers.0.sigma_lambda", "step 6"})
+       {"segment 2 of 3, 8 tokens", "to cache", "Gates of the GRC update", "layers.0.sigma_lambda", "step 6"})
     EXPECT_TRUE(holds(text.out, part)) << part << text.out;
   EXPECT_TRUE(content(png).starts_with("\x89PNG\r\n\x1a\n"));
   EXPECT_TRUE(content(svg).starts_with("<svg") && holds(content(svg), "layer 0 head 1"));
   for (const char* part : {"<h2>Attention</h2>", "<h2>Over training</h2>", "data:image/png;base64,"})
     EXPECT_TRUE(holds(content(page), part)) << part;
+
+  EXPECT_TRUE(holds(run({"inspect", folder, "--text", "line 16 of a small", "--segment", "3"}).out,
+                    "segment 3 of 3, 2 tokens"));
+  EXPECT_TRUE(holds(run({"inspect", folder, "--text", "l"}).out, "segment 1 of 1, 1 token:"));
 
   const base::Node node = json(run({"inspect", folder, "--sample", "1", "--layers", "0", "--json"}).out);
   EXPECT_EQ(node.at("attention").at("maps").size(), 4u) << "attention and grc_cache of two heads";

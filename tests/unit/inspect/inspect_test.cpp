@@ -171,6 +171,18 @@ TEST(AttentionSummary, PaddedQueriesDoNotCount) {
   EXPECT_EQ(test::difference(padded.maps[0].weights.narrow(0, 0, 3), whole.maps[0].weights.narrow(0, 0, 3)), 0.0);
 }
 
+TEST(AttentionSummary, TheLastOfTheFullestSegmentsIsShown) {
+  const auto model = small_model({});
+  Input input = small_input(3);
+  const auto shown = [&] { return look_at_attention(*model, input.segments, input.words, {}).segment; };
+  EXPECT_EQ(shown(), 3);
+  input.segments[2].tokens = input.segments[2].tokens.narrow(1, 0, 1);
+  input.words[2].resize(1);
+  EXPECT_EQ(shown(), 2);
+  input.segments[1].valid = at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}).to(at::kBool);
+  EXPECT_EQ(shown(), 1);
+}
+
 TEST(AttentionSummary, ChoicesAreKeptOrRefused) {
   const auto model = small_model({});
   const AttentionSummary facts = inspect(*model, {"1", "0", 2});
