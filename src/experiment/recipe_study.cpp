@@ -26,7 +26,7 @@ struct StudyKeys {
   void visit(V&& v) {
     v("name", name, "title of the table", base::not_empty());
     v("about", about, "description of the study");
-    v("least_gain", least_gain, "with one seed: differences from the first variant below this count as no gain",
+    v("least_gain", least_gain, "with one seed: differences from the first variant up to this count as no gain",
       base::at_least(0));
     v("max_seconds", max_seconds,
       "time limit of each training, after which the model is evaluated as it is; 0: no limit", base::at_least(0));

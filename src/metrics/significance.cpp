@@ -67,6 +67,23 @@ WelchTest welch(const Spread& a, const Spread& b) {
   return test;
 }
 
+double two_shares(double a, double b, int64_t n) {
+  base::require(a >= 0 && a <= 1 && b >= 0 && b <= 1 && n > 0,
+                "two shares {} and {} of {} samples: expected shares from 0 to 1 of 1 sample or more", a, b, n);
+  if (a == b) return 1;
+  const double variance = (a * (1 - a) + b * (1 - b)) / static_cast<double>(n);
+  return std::erfc(std::abs(a - b) / std::sqrt(2 * variance));
+}
+
+double above_chance(double share, double probability, int64_t n) {
+  base::require(share >= 0 && share <= 1 && probability >= 0 && probability <= 1 && n > 0,
+                "a share {} of {} samples against {}: expected shares from 0 to 1 of 1 sample or more", share, n,
+                probability);
+  const double variance = probability * (1 - probability) / static_cast<double>(n);
+  if (variance == 0) return share > probability ? 0 : 1;
+  return std::erfc((share - probability) / std::sqrt(2 * variance)) / 2;
+}
+
 std::vector<double> holm(std::span<const double> p) {
   std::vector<size_t> order(p.size());
   std::iota(order.begin(), order.end(), size_t{0});

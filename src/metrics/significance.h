@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,16 @@ struct WelchTest {
 };
 /// Throws InputError for fewer than two values on a side. NaN stays NaN.
 WelchTest welch(const Spread& a, const Spread& b);
+
+/// Two-sided p-value of the difference of two shares a and b of n samples each, by the normal approximation:
+///   z = (a - b) / sqrt((a (1 - a) + b (1 - b)) / n),   p = erfc(|z| / sqrt(2))
+/// 1 for equal shares; if neither has any variance, 0 for different ones. a, b in [0, 1], n > 0, else InputError.
+double two_shares(double a, double b, int64_t n);
+
+/// One-sided p-value of a share of n samples against a known probability: how often guessing reaches it.
+///   z = (share - probability) / sqrt(probability (1 - probability) / n),   p = erfc(z / sqrt(2)) / 2
+/// share, probability in [0, 1], n > 0, else InputError.
+double above_chance(double share, double probability, int64_t n);
 
 /// Holm's correction (1979) for a family of tests: of m sorted p-values the i-th (from 1) becomes
 ///   max_{j <= i} min(1, (m - j + 1) p_j).

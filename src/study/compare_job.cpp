@@ -229,6 +229,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   const tasks::Evaluation& measured = report.history.evaluations.back().evaluation;
   result.value = finite(measured.at(bench.task->metric()));
   result.loss = finite(measured.at("nll"));
+  result.predictions = measured.predictions;
   base::require(result.value.has_value(), "the held-out {} is not finite after {} steps", bench.task->metric(),
                 report.steps);
   result.steps = report.steps;

@@ -45,6 +45,7 @@ struct RunResult {
   std::string error = {};
   std::optional<double> value = {};
   std::optional<double> loss = {};
+  int64_t predictions = 0;
   int64_t parameters = 0;
   int64_t state_bytes = 0;
   int64_t model_state_bytes = 0;
@@ -70,6 +71,7 @@ struct RunResult {
     v("error", error, "why the run failed; empty: it succeeded");
     v("value", value, "the study's metric on held-out data");
     v("loss", loss, "loss on held-out data, nats per target");
+    v("predictions", predictions, "held-out predictions behind the value; 0: unknown");
     v("parameters", parameters, "trainable parameters");
     v("state_bytes", state_bytes, "bytes of state per sequence between segments, once its memory is full");
     v("model_state_bytes", model_state_bytes, "bytes of state shared by all sequences");

@@ -39,9 +39,10 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better, double least_gain) {
-  const bool differs = corrected_p ? *corrected_p < kSignificant : std::abs(difference) > least_gain;
-  if (!differs) return Verdict::no_gain;
+Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better,
+              std::optional<double> least_gain) {
+  const bool significant = !corrected_p || *corrected_p < kSignificant;
+  if (!significant || (least_gain && std::abs(difference) <= *least_gain)) return Verdict::no_gain;
   return (difference > 0) == higher_is_better ? Verdict::better : Verdict::worse;
 }
 
@@ -84,6 +85,58 @@ int64_t VariantSummary::peak_memory() const {
   return peak;
 }
 
+namespace {
+
+/// Holm's correction of the p-values of some variants.
+using TestedVariants = std::vector<std::pair<VariantSummary*, double>>;
+std::vector<double> corrected(const TestedVariants& tested) {
+  std::vector<double> p;
+  for (const auto& [variant, value] : tested) p.push_back(value);
+  return metrics::holm(p);
+}
+
+/// Predictions behind each accuracy of a variant; 0 if the metric is none, or of runs that do not say it.
+int64_t samples_of(const StudyMetric& metric, const VariantSummary& variant) {
+  return metric.percent && !variant.failed() ? variant.shown().predictions : 0;
+}
+
+/// One seed: the verdict of `least_gain`, and of accuracies the sampling error.
+void judge_one_seed(StudySummary& study) {
+  const VariantSummary& first = study.variants.front();
+  TestedVariants tested;
+  for (VariantSummary& variant : study.variants) {
+    if (!variant.difference || variant.runs.size() > 1 || first.runs.size() > 1) continue;
+    const int64_t samples = std::min(samples_of(study.metric, first), samples_of(study.metric, variant));
+    if (samples > 0) {
+      tested.emplace_back(&variant, metrics::two_shares(variant.value.mean, first.value.mean, samples));
+    } else {
+      variant.verdict = judge(*variant.difference, {}, study.metric.higher_is_better, study.least_gain);
+    }
+  }
+  const std::vector<double> p = corrected(tested);
+  for (size_t i = 0; i < tested.size(); ++i) {
+    VariantSummary& variant = *tested[i].first;
+    variant.verdict = judge(*variant.difference, p[i], study.metric.higher_is_better, study.least_gain);
+  }
+}
+
+/// Takes back verdicts in favour of what guessing reaches as well.
+void require_more_than_chance(StudySummary& study) {
+  if (!study.metric.chance) return;
+  for (VariantSummary& variant : study.variants) {
+    const int64_t samples = samples_of(study.metric, variant);
+    variant.beats_chance = samples == 0 ||
+                           metrics::above_chance(variant.value.mean, *study.metric.chance, samples) < kSignificant;
+  }
+  for (VariantSummary& variant : study.variants) {
+    const bool lacks = (variant.verdict == Verdict::better && !variant.beats_chance) ||
+                       (variant.verdict == Verdict::worse && !study.variants.front().beats_chance);
+    if (lacks) variant.verdict = Verdict::no_gain;
+  }
+}
+
+}  // namespace
+
 void summarise(StudySummary& study) {
   for (VariantSummary& variant : study.variants) {
     std::vector<double> values;
@@ -94,32 +147,38 @@ void summarise(StudySummary& study) {
     variant.difference.reset();
     variant.p.reset();
     variant.corrected_p.reset();
+    variant.beats_chance = true;
     variant.verdict = variant.failed() ? Verdict::failed : Verdict::no_gain;
   }
   if (study.variants.empty() || study.variants.front().failed()) return;
   const metrics::Spread baseline = study.variants.front().value;
   study.variants.front().verdict = Verdict::baseline;
-  std::vector<VariantSummary*> tested;
-  std::vector<double> p;
+  TestedVariants tested;
   for (size_t i = 1; i < study.variants.size(); ++i) {
     VariantSummary& variant = study.variants[i];
     if (variant.failed()) continue;
     variant.difference = variant.value.mean - baseline.mean;
     if (baseline.count < 2 || variant.value.count < 2) continue;
     variant.p = metrics::welch(baseline, variant.value).p;
-    tested.push_back(&variant);
-    p.push_back(*variant.p);
+    tested.emplace_back(&variant, *variant.p);
   }
-  const std::vector<double> corrected = metrics::holm(p);
-  for (size_t i = 0; i < tested.size(); ++i) tested[i]->corrected_p = corrected[i];
-  for (VariantSummary& variant : study.variants) {
-    // If several seeds were trained but only one succeeded, there is no verdict; a single seed is judged by effect
-    // size.
-    const bool judged = variant.corrected_p || (variant.runs.size() < 2 && study.variants.front().runs.size() < 2);
-    if (variant.difference && judged)
-      variant.verdict = judge(*variant.difference, variant.corrected_p, study.metric.higher_is_better,
-                              study.least_gain);
+  const std::vector<double> p = corrected(tested);
+  for (size_t i = 0; i < tested.size(); ++i) {
+    VariantSummary& variant = *tested[i].first;
+    variant.corrected_p = p[i];
+    variant.verdict = judge(*variant.difference, p[i], study.metric.higher_is_better, {});
   }
+  // If several seeds were trained but only one succeeded, there is no verdict.
+  judge_one_seed(study);
+  require_more_than_chance(study);
+}
+
+std::string one_seed_rule(const StudySummary& study) {
+  if (!study.metric.percent) return fmt::format("by more than {:g} on one seed", study.least_gain);
+  const bool tested = std::any_of(study.variants.begin(), study.variants.end(),
+                                  [&](const VariantSummary& variant) { return samples_of(study.metric, variant) > 0; });
+  return fmt::format("by more than {:g} points{} on one seed", study.least_gain * 100,
+                     tested ? " and the sampling error of the evaluation" : "");
 }
 
 std::string StudySummary::conclusion() const {
@@ -138,16 +197,20 @@ std::string StudySummary::conclusion() const {
   const int64_t seeds = variants.front().value.count;
   const std::string rule = seeds > 1 ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)",
                                                    seeds, kSignificant)
-                                     : fmt::format("by more than {} on one seed",
-                                                   metric.percent ? fmt::format("{:g} points", least_gain * 100)
-                                                                  : fmt::format("{:g}", least_gain));
+                                     : one_seed_rule(*this);
   std::string text = better.empty() ? fmt::format("Nothing beats '{}' {}.", baseline, rule)
                                     : fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better));
   if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));
   if (!worse.empty()) text += fmt::format(" Worse: {}.", listed(worse));
   if (!broken.empty()) text += fmt::format(" Failed: {}.", listed(broken));
-  if (metric.chance)
-    text += fmt::format(" Guessing gives {}.", value_text(metric, {.count = 1, .mean = *metric.chance}));
+  if (metric.chance) {
+    text += fmt::format(" Guessing gives {}", value_text(metric, {.count = 1, .mean = *metric.chance}));
+    std::vector<std::string> at_chance;
+    for (const VariantSummary& variant : variants) {
+      if (!variant.beats_chance) at_chance.push_back(variant.name);
+    }
+    text += at_chance.empty() ? "." : fmt::format("; not above that: {}.", listed(at_chance));
+  }
   return text;
 }
 

@@ -30,10 +30,10 @@ enum class Verdict { baseline, better, no_gain, worse, failed };
 /// Corrected p-values below this count as significant.
 inline constexpr double kSignificant = 0.05;
 
-/// With several seeds: better or worse only if Welch's t-test against the baseline, with Holm's correction over all
-/// variants of the table, gives p < kSignificant. One seed has no spread, so `least_gain` decides: smaller differences
-/// do not count.
-Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better, double least_gain);
+/// Better or worse only if the corrected p-value, where there is one, is below kSignificant. One seed has no spread, so
+/// `least_gain` decides too: smaller differences do not count.
+Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better,
+              std::optional<double> least_gain);
 /// "yes", "no gain", "worse" …, for a table.
 std::string verdict_text(Verdict verdict);
 
@@ -45,6 +45,7 @@ struct VariantSummary {
   metrics::Spread value = {};              ///< over the runs that did not fail
   std::optional<double> difference = {};   ///< from the first variant's mean
   std::optional<double> p = {};            ///< Welch's two-sided t-test against the first variant; unset for one seed
+  bool beats_chance = true;                ///< false: guessing as often reaches as much (p >= kSignificant)
   std::optional<double> corrected_p = {};  ///< after Holm's correction over the variants of the table
   Verdict verdict = Verdict::failed;
   std::vector<RunResult> runs = {};  ///< one per seed
@@ -112,8 +113,14 @@ struct Comparison {
   std::vector<StudyGrid> studies;
 };
 
-/// Computes value, difference, p-values and verdict of every variant from its runs.
+/// Computes value, difference, p-values and verdict of every variant from its runs. With several seeds Welch's t-test
+/// against the first variant decides, with Holm's correction over all variants. With one seed a difference has to
+/// exceed `least_gain` and, for accuracies, the sampling error of the evaluation: a test of two shares, corrected in
+/// the same way. Nothing that guessing reaches too is better than anything, or makes anything worse.
 void summarise(StudySummary& study);
+
+/// "by more than 2 points and the sampling error of the evaluation on one seed": what decides where there is one seed.
+std::string one_seed_rule(const StudySummary& study);
 
 /// The cells of the table that `compare` prints, one row per variant; columns without information are left out.
 /// Columns: 0 name, 1 value, 2 difference, 3 verdict, then numbers.

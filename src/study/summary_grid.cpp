@@ -88,8 +88,7 @@ std::string grid_legend(const StudyGrid& study) {
         "of a row.",
         study.variants.front(), kSignificant);
   } else {
-    text = fmt::format("▲ better, ▼ worse than {} by more than {} on one seed.", study.variants.front(),
-                       value_text(study.metric(), {.count = 1, .mean = study.points.front().least_gain}));
+    text = fmt::format("▲ better, ▼ worse than {} {}.", study.variants.front(), one_seed_rule(study.points.front()));
   }
   const bool has_paper = std::any_of(study.paper.begin(), study.paper.end(),
                                      [](const PaperPoint& value) { return value.metric.empty(); });

@@ -52,13 +52,14 @@ std::string legend(const StudySummary& study) {
   std::string metric = study.metric.name;
   metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
   const size_t seeds = study.variants.empty() ? 0 : study.variants.front().runs.size();
-  std::string text = seeds > 1 ? fmt::format(
-                                     "{}: mean ± standard deviation over {} seeds; “helps” means that Welch's t-test "
-                                     "against {} gives p < {:g} "
-                                     "after Holm's correction for all variants of the table; the best in bold. ",
-                                     metric, seeds, study.variants.front().name, kSignificant)
-                               : fmt::format("{}: one seed; differences up to {} are ignored. ", metric,
-                                             value_text(study.metric, {.count = 1, .mean = study.least_gain}));
+  std::string text = seeds > 1
+                         ? fmt::format(
+                               "{}: mean ± standard deviation over {} seeds; “helps” means that Welch's t-test "
+                               "against {} gives p < {:g} "
+                               "after Holm's correction for all variants of the table; the best in bold. ",
+                               metric, seeds, study.variants.front().name, kSignificant)
+                         : fmt::format("{}: better or worse means different from {} {}. ", metric,
+                                       study.variants.empty() ? "" : study.variants.front().name, one_seed_rule(study));
   text += "State: bytes that one sequence carries between segments once its memory is full. ";
   if (study.metric.generates) {
     text += "Generation: one token at a time, starting at the position given. ";

@@ -83,6 +83,21 @@ TEST(Welch, WithoutSpreadMeansDecide) {
   EXPECT_THROW(welch(over({1}), over({1, 2})), base::InputError);
 }
 
+TEST(Shares, ByHand) {
+  // 0.06 / sqrt((0.3 * 0.7 + 0.36 * 0.64) / 100) = 0.9042; the normal distribution gives 0.36589 both ways.
+  EXPECT_NEAR(two_shares(0.30, 0.36, 100), 0.36589, 2e-4);
+  EXPECT_EQ(two_shares(0.36, 0.30, 100), two_shares(0.30, 0.36, 100));
+  EXPECT_EQ(two_shares(0.5, 0.5, 10), 1.0);
+  EXPECT_EQ(two_shares(0.0, 1.0, 10), 0.0);
+  // 1.96 standard errors of 0.01 above 0.1
+  EXPECT_NEAR(above_chance(0.1 + 0.0196, 0.1, 900), 0.025, 1e-4);
+  EXPECT_NEAR(above_chance(0.1 - 0.0196, 0.1, 900), 0.975, 1e-4);
+  EXPECT_EQ(above_chance(0.1, 0.1, 900), 0.5);
+  EXPECT_EQ(above_chance(1.0, 1.0, 9), 1.0);
+  EXPECT_THROW(two_shares(0.1, 1.1, 9), base::InputError);
+  EXPECT_THROW(above_chance(0.1, 0.1, 0), base::InputError);
+}
+
 TEST(Holm, StepsDownAndStaysMonotone) {
   const std::vector<double> p = {0.01, 0.04, 0.03, 0.005};
   const std::vector<double> corrected = holm(p);

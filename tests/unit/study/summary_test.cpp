@@ -13,16 +13,18 @@ namespace {
 metrics::Spread over(std::vector<double> values) { return metrics::spread(values); }
 
 TEST(Judge, SeveralSeedsByTheCorrectedTest) {
-  EXPECT_EQ(judge(-0.18, 0.049, false, 0.5), Verdict::better);
-  EXPECT_EQ(judge(-0.18, 0.051, false, 0.0), Verdict::no_gain);
-  EXPECT_EQ(judge(0.18, 0.001, false, 0.0), Verdict::worse);
-  EXPECT_EQ(judge(0.18, 0.001, true, 0.0), Verdict::better);
+  EXPECT_EQ(judge(-0.18, 0.049, false, {}), Verdict::better);
+  EXPECT_EQ(judge(-0.18, 0.051, false, {}), Verdict::no_gain);
+  EXPECT_EQ(judge(0.18, 0.001, false, {}), Verdict::worse);
+  EXPECT_EQ(judge(0.18, 0.001, true, {}), Verdict::better);
 }
 
 TEST(Judge, OneSeedIsMeasuredAgainstTheLeastGain) {
   EXPECT_EQ(judge(-0.02, {}, false, 0.03), Verdict::no_gain);
   EXPECT_EQ(judge(-0.04, {}, false, 0.03), Verdict::better);
   EXPECT_EQ(judge(0.04, {}, false, 0.03), Verdict::worse);
+  EXPECT_EQ(judge(0.04, 0.001, true, 0.05), Verdict::no_gain) << "significant, but too small to count";
+  EXPECT_EQ(judge(0.04, 0.2, true, 0.03), Verdict::no_gain) << "large enough, but not significant";
 }
 
 TEST(Summary, PValuesAreWelchsAndCorrectedOverTheVariants) {
@@ -52,6 +54,53 @@ TEST(Summary, TellsWhatHelpsAndWhatDoesNot) {
             "Better than 'no memory' by Welch's t-test over 3 seeds (p < 0.05 after Holm's correction): segment cache. "
             "No gain: memory <tokens>. "
             "Worse: GRC. Failed: broken.");
+}
+
+/// Accuracies of one seed each, over as many predictions; guessing gives 10 %.
+StudySummary accuracies(const std::vector<double>& values, int64_t predictions, int64_t seeds = 1) {
+  StudySummary study;
+  study.metric = {.name = "accuracy", .higher_is_better = true, .percent = true, .chance = 0.1};
+  study.least_gain = 0.02;
+  for (size_t i = 0; i < values.size(); ++i) {
+    VariantSummary variant;
+    variant.name = std::string(1, static_cast<char>('A' + i));
+    for (int64_t seed = 0; seed < seeds; ++seed) {
+      variant.runs.push_back(sample_run(variant.name, seed, values[i] + 1e-6 * static_cast<double>(seed)));
+      variant.runs.back().predictions = predictions;
+    }
+    study.variants.push_back(variant);
+  }
+  summarise(study);
+  return study;
+}
+
+TEST(Summary, AVerdictBeatsTheSamplingErrorOfTheEvaluation) {
+  // 30 % and 36 % of 100: z = 0.06 / sqrt((0.3 * 0.7 + 0.36 * 0.64) / 100) = 0.90; of 1,000: 2.85
+  EXPECT_EQ(accuracies({0.30, 0.36}, 100).variants[1].verdict, Verdict::no_gain);
+  EXPECT_EQ(accuracies({0.30, 0.36}, 1000).variants[1].verdict, Verdict::better);
+  EXPECT_EQ(accuracies({0.36, 0.30}, 1000).variants[1].verdict, Verdict::worse);
+  EXPECT_EQ(accuracies({0.30, 0.315}, 100'000).variants[1].verdict, Verdict::no_gain) << "less than least_gain";
+  // Alone it would be significant: p = 0.035; beside two equal ones it is not.
+  EXPECT_EQ(accuracies({0.30, 0.3445}, 1000).variants[1].verdict, Verdict::better);
+  EXPECT_EQ(accuracies({0.30, 0.3445, 0.3, 0.3}, 1000).variants[1].verdict, Verdict::no_gain);
+  EXPECT_EQ(accuracies({0.30, 0.36}, 0).variants[1].verdict, Verdict::better) << "runs of earlier versions";
+  EXPECT_TRUE(accuracies({0.30, 0.36}, 100)
+                  .conclusion()
+                  .starts_with("Nothing beats 'A' by more than 2 points and the sampling error of the evaluation on "
+                               "one seed. No gain: B."))
+      << accuracies({0.30, 0.36}, 100).conclusion();
+}
+
+TEST(Summary, WhatGuessingReachesIsNoGain) {
+  for (const int64_t seeds : {1, 3}) {
+    const StudySummary study = accuracies({0.07, 0.102, 0.3}, 2000, seeds);
+    EXPECT_EQ(study.variants[1].verdict, Verdict::no_gain) << seeds;
+    EXPECT_EQ(study.variants[2].verdict, Verdict::better) << seeds;
+    EXPECT_FALSE(study.variants[1].beats_chance);
+    EXPECT_TRUE(study.conclusion().ends_with(" Guessing gives 10.0 %; not above that: A and B.")) << study.conclusion();
+    EXPECT_EQ(accuracies({0.102, 0.05}, 2000, seeds).variants[1].verdict, Verdict::no_gain) << seeds;
+    EXPECT_EQ(accuracies({0.2, 0.102}, 2000, seeds).variants[1].verdict, Verdict::worse) << seeds;
+  }
 }
 
 TEST(Summary, NothingHelpsIsSaidPlainly) {
@@ -151,7 +200,7 @@ TEST(Summary, ASweepIsOneTableWithThePapersValues) {
                       "brackets: values of the paper. Guessing gives 10.0 %."),
             std::string::npos)
       << text;
-  EXPECT_NE(study_text(sample_grid(1)).find("by more than 1.0 % on one seed"), std::string::npos)
+  EXPECT_NE(study_text(sample_grid(1)).find("by more than 1 points on one seed"), std::string::npos)
       << study_text(sample_grid(1));
   Comparison comparison = sample_comparison();
   comparison.studies = {grid};
