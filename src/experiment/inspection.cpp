@@ -1,9 +1,12 @@
 #include "experiment/inspection.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
+#include "base/text_format.h"
 #include "experiment/experiment.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
@@ -24,6 +27,20 @@ void check(const InspectOptions& options) {
   base::require(
       options.cost || !(options.batch || options.segment_size || options.position || !options.image_size.empty()),
       "inspect: --batch, --segment-size, --image-size and --position go with --cost");
+}
+
+/// Parameters, masks and cost need no text: a recipe that names none gets a usual vocabulary. Returns its size, or 0.
+int64_t assume_vocabulary(Recipe& recipe) {
+  const auto task = recipe.task();
+  const data::TextOptions* text = task->text();
+  if (text == nullptr || !text->train.empty() || !task->completes(recipe.model)) return 0;
+  return recipe.model.embedding.vocab_size = text->usual_vocabulary();
+}
+
+void say_assumed(int64_t vocabulary, const std::string& source) {
+  if (vocabulary > 0)
+    base::log_info("{}: no data.train; a vocabulary of {} is assumed (model.embedding.vocab_size)", source,
+                   base::grouped(vocabulary));
 }
 
 /// A model without weights of its own yet; with data where an input is to be run.
@@ -146,18 +163,21 @@ Inspection inspect_source(const std::string& source, const InspectOptions& optio
     return found;
   }
   base::require(!options.checkpoint, "inspect: --checkpoint goes with a run; {} is a recipe", source);
-  const Recipe recipe = read_recipe(RecipeFile::read(source, options.set).recipe(options.variant));
+  Recipe recipe = read_recipe(RecipeFile::read(source, options.set).recipe(options.variant));
+  if (!options.input.given()) say_assumed(assume_vocabulary(recipe), source);
   return inspect_with(bundle_of(recipe, options.input.given()), recipe, options);
 }
 
 std::vector<VariantSize> variant_sizes(const RecipeFile& file) {
   std::vector<VariantSize> sizes;
   std::map<std::string, int64_t> vocabularies;  // of texts, each of which is read once
+  int64_t assumed = 0;
   for (const RecipeStudy& study : file.studies()) {
     for (const RecipeVariant& variant : study.variants) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         if (!variant.recipes[p]) continue;
         Recipe recipe = read_recipe(*variant.recipes[p]);
+        assumed = std::max(assumed, assume_vocabulary(recipe));
         int64_t& vocabulary = vocabularies[base::to_json(recipe.data)];
         const bool reads = recipe.task()->text() != nullptr && recipe.model.embedding.vocab_size == 0;
         if (reads) recipe.model.embedding.vocab_size = vocabulary;
@@ -167,6 +187,7 @@ std::vector<VariantSize> variant_sizes(const RecipeFile& file) {
       }
     }
   }
+  say_assumed(assumed, file.path());
   return sizes;
 }
 

@@ -365,6 +365,26 @@ TEST_F(CommandLine, TheDecodingEngineForgetsAtSegmentsToo) {
             model.at("nll").as_double());
 }
 
+TEST_F(CommandLine, InspectAssumesAVocabularyWhereThereIsNoText) {
+  const std::string assumed = recipe_ + ": no data.train; a vocabulary of 128 is assumed";
+  for (const char* more : {"--json", "--cost"}) {
+    const Finished outcome = run({"inspect", recipe_, more});
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_TRUE(holds(outcome.err, assumed)) << outcome.err;
+  }
+  EXPECT_TRUE(holds(run({"inspect", recipe_, "--set", "data.unit=bytes"}).out, "[256,16]"));
+  EXPECT_FALSE(holds(run({"inspect", recipe_, "--set", "model.embedding.vocab_size=99"}).err, "assumed"));
+  write(folder_ / "two.toml",
+        "base = \"tiny.toml\"\n[[study]]\nname = \"Text\"\n[[study.variant]]\nname = \"none\"\nmodel.memory = []\n"
+        "[[study.variant]]\nname = \"wide\"\nmodel.backbone.dim = 32\n");
+  const Finished listed = run({"inspect", folder_ / "two.toml"});
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  EXPECT_TRUE(holds(listed.err, "two.toml: no data.train; a vocabulary of 128 is assumed")) << listed.err;
+  const Finished text = run({"inspect", recipe_, "--text", "line"});
+  EXPECT_EQ(text.status, 2);
+  EXPECT_TRUE(holds(text.err, "expected a training text, found none; use --set data.train=FILE")) << text.err;
+}
+
 TEST_F(CommandLine, InspectListsTheVariantsOfARecipe) {
   write(folder_ / "two.toml",
         "base = \"tiny.toml\"\n[[study]]\nname = \"Text\"\ndata.train = \"text.txt\"\n[[study.variant]]\nname = "

@@ -1,5 +1,6 @@
 #include "data/text/corpus.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -73,9 +74,14 @@ void TextOptions::validate(const base::Where& where) const {
                 "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
 }
 
+int64_t TextOptions::usual_vocabulary() const {
+  const int64_t usual = unit == "bytes" ? 256 : unit == "characters" ? 128 : 32'768;
+  return max_vocabulary > 0 ? std::min(max_vocabulary, usual) : usual;
+}
+
 TextSplit split_text(const TextOptions& options) {
   base::require(!options.train.empty(),
-                "data.train: expected a training text, found none; use --data FILE or --set data.train=FILE");
+                "data.train: expected a training text, found none; use --set data.train=FILE, or train's --data FILE");
   const TextSource whole(options.train);
   base::require(whole.size() > 0, "{}: expected a text, found an empty file", whole.path());
   const DocumentRule rule = options.document_rule();

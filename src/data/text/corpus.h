@@ -53,6 +53,9 @@ struct TextOptions {
 
   /// Whether memory is reset at every segment, so that each stands alone.
   bool resets_segments() const { return reset == "segments"; }
+  /// A usual vocabulary size of such texts, where there is no text to count: 256 bytes, 128 characters or 32,768 words,
+  /// at most max_vocabulary.
+  int64_t usual_vocabulary() const;
   DocumentRule document_rule() const { return DocumentRule::parse(document_separator, separator_line); }
 };
 
