@@ -156,16 +156,25 @@ base::Node RecipeFile::recipe(const std::optional<std::string>& variant) const {
     base::require(!variant.has_value(), "{}: has no variants; drop --variant", path_);
     return base_;
   }
-  std::vector<std::string> names;
+  std::vector<std::string> names, same_name;  // with the study where there are several
+  const base::Node* found = nullptr;
   for (const RecipeStudy& study : studies_) {
     for (const RecipeVariant& candidate : study.variants) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         if (!candidate.recipes[p]) continue;
-        const std::string name = study.title(candidate, p);
-        if (variant && (*variant == name || *variant == study.name + "/" + name)) return *candidate.recipes[p];
-        names.push_back(name);
+        const std::string title = study.title(candidate, p), in_full = study.name + "/" + title;
+        if (variant == in_full) return *candidate.recipes[p];
+        names.push_back(studies_.size() > 1 ? in_full : title);
+        if (variant != title) continue;
+        found = &*candidate.recipes[p];
+        same_name.push_back(in_full);
       }
     }
+  }
+  if (same_name.size() == 1) return *found;
+  if (same_name.size() > 1) {
+    base::input_error("{}: {} studies have a variant '{}'; choose one with --variant: {}", path_, same_name.size(),
+                      *variant, fmt::join(same_name, "; "));
   }
   if (!variant) {
     base::input_error("{}: holds {} variants; choose one with --variant: {}", path_, names.size(),

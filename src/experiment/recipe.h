@@ -88,7 +88,7 @@ class RecipeFile {
 
   /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT", with a sweep "VARIANT,
   /// POINT" as `compare` shows it. Throws InputError where the file has studies and no variant is named, or the name is
-  /// unknown.
+  /// unknown or that of several.
   base::Node recipe(const std::optional<std::string>& variant = {}) const;
 
   const std::string& path() const { return path_; }

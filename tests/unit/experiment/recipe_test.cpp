@@ -136,6 +136,19 @@ TEST_F(RecipeFiles, VariantsAreChosenByName) {
   const RecipeFile file = RecipeFile::read(write("a.toml", kStudies));
   EXPECT_THROW(file.recipe(), base::InputError);
   EXPECT_THROW(file.recipe("cash"), base::InputError);
+  const auto error = [&](const std::optional<std::string>& variant) {
+    try {
+      file.recipe(variant);
+    } catch (const base::InputError& found) {
+      return std::string(found.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(error("none").find("2 studies have a variant 'none'; choose one with --variant: Text/none; Copy/none"),
+            std::string::npos)
+      << error("none");
+  EXPECT_NE(error({}).find("choose one with --variant: Text/none; Text/cache; Copy/none; Copy/rmt"), std::string::npos);
+  EXPECT_EQ(read_recipe(file.recipe("Copy/none")).task()->text(), nullptr);
   EXPECT_THROW(RecipeFile::read(write("b.toml", "")).recipe("cache"), base::InputError);
 }
 
@@ -162,7 +175,8 @@ TEST_F(RecipeFiles, NamesOfVariantsAreListedInQuotes) {
     file.recipe("something else altogether");
     FAIL() << "no error";
   } catch (const base::InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("; known: 'none', 'cache', 'none', 'rmt'"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("; known: 'Text/none', 'Text/cache', 'Copy/none', 'Copy/rmt'"),
+              std::string::npos)
         << error.what();
   }
 }
