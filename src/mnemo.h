@@ -142,8 +142,9 @@ class Bundle {
                    const GenerateOptions& options = {}) const;
   /// An open text that can be continued, forked, rewound and saved. Include <mnemo/infer/text_session.h>.
   infer::TextSession text(const GenerateOptions& options = {}) const;
-  /// Same, continuing from a file written by Session::save.
-  infer::TextSession resume_text(const std::string& session_file, const GenerateOptions& options = {}) const;
+  /// Same, continuing from a file written by Session::save, and with its sampling unless there are options.
+  infer::TextSession resume_text(const std::string& session_file,
+                                 const std::optional<GenerateOptions>& options = {}) const;
 
   /// Evaluates the model on a text, or an image model on the folder of an image set.
   Evaluation evaluate(const std::string& data, const EvaluateOptions& options = {}) const;

@@ -18,10 +18,10 @@ std::optional<std::string> given(const std::string& text) {
 }
 
 infer::OpenTextOptions open_options(const GenerateOptions& options) {
-  return {.sampling = {.temperature = options.temperature,
-                       .top_k = options.top_k,
-                       .top_p = options.top_p,
-                       .seed = options.seed},
+  return {.sampling = infer::SamplingOptions{.temperature = options.temperature,
+                                             .top_k = options.top_k,
+                                             .top_p = options.top_p,
+                                             .seed = options.seed},
           .precision = given(options.precision)};
 }
 
@@ -92,8 +92,9 @@ infer::TextSession Bundle::text(const GenerateOptions& options) const {
   return infer::open_text(*parts_, open_options(options));
 }
 
-infer::TextSession Bundle::resume_text(const std::string& session_file, const GenerateOptions& options) const {
-  infer::OpenTextOptions open = open_options(options);
+infer::TextSession Bundle::resume_text(const std::string& session_file,
+                                       const std::optional<GenerateOptions>& options) const {
+  infer::OpenTextOptions open = options ? open_options(*options) : infer::OpenTextOptions{};
   open.session = session_file;
   return infer::open_text(*parts_, open);
 }

@@ -29,9 +29,9 @@ struct GenerateArguments {
   bool json = false;
 };
 
-/// What the command line says of the recipe's [generate], by its rules.
-experiment::GenerateOptions recipe_options(const GenerateArguments& options) {
-  base::Node sampling = base::Node::table(), node = base::Node::table();
+/// What the command line says of the recipe's [generate], by its rules; what it does not say of sampling is `usual`.
+experiment::GenerateOptions recipe_options(const GenerateArguments& options, const infer::SamplingOptions& usual) {
+  base::Node sampling = base::write_options(usual), node = base::Node::table();
   if (options.temperature) sampling.set("temperature", *options.temperature);
   if (options.top_k) sampling.set("top_k", *options.top_k);
   if (options.top_p) sampling.set("top_p", *options.top_p);
@@ -55,9 +55,23 @@ std::string prompt_of(const GenerateArguments& options) {
   return text;
 }
 
+/// A session goes on with its own sampling; what the command line changes of it is said.
+void change_sampling(const GenerateArguments& options, infer::Session& session) {
+  const infer::SamplingOptions sampling = recipe_options(options, session.sampling()).sampling;
+  const base::Node before = base::write_options(session.sampling()), now = base::write_options(sampling);
+  std::string changes;
+  for (const auto& [key, value] : now.members()) {
+    if (value == before.at(key)) continue;
+    changes += fmt::format("{}{} {} -> {}", changes.empty() ? "" : ", ", key, base::to_json(before.at(key), -1),
+                           base::to_json(value, -1));
+  }
+  if (changes.empty()) return;
+  session.set_sampling(sampling);
+  base::log_info("sampling of the session changes: {}", changes);
+}
+
 int generate(const GenerateArguments& options) {
-  const experiment::GenerateOptions asked = recipe_options(options);
-  const infer::SamplingOptions& sampling = asked.sampling;
+  const experiment::GenerateOptions asked = recipe_options(options, experiment::GenerateOptions().sampling);
   const std::string prompt = prompt_of(options);
   base::require(options.session.has_value() || !prompt.empty(),
                 "generate: expected a prompt of one character or more, found none");
@@ -69,7 +83,10 @@ int generate(const GenerateArguments& options) {
   experiment::move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(), 1);
   infer::TextSession text = infer::open_text(
-      stored, {.sampling = sampling, .precision = options.precision, .session = options.session});
+      stored, {.sampling = options.session ? std::nullopt : std::optional(asked.sampling),
+               .precision = options.precision,
+               .session = options.session});
+  if (options.session) change_sampling(options, text.session());
   if (!prompt.empty()) text.feed(prompt, options.strict ? data::Unknown::refuse : data::Unknown::warn);
 
   const auto begin = std::chrono::steady_clock::now();
@@ -91,7 +108,7 @@ int generate(const GenerateArguments& options) {
                                         {"state_bytes", text.session().num_bytes()},
                                         {"seconds", seconds},
                                         {"tokens_per_second", base::json_number(speed)},
-                                        {"sampling", base::write_options(sampling)}}));
+                                        {"sampling", base::write_options(text.session().sampling())}}));
     return base::kDone;
   }
   base::print(written + rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
@@ -119,7 +136,8 @@ void add_generate(CLI::App& app) {
       .option("--seed", options->seed, "N", "random seed; the same seed gives the same text (default 0)")
       .flag("--sample-unknown", options->sample_unknown, "let the text contain <unk> (default: never)")
       .flag("--strict", options->strict, "refuse a prompt with characters or words outside the vocabulary")
-      .option("--session", options->session, "FILE", "continue a session written by --save")
+      .option("--session", options->session, "FILE",
+              "continue a session written by --save, with its sampling unless options change it")
       .option("--save", options->save, "FILE", "save the session with its memory, for --session")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .option("--precision", options->precision, "P", "weights on the CPU: float32, bf16 or int8 (default float32)")

@@ -26,10 +26,10 @@ TextSession open_text(const bundle::Bundle& bundle, const OpenTextOptions& optio
                 bundle.folder);
   const std::shared_ptr<const Engine> engine = make_engine(model, options.precision, "generate");
   Session session = engine && options.session ? Session::load(*options.session, engine)
-                    : engine                  ? Session(engine, options.sampling)
+                    : engine                  ? Session(engine)
                     : options.session         ? Session::load(*options.session, model)
-                                              : Session(model, options.sampling);
-  session.set_sampling(options.sampling);
+                                              : Session(model);
+  if (options.sampling) session.set_sampling(*options.sampling);
   session.set_reset_segments(bundle.conventions.resets_segments());
   return {std::move(session), bundle.tokenizer};
 }

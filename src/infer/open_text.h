@@ -18,7 +18,7 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
 
 /// How to start a text.
 struct OpenTextOptions {
-  SamplingOptions sampling = {};
+  std::optional<SamplingOptions> sampling = {};  ///< unset: that of the session file, or the defaults
   std::optional<std::string> precision = {};  ///< of the engine's weights: "float32", "bf16" or "int8"; unset: float32
                                               ///< where the engine can run the model, else the model itself
   std::optional<std::string> session = {};    ///< file written by Session::save from which the text continues

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/file_io.h"
+#include "infer/text_session.h"
 #include "mnemo.h"
 #include "tests/support/command_line.h"
 #include "weights/checkpoint.h"
@@ -162,6 +163,27 @@ TEST_F(RunUse, WhatTheVocabularyLacksIsCountedOrRefused) {
     EXPECT_EQ(outcome.out, "");
   }
   EXPECT_EQ(run({"eval", model, "--strict"}).status, 0) << "all of its own text is known";
+}
+
+TEST_F(RunUse, ASessionGoesOnWithItsOwnSampling) {
+  const std::string model = trained("run") + "/model", saved = folder_ / "session";
+  ASSERT_EQ(run({"generate", model, "-n", "4", "--temperature", "0", "--seed", "7", "--save", saved}).status, 0);
+  const auto go_on = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"generate", model, "--session", saved, "-n", "20", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  const Finished same = go_on({});
+  const base::Node sampling = json(same.out).at("sampling");
+  EXPECT_EQ(sampling.at("temperature").as_double(), 0.0);
+  EXPECT_EQ(sampling.at("seed").as_int(), 7);
+  EXPECT_FALSE(holds(same.err, "sampling")) << same.err;
+  EXPECT_EQ(json(go_on({"--temperature", "0"}).out).at("text"), json(same.out).at("text"));
+  const Finished other = go_on({"--temperature", "0.5", "--top-k", "3"});
+  EXPECT_TRUE(holds(other.err, "sampling of the session changes: temperature 0.0 -> 0.5, top_k 0 -> 3\n")) << other.err;
+  EXPECT_EQ(json(other.out).at("sampling").at("seed").as_int(), 7);
+  EXPECT_EQ(go_on({"--top-k", "3"}).status, 2) << "has no effect at temperature 0";
+  EXPECT_EQ(load(model).resume_text(saved).session().sampling().seed, 7);
 }
 
 TEST_F(RunUse, NumbersAreReadAsInARecipe) {
