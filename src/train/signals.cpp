@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
 
-constexpr int64_t kOneWish = 10;  // milliseconds
+constexpr int64_t kOneWish = 200;  // milliseconds
 
 std::atomic<int> noted = 0;
 std::atomic<int64_t> noted_at = 0, steps_done = -1, step_saved = -1;

@@ -6,7 +6,8 @@ namespace mnemo::train {
 
 /// During its lifetime, the first SIGINT or SIGTERM is recorded instead of ending the process, and answered with a line
 /// on stderr. A second one, of either kind, says which steps are lost and ends the process as usual; one that comes
-/// within 10 ms of the first is part of it (`timeout` signals a process and its group). The destructor restores the
+/// within 200 ms of the first is part of it (`timeout` signals a process and its group, shells and service managers
+/// both the process and its parent). The destructor restores the
 /// previous handlers.
 class SignalGuard {
  public:

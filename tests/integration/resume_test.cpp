@@ -188,8 +188,8 @@ TEST_F(Resume, SignalsAreAnsweredInTheMiddleOfAStep) {
     return wait_for([&] { return holds(content(folder_ / "stderr.txt"), words); });
   };
   EXPECT_TRUE(said("stopping after this step; again to stop now"));
-  // Signals closer than 10 ms count as one.
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  // Signals closer than 200 ms count as one.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   process.signal(SIGTERM);
   const Finished outcome = process.finish();
   EXPECT_EQ(outcome.status, 128 + SIGTERM);

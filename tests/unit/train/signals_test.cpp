@@ -20,7 +20,7 @@ TEST(Signals, AreNotedWhileAGuardExists) {
   }
 }
 
-void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(15)); }
+void pause() { std::this_thread::sleep_for(std::chrono::milliseconds(220)); }
 
 TEST(SignalsDeathTest, TheSecondOneEndsTheProcessAndSaysWhatIsLost) {
   const auto twice = [](int64_t done, int64_t saved) {
@@ -44,8 +44,11 @@ TEST(SignalsDeathTest, TheSameWishTwiceAtOnceIsOne) {
   EXPECT_EXIT(
       {
         const SignalGuard guard;
+        const auto begin = std::chrono::steady_clock::now();
         ::raise(SIGTERM);
-        ::raise(SIGTERM);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        // On a machine too busy for that the second one is another wish.
+        if (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(150)) ::raise(SIGTERM);
         ::_exit(pending_signal() == SIGTERM ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "stopping after this step; again to stop now\n$");
