@@ -7,11 +7,12 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/text_table.h"
 
 namespace mnemo::base {
 namespace {
 
-constexpr int64_t kBarWidth = 24;
+constexpr size_t kBarWidth = 24, kShortestBar = 6;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -36,24 +37,14 @@ void Progress::update(int64_t done, std::string_view note) {
   const double since = last_ - shown_.value_or(began_);
   // A bar appears at once, but a log line only after an interval.
   const bool due = terminal ? !shown_ || since >= options_.bar_interval : since >= options_.plain_interval;
-  note_ = note;
   if (!due) return;
   shown_ = last_;
   if (terminal) {
-    set_status_line(bar_text(note));
+    set_status_line(bar_text(note, terminal_columns() - 1));
     drawn_ = true;
   } else {
     log_info("{}", plain_text(note));
   }
-}
-
-void Progress::finish() {
-  last_ = options_.now();
-  if (drawn_) set_status_line("");
-  drawn_ = false;
-  const std::string of = total_ > 0 ? fmt::format("{}/{}", done_, total_) : fmt::format("{}", done_);
-  const std::string note = note_.empty() ? "" : ", " + note_;
-  log_info("{} {} in {}, {}/s{}", name_, of, duration_text(last_ - began_), rate_text(steps_per_second()), note);
 }
 
 double Progress::steps_per_second() const {
@@ -76,22 +67,32 @@ std::string Progress::plain_text(std::string_view note) const {
   return text;
 }
 
-std::string Progress::bar_text(std::string_view note) const {
-  std::string text = name_ + " ";
-  if (total_ > 0) {
-    const int64_t done = std::clamp<int64_t>(done_, 0, total_);
-    const auto filled = static_cast<int64_t>(static_cast<double>(done) / static_cast<double>(total_) * kBarWidth);
-    std::string bar(static_cast<size_t>(filled), '=');
-    if (filled < kBarWidth) bar += '>';
-    bar.resize(static_cast<size_t>(kBarWidth), ' ');
-    text += fmt::format("[{}] {} %  {}/{}", bar, done * 100 / total_, done_, total_);
-  } else {
-    text += fmt::format("{}", done_);
+std::string Progress::bar_text(std::string_view note, size_t columns) const {
+  const int64_t done = std::clamp<int64_t>(done_, 0, std::max<int64_t>(total_, 0));
+  std::string percent = total_ > 0 ? fmt::format("{} %", done * 100 / total_) : "",
+              count = total_ > 0 ? fmt::format("{}/{}", done_, total_) : fmt::format("{}", done_),
+              rate = rate_text(steps_per_second()) + "/s", left = time_left();
+  const auto line = [&] {
+    std::string text;
+    for (const std::string_view part :
+         {std::string_view(percent), std::string_view(count), std::string_view(rate), std::string_view(left), note}) {
+      if (!part.empty()) text += fmt::format("{}{}", text.empty() ? "" : "  ", part);
+    }
+    return text;
+  };
+  const size_t room = columns - std::min(columns, text_width(name_) + 1);
+  for (std::string* least : {&rate, &count, &left}) {
+    if (text_width(line()) > room) least->clear();
   }
-  text += fmt::format("  {}/s", rate_text(steps_per_second()));
-  if (const std::string left = time_left(); !left.empty()) text += "  " + left;
-  if (!note.empty()) text += fmt::format("  {}", note);
-  return text;
+  const std::string text = line();
+  const size_t brackets = text_width(text) + 3;
+  if (total_ <= 0 || room < brackets + kShortestBar) return name_ + " " + text;
+  const size_t width = std::min(kBarWidth, room - brackets);
+  std::string bar(
+      static_cast<size_t>(static_cast<double>(done) / static_cast<double>(total_) * static_cast<double>(width)), '=');
+  if (bar.size() < width) bar += '>';
+  bar.resize(width, ' ');
+  return fmt::format("{} [{}] {}", name_, bar, text);
 }
 
 std::string duration_text(double seconds) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -28,13 +29,11 @@ class Progress {
 
   /// Reports that `done` steps are done; `note` is shown at the end ("loss 2.31"). Cheap between redraws.
   void update(int64_t done, std::string_view note = {});
-  /// Removes the bar and logs the last state with the time taken.
-  void finish();
-
   /// "train 420/1000 (42 %), 12.3/s, 0:47 left, loss 2.31"
   std::string plain_text(std::string_view note) const;
-  /// "train [=====>    ] 42 %  420/1000  12.3/s  0:47 left  loss 2.31"
-  std::string bar_text(std::string_view note) const;
+  /// "train [=====>    ] 42 %  420/1000  12.3/s  0:47 left  loss 2.31", at most `columns` wide as long as name and note
+  /// are: the bar becomes shorter, and then it, the speed, the count and the time left are left out, in this order.
+  std::string bar_text(std::string_view note, size_t columns) const;
 
  private:
   double steps_per_second() const;
@@ -47,7 +46,6 @@ class Progress {
   std::optional<double> shown_;
   double last_ = 0;
   int64_t done_;
-  std::string note_;
   bool drawn_ = false;
 };
 

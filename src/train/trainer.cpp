@@ -52,6 +52,16 @@ void require_float32(const core::Model& model) {
   }
 }
 
+/// "bits_per_character 2.31, held out 2.46": the loss in the unit of the metric, where it can be said in it, else in
+/// nats.
+std::string progress_note(const tasks::Task& task, double loss, const History& history) {
+  const std::optional<double> value = task.metric_of_loss(loss);
+  std::string note = value ? fmt::format("{} {:.4g}", task.metric(), *value) : fmt::format("loss {:.4g} nats", loss);
+  if (history.evaluations.empty()) return note;
+  const double held_out = history.evaluations.back().evaluation.at(task.metric());
+  return note + fmt::format(", held out {}{:.4g}", value ? "" : task.metric() + " ", held_out);
+}
+
 /// Rows of a segment that have a real token.
 double real_rows(const data::TokenSegment& segment) {
   if (!segment.valid.defined()) return static_cast<double>(segment.targets.size(0));
@@ -254,14 +264,9 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     const bool new_best = is_best_ && options_.save_every > 0;
     if (writes && (last || signal != 0 || new_best || every(options_.save_every))) save();
     if (progress) {
-      std::string note = fmt::format("loss {:.4g}", outcome.loss);
-      if (!history_.evaluations.empty()) {
-        note += fmt::format(", {} {:.4g}", task_.metric(), history_.evaluations.back().evaluation.at(task_.metric()));
-      }
-      progress->update(steps_, note);
+      progress->update(steps_, progress_note(task_, outcome.loss, history_));
     }
   }
-  if (progress) progress->finish();
   return report(signal);
 }
 

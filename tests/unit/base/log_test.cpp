@@ -89,8 +89,22 @@ TEST(Progress, LogsLinesWithoutATerminal) {
   now = 11;
   progress.update(1000, "loss 1");
   EXPECT_EQ(log.take(), "");
-  progress.finish();
-  EXPECT_EQ(log.take(), "train 1000/1000 in 0:11, 54.5/s, loss 1\n");
+}
+
+TEST(Progress, TheBarMakesRoomForTheNote) {
+  double now = 0;
+  Progress progress("train", 1000, {.now = [&] { return now; }});
+  now = 10;
+  progress.update(500);
+  const std::string note = "bits_per_character 2.31, held out 2.456";
+  const auto shown = [&](size_t columns) { return progress.bar_text(note, columns); };
+  EXPECT_EQ(shown(110), "train [============>           ] 50 %  500/1000  50/s  0:10 left  " + note);
+  EXPECT_EQ(shown(95), "train [=======>      ] 50 %  500/1000  50/s  0:10 left  " + note);
+  EXPECT_EQ(shown(79), "train 50 %  500/1000  50/s  0:10 left  " + note);
+  EXPECT_EQ(shown(76), "train 50 %  500/1000  0:10 left  " + note);
+  EXPECT_EQ(shown(62), "train 50 %  0:10 left  " + note);
+  EXPECT_EQ(shown(52), "train 50 %  " + note);
+  EXPECT_EQ(shown(10), "train 50 %  " + note);
 }
 
 TEST(Progress, AnUnknownTotalShowsNoTimeLeft) {
@@ -98,7 +112,7 @@ TEST(Progress, AnUnknownTotalShowsNoTimeLeft) {
   Progress progress("read", 0, {.now = [&] { return now; }});
   now = 2;
   progress.update(5000);
-  EXPECT_EQ(progress.bar_text(""), "read 5000  2500/s");
+  EXPECT_EQ(progress.bar_text("", 79), "read 5000  2500/s");
   EXPECT_EQ(progress.plain_text(""), "read 5000, 2500/s");
 }
 
