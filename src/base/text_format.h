@@ -18,6 +18,9 @@ std::string toml_key(std::string_view key);
 /// "12,345"
 std::string grouped(int64_t value);
 
+/// "1 token", "12,345 tokens"
+std::string counted(int64_t count, std::string_view noun);
+
 /// Quotes a word for the shell if necessary.
 std::string shell_quoted(const std::string& word);
 

@@ -13,8 +13,19 @@
 namespace mnemo::cli {
 namespace {
 
-int convert_model(const bundle::ConvertOptions& options) {
+struct ConvertArguments {
+  bundle::ConvertOptions convert;
+  bool json = false;
+};
+
+int convert_model(const ConvertArguments& arguments) {
+  const bundle::ConvertOptions& options = arguments.convert;
   const bundle::Converted made = bundle::convert(options);
+  if (arguments.json) {
+    base::print_json(base::Node::table(
+        {{"model", options.out}, {"to", options.to}, {"parameters", made.parameters}, {"fresh", made.fresh}}));
+    return base::kDone;
+  }
   const std::string parameters = fmt::format("{}: {} parameters", options.out, base::grouped(made.parameters));
   base::print(options.to == "t2r" ? fmt::format("{}, {} of them fresh\n", parameters, base::grouped(made.fresh))
                                   : fmt::format("{} under {} names\n", parameters, options.to));
@@ -24,7 +35,8 @@ int convert_model(const bundle::ConvertOptions& options) {
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  auto options = std::make_shared<bundle::ConvertOptions>();
+  auto arguments = std::make_shared<ConvertArguments>();
+  bundle::ConvertOptions* options = &arguments->convert;
   Command(app, "convert", "convert a trained model to another kind, or to and from folders of other libraries")
       .argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
       .option("--checkpoint", options->checkpoint, "WHICH",
@@ -33,12 +45,13 @@ void add_convert(CLI::App& app) {
       .option("--out", options->out, "FOLDER", "the new model's folder")
       .option("--features", options->features, "N", "features of a head (32)")
       .option("--seed", options->seed, "N", "of the fresh feature maps (0)")
+      .flag("--json", arguments->json, "print JSON")
       .footer(
           "mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"
           "mnemo convert runs/mine --to t2r --out runs/t2r\n"
           "mnemo train recipes/text.toml --init runs/t2r --set "
           "'model.backbone.attention={type=\"linear\",feature_map=\"t2r\"}'")
-      .action([options] { return convert_model(*options); });
+      .action([arguments] { return convert_model(*arguments); });
 }
 
 }  // namespace mnemo::cli

@@ -69,7 +69,15 @@ class TaskCommands : public CommandLine {
 
 TEST_F(TaskCommands, DetachGivesBackTheFolderByteForByte) {
   const std::string before = bytes_of(backbone_);
-  ASSERT_EQ(run({"attach", backbone_, task("one"), task("two"), "--extend", "--out", joined_}).status, 0);
+  const Finished attached = run(
+      {"attach", backbone_, task("one"), task("two"), "--extend", "--out", joined_, "--json"});
+  ASSERT_EQ(attached.status, 0) << attached.err;
+  const base::Node made = json(attached.out);
+  EXPECT_EQ(made.at("model").as_string(), joined_);
+  EXPECT_EQ(made.at("tasks").size(), 2U);
+  ASSERT_EQ(made.at("added").size(), 2U);
+  EXPECT_EQ(made.at("added").items()[1].at("name").as_string(), "two");
+  EXPECT_GT(made.at("added").items()[1].at("bytes").as_int(), 0);
   EXPECT_EQ(bytes_of(backbone_), before);
   const base::Node config = base::parse_json(content(joined_ + "/config.json"), "config");
   const base::Node& tasks = config.at("memory").items()[0].at("tasks");
@@ -78,8 +86,11 @@ TEST_F(TaskCommands, DetachGivesBackTheFolderByteForByte) {
   EXPECT_EQ(content(joined_ + "/README.md"), "A card\n");
   EXPECT_TRUE(base::path_exists(joined_ + "/images.json"));
   expect_refused({"detach", joined_, "one"}, {"'two' sees 'one'"});
-  ASSERT_EQ(run({"detach", joined_, "two"}).status, 0);
-  ASSERT_EQ(run({"detach", joined_, "one"}).status, 0);
+  const base::Node left = json(run({"detach", joined_, "two", "--json"}).out);
+  ASSERT_EQ(left.at("tasks").size(), 1U);
+  EXPECT_EQ(left.at("tasks").items()[0].as_string(), "one");
+  const Finished last = run({"detach", joined_, "one"});
+  EXPECT_EQ(last.out, joined_ + ": 0 tasks beside its own head\n");
   EXPECT_EQ(bytes_of(joined_), before);
 }
 
