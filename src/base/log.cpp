@@ -65,6 +65,8 @@ bool log_is_terminal() {
 }
 
 size_t terminal_columns() {
+  const char* chosen = std::getenv("COLUMNS");
+  if (const int columns = chosen != nullptr ? std::atoi(chosen) : 0; columns > 0) return static_cast<size_t>(columns);
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   return 80;

@@ -21,7 +21,7 @@ void set_log_sink(std::function<void(std::string_view)> sink, bool terminal = fa
 
 /// Whether the destination is a terminal; always false with TERM=dumb in the environment.
 bool log_is_terminal();
-/// Columns of the terminal on stderr; 80 if unknown.
+/// COLUMNS of the environment, or the columns of the terminal on stderr; 80 if unknown.
 size_t terminal_columns();
 
 /// On a terminal, shows one line below the log, replacing the previous one; empty text removes it. It is truncated to

@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -70,6 +71,14 @@ void change_sampling(const GenerateArguments& options, infer::Session& session) 
   base::log_info("sampling of the session changes: {}", changes);
 }
 
+/// Whether standard output and the log are one file or pipe (`2>&1`), so that a line end has to part them.
+bool log_follows_text() {
+  struct stat out {
+  }, log{};
+  return ::fstat(STDOUT_FILENO, &out) == 0 && ::fstat(STDERR_FILENO, &log) == 0 && out.st_dev == log.st_dev &&
+         out.st_ino == log.st_ino;
+}
+
 int generate(const GenerateArguments& options) {
   const experiment::GenerateOptions asked = recipe_options(options, experiment::GenerateOptions().sampling);
   const std::string prompt = prompt_of(options);
@@ -111,9 +120,10 @@ int generate(const GenerateArguments& options) {
                                         {"sampling", base::write_options(text.session().sampling())}}));
     return base::kDone;
   }
-  base::print(written + rest + (::isatty(STDOUT_FILENO) ? "\n" : ""));
-  base::log_info("{} tokens, {} a second, state of {} bytes", made, base::grouped(static_cast<int64_t>(speed)),
-                 base::grouped(text.session().num_bytes()));
+  const bool shown = ::isatty(STDOUT_FILENO) == 1 || (base::log_level() <= base::LogLevel::info && log_follows_text());
+  base::print(written + rest + (shown ? "\n" : ""));
+  base::log_info("{}, {} a second, state of {} bytes", base::counted(made, "token"),
+                 base::grouped(static_cast<int64_t>(speed)), base::grouped(text.session().num_bytes()));
   return base::kDone;
 }
 

@@ -50,7 +50,7 @@ void add_help(CLI::App& app) {
       .action([options] {
         if (options->subject == "recipe") {
           base::print(options->markdown ? experiment::recipe_help_markdown()
-                                        : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 60)));
+                                        : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 20)));
         } else if (options->subject == "presets") {
           base::print(preset_help());
         } else {

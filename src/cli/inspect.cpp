@@ -38,8 +38,8 @@ int list_variants(const experiment::RecipeFile& file, const InspectArguments& op
   if (options.json) {
     base::print_json(rows);
   } else {
-    base::print(table.text() + "\nOne of them in full: mnemo inspect " + options.source + " --variant " +
-                (file.studies().size() > 1 ? "STUDY/VARIANT\n" : "VARIANT\n"));
+    base::print(table.text() + "\nOne of them in full: mnemo inspect " + base::shell_quoted(options.source) +
+                " --variant " + (file.studies().size() > 1 ? "STUDY/VARIANT\n" : "VARIANT\n"));
   }
   return base::kDone;
 }

@@ -77,20 +77,20 @@ Plan training_plan(const TrainArguments& options) {
 
 std::string command_of(const Plan& plan, const TrainArguments& options) {
   const auto file_name = [](const std::string& path) {
-    return std::filesystem::path(path).lexically_normal().filename().string();
+    return base::shell_quoted(std::filesystem::path(path).lexically_normal().filename().string());
   };
   std::string line = fmt::format("mnemo {}", options.command());
   if (plan.resumes)
     line += " --resume RUN";
   else if (!options.recipe.empty())
     line += " " + file_name(options.recipe);
-  if (options.variant) line += fmt::format(" --variant '{}'", *options.variant);
+  if (options.variant) line += " --variant " + base::shell_quoted(*options.variant);
   if (options.init) line += " --init " + file_name(*options.init);
   if (options.model) line += " --model " + file_name(*options.model);
-  if (options.regime) line += " --regime " + *options.regime;
-  if (options.name) line += " --name " + *options.name;
+  if (options.regime) line += " --regime " + base::shell_quoted(*options.regime);
+  if (options.name) line += " --name " + base::shell_quoted(*options.name);
   if (options.data) line += " --data " + file_name(*options.data);
-  for (const std::string& assignment : options.set) line += fmt::format(" --set '{}'", assignment);
+  for (const std::string& assignment : options.set) line += " --set " + base::shell_quoted(assignment);
   return line;
 }
 
@@ -111,12 +111,14 @@ void print_result(const std::string& folder, const experiment::Training& trainin
                                         {"checkpoint", report.checkpoint}}));
     return;
   }
-  std::string text = fmt::format("{0} steps, {1} {4}, {2}, {3} {4} a second\n", base::grouped(report.steps),
-                                 base::grouped(report.tokens), base::duration_text(report.seconds),
+  std::string text = fmt::format("{0}, {1} {4} in {2} without evaluation and saving, {3} {4} a second\n",
+                                 base::counted(report.steps, "step"), base::grouped(report.tokens),
+                                 base::duration_text(report.seconds),
                                  base::grouped(static_cast<int64_t>(training.speed())), experiment.unit);
   for (const auto& [name, value] : training.card.metrics) text += fmt::format("held-out {} {:.4f}\n", name, value);
   text += fmt::format("model: {}\n", training.model);
-  if (experiment.tokenizer) text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", training.model);
+  if (experiment.tokenizer)
+    text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", base::shell_quoted(training.model));
   base::print(text);
 }
 
@@ -138,7 +140,7 @@ int run_training(const TrainArguments& options) {
   const train::TrainReport& report = training.report;
   if (report.signal != 0) {
     base::log_warning("stopped after step {}, saved in {}; to go on: mnemo {} --resume {}{}", report.steps,
-                      report.checkpoint, options.command(), plan.folder,
+                      report.checkpoint, options.command(), base::shell_quoted(plan.folder),
                       options.device ? " --device " + *options.device : "");
     return report.signal == SIGINT ? base::kInterrupted : base::kTerminated;
   }

@@ -216,17 +216,24 @@ std::string recipe_help(size_t width) {
     if (doc.path.empty()) continue;
     const std::string key = doc.value.empty() ? doc.path : doc.path + " = " + doc.value;
     const std::string kind = doc.type + (doc.range.empty() ? "" : ": " + doc.range);
-    const bool fits = width == 0 || 2 + base::text_width(key) + 2 + base::text_width(kind) <= width;
-    text += "  " + key +
-            (fits ? "  " + std::string(key.size() < 38 ? 38 - key.size() : 0, ' ') + "(" + kind + ")\n" : "\n");
-    if (!fits) {
+    const size_t column = std::max<size_t>(2 + base::text_width(key), 40) + 2;
+    const bool fits = width == 0 || column + base::text_width(kind) + 2 <= width;
+    if (fits) {
+      text += "  " + key + std::string(column - 2 - base::text_width(key), ' ') + "(" + kind + ")\n";
+    } else {
+      const std::vector<std::string> lines = base::wrap_words(key, width - 4);
+      for (size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "  " : "    ") + lines[i] + "\n";
       for (const std::string& line : base::wrap_words("(" + kind + ")", width - 6)) text += "      " + line + "\n";
     }
     for (const std::string& line : base::wrap_words(doc.meaning, width == 0 ? 0 : width - 6))
       text += "      " + line + "\n";
   }
-  return "Recipe keys, as: key = default (type: accepted values), meaning. On the command line: --set key=value\n\n" +
-         text;
+  std::string head;
+  for (const std::string& line : base::wrap_words(
+           "Recipe keys, as: key = default (type: accepted values), meaning. On the command line: --set key=value",
+           width))
+    head += line + "\n";
+  return head + "\n" + text;
 }
 
 std::string recipe_help_markdown() { return base::option_markdown(recipe_docs()); }

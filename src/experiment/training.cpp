@@ -64,8 +64,8 @@ void require_folder(const TrainingOptions& options) {
   base::require(!is_comparison(folder), "{}: a comparison is there; choose another --out", folder);
   if (const auto checkpoint = weights::latest_checkpoint(folder)) {
     base::input_error(
-        "{0}: a run is there already, up to step {1}; go on with it: {2} --resume {0}, or choose another --out", folder,
-        checkpoint->step, program_of(options));
+        "{}: a run is there already, up to step {}; go on with it: {} --resume {}, or choose another --out", folder,
+        checkpoint->step, program_of(options), base::shell_quoted(folder));
   }
   base::require(!base::path_exists(base::join_path(folder, "model")) && !weights::has_checkpoints(folder),
                 "{}: a run is there already, without a good checkpoint; remove it, or choose another --out", folder);
@@ -101,14 +101,14 @@ void require_same_run(const std::string& checkpoint, const Experiment& experimen
                                        "model");
   base::require(found.empty(),
                 "{}: another model than that of the run: {}; to start a new run from its weights: --init {}", path,
-                found, base::parent_folder(checkpoint));
+                found, base::shell_quoted(base::parent_folder(checkpoint)));
 }
 
 void resume(const TrainingOptions& options, const Experiment& experiment, train::Trainer& trainer) {
   const auto latest = weights::latest_checkpoint(options.folder);
-  base::require(latest.has_value(),
-                "{0}: no good checkpoint to go on from; to begin anew: {1} {0}/recipe.toml --out OTHER", options.folder,
-                program_of(options));
+  base::require(latest.has_value(), "{}: no good checkpoint to go on from; to begin anew: {} {} --out OTHER",
+                options.folder, program_of(options),
+                base::shell_quoted(base::join_path(options.folder, "recipe.toml")));
   require_same_run(latest->path, experiment);
   trainer.resume(latest->path);
   base::log_info("goes on after step {}", trainer.steps_done());
@@ -190,8 +190,8 @@ Training run_training(const TrainingOptions& options) {
   base::write_file_atomic(base::join_path(options.folder, "recipe.toml"), base::to_toml(base::write_options(recipe)));
   base::write_file_atomic(base::join_path(options.folder, kCommandFile), commands(options));
   const int64_t threads = recipe.train.threads;
-  base::log_info("{} parameters, {} steps, {}, into {}", base::grouped(experiment.model->parameters().count()),
-                 recipe.train.steps,
+  base::log_info("{}, {}, {}, into {}", base::counted(experiment.model->parameters().count(), "parameter"),
+                 base::counted(recipe.train.steps, "step"),
                  threads == 0   ? "LibTorch's number of threads"
                  : threads == 1 ? "one thread"
                                 : fmt::format("{} threads", threads),

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/json_value.h"
+#include "base/text_format.h"
 #include "inspect/attention_record.h"
 #include "page/table.h"
 #include "tasks/task.h"
@@ -124,8 +125,8 @@ page::Table share_cells(const AttentionSummary& facts) {
 }
 
 std::string where_text(const AttentionSummary& facts) {
-  return fmt::format("segment {} of {}, {} token{}", facts.segment, facts.num_segments, facts.words.size(),
-                     facts.words.size() == 1 ? "" : "s");
+  return fmt::format("segment {} of {}, {}", facts.segment, facts.num_segments,
+                     base::counted(static_cast<int64_t>(facts.words.size()), "token"));
 }
 
 /// The last of the segments with the most real tokens: memory is fullest there, and the end of an input is often short.

@@ -14,6 +14,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/text_format.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
 #include "study/compare_job.h"
@@ -195,8 +196,8 @@ Comparison heading(const experiment::RecipeFile& file, const ComparisonOptions& 
   comparison.about = file.about();
   comparison.command = options.command;
   comparison.date = now_text();
-  comparison.trainings = fmt::format("{} trainings, {} {}", trainings, plan.seeds.size() == 1 ? "seed" : "seeds",
-                                     fmt::join(plan.seeds, ", "));
+  comparison.trainings = fmt::format("{}, {} {}", base::counted(static_cast<int64_t>(trainings), "training"),
+                                     plan.seeds.size() == 1 ? "seed" : "seeds", fmt::join(plan.seeds, ", "));
   comparison.machine = to_node(base::this_machine());
   comparison.recipe = base::to_toml(file.root());
   return comparison;
@@ -225,7 +226,8 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
                                         : std::min<int64_t>(options.jobs.value_or(base::usable_cores()),
                                                             static_cast<int64_t>(plan.jobs.size()));
   const int64_t threads = options.threads > 0 ? options.threads : std::max<int64_t>(1, base::usable_cores() / parallel);
-  base::log_info("{}: {} trainings, {} at a time with {} each, into {}", file.name(), plan.jobs.size(), parallel,
+  base::log_info("{}: {}, {} at a time with {} each, into {}", file.name(),
+                 base::counted(static_cast<int64_t>(plan.jobs.size()), "training"), parallel,
                  threads == 1 ? "one thread" : fmt::format("{} threads", threads), outcome.folder);
 
   Supervisor supervisor(std::move(plan.jobs), store, options.again);

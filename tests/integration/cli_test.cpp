@@ -1,13 +1,17 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/file_io.h"
 #include "base/node.h"
+#include "base/text_table.h"
 #include "ops/cuda.h"
 #include "tests/support/command_line.h"
 
@@ -169,6 +173,47 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   }
 }
 
+TEST_F(CommandLine, HintsCanBePastedIntoAShell) {
+  const std::string folder = folder_ / "my run", quoted = "'" + folder;
+  const Finished done = run({"train", recipe_, "--data", text_, "--out", folder});
+  EXPECT_TRUE(holds(done.out, "try: mnemo generate " + quoted + "/model' --prompt")) << done.out;
+  EXPECT_TRUE(holds(run({"train", recipe_, "--data", text_, "--out", folder}).err,
+                    "go on with it: mnemo train --resume " + quoted + "', or choose"));
+  const Finished other = run({"train", "--resume", folder, "--set", "model.backbone.dim=32"});
+  EXPECT_TRUE(holds(other.err, "--init " + quoted + "'")) << other.err;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("step-")) std::filesystem::remove_all(entry.path());
+  }
+  EXPECT_TRUE(holds(run({"train", "--resume", folder}).err, "mnemo train " + quoted + "/recipe.toml' --out OTHER"));
+  write(folder_ / "two studies.toml",
+        "base = \"tiny.toml\"\n[[study]]\nname = \"Text\"\ndata.train = \"text.txt\"\n[[study.variant]]\nname = "
+        "\"none\"\n");
+  const std::string studies = folder_ / "two studies.toml";
+  EXPECT_TRUE(holds(run({"inspect", studies}).out, "mnemo inspect '" + studies + "' --variant VARIANT\n"));
+}
+
+TEST_F(CommandLine, ALineEndPartsTheTextFromTheSummary) {
+  const std::string model = trained("run") + "/model", program = std::string("'") + kBinary + "' generate '" + model;
+  ASSERT_EQ(std::system((program + "' --prompt line -n 1 > '" + (folder_ / "both.txt") + "' 2>&1").c_str()), 0);
+  const std::string both = content(folder_ / "both.txt");
+  EXPECT_TRUE(holds(both, "\n1 token, ")) << both;
+  EXPECT_EQ(run({"generate", model, "--prompt", "line", "-n", "1"}).out.size(), 5u) << "alone, the text is as it is";
+}
+
+TEST_F(CommandLine, HelpOfRecipesFitsTheColumns) {
+  ASSERT_EQ(setenv("COLUMNS", "40", 1), 0);
+  const Finished help = run({"help", "recipe"});
+  unsetenv("COLUMNS");
+  std::istringstream lines(help.out);
+  int64_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const size_t word = std::min(line.find_first_not_of(' '), line.size());
+    const bool one_word = line.find(' ', word) == std::string::npos;
+    EXPECT_TRUE(base::text_width(line) <= 40 || one_word) << line;
+  }
+  EXPECT_GT(count, 1000);
+}
+
 TEST_F(CommandLine, GenerateEndsQuietlyWhenItsReaderGoes) {
   const std::string run_folder = trained("run");
   const std::string command = std::string("bash -c '") + kBinary + " generate " + run_folder +
@@ -197,6 +242,10 @@ TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
       "--set", "model.memory=[]", "--set",
       "model.backbone.attention={type=\"linear\",feature_map=\"t2r\",num_features=4}"};
   const std::string run_folder = trained("softmax", softmax), made = folder_ / "t2r", relative = trained("relative");
+  const base::Node shown = json(
+      run({"convert", run_folder, "--to", "t2r", "--features", "4", "--out", folder_ / "shown", "--json"}).out);
+  EXPECT_EQ(shown.at("fresh").as_int(), 72);
+  EXPECT_EQ(shown.at("model").as_string(), folder_ / "shown");
   const Finished convert = run({"convert", run_folder, "--to", "t2r", "--features", "4", "--out", made});
   EXPECT_EQ(convert.status, 0) << convert.err;
   EXPECT_TRUE(holds(convert.out, "72 of them fresh")) << convert.out;  // 2 heads of 4 by 8 and 4

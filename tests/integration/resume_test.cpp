@@ -108,9 +108,9 @@ TEST_F(Resume, TheModelCardKeepsTheCommandThatStartedTheRun) {
   }
   const std::string card = content(folder + "/model/README.md");
   EXPECT_TRUE(holds(card,
-                    "    mnemo train tiny.toml --data text.txt --set 'train.steps=3'\n"
-                    "    mnemo train --resume RUN --set 'train.steps=5'\n"
-                    "    mnemo train --resume RUN --set 'train.steps=6'\n\n"))
+                    "    mnemo train tiny.toml --data text.txt --set train.steps=3\n"
+                    "    mnemo train --resume RUN --set train.steps=5\n"
+                    "    mnemo train --resume RUN --set train.steps=6\n\n"))
       << card;
 }
 
