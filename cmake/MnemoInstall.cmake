@@ -3,6 +3,7 @@
 # Headers go to include/mnemo/<folder>/x.h; users write <mnemo/core/state.h>. The headers themselves include
 # "core/state.h", so include/mnemo is on the include path of the targets as well.
 include(GNUInstallDirs)
+include(CMakeDependentOption)
 include(CMakePackageConfigHelpers)
 
 get_property(folder_targets GLOBAL PROPERTY MNEMO_FOLDER_TARGETS)
@@ -43,11 +44,44 @@ install(FILES
   cmake/FindUtf8proc.cmake
   DESTINATION "${package_dir}")
 
-# The installed program finds LibTorch where it was at build time.
-set(run_path "${MNEMO_TORCH_DIR}/lib")
-if(MNEMO_CUDA)
-  get_filename_component(cudart_dir "${LibTorch_CUDART_LIBRARY}" DIRECTORY)
-  list(APPEND run_path "${cudart_dir}")
+# The program, and what it needs beside it. With MNEMO_INSTALL_LIBTORCH the tree is complete and may be moved; without, the program finds
+# LibTorch where it was at build time.
+cmake_dependent_option(MNEMO_INSTALL_LIBTORCH "Install LibTorch's libraries beside the program" ON "NOT MNEMO_CUDA" OFF)
+if(MNEMO_INSTALL_LIBTORCH)
+  set(torch_dir "${CMAKE_INSTALL_LIBDIR}/mnemo/libtorch")
+  file(RELATIVE_PATH run_path "/${CMAKE_INSTALL_BINDIR}" "/${torch_dir}")
+  set(run_path "$ORIGIN/${run_path}")
+  # Those that the program loads from there; the others of a wheel are for Python or for devices.
+  install(CODE "set(torch_lib [[${MNEMO_TORCH_DIR}/lib]])\nset(torch_dir [[${torch_dir}]])\nset(program [[$<TARGET_FILE:mnemo>]])")
+  install(SCRIPT cmake/InstallLibTorch.cmake)
+else()
+  set(run_path "${MNEMO_TORCH_DIR}/lib")
+  if(MNEMO_CUDA)
+    get_filename_component(cudart_dir "${LibTorch_CUDART_LIBRARY}" DIRECTORY)
+    list(APPEND run_path "${cudart_dir}")
+  endif()
 endif()
 set_target_properties(mnemo PROPERTIES INSTALL_RPATH "${run_path}")
 install(TARGETS mnemo RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+
+# Recipes, and the text that the demo reads: ../data beside recipes/, as in the source tree.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/recipes" "${PROJECT_SOURCE_DIR}/data" DESTINATION "${CMAKE_INSTALL_DATADIR}/mnemo")
+file(RELATIVE_PATH recipes_from_program "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_DATADIR}/mnemo/recipes")
+target_compile_definitions(mnemo_cli PRIVATE MNEMO_RECIPES="${recipes_from_program}")
+
+# Shell completion and the manual page, written by the program itself.
+set(shell_files "")
+foreach(entry IN ITEMS "mnemo.bash=completion bash" "_mnemo=completion zsh" "mnemo.fish=completion fish" "mnemo.1=help man")
+  string(REGEX MATCH "^([^=]+)=(.+)$" matched "${entry}")
+  set(file "${PROJECT_BINARY_DIR}/generated/shell/${CMAKE_MATCH_1}")
+  separate_arguments(words UNIX_COMMAND "${CMAKE_MATCH_2}")
+  add_custom_command(OUTPUT "${file}" COMMAND mnemo ${words} > "${file}" DEPENDS mnemo VERBATIM)
+  list(APPEND shell_files "${file}")
+endforeach()
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/generated/shell")
+add_custom_target(mnemo_shell ALL DEPENDS ${shell_files})
+set(shell_dir "${PROJECT_BINARY_DIR}/generated/shell")
+install(FILES "${shell_dir}/mnemo.bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME mnemo)
+install(FILES "${shell_dir}/_mnemo" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+install(FILES "${shell_dir}/mnemo.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+install(FILES "${shell_dir}/mnemo.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")

@@ -65,18 +65,29 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }
 
-core::AttentionView Relative::inspect(const core::AttentionInput& input, const core::State& state,
-                                      const core::State&) const {
+Relative::Terms Relative::terms(const core::AttentionInput& input, const core::State& state) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const at::Tensor r = r_(sinusoids(input, q, kv.k.size(2)))
                            .view({-1, maps_.num_heads, maps_.head_dim})
                            .permute({1, 2, 0});  // [H,d,P]
-  const ops::RelShift shift = faithful(input.table) ? ops::RelShift::faithful : ops::RelShift::signed_;
-  const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
+  return {q + u_.unsqueeze(1), kv.k, at::matmul(q + v_.unsqueeze(1), r),
+          faithful(input.table) ? ops::RelShift::faithful : ops::RelShift::signed_,
+          1.0 / std::sqrt(static_cast<double>(maps_.head_dim))};
+}
+
+core::AttentionView Relative::inspect(const core::AttentionInput& input, const core::State& state,
+                                      const core::State&) const {
+  const Terms of = terms(input, state);
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,
-            ops::attention_weights(q + u_.unsqueeze(1), kv.k, at::matmul(q + v_.unsqueeze(1), r), shift,
-                                   input.table.expand(), scale)}}};
+            ops::attention_weights(of.q, of.k, of.position, of.shift, input.table.expand(), of.scale)}}};
+}
+
+at::Tensor Relative::scores(const core::AttentionInput& input, const core::State& state) const {
+  const Terms of = terms(input, state);
+  const at::Tensor mask = input.table.expand().to(of.q.device());
+  return ops::attention_scores(of.q, of.k, of.position, of.shift, of.scale) *
+         (mask.dim() == 2 ? mask : mask.unsqueeze(1));
 }
 
 }  // namespace mnemo::attention

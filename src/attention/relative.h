@@ -55,8 +55,17 @@ class Relative final : public core::CoreAttention, public core::Inspectable {
   const layers::AttentionProjections* projections() const override { return &maps_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
+  /// s(i,j) above [B,H,T,K] by definition, 0 where the table does not allow it.
+  at::Tensor scores(const core::AttentionInput& input, const core::State& state) const;
 
  private:
+  /// The arguments of the naive reference: queries with u [B,H,T,d], keys, positions [B,H,T,P] before shifting.
+  struct Terms {
+    at::Tensor q, k, position;
+    ops::RelShift shift;
+    double scale;
+  };
+  Terms terms(const core::AttentionInput& input, const core::State& state) const;
   ops::Positions positions(const at::Tensor& q, const at::Tensor& sinusoids) const;
   /// Whether there are keys to the right of their query, and their scores use the shift of the authors' code.
   bool faithful(const core::AttendTable& table) const {

@@ -95,7 +95,10 @@ std::string read_file(const std::string& path, uint64_t max_bytes) {
 
 bool path_exists(const std::string& path) {
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0;
+  if (::stat(path.c_str(), &info) == 0) return true;
+  // A folder on the way that may not be entered: whether the path exists is not known.
+  if (errno == EACCES) system_failure(path, "cannot look it up", errno);
+  return false;
 }
 
 bool is_folder(const std::string& path) {

@@ -141,9 +141,14 @@ Converted to_format(const ConvertOptions& options) {
 
 }  // namespace
 
-Converted convert(const ConvertOptions& options) {
+std::vector<std::string> conversion_names() {
   std::vector<std::string> known = {"t2r", "mnemo"};
   for (const weights::ForeignFormat& format : weights::foreign_formats()) known.emplace_back(format.name);
+  return known;
+}
+
+Converted convert(const ConvertOptions& options) {
+  const std::vector<std::string> known = conversion_names();
   base::require(!options.to.empty(), "convert: --to: expected one of {}, found none", fmt::join(known, ", "));
   base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: unknown kind '{}'{}",
                 options.to, base::suggestion(options.to, known));

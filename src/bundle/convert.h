@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace mnemo::bundle {
 
@@ -24,7 +25,9 @@ struct Converted {
 /// Throws InputError for a model that does not fit, and for an option that the other format cannot express.
 Converted convert(const ConvertOptions& options);
 
-/// What `to` may be, each with a few words.
+/// What `to` may be.
+std::vector<std::string> conversion_names();
+/// The same, each with a few words.
 std::string conversions_text();
 
 }  // namespace mnemo::bundle

@@ -156,10 +156,11 @@ std::shared_ptr<CLI::App> make_application() {
   add_convert(*app);
   add_verify(*app);
   add_data(*app);
+  add_recipes(*app);
   add_completion(*app);
   add_help(*app);
   app->footer(
-      "Examples:  mnemo compare recipes/demo.toml\n           mnemo train recipes/text.toml --data my.txt --out "
+      "Examples:  mnemo compare demo\n           mnemo train text --data my.txt --out "
       "runs/mine\n           mnemo help recipe");
   return app;
 }
@@ -171,7 +172,7 @@ std::string help_text(const std::string& command) {
     if (sub->get_name() == command) return sub->help("mnemo");
   }
   std::vector<std::string> known = known_words(*app, false);
-  for (const char* subject : {"recipe", "presets"}) known.emplace_back(subject);
+  for (const char* subject : {"recipe", "presets", "man"}) known.emplace_back(subject);
   base::input_error("help: unknown subject '{}'{}", base::printable(command), base::suggestion(command, known));
 }
 

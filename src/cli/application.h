@@ -26,10 +26,6 @@ std::shared_ptr<CLI::App> make_application();
 /// Reads the command line of `app` and carries it out. Returns the exit status; never throws.
 int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app);
 
-/// A script for bash that completes subcommands, their options and, after --set, the keys of a recipe; all read from
-/// the application's own structure.
-std::string bash_completion(const CLI::App& app);
-
 /// The help text of a subcommand, or of the whole for an empty name. Throws InputError for an unknown one.
 std::string help_text(const std::string& command);
 

@@ -10,6 +10,7 @@
 #include "base/text_format.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/recipes.h"
 #include "study/compare_job.h"
 #include "study/run_comparison.h"
 
@@ -37,7 +38,7 @@ std::string command_line(const CompareArguments& options) {
 }
 
 int compare(const CompareArguments& options) {
-  const study::ComparisonOutcome outcome = study::run_comparison({.recipe = options.recipe,
+  const study::ComparisonOutcome outcome = study::run_comparison({.recipe = recipe_path(options.recipe, true),
                                                                   .set = options.set,
                                                                   .out = options.out.value_or(""),
                                                                   .seeds = options.seeds,
@@ -74,8 +75,8 @@ int run_job(const std::string& folder, const std::optional<std::string>& device)
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareArguments>();
   Command(app, "compare", "train the same task with several memories; write tables and an HTML report")
-      .argument("RECIPE", options->recipe, "recipe with [[study]] tables or a [sweep], such as recipes/demo.toml",
-                false)
+      .argument("RECIPE", options->recipe,
+                "recipe with [[study]] tables or a [sweep], or the name of one (see mnemo recipes)", false)
       .option("--out", options->out, "DIR",
               "folder for report.html, results.json, results.md and all runs (default: runs/ and the recipe's name)")
       .option("--seeds", options->seeds, "N",

@@ -1,28 +1,24 @@
+#include "cli/completion.h"
+
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
 #include <set>
 
 #include "base/exit_status.h"
 #include "base/output.h"
+#include "bundle/convert.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/recipes.h"
+#include "data/prepare/registry.h"
 #include "experiment/recipe.h"
+#include "tasks/registry.h"
 
 namespace mnemo::cli {
 namespace {
-
-std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
-
-std::vector<std::string> option_words(const CLI::App& app) {
-  std::vector<std::string> words;
-  for (const CLI::Option* option :
-       app.get_options([](const CLI::Option* shown) { return !shown->get_group().empty(); })) {
-    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
-  }
-  return words;
-}
 
 /// Keys that --set takes as they are: not those inside lists, whose place in the list is the user's to say.
 std::vector<std::string> recipe_keys() {
@@ -33,54 +29,90 @@ std::vector<std::string> recipe_keys() {
   return {keys.begin(), keys.end()};
 }
 
+const std::map<std::string, std::vector<std::string>>& option_words() {
+  static const std::map<std::string, std::vector<std::string>> words = {
+      {"--device", {"cpu", "cuda"}},
+      {"--unit", {"bytes", "characters", "words"}},
+      {"--part", {"train", "valid", "test"}},
+      {"--checkpoint", {"latest", "best"}},
+      {"--broken", {"stop", "skip"}},
+      {"--documents", {"none", "blank_line", "heading", "line"}},
+      {"--reset", {"documents", "segments"}},
+      {"--precision", {"float32", "bf16", "int8"}},
+      {"--regime", {"head", "head_and_class_token", "memory", "masked_memory", "full", "adapters"}},
+      {"--to", bundle::conversion_names()}};
+  return words;
+}
+
+Values values_of(const std::string& name, const std::string& kind) {
+  if (const auto found = option_words().find(name); found != option_words().end()) return {.words = found->second};
+  if (name == "--set") return {.keys = true};
+  return {.files = kind == "FILE", .folders = kind == "DIR" || kind == "FOLDER" || kind == "MODEL"};
+}
+
+/// What the arguments without a name are.
+Values arguments_of(const std::string& command, const std::vector<std::string>& commands) {
+  if (command == "help") {
+    Values subjects{.words = commands};
+    for (const char* word : {"recipe", "presets", "man"}) subjects.words.emplace_back(word);
+    return subjects;
+  }
+  if (command == "completion") return {.words = {"bash", "zsh", "fish"}};
+  Values values{.files = true, .folders = true};
+  if (command == "data") {
+    values.words = tasks::made_words();
+    values.words.emplace_back("prepare");
+    for (const std::string& name : data::data_sets().names()) values.words.push_back(name);
+  }
+  for (const char* reads : {"train", "finetune", "compare", "inspect", "data"}) {
+    if (command != reads) continue;
+    for (const std::string& name : recipe_names()) values.words.push_back(name);
+  }
+  return values;
+}
+
+std::vector<CompletedOption> options_of(const CLI::App& app) {
+  std::vector<CompletedOption> options;
+  for (const CLI::Option* option :
+       app.get_options([](const CLI::Option* one) { return !one->get_group().empty() && one->nonpositional(); })) {
+    CompletedOption completed{.names = {}, .about = option->get_description(), .kind = option->get_type_name()};
+    for (const std::string& name : option->get_lnames()) completed.names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) completed.names.push_back("-" + name);
+    completed.takes_value = option->get_items_expected_max() > 0;
+    if (completed.takes_value) completed.values = values_of(completed.names.front(), completed.kind);
+    options.push_back(std::move(completed));
+  }
+  return options;
+}
+
 }  // namespace
 
-std::string bash_completion(const CLI::App& app) {
-  std::vector<std::string> commands;
-  std::string cases;
-  for (const CLI::App* sub :
-       app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); })) {
-    commands.push_back(sub->get_name());
-    cases += fmt::format("    {}) options=\"{}\" ;;\n", sub->get_name(), joined(option_words(*sub)));
+Completion completion_of(const CLI::App& app) {
+  Completion completion{.commands = {}, .options = options_of(app), .keys = recipe_keys()};
+  const auto shown = app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
+  std::vector<std::string> names;
+  for (const CLI::App* sub : shown) names.push_back(sub->get_name());
+  for (const CLI::App* sub : shown) {
+    completion.commands.push_back(
+        {sub->get_name(), sub->get_description(), options_of(*sub), arguments_of(sub->get_name(), names)});
   }
-  return fmt::format(R"(# bash completion of mnemo; load it with: source <(mnemo completion bash)
-_mnemo() {{
-  local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" command="${{COMP_WORDS[1]}}" options=""
-  COMPREPLY=()
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W "{} {}" -- "$word"))
-    return
-  fi
-  if [ "$before" = "--set" ]; then
-    COMPREPLY=($(compgen -S = -W "{}" -- "$word"))
-    compopt -o nospace 2>/dev/null
-    return
-  fi
-  case "$command" in
-{}  esac
-  if [ "$command" = "help" ]; then
-    COMPREPLY=($(compgen -W "{} recipe presets $options" -- "$word"))
-    return
-  fi
-  if [[ "$word" == -* ]]; then
-    COMPREPLY=($(compgen -W "$options" -- "$word"))
-  else
-    compopt -o default 2>/dev/null
-  fi
-}}
-complete -F _mnemo mnemo
-)",
-                     joined(commands), joined(option_words(app)), joined(recipe_keys()), cases, joined(commands));
+  return completion;
 }
 
 void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   Command(app, "completion", "print a shell completion script")
-      .argument("SHELL", *shell, "bash")
-      .footer("source <(mnemo completion bash)")
+      .argument("SHELL", *shell, "bash, zsh or fish")
+      .footer(
+          "source <(mnemo completion bash)\nmnemo completion zsh > ~/.zfunc/_mnemo\nmnemo completion fish > "
+          "~/.config/fish/completions/mnemo.fish")
       .action([shell] {
-        base::require(*shell == "bash", "completion: expected bash, found '{}'", *shell);
-        base::print(bash_completion(*make_application()));
+        const Completion completion = completion_of(*make_application());
+        base::require(*shell == "bash" || *shell == "zsh" || *shell == "fish",
+                      "completion: expected bash, zsh or fish, found '{}'", *shell);
+        base::print(*shell == "bash"  ? bash_completion(completion)
+                    : *shell == "zsh" ? zsh_completion(completion)
+                                      : fish_completion(completion));
         return base::kDone;
       });
 }

@@ -7,6 +7,7 @@
 #include "base/file_io.h"
 #include "base/output.h"
 #include "cli/command.h"
+#include "cli/recipes.h"
 #include "data/prepare/registry.h"
 #include "experiment/recipe.h"
 #include "tasks/registry.h"
@@ -88,8 +89,9 @@ int prepare(const DataArguments& options) {
   return base::kDone;
 }
 
-int run_data(const DataArguments& options) {
+int run_data(DataArguments options) {
   if (options.source == "prepare") return prepare(options);
+  options.source = recipe_path(options.source);
   base::require(options.more.empty(), "data: expected one SOURCE, found '{}' behind it",
                 options.more.empty() ? "" : options.more.front());
   base::require(!options.out, "data: --out goes with prepare");
@@ -113,7 +115,7 @@ void add_data(CLI::App& app) {
   auto options = std::make_shared<DataArguments>();
   Command(app, "data", "describe a text or image set, print samples of a task, or prepare a standard data set")
       .argument("SOURCE", options->source,
-                fmt::format("text file, image folder, recipe, or one of {}; or `prepare`",
+                fmt::format("text file, image folder, recipe (or its name), or one of {}; or `prepare`",
                             fmt::join(tasks::made_words(), ", ")))
       .arguments("NAME PATH", options->more,
                  fmt::format("prepare: one of {}, then the file or folder to read",

@@ -8,6 +8,7 @@
 #include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/completion.h"
 #include "experiment/recipe.h"
 #include "models/model.h"
 #include "models/presets.h"
@@ -43,9 +44,11 @@ void add_help(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   Command(app, "help", "explain a subcommand, all recipe keys, or the presets")
-      .argument("SUBJECT", options->subject,
-                "a subcommand, `recipe` (all keys with type, default and meaning) or `presets` (published models)",
-                false)
+      .argument(
+          "SUBJECT", options->subject,
+          "a subcommand, `recipe` (all keys with type, default and meaning), `presets` (published models) or `man` "
+          "(the manual page, in troff)",
+          false)
       .flag("--markdown", options->markdown, "with recipe: print Markdown tables")
       .action([options] {
         if (options->subject == "recipe") {
@@ -53,6 +56,8 @@ void add_help(CLI::App& app) {
                                         : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 20)));
         } else if (options->subject == "presets") {
           base::print(preset_help());
+        } else if (options->subject == "man") {
+          base::print(manual_page(completion_of(*make_application())));
         } else {
           base::require(!options->markdown, "help: --markdown goes with: mnemo help recipe");
           base::print(help_text(options->subject));

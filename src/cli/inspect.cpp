@@ -12,6 +12,7 @@
 #include "base/text_format.h"
 #include "base/text_table.h"
 #include "cli/command.h"
+#include "cli/recipes.h"
 #include "experiment/inspection.h"
 
 namespace mnemo::cli {
@@ -55,6 +56,7 @@ std::vector<int64_t> image_size_of(const std::optional<std::string>& text) {
 }
 
 int inspect(InspectArguments options) {
+  options.source = recipe_path(options.source);
   options.inspect.image_size = image_size_of(options.image_size);
   if (base::path_exists(options.source) && !base::is_folder(options.source) && !options.inspect.variant) {
     const experiment::RecipeFile file = experiment::RecipeFile::read(options.source, options.inspect.set);
@@ -84,7 +86,7 @@ int inspect(InspectArguments options) {
 void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectArguments>();
   Command(app, "inspect", "show a model's parameters, state, attention masks and cost, and where it looks in an input")
-      .argument("SOURCE", options->source, "a model folder, a run's folder, a checkpoint or a recipe")
+      .argument("SOURCE", options->source, "a model folder, a run's folder, a checkpoint, a recipe, or the name of one")
       .option("--checkpoint", options->inspect.checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--variant", options->inspect.variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")

@@ -68,6 +68,12 @@ std::string describe(const char* name, const char* variable, bool built, bool ac
   return text + (turned_off(variable) ? " (" + std::string(variable) + "=0)" : " (no effect in this build)");
 }
 
+/// ", NAME=VALUE" of a variable of the environment that is set.
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : ", " + std::string(name) + "=" + value;
+}
+
 }  // namespace
 
 const ProcessSettings& apply_process_settings() {
@@ -80,7 +86,8 @@ const ProcessSettings& process_settings() { return settings; }
 
 std::string describe_process_settings() {
   return describe("MKL override", "MNEMO_MKL_OVERRIDE", kMklOverrideBuilt, settings.mkl_override) + ", " +
-         describe("malloc tuning", "MNEMO_MALLOC_TUNING", kMallocTuningBuilt, settings.malloc_tuning);
+         describe("malloc tuning", "MNEMO_MALLOC_TUNING", kMallocTuningBuilt, settings.malloc_tuning) +
+         variable("OMP_WAIT_POLICY") + variable("GOMP_SPINCOUNT");
 }
 
 }  // namespace mnemo::cli

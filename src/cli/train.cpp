@@ -13,6 +13,7 @@
 #include "base/text_format.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/recipes.h"
 #include "experiment/device.h"
 #include "experiment/training.h"
 
@@ -39,6 +40,10 @@ struct Plan {
 Plan training_plan(const TrainArguments& options) {
   const char* command = options.command();
   const bool plain = options.finetunes && options.recipe.empty() && !options.resume && options.model && options.data;
+  base::require(plain || !options.finetunes || !options.recipe.empty() || options.resume || !options.model,
+                "finetune: expected --data DIR, the images to fine-tune on, beside --model, found none");
+  base::require(plain || !options.finetunes || !options.recipe.empty() || options.resume || !options.data,
+                "finetune: expected --model MODEL, the model to fine-tune, beside --data, found none");
   base::require(plain || options.recipe.empty() != !options.resume.has_value(),
                 "{}: expected a RECIPE, {}or --resume DIR to go on with a run, found {}", command,
                 options.finetunes ? "or --model MODEL with --data DIR, " : "",
@@ -59,7 +64,7 @@ Plan training_plan(const TrainArguments& options) {
     plan.source = base::join_path(plan.folder, "recipe.toml");
     base::require(base::path_exists(plan.source), "{}: no run is there (recipe.toml is missing)", plan.folder);
   } else {
-    plan.source = plain ? command : options.recipe;
+    plan.source = plain ? command : recipe_path(options.recipe, true);
     plan.folder = options.out.value_or(
         "runs/" + (plain ? options.name.value_or("task") : std::filesystem::path(options.recipe).stem().string()));
   }
@@ -154,7 +159,7 @@ int run_training(const TrainArguments& options) {
 void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainArguments>();
   Command(app, "train", "train a model from a recipe, or resume a run")
-      .argument("RECIPE", options->recipe, "recipe (TOML), such as recipes/text.toml", false)
+      .argument("RECIPE", options->recipe, "recipe (TOML), or the name of one (see mnemo recipes)", false)
       .option("--data", options->data, "FILE", "training text; short for --set data.train=FILE")
       .option("--set", options->set, "KEY=VALUE", "set a key of the recipe (see mnemo help recipe); may be repeated")
       .option("--variant", options->variant, "NAME", "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
@@ -166,7 +171,7 @@ void add_train(CLI::App& app) {
               "resume a run from its latest checkpoint; --set may change its recipe")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .flag("--json", options->json, "print the result as JSON")
-      .footer("mnemo train recipes/text.toml --data my.txt --out runs/mine\nmnemo train --resume runs/mine")
+      .footer("mnemo train text --data my.txt --out runs/mine\nmnemo train --resume runs/mine")
       .action([options] { return run_training(*options); });
 }
 

@@ -175,7 +175,9 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                   stored.folder);
     const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
-    const auto text = data::encode_text(*stored.tokenizer, data::TextSource(*options.data), rule);
+    const data::TextSource file(*options.data);
+    const auto text = data::encode_text(
+        *stored.tokenizer, stored.tokenizer->type() == "bytes" ? file : file.without_byte_order_mark(), rule);
     return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments());
   }
   base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",

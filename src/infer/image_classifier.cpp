@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "data/images/image_reader.h"
-#include "data/images/image_set.h"
 #include "data/images/image_transform.h"
+#include "data/images/image_walk.h"
 #include "infer/progress.h"
 
 namespace mnemo::infer {
@@ -96,7 +96,7 @@ std::vector<std::string> image_paths(const std::vector<std::string>& given, cons
       images.push_back(path);
       continue;
     }
-    const std::vector<std::string> found = data::images_below(path, "");
+    const std::vector<std::string> found = data::ImageWalk(path, true).below("");
     base::require(!found.empty(), "{}: expected images in the folder, found none", base::printable(path, 400));
     for (const std::string& name : found) images.push_back(base::join_path(path, name));
   }

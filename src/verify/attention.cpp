@@ -7,6 +7,7 @@
 #include "attention/bigbird.h"
 #include "attention/linear.h"
 #include "attention/lsh.h"
+#include "attention/relative.h"
 #include "base/error.h"
 #include "base/option_poly.h"
 #include "core/takes_slot_index.h"
@@ -51,13 +52,16 @@ void move(base::Node& from, base::Node& to, const char* key) {
 /// Replaces values that an attention would draw at random (random projections, rotations, a block pattern) by those of
 /// the file.
 void give_fixed_numbers(const GoldenFile& file, core::CoreAttention& core) {
-  const at::Tensor random = file.find("buffer.feature.random"), rotations = file.find("buffer.rotations");
-  const at::Tensor blocks = file.step(0, "input.block_mask"), pattern = file.step(0, "input.pattern_mask");
-  if (auto* linear = dynamic_cast<attention::Linear*>(&core); linear != nullptr && random.defined())
-    linear->set_random(random);
-  if (auto* lsh = dynamic_cast<attention::Lsh*>(&core); lsh != nullptr && rotations.defined())
-    lsh->set_rotations(rotations);
-  if (auto* bigbird = dynamic_cast<attention::BigBird*>(&core); bigbird != nullptr && blocks.defined()) {
+  if (auto* linear = dynamic_cast<attention::Linear*>(&core)) {
+    if (const at::Tensor random = file.find("buffer.feature.random"); random.defined()) linear->set_random(random);
+  }
+  if (auto* lsh = dynamic_cast<attention::Lsh*>(&core)) {
+    if (const at::Tensor rotations = file.find("buffer.rotations"); rotations.defined()) lsh->set_rotations(rotations);
+  }
+  if (auto* bigbird = dynamic_cast<attention::BigBird*>(&core); bigbird != nullptr) {
+    const at::Tensor blocks = file.step(0, "input.block_mask");
+    if (!blocks.defined()) return;
+    const at::Tensor pattern = file.step(0, "input.pattern_mask");
     base::require(!pattern.defined() || at::equal(pattern, bigbird->mask(blocks, pattern.size(0))),
                   "{}: step.0.input.pattern_mask does not match block_mask", file.path());
     bigbird->set_blocks(blocks);
@@ -78,9 +82,9 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
   causal = shape.causal.value_or(type == "relative");
   const layers::Scope root = parameters.root();
   // Files of relative attention name its projections attn.*, all others have no prefix.
-  const layers::Scope scope = file.find("param.attn.q.weight").defined() ? root / "attn" : root;
+  const layers::Scope scope = file.contains("param.attn.q.weight") ? root / "attn" : root;
   // The slots come from a layer below (LUNA); the lowest layer's initial slots are then neither in the file nor used.
-  const bool above = file.step(0, "input.slots").defined();
+  const bool above = file.contains("step.0.input.slots");
   layers::ParameterSet lowest(0, at::kDouble, file.budget());
   const core::AttentionBuild build{scope,
                                    root,
@@ -182,7 +186,7 @@ GoldenReport verify_attention(const GoldenFile& file) {
   });
   std::vector<std::pair<std::string, at::Tensor>> leaves;
   for (const auto& [field, tensor] : state.fields()) {
-    if (!file.find("grad.state.init." + field.path).defined()) continue;
+    if (!file.contains("grad.state.init." + field.path)) continue;
     tensor.set_requires_grad(true);
     leaves.emplace_back("grad.state.init." + field.path, tensor);
   }
@@ -214,6 +218,7 @@ GoldenReport verify_attention(const GoldenFile& file) {
     const auto* assigned = dynamic_cast<const core::TakesSlotIndex*>(subject.attention.get());
     base::require(!slot_index.defined() || assigned != nullptr,
                   "{}: step.{}.input.slot_index is there, but this attention has no slots", file.path(), k);
+    const core::State given = state;
     auto [y, next, slots] = slot_index.defined() ? assigned->forward_assigned(input, state, slot_index)
                                                  : subject.attention->forward(input, state);
     state = next;
@@ -228,6 +233,11 @@ GoldenReport verify_attention(const GoldenFile& file) {
       const at::Tensor cotangent = file.step(k, std::string("cotangent.") + name);
       if (cotangent.defined()) scalar = scalar + (cotangent * found).sum();
     }
+    if (const auto* relative = dynamic_cast<const attention::Relative*>(subject.attention.get())) {
+      const std::string name = fmt::format("step.{}.output.scores", k);
+      if (const at::Tensor expected = file.find(name); expected.defined())
+        comparison.compare("outputs", name, expected, relative->scores(input, given));
+    }
     for (const auto& [field, tensor] : state.fields()) {
       for (const char* what : {"state", "buffer"}) {
         const std::string name = fmt::format("step.{}.{}.{}", k, what, field.path);
@@ -239,7 +249,7 @@ GoldenReport verify_attention(const GoldenFile& file) {
     for (const auto& [field, tensor] : context_state.fields()) {
       const std::string name = fmt::format("step.{}.state.segment_cache{}", k,
                                            subject.whole_memory_name ? "" : "." + field.path);
-      if (field.path == "valid") continue;
+      if (subject.whole_memory_name && field.path == "valid") continue;
       if (const at::Tensor expected = file.find(name); expected.defined()) {
         comparison.compare("states", name, expected, tensor);
       }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <regex>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -19,6 +20,8 @@ const std::string& metadata_text(const std::string& path, const weights::Metadat
   base::require(found != metadata.end(), "{}: expected '{}' in __metadata__ of a golden file, found none", path, key);
   return found->second;
 }
+
+constexpr int64_t kShownNames = 5;
 
 void require_format(const std::string& path, const weights::Metadata& metadata, const std::string& format) {
   const std::string& found = metadata_text(path, metadata, "format");
@@ -58,7 +61,9 @@ base::Node GoldenFile::metadata(const std::string& key) const {
 
 at::Tensor GoldenFile::find(const std::string& name) const {
   const at::Tensor* tensor = file_.find(name);
-  return tensor == nullptr ? at::Tensor() : *tensor;
+  if (tensor == nullptr) return {};
+  asked_.insert(name);
+  return *tensor;
 }
 
 at::Tensor GoldenFile::step(int64_t step, const std::string& rest) const {
@@ -82,13 +87,30 @@ std::vector<std::pair<std::string, at::Tensor>> GoldenFile::under(const std::str
 
 layers::Budget GoldenFile::budget() const { return weights::budget_of(file_, path_); }
 
-void GoldenFile::load_parameters(const layers::ParameterSet& parameters) const {
+weights::TensorFile GoldenFile::parameters() const {
   weights::TensorFile only;
   only.tensors = under("param.");
-  weights::load_into(only, parameters.named(), path_);
+  for (const auto& [name, tensor] : only.tensors) asked_.insert("param." + name);
+  return only;
 }
 
-GoldenComparison::GoldenComparison(const GoldenFile& file) {
+void GoldenFile::load_parameters(const layers::ParameterSet& into) const {
+  weights::load_into(parameters(), into.named(), path_);
+}
+
+void GoldenFile::require_all_used(const std::set<std::string>& compared) const {
+  static const std::regex input(R"((param|buffer|state\.init|step\.\d+\.(input|cotangent))\..*)");
+  std::string unused;
+  int64_t more = -kShownNames;
+  for (const auto& [name, tensor] : file_.tensors) {
+    if ((std::regex_match(name, input) ? asked_ : compared).contains(name)) continue;
+    if (++more <= 0) unused += (unused.empty() ? "" : ", ") + base::in_quotes(name);
+  }
+  base::require(unused.empty(), "{}: expected tensors that this case uses or compares, found {}{}", path_, unused,
+                more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+GoldenComparison::GoldenComparison(const GoldenFile& file) : file_(&file) {
   report_.file = file.path();
   report_.what = file.what();
   report_.tolerance = file.tolerance();
@@ -104,6 +126,8 @@ GoldenComparison::GoldenComparison(const std::string& path, const weights::Metad
 
 void GoldenComparison::compare(const std::string& group, const std::string& name, const at::Tensor& expected,
                                const at::Tensor& found, std::optional<double> tolerance) {
+  base::require(expected.defined(), "{}: expected a tensor '{}', found none", report_.file, name);
+  compared_.insert(name);
   double error = 0.0;
   if (found.defined() && expected.sizes() != found.sizes()) {
     error = std::numeric_limits<double>::infinity();
@@ -115,12 +139,22 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
     error = difference.max().item<double>();
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
   }
-  auto at = std::find_if(report_.groups.begin(), report_.groups.end(),
-                         [&](const GoldenGroup& g) { return g.name == group; });
-  if (at == report_.groups.end())
-    at = report_.groups.insert(report_.groups.end(),
-                               GoldenGroup{group, 0, 0.0, tolerance.value_or(report_.tolerance), ""});
+  count_error(report_, group, tolerance.value_or(report_.tolerance), name, error);
+}
+
+GoldenReport GoldenComparison::take() {
+  if (file_ != nullptr) file_->require_all_used(compared_);
+  return std::move(report_);
+}
+
+void count_error(GoldenReport& report, const std::string& group, double tolerance, const std::string& name,
+                 double error) {
+  auto at = std::find_if(report.groups.begin(), report.groups.end(),
+                         [&](const GoldenGroup& g) { return g.name == group && g.tolerance == tolerance; });
+  if (at == report.groups.end())
+    at = report.groups.insert(report.groups.end(), GoldenGroup{group, 0, 0.0, tolerance, ""});
   ++at->tensors;
+  if (error > tolerance) at->beyond.push_back(name);
   if (error >= at->error) {
     at->error = error;
     at->worst = name;
@@ -147,8 +181,6 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
   base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
   try {
     if (kind->as_string() == "attention") return verify_attention(file);
-    if (kind->as_string() == "model" && is_vision(file.config()) && file.config().contains("train"))
-      return verify_tasks(file);
     if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
     if (kind->as_string() == "layer_stack" && is_vision(file.config())) return verify_vision_stack(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);

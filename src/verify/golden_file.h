@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 namespace mnemo::verify {
 
-/// A parsed golden file ("mnemo-golden/1").
+/// A parsed golden file ("mnemo-golden/1"). It remembers which tensors were asked for: see require_all_used.
 class GoldenFile {
  public:
   /// Loads the tensors onto the device.
@@ -27,15 +28,21 @@ class GoldenFile {
   /// The metadata under that key as JSON; a null node if there is none.
   base::Node metadata(const std::string& key) const;
   int64_t num_steps() const;
-  /// The tensor of that name, or an undefined tensor.
+  bool contains(const std::string& name) const { return file_.find(name) != nullptr; }
+  /// The tensor of that name, or an undefined tensor. Ask only for what is then used.
   at::Tensor find(const std::string& name) const;
   at::Tensor step(int64_t step, const std::string& rest) const;
   /// (rest of the name, tensor) for every tensor whose name starts with the prefix.
   std::vector<std::pair<std::string, at::Tensor>> under(const std::string& prefix) const;
   /// Limits on what its config may allocate: see weights::budget_of.
   layers::Budget budget() const;
+  /// param.*, to be loaded whole.
+  weights::TensorFile parameters() const;
   /// Copies param.* into the parameters. Every tensor on either side must be used exactly once.
-  void load_parameters(const layers::ParameterSet& parameters) const;
+  void load_parameters(const layers::ParameterSet& into) const;
+  /// Throws InputError that lists the tensors without a part in the result: inputs (param.*, buffer.*, state.init.*,
+  /// step.K.input.*, step.K.cotangent.*) that nobody asked for, and results that are not among the compared.
+  void require_all_used(const std::set<std::string>& compared) const;
 
  private:
   std::string path_, what_;
@@ -44,7 +51,12 @@ class GoldenFile {
   base::Node config_;
   bool training_ = false;
   double tolerance_ = 0.0;
+  mutable std::set<std::string> asked_;
 };
+
+/// Adds a tensor's error to the group of that name and tolerance.
+void count_error(GoldenReport& report, const std::string& group, double tolerance, const std::string& name,
+                 double error);
 
 /// Collects differences by group.
 class GoldenComparison {
@@ -56,16 +68,19 @@ class GoldenComparison {
   /// from the file's.
   void compare(const std::string& group, const std::string& name, const at::Tensor& expected, const at::Tensor& found,
                std::optional<double> tolerance = {});
-  GoldenReport take() { return std::move(report_); }
+  /// The report. Throws InputError if the golden file has a tensor that had no part in it.
+  GoldenReport take();
 
  private:
   GoldenReport report_;
+  const GoldenFile* file_ = nullptr;
+  std::set<std::string> compared_;
 };
 
 /// kind attention; below, kinds layer_stack and model.
 GoldenReport verify_attention(const GoldenFile& file);
 GoldenReport verify_model(const GoldenFile& file);
-/// kind model with `train` in its config: a ViT with learnable-memory tasks.
+/// kind model: a ViT with learnable-memory tasks, of which `train` in its config lists what is trained (default: all).
 GoldenReport verify_tasks(const GoldenFile& file);
 /// kind image_transform.
 GoldenReport verify_image_transform(const GoldenFile& file);

@@ -23,7 +23,8 @@ struct HiddenRows {
 /// `found` in the shape of the file, where modules return hidden states as [B,T,D] or [B,h,w,D].
 at::Tensor shaped_like(const at::Tensor& expected, const at::Tensor& found);
 
-/// kind model with a vision backbone: a golden file that uses the names of that backbone's foreign format.
+/// kind model with a vision backbone: a golden file that uses the names of that backbone's foreign format. With tasks
+/// in its memory or `train` in its config it is verify_tasks.
 GoldenReport verify_vision_model(const GoldenFile& file);
 
 /// kind layer_stack with a vision backbone: the blocks of one stage with their caches, over training and evaluation

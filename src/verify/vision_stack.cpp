@@ -91,11 +91,9 @@ struct Stack {
       : model(base::read_options<models::ModelOptions>(stack_config(file)), 0, at::kDouble, file.budget()) {
     const std::string& first = model.backbone().layer_name(0);
     const std::string layers = first.substr(0, first.rfind(".0.attn"));
-    format = block_names(layers + ".#", !file.find("param.blocks.0.attn.kv.weight").defined(), names);
+    format = block_names(layers + ".#", !file.contains("param.blocks.0.attn.kv.weight"), names);
     model.parameters().to(at::kDouble, file.device());
-    weights::TensorFile parameters;
-    parameters.tensors = file.under("param.");
-    weights::load_theirs(format, parameters, model.parameters().named(), file.path());
+    weights::load_theirs(format, file.parameters(), model.parameters().named(), file.path());
   }
   /// The file's name of a state field, "blocks.L.grc.cache"; empty for other fields.
   std::string buffer_name(const std::string& path) const {

@@ -24,8 +24,8 @@ using namespace test;
 TEST_F(CommandLine, HelpNamesEverySubcommandAndVersionTheLibraries) {
   const Finished help = run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* name :
-       {"train", "eval", "compare", "generate", "inspect", "convert", "verify", "data", "completion", "help"}) {
+  for (const char* name : {"train", "eval", "compare", "generate", "inspect", "convert", "verify", "data", "recipes",
+                           "completion", "help"}) {
     EXPECT_TRUE(holds(help.out, std::string("  ") + name)) << name;
     EXPECT_EQ(run({"help", name}).status, 0) << name;
   }
@@ -37,6 +37,20 @@ TEST_F(CommandLine, HelpNamesEverySubcommandAndVersionTheLibraries) {
   EXPECT_TRUE(holds(run({"help", "recipe"}).out, "train.steps = 1000"));
   EXPECT_TRUE(holds(run({"help", "recipe", "--markdown"}).out, "| train.steps |"));
 }
+
+#ifndef __SANITIZE_ADDRESS__  // there the program does not start itself again
+TEST_F(CommandLine, ThreadsSpinBrieflyUnlessTheEnvironmentSaysHowLong) {
+  const auto version = [&](const std::string& environment) {
+    const std::string command = fmt::format("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY {} '{}' --version > '{}'",
+                                            environment, kBinary, folder_ / "version");
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return content(folder_ / "version");
+  };
+  EXPECT_TRUE(holds(version(""), ", GOMP_SPINCOUNT=1000,")) << version("");
+  EXPECT_TRUE(holds(version("GOMP_SPINCOUNT=77"), ", GOMP_SPINCOUNT=77,"));
+  EXPECT_FALSE(holds(version("OMP_WAIT_POLICY=passive"), "GOMP_SPINCOUNT"));
+}
+#endif
 
 TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
   std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
@@ -61,7 +75,10 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"compare", recipe_, "--device", "tpu"}, "--device: expected cpu, cuda or cuda:N"},
       {{"compare", recipe_, "--seeds", "0"}, "--seeds: expected 1 to 1000"},
       {{"help", "recpe"}, "did you mean 'recipe'?"},
-      {{"completion", "fish"}, "expected bash"},
+      {{"completion", "tcsh"}, "expected bash, zsh or fish"},
+      {{"train", "txet", "--data", text_}, "did you mean 'text'?"},
+      {{"finetune", "--model", folder_ / "none"}, "finetune: expected --data DIR"},
+      {{"finetune", "--data", folder_ / "none"}, "finetune: expected --model MODEL"},
       {{"eval", folder_ / "none", "--precision", "int8", "--batch", "4"},
        "reads one stream in the model's own segments; leave --batch and --segment-size out"},
       {{"eval", folder_ / "none", "--device", "gpu"}, "--device: expected cpu, cuda or cuda:N, found 'gpu'"},
@@ -88,25 +105,62 @@ TEST_F(CommandLine, OutputThatCannotBeWritten) {
   EXPECT_TRUE(holds(outcome.err, "text.txt/inside")) << outcome.err;
 }
 
-TEST_F(CommandLine, CompletionIsBashWithTheKeysOfRecipes) {
+TEST_F(CommandLine, RecipesAreFoundByNameFromAnyFolder) {
+  const Finished listed = run({"recipes"});
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  for (const char* name : {"text", "demo", "learnable_memory"}) EXPECT_TRUE(holds(listed.out, name)) << listed.out;
+  const base::Node rows = json(run({"recipes", "--json"}).out);
+  EXPECT_EQ(rows.size(), 26u);
+  EXPECT_EQ(rows.items()[0].at("command").as_string(), "compare");
+  EXPECT_EQ(run({"data", "text", "--set", "data.train=" + text_}).status, 0);
+  const Finished trained = run({"train", "text", "--data", text_, "--out", folder_ / "by_name", "--set",
+                                "train.steps=1", "--set", "train.batch_size=1", "--set", "model.segment_size=4", "-q"});
+  EXPECT_EQ(trained.status, 0) << trained.err;
+}
+
+TEST_F(CommandLine, BashCompletesOptionsTheirValuesAndKeys) {
   const Finished outcome = run({"completion", "bash"});
   EXPECT_EQ(outcome.status, 0);
   write(folder_ / "complete.sh", outcome.out);
-  const std::string
-      script = "source '" + (folder_ / "complete.sh") +
-               "'; COMP_WORDS=(mnemo train --set train.sched); COMP_CWORD=3; _mnemo; echo \"${COMPREPLY[*]}\" > '" +
-               (folder_ / "reply.txt") + "'";
-  ASSERT_EQ(std::system(("bash -c \"" +
-                         [&] {
-                           std::string quoted;
-                           for (const char c : script)
-                             quoted += c == '"' || c == '$' ? std::string("\\") + c : std::string(1, c);
-                           return quoted;
-                         }() +
-                         "\" 2>/dev/null")
-                            .c_str()),
-            0);
-  EXPECT_TRUE(holds(content(folder_ / "reply.txt"), "train.schedule.warmup_steps=")) << content(folder_ / "reply.txt");
+  const auto reply = [&](const std::vector<std::string>& words) {
+    std::string script = "source '" + (folder_ / "complete.sh") + "'\nCOMP_WORDS=(";
+    for (const std::string& word : words) script += "'" + word + "' ";
+    script += fmt::format(")\nCOMP_CWORD={}\n_mnemo\necho \" ${{COMPREPLY[*]}} \"\n", words.size() - 1);
+    write(folder_ / "script.sh", script);
+    EXPECT_EQ(
+        std::system(fmt::format("bash '{}' > '{}' 2>/dev/null", folder_ / "script.sh", folder_ / "reply.txt").c_str()),
+        0);
+    return content(folder_ / "reply.txt");
+  };
+  EXPECT_TRUE(holds(reply({"mnemo", "train", "--set", "train.sched"}), "train.schedule.warmup_steps="));
+  EXPECT_EQ(reply({"mnemo", "data", "my.txt", "--unit", ""}), " bytes characters words \n");
+  EXPECT_EQ(reply({"mnemo", "eval", "run", "--device", "cu"}), " cuda \n");
+  EXPECT_EQ(reply({"mnemo", "convert", "run", "--to", "t"}).substr(0, 5), " t2r ");
+  EXPECT_EQ(reply({"mnemo", "completion", "z"}), " zsh \n");
+  EXPECT_TRUE(holds(reply({"mnemo", "train", "--see"}), " \n"));
+  EXPECT_TRUE(holds(reply({"mnemo", "train", "te"}), " text "));
+  EXPECT_TRUE(holds(reply({"mnemo", "generate", "--top"}), " --top-k --top-p "));
+}
+
+// Parsed by the shells themselves where they are installed.
+TEST_F(CommandLine, ZshAndFishHaveEveryOption) {
+  for (const char* shell : {"zsh", "fish"}) {
+    const Finished outcome = run({"completion", shell});
+    EXPECT_EQ(outcome.status, 0);
+    for (const char* word : {"prompt-file", "float32", "warmup_steps", "masked_memory"})
+      EXPECT_TRUE(holds(outcome.out, word)) << shell << ": " << word;
+    write(folder_ / "script", outcome.out);
+    if (std::system(fmt::format("command -v {} >/dev/null", shell).c_str()) != 0) continue;
+    EXPECT_EQ(std::system(fmt::format("{} -n '{}'", shell, folder_ / "script").c_str()), 0);
+  }
+}
+
+TEST_F(CommandLine, TheManualNamesEverySubcommand) {
+  const Finished manual = run({"help", "man"});
+  EXPECT_EQ(manual.status, 0);
+  EXPECT_TRUE(manual.out.starts_with(".TH MNEMO 1"));
+  for (const char* name : {"train", "compare", "generate", "recipes", "completion"})
+    EXPECT_TRUE(holds(manual.out, std::string(".SS mnemo ") + name)) << name;
 }
 
 TEST_F(CommandLine, DataDescribesTextsAndMakesSamples) {

@@ -19,7 +19,7 @@ struct ImageCodec {
 const ImageCodec& jpeg_codec();
 const ImageCodec& png_codec();
 
-/// Throws InputError if an image of that size exceeds the limit.
+/// Throws InputError if an image of that size exceeds a limit.
 void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format,
                       const ImageLimits& limits);
 

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <filesystem>
 #include <functional>
 #include <set>
 
@@ -9,6 +7,7 @@
 #include "base/file_io.h"
 #include "base/node.h"
 #include "data/images/image_layout.h"
+#include "data/images/image_walk.h"
 #include "data/images/inaturalist.h"
 #include "data/text/lines.h"
 
@@ -16,46 +15,12 @@
 namespace mnemo::data {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int64_t kLongestImageLine = 1 << 16;
-
-/// Includes unsupported image formats: reading them is an error instead of silently skipping them.
-bool is_image_name(std::string_view name) {
-  constexpr std::array<std::string_view, 13> kEndings = {"jpg",  "jpeg", "jpe",  "jfif", "png", "gif", "bmp",
-                                                         "webp", "tif",  "tiff", "ppm",  "pgm", "avif"};
-  const size_t dot = name.rfind('.');
-  if (name.starts_with('.') || dot == std::string_view::npos) return false;
-  std::string ending(name.substr(dot + 1));
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
-}
 
 void require_folder(const std::string& path, std::string_view what) {
   base::require(base::is_folder(path), "{}: expected the folder of {}, found {}", path, what,
                 base::path_exists(path) ? "a file" : "nothing");
 }
-
-}  // namespace
-
-std::vector<std::string> images_below(const std::string& root, const std::string& folder) {
-  std::vector<std::string> found;
-  try {
-    const fs::path base(root);
-    for (const auto& entry : fs::recursive_directory_iterator(folder.empty() ? base : base / folder,
-                                                              fs::directory_options::follow_directory_symlink)) {
-      if (is_image_name(entry.path().filename().string()) && entry.is_regular_file())
-        found.push_back(entry.path().lexically_relative(base).string());
-    }
-  } catch (const fs::filesystem_error& error) {
-    base::input_error("{}: cannot list the directory: {}", base::join_path(root, folder), error.code().message());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-namespace {
 
 std::vector<std::string> folders_in(const std::string& root) {
   std::vector<std::string> found;
@@ -82,15 +47,16 @@ class Collector {
 };
 
 /// One folder per class. The first part defines the classes; other parts may not add any.
-FoundImages class_folders(const std::string& root, ClassNames& classes) {
+FoundImages class_folders(const std::string& root, ClassNames& classes, bool follow_links) {
   require_folder(root, "class folders");
   const std::vector<std::string> names = folders_in(root);
   base::require(!names.empty(), "{}: expected a folder for each class, found none", root);
   const bool first = classes.empty();
   Collector part(root);
+  ImageWalk walk(root, follow_links);
   for (const std::string& name : names) {
     const int32_t label = first ? classes.add(name) : classes.find(name, base::join_path(root, name));
-    const std::vector<std::string> images = images_below(root, name);
+    const std::vector<std::string> images = walk.below(name);
     base::require(!images.empty(), "{}: expected images of the class, found none", base::join_path(root, name));
     for (const std::string& image : images) part.add(image, label);
   }
@@ -177,11 +143,11 @@ std::string required_path(const std::string& root, std::initializer_list<const c
 }
 
 /// train/CLASS/ and val/CLASS/, the usual layout of ImageNet-like sets.
-FoundSet train_and_val(const std::string& root) {
+FoundSet train_and_val(const std::string& root, bool follow_links) {
   FoundSet set;
-  set.train = class_folders(base::join_path(root, "train"), set.classes);
+  set.train = class_folders(base::join_path(root, "train"), set.classes, follow_links);
   if (const std::string val = first_there(root, {"val", "validation"}); !val.empty())
-    set.valid = class_folders(val, set.classes);
+    set.valid = class_folders(val, set.classes, follow_links);
   return set;
 }
 
@@ -201,7 +167,8 @@ FoundImages flat_validation(const std::string& folder, const std::string& soluti
 /// Tiny ImageNet's validation images, all in one folder: val_annotations.txt has lines
 /// "val_0.JPEG<tab>n03444034<tab>box". Lines of missing images are ignored, because subsets of the data set keep the
 /// whole list.
-FoundImages annotated_validation(const std::string& folder, const std::string& annotations, const ClassNames& classes) {
+FoundImages annotated_validation(const std::string& folder, const std::string& annotations, const ClassNames& classes,
+                                 bool follow_links) {
   std::map<std::string, std::pair<std::string, std::string>, std::less<>> annotated;  // class and line of each image
   for_each_line(TextSource(annotations), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
@@ -212,7 +179,7 @@ FoundImages annotated_validation(const std::string& folder, const std::string& a
     annotated[std::string(line.substr(0, tab))] = {std::string(rest.substr(0, rest.find('\t'))), place.at(1)};
   });
   Collector part(folder);
-  for (const std::string& image : images_below(folder, "")) {
+  for (const std::string& image : ImageWalk(folder, follow_links).below("")) {
     const auto found = annotated.find(image);
     base::require(found != annotated.end(), "{}: expected a line of {}, found none", annotations,
                   base::join_path(folder, image));
@@ -246,9 +213,9 @@ int32_t ClassNames::find(const std::string& name, const std::string& where) cons
 
 FoundSet find_folders(const ImageOptions& options) {
   FoundSet set;
-  set.train = class_folders(options.train, set.classes);
-  if (!options.valid.empty()) set.valid = class_folders(options.valid, set.classes);
-  if (!options.test.empty()) set.test = class_folders(options.test, set.classes);
+  set.train = class_folders(options.train, set.classes, options.follow_links);
+  if (!options.valid.empty()) set.valid = class_folders(options.valid, set.classes, options.follow_links);
+  if (!options.test.empty()) set.test = class_folders(options.test, set.classes, options.follow_links);
   return set;
 }
 
@@ -274,18 +241,18 @@ FoundSet find_imagenet(const ImageOptions& options) {
   const std::string root = base::is_folder(inside) ? inside : options.train;
   FoundSet set;
   if (!base::is_folder(base::join_path(root, "train"))) {
-    set.train = class_folders(root, set.classes);  // ImageNet-22k: n01440764/ and so on
+    set.train = class_folders(root, set.classes, options.follow_links);  // ImageNet-22k: n01440764/ and so on
     return set;
   }
   const std::string val = base::join_path(root, "val"), images = base::join_path(val, "images");
   if (const std::string annotations = first_there(val, {"val_annotations.txt"});
       !annotations.empty() && base::is_folder(images)) {
-    set.train = class_folders(base::join_path(root, "train"), set.classes);
-    set.valid = annotated_validation(images, annotations, set.classes);
+    set.train = class_folders(base::join_path(root, "train"), set.classes, options.follow_links);
+    set.valid = annotated_validation(images, annotations, set.classes, options.follow_links);
     return set;
   }
-  if (!base::is_folder(val) || !folders_in(val).empty()) return train_and_val(root);
-  set.train = class_folders(base::join_path(root, "train"), set.classes);
+  if (!base::is_folder(val) || !folders_in(val).empty()) return train_and_val(root, options.follow_links);
+  set.train = class_folders(base::join_path(root, "train"), set.classes, options.follow_links);
   const std::string solution = first_there(options.train, {"LOC_val_solution.csv", "val/LOC_val_solution.csv"});
   base::require(!solution.empty(), "{}: its images lie in no class folders; expected LOC_val_solution.csv in {}", val,
                 options.train);
@@ -301,7 +268,7 @@ FoundSet find_inaturalist(const ImageOptions& options) {
     if (name.starts_with("train20") || name == "train.json") train = name;
     if (name.starts_with("val20") || name == "val.json") val = name;
   }
-  if (train.empty()) return train_and_val(options.train);
+  if (train.empty()) return train_and_val(options.train, options.follow_links);
   FoundSet set;
   set.train = inaturalist_part(options.train, base::join_path(options.train, train), set.classes);
   if (!val.empty()) set.valid = inaturalist_part(options.train, base::join_path(options.train, val), set.classes);
@@ -311,7 +278,7 @@ FoundSet find_inaturalist(const ImageOptions& options) {
 FoundSet find_places365(const ImageOptions& options) {
   require_folder(options.train, "Places365");
   const std::string names = first_there(options.train, {"categories_places365.txt"});
-  if (names.empty()) return train_and_val(options.train);
+  if (names.empty()) return train_and_val(options.train, options.follow_links);
   FoundSet set;
   // Its lines are sorted by class number: "/a/airfield 0".
   for_each_listed(names, [&](const LinePlace& place, const std::string& name, const std::string& number) {
@@ -365,7 +332,7 @@ FoundSet find_sun397(const ImageOptions& options) {
   if (train.empty()) {
     base::require(options.partition == 1, "{}: expected {} in it or in Partitions/, found no such thing", options.train,
                   train_name);
-    set.train = part(images_below(options.train, ""), set.classes, true);
+    set.train = part(ImageWalk(options.train, options.follow_links).below(""), set.classes, true);
     return set;
   }
   base::require(!test.empty(), "{}: expected {} next to {}, found none", options.train, test_name, train_name);

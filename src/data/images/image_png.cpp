@@ -2,7 +2,6 @@
 
 #include <csetjmp>
 #include <cstring>
-#include <vector>
 
 #include "base/error.h"
 #include "data/images/image_codec.h"
@@ -76,9 +75,7 @@ class PngFile {
     base::ensure(png_get_rowbytes(png_, info_) == static_cast<size_t>(width()) * 3,
                  "{}: libpng gives rows of {} bytes for {} pixels", name_, png_get_rowbytes(png_, info_), width());
     Image image(height(), width());
-    std::vector<png_bytep> rows(static_cast<size_t>(height()));
-    for (int64_t y = 0; y < height(); ++y) rows[static_cast<size_t>(y)] = image.row(y);
-    if (!read_rows(rows.data())) fail();
+    if (!read_rows(image)) fail();
     return image;
   }
 
@@ -96,7 +93,7 @@ class PngFile {
     static const png_byte
         kIgnored[] = "bKGD\0cHRM\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, kIgnored, sizeof kIgnored / 5);
-    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // the number of pixels is limited by ImageLimits
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ImageLimits are checked instead
     png_read_info(png_, info_);
     return true;
   }
@@ -109,14 +106,16 @@ class PngFile {
     if (depth == 16) png_set_strip_16(png_);
     if ((colour & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(png_);
     png_set_strip_alpha(png_);  // also the transparency of palettes
-    png_set_interlace_handling(png_);
+    passes_ = png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
     return true;
   }
 
-  bool read_rows(png_bytepp rows) {
+  bool read_rows(Image& image) {
     if (setjmp(errors_.back) != 0) return false;
-    png_read_image(png_, rows);
+    for (int pass = 0; pass < passes_; ++pass) {
+      for (int64_t y = 0; y < image.height; ++y) png_read_row(png_, image.row(y), nullptr);
+    }
     png_read_end(png_, info_);
     return true;
   }
@@ -130,6 +129,7 @@ class PngFile {
   PngErrors errors_{};
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
+  int passes_ = 1;
 };
 
 Image decode_png(std::string_view bytes, const std::string& name, const ImageLimits& limits) {

@@ -76,6 +76,9 @@ void check_image_size(int64_t height, int64_t width, const std::string& name, st
   base::require(height > 0 && width > 0 && height <= limits.max_pixels / width,
                 "{}: {}: {} x {} pixels, expected at least one and at most {} in all", name, format, width, height,
                 limits.max_pixels);
+  base::require(width <= limits.max_width && height <= limits.max_height,
+                "{}: {}: {} x {} pixels, expected at most {} in a row and at most {} rows", name, format, width, height,
+                limits.max_width, limits.max_height);
 }
 
 Image decode_image(std::string_view bytes, const std::string& name, const ImageLimits& limits) {

@@ -8,9 +8,11 @@
 
 namespace mnemo::data {
 
-/// Options of the image reader.
+/// Limits of the image reader, each checked by itself before decoding.
 struct ImageLimits {
-  int64_t max_pixels = 178'956'970;  ///< maximum size of an image; checked before decoding
+  int64_t max_width = 1 << 20;       ///< pixels of a row
+  int64_t max_height = 1 << 20;      ///< rows
+  int64_t max_pixels = 178'956'970;  ///< of the image: 512 MiB once decoded
 };
 
 /// The header of an image file.
@@ -23,7 +25,7 @@ struct ImageHeader {
 /// applied. Grey images are expanded; CMYK and YCCK (stored inverted, as all programs do) become (255-C)(255-K)/255;
 /// palettes are expanded; 1, 2 and 4 bits are scaled to 255, and of 16 bits the high byte is used. Alpha is dropped
 /// without blending; gamma and colour profiles are ignored. Throws InputError "PATH: ..." for a file that is not such
-/// an image, is damaged or truncated, or has more pixels than the limit.
+/// an image, is damaged or truncated, or exceeds a limit.
 Image read_image(const std::string& path, const ImageLimits& limits = {});
 /// Same from memory; `name` replaces the file name in messages.
 Image decode_image(std::string_view bytes, const std::string& name, const ImageLimits& limits = {});

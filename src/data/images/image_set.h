@@ -95,11 +95,6 @@ struct ImageSets {
   }
 };
 
-/// Files below `root`/`folder` with the extension of an image, at any depth, sorted, as paths relative to `root`.
-/// Unsupported image formats are included; reading them is an error instead of being ignored. Throws InputError for a
-/// folder that cannot be listed.
-std::vector<std::string> images_below(const std::string& root, const std::string& folder);
-
 /// Finds the images described by the options, and reads those stored in one file. Throws InputError that names what is
 /// missing and where.
 ImageSets load_images(const ImageOptions& options);

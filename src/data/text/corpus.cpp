@@ -4,12 +4,27 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/tokenizers/utf8.h"
 
 namespace mnemo::data {
 namespace {
 
 constexpr int64_t kReadAhead = int64_t{1} << 20;
+
+/// Start of the character that the byte at `at` belongs to.
+int64_t character_start(const TextSource& text, int64_t at) {
+  constexpr int64_t kLongest = 4;
+  const int64_t begin = std::max(text.begin(), at + 1 - kLongest), end = std::min(text.end(), at + 1);
+  int64_t found = at;
+  text.range(begin, end).for_each_chunk([&](std::string_view chunk) {
+    size_t i = chunk.size();
+    while (i > 1 && (static_cast<unsigned char>(chunk[i - 1]) & 0xC0) == 0x80) --i;
+    found = begin + static_cast<int64_t>(i) - 1;
+    return false;
+  });
+  return found;
+}
 
 /// Start of the first line at or after `at`. If there is no line end in the next megabyte, cuts between characters.
 int64_t next_line(const TextSource& text, int64_t at) {
@@ -82,30 +97,48 @@ int64_t TextOptions::usual_vocabulary() const {
 TextSplit split_text(const TextOptions& options) {
   base::require(!options.train.empty(),
                 "data.train: expected a training text, found none; use --set data.train=FILE, or train's --data FILE");
-  const TextSource whole(options.train);
+  std::vector<std::string> notes;
+  const auto open = [&](const std::string& path) {
+    const TextSource file(path);
+    if (options.unit == "bytes") return file;
+    TextSource text = file.without_byte_order_mark();
+    if (text.begin() != file.begin()) notes.push_back(path + ": the byte order mark at its start is left out");
+    return text;
+  };
+  const TextSource whole = open(options.train);
   base::require(whole.size() > 0, "{}: expected a text, found an empty file", whole.path());
   const DocumentRule rule = options.document_rule();
-  TextSplit split{whole, std::nullopt, std::nullopt};
-  if (!options.valid.empty()) split.valid = TextSource(options.valid);
-  if (!options.test.empty()) split.test = TextSource(options.test);
+  TextSplit split{whole, std::nullopt, std::nullopt, {}};
+  if (!options.valid.empty()) split.valid = open(options.valid);
+  if (!options.test.empty()) split.test = open(options.test);
+  split.notes = std::move(notes);
 
-  int64_t end = whole.size();
-  int64_t wanted = whole.size();
+  const bool documents = rule.kind != DocumentRule::Kind::none;
+  int64_t end = whole.end();
+  int64_t wanted = whole.end();
   const auto cut = [&](double fraction, std::string_view name) {
     wanted -= static_cast<int64_t>(std::llround(fraction * static_cast<double>(whole.size())));
-    const int64_t begin = next_document(whole, wanted, rule);
-    base::require(begin > 0 && begin < end,
+    int64_t begin = next_document(whole, wanted, rule);
+    if (begin >= end && !documents) {
+      // A short text, or one of few lines: the part begins inside a line, and has at least one character.
+      begin = wanted = character_start(whole, std::max(std::min(wanted, end - 1), whole.begin()));
+      if (begin > whole.begin())
+        split.notes.push_back(
+            fmt::format("{}: no line starts where the {} part should begin; it begins inside a line, "
+                        "at byte {}",
+                        whole.path(), name, begin));
+    }
+    base::require(begin > whole.begin() && begin < end,
                   "{}: {}_fraction = {}: no {} starts in bytes [{}, {}) where the {} part would begin; "
                   "give a larger fraction or a file of its own",
-                  whole.path(), name, fraction, rule.kind == DocumentRule::Kind::none ? "line" : "document", wanted,
-                  end, name);
+                  whole.path(), name, fraction, documents ? "document" : "character", wanted, end, name);
     const TextSource part = whole.range(begin, end);
     end = begin;
     return part;
   };
   if (options.test.empty() && options.test_fraction > 0) split.test = cut(options.test_fraction, "test");
   if (options.valid.empty() && options.valid_fraction > 0) split.valid = cut(options.valid_fraction, "valid");
-  split.train = whole.range(0, end);
+  split.train = whole.range(whole.begin(), end);
   return split;
 }
 
@@ -149,10 +182,15 @@ Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> 
   base::require(!tokenizer || tokenizer->type() == options.unit, "unit: expected \"{}\", the model's own, found \"{}\"",
                 tokenizer ? tokenizer->type() : "", options.unit);
   const TextSplit split = split_text(options);
+  for (const std::string& note : split.notes) base::log_info("note: {}", note);
   const DocumentRule rule = options.document_rule();
   Corpus corpus;
+  const bool own = tokenizer == nullptr;
   corpus.tokenizer = tokenizer ? std::move(tokenizer)
                                : make_tokenizer(options.unit, split.train, {options.min_count, options.max_vocabulary});
+  if (own && options.unit == "characters" && corpus.tokenizer->encode("\r").front() != corpus.tokenizer->unknown_id())
+    base::log_info("note: {}: lines end in CR LF, or there are single CR: \"\\r\" is a character of the vocabulary",
+                   split.train.path());
   corpus.train = encode_text(*corpus.tokenizer, split.train, rule);
   if (split.valid) corpus.valid = encode_text(*corpus.tokenizer, *split.valid, rule);
   if (split.test) corpus.test = encode_text(*corpus.tokenizer, *split.test, rule);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/option_rules.h"
 #include "base/options.h"
@@ -64,11 +65,14 @@ struct TextSplit {
   TextSource train;
   std::optional<TextSource> valid;
   std::optional<TextSource> test;
+  std::vector<std::string> notes;  ///< what a user should know of the cuts, one line each
 };
 
 /// Finds the byte range of each part. Parts given by a fraction are taken from the end of the training file, validation
 /// before test. A cut moves to the start of the next line, or of the next document if the text has documents, so no
-/// document is split. Throws InputError for files that cannot be read, and for a cut with no such position after it.
+/// document is split. Where no line starts before the part's end, the cut stays inside its line, between characters,
+/// with a note. Throws InputError for files that cannot be read, for a cut with no document after it, and for a text
+/// with fewer characters than parts.
 TextSplit split_text(const TextOptions& options);
 
 /// Reads a text in chunks into tokens. Throws InputError with file and byte offset for invalid UTF-8.

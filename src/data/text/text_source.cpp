@@ -21,6 +21,17 @@ TextSource TextSource::range(int64_t begin, int64_t end) const {
   return part;
 }
 
+TextSource TextSource::without_byte_order_mark() const {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (begin_ > 0 || size() < static_cast<int64_t>(kMark.size())) return *this;
+  TextSource start = range(0, kMark.size()), text = *this;
+  start.for_each_chunk([&](std::string_view found) {
+    if (found == kMark) text = range(kMark.size(), end_);
+    return false;
+  });
+  return text;
+}
+
 void TextSource::for_each_chunk(const std::function<bool(std::string_view)>& use, int64_t chunk_size) const {
   if (size() == 0) return;
   const base::FileReader file(path_);

@@ -16,6 +16,9 @@ class TextSource {
   /// Bytes [begin, end) of the same file.
   TextSource range(int64_t begin, int64_t end) const;
 
+  /// The same without a byte order mark at its start.
+  TextSource without_byte_order_mark() const;
+
   const std::string& path() const { return path_; }
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }

@@ -203,11 +203,15 @@ at::Tensor rel_shift(const at::Tensor& position, int64_t num_keys, RelShift shif
   return position.gather(-1, column.clamp_max(columns - 1).expand(shape)) * (column < columns);
 }
 
+at::Tensor attention_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
+                            double scale) {
+  const at::Tensor contents = at::matmul(q, k.transpose(-1, -2));
+  return (shift == RelShift::none ? contents : contents + rel_shift(position, k.size(2), shift)) * scale;
+}
+
 at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
                              const at::Tensor& mask, double scale) {
-  at::Tensor scores = at::matmul(q, k.transpose(-1, -2));
-  if (shift != RelShift::none) scores = scores + rel_shift(position, k.size(2), shift);
-  scores = scores * scale;
+  at::Tensor scores = attention_scores(q, k, position, shift, scale);
   if (!mask.defined()) return at::softmax(scores, -1);
   const at::Tensor there = mask.to(q.device()), allowed = there.dim() == 2 ? there : there.unsqueeze(1);
   const at::Tensor any = allowed.any(-1, true);

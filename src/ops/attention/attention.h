@@ -24,6 +24,10 @@ enum class RelShift { none, signed_, faithful };
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale, double dropout = 0.0);
 
+/// The scores [B,H,Q,K] of that definition before the mask.
+at::Tensor attention_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
+                            double scale);
+
 /// The weights [B,H,Q,K] of that mean: every row sums to 1, or is 0 if a query has no keys.
 at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
                              const at::Tensor& mask, double scale);

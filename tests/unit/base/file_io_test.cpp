@@ -307,5 +307,24 @@ TEST(AtomicFolder, TwoStepReplacement) {
   EXPECT_EQ(list_folder(folder.path()), Names{"b"});
 }
 
+// Permissions do not apply to root, so the test temporarily runs as nobody.
+TEST(FileIo, AForbiddenFolderIsNotAMissingFile) {
+  const test::TemporaryFolder folder;
+  make_folders(folder / "closed");
+  write_file_atomic(folder / "closed/file", "text");
+  ::chmod((folder / "closed").c_str(), 0);
+  const bool root = ::geteuid() == 0;
+  if (root) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  test::expect_error<InputError>([&] { path_exists(folder / "closed/file"); },
+                                 {folder / "closed/file", "Permission denied"});
+  EXPECT_FALSE(path_exists(folder / "none"));
+  if (root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
+  ::chmod((folder / "closed").c_str(), 0755);
+}
+
 }  // namespace
 }  // namespace mnemo::base

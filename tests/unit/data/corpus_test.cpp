@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/file_io.h"
+#include "base/log.h"
 #include "data/describe.h"
 #include "data/tokenizers/utf8.h"
 #include "text_file.h"
@@ -84,6 +85,69 @@ TEST(Corpus, ATextWithoutLineEndsIsCutBetweenCharacters) {
   EXPECT_EQ(corpus.train->size() + corpus.valid->size(), 1001);
   EXPECT_EQ(corpus.test, nullptr);
   EXPECT_NEAR(static_cast<double>(corpus.valid->size()), 100, 1);
+}
+
+// Too short for a line in every part: `seq 1 5`, one line with its end, a few characters of three bytes.
+TEST(Corpus, ShortTextsAreCutInsideALineWithANote) {
+  const std::string one_line = std::string(599, 'x') + "\n", euros = "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC";
+  for (const std::string& text : {std::string("1\n2\n3\n4\n5\n"), one_line, euros, std::string("abc")}) {
+    const TextFile file(text);
+    TextOptions options;
+    options.train = file.path();
+    const TextSplit split = split_text(options);
+    ASSERT_TRUE(split.valid && split.test) << text;
+    EXPECT_FALSE(split.notes.empty());
+    for (const std::string& note : split.notes) EXPECT_NE(note.find("it begins inside a line"), std::string::npos);
+    const Corpus corpus = load_corpus(options);
+    EXPECT_EQ(corpus.train->text_bytes() + corpus.valid->text_bytes() + corpus.test->text_bytes(),
+              static_cast<int64_t>(text.size()));
+    for (const auto& part : {corpus.train, corpus.valid, corpus.test}) EXPECT_GE(part->size(), 1);
+    EXPECT_NO_THROW(describe(options));
+  }
+  const TextFile pair("ab");
+  TextOptions options;
+  options.train = pair.path();
+  EXPECT_INPUT_ERROR(load_corpus(options), "no character starts in bytes");
+  const TextFile enough(lines(1000));
+  options.train = enough.path();
+  EXPECT_TRUE(split_text(options).notes.empty());
+}
+
+TEST(Corpus, AByteOrderMarkIsLeftOut) {
+  const TextFile file("\xEF\xBB\xBF" + lines(100)), plain(lines(100));
+  for (const char* unit : {"characters", "words"}) {
+    TextOptions options;
+    options.unit = unit;
+    options.train = plain.path();
+    const Corpus expected = load_corpus(options);
+    EXPECT_TRUE(split_text(options).notes.empty());
+    options.train = file.path();
+    const Corpus corpus = load_corpus(options);
+    EXPECT_EQ(corpus.tokenizer->save(), expected.tokenizer->save());
+    EXPECT_EQ(text_of(*corpus.tokenizer, *corpus.train), text_of(*expected.tokenizer, *expected.train));
+    ASSERT_EQ(split_text(options).notes.size(), 1u);
+    EXPECT_NE(split_text(options).notes[0].find("byte order mark"), std::string::npos);
+  }
+  TextOptions bytes;
+  bytes.unit = "bytes";
+  bytes.train = file.path();
+  EXPECT_EQ(load_corpus(bytes).train->size() + load_corpus(bytes).valid->size() + load_corpus(bytes).test->size(),
+            static_cast<int64_t>(lines(100).size()) + 3);
+}
+
+TEST(Corpus, CarriageReturnsInTheVocabularyAreTold) {
+  const TextFile file("one\r\ntwo\r\nthree\r\n");
+  TextOptions options;
+  options.train = file.path();
+  std::string log;
+  base::set_log_sink([&](std::string_view line) { log += line; });
+  load_corpus(options);
+  EXPECT_NE(log.find(file.path() + ": lines end in CR LF"), std::string::npos) << log;
+  log.clear();
+  options.unit = "words";
+  load_corpus(options);
+  EXPECT_EQ(log.find("CR LF"), std::string::npos) << log;
+  base::set_log_sink({});
 }
 
 TEST(Corpus, SeparateFiles) {

@@ -47,6 +47,22 @@ TEST(ImageReader, ASideMayBeAsLongAsThePixelsAllow) {
                                  {"long.png: ", "1000001 x 1 pixels", "at most 1000000"});
 }
 
+TEST(ImageReader, RowsAndTheirNumberAreLimited) {
+  const std::string bytes = one_row(1'000'001, 77);
+  test::expect_error<InputError>([&] { decode_image(bytes, "long.png", {.max_width = 1'000'000}); },
+                                 {"long.png: ", "1000001 x 1 pixels", "at most 1000000 in a row"});
+  // One pixel wide: what a row costs does not depend on its pixels.
+  std::string tall = bytes;
+  std::swap_ranges(tall.begin() + 16, tall.begin() + 20, tall.begin() + 20);
+  const auto checksum = static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(tall.data()) + 12, 17));
+  for (int i = 0; i < 4; ++i) tall[static_cast<size_t>(29 + i)] = static_cast<char>(checksum >> (24 - 8 * i));
+  test::expect_error<InputError>([&] { decode_image(tall, "tall.png", {.max_height = 1'000'000}); },
+                                 {"tall.png: ", "1 x 1000001 pixels", "at most 1000000 rows"});
+  const ImageLimits usual;
+  EXPECT_LE(usual.max_width, 1 << 20);
+  EXPECT_LE(usual.max_height, 1 << 20);
+}
+
 TEST(ImageReader, ErrorsNameTheFileAndWhatIsThere) {
   const test::TemporaryFolder folder;
   test::expect_error<InputError>([&] { read_image(folder / "none.jpg"); }, {folder / "none.jpg"});

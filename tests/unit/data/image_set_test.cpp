@@ -51,6 +51,32 @@ void write_packed(const std::string& path, const std::string& bytes) {
   gzclose(file);
 }
 
+TEST(ImageSet, LinksNeitherLoopNorLeaveTheSet) {
+  namespace fs = std::filesystem;
+  const test::TemporaryFolder folder;
+  place_image(folder / "set/ant/1.png", "rgb8.png");
+  place_image(folder / "set/bee/2.png", "rgb8.png");
+  place_image(folder / "elsewhere/3.png", "rgb8.png");
+  const std::vector<std::string> two = {"1.png: ant", "2.png: bee"}, three = {"1.png: ant", "3.png: ant", "2.png: bee"};
+  fs::create_directory_symlink("..", folder / "set/ant/loop");
+  fs::create_directory_symlink("../bee", folder / "set/ant/other");
+  EXPECT_EQ(listed(*load_images(set_of("folders", folder / "set")).train), two);
+  fs::create_directory_symlink(folder / "set", folder / "entrance");
+  EXPECT_EQ(listed(*load_images(set_of("folders", folder / "entrance")).train), two);
+  fs::create_directory_symlink("../../elsewhere", folder / "set/ant/way_out");
+  fs::create_directory_symlink("../../elsewhere", folder / "set/bee/way_out");
+  test::expect_error<InputError>([&] { load_images(set_of("folders", folder / "set")); },
+                                 {folder / "set/ant/way_out", folder / "elsewhere", "data.follow_links = true"});
+  ImageOptions follows = set_of("folders", folder / "set");
+  follows.follow_links = true;
+  EXPECT_EQ(listed(*load_images(follows).train), three);
+  fs::remove(folder / "set/ant/way_out");
+  fs::remove(folder / "set/bee/way_out");
+  fs::create_symlink("../../elsewhere/3.png", folder / "set/ant/3.png");
+  test::expect_error<InputError>([&] { load_images(set_of("folders", folder / "set")); }, {folder / "set/ant/3.png"});
+  EXPECT_EQ(listed(*load_images(follows).train), three);
+}
+
 TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {
   const test::TemporaryFolder folder;
   place_image(folder / "train/bee/x.PNG", "rgb8.png");

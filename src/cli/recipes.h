@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace mnemo::cli {
+
+/// The folder of the recipes that come with the program, found from where the program lies: an installed tree's
+/// share/mnemo/recipes, or the recipes/ of a clone it was built in. Empty if there is none.
+std::string recipe_folder();
+
+/// Names of these recipes ("text" of text.toml), sorted.
+std::vector<std::string> recipe_names();
+
+/// A path as it is, and the path of the recipe of that name: a file in the current folder comes first. A word that is
+/// neither stays as it is, unless `required`.
+/// Throws InputError if the word is required and there is no such file and no such recipe.
+std::string recipe_path(const std::string& given, bool required = false);
+
+}  // namespace mnemo::cli
