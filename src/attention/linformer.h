@@ -49,7 +49,7 @@ class Linformer final : public core::CoreAttention, public core::ReadsHeads, pub
                               const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
-  core::AttentionSupport support() const override { return {false, false, false}; }
+  core::AttentionSupport support() const override { return {.tables = false, .contexts = false, .cross = true}; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   void require_readable(int64_t head_dim, int64_t keys) const override;
 

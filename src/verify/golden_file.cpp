@@ -82,10 +82,15 @@ std::vector<std::pair<std::string, at::Tensor>> GoldenFile::under(const std::str
 
 layers::Budget GoldenFile::budget() const { return weights::budget_of(file_, path_); }
 
-void GoldenFile::load_parameters(const layers::ParameterSet& parameters) const {
+void GoldenFile::load_parameters(const layers::ParameterSet& parameters,
+                                 const std::function<std::string(const std::string&)>& name_in_file) const {
   weights::TensorFile only;
   only.tensors = under("param.");
-  weights::load_into(only, parameters.named(), path_);
+  auto named = parameters.named();
+  for (auto& [name, tensor] : named) {
+    if (name_in_file) name = name_in_file(name);
+  }
+  weights::load_into(only, named, path_);
 }
 
 GoldenComparison::GoldenComparison(const GoldenFile& file) {
@@ -129,12 +134,16 @@ void GoldenComparison::compare(const std::string& group, const std::string& name
 
 namespace {
 
-/// Whether a config describes a vision backbone.
-bool is_vision(const base::Node& config) {
+/// What a model of that config reads.
+core::InputKind input_of(const base::Node& config) {
   const base::Node* backbone = config.find("backbone");
   const base::Node* type = backbone == nullptr ? nullptr : backbone->find("type");
-  return type != nullptr && type->is_string() && models::BackboneOptions::vision_index(type->as_string()) >= 0;
+  models::BackboneOptions options;
+  if (type != nullptr && type->is_string()) options.type = type->as_string();
+  return options.input();
 }
+
+bool is_vision(const base::Node& config) { return input_of(config) == core::InputKind::images; }
 
 }  // namespace
 
@@ -150,6 +159,7 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
     if (kind->as_string() == "model" && is_vision(file.config()) && file.config().contains("train"))
       return verify_tasks(file);
     if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
+    if (kind->as_string() == "model" && input_of(file.config()) == core::InputKind::pairs) return verify_pairs(file);
     if (kind->as_string() == "layer_stack" && is_vision(file.config())) return verify_vision_stack(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
     if (kind->as_string() == "image_transform") return verify_image_transform(file);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,8 +35,10 @@ class GoldenFile {
   std::vector<std::pair<std::string, at::Tensor>> under(const std::string& prefix) const;
   /// Limits on what its config may allocate: see weights::budget_of.
   layers::Budget budget() const;
-  /// Copies param.* into the parameters. Every tensor on either side must be used exactly once.
-  void load_parameters(const layers::ParameterSet& parameters) const;
+  /// Copies param.* into the parameters. Every tensor on either side must be used exactly once. name_in_file: the
+  /// file's name of a parameter, if it has names of its own.
+  void load_parameters(const layers::ParameterSet& parameters,
+                       const std::function<std::string(const std::string&)>& name_in_file = {}) const;
 
  private:
   std::string path_, what_;
@@ -67,6 +70,8 @@ GoldenReport verify_attention(const GoldenFile& file);
 GoldenReport verify_model(const GoldenFile& file);
 /// kind model with `train` in its config: a ViT with learnable-memory tasks.
 GoldenReport verify_tasks(const GoldenFile& file);
+/// kind model with an encoder and a decoder: a translation model, or its beam search.
+GoldenReport verify_pairs(const GoldenFile& file);
 /// kind image_transform.
 GoldenReport verify_image_transform(const GoldenFile& file);
 
