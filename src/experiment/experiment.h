@@ -36,6 +36,7 @@ struct Experiment {
   int64_t tokens_per_step = 0;            ///< that run through the model
   std::string unit = {};                  ///< what these are: "tokens" or "images"
   std::vector<std::string> classes = {};  ///< their names, of images: classes.txt of the model's folder
+  std::map<std::string, std::string> files = {};  ///< further files of the model's folder, made of the data
 };
 Experiment make_experiment(const Recipe& recipe);
 

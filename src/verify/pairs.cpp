@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "base/error.h"
-#include "infer/beam_search.h"
+#include "search/beam_search.h"
 #include "models/model.h"
 #include "ops/label_smoothing.h"
 #include "verify/golden_file.h"
@@ -182,11 +182,11 @@ void Pairs::compare_step(size_t k) {
 void Pairs::compare_search() {
   const base::Node* given = file_.config().find("search");
   if (given == nullptr) return;
-  const auto options = base::read_options<infer::BeamSearchOptions>(*given);
+  const auto options = base::read_options<search::BeamSearchOptions>(*given);
   const at::Tensor source = file_.step(0, "input.source"), expected = file_.step(0, "output.hypotheses");
   base::require(source.defined() && expected.defined() && expected.dim() == 3,
                 "{}: expected step.0.input.source and step.0.output.hypotheses [B,k,L]", file_.path());
-  const auto found = infer::beam_search(*model_, options_.tokens, source, source != options_.tokens.pad, options);
+  const auto found = search::beam_search(*model_, options_.tokens, source, source != options_.tokens.pad, options);
   at::Tensor tokens = at::full_like(expected, options_.tokens.pad), scores = at::zeros({expected.size(0), expected.size(1)}, at::kDouble);
   for (size_t b = 0; b < found.size(); ++b) {
     base::require(static_cast<int64_t>(found[b].size()) == expected.size(1), "{}: expected {} hypotheses, found {}",

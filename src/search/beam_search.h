@@ -9,7 +9,7 @@
 #include "core/model.h"
 #include "models/pair_options.h"
 
-namespace mnemo::infer {
+namespace mnemo::search {
 
 struct BeamSearchOptions {
   int64_t beam_size = 5;
@@ -46,10 +46,10 @@ struct Hypothesis {
 ///   the others run on; the search ends when beam_size hypotheses are finished
 /// source [B,S] int64, ending with eos; valid [B,S] bool, undefined = no padding. prefix: tokens that every hypothesis
 /// of a sentence begins with; empty, or one list per sentence. Returns for each sentence its hypotheses, best first.
-/// Throws InputError for a beam that is larger than the vocabulary, and for logits that are not finite.
+/// Throws InputError for a beam that is larger than the vocabulary, and NotFinite for logits that are not finite.
 std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,
                                                  const std::vector<std::vector<int64_t>>& prefix = {});
 
-}  // namespace mnemo::infer
+}  // namespace mnemo::search

@@ -1,4 +1,4 @@
-#include "infer/beam_search.h"
+#include "search/beam_search.h"
 
 #include <c10/core/InferenceMode.h>
 #include <torch/types.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace mnemo::infer {
+namespace mnemo::search {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
@@ -116,7 +116,7 @@ void BeamSearch::advance(Search& search, const double* rows, int64_t first_row, 
     restrict(search, beam, row.data());
     for (int64_t token = 0; token < vocabulary_; ++token) {
       const double sum = beam.sum + row[static_cast<size_t>(token)];
-      base::require(!std::isnan(sum), "{}", "[translate] the model's probabilities are not finite");
+      if (std::isnan(sum)) throw base::NotFinite("translation: the probabilities of the model are not finite");
       if (sum == kNever) continue;
       if (candidates.size() == wanted && !better({sum, b, token}, candidates.front())) continue;
       if (candidates.size() == wanted) {
@@ -210,4 +210,4 @@ std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const
   return BeamSearch(model, special, options).run(source, valid, prefix);
 }
 
-}  // namespace mnemo::infer
+}  // namespace mnemo::search
