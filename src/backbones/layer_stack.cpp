@@ -28,8 +28,9 @@ LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& sc
   }
   for (int64_t n = 0; n < options.num_layers; ++n) {
     const layers::Scope layer = scope / "layers" / n;
-    core::AttentionBuild build{layer / "attn",        layer,  scope,           options.dim, options.num_heads,
-                               options.head_width(), causal, options.init_std, n};
+    core::AttentionBuild build{
+        layer / "attn",   layer, scope, options.dim, options.num_heads, options.head_width(), causal,
+        options.init_std, n};
     const auto norm = [&](const char* name) { return layers::LayerNorm(layer / name, options.dim, options.norm_eps); };
     Layer& made = layers_.emplace_back();
     made.name = build.attn.prefix();

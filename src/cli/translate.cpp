@@ -50,7 +50,8 @@ bool read_lines(size_t count, std::vector<std::string>& lines) {
   return !lines.empty();
 }
 
-void show(const std::vector<infer::TranslatedText>& texts, const std::string& source, const TranslateArguments& wanted) {
+void show(const std::vector<infer::TranslatedText>& texts, const std::string& source,
+          const TranslateArguments& wanted) {
   const size_t count = std::min(texts.size(), static_cast<size_t>(wanted.nbest));
   if (wanted.json) {
     base::Node hypotheses = base::Node::array();
@@ -103,23 +104,24 @@ void add_translate(CLI::App& app) {
       .option("--beam", options.search.beam_size, "N", "hypotheses per sentence; 1: greedy (default 5)",
               base::range(1, 1 << 10))
       .option("--nbest", arguments->nbest, "N",
-              "print the N best hypotheses of a line, each after its score and a tab (default 1)", base::range(1, 1 << 10))
+              "print the N best hypotheses of a line, each after its score and a tab (default 1)",
+              base::range(1, 1 << 10))
       .option("--length-penalty", arguments->length_penalty, "P",
               "a hypothesis of n tokens scores (sum of log probabilities) / n^P (default 1)")
       .option("--min-len", options.search.min_len, "N", "tokens before a hypothesis may end (default 1)",
               base::range(0, 1 << 20))
       .option("--max-len-a", arguments->max_len_a, "A",
               "a translation has at most A * S + B tokens, S the source's (default 0)")
-      .option("--max-len-b", options.search.max_len_b, "B", "see --max-len-a (default 200)",
-              base::range(1, 1 << 20))
+      .option("--max-len-b", options.search.max_len_b, "B", "see --max-len-a (default 200)", base::range(1, 1 << 20))
       .option("--no-repeat-ngram", options.search.no_repeat_ngram, "N",
               "no sequence of N tokens occurs twice; 0: any may (default 0)", base::range(0, 1 << 10))
       .option("--unknown", options.unknown, "TEXT", "what stands for words the vocabulary lacks (default <unk>)")
       .option("--batch", options.batch_size, "N", "sentences per batch (default 32)", base::range(1, 1 << 16))
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .flag("--json", arguments->json, "print a line of JSON for each line, with scores")
-      .footer("mnemo translate runs/de-en < letter.de > letter.en\n"
-              "echo 'Guten Morgen !' | mnemo translate runs/de-en --beam 5 --nbest 3")
+      .footer(
+          "mnemo translate runs/de-en < letter.de > letter.en\n"
+          "echo 'Guten Morgen !' | mnemo translate runs/de-en --beam 5 --nbest 3")
       .action([arguments] { return translate(*arguments); });
 }
 

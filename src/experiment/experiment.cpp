@@ -24,8 +24,9 @@ namespace {
 /// Sets `size`, or checks it if the recipe gives it.
 void take_size(int64_t& size, int64_t vocabulary, const char* key) {
   if (size == 0) size = vocabulary;
-  base::require(size >= vocabulary, "recipe: 'model.embedding.{}': expected at least the data's {} different tokens, found {}",
-                key, vocabulary, size);
+  base::require(size >= vocabulary,
+                "recipe: 'model.embedding.{}': expected at least the data's {} different tokens, found {}", key,
+                vocabulary, size);
 }
 
 void take_vocabulary(models::ModelOptions& model, const tasks::DataShape& data) {

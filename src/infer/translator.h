@@ -16,8 +16,8 @@ namespace mnemo::infer {
 
 struct TranslateOptions {
   search::BeamSearchOptions search;
-  int64_t batch_size = 32;     ///< sentences of a batch
-  int64_t max_source = 1024;   ///< a longer source is cut, with a warning
+  int64_t batch_size = 32;        ///< sentences of a batch
+  int64_t max_source = 1024;      ///< a longer source is cut, with a warning
   std::string unknown = "<unk>";  ///< what stands for words that the vocabulary lacks
 };
 

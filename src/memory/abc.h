@@ -59,7 +59,9 @@ class Abc final : public core::CoreAttention, public core::Inspectable, public c
   core::AttentionResult forward_assigned(const core::AttentionInput& input, const core::State& state,
                                          const at::Tensor& slot_index) const override;
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
-  core::AttentionSupport support() const override { return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_}; }
+  core::AttentionSupport support() const override {
+    return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_};
+  }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   int64_t bptt_depth(std::string_view) const override {
     return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;

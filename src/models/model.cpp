@@ -65,8 +65,10 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
     : options_(options), input_(input_of(options)), parameters_(seed, dtype, budget, device) {
   const layers::Scope root = parameters_.root();
   const bool whole = is_whole(options), images = input_kind() == InputKind::images;
-  base::require(whole || input_kind() != InputKind::pairs, "model: backbone.type = \"{}\" reads tokens: expected kind = "
-                "\"model\"", options.backbone.type);
+  base::require(whole || input_kind() != InputKind::pairs,
+                "model: backbone.type = \"{}\" reads tokens: expected kind = "
+                "\"model\"",
+                options.backbone.type);
   if (whole && !images) make_embedding(root);
   make_backbone(root / "backbone");
   if (input_kind() != InputKind::pairs) require_layers(options.memory, backbone_->num_layers());
@@ -226,8 +228,9 @@ std::vector<core::Scalar> Model::scalars() const { return attention_scalars(*bac
 
 core::State Model::initial_state(int64_t batch) const {
   core::State layers = backbone_->initial_state(batch);
-  if (source_) return committed_.apply(with_source(memories_->initial_state(batch, std::move(layers)),
-                                                   source_->initial_state(batch)));
+  if (source_)
+    return committed_.apply(
+        with_source(memories_->initial_state(batch, std::move(layers)), source_->initial_state(batch)));
   return committed_.apply(memories_ ? memories_->initial_state(batch, std::move(layers))
                                     : core::State::list({{"layers", std::move(layers)}}));
 }
@@ -269,10 +272,10 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   if (!source_) return forward_tokens(segment, state, {}, observe, hidden);
   core::State source = source_->encode(segment, state.child("source"), hidden);
   // A new source begins a new target.
-  const core::State target = !segment.source.defined() ? state
-                                                       : memories_->initial_state(segment.tokens.size(0),
-                                                                                  backbone_->initial_state(
-                                                                                      segment.tokens.size(0)));
+  const core::State target = !segment.source.defined()
+                                 ? state
+                                 : memories_->initial_state(segment.tokens.size(0),
+                                                            backbone_->initial_state(segment.tokens.size(0)));
   core::StepResult step = forward_tokens(segment, target, SourceSide::output(source), observe, hidden);
   step.state = with_source(step.state, std::move(source));
   return step;

@@ -41,7 +41,7 @@ ModelOptions::ModelOptions() { head = base::Node::table({{"type", Mechanisms::al
 
 std::vector<std::string> BackboneOptions::type_names() {
   std::vector<std::string> names = backbones::stack_backbones().names();
-  names.emplace_back(PairBackboneOptions::kType);
+  names.emplace_back(EncoderDecoderOptions::kType);
   for (auto& [name, make] : vision_types()) names.push_back(name);
   return names;
 }
@@ -54,9 +54,10 @@ std::vector<base::OptionDoc> BackboneOptions::typed_docs() {
       all.push_back(std::move(doc));
     }
   };
-  add(PairBackboneOptions::kType, base::describe_options<PairBackboneOptions>());
+  add(EncoderDecoderOptions::kType, base::describe_options<EncoderDecoderOptions>());
   for (const auto& [name, make] : vision_types()) {
-    std::visit([&](const auto& chosen) { add(name, base::describe_options<std::decay_t<decltype(chosen)>>()); }, make());
+    std::visit([&](const auto& chosen) { add(name, base::describe_options<std::decay_t<decltype(chosen)>>()); },
+               make());
   }
   return all;
 }
@@ -101,9 +102,12 @@ bool BackboneOptions::causal() const {
 
 double BackboneOptions::weight_std() const {
   switch (input()) {
-    case core::InputKind::tokens: return init_std;
-    case core::InputKind::pairs: return pairs.init_std;
-    case core::InputKind::images: break;
+    case core::InputKind::tokens:
+      return init_std;
+    case core::InputKind::pairs:
+      return pairs.init_std;
+    case core::InputKind::images:
+      break;
   }
   return std::visit([](const auto& chosen) { return chosen.init_std; }, vision);
 }
@@ -115,7 +119,7 @@ std::string BackboneOptions::type_meaning() {
   std::string images;
   for (const auto& [name, make] : vision_types()) images += (images.empty() ? "" : ", ") + name;
   return fmt::format("{}{}: of translation models; {}: image backbones; these have their own keys", text,
-                     PairBackboneOptions::kType, images);
+                     EncoderDecoderOptions::kType, images);
 }
 
 BackboneOptions::BackboneOptions() : type(backbones::stack_backbones().names().front()) {
@@ -242,15 +246,18 @@ void check_pairs(const ModelOptions& options, const base::Where& where) {
   where.require(!embedding.dim || *embedding.dim == options.backbone.pairs.dim, "embedding",
                 "expected embedding.dim = backbone.dim = {}, found {}", options.backbone.pairs.dim,
                 embedding.dim.value_or(0));
-  where.require(embedding.shared != Shared::all || embedding.source_vocab_size.value_or(embedding.vocab_size) ==
-                                                       embedding.vocab_size,
-                "embedding", "shared = \"all\" needs one vocabulary: expected source_vocab_size = vocab_size = {}, "
-                "found {}", embedding.vocab_size, embedding.source_vocab_size.value_or(0));
+  where.require(embedding.shared != Shared::all ||
+                    embedding.source_vocab_size.value_or(embedding.vocab_size) == embedding.vocab_size,
+                "embedding",
+                "shared = \"all\" needs one vocabulary: expected source_vocab_size = vocab_size = {}, "
+                "found {}",
+                embedding.vocab_size, embedding.source_vocab_size.value_or(0));
   const base::Node* tied = options.head.find("tied");
   where.require(embedding.shared != Shared::none || (tied != nullptr && !tied->as_bool()), "embedding",
                 "shared = \"none\" gives the output a table of its own: expected head.tied = false");
   const SpecialTokens& tokens = options.tokens;
-  for (const auto& [name, id] : {std::pair("pad", tokens.pad), std::pair("eos", tokens.eos), std::pair("unk", tokens.unk)})
+  for (const auto& [name, id] :
+       {std::pair("pad", tokens.pad), std::pair("eos", tokens.eos), std::pair("unk", tokens.unk)})
     where.require(embedding.vocab_size == 0 || id < embedding.vocab_size, "tokens",
                   "expected {} below embedding.vocab_size = {}, found {}", name, embedding.vocab_size, id);
 }

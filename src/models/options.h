@@ -14,7 +14,7 @@
 #include "base/options.h"
 #include "core/input.h"
 #include "layers/adapter.h"
-#include "models/pair_options.h"
+#include "models/encoder_decoder.h"
 
 namespace mnemo::models {
 
@@ -60,8 +60,8 @@ using VisionOptions = std::variant<backbones::VitOptions, backbones::PvtOptions,
 
 struct BackboneOptions : backbones::EncoderOptions {
   std::string type;
-  VisionOptions vision;  ///< for that type, if it is an image backbone; the other keys are unused then
-  PairBackboneOptions pairs;  ///< for the type of translation models; the other keys are unused then
+  VisionOptions vision;         ///< for that type, if it is an image backbone; the other keys are unused then
+  EncoderDecoderOptions pairs;  ///< for the type of translation models; the other keys are unused then
   template <class V>
   void visit(V&& v) {
     v("type", type, type_meaning(), base::one_of_names(type_names()));
@@ -83,7 +83,7 @@ struct BackboneOptions : backbones::EncoderOptions {
   bool takes_tasks() const;
   /// The input of a model with this backbone.
   core::InputKind input() const;
-  bool is_pairs() const { return type == PairBackboneOptions::kType; }
+  bool is_pairs() const { return type == EncoderDecoderOptions::kType; }
   /// init_std of the options in use.
   double weight_std() const;
   static std::vector<std::string> type_names();
@@ -126,7 +126,8 @@ struct ModelOptions {
     v("backbone", backbone, "the layers");
     if (!reads(core::InputKind::pairs))
       v("memory", memory, "list of memories; memories on different seams can be combined", base::poly(memory_types()));
-    if (reads(core::InputKind::images)) v("adapters", adapters, "adapters after each branch, trained instead of the layers");
+    if (reads(core::InputKind::images))
+      v("adapters", adapters, "adapters after each branch, trained instead of the layers");
     v("head", head, "rows to predictions", base::poly(head_types()));
     if (reads(core::InputKind::tokens))
       v("segment_size", segment_size, "tokens per segment in training and generation (tgt_len)",
@@ -135,7 +136,9 @@ struct ModelOptions {
   }
   void validate(const base::Where& where) const;
   /// The memories of the model; of a translation model, those of its encoder.
-  const std::vector<base::Node>& memories() const { return backbone.is_pairs() ? backbone.pairs.encoder.memory : memory; }
+  const std::vector<base::Node>& memories() const {
+    return backbone.is_pairs() ? backbone.pairs.encoder.memory : memory;
+  }
   static const base::PolyType& memory_types();
   static const base::PolyType& head_types();
   ModelOptions();

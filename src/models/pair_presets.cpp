@@ -47,8 +47,8 @@ void add_pair_presets(std::vector<Preset>& presets) {
   presets.push_back({"transformer_big", "the big Transformer for translation (Vaswani et al. 2017)", big, kWmtTokens,
                      213, "Vaswani et al. 2017, table 3; 37,000 is its approximate number of tokens"});
   presets.push_back({"transformer_iwslt_de_en",
-                     "the Transformer of fairseq for IWSLT14, 4 heads and narrow feed-forwards (Ott et al. 2019)", iwslt,
-                     kIwsltTokens});
+                     "the Transformer of fairseq for IWSLT14, 4 heads and narrow feed-forwards (Ott et al. 2019)",
+                     iwslt, kIwsltTokens});
 }
 
 }  // namespace mnemo::models

@@ -12,7 +12,7 @@ namespace mnemo::models {
 
 SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
                        const std::optional<layers::TokenEmbedding>& embedding) {
-  const PairBackboneOptions& backbone = options.backbone.pairs;
+  const EncoderDecoderOptions& backbone = options.backbone.pairs;
   const EmbeddingOptions& table = options.embedding;
   const int64_t words = table.source_vocab_size.value_or(table.vocab_size);
   if (embedding) {
@@ -37,8 +37,8 @@ SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
 }
 
 core::State SourceSide::initial_state(int64_t batch) const {
-  return core::State::list({{"encoded", EncodedState{}},
-                            {"encoder", memories_->initial_state(batch, encoder_->initial_state(batch))}});
+  return core::State::list(
+      {{"encoded", EncodedState{}}, {"encoder", memories_->initial_state(batch, encoder_->initial_state(batch))}});
 }
 
 core::State SourceSide::encode(const core::Segment& segment, const core::State& state,
@@ -61,7 +61,8 @@ core::State SourceSide::encode(const core::Segment& segment, const core::State& 
   const core::SegmentRows rows = memories_->enter(tokens, {}, source, own);
   core::BackboneInput input;
   input.mode = segment.mode;
-  if (hidden) input.hidden = [&](std::string_view name, const at::Tensor& h) { hidden(fmt::format("encoder.{}", name), h); };
+  if (hidden)
+    input.hidden = [&](std::string_view name, const at::Tensor& h) { hidden(fmt::format("encoder.{}", name), h); };
   memories_->show(input, rows, source, own);
   const core::BackboneResult result = encoder_->forward(input, own.child("layers"));
   std::vector<at::Tensor> losses;

@@ -203,8 +203,8 @@ std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const
                                                  const BeamSearchOptions& options,
                                                  const std::vector<std::vector<int64_t>>& prefix) {
   const int64_t words = core::pair_input(model.input()).target_vocab_size;
-  base::require(options.beam_size <= words, "[translate] beam_size: expected at most the vocabulary's {}, found {}", words,
-                options.beam_size);
+  base::require(options.beam_size <= words, "[translate] beam_size: expected at most the vocabulary's {}, found {}",
+                words, options.beam_size);
   base::require(prefix.empty() || static_cast<int64_t>(prefix.size()) == source.size(0),
                 "[translate] expected one prefix per sentence, {}, found {}", source.size(0), prefix.size());
   return BeamSearch(model, special, options).run(source, valid, prefix);

@@ -7,7 +7,7 @@
 
 #include "base/options.h"
 #include "core/model.h"
-#include "models/pair_options.h"
+#include "models/encoder_decoder.h"
 
 namespace mnemo::search {
 

@@ -95,11 +95,12 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
 weights::NamedTensors Translation::save() const {
   return {{"epoch", at::full({1}, batches_.epoch(), at::kLong)},
           {"next_batch", at::full({1}, batches_.batch(), at::kLong)},
-          {"pairs", at::full({1}, static_cast<int64_t>(corpus_.train.samples.size()), at::kLong)}};
+          {"num_pairs", at::full({1}, static_cast<int64_t>(corpus_.train.samples.size()), at::kLong)}};
 }
 
 void Translation::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const int64_t epoch = saved_number(find, "epoch"), batch = saved_next_batch(find), pairs = saved_number(find, "pairs");
+  const int64_t epoch = saved_number(find, "epoch"), batch = saved_next_batch(find),
+                pairs = saved_number(find, "num_pairs");
   base::require(pairs == static_cast<int64_t>(corpus_.train.samples.size()),
                 "data position: it belongs to {} training pairs, and data.train has {}", pairs,
                 corpus_.train.samples.size());

@@ -13,7 +13,7 @@
 namespace mnemo::tasks {
 
 struct TranslationOptions {
-  int64_t batch_size = 64;     ///< maximum number of rows
+  int64_t batch_size = 64;  ///< maximum number of rows
   int64_t batch_tokens = 4096;
   bool shuffle = true;
   int64_t seed = 0;

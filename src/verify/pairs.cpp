@@ -5,9 +5,9 @@
 #include <regex>
 
 #include "base/error.h"
-#include "search/beam_search.h"
 #include "models/model.h"
 #include "ops/label_smoothing.h"
+#include "search/beam_search.h"
 #include "verify/golden_file.h"
 
 namespace mnemo::verify {
@@ -25,7 +25,8 @@ base::Node pair_config(const GoldenFile& file) {
     base::Node one = *memory;
     // qkv_bias applies to both branches.
     const base::Node* attention = encoder->find("attention");
-    if (const base::Node* bias = attention == nullptr ? nullptr : attention->find("qkv_bias")) one.set("qkv_bias", *bias);
+    if (const base::Node* bias = attention == nullptr ? nullptr : attention->find("qkv_bias"))
+      one.set("qkv_bias", *bias);
     encoder->set("memory", base::Node::array({one}));
   }
   return config;
@@ -34,7 +35,8 @@ base::Node pair_config(const GoldenFile& file) {
 /// The name of a state field in a golden file; empty if such files do not have it.
 std::string pair_state_name(const std::string& path) {
   static const std::regex of_decoder(R"(layers\.backbone\.(decoder\.layers\.\d+)\.attn\.(.+))");
-  static const std::regex of_cache(R"(source\.encoder\.layers\.(backbone\.encoder\.layers\.\d+)\.attn\.(grc\.)?(cache))");
+  static const std::regex of_cache(
+      R"(source\.encoder\.layers\.(backbone\.encoder\.layers\.\d+)\.attn\.(grc\.)?(cache))");
   std::smatch match;
   if (std::regex_match(path, match, of_decoder)) {
     const std::string field = match[2];
@@ -128,7 +130,7 @@ void Pairs::run() {
     segment.source = file_.step(k, "input.source");
     segment.valid = segment.tokens != special.pad;
     segment.mode = modes.items()[static_cast<size_t>(k)].as_string() == "train" ? core::Mode::train
-                                                                              : core::Mode::evaluate;
+                                                                                : core::Mode::evaluate;
     const bool whole = file_.step(k, "input.target").defined();
     segment.part = {segment.source.defined(), whole};
     if (segment.source.defined()) {
@@ -175,7 +177,9 @@ void Pairs::compare_step(size_t k) {
     if (name.empty()) continue;
     const bool keys = field.dim("M") == 2, rows = field.dim("D") == 2;
     compare("states", named((field.per_sequence() ? "state." : "buffer.") + name), tensor,
-            keys ? step.seen : rows ? step.encoder_valid : at::Tensor());
+            keys   ? step.seen
+            : rows ? step.encoder_valid
+                   : at::Tensor());
   }
 }
 
@@ -187,14 +191,16 @@ void Pairs::compare_search() {
   base::require(source.defined() && expected.defined() && expected.dim() == 3,
                 "{}: expected step.0.input.source and step.0.output.hypotheses [B,k,L]", file_.path());
   const auto found = search::beam_search(*model_, options_.tokens, source, source != options_.tokens.pad, options);
-  at::Tensor tokens = at::full_like(expected, options_.tokens.pad), scores = at::zeros({expected.size(0), expected.size(1)}, at::kDouble);
+  at::Tensor tokens = at::full_like(expected, options_.tokens.pad),
+             scores = at::zeros({expected.size(0), expected.size(1)}, at::kDouble);
   for (size_t b = 0; b < found.size(); ++b) {
     base::require(static_cast<int64_t>(found[b].size()) == expected.size(1), "{}: expected {} hypotheses, found {}",
                   file_.path(), expected.size(1), found[b].size());
     for (size_t k = 0; k < found[b].size(); ++k) {
       const auto length = static_cast<int64_t>(found[b][k].tokens.size());
       const at::Tensor row = tokens[static_cast<int64_t>(b)][static_cast<int64_t>(k)];
-      row.narrow(0, 0, std::min(length, expected.size(2))).copy_(at::tensor(found[b][k].tokens, at::kLong).narrow(0, 0, std::min(length, expected.size(2))));
+      row.narrow(0, 0, std::min(length, expected.size(2)))
+          .copy_(at::tensor(found[b][k].tokens, at::kLong).narrow(0, 0, std::min(length, expected.size(2))));
       scores[static_cast<int64_t>(b)][static_cast<int64_t>(k)] = found[b][k].score;
     }
   }

@@ -21,7 +21,7 @@ inline models::ModelOptions pair_options(const std::string& attention = "softmax
     return node;
   };
   models::ModelOptions options;
-  options.backbone.type = models::PairBackboneOptions::kType;
+  options.backbone.type = models::EncoderDecoderOptions::kType;
   options.embedding.vocab_size = 19;
   options.backbone.pairs.dim = 12;
   options.backbone.pairs.num_heads = 3;

@@ -65,7 +65,8 @@ PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const Pai
 
 void PairOptions::validate(const base::Where& where) const {
   PairTextOptions::validate(where);
-  where.require(window == 1 || document_column > 0, "window", "requires document_column; pairs without documents stand alone");
+  where.require(window == 1 || document_column > 0, "window",
+                "requires document_column; pairs without documents stand alone");
   where.require(batch_tokens >= max_length, "batch_tokens", "expected at least max_length = {}, found {}", max_length,
                 batch_tokens);
 }

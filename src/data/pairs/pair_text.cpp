@@ -31,8 +31,8 @@ std::string_view column(const LinePlace& place, std::string_view line, int64_t n
   std::string_view rest = line;
   for (int64_t at = 1; at < number; ++at) {
     const size_t tab = rest.find('\t');
-    base::require(tab != std::string_view::npos, "{}: expected at least {} tab-separated columns, found {}", place.at(1),
-                  number, at);
+    base::require(tab != std::string_view::npos, "{}: expected at least {} tab-separated columns, found {}",
+                  place.at(1), number, at);
     rest.remove_prefix(tab + 1);
   }
   return rest.substr(0, rest.find('\t'));

@@ -64,7 +64,6 @@ struct KnnProblem {
   const bool* valid = nullptr;  ///< [B,M]; null: all are rows
 };
 
-
 /// The softmax of the scores of `best`, and their numbers.
 template <class T>
 int64_t weigh(const std::vector<std::pair<T, int64_t>>& best, int64_t* numbers, T* weights) {

@@ -10,7 +10,7 @@
 namespace mnemo::tasks {
 namespace {
 
-DataShape shape_of(const data::PairCorpus& corpus) {
+DataShape pair_shape(const data::PairCorpus& corpus) {
   return {.vocabulary = corpus.target->size(), .source_vocabulary = corpus.source->size()};
 }
 
@@ -30,7 +30,7 @@ MetricInfo PairSpec::metric() const {
 
 bool PairSpec::completes(const models::ModelOptions& model) const { return model.embedding.vocab_size == 0; }
 
-DataShape PairSpec::shape(const models::ModelOptions&) const { return shape_of(data::load_pairs(options_)); }
+DataShape PairSpec::shape(const models::ModelOptions&) const { return pair_shape(data::load_pairs(options_)); }
 
 LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
   using Shared = models::EmbeddingOptions::Shared;
@@ -38,7 +38,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
       .require(options_.joint || model.embedding.shared != Shared::all, "joint",
                "model.embedding.shared = \"all\" needs one vocabulary: expected true, found false");
   data::PairCorpus corpus = data::load_pairs(options_);
-  LoadedTask loaded{.task = nullptr, .shape = shape_of(corpus), .files = data::vocabulary_files(corpus)};
+  LoadedTask loaded{.task = nullptr, .shape = pair_shape(corpus), .files = data::vocabulary_files(corpus)};
   TranslationOptions options;
   options.batch_size = settings.batch_size;
   options.batch_tokens = options_.batch_tokens;
@@ -64,8 +64,8 @@ Shown PairSpec::show(const ShowOptions& options) const {
   Shown shown;
   shown.text = fmt::format("{} source tokens, {} target tokens in the vocabular{}\n", corpus.source->size(),
                            corpus.target->size(), options_.joint ? "y of both sides" : "ies");
-  for (const auto& [name, which] : {std::pair("train", &corpus.train), std::pair("valid", &corpus.valid),
-                                    std::pair("test", &corpus.test)}) {
+  for (const auto& [name, which] :
+       {std::pair("train", &corpus.train), std::pair("valid", &corpus.valid), std::pair("test", &corpus.test)}) {
     int64_t source = 0, target = 0;
     for (const data::PairSample& sample : which->samples) {
       source += static_cast<int64_t>(sample.source.size());
@@ -78,10 +78,10 @@ Shown PairSpec::show(const ShowOptions& options) const {
     node.set("empty", which->empty);
     node.set("too_long", which->too_long);
     json.set(name, node);
-    shown.text += fmt::format("{}: {} pairs, {} source tokens, {} target tokens; left out: {} with an empty side, {} "
-                              "longer than {} tokens\n",
-                              name, which->samples.size(), source, target, which->empty, which->too_long,
-                              options_.max_length);
+    shown.text += fmt::format(
+        "{}: {} pairs, {} source tokens, {} target tokens; left out: {} with an empty side, {} "
+        "longer than {} tokens\n",
+        name, which->samples.size(), source, target, which->empty, which->too_long, options_.max_length);
   }
   base::Node samples = base::Node::array();
   for (int64_t i = 0; i < std::min<int64_t>(options.count, static_cast<int64_t>(part.texts.size())); ++i) {

@@ -48,7 +48,8 @@ TEST_F(BeamSearch, ScoresAreTheModelsProbabilities) {
       EXPECT_LE(hypothesis.tokens.size(), 8u);
       const at::Tensor own = source[b].narrow(0, 0, 6 - b).unsqueeze(0);
       EXPECT_NEAR(hypothesis.sum, log_probability(*model, own, hypothesis.tokens), 1e-10);
-      EXPECT_NEAR(hypothesis.score, hypothesis.sum / std::pow(static_cast<double>(hypothesis.tokens.size()), 0.6), 1e-12);
+      EXPECT_NEAR(hypothesis.score, hypothesis.sum / std::pow(static_cast<double>(hypothesis.tokens.size()), 0.6),
+                  1e-12);
       EXPECT_LE(hypothesis.score, before);
       before = hypothesis.score;
     }
@@ -74,7 +75,8 @@ TEST_F(BeamSearch, AWideBeamIsExhaustive) {
     if (a == 1 || a == 2) continue;
     best = std::max(best, log_probability(*model, own, {a, 2}));
   }
-  const auto found = beam_search(*model, {}, own, {}, {.beam_size = 17, .length_penalty = 0.0, .min_len = 1, .max_len_b = 1});
+  const auto found = beam_search(*model, {}, own, {},
+                                 {.beam_size = 17, .length_penalty = 0.0, .min_len = 1, .max_len_b = 1});
   EXPECT_NEAR(found.front().front().sum, best, 1e-10);
 }
 
@@ -83,7 +85,9 @@ TEST_F(BeamSearch, LengthsPrefixesAndRepeats) {
     for (const Hypothesis& hypothesis : hypotheses) EXPECT_GE(hypothesis.tokens.size(), 6u);
   }
   const auto forced = search({.beam_size = 2, .max_len_b = 6}, {{5, 6}, {}, {7}});
-  for (const Hypothesis& hypothesis : forced[0]) EXPECT_EQ(std::vector<int64_t>(hypothesis.tokens.begin(), hypothesis.tokens.begin() + 2), (std::vector<int64_t>{5, 6}));
+  for (const Hypothesis& hypothesis : forced[0])
+    EXPECT_EQ(std::vector<int64_t>(hypothesis.tokens.begin(), hypothesis.tokens.begin() + 2),
+              (std::vector<int64_t>{5, 6}));
   for (const Hypothesis& hypothesis : forced[2]) EXPECT_EQ(hypothesis.tokens.front(), 7);
   for (const auto& hypotheses : search({.beam_size = 2, .min_len = 12, .max_len_b = 14, .no_repeat_ngram = 1})) {
     for (Hypothesis hypothesis : hypotheses) {

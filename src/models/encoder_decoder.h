@@ -64,7 +64,7 @@ struct PairDecoderOptions {
 
 /// The backbone of a translation model: an encoder of the source, and a decoder of the target that attends to the
 /// encoder's output (Vaswani et al. 2017, section 3.1).
-struct PairBackboneOptions {
+struct EncoderDecoderOptions {
   static constexpr const char* kType = "encoder_decoder";
   int64_t dim = 512;
   int64_t num_heads = 8;

@@ -1,4 +1,4 @@
-#include "models/pair_options.h"
+#include "models/encoder_decoder.h"
 
 #include "models/registry.h"
 
@@ -15,7 +15,7 @@ const base::PolyType& pair_memory_types() { return Mechanisms::all().memory_type
 PairEncoderOptions::PairEncoderOptions() : attention(default_attention()) {}
 PairDecoderOptions::PairDecoderOptions() : attention(default_attention()), cross_attention(default_attention()) {}
 
-backbones::LayerStackOptions PairBackboneOptions::stack(int64_t num_layers) const {
+backbones::LayerStackOptions EncoderDecoderOptions::stack(int64_t num_layers) const {
   backbones::LayerStackOptions stack;
   stack.num_layers = num_layers;
   stack.dim = dim;
@@ -37,7 +37,7 @@ backbones::LayerStackOptions PairBackboneOptions::stack(int64_t num_layers) cons
   return stack;
 }
 
-void PairBackboneOptions::validate(const base::Where& where) const {
+void EncoderDecoderOptions::validate(const base::Where& where) const {
   where.require(head_dim.has_value() || dim % num_heads == 0, "num_heads",
                 "expected a divisor of dim = {} (or head_dim set), found {}", dim, num_heads);
   where.require(position.type != backbones::PositionOptions::Type::sinusoidal ||
