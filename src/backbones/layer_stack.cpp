@@ -4,6 +4,8 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "base/error.h"
@@ -83,11 +85,18 @@ at::Tensor LayerStack::attention_rows(int64_t layer, const at::Tensor& rows) con
 std::unique_ptr<core::DecodeStack> LayerStack::decode_stack() const {
   auto stack = std::make_unique<core::DecodeStack>();
   for (const Layer& layer : layers_)
-    stack->layers.push_back({layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn});
+    stack->layers.push_back({layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn, layer.cross.get(),
+                             layer.cross_norm});
   stack->pre_norm = options_.norm == LayerStackOptions::Norm::pre;
   stack->final_norm = final_norm_;
   stack->positions = positions_;
-  stack->sinusoidal = options_.position.type == PositionOptions::Type::sinusoidal;
+  const PositionOptions& position = options_.position;
+  if (position.type != PositionOptions::Type::sinusoidal) return stack;
+  const bool fairseq = position.frequencies == PositionOptions::Frequencies::fairseq;
+  const int64_t half = options_.dim / 2;
+  const double last = fairseq ? std::max<double>(static_cast<double>(half - 1), 1.0) : static_cast<double>(half);
+  for (int64_t k = 0; k < half; ++k) stack->frequencies.push_back(std::pow(10000.0, -static_cast<double>(k) / last));
+  stack->first_position = position.first;
   return stack;
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 struct TranslateArguments {
   std::string model;
-  std::optional<std::string> checkpoint, device;
+  std::optional<std::string> checkpoint, device, precision;
   std::optional<double> length_penalty, max_len_a;
   infer::TranslateOptions translate;
   int64_t nbest = 1;
@@ -80,7 +80,9 @@ int translate(const TranslateArguments& arguments) {
   const at::Device device = experiment::device_named(arguments.device);
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
-  const infer::Translator translator(stored);
+  std::optional<ops::Precision> precision;
+  if (arguments.precision) precision = ops::precision_of(*arguments.precision, "translate: --precision");
+  const infer::Translator translator(stored, precision);
   choose_threads(stored.model->parameters().count(), options.batch_size * options.search.beam_size);
   std::vector<std::string> lines;
   int64_t line = 1;
@@ -117,6 +119,9 @@ void add_translate(CLI::App& app) {
               "no sequence of N tokens occurs twice; 0: any may (default 0)", base::range(0, 1 << 10))
       .option("--unknown", options.unknown, "TEXT", "what stands for words the vocabulary lacks (default <unk>)")
       .option("--batch", options.batch_size, "N", "sentences per batch (default 32)", base::range(1, 1 << 16))
+      .option("--precision", arguments->precision, "NAME",
+              "weights of the decoding engine: float32, bf16 or int8 (default: float32; the model itself if the engine "
+              "does not support it)")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .flag("--json", arguments->json, "print a line of JSON for each line, with scores")
       .footer(

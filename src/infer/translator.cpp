@@ -6,10 +6,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "infer/engine_search.h"
 
 namespace mnemo::infer {
 
-Translator::Translator(const bundle::Bundle& stored) : model_(stored.model) {
+Translator::Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision) : model_(stored.model) {
   models::require_input(*model_, core::InputKind::pairs, stored.folder);
   vocabularies_ = data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
   const core::PairInput& input = core::pair_input(model_->input());
@@ -19,6 +20,13 @@ Translator::Translator(const bundle::Bundle& stored) : model_(stored.model) {
   };
   require_size(*vocabularies_.source, input.source_vocab_size, "source");
   require_size(*vocabularies_.target, input.target_vocab_size, "target");
+  if (precision || unsupported_reason(*model_).empty())
+    engine_ = std::make_shared<const Engine>(model_, EngineOptions{precision.value_or(ops::Precision::float32)});
+}
+
+std::unique_ptr<search::StepDecoder> Translator::search_decoder() const {
+  if (engine_) return std::make_unique<EngineSearch>(engine_);
+  return search::make_model_decoder(*model_);
 }
 
 std::vector<std::vector<TranslatedText>> Translator::operator()(std::span<const std::string> lines,
@@ -43,7 +51,8 @@ std::vector<std::vector<TranslatedText>> Translator::operator()(std::span<const 
   for (const std::vector<int64_t>& chosen :
        data::bucket_pairs(samples, std::move(order), options.batch_size * options.max_source, options.batch_size)) {
     const data::PairBatch batch = data::make_pair_batch(samples, chosen);
-    const auto found = search::beam_search(*model_, model_->options().tokens, batch.source.to(device),
+    const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
+    const auto found = search::beam_search(*decoder, model_->options().tokens, batch.source.to(device),
                                            batch.source_valid.to(device), options.search);
     for (size_t i = 0; i < chosen.size(); ++i) {
       std::vector<TranslatedText> texts;

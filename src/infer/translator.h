@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "bundle/bundle.h"
 #include "data/pairs/pair_options.h"
+#include "infer/engine.h"
 #include "search/beam_search.h"
 
 namespace mnemo::infer {
@@ -33,8 +35,10 @@ struct TranslatedText {
 /// not depend on it.
 class Translator {
  public:
-  /// Throws InputError for a model of another kind, and for a folder without vocabularies.
-  explicit Translator(const bundle::Bundle& stored);
+  /// precision: of the weights of the decoding engine; unset: float32 if the engine supports the model, else the model
+  /// itself decodes. Throws InputError for a model of another kind, a folder without vocabularies, and a precision for
+  /// a model that the engine does not support.
+  explicit Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision = {});
 
   /// The hypotheses of each line, best first, beam_size of them; one empty text for a line without words. Throws
   /// InputError that names `where` and the line, counted from `first_line`, for invalid UTF-8.
@@ -43,7 +47,10 @@ class Translator {
                                                       std::string_view where = "source", int64_t first_line = 1) const;
 
  private:
+  std::unique_ptr<search::StepDecoder> search_decoder() const;
+
   std::shared_ptr<models::Model> model_;
+  std::shared_ptr<const Engine> engine_;  ///< null: the model decodes
   data::PairVocabularies vocabularies_;
 };
 

@@ -270,12 +270,17 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   require_input(segment);
   if (!memories_) return forward_images(segment, state, observe, hidden);
   if (!source_) return forward_tokens(segment, state, {}, observe, hidden);
-  core::State source = source_->encode(segment, state.child("source"), hidden);
-  // A new source begins a new target.
-  const core::State target = !segment.source.defined()
-                                 ? state
-                                 : memories_->initial_state(segment.tokens.size(0),
-                                                            backbone_->initial_state(segment.tokens.size(0)));
+  const int64_t batch = segment.tokens.size(0);
+  core::State source = state.child("source"), target = state;
+  if (segment.source.defined()) {
+    base::require(segment.source.dim() == 2 && segment.source.size(0) == batch,
+                  "[model] expected a source [B,S] with B = {}, found {}", batch, c10::str(segment.source.sizes()));
+    source = source_->encode(segment.source, segment.source_valid, segment.mode, source, hidden);
+    // A new source begins a new target.
+    target = memories_->initial_state(batch, backbone_->initial_state(batch));
+  }
+  base::require(SourceSide::output(source).rows.defined(), "{}",
+                "[model] expected a source, or a state with an encoder's output, found neither");
   core::StepResult step = forward_tokens(segment, target, SourceSide::output(source), observe, hidden);
   step.state = with_source(step.state, std::move(source));
   return step;

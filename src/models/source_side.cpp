@@ -41,36 +41,28 @@ core::State SourceSide::initial_state(int64_t batch) const {
       {{"encoded", EncodedState{}}, {"encoder", memories_->initial_state(batch, encoder_->initial_state(batch))}});
 }
 
-core::State SourceSide::encode(const core::Segment& segment, const core::State& state,
-                               const core::HiddenObserver& hidden) const {
-  if (!segment.source.defined()) {
-    base::require(output(state).rows.defined(), "{}",
-                  "[model] expected a source, or a state with an encoder's output, found neither");
-    return state;
-  }
-  base::require(segment.source.dim() == 2 && segment.source.size(0) == segment.tokens.size(0),
-                "[model] expected a source [B,S] with B = {}, found {}", segment.tokens.size(0),
-                c10::str(segment.source.sizes()));
+core::State SourceSide::encode(const at::Tensor& source, const at::Tensor& valid, core::Mode mode,
+                               const core::State& state, const core::HiddenObserver& hidden) const {
   RECORD_USER_SCOPE("encoder");
-  core::Segment source;
-  source.tokens = segment.source;
-  source.valid = segment.source_valid;
-  source.mode = segment.mode;
+  core::Segment segment;
+  segment.tokens = source;
+  segment.valid = valid;
+  segment.mode = mode;
   const core::State own = state.child("encoder");
-  const at::Tensor tokens = embedding_(segment.source);
-  const core::SegmentRows rows = memories_->enter(tokens, {}, source, own);
+  const at::Tensor tokens = embedding_(source);
+  const core::SegmentRows rows = memories_->enter(tokens, {}, segment, own);
   core::BackboneInput input;
-  input.mode = segment.mode;
+  input.mode = mode;
   if (hidden)
     input.hidden = [&](std::string_view name, const at::Tensor& h) { hidden(fmt::format("encoder.{}", name), h); };
-  memories_->show(input, rows, source, own);
+  memories_->show(input, rows, segment, own);
   const core::BackboneResult result = encoder_->forward(input, own.child("layers"));
   std::vector<at::Tensor> losses;
-  core::State after = memories_->leave(result, rows, source, own, losses);
+  core::State after = memories_->leave(result, rows, segment, own, losses);
   const int64_t first = rows.tables[0].row_offset(core::SpanKind::tokens);
   const at::Tensor encoded = result.hidden.narrow(1, first, tokens.size(1));
-  const at::Tensor valid = source.valid.defined() ? source.valid : at::ones_like(segment.source, at::kBool);
-  return core::State::list({{"encoded", EncodedState{encoded, valid}}, {"encoder", std::move(after)}});
+  const at::Tensor real = valid.defined() ? valid : at::ones_like(source, at::kBool);
+  return core::State::list({{"encoded", EncodedState{encoded, real}}, {"encoder", std::move(after)}});
 }
 
 core::EncoderOutput SourceSide::output(const core::State& state) {

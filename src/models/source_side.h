@@ -34,9 +34,9 @@ class SourceSide {
              const std::optional<layers::TokenEmbedding>& embedding);
 
   core::State initial_state(int64_t batch) const;
-  /// The state after the source of a segment; the given one if it has none. Throws InputError for a source with a
-  /// sequence without any token, or if there is neither a source nor an encoder output in the state.
-  core::State encode(const core::Segment& segment, const core::State& state, const core::HiddenObserver& hidden) const;
+  /// The state after a source [B,S] int64, of which valid [B,S] bool is real; undefined = all.
+  core::State encode(const at::Tensor& source, const at::Tensor& valid, core::Mode mode, const core::State& state,
+                     const core::HiddenObserver& hidden = {}) const;
   /// What the decoder reads.
   static core::EncoderOutput output(const core::State& state);
   /// As core::Model::bptt_depth; unset if the path does not belong to the source side.

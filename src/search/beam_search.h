@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "base/options.h"
@@ -39,6 +41,23 @@ struct Hypothesis {
   double score = 0.0;  ///< sum / n^length_penalty
 };
 
+/// Runs the decoder of a translation model for many hypotheses side by side.
+class StepDecoder {
+ public:
+  virtual ~StepDecoder() = default;
+  virtual int64_t vocabulary() const = 0;
+  /// Begins a hypothesis for each source. source [B,S] int64, valid [B,S] bool or undefined.
+  virtual void start(const at::Tensor& source, const at::Tensor& valid) = 0;
+  /// log p of each next token, [rows,V] float32 or float64 on the CPU, after the last token of each hypothesis. The
+  /// caller may change the result.
+  virtual at::Tensor log_probabilities(std::span<const int64_t> last) = 0;
+  /// From now on hypothesis i continues what was hypothesis parents[i].
+  virtual void select(std::span<const int64_t> parents) = 0;
+};
+
+/// The decoder as the model's own forward pass: the reference for faster ones.
+std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model);
+
 /// Beam search as fairseq defines it (Ott et al. 2019), each sentence by itself, so that its result does not depend on
 /// the others of the batch. n = 1, 2, ... counts generated tokens, limit = floor(max_len_a * S + max_len_b).
 ///   candidates = every running beam with every token but pad; without eos while n <= min_len; only eos at limit + 1
@@ -47,6 +66,11 @@ struct Hypothesis {
 /// source [B,S] int64, ending with eos; valid [B,S] bool, undefined = no padding. prefix: tokens that every hypothesis
 /// of a sentence begins with; empty, or one list per sentence. Returns for each sentence its hypotheses, best first.
 /// Throws InputError for a beam that is larger than the vocabulary, and NotFinite for logits that are not finite.
+std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const models::SpecialTokens& special,
+                                                 const at::Tensor& source, const at::Tensor& valid,
+                                                 const BeamSearchOptions& options,
+                                                 const std::vector<std::vector<int64_t>>& prefix = {});
+/// The same with the model's own forward pass.
 std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,
