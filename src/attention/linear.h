@@ -79,7 +79,9 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads, public
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  core::AttentionSupport support() const override { return {false, false, causal_}; }
+  core::AttentionSupport support() const override {
+    return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_};
+  }
   const layers::AttentionProjections* projections() const override { return &maps_; }
   int64_t bptt_depth(std::string_view) const override {
     return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;

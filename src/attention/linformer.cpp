@@ -41,6 +41,17 @@ at::Tensor Linformer::read(const at::Tensor& q, const at::Tensor& k, const at::T
   return mix(q, k, v, {});
 }
 
+core::EncoderRows Linformer::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
+  const int64_t keys = encoder_output.size(1);
+  require_readable(maps_.head_dim, keys);
+  const auto project = [&](const layers::Linear& map, const at::Tensor& table) {
+    at::Tensor heads = maps_.split(map(encoder_output));  // [B,H,S,d]
+    if (valid.defined()) heads = heads.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), 0.0);
+    return at::matmul(table.narrow(1, 0, keys), heads);
+  };
+  return {project(maps_.k, e_), project(maps_.v, f_), {}, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim))};
+}
+
 core::CoreAttention::Heads Linformer::run(const core::AttentionInput& input, const core::State& state,
                                           const ops::ReplaceValues& replace) const {
   const bool cross = input.table.is_cross();

@@ -6,6 +6,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
+#include "core/reads_encoder.h"
 #include "core/reads_heads.h"
 #include "core/row_limit.h"
 #include "layers/parts.h"
@@ -33,7 +34,10 @@ struct LinformerOptions {
 ///   linformer.v.weight [n,max_len]
 /// All heads share the tables; each layer has its own. Padding is excluded. Bidirectional, or cross-attention. No
 /// state.
-class Linformer final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
+class Linformer final : public core::CoreAttention,
+                        public core::ReadsHeads,
+                        public core::ReadsEncoder,
+                        public core::Inspectable {
  public:
   using Options = LinformerOptions;
   /// The number of columns of its tables.
@@ -49,9 +53,11 @@ class Linformer final : public core::CoreAttention, public core::ReadsHeads, pub
                               const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
-  core::AttentionSupport support() const override { return {false, false, false}; }
+  core::AttentionSupport support() const override { return {.tables = false, .contexts = false, .cross = true}; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   void require_readable(int64_t head_dim, int64_t keys) const override;
+  core::EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const override;
+  const layers::AttentionProjections& cross_projections() const override { return maps_; }
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

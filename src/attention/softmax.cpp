@@ -33,6 +33,11 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }
 
+core::EncoderRows Softmax::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
+  return {maps_.split(maps_.k(encoder_output)), maps_.split(maps_.v(encoder_output)), valid,
+          1.0 / std::sqrt(static_cast<double>(maps_.head_dim))};
+}
+
 core::AttentionView Softmax::inspect(const core::AttentionInput& input, const core::State& state,
                                      const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));

@@ -4,6 +4,10 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
 #include "base/error.h"
 #include "core/decode.h"
 #include "ops/attention/position.h"
@@ -18,7 +22,7 @@ void LayerStackOptions::validate(const base::Where& where) const {
 }
 
 LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
-                       const core::AttentionMaker& make_attention)
+                       const core::AttentionMaker& make_attention, const core::AttentionMaker& make_cross)
     : options_(options) {
   if (options.position.type == PositionOptions::Type::learned) {
     positions_ = (scope / "positions")
@@ -26,31 +30,50 @@ LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& sc
   }
   for (int64_t n = 0; n < options.num_layers; ++n) {
     const layers::Scope layer = scope / "layers" / n;
-    const layers::Scope attn = layer / "attn";
-    layers_.push_back(
-        {attn.prefix(),
-         make_attention(
-             {attn, layer, scope, options.dim, options.num_heads, options.head_width(), causal, options.init_std, n}),
-         layers::LayerNorm(layer / "norm1", options.dim, options.norm_eps),
-         layers::LayerNorm(layer / "norm2", options.dim, options.norm_eps),
-         layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation, options.init_std)});
+    core::AttentionBuild build{
+        layer / "attn",   layer, scope, options.dim, options.num_heads, options.head_width(), causal,
+        options.init_std, n};
+    const auto norm = [&](const char* name) { return layers::LayerNorm(layer / name, options.dim, options.norm_eps); };
+    Layer& made = layers_.emplace_back();
+    made.name = build.attn.prefix();
+    made.attention = make_attention(build);
+    made.norm1 = norm("norm1");
+    if (make_cross) {
+      build.attn = layer / "cross";
+      build.causal = false;
+      made.cross = make_cross(build);
+      made.cross_norm = norm("norm2");
+    }
+    made.norm2 = norm(make_cross ? "norm3" : "norm2");
+    made.ffn = layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation, options.init_std);
   }
   if (options.final_norm) final_norm_ = layers::LayerNorm(scope / "final_norm", options.dim, options.norm_eps);
 }
 
-at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
-  if (options_.position.type == PositionOptions::Type::none) return input.rows;
+at::Tensor LayerStack::positions_of(const core::BackboneInput& input) const {
+  const PositionOptions& position = options_.position;
   const auto index_options = at::TensorOptions().dtype(at::kLong).device(input.rows.device());
-  at::Tensor numbers = at::arange(input.rows.size(1), index_options).unsqueeze(0);  // [1,Q] or [B,Q]
+  const bool skips = position.skips_padding && input.valid.defined();
+  at::Tensor numbers = skips ? (input.valid.cumsum(1) - 1).clamp_min(0)
+                             : at::arange(input.rows.size(1), index_options).unsqueeze(0);  // [B,Q] or [1,Q]
   if (input.first_row.defined()) numbers = numbers + input.first_row.unsqueeze(1);
-  if (options_.position.type == PositionOptions::Type::sinusoidal) {
-    return input.rows + ops::sinusoids(numbers, options_.dim, input.rows.options());
+  if (position.type == PositionOptions::Type::sinusoidal) {
+    const auto sinusoids = position.frequencies == PositionOptions::Frequencies::fairseq ? ops::fairseq_sinusoids
+                                                                                         : ops::sinusoids;
+    return sinusoids(numbers + position.first, options_.dim, input.rows.options());
   }
   const int64_t last = input.rows.size(1) == 0 ? -1 : numbers.max().item<int64_t>();
-  base::require(last < options_.position.max_len,
+  base::require(last < position.max_len,
                 "[backbone] segment and memory rows together are {} rows, more than position.max_len = {}", last + 1,
-                options_.position.max_len);
-  return input.rows + at::embedding(positions_, numbers);
+                position.max_len);
+  return at::embedding(positions_, numbers);
+}
+
+at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
+  if (options_.position.type == PositionOptions::Type::none) return input.rows;
+  const at::Tensor positions = positions_of(input);
+  if (!options_.position.skips_padding || !input.valid.defined()) return input.rows + positions;
+  return input.rows + positions * input.valid.unsqueeze(-1);
 }
 
 at::Tensor LayerStack::attention_rows(int64_t layer, const at::Tensor& rows) const {
@@ -62,11 +85,18 @@ at::Tensor LayerStack::attention_rows(int64_t layer, const at::Tensor& rows) con
 std::unique_ptr<core::DecodeStack> LayerStack::decode_stack() const {
   auto stack = std::make_unique<core::DecodeStack>();
   for (const Layer& layer : layers_)
-    stack->layers.push_back({layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn});
+    stack->layers.push_back({layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn, layer.cross.get(),
+                             layer.cross_norm});
   stack->pre_norm = options_.norm == LayerStackOptions::Norm::pre;
   stack->final_norm = final_norm_;
   stack->positions = positions_;
-  stack->sinusoidal = options_.position.type == PositionOptions::Type::sinusoidal;
+  const PositionOptions& position = options_.position;
+  if (position.type != PositionOptions::Type::sinusoidal) return stack;
+  const bool fairseq = position.frequencies == PositionOptions::Frequencies::fairseq;
+  const int64_t half = options_.dim / 2;
+  const double last = fairseq ? std::max<double>(static_cast<double>(half - 1), 1.0) : static_cast<double>(half);
+  for (int64_t k = 0; k < half; ++k) stack->frequencies.push_back(std::pow(10000.0, -static_cast<double>(k) / last));
+  stack->first_position = position.first;
   return stack;
 }
 
@@ -91,6 +121,13 @@ at::Tensor LayerStack::Layer::feed_forward(const at::Tensor& rows, double dropou
   return ffn(rows, dropout, training);
 }
 
+/// rows [B,Q,D] as the cross-attention receives them.
+at::Tensor LayerStack::Layer::attend_encoder(const at::Tensor& rows, const core::BackboneInput& input,
+                                             const core::AttendTable& table) const {
+  RECORD_USER_SCOPE("cross_attention");
+  return cross->forward({rows, input.encoder.rows, table, input.mode}, {}).y;
+}
+
 core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {
   const bool pre = options_.norm == LayerStackOptions::Norm::pre;
   const bool training = input.mode == core::Mode::train;
@@ -99,6 +136,12 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
   at::Tensor h = embed(input);
   if (input.hidden) input.hidden("embed", h);
   h = layers::dropout(h, options_.dropout, training);
+  std::optional<core::AttendTable> cross_table;
+  if (input.encoder.rows.defined()) {
+    cross_table = core::AttendTable::cross({core::SpanKind::tokens, h.size(1)},
+                                           {core::SpanKind::tokens, input.encoder.rows.size(1)});
+    if (input.encoder.valid.defined()) cross_table->set_valid(input.encoder.valid);
+  }
   at::Tensor from_below;
   const std::vector<bool> passed_by = dropped(input);
   for (size_t n = 0; n < layers_.size(); ++n) {
@@ -119,6 +162,12 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     from_below = std::move(attended.to_above);
     const at::Tensor y = layers::dropout(attended.y, options_.dropout, training);
     h = pre ? h + y : layer.norm1(h + y);
+    if (layer.cross) {
+      base::ensure(cross_table.has_value(), "layers with cross-attention need an encoder's output");
+      const at::Tensor read = layers::dropout(layer.attend_encoder(pre ? layer.cross_norm(h) : h, input, *cross_table),
+                                              options_.dropout, training);
+      h = pre ? h + read : layer.cross_norm(h + read);
+    }
     const at::Tensor ffn = layers::dropout(
         layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout,
         training);

@@ -16,6 +16,11 @@ struct PositionOptions {
   enum class Type { none, learned, sinusoidal };
   Type type = Type::none;
   int64_t max_len = 512;
+  // Of translation models alone, whose own options set them:
+  enum class Frequencies { paper, fairseq };
+  Frequencies frequencies = Frequencies::paper;
+  int64_t first = 0;           ///< number of the first position
+  bool skips_padding = false;  ///< padding is not counted and gets no position
   template <class V>
   void visit(V&& v) {
     v("type", type,
@@ -74,15 +79,18 @@ struct LayerStackOptions {
 /// input rows are embedded and in whether attention is causal.
 ///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
 ///   pre:  h <- h + attn(LN1([context; h])); h <- h + ffn(LN2(h))
+/// With cross-attention to an encoder's output e, a third branch stands between the two:
+///   post: h <- LN2(h + cross(h, e));  pre: h <- h + cross(LN2(h), e);  LN3 is then the feed-forward's
 class LayerStack : public core::Backbone {
  public:
-  /// make_attention is called once per layer, from the lowest up.
+  /// make_attention is called once per layer, from the lowest up; make_cross too, if there is cross-attention.
   LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
-             const core::AttentionMaker& make_attention);
+             const core::AttentionMaker& make_attention, const core::AttentionMaker& make_cross = {});
   core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;
   int64_t num_layers() const override { return options_.num_layers; }
   int64_t dim() const override { return options_.dim; }
   const core::Attention& attention(int64_t layer) const override { return *layers_[layer].attention; }
+  const core::Attention* cross_attention(int64_t layer) const override { return layers_[layer].cross.get(); }
   const std::string& layer_name(int64_t layer) const override { return layers_[layer].name; }
   at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const override;
   std::unique_ptr<core::DecodeStack> decode_stack() const override;
@@ -92,12 +100,15 @@ class LayerStack : public core::Backbone {
   virtual at::Tensor embed(const core::BackboneInput& input) const;
 
  private:
+  at::Tensor positions_of(const core::BackboneInput& input) const;
   struct Layer {
     std::string name;
-    std::unique_ptr<core::Attention> attention;
-    layers::LayerNorm norm1, norm2;
+    std::unique_ptr<core::Attention> attention, cross;  ///< cross: null in layers without
+    layers::LayerNorm norm1, cross_norm, norm2;
     layers::FeedForward ffn;
     core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
+    at::Tensor attend_encoder(const at::Tensor& rows, const core::BackboneInput& input,
+                              const core::AttendTable& table) const;
     at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };
   /// Whether each layer is skipped; drawn once per segment.

@@ -148,6 +148,7 @@ std::shared_ptr<CLI::App> make_application() {
   add_eval(*app);
   add_compare(*app);
   add_generate(*app);
+  add_translate(*app);
   add_finetune(*app);
   add_attach(*app);
   add_detach(*app);

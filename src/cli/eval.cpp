@@ -24,15 +24,26 @@ struct EvalArguments {
   bool json = false;
 };
 
+/// Rows that a sample brings to the layers, roughly.
+int64_t rows_per_sample(const bundle::Bundle& stored, const experiment::MeasureOptions& options) {
+  constexpr int64_t kRowsOfASentence = 32;
+  switch (stored.model->input_kind()) {
+    case core::InputKind::images:
+      return experiment::kRowsOfAnImage;
+    case core::InputKind::pairs:
+      return kRowsOfASentence;
+    case core::InputKind::tokens:
+      break;
+  }
+  return options.segment_size.value_or(stored.model->segment_size());
+}
+
 int evaluate(const EvalArguments& options) {
   options.measure.validate();
   const at::Device device = experiment::device_named(options.device);
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
-  choose_threads(stored.model->parameters().count(),
-                 options.measure.batch * (stored.is_images()
-                                              ? experiment::kRowsOfAnImage
-                                              : options.measure.segment_size.value_or(stored.model->segment_size())));
+  choose_threads(stored.model->parameters().count(), options.measure.batch * rows_per_sample(stored, options.measure));
   const auto begin = std::chrono::steady_clock::now();
   const experiment::Measured measured = experiment::measure(stored, options.measure);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

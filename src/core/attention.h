@@ -61,6 +61,7 @@ struct AttentionSupport {
   bool tables = true;        ///< rules other than causal (in a bidirectional model: other than open)
   bool contexts = true;      ///< rows of a layer context
   bool keeps_state = false;  ///< carries state from segment to segment
+  bool cross = false;        ///< keys of other rows: an encoder's output
   /// What it carries changes where a segment ends: the same text in other segments gives other outputs.
   bool moves_at_ends = false;
 };

@@ -16,6 +16,12 @@ namespace mnemo::core {
 
 struct DecodeStack;
 
+/// What a decoder's cross-attention reads: an encoder's output [B,S,D], and which of it is real, [B,S] bool, undefined
+/// = all.
+struct EncoderOutput {
+  at::Tensor rows, valid;
+};
+
 /// The input of a backbone: one segment, or a part of one; or images.
 struct BackboneInput {
   at::Tensor rows;         ///< [B,Q,D]
@@ -25,7 +31,9 @@ struct BackboneInput {
   /// Rows to the left of layer l's rows, [B,M,D] or undefined; entering [B,Q,D] are the rows that enter the layer,
   /// before any norm. Called once per layer, at the start of the segment.
   std::function<at::Tensor(int64_t layer, const at::Tensor& entering)> context;
-  at::Tensor first_row;  ///< [B] int64: position of rows[0] within its segment; undefined = 0
+  at::Tensor first_row;        ///< [B] int64: position of rows[0] within its segment; undefined = 0
+  at::Tensor valid = {};       ///< [B,Q] bool: false for padding among the rows; undefined = none
+  EncoderOutput encoder = {};  ///< for layers with cross-attention
   Mode mode = Mode::evaluate;
   bool ends = true;
   AttentionObserver observe = {};
@@ -52,6 +60,8 @@ class Backbone {
   /// Width of the hidden states it returns.
   virtual int64_t dim() const = 0;
   virtual const Attention& attention(int64_t layer) const = 0;
+  /// The layer's cross-attention; null if it has none.
+  virtual const Attention* cross_attention(int64_t /*layer*/) const { return nullptr; }
   /// The name of a layer's attention in the state: the prefix of its parameters.
   virtual const std::string& layer_name(int64_t layer) const = 0;
   /// Rows [..,D] as the attention of layer `layer` receives them, normalised in a pre-norm model; parameters are

@@ -174,18 +174,24 @@ class DecodeHead {
 /// The parts of a backbone of identical layers that an engine runs itself; handles to the model's parameters.
 ///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
 ///   pre:  h <- h + attn(LN1(h)); h <- h + ffn(LN2(h))
+/// with a branch for the cross-attention between the two, if there is one.
 struct DecodeStack {
   struct Layer {
     std::string name;  ///< name of its attention's state within the backbone's state
     const Attention* attention = nullptr;
     layers::LayerNorm norm1, norm2;
     layers::FeedForward ffn;
+    const Attention* cross = nullptr;  ///< attention to an encoder's output; null: none
+    layers::LayerNorm cross_norm = {};
   };
   std::vector<Layer> layers;
   bool pre_norm = false;
   layers::LayerNorm final_norm;  ///< weight undefined: none
   at::Tensor positions;          ///< [P,D], learned; undefined: none
-  bool sinusoidal = false;
+  /// Of sinusoidal positions: angles of position p are (p + first_position) * frequencies; empty: none. A row gets
+  /// [sin .., cos ..].
+  std::vector<double> frequencies;
+  int64_t first_position = 0;
 };
 
 // Helpers for writing decoders.

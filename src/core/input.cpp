@@ -10,4 +10,10 @@ const TokenInput& token_input(const ModelInput& input) {
   return *tokens;
 }
 
+const PairInput& pair_input(const ModelInput& input) {
+  const auto* pairs = std::get_if<PairInput>(&input);
+  base::require(pairs != nullptr, "expected {}, found {}", model_of(InputKind::pairs), model_of(kind_of(input)));
+  return *pairs;
+}
+
 }  // namespace mnemo::core

@@ -7,11 +7,12 @@
 namespace mnemo::core {
 
 /// What a model reads.
-enum class InputKind { tokens, images };
+enum class InputKind { tokens, images, pairs };
 
 /// For error messages.
 inline std::string_view model_of(InputKind kind) {
-  return kind == InputKind::tokens ? "a model of texts" : "a model of images";
+  constexpr std::string_view kNames[] = {"a model of texts", "a model of images", "a translation model"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 /// Sequences of tokens, divided into segments.
@@ -26,11 +27,19 @@ struct ImageInput {
   int64_t channels = 0;
 };
 
+/// Pairs of a source, which an encoder reads whole, and a target, which a decoder predicts token by token.
+struct PairInput {
+  int64_t source_vocab_size = 0, target_vocab_size = 0;
+};
+
 /// A model's input and its parameters, one alternative for each InputKind, in the same order.
-using ModelInput = std::variant<TokenInput, ImageInput>;
+using ModelInput = std::variant<TokenInput, ImageInput, PairInput>;
 
 /// For text models. Throws InputError for any other.
 const TokenInput& token_input(const ModelInput& input);
+
+/// For translation models. Throws InputError for any other.
+const PairInput& pair_input(const ModelInput& input);
 
 inline InputKind kind_of(const ModelInput& input) { return static_cast<InputKind>(input.index()); }
 

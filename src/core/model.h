@@ -15,7 +15,8 @@
 namespace mnemo::core {
 
 /// The input of one call: a whole segment, or a part of one (see part.starts and part.ends). Exactly one of tokens,
-/// rows and pixels is defined.
+/// rows and pixels is defined. For a translation model, tokens are the decoder's: the target without its last token,
+/// after a start token.
 struct Segment {
   at::Tensor tokens;      ///< [B,T] int64
   at::Tensor rows;        ///< [B,T,D]: hidden states for a layer_stack
@@ -23,6 +24,9 @@ struct Segment {
   Part part = {};
   Mode mode = Mode::evaluate;
   at::Tensor pixels = {};  ///< [B,C,H,W], normalised images
+  /// Translation models: the source [B,S] int64, and which of it is real, [B,S] bool, padding on either side; undefined
+  /// = no padding. Without a source the one in the state goes on.
+  at::Tensor source = {}, source_valid = {};
 };
 
 struct StepResult {

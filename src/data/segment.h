@@ -17,6 +17,9 @@ struct TokenSegment {
   at::Tensor pixels = {};   ///< [B,C,H,W] float, normalised: images, instead of tokens (which are then undefined)
   /// [B,1,K]: class probabilities, if targets are mixed or smoothed; targets then contain the labels
   at::Tensor soft_targets = {};
+  /// Translation: the source [B,S] int64 and which of it is real, [B,S] bool; tokens and targets are the target's.
+  at::Tensor source = {}, source_valid = {};
+  double label_smoothing = 0.0;  ///< weight of all other tokens together, as ops::label_smoothing
 };
 
 }  // namespace mnemo::data

@@ -21,12 +21,20 @@
 namespace mnemo::experiment {
 namespace {
 
-void take_vocabulary(models::ModelOptions& model, int64_t vocabulary) {
-  int64_t& size = model.embedding.vocab_size;
+/// Sets `size`, or checks it if the recipe gives it.
+void take_size(int64_t& size, int64_t vocabulary, const char* key) {
   if (size == 0) size = vocabulary;
   base::require(size >= vocabulary,
-                "recipe: 'model.embedding.vocab_size': expected at least the data's {} different tokens, found {}",
+                "recipe: 'model.embedding.{}': expected at least the data's {} different tokens, found {}", key,
                 vocabulary, size);
+}
+
+void take_vocabulary(models::ModelOptions& model, const tasks::DataShape& data) {
+  take_size(model.embedding.vocab_size, data.vocabulary, "vocab_size");
+  if (data.source_vocabulary == 0 || model.embedding.shared == models::EmbeddingOptions::Shared::all) return;
+  int64_t size = model.embedding.source_vocab_size.value_or(0);
+  take_size(size, data.source_vocabulary, "source_vocab_size");
+  model.embedding.source_vocab_size = size;
 }
 
 /// Refuses a model that this machine cannot hold before any of it is allocated. `copies` of its parameters: with
@@ -46,18 +54,22 @@ std::shared_ptr<models::Model> build_with(const Recipe& recipe, int64_t copies) 
 
 /// The rows that the model's attention has places for; nothing where that is any number, or a segment's at a time.
 std::optional<core::RowLimit> places_of(const models::ModelOptions& model) {
-  if (model.backbone.input() == core::InputKind::images || !model.backbone.causal()) return std::nullopt;
+  if (model.backbone.input() != core::InputKind::tokens || !model.backbone.causal()) return std::nullopt;
   return models::row_limit(model.backbone.attention);
 }
 
 /// Tokens go to models of tokens, images to models of images.
 void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptions& model) {
-  const bool images = task.input() == tasks::InputKind::images;
+  using core::InputKind;
+  const bool images = task.input() == InputKind::images, pairs = task.input() == InputKind::pairs;
+  base::require(pairs == (model.backbone.input() == InputKind::pairs),
+                "recipe: {} {} a translation model, found model.backbone.type = \"{}\"; mnemo help recipe names all",
+                task.title(), pairs ? "needs" : "does not suit", model.backbone.type);
   base::require(!images || model.backbone.input() == core::InputKind::images,
                 "recipe: {} needs a model of images, found model.backbone.type = \"{}\"; mnemo "
                 "help recipe names them",
                 task.title(), model.backbone.type);
-  base::require(images || model.backbone.input() == core::InputKind::tokens,
+  base::require(images || pairs || model.backbone.input() == core::InputKind::tokens,
                 "recipe: {} is made of tokens, but model.backbone.type = \"{}\" takes images; use a "
                 "decoder or an encoder",
                 task.title(), model.backbone.type);
@@ -123,10 +135,12 @@ std::string card_text(const Experiment& experiment, const ModelCard& card) {
 
 bundle::BundleContent content_of(const Experiment& experiment) {
   const Recipe& recipe = experiment.recipe;
+  std::map<std::string, std::string> files = recipe.task()->model_files(recipe.model);
+  files.insert(experiment.files.begin(), experiment.files.end());
   return {.options = recipe.model,
           .model = *experiment.model,
           .tokenizer = experiment.tokenizer,
-          .files = recipe.task()->model_files(recipe.model),
+          .files = std::move(files),
           .classes = experiment.classes};
 }
 
@@ -146,7 +160,7 @@ models::ModelOptions complete_model(const Recipe& recipe) {
   } else {
     fit_to(data, *task, model);
   }
-  take_vocabulary(model, data.vocabulary);
+  take_vocabulary(model, data);
   return model;
 }
 
@@ -239,12 +253,13 @@ Experiment make_experiment(const Recipe& recipe) {
   fit_to(loaded.shape, *task, model);
   if (const auto limit = places_of(model); limit && loaded.shape.length > 0)
     limit->require(loaded.shape.length, "the longest sample has so many tokens");
-  take_vocabulary(model, loaded.shape.vocabulary);
+  take_vocabulary(model, loaded.shape);
   bench.model = build_with(bench.recipe, 2);
   task->check_model(*bench.model, loaded.shape);
   bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
   bench.unit = task->counted();
   bench.classes = loaded.shape.classes;
+  bench.files = std::move(loaded.files);
   bench.tokenizer = loaded.tokenizer;
   bench.task = std::move(loaded.task);
   return bench;
@@ -259,7 +274,7 @@ std::optional<Recipe> recipe_beside(const std::string& folder) {
 void require_step_fits(const Experiment& experiment) {
   const Recipe& recipe = experiment.recipe;
   const models::ModelOptions& model = recipe.model;
-  if (recipe.task()->input() == tasks::InputKind::images) return;
+  if (recipe.task()->input() != tasks::InputKind::tokens) return;
   // Of one segment: whether the graphs of several are kept is up to the memories. Measured on decoders of several
   // sizes; what attention adds beside its rows is not counted.
   const double row = 4.0 * static_cast<double>(model.backbone.num_layers *

@@ -33,9 +33,10 @@ struct Experiment {
   std::shared_ptr<models::Model> model;
   std::unique_ptr<tasks::Task> task;
   std::optional<models::FinetunePlan> finetune = {};
-  int64_t tokens_per_step = 0;            ///< that run through the model
-  std::string unit = {};                  ///< what these are: "tokens" or "images"
-  std::vector<std::string> classes = {};  ///< their names, of images: classes.txt of the model's folder
+  int64_t tokens_per_step = 0;                    ///< that run through the model
+  std::string unit = {};                          ///< what these are: "tokens" or "images"
+  std::vector<std::string> classes = {};          ///< their names, of images: classes.txt of the model's folder
+  std::map<std::string, std::string> files = {};  ///< further files of the model's folder, made of the data
 };
 Experiment make_experiment(const Recipe& recipe);
 

@@ -192,7 +192,7 @@ std::string RecipeFile::about() const { return text_at(root_, "about"); }
 
 std::vector<base::OptionDoc> recipe_docs() {
   std::vector<base::OptionDoc> docs = base::describe_options<Recipe>();
-  for (base::OptionDoc& doc : models::BackboneOptions::vision_docs()) {
+  for (base::OptionDoc& doc : models::BackboneOptions::typed_docs()) {
     if (!doc.path.empty()) doc.path = "model.backbone." + doc.path;
     doc.group = "model.backbone " + doc.group;
     docs.push_back(std::move(doc));

@@ -25,7 +25,7 @@ at::Tensor LanguageModel::nll(const at::Tensor& hidden, const at::Tensor& target
 }
 
 void LanguageModelOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(model.input == core::InputKind::tokens, "head",
+  where.require(model.input != core::InputKind::images, "head",
                 "backbone.type = \"{}\" predicts one class per image: expected type = \"classification\", found "
                 "\"language_model\"",
                 model.backbone);

@@ -4,7 +4,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 
@@ -33,7 +32,8 @@ Engine::Parts::Norm Engine::Parts::norm_of(const layers::LayerNorm& norm) const 
 Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   const c10::InferenceMode inference;
   core::DecodeBuild build = of;
-  models::require_next_token_model(model, "decoding engine");
+  const bool pairs = model.input_kind() == core::InputKind::pairs;
+  if (!pairs) models::require_next_token_model(model, "decoding engine");
   base::require(model.head_or_null() != nullptr, "{}", "unsupported: a layer_stack, which has no tokens");
   for (const layers::Parameter& parameter : model.parameters().all()) {
     base::require(parameter.tensor.scalar_type() == at::kFloat && parameter.tensor.is_cpu(),
@@ -42,8 +42,8 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   }
   const auto stack = decoder_of("this backbone", [&] { return model.backbone().decode_stack(); });
   dim = model.backbone().dim();
-  vocab = model.vocab_size();
-  segment = model.segment_size();
+  vocab = pairs ? core::pair_input(model.input()).target_vocab_size : model.vocab_size();
+  segment = pairs ? kEndless : model.segment_size();
 
   for (const auto& [name, memory] : model.memories().sequences()) {
     const std::string what = fmt::format("memory '{}'", name);
@@ -61,13 +61,19 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     contexts.push_back({name, decoder_of(what, [&, of = context.get()] { return of->decoder(build); })});
   }
 
-  const std::string attention = fmt::format("attention '{}'", base::type_of(model.options().backbone.attention));
+  const models::BackboneOptions& backbone = model.options().backbone;
+  const std::string attention = fmt::format(
+      "attention '{}'", base::type_of(pairs ? backbone.pairs.decoder.attention : backbone.attention));
   for (const core::DecodeStack::Layer& of_stack : stack->layers) {
     Layer layer;
     layer.name = of_stack.name;
     layer.attention = decoder_of(attention, [&] { return of_stack.attention->decoder(build); });
     layer.context = static_cast<int>(model.memories().context_of(static_cast<int64_t>(layers.size())));
     if (std::find(views.begin(), views.end(), layer.context) == views.end()) views.push_back(layer.context);
+    if (of_stack.cross != nullptr) {
+      layer.cross = decoder_of("this cross-attention", [&] { return make_cross_decoder(*of_stack.cross, build); });
+      layer.cross_norm = norm_of(of_stack.cross_norm);
+    }
     layer.norm1 = norm_of(of_stack.norm1);
     layer.norm2 = norm_of(of_stack.norm2);
     layer.in = build.pack(of_stack.ffn.in.weight, of_stack.ffn.in.bias);
@@ -78,8 +84,8 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   pre_norm = stack->pre_norm;
   final_norm = norm_of(stack->final_norm);
   if (stack->positions.defined()) positions = stack->positions.detach().contiguous();
-  for (int64_t i = 0; stack->sinusoidal && i < dim / 2; ++i)
-    frequencies.push_back(std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(dim)));
+  frequencies = stack->frequencies;
+  first_position = stack->first_position;
   embedding = model.token_embedding() != nullptr ? EmbeddingRows(*model.token_embedding())
                                                  : EmbeddingRows(build, *model.adaptive_embedding(), dim);
   head = decoder_of(fmt::format("head '{}'", base::type_of(model.options().head)),

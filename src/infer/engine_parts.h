@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "infer/cross_decoder.h"
 #include "infer/engine.h"
 
 namespace mnemo::infer {
@@ -24,7 +25,8 @@ struct Engine::Parts {
     std::string name;
     std::unique_ptr<core::DecodeAttention> attention;
     int context = -1;  ///< index into `contexts`; -1: none
-    Norm norm1, norm2;
+    std::unique_ptr<CrossDecoder> cross;  ///< null: none
+    Norm norm1, cross_norm, norm2;
     ops::PackedLinear in, out;
     ops::Activation activation = ops::Activation::relu;
   };
@@ -37,11 +39,13 @@ struct Engine::Parts {
     std::unique_ptr<core::DecodeSequence> decoder;
   };
 
+  static constexpr int64_t kEndless = int64_t{1} << 40;  ///< a target has no segments
   int64_t dim = 0, vocab = 0, segment = 0;
   bool pre_norm = false;
   EmbeddingRows embedding;
   at::Tensor positions;             ///< [P,D]; undefined: no learned positions
   std::vector<double> frequencies;  ///< of sinusoidal positions; empty: none
+  int64_t first_position = 0;
   std::vector<Layer> layers;
   std::vector<Context> contexts;
   std::vector<int> views;            ///< the distinct values of Layer::context, in the order of the layers

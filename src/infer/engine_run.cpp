@@ -176,6 +176,16 @@ void Engine::forward(Workspace& workspace) const {
                            entering(layer.norm1), heads);
     output(heads, count, output.in(), y, dim);
     add_branch(layer.norm1);
+    if (layer.cross) {
+      workspace.encoded.clear();
+      for (const core::DecodeRow& row : workspace.rows[0])
+        workspace.encoded.push_back(workspace.pieces[static_cast<size_t>(row.piece)].sequence->encoded_[n].get());
+      const ops::PackedLinear& read = layer.cross->output();
+      heads = core::at_least(workspace.heads, count * read.in());
+      layer.cross->heads(workspace.encoded, entering(layer.cross_norm), heads);
+      read(heads, count, read.in(), y, dim);
+      add_branch(layer.cross_norm);
+    }
     const int64_t wide = layer.in.out();
     float* ffn = core::at_least(workspace.ffn, count * wide);
     layer.in(entering(layer.norm2), count, dim, ffn, wide);
@@ -249,7 +259,8 @@ void Engine::embed(Workspace& workspace) const {
       } else if (!parts.frequencies.empty()) {
         const int64_t half = dim / 2;
         for (int64_t c = 0; c < half; ++c) {
-          const double angle = static_cast<double>(place) * parts.frequencies[static_cast<size_t>(c)];
+          const double angle = static_cast<double>(parts.first_position + place) *
+                               parts.frequencies[static_cast<size_t>(c)];
           row[c] += static_cast<float>(std::sin(angle));
           row[half + c] += static_cast<float>(std::cos(angle));
         }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/decode.h"
+#include "infer/cross_decoder.h"
 
 namespace mnemo::infer {
 
@@ -42,6 +43,8 @@ class EngineSequence {
   std::vector<int64_t> context_;  // rows of each layer context, as the open segment sees them
   std::vector<Kept> layers_, contexts_;
   std::vector<Kept> memories_;  // on the sequence seam
+  /// What each layer's cross-attention reads; shared by all hypotheses of a sentence.
+  std::vector<std::shared_ptr<const EncodedKeys>> encoded_;
 };
 
 }  // namespace mnemo::infer

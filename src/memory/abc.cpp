@@ -45,11 +45,10 @@ Abc::Abc(const Options& options, const core::AttentionBuild& build)
       causal_(build.causal),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
             options.bias, build.init_std) {
-  const double scale = options.scale == AbcOptions::Scale::sqrt_d ? 1.0 / std::sqrt(static_cast<double>(build.head_dim))
-                                                                  : 1.0;
+  scale_ = options.scale == AbcOptions::Scale::sqrt_d ? 1.0 / std::sqrt(static_cast<double>(build.head_dim)) : 1.0;
   const layers::Scope shared = shared_control(build), own = build.attn / "control";
   control_ = make_abc_control(options.complete_control(),
-                              {build, options.tied_across_layers ? shared : own, shared, options.num_slots, scale,
+                              {build, options.tied_across_layers ? shared : own, shared, options.num_slots, scale_,
                                options.mask_empty_slots, maps_.q.weight});
 }
 
@@ -60,6 +59,12 @@ AbcCall Abc::call_of(const core::AttentionInput& input) const {
   const at::Tensor& rows = cross ? input.context : input.x;
   const auto [q, k, v] = maps_.heads(input.x, rows);
   return {q, k, v, rows, key_validity(input.table, causal_), {}, input.from_below};
+}
+
+core::EncoderRows Abc::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
+  const auto [q, k, v] = maps_.heads(encoder_output.narrow(1, 0, 1), encoder_output);
+  const AbcAnswer answer = control_->attend({q, k, v, encoder_output, valid, {}, {}}, {});
+  return {answer.held_keys, answer.held, {}, scale_};
 }
 
 core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const core::State& state) const {

@@ -7,6 +7,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
+#include "core/reads_encoder.h"
 #include "core/takes_slot_index.h"
 #include "layers/parts.h"
 #include "memory/abc_control/control.h"
@@ -48,7 +49,10 @@ struct AbcOptions {
 ///   K, V from the control (abc_control/);  o = W_o concat_h( V^T softmax(K q * scale) )
 /// Causal models carry the control's state from segment to segment, without approximation. A query that reads an empty
 /// memory returns the bias of o.
-class Abc final : public core::CoreAttention, public core::Inspectable, public core::TakesSlotIndex {
+class Abc final : public core::CoreAttention,
+                  public core::Inspectable,
+                  public core::ReadsEncoder,
+                  public core::TakesSlotIndex {
  public:
   using Options = AbcOptions;
   /// For controls that depend on token positions.
@@ -59,8 +63,13 @@ class Abc final : public core::CoreAttention, public core::Inspectable, public c
   core::AttentionResult forward_assigned(const core::AttentionInput& input, const core::State& state,
                                          const at::Tensor& slot_index) const override;
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
-  core::AttentionSupport support() const override { return {false, false, causal_}; }
+  core::AttentionSupport support() const override {
+    return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_};
+  }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
+  /// The slots, with controls that fill them without a query.
+  core::EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const override;
+  const layers::AttentionProjections& cross_projections() const override { return maps_; }
   int64_t bptt_depth(std::string_view) const override {
     return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
   }
@@ -76,6 +85,7 @@ class Abc final : public core::CoreAttention, public core::Inspectable, public c
 
   Options options_;
   bool causal_;
+  double scale_ = 1.0;
   layers::AttentionProjections maps_;
   std::unique_ptr<AbcControl> control_;
 };

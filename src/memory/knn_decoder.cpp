@@ -7,7 +7,7 @@
 
 #include "core/key_rows_state.h"
 #include "memory/knn.h"
-#include "ops/attention/knn_rows.h"
+#include "ops/attention/knn.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "backbones/decoder.h"
 #include "backbones/registry.h"
 #include "base/error.h"
 #include "base/ignore_target.h"
@@ -21,8 +22,11 @@ using core::InputKind;
 using core::SpanKind;
 
 core::ModelInput input_of(const ModelOptions& options) {
+  const EmbeddingOptions& embedding = options.embedding;
   if (options.backbone.input() == InputKind::tokens)
-    return core::TokenInput{options.embedding.vocab_size, options.segment_size};
+    return core::TokenInput{embedding.vocab_size, options.segment_size};
+  if (options.backbone.input() == InputKind::pairs)
+    return core::PairInput{embedding.source_vocab_size.value_or(embedding.vocab_size), embedding.vocab_size};
   const std::vector<int64_t> size = options.backbone.image_size();
   return core::ImageInput{size.at(0), size.at(1), options.backbone.image_channels()};
 }
@@ -41,6 +45,12 @@ core::BackboneInput image_input(const core::Segment& segment, const core::Attent
   return input;
 }
 
+/// The state of a translation model, from that of its decoder and its source side.
+core::State with_source(const core::State& decoder, core::State source) {
+  return core::State::list(
+      {{"layers", decoder.child("layers")}, {"open", decoder.child("open")}, {"source", std::move(source)}});
+}
+
 const char* found_in(const core::Segment& segment) {
   return segment.tokens.defined()   ? "tokens"
          : segment.rows.defined()   ? "rows"
@@ -54,11 +64,15 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
              at::Device device)
     : options_(options), input_(input_of(options)), parameters_(seed, dtype, budget, device) {
   const layers::Scope root = parameters_.root();
-  const bool whole = is_whole(options), tokens = input_kind() == InputKind::tokens;
-  if (whole && tokens) make_embedding(root / "embed");
+  const bool whole = is_whole(options), images = input_kind() == InputKind::images;
+  base::require(whole || input_kind() != InputKind::pairs,
+                "model: backbone.type = \"{}\" reads tokens: expected kind = "
+                "\"model\"",
+                options.backbone.type);
+  if (whole && !images) make_embedding(root);
   make_backbone(root / "backbone");
-  require_layers(options.memory, backbone_->num_layers());
-  if (tokens) make_memories();
+  if (input_kind() != InputKind::pairs) require_layers(options.memory, backbone_->num_layers());
+  if (!images) make_memories();
   if (!whole) return;
   make_head(root / "head");
   for (const base::Node& memory : options.memory) {
@@ -77,6 +91,10 @@ void Model::make_backbone(const layers::Scope& scope) {
     backbone_ = backbones::stack_backbones().find(backbone.type).make(backbone, scope, attention);
     return;
   }
+  if (input_kind() == InputKind::pairs) {
+    make_pairs(scope);
+    return;
+  }
   const auto attention = [&](const base::Node& core, const core::AttentionBuild& build,
                              const core::ImageLayout& image) {
     return make_image_attention(core, options_.memory, build, image);
@@ -89,6 +107,22 @@ void Model::make_backbone(const layers::Scope& scope) {
       backbone.vision);
 }
 
+void Model::make_pairs(const layers::Scope& scope) {
+  const bool shared = options_.embedding.shared == EmbeddingOptions::Shared::all;
+  source_.emplace(options_, parameters_.root(), shared ? embedding_ : std::nullopt);
+  const PairDecoderOptions& decoder = options_.backbone.pairs.decoder;
+  const auto maker = [](const base::Node& attention) {
+    return [&attention](const core::AttentionBuild& build) { return make_attention(attention, {}, build); };
+  };
+  backbone_ = std::make_unique<backbones::Decoder>(options_.backbone.pairs.decoder_stack(), scope / "decoder",
+                                                   maker(decoder.attention), maker(decoder.cross_attention));
+  with_location(decoder.cross_attention, [&] {
+    base::require(backbone_->cross_attention(0)->support().cross,
+                  "'{}' reads only its own rows and cannot attend to an encoder's output",
+                  type_of(decoder.cross_attention));
+  });
+}
+
 void Model::make_memories() {
   core::MemoryBuild build{
       parameters_.root() / "memory", backbone_->num_layers(), {}, backbone_->dim(), parameters_.all().front().tensor};
@@ -97,15 +131,19 @@ void Model::make_memories() {
   if (embedding_) build.embed = [embedding = *embedding_](const at::Tensor& tokens) { return embedding(tokens); };
   if (adaptive_embedding_)
     build.embed = [embedding = *adaptive_embedding_](const at::Tensor& tokens) { return embedding(tokens); };
-  memories_.emplace(options_.memory, build, options_.backbone.causal());
-  const base::Node& attention = options_.backbone.attention;
+  const bool pairs = input_kind() == InputKind::pairs;
+  memories_.emplace(options_.memory, build, pairs || options_.backbone.causal());
+  const base::Node& attention = pairs ? options_.backbone.pairs.decoder.attention : options_.backbone.attention;
   with_location(attention, [&] { memories_->require_support(*backbone_, type_of(attention)); });
 }
 
-void Model::make_embedding(const layers::Scope& scope) {
+void Model::make_embedding(const layers::Scope& root) {
   const EmbeddingOptions& embedding = options_.embedding;
-  const double std = embedding.init_std.value_or(options_.backbone.init_std);
-  const int64_t dim = options_.backbone.dim;
+  const bool pairs = input_kind() == InputKind::pairs;
+  const bool apart = pairs && embedding.shared != EmbeddingOptions::Shared::all;
+  const layers::Scope scope = root / (apart ? "decoder_embed" : "embed");
+  const double std = embedding.init_std.value_or(options_.backbone.weight_std());
+  const int64_t dim = pairs ? options_.backbone.pairs.dim : options_.backbone.dim;
   base::require(embedding.vocab_size > 0, "model: expected embedding.vocab_size of at least 1, found 0");
   if (embedding.type == EmbeddingOptions::Type::token) {
     embedding_.emplace(scope, embedding.vocab_size, dim, embedding.scale, std);
@@ -190,12 +228,18 @@ std::vector<core::Scalar> Model::scalars() const { return attention_scalars(*bac
 
 core::State Model::initial_state(int64_t batch) const {
   core::State layers = backbone_->initial_state(batch);
+  if (source_)
+    return committed_.apply(
+        with_source(memories_->initial_state(batch, std::move(layers)), source_->initial_state(batch)));
   return committed_.apply(memories_ ? memories_->initial_state(batch, std::move(layers))
                                     : core::State::list({{"layers", std::move(layers)}}));
 }
 
 int64_t Model::bptt_depth(const std::string& path) const {
   if (!memories_) return 0;  // images are not a sequence: no gradient flows from one step to the next
+  constexpr std::string_view kSource = "source.";
+  if (source_ && path.starts_with(kSource))
+    return source_->bptt_depth(std::string_view(path).substr(kSource.size())).value_or(0);
   if (const auto depth = memories_->bptt_depth(path)) return *depth;
   for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
     const std::string name = "layers." + backbone_->layer_name(layer) + ".";
@@ -225,9 +269,30 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
                                 const core::AttentionObserver& observe, const core::HiddenObserver& hidden) const {
   require_input(segment);
   if (!memories_) return forward_images(segment, state, observe, hidden);
+  if (!source_) return forward_tokens(segment, state, {}, observe, hidden);
+  const int64_t batch = segment.tokens.size(0);
+  core::State source = state.child("source"), target = state;
+  if (segment.source.defined()) {
+    base::require(segment.source.dim() == 2 && segment.source.size(0) == batch,
+                  "[model] expected a source [B,S] with B = {}, found {}", batch, c10::str(segment.source.sizes()));
+    source = source_->encode(segment.source, segment.source_valid, segment.mode, source, hidden);
+    // A new source begins a new target.
+    target = memories_->initial_state(batch, backbone_->initial_state(batch));
+  }
+  base::require(SourceSide::output(source).rows.defined(), "{}",
+                "[model] expected a source, or a state with an encoder's output, found neither");
+  core::StepResult step = forward_tokens(segment, target, SourceSide::output(source), observe, hidden);
+  step.state = with_source(step.state, std::move(source));
+  return step;
+}
+
+core::StepResult Model::forward_tokens(const core::Segment& segment, const core::State& state,
+                                       const core::EncoderOutput& encoder, const core::AttentionObserver& observe,
+                                       const core::HiddenObserver& hidden) const {
   const at::Tensor tokens = embed(segment);
   const core::SegmentRows rows = memories_->enter(tokens, cls_, segment, state);
   core::BackboneInput input;
+  input.encoder = encoder;
   input.mode = segment.mode;
   input.ends = segment.part.ends;
   input.observe = observe;

@@ -15,6 +15,7 @@
 #include "models/committed_state.h"
 #include "models/options.h"
 #include "models/segment_memories.h"
+#include "models/source_side.h"
 
 namespace mnemo::models {
 
@@ -30,9 +31,11 @@ struct TaskLogits {
 ///   images  Segment.pixels [B,C,H,W] -> backbone -> hidden [B,1,D]: the class token, or the mean of the grid, after
 ///   the
 ///           final norm
+///   pairs   Segment.source [B,S] -> SourceSide; Segment.tokens [B,U] -> embedding -> decoder, with cross-attention to
+///           the encoder's output -> hidden [B,U,D]
 /// With kind = "layer_stack" it takes Segment.rows [B,T,D], returns hidden [B,T,D], and has neither embedding nor head.
 /// State: one child for each memory of the list on the layer-context and sequence seams, "layers" with the attentions'
-/// states, and, for text models, "open" with the open segment.
+/// states, and, unless it reads images, "open" with the open segment. A translation model has "source" besides.
 class Model final : public core::Model {
  public:
   /// On the meta device the model has no data: for counting parameters.
@@ -57,6 +60,8 @@ class Model final : public core::Model {
 
   const ModelOptions& options() const { return options_; }
   const core::Backbone& backbone() const { return *backbone_; }
+  /// The source side of a translation model; null in any other.
+  const SourceSide* source() const { return source_ ? &*source_ : nullptr; }
   /// The token embedding of either type; null if the model uses the other type, or has no embedding.
   const layers::TokenEmbedding* token_embedding() const { return embedding_ ? &*embedding_ : nullptr; }
   const layers::AdaptiveEmbedding* adaptive_embedding() const {
@@ -65,7 +70,8 @@ class Model final : public core::Model {
   /// Null in a layer_stack.
   const core::Head* head_or_null() const { return head_.get(); }
   const core::Head& head() const;
-  /// The memories on the layer-context and sequence seams. Throws InputError for an image model, which has none.
+  /// The memories on the layer-context and sequence seams; of a translation model's decoder, which has none. Throws
+  /// InputError for an image model.
   const SegmentMemories& memories() const;
   /// The masks of a whole segment of `tokens` rows after `state`, one for each set of layers that see the same context.
   std::vector<LayerTable> attend_tables(int64_t tokens, const core::State& state, core::Mode mode) const;
@@ -87,13 +93,17 @@ class Model final : public core::Model {
 
  private:
   void make_backbone(const layers::Scope& scope);
+  void make_pairs(const layers::Scope& scope);
   void make_memories();
-  void make_embedding(const layers::Scope& scope);
+  void make_embedding(const layers::Scope& root);
   void make_head(const layers::Scope& scope);
   void require_input(const core::Segment& segment) const;
   at::Tensor embed(const core::Segment& segment) const;
   /// StepResult.hidden from hidden states [B,Q,D], of which `count` rows from `first` on are the tokens or the image.
   at::Tensor hidden_of(const at::Tensor& hidden, int64_t first, int64_t count, const at::Tensor& valid) const;
+  core::StepResult forward_tokens(const core::Segment& segment, const core::State& state,
+                                  const core::EncoderOutput& encoder, const core::AttentionObserver& observe,
+                                  const core::HiddenObserver& hidden) const;
   core::StepResult forward_images(const core::Segment& segment, const core::State& state,
                                   const core::AttentionObserver& observe, const core::HiddenObserver& hidden) const;
   /// The rows that the heads read, [B,1,D]: for the model's own head first, then for each task's.
@@ -105,7 +115,8 @@ class Model final : public core::Model {
   std::optional<layers::TokenEmbedding> embedding_;
   std::optional<layers::AdaptiveEmbedding> adaptive_embedding_;
   std::unique_ptr<core::Backbone> backbone_;
-  std::optional<SegmentMemories> memories_;  ///< text models only
+  std::optional<SourceSide> source_;         ///< translation models only
+  std::optional<SegmentMemories> memories_;  ///< unless the model reads images
   std::unique_ptr<core::Head> head_;
   at::Tensor cls_;  ///< [D]: the row before the tokens that a classification head reads, if no memory provides one
   std::unique_ptr<memory::LearnableTokens> tasks_;

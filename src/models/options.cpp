@@ -41,23 +41,30 @@ ModelOptions::ModelOptions() { head = base::Node::table({{"type", Mechanisms::al
 
 std::vector<std::string> BackboneOptions::type_names() {
   std::vector<std::string> names = backbones::stack_backbones().names();
+  names.emplace_back(EncoderDecoderOptions::kType);
   for (auto& [name, make] : vision_types()) names.push_back(name);
   return names;
 }
 
-std::vector<base::OptionDoc> BackboneOptions::vision_docs() {
+std::vector<base::OptionDoc> BackboneOptions::typed_docs() {
   std::vector<base::OptionDoc> all;
+  const auto add = [&](std::string_view name, std::vector<base::OptionDoc> docs) {
+    for (base::OptionDoc& doc : docs) {
+      doc.group = fmt::format("with type = \"{}\"", name);
+      all.push_back(std::move(doc));
+    }
+  };
+  add(EncoderDecoderOptions::kType, base::describe_options<EncoderDecoderOptions>());
   for (const auto& [name, make] : vision_types()) {
-    std::visit(
-        [&](const auto& chosen) {
-          for (base::OptionDoc& doc : base::describe_options<std::decay_t<decltype(chosen)>>()) {
-            doc.group = fmt::format("with type = \"{}\"", name);
-            all.push_back(std::move(doc));
-          }
-        },
-        make());
+    std::visit([&](const auto& chosen) { add(name, base::describe_options<std::decay_t<decltype(chosen)>>()); },
+               make());
   }
   return all;
+}
+
+core::InputKind BackboneOptions::input() const {
+  if (is_pairs()) return core::InputKind::pairs;
+  return vision_index(type) >= 0 ? core::InputKind::images : core::InputKind::tokens;
 }
 
 int BackboneOptions::vision_index(std::string_view type) {
@@ -89,12 +96,20 @@ bool BackboneOptions::takes_tasks() const {
 }
 
 bool BackboneOptions::causal() const {
+  if (is_pairs()) return true;  // the decoder
   return input() == core::InputKind::tokens && backbones::stack_backbones().find(type).causal;
 }
 
 double BackboneOptions::weight_std() const {
-  return input() == core::InputKind::tokens ? init_std
-                                            : std::visit([](const auto& chosen) { return chosen.init_std; }, vision);
+  switch (input()) {
+    case core::InputKind::tokens:
+      return init_std;
+    case core::InputKind::pairs:
+      return pairs.init_std;
+    case core::InputKind::images:
+      break;
+  }
+  return std::visit([](const auto& chosen) { return chosen.init_std; }, vision);
 }
 
 std::string BackboneOptions::type_meaning() {
@@ -103,7 +118,8 @@ std::string BackboneOptions::type_meaning() {
   for (const std::string& name : stacks.names()) text += fmt::format("{}: {}; ", name, stacks.find(name).meaning);
   std::string images;
   for (const auto& [name, make] : vision_types()) images += (images.empty() ? "" : ", ") + name;
-  return text + images + ": image backbones with their own keys";
+  return fmt::format("{}{}: of translation models; {}: image backbones; these have their own keys", text,
+                     EncoderDecoderOptions::kType, images);
 }
 
 BackboneOptions::BackboneOptions() : type(backbones::stack_backbones().names().front()) {
@@ -117,12 +133,18 @@ core::ModelOutline outline_of(const ModelOptions& options) {
   const bool images = backbone.input() == core::InputKind::images;
   core::ModelOutline model{.whole = options.kind == ModelOptions::Kind::model,
                            .input = backbone.input(),
-                           .causal = backbone.causal(),
+                           .causal = !backbone.is_pairs() && backbone.causal(),
                            .backbone = backbone.type,
                            .adapters = options.adapters.has_value()};
   model.takes_tasks = backbone.takes_tasks();
-  if (!images) {
-    const EmbeddingOptions& embedding = options.embedding;
+  const EmbeddingOptions& embedding = options.embedding;
+  if (model.input == core::InputKind::pairs) {  // its memories belong to the encoder
+    model.num_layers = backbone.pairs.encoder.num_layers;
+    model.dim = backbone.pairs.dim;
+    model.vocab_size = embedding.vocab_size;
+    model.embedding.width = model.dim;
+  }
+  if (model.input == core::InputKind::tokens) {
     model.num_layers = backbone.num_layers;
     model.dim = backbone.dim;
     model.segment_size = options.segment_size;
@@ -132,7 +154,7 @@ core::ModelOutline outline_of(const ModelOptions& options) {
     model.embedding = {embedding.type == EmbeddingOptions::Type::adaptive, embedding.dim.value_or(backbone.dim),
                        embedding.cutoffs, embedding.div_val};
   }
-  for (const base::Node& memory : options.memory) {
+  for (const base::Node& memory : options.memories()) {
     const memory::Entry& entry = Mechanisms::all().memories.find(type_of(memory));
     model.memories.push_back(
         {type_of(memory), entry.seam(images), layers_of(memory, model.num_layers), entry.rows_beside(memory)});
@@ -166,9 +188,10 @@ std::vector<std::string> image_memories() {
 /// Rules for all memories of a seam; memories check the rest themselves.
 void check_memories(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
   const bool images = model.input == core::InputKind::images;
-  require_layers(options.memory, images ? INT64_MAX : model.num_layers);
-  for (size_t i = 0; i < options.memory.size(); ++i) {
-    const base::Node& node = options.memory[i];
+  const std::vector<base::Node>& memories = options.memories();
+  require_layers(memories, images ? INT64_MAX : model.num_layers);
+  for (size_t i = 0; i < memories.size(); ++i) {
+    const base::Node& node = memories[i];
     const memory::Entry& entry = Mechanisms::all().memories.find(type_of(node));
     const core::ModelOutline::Memory& memory = model.memories[i];
     if (entry.check) entry.check(node, model, where);
@@ -214,6 +237,31 @@ void check_embedding(const ModelOptions& options, const base::Where& where) {
                 "div_val = {} divides the clusters' widths, but there are no cutoffs", embedding.div_val);
 }
 
+/// Checks that apply only to translation models.
+void check_pairs(const ModelOptions& options, const base::Where& where) {
+  using Shared = EmbeddingOptions::Shared;
+  const EmbeddingOptions& embedding = options.embedding;
+  where.require(embedding.type == EmbeddingOptions::Type::token, "embedding",
+                "a translation model has plain tables: expected type = \"token\", found \"adaptive\"");
+  where.require(!embedding.dim || *embedding.dim == options.backbone.pairs.dim, "embedding",
+                "expected embedding.dim = backbone.dim = {}, found {}", options.backbone.pairs.dim,
+                embedding.dim.value_or(0));
+  where.require(embedding.shared != Shared::all ||
+                    embedding.source_vocab_size.value_or(embedding.vocab_size) == embedding.vocab_size,
+                "embedding",
+                "shared = \"all\" needs one vocabulary: expected source_vocab_size = vocab_size = {}, "
+                "found {}",
+                embedding.vocab_size, embedding.source_vocab_size.value_or(0));
+  const base::Node* tied = options.head.find("tied");
+  where.require(embedding.shared != Shared::none || (tied != nullptr && !tied->as_bool()), "embedding",
+                "shared = \"none\" gives the output a table of its own: expected head.tied = false");
+  const SpecialTokens& tokens = options.tokens;
+  for (const auto& [name, id] :
+       {std::pair("pad", tokens.pad), std::pair("eos", tokens.eos), std::pair("unk", tokens.unk)})
+    where.require(embedding.vocab_size == 0 || id < embedding.vocab_size, "tokens",
+                  "expected {} below embedding.vocab_size = {}, found {}", name, embedding.vocab_size, id);
+}
+
 /// Checks that apply only to image models.
 void check_vision(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
   const std::string& type = options.backbone.type;
@@ -226,6 +274,7 @@ void check_vision(const ModelOptions& options, const core::ModelOutline& model, 
 }  // namespace
 
 void BackboneOptions::validate(const base::Where& where) const {
+  if (is_pairs()) return pairs.validate(where);
   if (input() == core::InputKind::images) {
     std::visit([&](const auto& chosen) { chosen.validate(where); }, vision);
     return;
@@ -240,13 +289,14 @@ void ModelOptions::validate(const base::Where& where) const {
                 "'{}' has not been expanded; options with a preset are read by models::read_model_options",
                 preset.value_or(""));
   const core::ModelOutline model = outline_of(*this);
-  const bool images = model.input == core::InputKind::images;
+  const bool images = model.input == core::InputKind::images, pairs = model.input == core::InputKind::pairs;
   if (images) check_vision(*this, model, where);
   check_memories(*this, model, where);
-  if (!images) check_embedding(*this, where);
+  if (!images && !pairs) check_embedding(*this, where);
+  if (pairs) check_pairs(*this, where);
   if (model.whole || type_of(head) != type_of(ModelOptions().head))
     Mechanisms::all().heads.find(type_of(head)).check(head, model, where);
-  if (!images) check_places(*this, model);
+  if (!images && !pairs) check_places(*this, model);
 }
 
 }  // namespace mnemo::models

@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "core/input.h"
 #include "layers/adapter.h"
+#include "models/encoder_decoder.h"
 
 namespace mnemo::models {
 
@@ -26,6 +27,9 @@ struct EmbeddingOptions {
   std::optional<double> init_std;
   std::vector<int64_t> cutoffs;
   int64_t div_val = 1;
+  std::optional<int64_t> source_vocab_size;
+  enum class Shared { all, decoder, none };
+  Shared shared = Shared::all;
   template <class V>
   void visit(V&& v) {
     v("type", type,
@@ -40,6 +44,12 @@ struct EmbeddingOptions {
     v("cutoffs", cutoffs, "adaptive: first word of each cluster after the most frequent words", base::at_least(1));
     v("div_val", div_val, "adaptive: cluster i is div_val^i times narrower; 1: all have the same width",
       base::range(1, 1 << 10));
+    v("source_vocab_size", source_vocab_size,
+      "translation: vocabulary size of the source; unset: that of the data, or vocab_size", base::range(1, 1 << 24));
+    v("shared", shared,
+      "translation: all: one table for source, target and output; decoder: a table for the source, and one for target "
+      "and output; none: a table for each side (set head.tied = false)",
+      base::one_of("all", "decoder", "none"));
   }
 };
 
@@ -50,13 +60,18 @@ using VisionOptions = std::variant<backbones::VitOptions, backbones::PvtOptions,
 
 struct BackboneOptions : backbones::EncoderOptions {
   std::string type;
-  VisionOptions vision;  ///< for that type, if it is an image backbone; the other keys are unused then
+  VisionOptions vision;         ///< for that type, if it is an image backbone; the other keys are unused then
+  EncoderDecoderOptions pairs;  ///< for the type of translation models; the other keys are unused then
   template <class V>
   void visit(V&& v) {
     v("type", type, type_meaning(), base::one_of_names(type_names()));
     // The keys depend on the type, which comes first.
     if (select_vision()) {
       std::visit([&](auto& chosen) { chosen.visit(v); }, vision);
+      return;
+    }
+    if (is_pairs()) {
+      pairs.visit(v);
       return;
     }
     backbones::EncoderOptions::visit(v);
@@ -67,14 +82,15 @@ struct BackboneOptions : backbones::EncoderOptions {
   /// Whether tasks with their own memory can be attached (learnable memory).
   bool takes_tasks() const;
   /// The input of a model with this backbone.
-  core::InputKind input() const { return vision_index(type) >= 0 ? core::InputKind::images : core::InputKind::tokens; }
+  core::InputKind input() const;
+  bool is_pairs() const { return type == EncoderDecoderOptions::kType; }
   /// init_std of the options in use.
   double weight_std() const;
   static std::vector<std::string> type_names();
   /// A description of each of them.
   static std::string type_meaning();
-  /// The keys of each image backbone, as paths relative to the backbone's table.
-  static std::vector<base::OptionDoc> vision_docs();
+  /// The keys of each backbone with keys of its own, as paths relative to the backbone's table.
+  static std::vector<base::OptionDoc> typed_docs();
   /// The index of the alternative of VisionOptions with that type, or -1.
   static int vision_index(std::string_view type);
   /// Height and width of the images that an image backbone is built for, and their channels.
@@ -97,6 +113,7 @@ struct ModelOptions {
   std::optional<layers::AdapterOptions> adapters;
   base::Node head;
   int64_t segment_size = 32;
+  SpecialTokens tokens;
   template <class V>
   void visit(V&& v) {
     v("preset", preset, "start from the options of a published model (mnemo help presets); the keys below override it",
@@ -104,17 +121,24 @@ struct ModelOptions {
     v("kind", kind, "model: tokens to logits; layer_stack: rows to rows, no embedding and no head",
       base::one_of("model", "layer_stack"));
     // The keys depend on the backbone, which may be read after some of them.
-    const auto tokens = [&] { return backbone.input() == core::InputKind::tokens; };
-    if (tokens()) v("embedding", embedding, "tokens to rows");
+    const auto reads = [&](core::InputKind input) { return backbone.input() == input; };
+    if (!reads(core::InputKind::images)) v("embedding", embedding, "tokens to rows");
     v("backbone", backbone, "the layers");
-    v("memory", memory, "list of memories; memories on different seams can be combined", base::poly(memory_types()));
-    if (!tokens()) v("adapters", adapters, "adapters after each branch, trained instead of the layers");
+    if (!reads(core::InputKind::pairs))
+      v("memory", memory, "list of memories; memories on different seams can be combined", base::poly(memory_types()));
+    if (reads(core::InputKind::images))
+      v("adapters", adapters, "adapters after each branch, trained instead of the layers");
     v("head", head, "rows to predictions", base::poly(head_types()));
-    if (tokens())
+    if (reads(core::InputKind::tokens))
       v("segment_size", segment_size, "tokens per segment in training and generation (tgt_len)",
         base::range(1, 1 << 20));
+    if (reads(core::InputKind::pairs)) v("tokens", tokens, "ids of the special tokens of both sides");
   }
   void validate(const base::Where& where) const;
+  /// The memories of the model; of a translation model, those of its encoder.
+  const std::vector<base::Node>& memories() const {
+    return backbone.is_pairs() ? backbone.pairs.encoder.memory : memory;
+  }
   static const base::PolyType& memory_types();
   static const base::PolyType& head_types();
   ModelOptions();

@@ -9,6 +9,7 @@
 #include "base/node_merge.h"
 #include "models/encoder_presets.h"
 #include "models/language_presets.h"
+#include "models/pair_presets.h"
 #include "models/vision_presets.h"
 
 namespace mnemo::models {
@@ -18,6 +19,7 @@ const std::vector<Preset>& presets() {
     std::vector<Preset> list;
     add_language_presets(list);
     add_encoder_presets(list);
+    add_pair_presets(list);
     add_vit_presets(list);
     add_pyramid_presets(list);
     return list;

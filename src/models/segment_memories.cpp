@@ -227,6 +227,7 @@ core::SegmentRows SegmentMemories::enter(const at::Tensor& tokens, const at::Ten
 void SegmentMemories::show(core::BackboneInput& input, const core::SegmentRows& rows, const core::Segment& segment,
                            const core::State& state) const {
   input.rows = rows.rows;
+  input.valid = rows.valid;
   if (!segment.part.starts) input.first_row = state.child("open").as<OpenSegment>().length;
   for (const size_t view : view_of_) input.tables.push_back(&rows.tables[view]);
   if (!segment.part.starts || contexts_.empty()) return;

@@ -4,6 +4,7 @@
 #include "tasks/types/algorithmic.h"
 #include "tasks/types/images.h"
 #include "tasks/types/listops.h"
+#include "tasks/types/pairs.h"
 #include "tasks/types/task_file.h"
 #include "tasks/types/text.h"
 
@@ -30,6 +31,7 @@ TaskTypes make_types() {
   add<TaskFileSpec>(all, "task_file", "question-and-answer samples from a file");
   add<ListOpsSpec>(all, "listops", "Long ListOps: classify the value of nested lists");
   add<ImageSpec>(all, "images", "images with one class each");
+  add<PairSpec>(all, "pairs", "sentences and their translations");
   all.default_type = all.entries.names().front();
   return all;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
+#include "ops/label_smoothing.h"
 
 namespace mnemo::tasks {
 
@@ -18,7 +20,8 @@ double Evaluation::at(std::string_view name) const {
 data::TokenSegment to(const data::TokenSegment& segment, at::Device device) {
   if (device.is_cpu()) return segment;
   data::TokenSegment moved = segment;
-  for (at::Tensor* tensor : {&moved.tokens, &moved.targets, &moved.valid, &moved.pixels, &moved.soft_targets}) {
+  for (at::Tensor* tensor : {&moved.tokens, &moved.targets, &moved.valid, &moved.pixels, &moved.soft_targets,
+                             &moved.source, &moved.source_valid}) {
     if (tensor->defined()) *tensor = tensor->to(device);
   }
   // Check on the host first whether any row starts a document; most segments have none.
@@ -29,7 +32,8 @@ data::TokenSegment to(const data::TokenSegment& segment, at::Device device) {
 data::TokenSegment rows(const data::TokenSegment& segment, int64_t first, int64_t count) {
   if (first == 0 && count == segment.targets.size(0)) return segment;
   data::TokenSegment part = segment;
-  for (at::Tensor* tensor : {&part.tokens, &part.targets, &part.reset, &part.valid, &part.pixels, &part.soft_targets}) {
+  for (at::Tensor* tensor : {&part.tokens, &part.targets, &part.reset, &part.valid, &part.pixels, &part.soft_targets,
+                             &part.source, &part.source_valid}) {
     if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
   }
   return part;
@@ -40,6 +44,8 @@ core::Segment model_input(const data::TokenSegment& segment, core::Mode mode) {
   input.tokens = segment.tokens;
   input.valid = segment.valid;
   input.pixels = segment.pixels;
+  input.source = segment.source;
+  input.source_valid = segment.source_valid;
   input.mode = mode;
   return input;
 }
@@ -47,12 +53,18 @@ core::Segment model_input(const data::TokenSegment& segment, core::Mode mode) {
 TokenLoss token_loss(const core::Model& model, const core::StepResult& step, const data::TokenSegment& segment,
                      int64_t targets, double auxiliary_share) {
   TokenLoss loss;
-  if (segment.num_targets > 0) {
+  const auto count = static_cast<double>(targets);
+  if (segment.num_targets > 0 && segment.label_smoothing > 0.0) {
+    const ops::SmoothedLoss smoothed = ops::label_smoothing(model.logits(step.hidden), segment.targets,
+                                                            segment.label_smoothing, base::kIgnoreTarget);
+    loss.nll = smoothed.nll.sum().div(count);
+    loss.total = smoothed.smoothed.sum().div(count);
+  } else if (segment.num_targets > 0) {
     const at::Tensor nll = segment.soft_targets.defined() ? -(at::log_softmax(model.logits(step.hidden), -1) *
                                                               segment.soft_targets.to(step.hidden.scalar_type()))
                                                                  .sum(-1)
                                                           : model.nll(step.hidden, segment.targets);
-    loss.nll = nll.sum().div(static_cast<double>(targets));
+    loss.nll = nll.sum().div(count);
     loss.total = loss.nll;
   }
   for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step)) {

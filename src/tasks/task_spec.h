@@ -26,6 +26,7 @@ struct DataShape {
   int64_t length = 0;         ///< tokens of the longest sample; 0 if samples are not sequences processed with memory
   std::optional<int64_t> segment_size = {};  ///< required by data.num_segments
   std::vector<std::string> classes = {};     ///< class names of images
+  int64_t source_vocabulary = 0;             ///< of the source of pairs
 };
 
 /// The metric that a study of the task compares.
@@ -53,6 +54,7 @@ struct LoadedTask {
   DataShape shape;
   int64_t tokens_per_row = 0;                             ///< of a step's batch; 1 for images
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  ///< for text
+  std::map<std::string, std::string> files = {};          ///< made of the data, for the model folder: name to content
 };
 
 /// Options of `mnemo data`.
@@ -80,7 +82,7 @@ class TaskSpec {
   TaskSpec(const TaskSpec&) = delete;
   TaskSpec& operator=(const TaskSpec&) = delete;
 
-  static constexpr const char* kPathKeys[] = {"train", "valid", "test"};
+  static constexpr const char* kPathKeys[] = {"train", "valid", "test", "train_target", "valid_target", "test_target"};
 
   /// The registered name: data.type.
   const std::string& type() const { return table_.at("type").as_string(); }

@@ -93,14 +93,20 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   if (!device.is_cpu()) seed(at::globalContext().defaultGenerator(device));
 }
 
+/// The first row of a part of the batch, and how many it has. Batches of sentences differ in their number of rows.
+std::pair<int64_t, int64_t> Trainer::rows_of(const std::vector<data::TokenSegment>& segments, int64_t part) const {
+  const int64_t rows = segments.front().targets.size(0), parts = options_.accumulate;
+  return {rows * part / parts, rows * (part + 1) / parts - rows * part / parts};
+}
+
 BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
                                   StepOutcome& outcome) {
-  const int64_t rows = options_.batch_size / options_.accumulate;
+  const auto [first, rows] = rows_of(segments, part);
   const at::Device device = core::device_of(model_);
   std::vector<data::TokenSegment> own;
   std::vector<BpttSegment> inputs;
   for (const data::TokenSegment& segment : segments) {
-    own.push_back(tasks::to(tasks::rows(segment, part * rows, rows), device));
+    own.push_back(tasks::to(tasks::rows(segment, first, rows), device));
     inputs.push_back({tasks::model_input(own.back(), core::Mode::train), own.back().reset});
   }
   const core::State state = states_.empty() ? model_.initial_state(rows) : states_[static_cast<size_t>(part)];
@@ -134,6 +140,7 @@ StepOutcome Trainer::step() {
   model_.parameters().zero_grad();
   std::vector<core::State> next;
   for (int64_t part = 0; part < options_.accumulate; ++part) {
+    if (rows_of(segments, part).second == 0) continue;  // a batch with fewer rows than parts
     next.push_back(differentiate(segments, part, outcome.targets, outcome).state);
   }
   outcome.lr = optimiser_->base_lr() * schedule_->factor(steps_);
@@ -158,11 +165,11 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<data::To
   if (per_model_state_) {
     if (states.size() > 1) {
       // What the whole batch would have made of it: the mean over the sequences with a real token.
-      const int64_t rows = options_.batch_size / options_.accumulate;
       double total = 0;
       std::vector<double> weights;
       for (size_t part = 0; part < states.size(); ++part) {
-        weights.push_back(real_rows(tasks::rows(segments.front(), static_cast<int64_t>(part) * rows, rows)));
+        const auto [first, rows] = rows_of(segments, static_cast<int64_t>(part));
+        weights.push_back(real_rows(tasks::rows(segments.front(), first, rows)));
         total += weights.back();
       }
       std::vector<std::vector<std::pair<core::Field, at::Tensor>>> fields;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/model.h"
@@ -98,6 +99,7 @@ class Trainer {
     int64_t steps = 0;
   };
 
+  std::pair<int64_t, int64_t> rows_of(const std::vector<data::TokenSegment>& segments, int64_t part) const;
   BpttResult differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
                            StepOutcome& outcome);
   void commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments);

@@ -94,8 +94,13 @@ weights::TensorFile GoldenFile::parameters() const {
   return only;
 }
 
-void GoldenFile::load_parameters(const layers::ParameterSet& into) const {
-  weights::load_into(parameters(), into.named(), path_);
+void GoldenFile::load_parameters(const layers::ParameterSet& into,
+                                 const std::function<std::string(const std::string&)>& name_in_file) const {
+  auto named = into.named();
+  for (auto& [name, tensor] : named) {
+    if (name_in_file) name = name_in_file(name);
+  }
+  weights::load_into(parameters(), named, path_);
 }
 
 void GoldenFile::require_all_used(const std::set<std::string>& compared) const {
@@ -163,12 +168,16 @@ void count_error(GoldenReport& report, const std::string& group, double toleranc
 
 namespace {
 
-/// Whether a config describes a vision backbone.
-bool is_vision(const base::Node& config) {
+/// What a model of that config reads.
+core::InputKind input_of(const base::Node& config) {
   const base::Node* backbone = config.find("backbone");
   const base::Node* type = backbone == nullptr ? nullptr : backbone->find("type");
-  return type != nullptr && type->is_string() && models::BackboneOptions::vision_index(type->as_string()) >= 0;
+  models::BackboneOptions options;
+  if (type != nullptr && type->is_string()) options.type = type->as_string();
+  return options.input();
 }
+
+bool is_vision(const base::Node& config) { return input_of(config) == core::InputKind::images; }
 
 }  // namespace
 
@@ -182,6 +191,7 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
   try {
     if (kind->as_string() == "attention") return verify_attention(file);
     if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
+    if (kind->as_string() == "model" && input_of(file.config()) == core::InputKind::pairs) return verify_pairs(file);
     if (kind->as_string() == "layer_stack" && is_vision(file.config())) return verify_vision_stack(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
     if (kind->as_string() == "image_transform") return verify_image_transform(file);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -38,8 +39,10 @@ class GoldenFile {
   layers::Budget budget() const;
   /// param.*, to be loaded whole.
   weights::TensorFile parameters() const;
-  /// Copies param.* into the parameters. Every tensor on either side must be used exactly once.
-  void load_parameters(const layers::ParameterSet& into) const;
+  /// Copies param.* into the parameters. Every tensor on either side must be used exactly once. name_in_file: the
+  /// file's name of a parameter, if it has names of its own.
+  void load_parameters(const layers::ParameterSet& into,
+                       const std::function<std::string(const std::string&)>& name_in_file = {}) const;
   /// Throws InputError that lists the tensors without a part in the result: inputs (param.*, buffer.*, state.init.*,
   /// step.K.input.*, step.K.cotangent.*) that nobody asked for, and results that are not among the compared.
   void require_all_used(const std::set<std::string>& compared) const;
@@ -82,6 +85,8 @@ GoldenReport verify_attention(const GoldenFile& file);
 GoldenReport verify_model(const GoldenFile& file);
 /// kind model: a ViT with learnable-memory tasks, of which `train` in its config lists what is trained (default: all).
 GoldenReport verify_tasks(const GoldenFile& file);
+/// kind model with an encoder and a decoder: a translation model, or its beam search.
+GoldenReport verify_pairs(const GoldenFile& file);
 /// kind image_transform.
 GoldenReport verify_image_transform(const GoldenFile& file);
 

@@ -12,6 +12,14 @@ TextSource::TextSource(std::string path) : path_(std::move(path)) {
   end_ = static_cast<int64_t>(base::FileReader(path_).size());
 }
 
+TextSource TextSource::in_memory(std::string name, std::string text) {
+  TextSource source;
+  source.path_ = std::move(name);
+  source.end_ = static_cast<int64_t>(text.size());
+  source.text_ = std::make_shared<const std::string>(std::move(text));
+  return source;
+}
+
 TextSource TextSource::range(int64_t begin, int64_t end) const {
   base::ensure(begin_ <= begin && begin <= end && end <= end_, "range [{}, {}) of {} is not inside [{}, {})", begin,
                end, path_, begin_, end_);
@@ -34,6 +42,10 @@ TextSource TextSource::without_byte_order_mark() const {
 
 void TextSource::for_each_chunk(const std::function<bool(std::string_view)>& use, int64_t chunk_size) const {
   if (size() == 0) return;
+  if (text_) {
+    use(std::string_view(*text_).substr(static_cast<size_t>(begin_), static_cast<size_t>(size())));
+    return;
+  }
   const base::FileReader file(path_);
   std::vector<char> buffer(static_cast<size_t>(std::min(chunk_size, size())));
   for (int64_t at = begin_; at < end_;) {

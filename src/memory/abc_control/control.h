@@ -30,6 +30,7 @@ struct AbcAnswer {
   core::State state;
   at::Tensor slots = {};  ///< [B,n,D] for the layer above (LUNA)
   at::Tensor held = {};   ///< [B,H,n,d]: the values in the slots, if not in a state (bidirectional models)
+  at::Tensor held_keys = {};  ///< the same of the keys, if every query reads them as they are
 };
 
 /// For controls without options.

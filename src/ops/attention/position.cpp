@@ -16,6 +16,16 @@ at::Tensor sinusoids(const at::Tensor& positions, int64_t dim, const at::TensorO
   return at::cat({angles.sin(), angles.cos()}, -1).to(options.dtype()).to(options.device());
 }
 
+at::Tensor fairseq_sinusoids(const at::Tensor& positions, int64_t dim, const at::TensorOptions& options) {
+  const auto wide = at::TensorOptions().dtype(at::kDouble).device(positions.device());
+  const int64_t half = dim / 2;
+  const at::Tensor frequencies = at::pow(
+      10000.0, at::arange(half, wide) * (-1.0 / static_cast<double>(std::max<int64_t>(half - 1, 1))));
+  const at::Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * frequencies;
+  const at::Tensor rows = at::cat({angles.sin(), angles.cos()}, -1);
+  return at::constant_pad_nd(rows, {0, dim - 2 * half}).to(options.dtype()).to(options.device());
+}
+
 at::Tensor distance_sinusoids(int64_t num_queries, int64_t num_keys, bool looks_right, int64_t clamp, int64_t dim,
                               const at::TensorOptions& options) {
   struct Table {

@@ -225,23 +225,6 @@ inline const std::vector<Case>& cases() {
          o.embedding.div_val = 2;
          o.head.set("adaptive", Node::table({{"cutoffs", Node::array({6, 15})}, {"div_val", 2}}));
        }},
-      {"knn",
-       [](auto& o) {
-         o.memory = {memory("knn", {{"memory_len", 12}, {"top_k", 4}})};
-       }},
-      {"knn_plain_xl",
-       [](auto& o) {
-         o.backbone.head_dim = 13;
-         o.memory = {
-             memory("segment_cache", {{"mem_len", 6}}),
-             memory("knn", {{"memory_len", 9}, {"top_k", 20}, {"normalize", false}, {"layers", Node::array({1})}})};
-       }},
-      {"knn_grc_linear_gate",
-       [](auto& o) {
-         o.backbone.attention = Node::table({{"type", "linear"}, {"gate", true}});
-         o.memory = {memory("knn", {{"memory_len", 12}, {"top_k", 5}}),
-                     memory("grc", {{"cache_len", 3}, {"lifetime", "sequence"}})};
-       }},
       {"grc_no_gate_bias",
        [](auto& o) {
          o.memory = {memory("grc", {{"cache_len", 4}, {"lifetime", "sequence"}, {"gate_bias", false}})};

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace mnemo::data {
+
+/// A pair as token ids, both ending with eos.
+struct PairSample {
+  std::vector<int64_t> source, target;
+};
+
+/// Sentences of a batch, padded on the right.
+///   source [B,S], source_valid [B,S]; previous [B,U]: eos, then the target without its last token; target [B,U],
+///   base::kIgnoreTarget at padding; valid [B,U]
+struct PairBatch {
+  at::Tensor source, source_valid, previous, target, valid;
+  int64_t num_targets = 0;
+};
+
+/// One batch of these samples.
+PairBatch make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen);
+
+/// Divides samples, in the order given, into batches of similar lengths.
+///   rows * longest side of the batch <= max_tokens and rows <= max_rows; a longer sample stands alone
+/// Returns lists of sample numbers.
+std::vector<std::vector<int64_t>> bucket_pairs(const std::vector<PairSample>& samples, std::vector<int64_t> order,
+                                               int64_t max_tokens, int64_t max_rows);
+
+/// Endless training batches. The batches of an epoch, and their order, depend only on the seed and the epoch, so the
+/// position is two numbers.
+class PairBatches {
+ public:
+  PairBatches(std::shared_ptr<const std::vector<PairSample>> samples, int64_t max_tokens, int64_t max_rows,
+              bool shuffle, int64_t seed);
+
+  PairBatch next();
+  int64_t epoch() const { return epoch_; }
+  int64_t batch() const { return batch_; }
+  int64_t batches_of_epoch() const { return static_cast<int64_t>(batches_.size()); }
+  /// next() continues with this batch of that epoch. Throws InputError if it has no such batch.
+  void seek(int64_t epoch, int64_t batch);
+
+ private:
+  void begin(int64_t epoch);
+
+  std::shared_ptr<const std::vector<PairSample>> samples_;
+  int64_t max_tokens_, max_rows_;
+  bool shuffle_;
+  int64_t seed_;
+  int64_t epoch_ = 0, batch_ = 0;
+  std::vector<std::vector<int64_t>> batches_;
+};
+
+}  // namespace mnemo::data

@@ -1,0 +1,121 @@
+#include "data/pairs/pair_options.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mnemo::data {
+namespace {
+
+std::string lines_of(const std::vector<TextPair>& pairs, std::string TextPair::*side) {
+  std::string text;
+  for (const TextPair& pair : pairs) (text += pair.*side) += '\n';
+  return text;
+}
+
+std::shared_ptr<const PairVocabulary> make_vocabulary(const PairOptions& options, std::string text, const char* side) {
+  const TextSource source = TextSource::in_memory(fmt::format("{} ({})", options.train, side), std::move(text));
+  return std::make_shared<const PairVocabulary>(
+      make_tokenizer(options.unit, source, {options.min_count, options.max_vocabulary}));
+}
+
+/// Windows of sentences of one document; each is one text, its sentences joined by a blank.
+std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, int64_t window, int64_t stride) {
+  if (window == 1) return pairs;
+  std::vector<TextPair> windows;
+  const auto count = static_cast<int64_t>(pairs.size());
+  for (int64_t first = 0; first < count;) {
+    int64_t last = first;
+    const int64_t document = pairs[static_cast<size_t>(first)].document;
+    while (last < count && document >= 0 && pairs[static_cast<size_t>(last)].document == document) ++last;
+    last = std::max(last, first + 1);
+    for (int64_t from = first;; from += stride) {
+      TextPair joined{{}, {}, document};
+      const int64_t to = std::min(from + window, last);
+      for (int64_t i = from; i < to; ++i) {
+        const TextPair& pair = pairs[static_cast<size_t>(i)];
+        (joined.source += i == from ? "" : " ") += pair.source;
+        (joined.target += i == from ? "" : " ") += pair.target;
+      }
+      windows.push_back(std::move(joined));
+      if (to == last) break;
+    }
+    first = last;
+  }
+  return windows;
+}
+
+PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const PairOptions& options, bool training) {
+  PairPart part;
+  part.empty = pairs.empty;
+  for (TextPair& pair : windows_of(pairs.pairs, options.window, options.stride)) {
+    PairSample sample{corpus.source->encode(pair.source, "source"), corpus.target->encode(pair.target, "target")};
+    const auto longest = static_cast<int64_t>(std::max(sample.source.size(), sample.target.size()));
+    if (training && longest > options.max_length) {
+      ++part.too_long;
+      continue;
+    }
+    part.samples.push_back(std::move(sample));
+    part.texts.push_back(std::move(pair));
+  }
+  return part;
+}
+
+}  // namespace
+
+void PairOptions::validate(const base::Where& where) const {
+  PairTextOptions::validate(where);
+  where.require(window == 1 || document_column > 0, "window",
+                "requires document_column; pairs without documents stand alone");
+  where.require(batch_tokens >= max_length, "batch_tokens", "expected at least max_length = {}, found {}", max_length,
+                batch_tokens);
+}
+
+const PairPart& PairCorpus::part(Part part) const {
+  return part == Part::train ? train : part == Part::valid ? valid : test;
+}
+
+PairCorpus load_pairs(const PairOptions& options) {
+  const PairSets sets = read_pairs(options);
+  PairCorpus corpus;
+  const std::vector<TextPair>& training = sets.train.pairs;
+  if (options.joint) {
+    corpus.source = corpus.target = make_vocabulary(
+        options, lines_of(training, &TextPair::source) + lines_of(training, &TextPair::target), "both sides");
+  } else {
+    corpus.source = make_vocabulary(options, lines_of(training, &TextPair::source), "source");
+    corpus.target = make_vocabulary(options, lines_of(training, &TextPair::target), "target");
+  }
+  corpus.train = encode_part(sets.train, corpus, options, true);
+  corpus.valid = encode_part(sets.valid, corpus, options, false);
+  corpus.test = encode_part(sets.test, corpus, options, false);
+  base::require(!corpus.train.samples.empty(),
+                "{}: expected pairs of at most data.max_length = {} tokens, but all {} are longer", options.train,
+                options.max_length, corpus.train.too_long);
+  return corpus;
+}
+
+std::map<std::string, std::string> vocabulary_files(const PairCorpus& corpus) {
+  std::map<std::string, std::string> files;
+  for (const auto& [name, content] : corpus.source->tokenizer().save()) files[kSourceFiles + name] = content;
+  if (corpus.target == corpus.source) return files;
+  for (const auto& [name, content] : corpus.target->tokenizer().save()) files[kTargetFiles + name] = content;
+  return files;
+}
+
+PairVocabularies read_vocabularies(const std::map<std::string, std::string>& files, const std::string& where) {
+  const auto read = [&](std::string_view prefix) -> std::shared_ptr<const PairVocabulary> {
+    Files own;
+    for (const auto& [name, content] : files) {
+      if (name.starts_with(prefix)) own[name.substr(prefix.size())] = content;
+    }
+    if (own.empty()) return nullptr;
+    return std::make_shared<const PairVocabulary>(Tokenizer::load(own, where));
+  };
+  PairVocabularies both{read(kSourceFiles), read(kTargetFiles)};
+  base::require(both.source != nullptr, "{}: expected vocabulary files {}*, found none", where, kSourceFiles);
+  if (!both.target) both.target = both.source;
+  return both;
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/pairs/pair_batches.h"
+#include "data/pairs/pair_text.h"
+#include "data/pairs/pair_vocabulary.h"
+
+namespace mnemo::data {
+
+/// The `[data]` table of a translation recipe.
+struct PairOptions : PairTextOptions {
+  std::string unit = "words";
+  bool joint = true;
+  int64_t min_count = 1;
+  int64_t max_vocabulary = 0;
+  int64_t max_length = 256;
+  int64_t batch_tokens = 4096;
+  int64_t window = 1;
+  int64_t stride = 1;
+  template <class V>
+  void visit(V&& v) {
+    PairTextOptions::visit(v);
+    v("unit", unit, "what a token is: a Unicode character or a word between blanks",
+      base::one_of("characters", "words"));
+    v("joint", joint, "one vocabulary for both sides; false: one for each");
+    v("min_count", min_count, "units that occur less often than this become <unk>", base::at_least(1));
+    v("max_vocabulary", max_vocabulary, "maximum vocabulary size; 0: no limit", base::at_least(0));
+    v("max_length", max_length, "training pairs with a longer side, in tokens, are left out and counted",
+      base::range(1, 1 << 20));
+    v("batch_tokens", batch_tokens,
+      "tokens of a batch: rows times the longest side of its pairs, which are of similar length; train.batch_size is "
+      "the maximum number of rows",
+      base::range(1, 1 << 24));
+    v("window", window, "documents: sentences that are translated together", base::range(1, 1 << 10));
+    v("stride", stride, "documents: sentences from one window to the next", base::range(1, 1 << 10));
+  }
+  void validate(const base::Where& where) const;
+};
+
+/// Sentences of one part as tokens, and what was left out.
+struct PairPart {
+  std::vector<PairSample> samples;
+  std::vector<TextPair> texts;  ///< one per sample
+  int64_t empty = 0, too_long = 0;
+};
+
+/// Pairs ready for training. Vocabularies are built from the training part only.
+struct PairCorpus {
+  std::shared_ptr<const PairVocabulary> source, target;  ///< the same object if joint
+  PairPart train, valid, test;
+  const PairPart& part(Part part) const;
+};
+
+/// Reads and encodes pairs. Throws InputError as read_pairs(), and if all training pairs are too long.
+PairCorpus load_pairs(const PairOptions& options);
+
+/// The files of the vocabularies for a model folder, and back. `where`: the folder, for errors.
+std::map<std::string, std::string> vocabulary_files(const PairCorpus& corpus);
+struct PairVocabularies {
+  std::shared_ptr<const PairVocabulary> source, target;
+};
+PairVocabularies read_vocabularies(const std::map<std::string, std::string>& files, const std::string& where);
+
+/// Prefixes of the names of their files.
+inline constexpr const char* kSourceFiles = "source.";
+inline constexpr const char* kTargetFiles = "target.";
+
+}  // namespace mnemo::data

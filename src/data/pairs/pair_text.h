@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "data/part.h"
+
+namespace mnemo::data {
+
+/// Where the pairs of a translation recipe come from.
+struct PairTextOptions {
+  std::string train, train_target;
+  std::string valid, valid_target;
+  std::string test, test_target;
+  double valid_fraction = 0.02;
+  double test_fraction = 0.02;
+  int64_t source_column = 1;
+  int64_t target_column = 2;
+  int64_t document_column = 0;
+  template <class V>
+  void visit(V&& v) {
+    v("train", train, "training pairs: tab-separated columns, or, with train_target, the source line by line");
+    v("train_target", train_target, "the target of `train` line by line; empty: `train` has both in columns");
+    v("valid", valid, "validation pairs, as `train`; empty: choose valid_fraction of the training pairs");
+    v("valid_target", valid_target, "the target of `valid` line by line");
+    v("test", test, "test pairs, as `train`; empty: choose test_fraction of the training pairs");
+    v("test_target", test_target, "the target of `test` line by line");
+    v("valid_fraction", valid_fraction,
+      "fraction of the training pairs used for validation if `valid` is empty; pairs with the same source, or of the "
+      "same document, stay together",
+      base::half_open_range(0, 1));
+    v("test_fraction", test_fraction, "fraction of the training pairs used for testing if `test` is empty",
+      base::half_open_range(0, 1));
+    v("source_column", source_column, "tab-separated: number of the source's column, from 1", base::range(1, 1 << 10));
+    v("target_column", target_column, "tab-separated: number of the target's column", base::range(1, 1 << 10));
+    v("document_column", document_column,
+      "tab-separated: number of the column that names the document; 0: every pair stands alone",
+      base::range(0, 1 << 10));
+  }
+  void validate(const base::Where& where) const;
+};
+
+/// A sentence and its translation. document: number of its document, in order of appearance; -1: it stands alone.
+struct TextPair {
+  std::string source, target;
+  int64_t document = -1;
+};
+
+/// The pairs of one part, and how many lines were left out because a side is empty.
+struct TextPairs {
+  std::vector<TextPair> pairs;
+  int64_t empty = 0;
+};
+
+/// The parts of the data.
+struct PairSets {
+  TextPairs train, valid, test;
+  const TextPairs& part(Part part) const;
+};
+
+/// Reads the pairs. Throws InputError with file and line for a line without the columns or with invalid UTF-8, for two
+/// files with different numbers of lines (naming both), and for training data without any pair.
+PairSets read_pairs(const PairTextOptions& options);
+
+}  // namespace mnemo::data

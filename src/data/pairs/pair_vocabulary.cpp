@@ -1,0 +1,28 @@
+#include "data/pairs/pair_vocabulary.h"
+
+#include "base/error.h"
+
+namespace mnemo::data {
+
+std::vector<int64_t> PairVocabulary::encode(std::string_view line, const std::string& where) const {
+  std::vector<int64_t> ids;
+  for (const int32_t id : tokenizer_->encode(line, where))
+    ids.push_back(id == tokenizer_->unknown_id() ? kUnknown : id + kSpecial);
+  ids.push_back(kEos);
+  return ids;
+}
+
+std::string PairVocabulary::decode(std::span<const int64_t> ids, std::string_view unknown) const {
+  std::string line;
+  for (const int64_t id : ids) {
+    base::require(id >= 0 && id < size(), "decoding: expected tokens from 0 to {}, found {}", size() - 1, id);
+    if (id == kUnknown) {
+      line += unknown;
+    } else if (id >= kSpecial) {
+      tokenizer_->append(line, id - kSpecial);
+    }
+  }
+  return line;
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/pairs/pair_options.h"
+#include "search/beam_search.h"
+#include "tasks/task.h"
+
+namespace mnemo::tasks {
+
+struct TranslationOptions {
+  int64_t batch_size = 64;  ///< maximum number of rows
+  int64_t batch_tokens = 4096;
+  bool shuffle = true;
+  int64_t seed = 0;
+  int64_t eval_batch_size = 64;
+  int64_t eval_samples = 512;  ///< maximum number of evaluation pairs
+  double label_smoothing = 0.1;
+  /// The search of evaluations, and how many of their pairs are translated; 0: none.
+  search::BeamSearchOptions search;
+  int64_t translated = 0;
+};
+
+/// Translation of sentences, for an encoder-decoder model (Vaswani et al. 2017, section 5).
+///
+/// Metrics on held-out pairs:
+///   perplexity   of a target token, without smoothing
+///   nll          nats per target token
+///   accuracy     target tokens that the model finds likeliest, given the true target so far
+///   bleu, chrf   of the best hypotheses of the search, if pairs are translated
+class Translation final : public Task {
+ public:
+  Translation(data::PairCorpus corpus, const TranslationOptions& options);
+
+  std::string metric() const override { return options_.translated > 0 ? "bleu" : "perplexity"; }
+  bool lower_is_better() const override { return options_.translated == 0; }
+  std::optional<double> metric_of_loss(double nll) const override;
+  bool carries_state() const override { return false; }
+  int64_t batch_size() const override { return options_.batch_size; }
+  /// One batch of pairs; rows differ from batch to batch.
+  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
+  double epoch() const override;
+  std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
+  weights::NamedTensors save() const override;
+  void load(const std::function<at::Tensor(const std::string&)>& find) override;
+
+  const data::PairCorpus& corpus() const { return corpus_; }
+
+ private:
+  data::PairCorpus corpus_;
+  TranslationOptions options_;
+  data::PairBatches batches_;
+};
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "data/pairs/pair_options.h"
+#include "search/beam_search.h"
+#include "tasks/task_spec.h"
+
+namespace mnemo::tasks {
+
+struct PairSpecOptions : data::PairOptions {
+  double label_smoothing = 0.1;
+  int64_t translated = 0;
+  search::BeamSearchOptions search;
+  template <class V>
+  void visit(V&& v) {
+    data::PairOptions::visit(v);
+    v("label_smoothing", label_smoothing, "weight of all other words together in the training loss",
+      base::half_open_range(0.0, 1.0));
+    v("translated", translated,
+      "held-out pairs that an evaluation translates to measure BLEU and chrF, which then decides; 0: none",
+      base::at_least(0));
+    v("search", search, "how evaluations translate");
+  }
+};
+
+/// Sentences and their translations: tasks::Translation.
+class PairSpec final : public TaskSpec {
+ public:
+  using Options = PairSpecOptions;
+  explicit PairSpec(const base::Node& table);
+
+  InputKind input() const override { return InputKind::pairs; }
+  std::string describe() const override;
+  MetricInfo metric() const override;
+  bool completes(const models::ModelOptions& model) const override;
+  DataShape shape(const models::ModelOptions& model) const override;
+  LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
+  Shown show(const ShowOptions& options) const override;
+
+ private:
+  Options options_;
+};
+
+}  // namespace mnemo::tasks

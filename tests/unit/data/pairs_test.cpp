@@ -1,0 +1,176 @@
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <fstream>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+#include "base/ignore_target.h"
+#include "data/pairs/pair_options.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace mnemo::data {
+namespace {
+
+struct Pairs : testing::Test {
+  std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(folder / name, std::ios::binary) << content;
+    return folder / name;
+  }
+  PairOptions options(const std::string& train) const {
+    PairOptions options;
+    options.train = train;
+    options.valid_fraction = options.test_fraction = 0;
+    return options;
+  }
+  test::TemporaryFolder folder;
+};
+
+TEST_F(Pairs, ColumnsAndTwoFilesGiveTheSame) {
+  PairOptions columns = options(write("a.tsv", "x\tgood day\tguten Tag\r\ny\t \tnichts\nz\tyes\t ja \n"));
+  columns.source_column = 2;
+  columns.target_column = 3;
+  PairOptions files = options(write("a.en", "good day\n\nyes\n"));
+  files.train_target = write("a.de", "guten Tag\nnichts\nja");
+  for (const PairOptions& which : {columns, files}) {
+    const PairSets sets = read_pairs(which);
+    ASSERT_EQ(sets.train.pairs.size(), 2u);
+    EXPECT_EQ(sets.train.pairs[0].source, "good day");
+    EXPECT_EQ(sets.train.pairs[0].target, "guten Tag");
+    EXPECT_EQ(sets.train.pairs[1].target, "ja");
+    EXPECT_EQ(sets.train.empty, 1);
+  }
+}
+
+TEST_F(Pairs, ErrorsNameFileAndLine) {
+  const auto refused = [&](const PairOptions& wrong, std::initializer_list<std::string> words) {
+    test::expect_error<base::InputError>([&] { load_pairs(wrong); }, words);
+  };
+  refused(options(write("one.tsv", "a\tb\nno tab\n")), {"one.tsv:2", "2 tab-separated columns", "found 1"});
+  refused(options(write("bad.tsv", "a\tb\nc\t\xff\n")), {"bad.tsv:2", "UTF-8"});
+  refused(options(write("empty.tsv", "")), {"empty.tsv", "at least one pair"});
+  refused(options(folder / "none.tsv"), {"none.tsv"});
+  PairOptions uneven = options(write("u.en", "a\nb\n"));
+  uneven.train_target = write("u.de", "a\n");
+  refused(uneven, {"u.de", "expected 2 lines", "u.en", "found 1"});
+  PairOptions longer = options(write("long.tsv", "a b c d\te\n"));
+  longer.max_length = 3;
+  refused(longer, {"long.tsv", "max_length = 3", "all 1"});
+}
+
+// Pairs with the same source, and all of a document, are in one part; the parts are those of the fractions, roughly.
+TEST_F(Pairs, PartsDoNotShareSourcesOrDocuments) {
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += fmt::format("doc{}\tsource {}\ttarget {}\n", i / 10, i / 2, i);
+  PairOptions sentences = options(write("p.tsv", text));
+  sentences.source_column = 2;
+  sentences.target_column = 3;
+  sentences.valid_fraction = sentences.test_fraction = 0.2;
+  PairOptions documents = sentences;
+  documents.document_column = 1;
+  for (const PairOptions& which : {sentences, documents}) {
+    const PairSets sets = read_pairs(which);
+    std::set<std::string> seen;
+    for (const TextPairs* part : {&sets.train, &sets.valid, &sets.test}) {
+      std::set<std::string> own;
+      for (const TextPair& pair : part->pairs)
+        own.insert(which.document_column > 0 ? std::to_string(pair.document) : pair.source);
+      for (const std::string& key : own) EXPECT_TRUE(seen.insert(key).second) << key;
+      EXPECT_GT(part->pairs.size(), 200u);
+    }
+    EXPECT_EQ(sets.train.pairs.size() + sets.valid.pairs.size() + sets.test.pairs.size(), 2000u);
+  }
+}
+
+TEST_F(Pairs, WindowsStayInTheirDocument) {
+  PairOptions windows = options(write("d.tsv", "A\ta\t1\nA\tb\t2\nA\tc\t3\nB\td\t4\n"));
+  windows.document_column = 1;
+  windows.source_column = 2;
+  windows.target_column = 3;
+  windows.window = 2;
+  const PairCorpus corpus = load_pairs(windows);
+  std::vector<std::string> sources, targets;
+  for (const TextPair& pair : corpus.train.texts) {
+    sources.push_back(pair.source);
+    targets.push_back(pair.target);
+  }
+  EXPECT_EQ(sources, (std::vector<std::string>{"a b", "b c", "d"}));
+  EXPECT_EQ(targets, (std::vector<std::string>{"1 2", "2 3", "4"}));
+}
+
+TEST_F(Pairs, VocabulariesAreOfTheTrainingPartAndComeBackFromTheirFiles) {
+  PairOptions apart = options(write("v.tsv", "the cat\tdie Katze\nthe dog\tder Hund\n"));
+  apart.joint = false;
+  const PairCorpus corpus = load_pairs(apart);
+  const auto back = read_vocabularies(vocabulary_files(corpus), "model");
+  for (const auto* side : {&back.source, &back.target}) ASSERT_NE(*side, nullptr);
+  EXPECT_NE(back.source, back.target);
+  const std::vector<int64_t> ids = back.target->encode("die Maus", "line");
+  EXPECT_EQ(ids, corpus.target->encode("die Maus", "line"));
+  EXPECT_EQ(ids.back(), PairVocabulary::kEos);
+  EXPECT_EQ(ids[1], PairVocabulary::kUnknown);
+  EXPECT_EQ(back.target->decode(corpus.target->encode("die Katze", "line")), "die Katze");
+  test::expect_error<base::InputError>([&] { back.target->decode(std::vector<int64_t>{999}); }, {"999"});
+  PairOptions joint = apart;
+  joint.joint = true;
+  const auto one = read_vocabularies(vocabulary_files(load_pairs(joint)), "model");
+  EXPECT_EQ(one.source, one.target);
+  test::expect_error<base::InputError>([&] { read_vocabularies({}, "model"); }, {"model", "vocabulary"});
+}
+
+std::shared_ptr<const std::vector<PairSample>> samples_of(int64_t count) {
+  auto samples = std::make_shared<std::vector<PairSample>>();
+  for (int64_t i = 0; i < count; ++i) {
+    samples->push_back({std::vector<int64_t>(static_cast<size_t>(1 + i * 7 % 13), 4 + i),
+                        std::vector<int64_t>(static_cast<size_t>(1 + i * 5 % 11), 4 + i)});
+  }
+  return samples;
+}
+
+// Every epoch has each pair once, in batches within their budget; resuming anywhere goes on with the same batches.
+TEST_F(Pairs, BatchesCoverAnEpochAndResume) {
+  const auto samples = samples_of(100);
+  PairBatches batches(samples, 40, 6, true, 3);
+  std::vector<at::Tensor> sources;
+  std::vector<std::pair<int64_t, int64_t>> places;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    std::multiset<int64_t> seen;
+    while (true) {
+      places.emplace_back(batches.epoch(), batches.batch());
+      const PairBatch batch = batches.next();
+      sources.push_back(batch.source);
+      const int64_t rows = batch.source.size(0), longest = std::max(batch.source.size(1), batch.target.size(1));
+      EXPECT_TRUE(rows == 1 || rows * longest <= 40) << rows << " x " << longest;
+      EXPECT_LE(rows, 6);
+      for (int64_t row = 0; row < rows; ++row) seen.insert(batch.source[row][0].item<int64_t>());
+      if (batches.batch() == batches.batches_of_epoch()) break;
+    }
+    EXPECT_EQ(seen.size(), 100u);
+    EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 100u);
+  }
+  PairBatches again(samples, 40, 6, true, 3);
+  for (const size_t i : {size_t{0}, size_t{5}, sources.size() - 3}) {
+    again.seek(places[i].first, places[i].second);
+    for (size_t j = i; j < i + 3; ++j) EXPECT_TRUE(at::equal(again.next().source, sources[j])) << i;
+  }
+  test::expect_error<base::InputError>([&] { again.seek(0, 100000); }, {"100000"});
+}
+
+TEST_F(Pairs, ABatchIsPaddedOnTheRight) {
+  const std::vector<PairSample> samples = {{{7, 8, 2}, {9, 2}}, {{5, 2}, {6, 7, 2}}};
+  const PairBatch batch = make_pair_batch(samples, {0, 1});
+  const auto rows = [](std::initializer_list<int64_t> values) {
+    return at::tensor(std::vector<int64_t>(values)).view({2, 3});
+  };
+  constexpr int64_t kNone = base::kIgnoreTarget;
+  EXPECT_TRUE(at::equal(batch.source, rows({7, 8, 2, 5, 2, 1})));
+  EXPECT_TRUE(at::equal(batch.previous, rows({2, 9, 1, 2, 6, 7})));
+  EXPECT_TRUE(at::equal(batch.target, rows({9, 2, kNone, 6, 7, 2})));
+  EXPECT_TRUE(at::equal(batch.valid.to(at::kLong), rows({1, 1, 0, 1, 1, 1})));
+  EXPECT_EQ(batch.num_targets, 5);
+}
+
+}  // namespace
+}  // namespace mnemo::data

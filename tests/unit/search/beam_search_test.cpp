@@ -1,0 +1,111 @@
+#include "search/beam_search.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/pair_models.h"
+
+namespace mnemo::search {
+namespace {
+
+using test::pair_source;
+
+/// Sum of log probabilities of a target, from one whole pass.
+double log_probability(const core::Model& model, const at::Tensor& source, const std::vector<int64_t>& tokens) {
+  const at::NoGradGuard no_grad;
+  core::Segment segment;
+  segment.source = source;
+  segment.source_valid = source != 1;
+  at::Tensor target = at::tensor(tokens, at::kLong).unsqueeze(0);
+  segment.tokens = at::cat({at::full({1, 1}, 2, at::kLong), target.narrow(1, 0, target.size(1) - 1)}, 1);
+  const core::StepResult step = model.forward(segment, model.initial_state(1));
+  return -model.nll(step.hidden, target).sum().item<double>();
+}
+
+struct BeamSearch : testing::Test {
+  BeamSearch() : model(models::build(test::pair_options(), 9, at::kDouble)) {
+    at::manual_seed(8);
+    source = pair_source(3, 6);
+  }
+  std::vector<std::vector<Hypothesis>> search(const BeamSearchOptions& options,
+                                              const std::vector<std::vector<int64_t>>& prefix = {}) const {
+    return beam_search(*model, {}, source, source != 1, options, prefix);
+  }
+  std::unique_ptr<models::Model> model;
+  at::Tensor source;
+};
+
+TEST_F(BeamSearch, ScoresAreTheModelsProbabilities) {
+  const auto found = search({.beam_size = 4, .length_penalty = 0.6, .max_len_b = 7});
+  for (int64_t b = 0; b < 3; ++b) {
+    double before = INFINITY;
+    for (const Hypothesis& hypothesis : found[static_cast<size_t>(b)]) {
+      EXPECT_EQ(hypothesis.tokens.back(), 2);
+      EXPECT_LE(hypothesis.tokens.size(), 8u);
+      const at::Tensor own = source[b].narrow(0, 0, 6 - b).unsqueeze(0);
+      EXPECT_NEAR(hypothesis.sum, log_probability(*model, own, hypothesis.tokens), 1e-10);
+      EXPECT_NEAR(hypothesis.score, hypothesis.sum / std::pow(static_cast<double>(hypothesis.tokens.size()), 0.6),
+                  1e-12);
+      EXPECT_LE(hypothesis.score, before);
+      before = hypothesis.score;
+    }
+  }
+}
+
+TEST_F(BeamSearch, ASentenceDoesNotDependOnItsBatch) {
+  const BeamSearchOptions options{.beam_size = 3, .max_len_b = 6};
+  const auto all = search(options);
+  for (int64_t b = 0; b < 3; ++b) {
+    const at::Tensor own = source[b].narrow(0, 0, 6 - b).unsqueeze(0);
+    const auto alone = beam_search(*model, {}, own, {}, options).front();
+    ASSERT_EQ(alone.size(), all[static_cast<size_t>(b)].size());
+    for (size_t k = 0; k < alone.size(); ++k) EXPECT_EQ(alone[k].tokens, all[static_cast<size_t>(b)][k].tokens);
+  }
+}
+
+// A beam as wide as everything that can be written finds the best text of up to two tokens and its end.
+TEST_F(BeamSearch, AWideBeamIsExhaustive) {
+  const at::Tensor own = source[0].unsqueeze(0);
+  double best = -INFINITY;
+  for (int64_t a = 0; a < 19; ++a) {
+    if (a == 1 || a == 2) continue;
+    best = std::max(best, log_probability(*model, own, {a, 2}));
+  }
+  const auto found = beam_search(*model, {}, own, {},
+                                 {.beam_size = 17, .length_penalty = 0.0, .min_len = 1, .max_len_b = 1});
+  EXPECT_NEAR(found.front().front().sum, best, 1e-10);
+}
+
+TEST_F(BeamSearch, LengthsPrefixesAndRepeats) {
+  for (const auto& hypotheses : search({.beam_size = 2, .min_len = 5, .max_len_b = 6})) {
+    for (const Hypothesis& hypothesis : hypotheses) EXPECT_GE(hypothesis.tokens.size(), 6u);
+  }
+  const auto forced = search({.beam_size = 2, .max_len_b = 6}, {{5, 6}, {}, {7}});
+  for (const Hypothesis& hypothesis : forced[0])
+    EXPECT_EQ(std::vector<int64_t>(hypothesis.tokens.begin(), hypothesis.tokens.begin() + 2),
+              (std::vector<int64_t>{5, 6}));
+  for (const Hypothesis& hypothesis : forced[2]) EXPECT_EQ(hypothesis.tokens.front(), 7);
+  for (const auto& hypotheses : search({.beam_size = 2, .min_len = 12, .max_len_b = 14, .no_repeat_ngram = 1})) {
+    for (Hypothesis hypothesis : hypotheses) {
+      std::sort(hypothesis.tokens.begin(), hypothesis.tokens.end());
+      EXPECT_EQ(std::adjacent_find(hypothesis.tokens.begin(), hypothesis.tokens.end()), hypothesis.tokens.end());
+    }
+  }
+}
+
+TEST_F(BeamSearch, Errors) {
+  test::expect_error<base::InputError>([&] { search({.beam_size = 20}); }, {"beam_size", "19", "20"});
+  test::expect_error<base::InputError>([&] { search({}, {{1}}); }, {"prefix", "3"});
+  for (const auto& [name, tensor] : model->parameters().named()) {
+    const at::NoGradGuard no_grad;
+    if (name.ends_with("final_norm.weight") || name.ends_with("norm3.weight")) at::Tensor(tensor).fill_(NAN);
+  }
+  test::expect_error<base::NotFinite>([&] { search({.beam_size = 2}); }, {"not finite"});
+}
+
+}  // namespace
+}  // namespace mnemo::search
