@@ -20,6 +20,21 @@ constexpr int kMaxSegments = 4096;
 /// new maximum.
 constexpr int kSegmentsWithoutGrowth = 16;
 
+/// Multiply-adds in attention, a few seconds of one core.
+constexpr double kLongestRun = 1e11;
+
+/// Products of queries and keys, of weights and values, and of what is projected for each key, in one segment.
+double attention_work(const models::Model& model, int64_t tokens, const core::State& state) {
+  double work = 0.0;
+  const core::State one = core::select_batch(state, at::zeros({1}, at::kLong));
+  for (const models::LayerTable& of : model.attend_tables(tokens, one, core::Mode::evaluate)) {
+    const auto dim = static_cast<double>(model.options().backbone.dim);
+    work += (2.0 * static_cast<double>(of.table.num_rows()) + 3.0 * dim) * static_cast<double>(of.table.num_keys()) *
+            dim * static_cast<double>(of.layers.size());
+  }
+  return work;
+}
+
 core::Segment segment_of(int64_t batch, int64_t tokens) {
   core::Segment segment;
   segment.tokens = at::zeros({batch, tokens}, at::kLong);
@@ -107,6 +122,9 @@ void count_parts(const core::Model& model, const core::State& state, const std::
 ModelCost count_text(const models::Model& model, const CostOptions& options) {
   const int64_t segment_size = options.segment_size.value_or(model.segment_size());
   const FilledState filled = fill_memories(model, options.batch, segment_size, options.position);
+  base::require(filled.full && !too_long_to_run(model, segment_size, filled.state),
+                "cost: a segment of {} tokens after {} takes too long to run; give a smaller segment_size or position",
+                segment_size, filled.position);
   ModelCost cost{options.batch, segment_size, filled.position, {}, {}};
   const core::Segment segment = segment_of(options.batch, segment_size);
   count_parts(
@@ -155,6 +173,10 @@ void require_image_options(const models::Model& model, const CostOptions& option
 
 }  // namespace
 
+bool too_long_to_run(const models::Model& model, int64_t tokens, const core::State& state, double before) {
+  return before + attention_work(model, tokens, state) > kLongestRun;
+}
+
 FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
                           std::optional<int64_t> position) {
   const at::NoGradGuard no_grad;
@@ -170,6 +192,7 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
                                                        : std::nullopt;
   int64_t before = -1, most = -1;
   int since = 0;
+  double work = 0.0;
   for (int i = 0; i < kMaxSegments; ++i, advance()) {
     const int64_t bytes = core::num_bytes(now.state, core::Lifetime::sequence);
     since = bytes > most ? 0 : since + 1;
@@ -178,6 +201,11 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
     most = std::max(most, bytes);
     before = bytes;
     if (limit && now.position + 2 * segment_size > limit->rows) break;
+    if (too_long_to_run(model, segment_size, now.state, work)) {
+      largest.full = false;
+      break;
+    }
+    work += attention_work(model, segment_size, now.state);
   }
   return largest;
 }

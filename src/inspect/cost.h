@@ -10,13 +10,18 @@
 namespace mnemo::inspect {
 
 /// The state of sequences of token 0 after `position` tokens in whole segments, or, if unset, after enough tokens that
-/// no memory grows any more.
+/// no memory grows any more. Where that would take too long to run, `full` is false, and the state is the last one.
 struct FilledState {
   core::State state;
   int64_t position = 0;
+  bool full = true;
 };
 FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
                           std::optional<int64_t> position = {});
+
+/// Whether a segment is more than this program runs to measure a model: the queries and keys of its attentions, in
+/// multiply-adds, beside `before` that were spent already.
+bool too_long_to_run(const models::Model& model, int64_t tokens, const core::State& state, double before = 0.0);
 
 struct CostOptions {
   int64_t batch = 1;

@@ -26,9 +26,11 @@ core::StepResult run(const models::Model& model, int64_t tokens, core::Part part
   return model.forward(segment, state);
 }
 
-/// State of one sequence in bytes just before the last token of a segment decoded token by token.
-int64_t bytes_inside(const models::Model& model, const core::State& full) {
+/// State of one sequence in bytes just before the last token of a segment decoded token by token; nothing if that
+/// takes too long to run.
+std::optional<int64_t> bytes_inside(const models::Model& model, const core::State& full) {
   const int64_t tokens = model.segment_size() - 1;
+  if (too_long_to_run(model, model.segment_size(), full)) return std::nullopt;
   if (tokens == 0 || !model.options().backbone.causal()) return core::num_bytes(full, core::Lifetime::sequence);
   return core::num_bytes(run(model, tokens, {true, false}, full).state, core::Lifetime::sequence);
 }
@@ -88,8 +90,11 @@ std::string in_layers(const ModelSummary& summary, const models::LayerTable& of)
 ModelSummary summarize(const models::Model& model) {
   const at::NoGradGuard no_grad;
   const bool texts = model.input_kind() == core::InputKind::tokens;
-  const core::State full = texts ? fill_memories(model, 1, model.segment_size()).state : model.initial_state(1);
+  const FilledState filled = texts ? fill_memories(model, 1, model.segment_size())
+                                   : FilledState{model.initial_state(1)};
+  const core::State& full = filled.state;
   ModelSummary facts;
+  if (!filled.full) facts.measured_after = filled.position;
   if (texts) {
     facts.tables = model.attend_tables(model.segment_size(), full, core::Mode::evaluate);
     facts.open_bytes = bytes_inside(model, full);
@@ -113,13 +118,18 @@ std::string to_text(const ModelSummary& facts) {
     text += !facts.tables.empty() ? "The model carries no state from segment to segment.\n"
                                   : "The model carries no state.\n";
   } else {
-    text += !facts.tables.empty() ? "State between segments, once every memory is full:\n"
-                                  : "State from one training step to the next:\n";
+    text += facts.measured_after ? fmt::format(
+                                       "State between segments after {} tokens (filling the memories takes "
+                                       "too long to run):\n",
+                                       base::grouped(*facts.measured_after))
+            : !facts.tables.empty() ? "State between segments, once every memory is full:\n"
+                                    : "State from one training step to the next:\n";
     text += state_table(facts).text();
   }
   if (!facts.tables.empty()) {
-    text += fmt::format("Inside a segment, when run token by token, a sequence holds at most {}.\n\n",
-                        bytes_text(facts.open_bytes));
+    if (facts.open_bytes)
+      text += fmt::format("Inside a segment, when run token by token, a sequence holds at most {}.\n\n",
+                          bytes_text(*facts.open_bytes));
     for (const models::LayerTable& of : facts.tables)
       text += fmt::format("Attention mask{} (rows: queries, columns: keys):\n{}", in_layers(facts, of),
                           of.table.draw());
@@ -170,7 +180,8 @@ base::Node to_node(const ModelSummary& facts) {
                             {"state", state},
                             {"state_bytes", facts.state_bytes},
                             {"model_state_bytes", facts.model_state_bytes},
-                            {"largest_inside_segment", facts.open_bytes},
+                            {"largest_inside_segment", facts.open_bytes ? base::Node(*facts.open_bytes) : base::Node()},
+                            {"memories_full", !facts.measured_after},
                             {"spans", spans},
                             {"sigma_lambda", shares}});
 }
@@ -211,9 +222,12 @@ std::string to_html(const ModelSummary& facts, const std::string& title, const s
   html += sections;
   html += std::string(!facts.tables.empty() ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
           (state.rows.empty() ? std::string("<p>None.</p>\n") : page::html_of(state));
-  if (!facts.tables.empty())
+  if (facts.measured_after)
+    html += fmt::format("<p class=\"note\">After {} tokens; filling the memories takes too long to run.</p>\n",
+                        base::grouped(*facts.measured_after));
+  if (facts.open_bytes)
     html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n",
-                        bytes_text(facts.open_bytes));
+                        bytes_text(*facts.open_bytes));
   html += "<h2>Parameters</h2>\n" + page::html_of(modules);
   html += fmt::format("<h2>Options</h2>\n<pre>{}</pre>\n</main>\n</body>\n</html>\n", html_escape(options));
   return html;

@@ -36,7 +36,10 @@ struct ModelSummary {
   std::vector<StateFieldSummary> state = {};  ///< between segments, once every memory is full
   int64_t state_bytes = 0;                    ///< per sequence
   int64_t model_state_bytes = 0;              ///< of the model, shared by all sequences
-  int64_t open_bytes = 0;  ///< of one sequence at its largest, inside a segment decoded token by token
+  /// Of one sequence at its largest, inside a segment decoded token by token; unset if that takes too long to run.
+  std::optional<int64_t> open_bytes = 0;
+  /// Tokens before `state` was measured, if filling the memories takes too long to run; unset: they are full.
+  std::optional<int64_t> measured_after = {};
   /// A whole segment with full memories, as in evaluation, for each set of layers that see the same context; empty for
   /// a vision model.
   std::vector<models::LayerTable> tables = {};

@@ -7,13 +7,41 @@
 
 namespace mnemo::inspect {
 
+namespace {
+
+/// Whether row i may attend to key j, by the table's rules alone.
+bool allowed(const core::AttendTable& table, int64_t i, int64_t j) {
+  const std::vector<core::Span> keys = table.keys();
+  const int64_t distance = i + table.num_context() - j;
+  size_t q = 0, k = 0;
+  while (i >= table.rows()[q].length) i -= table.rows()[q++].length;
+  while (j >= keys[k].length) j -= keys[k++].length;
+  const core::Rule& rule = table.rule(q, k);
+  switch (rule.kind) {
+    case core::Rule::Kind::none:
+      return false;
+    case core::Rule::Kind::all:
+      return true;
+    case core::Rule::Kind::causal:
+      return distance >= 0;
+    case core::Rule::Kind::band:
+      return distance >= 0 && distance < rule.width;
+    case core::Rule::Kind::pattern:
+      return rule.matrix[i][j].item<bool>();
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string svg_of(const core::AttendTable& table) {
-  core::AttendTable plain = table;
-  plain.set_valid({});
-  const at::Tensor mask = plain.expand();
+  // A larger table is drawn by every step-th row and key.
+  constexpr int64_t kMostCells = 1024;
   const std::vector<core::Span> all = table.keys();
+  const int64_t step = (std::max(table.num_rows(), table.num_keys()) + kMostCells - 1) / kMostCells;
   const int64_t cells = std::max(table.num_rows(), table.num_keys());
-  const double cell = std::clamp(480.0 / static_cast<double>(std::max<int64_t>(cells, 1)), 1.0, 14.0);
+  const double cell = std::clamp(480.0 / static_cast<double>(std::max<int64_t>(cells, 1)),
+                                 1.0 / static_cast<double>(step), 14.0);
   const double left = 70, top = 34;
   const double width = left + cell * static_cast<double>(table.num_keys()) + 10;
   const double height = top + cell * static_cast<double>(table.num_rows()) + 10;
@@ -62,16 +90,19 @@ std::string svg_of(const core::AttendTable& table) {
   int64_t query = 0;
   for (const core::Span& span : table.rows()) {
     for (int64_t i = 0; i < span.length; ++i, ++query) {
-      const bool* row = mask.data_ptr<bool>() + query * table.num_keys();
+      if (query % step != 0) continue;
       for (int64_t j = 0; j < table.num_keys();) {
+        const bool sees = allowed(table, query, j);
         int64_t end = j;
-        while (end < table.num_keys() && row[end] == row[j]) ++end;
-        if (row[j]) {
+        while (end < table.num_keys() && allowed(table, query, end) == sees) end += step;
+        end = std::min(end, table.num_keys());
+        if (sees) {
           svg += fmt::format(
               "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\" "
               "opacity=\"0.75\"/>",
               left + cell * static_cast<double>(j), top + cell * static_cast<double>(query),
-              cell * static_cast<double>(end - j), std::max(cell - 0.6, 0.8), colour(span.kind));
+              cell * static_cast<double>(end - j), std::max(cell * static_cast<double>(step) - 0.6, 0.8),
+              colour(span.kind));
         }
         j = end;
       }

@@ -9,6 +9,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "inspect/draw/span_picture.h"
+#include "inspect/model_summary.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "ops/attention/position.h"
@@ -253,6 +255,25 @@ TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
     const ModelCost cost = count_cost(model);
     EXPECT_NEAR(static_cast<double>(cost.total.flops) / 2e9, one.giga, 0.05) << one.preset;
   }
+}
+
+// Rows within the range of a recipe, of which one segment would take minutes and gigabytes: nothing is run.
+TEST(ModelSummary, WhatTakesTooLongIsNotRun) {
+  for (const char* size :
+       {"memory = [{ type = \"recurrent_tokens\", num_mem_tokens = 65536 }]", "segment_size = 1048576"}) {
+    const auto model = cost_model({size});
+    const ModelSummary summary = summarize(*model);
+    EXPECT_EQ(summary.measured_after, 0) << size;
+    EXPECT_FALSE(summary.open_bytes.has_value());
+    ASSERT_FALSE(summary.tables.empty());
+    EXPECT_NE(to_text(summary).find(summary.state.empty() ? "carries no state" : "takes too long to run"),
+              std::string::npos);
+    EXPECT_LT(svg_of(summary.tables[0].table).size(), size_t{1} << 20);
+    expect_error<base::InputError>([&] { count_cost(*model); }, {"cost: a segment of", "takes too long to run"});
+  }
+  const auto small = cost_model({"memory = [{ type = \"recurrent_tokens\", num_mem_tokens = 2 }]"});
+  EXPECT_FALSE(summarize(*small).measured_after.has_value());
+  EXPECT_TRUE(summarize(*small).open_bytes.has_value());
 }
 
 }  // namespace
