@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/tokenizers/tokenizer_types.h"
-#include "data/tokenizers/utf8.h"
 
 namespace mnemo::data {
 
@@ -46,10 +46,10 @@ std::string StreamDecoder::put(int64_t id) {
   tokenizer_->append(text, id);
   pending_ += std::string_view(text).substr(last_.size());
   if (!text.empty()) last_ = text.back();
-  return take_valid_utf8(pending_, false);
+  return base::take_valid_utf8(pending_, false);
 }
 
-std::string StreamDecoder::finish() { return take_valid_utf8(pending_, true); }
+std::string StreamDecoder::finish() { return base::take_valid_utf8(pending_, true); }
 
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view type, const TextSource& training_text,
                                                 VocabularyLimits limits) {
