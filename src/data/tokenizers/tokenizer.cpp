@@ -26,6 +26,11 @@ at::Tensor Tokenizer::encode_tensor(std::string_view text, std::string where) co
   return out;
 }
 
+ModelInput Tokenizer::with_special_tokens(std::span<const int32_t> first,
+                                          std::optional<std::span<const int32_t>> second) const {
+  return SequenceTemplate().apply(first, second);
+}
+
 std::string Tokenizer::decode(std::span<const int64_t> ids) const {
   std::string out;
   for (const int64_t id : ids) append(out, id);
