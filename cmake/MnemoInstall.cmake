@@ -41,6 +41,8 @@ install(FILES
   "${PROJECT_BINARY_DIR}/mnemoConfigVersion.cmake"
   cmake/FindLibTorch.cmake
   cmake/FindLibrsvg.cmake
+  cmake/FindPcre2.cmake
+  cmake/FindSentencePiece.cmake
   cmake/FindUtf8proc.cmake
   DESTINATION "${package_dir}")
 

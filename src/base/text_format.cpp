@@ -4,6 +4,18 @@
 
 namespace mnemo::base {
 
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  size_t at = text.find(from);
+  if (at == std::string::npos) return;
+  std::string out;
+  size_t done = 0;
+  for (; at != std::string::npos; at = text.find(from, done)) {
+    out.append(text, done, at - done).append(to);
+    done = at + from.size();
+  }
+  text = out.append(text, done);
+}
+
 std::string grouped(int64_t value) {
   std::string digits = std::to_string(value);
   const size_t first = value < 0 ? 1 : 0;

@@ -15,6 +15,9 @@ std::string json_string(std::string_view text);
 /// A TOML key: bare if possible, quoted otherwise.
 std::string toml_key(std::string_view key);
 
+/// Replaces every `from`, from left to right; time linear in the text and the result.
+void replace_all(std::string& text, std::string_view from, std::string_view to);
+
 /// "12,345"
 std::string grouped(int64_t value);
 

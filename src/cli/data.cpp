@@ -6,9 +6,11 @@
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/output.h"
+#include "base/text_format.h"
 #include "cli/command.h"
 #include "cli/recipes.h"
 #include "data/prepare/registry.h"
+#include "data/tokenizers/train_tokenizer.h"
 #include "experiment/recipe.h"
 #include "tasks/registry.h"
 
@@ -18,7 +20,8 @@ namespace {
 struct DataArguments {
   std::string source;
   std::vector<std::string> more;
-  std::optional<std::string> unit, part, variant, out;
+  std::optional<std::string> unit, part, variant, out, type;
+  std::optional<int64_t> vocab_size;
   std::vector<std::string> set;
   int64_t count = 5;
   int64_t seed = 0;
@@ -89,12 +92,42 @@ int prepare(const DataArguments& options) {
   return base::kDone;
 }
 
+/// `mnemo data tokenizer FILE... --type TYPE --vocab-size N --out DIR`.
+int make_tokenizer(const DataArguments& options) {
+  base::require(!options.more.empty(), "data: tokenizer: expected at least one FILE");
+  base::require(options.type.has_value(), "data: tokenizer: expected --type TYPE, one of {}",
+                fmt::join(data::tokenizer_types(), ", "));
+  base::require(options.out.has_value(), "data: tokenizer: expected --out DIR, the folder to write to");
+  base::require(!options.unit && !options.part && !options.variant && options.set.empty(),
+                "data: tokenizer: --unit, --part, --variant and --set go with data that are shown");
+  std::vector<data::TextSource> texts(options.more.begin(), options.more.end());
+  const auto tokenizer = data::train_tokenizer(*options.type, texts, options.vocab_size.value_or(0));
+  base::make_folders(*options.out);
+  std::vector<std::string> written;
+  for (const auto& [name, content] : tokenizer->save()) {
+    written.push_back(base::join_path(*options.out, name));
+    base::write_file_atomic(written.back(), content);
+  }
+  if (options.json) {
+    base::Node files = base::Node::array();
+    for (const std::string& path : written) files.push_back(path);
+    base::print_json(
+        base::Node::table({{"type", *options.type}, {"vocabulary_size", tokenizer->size()}, {"files", files}}));
+  } else {
+    base::print(fmt::format("{} tokens: {}\n", base::grouped(tokenizer->size()), fmt::join(written, ", ")));
+  }
+  return base::kDone;
+}
+
 int run_data(DataArguments options) {
+  base::require(options.source == "tokenizer" || (!options.type && !options.vocab_size),
+                "data: --type and --vocab-size go with tokenizer");
   if (options.source == "prepare") return prepare(options);
+  if (options.source == "tokenizer") return make_tokenizer(options);
   options.source = recipe_path(options.source);
   base::require(options.more.empty(), "data: expected one SOURCE, found '{}' behind it",
                 options.more.empty() ? "" : options.more.front());
-  base::require(!options.out, "data: --out goes with prepare");
+  base::require(!options.out, "data: --out goes with prepare and tokenizer");
   base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}",
                 options.count);
   const auto task = tasks::task_spec(data_of(options));
@@ -113,15 +146,19 @@ int run_data(DataArguments options) {
 
 void add_data(CLI::App& app) {
   auto options = std::make_shared<DataArguments>();
-  Command(app, "data", "describe a text or image set, print samples of a task, or prepare a standard data set")
+  Command(app, "data",
+          "describe a text or image set, print samples of a task, prepare a standard data set, or make a tokenizer")
       .argument("SOURCE", options->source,
-                fmt::format("text file, image folder, recipe (or its name), or one of {}; or `prepare`",
+                fmt::format("text file, image folder, recipe (or its name), or one of {}; or `prepare` or `tokenizer`",
                             fmt::join(tasks::made_words(), ", ")))
       .arguments("NAME PATH", options->more,
-                 fmt::format("prepare: one of {}, then the file or folder to read",
+                 fmt::format("prepare: one of {}, then the file or folder to read; tokenizer: the texts to make it of",
                              fmt::join(data::data_sets().names(), ", ")),
                  false)
-      .option("--out", options->out, "DIR", "prepare: folder for the output and data.toml")
+      .option("--out", options->out, "DIR", "prepare: folder for the output and data.toml; tokenizer: for its files")
+      .option("--type", options->type, "TYPE", fmt::format("tokenizer: {}", fmt::join(data::tokenizer_types(), ", ")))
+      .option("--vocab-size", options->vocab_size, "N",
+              "tokenizer: how many tokens; of characters and words at most (default all), of unigram and bpe exactly")
       .option("--unit", options->unit, "UNIT", "text: bytes, characters or words (default characters)")
       .option("--variant", options->variant, "NAME", "variant of a recipe with studies")
       .option("--set", options->set, "KEY=VALUE", "set a key of the recipe, such as data.min_count=3; may be repeated")
@@ -130,7 +167,9 @@ void add_data(CLI::App& app) {
       .option("--seed", options->seed, "N", "seed of the samples")
       .flag("--check", options->check, "images: decode all of them; exit status 1 if any is unreadable")
       .flag("--json", options->json, "print JSON")
-      .footer("mnemo data my.txt\nmnemo data copy -n 3\nmnemo data prepare wikitext-103 FOLDER --out data/wikitext-103")
+      .footer(
+          "mnemo data my.txt\nmnemo data copy -n 3\nmnemo data prepare wikitext-103 FOLDER --out data/wikitext-103\n"
+          "mnemo data tokenizer train.en train.de --type unigram --vocab-size 8000 --out tokenizer")
       .action([options] { return run_data(*options); });
 }
 

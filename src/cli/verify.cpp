@@ -1,24 +1,28 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/exit_status.h"
+#include "base/json_value.h"
 #include "base/output.h"
 #include "base/text_table.h"
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "experiment/device.h"
 #include "verify/golden.h"
+#include "verify/lines.h"
 
 namespace mnemo::cli {
 namespace {
 
 struct VerifyArguments {
   std::vector<std::string> files;
-  std::optional<std::string> device;
+  std::optional<std::string> device, tokenizer;
   bool json = false;
 };
 
@@ -39,6 +43,44 @@ base::Node as_node(const verify::GoldenReport& report) {
                             {"groups", groups}});
 }
 
+base::Node as_node(const verify::LinesReport& report) {
+  base::Node fields = base::Node::array();
+  for (const verify::FieldReport& field : report.fields) {
+    fields.push_back(base::Node::table({{"name", field.name},
+                                        {"compared", field.compared},
+                                        {"wrong", field.wrong},
+                                        {"skipped", field.skipped},
+                                        {"error", base::json_number(field.error)},
+                                        {"tolerance", field.tolerance},
+                                        {"first", base::json_text(field.first)}}));
+  }
+  return base::Node::table({{"file", report.file},
+                            {"case", report.what},
+                            {"lines", report.lines},
+                            {"passed", report.passed()},
+                            {"fields", fields}});
+}
+
+/// The last two parts of a path.
+std::string short_name(const std::string& path) {
+  const std::string name = std::filesystem::path(path).lexically_normal().string();
+  const size_t slash = name.find_last_of('/', name.size() - 2);
+  return slash == std::string::npos ? name : name.substr(slash + 1);
+}
+
+std::vector<std::string> row(const std::string& path, const verify::FieldReport& field) {
+  const std::string verdict = field.wrong > 0
+                                  ? fmt::format("WRONG: {} of {}; {}", field.wrong, field.compared, field.first)
+                              : field.compared == 0 ? "not compared"
+                                                    : "ok";
+  return {short_name(path),
+          field.name,
+          std::to_string(field.compared + field.skipped),
+          fmt::format("{:.1e}", field.error),
+          fmt::format("{:.0e}", field.tolerance),
+          verdict};
+}
+
 int verify(const VerifyArguments& arguments) {
   const at::Device device = experiment::device_named(arguments.device);
   bool all = true;
@@ -46,15 +88,23 @@ int verify(const VerifyArguments& arguments) {
   base::TextTable table({"file", "group", "tensors", "largest error", "tolerance", ""},
                         {base::TextTable::Align::left, base::TextTable::Align::left, base::TextTable::Align::right,
                          base::TextTable::Align::right, base::TextTable::Align::right});
+  base::require(
+      !arguments.tokenizer || std::any_of(arguments.files.begin(), arguments.files.end(), verify::is_lines_file),
+      "verify: --tokenizer goes with a .jsonl file of a tokenizer's results");
   for (const std::string& path : arguments.files) {
+    if (verify::is_lines_file(path)) {
+      const verify::LinesReport report = verify::verify_lines(path, arguments.tokenizer);
+      all = all && report.passed();
+      reports.push_back(as_node(report));
+      for (const verify::FieldReport& field : report.fields) table.add_row(row(path, field));
+      continue;
+    }
     const verify::GoldenReport report = verify::verify_golden(path, device);
     all = all && report.passed();
     reports.push_back(as_node(report));
-    const std::string name = std::filesystem::path(path).lexically_normal().string();
-    const size_t slash = name.find_last_of('/', name.size() - 2);
     for (const verify::GoldenGroup& group : report.groups) {
       const std::string more = group.beyond.size() > 1 ? fmt::format(" and {} more", group.beyond.size() - 1) : "";
-      table.add_row({slash == std::string::npos ? name : name.substr(slash + 1), group.name,
+      table.add_row({short_name(path), group.name,
                      std::to_string(group.tensors), fmt::format("{:.1e}", group.error),
                      fmt::format("{:.0e}", group.tolerance),
                      group.beyond.empty() ? "ok" : "TOO FAR: " + group.worst + more});
@@ -73,8 +123,11 @@ int verify(const VerifyArguments& arguments) {
 void add_verify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   Command(app, "verify", "compare this build with golden files: outputs, states, gradients, optimizer steps")
-      .arguments("FILE", arguments->files, "golden files (safetensors), or model folders with an expect.safetensors")
+      .arguments("FILE", arguments->files,
+                 "golden files (safetensors), model folders with an expect.safetensors, or expected scores and tokens "
+                 "(.jsonl)")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
+      .option("--tokenizer", arguments->tokenizer, "FOLDER", "of results of a tokenizer (.jsonl): its folder")
       .flag("--json", arguments->json, "print JSON")
       .action([arguments] { return verify(*arguments); });
 }

@@ -14,7 +14,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "data/tokenizers/utf8.h"
+#include "base/utf8.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
 #include "infer/session.h"
@@ -79,7 +79,7 @@ std::vector<int64_t> reading_text(const data::TextOptions& text, const data::Tok
     bytes.append(chunk.substr(0, 1 << 16));
     return false;
   });
-  const std::vector<int32_t> ids = tokenizer.encode(data::take_valid_utf8(bytes, false));
+  const std::vector<int32_t> ids = tokenizer.encode(base::take_valid_utf8(bytes, false));
   return {ids.begin(), ids.end()};
 }
 

@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "metrics/accuracy.h"
+#include "metrics/bleu.h"
+#include "metrics/chrf.h"
 #include "metrics/likelihood.h"
 #include "tasks/data_position.h"
 
@@ -89,6 +91,8 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
       references[0].push_back(pairs.texts[static_cast<size_t>(chosen[i])].target);
     }
   }
+  found.metrics.emplace_back("bleu", metrics::corpus_bleu(hypotheses, references).score);
+  found.metrics.emplace_back("chrf", metrics::corpus_chrf(hypotheses, references).score);
   return found;
 }
 
@@ -99,8 +103,7 @@ weights::NamedTensors Translation::save() const {
 }
 
 void Translation::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const int64_t epoch = saved_number(find, "epoch"), batch = saved_next_batch(find),
-                pairs = saved_number(find, "num_pairs");
+  const int64_t epoch = saved_number(find, "epoch"), batch = saved_next_batch(find), pairs = saved_number(find, "num_pairs");
   base::require(pairs == static_cast<int64_t>(corpus_.train.samples.size()),
                 "data position: it belongs to {} training pairs, and data.train has {}", pairs,
                 corpus_.train.samples.size());

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/tokenizers/open_tokenizer.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -15,8 +17,10 @@ std::string lines_of(const std::vector<TextPair>& pairs, std::string TextPair::*
 
 std::shared_ptr<const PairVocabulary> make_vocabulary(const PairOptions& options, std::string text, const char* side) {
   const TextSource source = TextSource::in_memory(fmt::format("{} ({})", options.train, side), std::move(text));
+  const bool subwords = options.unit == "unigram" || options.unit == "bpe";
   return std::make_shared<const PairVocabulary>(
-      make_tokenizer(options.unit, source, {options.min_count, options.max_vocabulary}));
+      subwords ? train_sentencepiece(options.unit, {source}, options.max_vocabulary)
+               : make_tokenizer(options.unit, source, {options.min_count, options.max_vocabulary}));
 }
 
 /// Windows of sentences of one document; each is one text, its sentences joined by a blank.
@@ -65,6 +69,9 @@ PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const Pai
 
 void PairOptions::validate(const base::Where& where) const {
   PairTextOptions::validate(where);
+  const bool subwords = unit == "unigram" || unit == "bpe";
+  where.require(!subwords || (max_vocabulary > 0 && min_count == 1), "max_vocabulary",
+                "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit);
   where.require(window == 1 || document_column > 0, "window",
                 "requires document_column; pairs without documents stand alone");
   where.require(batch_tokens >= max_length, "batch_tokens", "expected at least max_length = {}, found {}", max_length,
@@ -110,7 +117,7 @@ PairVocabularies read_vocabularies(const std::map<std::string, std::string>& fil
       if (name.starts_with(prefix)) own[name.substr(prefix.size())] = content;
     }
     if (own.empty()) return nullptr;
-    return std::make_shared<const PairVocabulary>(Tokenizer::load(own, where));
+    return std::make_shared<const PairVocabulary>(open_tokenizer_files(own, where));
   };
   PairVocabularies both{read(kSourceFiles), read(kTargetFiles)};
   base::require(both.source != nullptr, "{}: expected vocabulary files {}*, found none", where, kSourceFiles);

@@ -25,11 +25,14 @@ struct PairOptions : PairTextOptions {
   template <class V>
   void visit(V&& v) {
     PairTextOptions::visit(v);
-    v("unit", unit, "what a token is: a Unicode character or a word between blanks",
-      base::one_of("characters", "words"));
+    v("unit", unit,
+      "what a token is: a Unicode character, a word between blanks, or a subword unit of SentencePiece, made of the "
+      "training pairs",
+      base::one_of("characters", "words", "unigram", "bpe"));
     v("joint", joint, "one vocabulary for both sides; false: one for each");
     v("min_count", min_count, "units that occur less often than this become <unk>", base::at_least(1));
-    v("max_vocabulary", max_vocabulary, "maximum vocabulary size; 0: no limit", base::at_least(0));
+    v("max_vocabulary", max_vocabulary,
+      "size of the vocabulary: with unigram and bpe exactly, otherwise at most; 0: no limit", base::at_least(0));
     v("max_length", max_length, "training pairs with a longer side, in tokens, are left out and counted",
       base::range(1, 1 << 20));
     v("batch_tokens", batch_tokens,

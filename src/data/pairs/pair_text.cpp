@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/text/lines.h"
-#include "data/tokenizers/utf8.h"
 
 namespace mnemo::data {
 namespace {
@@ -15,8 +15,8 @@ constexpr int64_t kMaxLine = int64_t{1} << 20;
 void require_utf8(const LinePlace& place, std::string_view line) {
   for (int64_t at = 0; at < static_cast<int64_t>(line.size());) {
     const std::string_view rest = line.substr(static_cast<size_t>(at));
-    const int length = front_character(rest).length;
-    if (length <= 0) invalid_utf8(fmt::format("{}:{}", place.file, place.line), at, rest);
+    const int length = base::front_character(rest).length;
+    if (length <= 0) base::invalid_utf8(fmt::format("{}:{}", place.file, place.line), at, rest);
     at += length;
   }
 }

@@ -14,14 +14,20 @@ std::vector<int64_t> PairVocabulary::encode(std::string_view line, const std::st
 
 std::string PairVocabulary::decode(std::span<const int64_t> ids, std::string_view unknown) const {
   std::string line;
+  std::vector<int64_t> known;  // since the last unknown token
+  const auto flush = [&] {
+    if (known.empty()) return;
+    (line += line.empty() ? "" : " ") += tokenizer_->decode(known);
+    known.clear();
+  };
   for (const int64_t id : ids) {
     base::require(id >= 0 && id < size(), "decoding: expected tokens from 0 to {}, found {}", size() - 1, id);
-    if (id == kUnknown) {
-      line += unknown;
-    } else if (id >= kSpecial) {
-      tokenizer_->append(line, id - kSpecial);
-    }
+    if (id >= kSpecial) known.push_back(id - kSpecial);
+    if (id != kUnknown) continue;
+    flush();
+    (line += line.empty() ? "" : " ") += unknown;
   }
+  flush();
   return line;
 }
 

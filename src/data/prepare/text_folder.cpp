@@ -8,9 +8,10 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/prepare/output.h"
 #include "data/text/corpus.h"
-#include "data/tokenizers/utf8.h"
+#include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
 namespace {
@@ -68,7 +69,7 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
       if (part.documents > 0) text.insert(0, fmt::format("{}\n", kSeparator));
       file.write(text);
       part.bytes += static_cast<int64_t>(text.size());
-      part.tokens += count_characters(text);
+      part.tokens += base::count_characters(text);
       ++part.documents;
       read += documents[next].size;
     }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "data/tokenizers/utf8.h"
+#include "base/utf8.h"
 
 namespace mnemo::data {
 namespace {
@@ -157,7 +157,7 @@ std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const 
       flush();
       store->start_document();
     }
-    store->count_text(static_cast<int64_t>(part.size()), count_characters(part));
+    store->count_text(static_cast<int64_t>(part.size()), base::count_characters(part));
     encoder->put(part, ids);
   });
   text.for_each_chunk([&](std::string_view chunk) {

@@ -4,8 +4,9 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/tokenizers/tokenizer_types.h"
-#include "data/tokenizers/utf8.h"
+#include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
 namespace {
@@ -24,7 +25,7 @@ class CharacterScanner {
     while (!pending_.empty() && !chunk.empty()) {
       pending_.push_back(chunk.front());
       chunk.remove_prefix(1);
-      const Utf8Character found = front_character(pending_);
+      const base::Utf8Character found = base::front_character(pending_);
       if (found.length < 0) invalid_utf8(where_, offset_, pending_);
       if (found.length == 0) continue;
       use(found.code_point);
@@ -32,7 +33,7 @@ class CharacterScanner {
       pending_.clear();
     }
     while (!chunk.empty()) {
-      const Utf8Character found = front_character(chunk);
+      const base::Utf8Character found = base::front_character(chunk);
       if (found.length < 0) invalid_utf8(where_, offset_, chunk);
       if (found.length == 0) {
         pending_ = chunk;
@@ -88,7 +89,7 @@ class CharacterTokenizer final : public Tokenizer {
 
   void append(std::string& out, int64_t id) const override {
     require_id(id);
-    append_character(out, id == unknown_ ? kReplacement : characters_[static_cast<size_t>(id)]);
+    base::append_character(out, id == unknown_ ? kReplacement : characters_[static_cast<size_t>(id)]);
   }
 
   Files save() const override {
@@ -98,7 +99,7 @@ class CharacterTokenizer final : public Tokenizer {
       if (static_cast<int32_t>(id) == unknown_) {
         entry = kUnknownEntry;
       } else {
-        append_character(entry, characters_[id]);
+        base::append_character(entry, characters_[id]);
       }
       file.entries.push_back(entry);
     }
@@ -173,7 +174,7 @@ std::shared_ptr<const Tokenizer> character_tokenizer_from(EntryList entries, con
       characters.push_back(CharacterTokenizer::kUnknownMark);
       continue;
     }
-    const Utf8Character found = entry.empty() ? Utf8Character{} : front_character(entry);
+    const base::Utf8Character found = entry.empty() ? base::Utf8Character{} : base::front_character(entry);
     base::require(found.length > 0 && static_cast<size_t>(found.length) == entry.size(),
                   "{}: entry {}: expected one character or <unk>, found \"{}\"", where, i, base::printable(entry, 40));
     characters.push_back(found.code_point);

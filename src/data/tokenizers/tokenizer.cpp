@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/text_format.h"
+#include "base/utf8.h"
 #include "data/tokenizers/tokenizer_types.h"
-#include "data/tokenizers/utf8.h"
 
 namespace mnemo::data {
 
@@ -46,6 +46,11 @@ at::Tensor Tokenizer::encode_tensor(std::string_view text, std::string where) co
   return out;
 }
 
+ModelInput Tokenizer::with_special_tokens(std::span<const int32_t> first,
+                                          std::optional<std::span<const int32_t>> second) const {
+  return SequenceTemplate().apply(first, second);
+}
+
 std::string Tokenizer::decode(std::span<const int64_t> ids) const {
   std::string out;
   for (const int64_t id : ids) append(out, id);
@@ -66,10 +71,10 @@ std::string StreamDecoder::put(int64_t id) {
   tokenizer_->append(text, id);
   pending_ += std::string_view(text).substr(last_.size());
   if (!text.empty()) last_ = text.back();
-  return take_valid_utf8(pending_, false);
+  return base::take_valid_utf8(pending_, false);
 }
 
-std::string StreamDecoder::finish() { return take_valid_utf8(pending_, true); }
+std::string StreamDecoder::finish() { return base::take_valid_utf8(pending_, true); }
 
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view type, const TextSource& training_text,
                                                 VocabularyLimits limits) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/text/text_source.h"
+#include "data/tokenizers/special_tokens.h"
 
 namespace mnemo::data {
 
@@ -47,7 +48,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// "bytes", "characters" or "words".
+  /// "bytes", "characters", "words", "wordpiece", "bpe" or "sentencepiece".
   virtual std::string type() const = 0;
   /// Number of tokens; ids are 0 to size() - 1.
   virtual int64_t size() const = 0;
@@ -60,18 +61,27 @@ class Tokenizer {
   /// The files for load().
   virtual Files save() const = 0;
 
-  /// Encodes a text. Throws InputError that names `where` and the offset for invalid UTF-8 (except for bytes).
+  /// The special tokens of a pretrained model; none for a vocabulary made from a text.
+  virtual SpecialTokens special_tokens() const { return {}; }
+  /// The id of a token by its text, special ones ("[MASK]") included, or -1. Vocabularies made from a text find none.
+  virtual int64_t find(std::string_view) const { return -1; }
+  /// The ids of a text, or of a pair of texts, with the special tokens around them that its model expects.
+  virtual ModelInput with_special_tokens(std::span<const int32_t> first,
+                                         std::optional<std::span<const int32_t>> second = {}) const;
+
+  /// Encodes a text. Text that looks like a special token is text. Throws InputError that names `where` and the offset
+  /// for invalid UTF-8 (except for bytes).
   std::vector<int32_t> encode(std::string_view text, std::string where = "text") const;
   /// Same; what the vocabulary lacks is reported or refused.
   std::vector<int32_t> encode(std::string_view text, std::string where, Unknown unknown) const;
   /// Same as a tensor [T] int64.
   at::Tensor encode_tensor(std::string_view text, std::string where = "text") const;
   /// Decodes tokens exactly; with bytes the result may be any bytes. Throws InputError if an id is out of range.
-  std::string decode(std::span<const int64_t> ids) const;
+  virtual std::string decode(std::span<const int64_t> ids) const;
   /// Same for a tensor of any integer type.
   std::string decode(const at::Tensor& ids) const;
 
-  /// Name of the file that all tokenizers of this folder write.
+  /// Name of the file that tokenizers made from a text write.
   static constexpr std::string_view kFile = "vocabulary.json";
   /// Reads what save() wrote. Throws InputError that names `where` (the model folder), the file and the violated rule.
   static std::shared_ptr<const Tokenizer> load(const Files& files, const std::string& where);

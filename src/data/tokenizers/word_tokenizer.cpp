@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/tokenizers/tokenizer_types.h"
-#include "data/tokenizers/utf8.h"
+#include "data/tokenizers/utf8_error.h"
 #include "data/tokenizers/word_index.h"
 
 namespace mnemo::data {

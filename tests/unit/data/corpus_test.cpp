@@ -7,8 +7,8 @@
 
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "data/describe.h"
-#include "data/tokenizers/utf8.h"
 #include "text_file.h"
 
 namespace mnemo::data {
@@ -231,7 +231,7 @@ RC_GTEST_PROP(Corpus, DocumentsAreTheSplittersOwnAndNothingIsLost, ()) {
                   expected[static_cast<size_t>(i)]);
       }
       RC_ASSERT(store->text_bytes() == static_cast<int64_t>(text.size()));
-      RC_ASSERT(store->text_characters() == count_characters(text));
+      RC_ASSERT(store->text_characters() == base::count_characters(text));
     }
   }
 }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/tokenizers/utf8.h"
+#include "base/utf8.h"
 #include "tests/support/expect_error.h"
 #include "text_file.h"
 
@@ -65,7 +65,7 @@ RC_GTEST_PROP(Tokenizer, CharactersRoundTripWhatTheySaw, ()) {
   const std::string text = "a" + *texts();
   const auto tokenizer = trained("characters", text);
   RC_ASSERT(round_trip(*tokenizer, text) == text);
-  RC_ASSERT(static_cast<int64_t>(tokenizer->encode(text).size()) == count_characters(text));
+  RC_ASSERT(static_cast<int64_t>(tokenizer->encode(text).size()) == base::count_characters(text));
 }
 
 RC_GTEST_PROP(Tokenizer, WordsRoundTripTheirTokens, ()) {
@@ -114,7 +114,7 @@ RC_GTEST_PROP(Tokenizer, StreamedBytesAreAlwaysValid, (const std::string& bytes)
   }
   joined += decoder.finish();
   std::string all = bytes;
-  RC_ASSERT(joined == take_valid_utf8(all, true));
+  RC_ASSERT(joined == base::take_valid_utf8(all, true));
 }
 
 TEST(Tokenizer, CharactersComeByFrequencyThenCodePoint) {

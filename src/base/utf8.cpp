@@ -1,8 +1,8 @@
-#include "data/tokenizers/utf8.h"
+#include "base/utf8.h"
 
 #include "base/error.h"
 
-namespace mnemo::data {
+namespace mnemo::base {
 
 Utf8Character front_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -25,8 +25,8 @@ Utf8Character front_character(std::string_view text) {
 
 void append_character(std::string& out, char32_t code_point) {
   const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
-  base::ensure(code_point <= 0x10FFFF && (code_point < 0xD800 || code_point > 0xDFFF), "U+{:04X} is not a character",
-               static_cast<uint32_t>(code_point));
+  ensure(code_point <= 0x10FFFF && (code_point < 0xD800 || code_point > 0xDFFF), "U+{:04X} is not a character",
+         static_cast<uint32_t>(code_point));
   if (code_point < 0x80) {
     put(code_point);
     return;
@@ -68,14 +68,4 @@ std::string take_valid_utf8(std::string& text, bool at_end) {
   return out;
 }
 
-void invalid_utf8(std::string_view where, int64_t offset, std::string_view rest) {
-  if (rest.empty() || front_character(rest).length == 0) {
-    base::input_error(
-        "{}: invalid UTF-8 at byte {}: the text ends inside a character; use unit = \"bytes\" for arbitrary files",
-        where, offset);
-  }
-  base::input_error("{}: invalid UTF-8 at byte {}: found 0x{:02X}; use unit = \"bytes\" for arbitrary files", where,
-                    offset, static_cast<unsigned char>(rest.front()));
-}
-
-}  // namespace mnemo::data
+}  // namespace mnemo::base

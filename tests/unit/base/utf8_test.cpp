@@ -1,12 +1,11 @@
-#include "data/tokenizers/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "base/printable.h"
-#include "text_file.h"
 
-namespace mnemo::data {
+namespace mnemo::base {
 namespace {
 
 TEST(Utf8, EveryCodePointRoundTrips) {
@@ -43,8 +42,8 @@ TEST(Utf8, InvalidForms) {
                 .length,
             -3);
   std::string text;
-  EXPECT_THROW(append_character(text, 0xD800), base::InternalError);
-  EXPECT_THROW(append_character(text, 0x110000), base::InternalError);
+  EXPECT_THROW(append_character(text, 0xD800), InternalError);
+  EXPECT_THROW(append_character(text, 0x110000), InternalError);
 }
 
 TEST(Utf8, TakeValidKeepsAnIncompleteEndForLater) {
@@ -63,9 +62,9 @@ RC_GTEST_PROP(Utf8, TakeValidGivesValidTextWhateverComesIn, (const std::string& 
   std::string text = bytes;
   const std::string out = take_valid_utf8(text, true);
   RC_ASSERT(text.empty());
-  RC_ASSERT(!base::first_invalid_utf8(out).has_value());
-  if (!base::first_invalid_utf8(bytes).has_value()) RC_ASSERT(out == bytes);
+  RC_ASSERT(!first_invalid_utf8(out).has_value());
+  if (!first_invalid_utf8(bytes).has_value()) RC_ASSERT(out == bytes);
 }
 
 }  // namespace
-}  // namespace mnemo::data
+}  // namespace mnemo::base

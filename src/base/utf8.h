@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace mnemo::data {
+namespace mnemo::base {
 
 /// The first character of a text.
 ///   length > 0   a valid character of that many bytes, with its code point
@@ -29,7 +29,4 @@ int64_t count_characters(std::string_view text);
 /// incomplete character at the end stays in `text`.
 std::string take_valid_utf8(std::string& text, bool at_end);
 
-/// Throws InputError naming `where`, the byte offset and the byte found.
-[[noreturn]] void invalid_utf8(std::string_view where, int64_t offset, std::string_view rest);
-
-}  // namespace mnemo::data
+}  // namespace mnemo::base

@@ -1,0 +1,260 @@
+#include "data/tokenizers/open_tokenizer.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/node.h"
+#include "base/printable.h"
+#include "data/tokenizers/bpe_tokenizer.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/tokenizers/text_splitter.h"
+#include "data/tokenizers/tokenizer_json.h"
+#include "data/tokenizers/word_piece.h"
+
+namespace mnemo::data {
+namespace {
+
+constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
+constexpr const char* kConfig = "tokenizer_config.json";
+constexpr std::string_view kSentencePieceFiles[] = {"spiece.model", "spm.model", kTrainedModelFile};
+constexpr std::array<std::string_view, 2> kBpeFiles[] = {
+    {"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}, {"gpt2-vocab.json", "gpt2-merges.txt"}};
+constexpr int64_t kExtraIds = 100;  // of T5
+constexpr size_t kNamedFiles = 8;   // of a folder without a tokenizer
+
+bool is_known_file(const std::string& name) {
+  static const std::vector<std::string_view> known = {
+      Tokenizer::kFile,  "source.spm",      "target.spm", "vocab.json", "spiece.model", "spm.model",
+      kTrainedModelFile, "tokenizer.json",  "vocab.txt",  "merges.txt", "encoder.json", "vocab.bpe",
+      "gpt2-vocab.json", "gpt2-merges.txt", "dict.txt",   kConfig};
+  return std::find(known.begin(), known.end(), name) != known.end() || name.ends_with("-vocab.txt");
+}
+
+/// The id of a token; for a few look-ups.
+auto finder(const EntryList& tokens) {
+  return [&tokens](std::string_view token) -> int64_t {
+    for (int64_t id = 0; id < tokens.size(); ++id) {
+      if (tokens[id] == token) return id;
+    }
+    return -1;
+  };
+}
+
+/// The files of one folder, and which of them were used.
+class Folder {
+ public:
+  Folder(const Files& files, const std::string& where, const OpenOptions& options)
+      : files_(files), where_(where), options_(options) {}
+
+  std::shared_ptr<const Tokenizer> open() {
+    if (has(Tokenizer::kFile)) return Tokenizer::load(files_, where_);
+    if (has("source.spm")) return marian();
+    for (const std::string_view name : kSentencePieceFiles) {
+      if (has(name)) return sentencepiece(name);
+    }
+    if (has("tokenizer.json")) return tokenizer_json();
+    for (const auto& [name, content] : files_) {
+      if (name == "vocab.txt" || name.ends_with("-vocab.txt")) return word_piece(name);
+    }
+    for (const auto& [vocabulary, merges] : kBpeFiles) {
+      if (has(vocabulary) && has(merges)) return byte_bpe(vocabulary, merges);
+    }
+    std::vector<std::string> found;
+    for (const auto& [name, content] : files_) {
+      if (found.size() == kNamedFiles) {
+        found.push_back("...");
+        break;
+      }
+      found.push_back(base::printable(name));
+    }
+    base::input_error(
+        "{}: expected the files of a tokenizer (vocabulary.json, spiece.model, tokenizer.model, spm.model, source.spm, "
+        "tokenizer.json, vocab.txt, or vocab.json and merges.txt), found {}",
+        where_, found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", ")));
+  }
+
+ private:
+  bool has(std::string_view name) const { return files_.contains(std::string(name)); }
+  std::string path(std::string_view name) const { return base::join_path(where_, base::printable(name)); }
+
+  /// A file that the tokenizer is made of.
+  const std::string& use(std::string_view name) {
+    const auto found = files_.find(std::string(name));
+    base::require(found != files_.end(), "{}: the file {} is missing", where_, name);
+    used_.insert(*found);
+    return found->second;
+  }
+
+  /// tokenizer_config.json, or an empty table.
+  base::Node config() {
+    if (!has(kConfig)) return base::Node::table();
+    return base::parse_json(use(kConfig), path(kConfig), {.max_bytes = size_t{16} << 20, .max_values = 200'000});
+  }
+
+  std::optional<bool> flag(const base::Node& config, std::string_view key) const {
+    const base::Node* found = config.find(key);
+    if (found == nullptr || found->is_null()) return {};
+    base::require(found->is_bool(), "{}: {}: expected true or false, found {}", path(kConfig), key, found->found());
+    return found->as_bool();
+  }
+
+  std::shared_ptr<const Tokenizer> word_piece(std::string_view name) {
+    const base::Node settings = config();
+    WordPieceOptions options{
+        .lowercase = flag(settings, "do_lower_case").value_or(name.find("-cased") == std::string::npos)};
+    options.strip_accents = flag(settings, "strip_accents").value_or(options.lowercase);
+    options.split_cjk = flag(settings, "tokenize_chinese_chars").value_or(true);
+    std::string_view rest = use(name);
+    EntryList tokens;
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find('\n'), rest.size());
+      std::string_view token = rest.substr(0, end);
+      if (token.ends_with('\r')) token.remove_suffix(1);
+      tokens.push_back(token);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    const auto find = finder(tokens);
+    PretrainedParts parts{.files = used_, .special = find_special_tokens(find), .sequences = {}};
+    if (parts.special.begin >= 0 && parts.special.end >= 0)
+      parts.sequences = SequenceTemplate::bert(static_cast<int32_t>(parts.special.begin),
+                                               static_cast<int32_t>(parts.special.end));
+    return make_word_piece(std::move(tokens), std::move(options), std::move(parts), path(name));
+  }
+
+  std::shared_ptr<const Tokenizer> byte_bpe(std::string_view vocabulary_name, std::string_view merges_name) {
+    const base::Node settings = config();
+    if (const base::Node* kind = settings.find("tokenizer_class"); kind != nullptr && kind->is_string()) {
+      const std::string& name = kind->as_string();
+      base::require(name.starts_with("GPT2") || name.starts_with("Roberta"),
+                    "{}: tokenizer_class: the files {} and {} alone are read as GPT-2 or RoBERTa, found {}; its "
+                    "tokenizer.json says how it splits",
+                    path(kConfig), vocabulary_name, merges_name, base::in_quotes(name));
+    }
+    BpeVocabulary vocabulary;
+    const TokenizerJson json = parse_vocab_json(use(vocabulary_name), path(vocabulary_name));
+    vocabulary.tokens = tokens_by_id(json.tokens, json.ids, path(vocabulary_name));
+    read_merges(use(merges_name), path(merges_name), vocabulary.left, vocabulary.right);
+    const auto find = finder(vocabulary.tokens);
+    BpeOptions options{.patterns = {TextSplitter::gpt2_pattern()}};
+    if (flag(settings, "add_prefix_space").value_or(false)) options.first_space = BpeOptions::FirstSpace::where_missing;
+    std::optional<ModelIds> model_ids;
+    PretrainedParts parts;
+    std::vector<AddedToken> added;
+    if (options_.fairseq_ids && has("dict.txt")) {
+      model_ids = fairseq_ids(vocabulary.tokens.size());
+      parts.special = {.begin = 0, .end = 2, .padding = 1, .mask = -1};
+      parts.sequences = SequenceTemplate::roberta(0, 2);
+    } else {
+      parts.special = find_special_tokens(find);
+      if (const int64_t begin = find("<s>"), end = find("</s>"); begin >= 0 && end >= 0)
+        parts.sequences = SequenceTemplate::roberta(static_cast<int32_t>(begin), static_cast<int32_t>(end));
+      for (const char* name : {"<s>", "</s>", "<pad>", "<unk>", "<mask>", "<|endoftext|>"}) {
+        if (const int64_t id = find(name); id >= 0) added.push_back({.id = id, .text = name, .special = true});
+      }
+      if (find("<s>") >= 0 && find("<unk>") >= 0) options.unknown = "<unk>";
+    }
+    parts.files = used_;
+    return make_bpe(std::move(vocabulary), std::move(added), std::move(options), std::move(model_ids), std::move(parts),
+                    path(vocabulary_name));
+  }
+
+  /// dict.txt: a line "TOKEN COUNT" for each model id from 4 on, the token an id of the vocabulary.
+  ModelIds fairseq_ids(int64_t tokens) {
+    ModelIds out{.special = {"<s>", "<pad>", "</s>", "<unk>"}, .unknown = 3, .of_token = {}, .size = 4};
+    out.of_token.assign(static_cast<size_t>(tokens), -1);
+    std::string_view rest = use("dict.txt");
+    for (int64_t line = 1; !rest.empty(); ++line) {
+      const size_t end = std::min(rest.find('\n'), rest.size());
+      const std::string_view text = rest.substr(0, end), token = text.substr(0, text.find(' '));
+      base::require(token.size() < text.size(), "{}:{}: expected a token and its count, found {}", path("dict.txt"),
+                    line, base::in_quotes(text));
+      int64_t id = -1;
+      const auto read = std::from_chars(token.data(), token.data() + token.size(), id);
+      if (read.ec == std::errc() && read.ptr == token.data() + token.size()) {
+        base::require(id >= 0 && id < tokens, "{}:{}: expected an id below {}, found {}", path("dict.txt"), line,
+                      tokens, id);
+        int32_t& place = out.of_token[static_cast<size_t>(id)];
+        base::require(place < 0, "{}:{}: the id {} appears twice", path("dict.txt"), line, id);
+        place = static_cast<int32_t>(out.size);
+      }
+      ++out.size;
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return out;
+  }
+
+  std::shared_ptr<const Tokenizer> sentencepiece(std::string_view name) {
+    const std::string& file = use(name);
+    const SentencePieceModel model = read_sentencepiece_model(file, path(name));
+    const auto find = finder(model.pieces);
+    const base::Node settings = config();
+    PretrainedParts parts{.files = used_, .special = find_special_tokens(find), .sequences = {}};
+    const int64_t cls = find("[CLS]"), sep = find("[SEP]"), begin = find("<s>"), end = find("</s>"),
+                  pad = find("<pad>");
+    SentencePieceOptions options{.digit_commas = options_.digit_commas};
+    if (cls >= 0 && sep >= 0) {
+      parts.sequences = SequenceTemplate::bert(static_cast<int32_t>(cls), static_cast<int32_t>(sep));
+      // ALBERT's files have <pad>, those of DeBERTa [PAD].
+      const bool albert = pad >= 0;
+      options.straight_quotes = albert;
+      options.lowercase = albert && flag(settings, "do_lower_case").value_or(true);
+      options.strip_accents = albert && !flag(settings, "keep_accents").value_or(false);
+    } else if (begin >= 0 && pad < 0) {
+      parts.sequences = SequenceTemplate::beginning(static_cast<int32_t>(begin));
+    } else if (end >= 0) {
+      parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(end));
+    }
+    const bool t5 = pad == 0 && end == 1 && begin < 0;
+    if (t5 && find("<extra_id_0>") < 0 && find("\u2581<extra_id_0>") < 0) options.extra_ids = kExtraIds;
+    base::require(!options.digit_commas || options.straight_quotes, "{}: the rule for digits and commas is ALBERT's",
+                  path(name));
+    return make_sentencepiece(file, std::move(options), std::move(parts), path(name));
+  }
+
+  std::shared_ptr<const Tokenizer> marian() {
+    const TokenizerJson json = parse_vocab_json(use("vocab.json"), path("vocab.json"));
+    SentencePieceOptions options{.pieces_by_id = tokens_by_id(json.tokens, json.ids, path("vocab.json"))};
+    if (has("target.spm")) options.target = use("target.spm");
+    const std::string& file = use("source.spm");
+    const EntryList& pieces = *options.pieces_by_id;
+    const auto find = finder(pieces);
+    PretrainedParts parts{.files = used_, .special = find_special_tokens(find), .sequences = {}};
+    if (parts.special.end >= 0) parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(parts.special.end));
+    return make_sentencepiece(file, std::move(options), std::move(parts), path("source.spm"));
+  }
+
+  std::shared_ptr<const Tokenizer> tokenizer_json() {
+    const std::string& text = use("tokenizer.json");
+    return tokenizer_from_json(text, {.files = used_, .special = {}, .sequences = {}}, path("tokenizer.json"));
+  }
+
+  const Files& files_;
+  const std::string& where_;
+  OpenOptions options_;
+  Files used_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> open_tokenizer_files(const Files& files, const std::string& where,
+                                                      const OpenOptions& options) {
+  return Folder(files, where, options).open();
+}
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder, const OpenOptions& options) {
+  base::require(base::is_folder(folder), "{}: expected a folder with the files of a tokenizer, found {}", folder,
+                base::path_exists(folder) ? "a file" : "nothing");
+  Files files;
+  for (const std::string& name : base::list_folder(folder)) {
+    if (is_known_file(name)) files[name] = base::read_file(base::join_path(folder, name), kMaxBytes);
+  }
+  return open_tokenizer_files(files, folder, options);
+}
+
+}  // namespace mnemo::data

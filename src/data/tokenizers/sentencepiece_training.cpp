@@ -1,0 +1,87 @@
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/node.h"
+#include "base/printable.h"
+#include "data/tokenizers/open_tokenizer.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/tokenizers/utf8_error.h"
+
+namespace mnemo::data {
+namespace {
+
+/// SentencePiece skips longer lines than this by default; it is told the length of the longest one.
+constexpr size_t kUsualLine = 4192;
+constexpr size_t kLongestTrainingLine = size_t{1} << 20;
+
+class Lines final : public sentencepiece::SentenceIterator {
+ public:
+  explicit Lines(std::vector<std::string> lines) : lines_(std::move(lines)) {}
+  bool done() const override { return at_ == lines_.size(); }
+  void Next() override { ++at_; }
+  const std::string& value() const override { return lines_[at_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::vector<std::string> lines_;
+  size_t at_ = 0;
+};
+
+/// The lines of a text that are not empty.
+void read_lines(const TextSource& text, std::vector<std::string>& lines) {
+  int64_t offset = text.begin();
+  std::string pending;
+  const auto finish = [&] {
+    if (const auto bad = base::first_invalid_utf8(pending))
+      invalid_utf8(text.path(), offset + static_cast<int64_t>(*bad), std::string_view(pending).substr(*bad));
+    offset += static_cast<int64_t>(pending.size()) + 1;
+    if (!pending.empty()) lines.push_back(std::move(pending));
+    pending.clear();
+  };
+  text.for_each_chunk([&](std::string_view chunk) {
+    while (!chunk.empty()) {
+      const size_t end = std::min(chunk.find('\n'), chunk.size());
+      base::require(pending.size() + end <= kLongestTrainingLine, "{}: a line of more than {} bytes at byte {}",
+                    text.path(), kLongestTrainingLine, offset);
+      pending += chunk.substr(0, end);
+      if (end == chunk.size()) break;
+      finish();
+      chunk.remove_prefix(end + 1);
+    }
+    return true;
+  });
+  finish();
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, const std::vector<TextSource>& texts,
+                                                     int64_t vocab_size) {
+  base::require(type == "unigram" || type == "bpe", "expected the type \"unigram\" or \"bpe\", found {}",
+                base::in_quotes(type));
+  base::require(vocab_size >= 5 && vocab_size <= 10'000'000, "vocabulary size: expected 5 to 10000000, found {}",
+                vocab_size);
+  base::require(!texts.empty(), "expected a text to train a tokenizer on, found none");
+  std::vector<std::string> lines;
+  for (const TextSource& text : texts) read_lines(text, lines);
+  const std::string& where = texts.front().path();
+  base::require(!lines.empty(), "{}: no lines to train a tokenizer on", where);
+  size_t longest = kUsualLine;
+  for (const std::string& line : lines) longest = std::max(longest, line.size());
+  Lines iterator(std::move(lines));
+  std::string file;
+  // One thread: sums are then made in one order, and the model is always the same.
+  const auto status = sentencepiece::SentencePieceTrainer::Train({{"model_type", std::string(type)},
+                                                                  {"vocab_size", std::to_string(vocab_size)},
+                                                                  {"max_sentence_length", std::to_string(longest)},
+                                                                  {"pad_id", "3"},
+                                                                  {"num_threads", "1"},
+                                                                  {"minloglevel", "2"}},
+                                                                 &iterator, &file);
+  base::require(status.ok(), "{}: SentencePiece: {}", where, base::printable(status.ToString(), 400));
+  return open_tokenizer_files({{kTrainedModelFile, file}}, where);
+}
+
+}  // namespace mnemo::data

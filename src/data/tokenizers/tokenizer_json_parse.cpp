@@ -1,0 +1,241 @@
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "data/tokenizers/tokenizer_json.h"
+
+namespace mnemo::data {
+namespace {
+
+// Of everything but the long lists.
+constexpr size_t kMaxDepth = 32, kMaxValues = 200'000, kMaxKeys = 1000;
+
+class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  TokenizerJsonParser(TokenizerJson& out, bool root_is_vocabulary, const std::string& where)
+      : out_(out), root_is_vocabulary_(root_is_vocabulary), where_(where) {}
+
+  bool null() override { return value({}); }
+  bool boolean(bool v) override { return value(v); }
+  bool number_integer(number_integer_t v) override { return integer(v); }
+  bool number_unsigned(number_unsigned_t v) override {
+    return integer(v > static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max()) ? -1
+                                                                                           : static_cast<int64_t>(v));
+  }
+  bool number_float(number_float_t v, const string_t&) override {
+    if (list_ == List::none) return value(v);
+    if (list_ != List::pairs || items_ != 1) unexpected("a fraction");
+    out_.scores.push_back(v);
+    ++items_;
+    return true;
+  }
+  bool binary(binary_t&) override { return false; }
+
+  bool string(string_t& text) override {
+    switch (list_) {
+      case List::none:
+        return value(std::move(text));
+      case List::pairs:
+        if (depth_in_list_ != 1 || items_ != 0) unexpected("a string");
+        out_.tokens.push_back(text);
+        break;
+      case List::merges:
+        if (depth_in_list_ == 0) {
+          add_merge(text);
+          return true;
+        }
+        if (items_ > 1) unexpected("a third token");
+        (items_ == 0 ? out_.left : out_.right).push_back(text);
+        break;
+      case List::tokens:
+        unexpected("a string");
+    }
+    ++items_;
+    return true;
+  }
+
+  bool key(string_t& name) override {
+    if (list_ == List::tokens) {
+      out_.tokens.push_back(name);
+    } else {
+      base::require(open_.back().size() < kMaxKeys, "{}: an object of more than {} keys", where_, kMaxKeys);
+      base::require(!open_.back().contains(name), "{}: the key {} appears twice", where_, base::in_quotes(name));
+      keys_.back() = std::move(name);
+    }
+    return true;
+  }
+
+  bool start_object(size_t) override {
+    if (list_ != List::none) unexpected("an object");
+    if (root_is_vocabulary_ || is_long_list("vocab")) return start_list(List::tokens);
+    return open(base::Node::table());
+  }
+  bool end_object() override { return list_ == List::tokens ? end_list() : close(); }
+
+  bool start_array(size_t) override {
+    if (list_ == List::none && is_long_list("vocab")) return start_list(List::pairs);
+    if (list_ == List::none && is_long_list("merges")) return start_list(List::merges);
+    if (list_ == List::none && !root_is_vocabulary_) return open(base::Node::array());
+    if (list_ == List::none || list_ == List::tokens || depth_in_list_ > 0) unexpected("an array");
+    ++depth_in_list_;
+    items_ = 0;
+    return true;
+  }
+  bool end_array() override {
+    if (list_ == List::none) return close();
+    if (depth_in_list_ == 0) return end_list();
+    if (items_ != 2) unexpected("an array of another length than 2");
+    --depth_in_list_;
+    return true;
+  }
+
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
+    base::input_error("{}: broken JSON at byte {}: {}", where_, position, base::printable(e.what(), 200));
+  }
+
+  base::Node take() { return std::move(root_); }
+
+ private:
+  enum class List { none, tokens, pairs, merges };
+
+  /// Whether the value that begins is model.NAME.
+  bool is_long_list(std::string_view name) const {
+    return keys_.size() == 2 && keys_[0] == "model" && keys_[1] == name && open_[1].is_table();
+  }
+
+  bool start_list(List list) {
+    list_ = list;
+    depth_in_list_ = 0;
+    return true;
+  }
+  bool end_list() {
+    list_ = List::none;
+    return true;
+  }
+
+  bool integer(int64_t v) {
+    if (list_ == List::none) return value(v);
+    if (list_ == List::tokens) {
+      out_.ids.push_back(v);
+    } else if (list_ == List::pairs && items_ == 1) {
+      out_.scores.push_back(static_cast<double>(v));
+      ++items_;
+    } else {
+      unexpected("a number");
+    }
+    return true;
+  }
+
+  void add_merge(std::string_view text) {
+    const size_t space = text.find(' ');
+    base::require(space != std::string_view::npos && space > 0 && space + 1 < text.size() &&
+                      text.find(' ', space + 1) == std::string_view::npos,
+                  "{}: merge {}: expected two tokens and a space between them, found {}", where_, out_.left.size(),
+                  base::in_quotes(text));
+    out_.left.push_back(text.substr(0, space));
+    out_.right.push_back(text.substr(space + 1));
+  }
+
+  bool value(base::Node node) {
+    if (list_ != List::none || root_is_vocabulary_) unexpected(node.found());
+    base::require(++values_ <= kMaxValues, "{}: more than {} values", where_, kMaxValues);
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else if (open_.back().is_table()) {
+      open_.back().set(keys_.back(), std::move(node));
+    } else {
+      open_.back().push_back(std::move(node));
+    }
+    return true;
+  }
+
+  bool open(base::Node node) {
+    base::require(open_.size() < kMaxDepth, "{}: nested more than {} deep", where_, kMaxDepth);
+    open_.push_back(std::move(node));
+    keys_.emplace_back();
+    return true;
+  }
+
+  bool close() {
+    base::Node done = std::move(open_.back());
+    open_.pop_back();
+    keys_.pop_back();
+    return value(std::move(done));
+  }
+
+  [[noreturn]] void unexpected(std::string_view found) const {
+    const std::string_view expected = list_ == List::tokens   ? "an id behind every token"
+                                      : list_ == List::pairs  ? "pairs of a piece and its score"
+                                      : list_ == List::merges ? "merges of two tokens"
+                                                              : "an object of tokens and ids";
+    base::input_error("{}: expected {}, found {} (entry {})", where_, expected, found,
+                      list_ == List::merges ? out_.left.size() : out_.tokens.size());
+  }
+
+  TokenizerJson& out_;
+  const bool root_is_vocabulary_;
+  const std::string& where_;
+  base::Node root_;
+  std::vector<base::Node> open_;   // the tables and arrays around the next value
+  std::vector<std::string> keys_;  // the last key of each of these
+  List list_ = List::none;
+  int depth_in_list_ = 0, items_ = 0;
+  size_t values_ = 0;
+};
+
+TokenizerJson parse(std::string_view text, bool root_is_vocabulary, const std::string& where) {
+  TokenizerJson out;
+  TokenizerJsonParser parser(out, root_is_vocabulary, where);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &parser);
+  out.rest = parser.take();
+  return out;
+}
+
+}  // namespace
+
+TokenizerJson parse_tokenizer_json(std::string_view text, const std::string& where) {
+  TokenizerJson out = parse(text, false, where);
+  base::require(out.rest.is_table(), "{}: expected an object, found {}", where, out.rest.found());
+  return out;
+}
+
+TokenizerJson parse_vocab_json(std::string_view text, const std::string& where) { return parse(text, true, where); }
+
+EntryList tokens_by_id(const EntryList& tokens, const std::vector<int64_t>& ids, const std::string& where) {
+  const int64_t count = tokens.size();
+  base::ensure(static_cast<int64_t>(ids.size()) == count, "{} ids of {} tokens", ids.size(), count);
+  std::vector<int32_t> place(ids.size(), -1);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t id = ids[static_cast<size_t>(i)];
+    base::require(id >= 0 && id < count, "{}: token {}: expected an id from 0 to {}, one for each token, found {}",
+                  where, base::in_quotes(tokens[i]), count - 1, id);
+    int32_t& at = place[static_cast<size_t>(id)];
+    base::require(at < 0, "{}: tokens {} and {} have the same id {}", where, base::in_quotes(tokens[std::max(at, 0)]),
+                  base::in_quotes(tokens[i]), id);
+    at = static_cast<int32_t>(i);
+  }
+  EntryList out;
+  for (const int32_t at : place) out.push_back(tokens[at]);
+  return out;
+}
+
+void read_merges(std::string_view text, const std::string& where, EntryList& left, EntryList& right) {
+  for (int64_t line = 1; !text.empty(); ++line) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view merge = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (merge.ends_with('\r')) merge.remove_suffix(1);
+    if (merge.empty() || (line == 1 && merge.starts_with("#version"))) continue;
+    const size_t space = merge.find(' ');
+    base::require(space != std::string_view::npos && space > 0 && space + 1 < merge.size() &&
+                      merge.find(' ', space + 1) == std::string_view::npos,
+                  "{}:{}: expected two tokens and a space between them, found {}", where, line, base::in_quotes(merge));
+    left.push_back(merge.substr(0, space));
+    right.push_back(merge.substr(space + 1));
+  }
+}
+
+}  // namespace mnemo::data

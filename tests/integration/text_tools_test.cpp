@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/command_line.h"
+
+// `mnemo data tokenizer` and `mnemo verify` of JSON lines, by the program itself.
+namespace mnemo {
+namespace {
+
+using namespace test;
+
+const std::string kTools = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/";
+
+TEST_F(CommandLine, TokenizersAreTrainedAndReadAgain) {
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "the cat sat on the mat\nand the dog ran home " + std::to_string(i) + "\n";
+  write(folder_ / "a.txt", text);
+  write(folder_ / "b.txt", "ein Hund\neine Katze\n");
+  for (const std::string type : {"unigram", "bpe"}) {
+    const std::string out = folder_ / type;
+    const Finished trained = run({"data", "tokenizer", folder_ / "a.txt", folder_ / "b.txt", "--type", type,
+                                  "--vocab-size", "38", "--out", out});
+    EXPECT_EQ(trained.status, 0) << trained.err;
+    EXPECT_EQ(trained.out, "38 tokens: " + out + "/tokenizer.model\n");
+    write(folder_ / "strings.jsonl", "{\"text\": \"\", \"ids\": [], \"decoded\": \"\"}\n");
+    EXPECT_EQ(run({"verify", folder_ / "strings.jsonl", "--tokenizer", out}).status, 0);
+  }
+  EXPECT_EQ(run({"data", "tokenizer", folder_ / "a.txt", "--type", "characters", "--out", folder_ / "c"}).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "c/vocabulary.json"));
+}
+
+TEST_F(CommandLine, ScoresAndTokensAreVerified) {
+  const std::string albert = kTools + "tokenizer_albert";
+  const Finished good = run({"verify", kTools + "chrf.jsonl", kTools + "metrics.jsonl"});
+  EXPECT_EQ(good.status, 0) << good.out;
+  EXPECT_TRUE(holds(good.out, "all within tolerance")) << good.out;
+  EXPECT_EQ(run({"verify", albert + "/strings.jsonl", "--tokenizer", albert}).status, 0);
+
+  std::string wrong = content(kTools + "metrics.jsonl");
+  wrong.replace(wrong.find("0.925"), 5, "0.935");
+  write(folder_ / "wrong.jsonl", wrong);
+  const Finished mismatch = run({"verify", folder_ / "wrong.jsonl"});
+  EXPECT_EQ(mismatch.status, 1);
+  EXPECT_TRUE(holds(mismatch.out, "line 1: accuracy: expected 0.935, found 0.925")) << mismatch.out;
+  const base::Node json = base::parse_json(run({"verify", folder_ / "wrong.jsonl", "--json"}).out, "json");
+  EXPECT_FALSE(json.items().at(0).at("passed").as_bool());
+}
+
+TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
+  write(folder_ / "a.txt", "a b\n");
+  write(folder_ / "other.jsonl", "{\"a\": 1}\n");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"data", "tokenizer"}, "expected at least one FILE"},
+      {{"data", "tokenizer", folder_ / "a.txt"}, "expected --type TYPE, one of bytes, characters, words, unigram, bpe"},
+      {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe"}, "expected --out DIR"},
+      {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe", "--out", folder_ / "o"},
+       "vocabulary size: expected 5"},
+      {{"data", "tokenizer", folder_ / "none.txt", "--type", "bpe", "--vocab-size", "9", "--out", folder_ / "o"},
+       "none.txt"},
+      {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe", "--vocab-size", "9000", "--out", folder_ / "o"},
+       "SentencePiece: "},
+      {{"data", folder_ / "a.txt", "--type", "bpe"}, "--type and --vocab-size go with tokenizer"},
+      {{"verify", folder_ / "other.jsonl"}, "line 1: expected the fields of BLEU"},
+      {{"verify", kTools + "tokenizer_t5/strings.jsonl"}, "expected --tokenizer FOLDER"},
+      {{"verify", kTools + "tokenizer_t5/strings.jsonl", "--tokenizer", folder_ / "none"},
+       "expected a folder with the files"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << message << "\n" << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, message)) << "expected: " << message << "\nfound: " << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace mnemo

@@ -1,0 +1,190 @@
+#include "data/tokenizers/sentencepiece_tokenizer.h"
+
+#include <gtest/gtest.h>
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "data/tokenizers/open_tokenizer.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/train_tokenizer.h"
+#include "text_file.h"
+
+namespace mnemo::data {
+namespace {
+
+using PieceIds = std::vector<int32_t>;
+using test::TextFile;
+
+const std::string kT5 = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5";
+
+std::string training_lines() {
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += fmt::format("the cat number {} sat on the mat of a house\n\nhere and there, dogs\n", i);
+  return text;
+}
+
+std::shared_ptr<const Tokenizer> trained_pieces(std::string_view type, int64_t size,
+                                                const std::string& text = training_lines()) {
+  const TextFile file(text);
+  return train_tokenizer(type, {TextSource(file.path())}, size);
+}
+
+TEST(SentencePiece, TrainsModelsThatGiveTextsBack) {
+  for (const char* type : {"unigram", "bpe"}) {
+    const auto tokenizer = trained_pieces(type, 40);
+    EXPECT_EQ(tokenizer->size(), 40) << type;
+    EXPECT_EQ(tokenizer->special_tokens().begin, 1);
+    EXPECT_EQ(tokenizer->special_tokens().end, 2);
+    EXPECT_EQ(tokenizer->special_tokens().padding, 3);
+    EXPECT_EQ(tokenizer->unknown_id(), 0);
+    const PieceIds ids = tokenizer->encode("the dogs sat  there");
+    EXPECT_LT(ids.size(), 19u) << type;
+    EXPECT_EQ(tokenizer->decode(std::vector<int64_t>(ids.begin(), ids.end())), "the dogs sat there");
+    EXPECT_EQ(tokenizer->with_special_tokens(PieceIds{7}).ids, (PieceIds{7, 2}));
+    // The same texts give the same model, which can be read again.
+    EXPECT_EQ(trained_pieces(type, 40)->save(), tokenizer->save()) << type;
+    EXPECT_EQ(open_tokenizer_files(tokenizer->save(), "folder")->encode("the dogs sat  there"), ids);
+  }
+}
+
+TEST(SentencePiece, SeveralTextsHaveOneVocabulary) {
+  const TextFile english("the cat sat\nthe dog\n"), german("die Katze\nder Hund\n");
+  const auto joint = train_tokenizer("bpe", {TextSource(english.path()), TextSource(german.path())}, 26);
+  const int64_t unknown = joint->unknown_id();
+  for (const char* text : {"the cat", "die Katze"}) {
+    const PieceIds ids = joint->encode(text);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), unknown), 0) << text;
+  }
+}
+
+TEST(SentencePiece, TrainingSaysWhatIsWrong) {
+  const auto refused = [](const std::function<void()>& train, const std::string& what) {
+    try {
+      train();
+      FAIL() << "expected: " << what;
+    } catch (const base::InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+    }
+  };
+  refused([] { trained_pieces("unigram", 50'000); }, "SentencePiece: ");
+  refused([] { trained_pieces("bpe", 4); }, "vocabulary size: expected 5 to 10000000, found 4");
+  refused([] { trained_pieces("unigram", 60, "\n\n"); }, "no lines to train a tokenizer on");
+  refused(
+      [] {
+        trained_pieces("unigram", 60,
+                       "good\nb\xFF"
+                       "d\n");
+      },
+      "invalid UTF-8 at byte 6");
+  refused([] { trained_pieces("bpe", 60, std::string((1 << 20) + 1, 'a')); },
+          "a line of more than 1048576 bytes at byte 0");
+  refused([] { trained_pieces("wordpiece", 60); }, "type: expected one of bytes, characters, words, unigram, bpe");
+  refused([] { trained_pieces("bytes", 60); }, "vocabulary size of bytes: expected none");
+}
+
+TEST(SentencePiece, ExtraIdsOfT5StandBehindThePieces) {
+  const auto t5 = open_tokenizer(kT5);
+  const int64_t pieces = t5->size() - 100;
+  EXPECT_EQ(t5->find("<extra_id_0>"), t5->size() - 1);
+  EXPECT_EQ(t5->find("<extra_id_99>"), pieces);
+  EXPECT_EQ(t5->find("<extra_id_100>"), -1);
+  EXPECT_EQ(t5->special_tokens().end, 1);
+  EXPECT_EQ(t5->decode(std::vector<int64_t>{t5->size() - 1, t5->find("\u2581the")}), "<extra_id_0> the");
+}
+
+/// Pieces of the library for the same text: equally good, and the same where no other is as good.
+TEST(SentencePiece, UnigramEncodingIsTheLibrarysUpToTies) {
+  const std::string file = base::read_file(kT5 + "/spiece.model");
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.LoadFromSerializedProto(file).ok());
+  const SentencePieceModel model = read_sentencepiece_model(file, "file");
+  const auto t5 = open_tokenizer(kT5);
+  const auto score = [&](const auto& ids) {
+    double sum = 0;
+    for (const int id : ids) sum += model.scores[static_cast<size_t>(id)];
+    return sum;
+  };
+  int64_t same = 0, all = 0;
+  uint64_t state = 1;
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    for (int n = 0; n < 30; ++n) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      static constexpr const char* kParts[] = {"a",      "the",    " ",   "  ", "11",     ".", "\u00e9",
+                                               "\uFB01", "\u4e2d", "ing", "o",  "\u3000", "T", "\u0301"};
+      text += kParts[(state >> 33) % std::size(kParts)];
+    }
+    std::vector<int> expected;
+    ASSERT_TRUE(library.Encode(text, &expected).ok());
+    const PieceIds found = t5->encode(text);
+    EXPECT_NEAR(score(found), score(expected), 1e-3) << text;
+    same += std::equal(found.begin(), found.end(), expected.begin(), expected.end());
+    ++all;
+  }
+  EXPECT_GT(same, all * 9 / 10);
+}
+
+TEST(SentencePiece, MarianHasIdsOfItsOwn) {
+  const auto trained_model = trained_pieces("unigram", 40);
+  const std::string file = trained_model->save().at(kTrainedModelFile);
+  const Files files = {{"source.spm", file},
+                       {"vocab.json", "{\"</s>\": 0, \"<unk>\": 1, \"\u2581the\": 2, \"\u2581\": 3, \"<pad>\": 4}"}};
+  const auto marian = open_tokenizer_files(files, "folder");
+  EXPECT_EQ(marian->size(), 5);
+  const PieceIds ids = marian->encode("the");
+  EXPECT_EQ(ids, PieceIds{2});
+  EXPECT_EQ(marian->with_special_tokens(ids).ids, (PieceIds{2, 0}));
+  EXPECT_EQ(marian->decode(std::vector<int64_t>{2, 2, 0}), "the the");
+  EXPECT_THROW(open_tokenizer_files({{"source.spm", file}}, "folder"), base::InputError);
+}
+
+TEST(SentencePiece, BrokenFilesAreRefused) {
+  const std::string file = base::read_file(kT5 + "/spiece.model");
+  const auto refused = [](const std::string& broken, const std::string& what) {
+    try {
+      open_tokenizer_files({{"spiece.model", broken}}, "folder");
+      FAIL() << "accepted; expected: " << what;
+    } catch (const base::InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("folder/spiece.model"), std::string::npos) << error.what();
+    }
+  };
+  refused("", "it has no pieces");
+  refused("# not a model", "not a SentencePiece model");
+  for (const size_t size : {1u, 100u, 5000u, 200'000u}) refused(file.substr(0, size), "folder/spiece.model: ");
+  // A piece without text, with a score that is not finite, of an unknown type; rules that point out of their array.
+  const auto piece = [](const std::string& text, const std::string& score, char type) {
+    const std::string body = "\x0A" + std::string(1, static_cast<char>(text.size())) + text + "\x15" + score + "\x18" +
+                             type;
+    return "\x0A" + std::string(1, static_cast<char>(body.size())) + body;
+  };
+  const std::string zero(4, '\0'), unknown = piece("<unk>", zero, 2), a = piece("a", zero, 1);
+  EXPECT_EQ(open_tokenizer_files({{"spiece.model", unknown + a}}, "folder")->size(), 2);
+  refused(unknown + piece("", zero, 1), "piece 1: expected UTF-8 text, found \"\"");
+  refused(unknown + piece("a", std::string("\0\0\xC0\x7F", 4), 1), "expected a finite score");
+  refused(unknown + piece("a", zero, 9), "expected a type from 1 to 6, found 9");
+  refused(a, "SentencePiece: ");
+  refused(unknown + a + a, "SentencePiece: ");
+  std::string rules(4 + 1024 + 1, '\0');
+  rules[1] = 4;  // 1024 bytes of array
+  const auto with_rules = [&](const std::string& r) {
+    const auto length = [](size_t n) { return std::string{static_cast<char>(n | 0x80), static_cast<char>(n >> 7)}; };
+    const std::string normaliser = "\x12" + length(r.size()) + r;
+    return unknown + a + "\x1A" + length(normaliser.size()) + normaliser;
+  };
+  EXPECT_EQ(open_tokenizer_files({{"spiece.model", with_rules(rules)}}, "folder")->encode("a").size(), 2u);
+  std::string far = rules;
+  far[4 + 2] = 4;  // node 0 leads to 256
+  refused(with_rules(far), "a node beyond the array");
+  std::string value = rules;
+  value[4 + 1] = 1;  // node 0 has a value, that of node 0: 256
+  refused(with_rules(value), "a text beyond the file");
+}
+
+}  // namespace
+}  // namespace mnemo::data
