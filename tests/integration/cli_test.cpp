@@ -53,7 +53,11 @@ TEST_F(CommandLine, ThreadsSpinBrieflyUnlessTheEnvironmentSaysHowLong) {
 #endif
 
 TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
+  write(folder_ / "tiny.txt", "1\n2\n3\n4\n5\n");
   std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"train", "text", "-q", "--data", folder_ / "tiny.txt", "--set", "train.batch_size=1", "--set",
+        "model.segment_size=2"},
+       "the validation part has 1 token"},
       {{"trian"}, "unknown subcommand 'trian'; did you mean 'train'?"},
       {{}, "expected a subcommand"},
       {{"train", "--outt", "x"}, "unknown option '--outt'; did you mean '--out'?"},

@@ -60,6 +60,11 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
                 "recipe: 'model.segment_size': expected at most {}, the length of a stream (the {} training tokens in "
                 "train.batch_size = {} streams), found {}",
                 stream, tokens, settings.batch_size, model.segment_size);
+  base::require(
+      corpus.valid == nullptr || corpus.valid->size() > 1,
+      "{}: the validation part has {} token, at least 2 are needed; expected a larger data.valid_fraction, 0, "
+      "or a file in data.valid",
+      options_.valid.empty() ? options_.train : options_.valid, corpus.valid ? corpus.valid->size() : 0);
   LoadedTask loaded{.task = nullptr,
                     .shape = {.vocabulary = corpus.tokenizer->size()},
                     .tokens_per_row = settings.segments_per_step * model.segment_size,
