@@ -41,6 +41,7 @@ BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_images(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_grc(const BenchArguments& arguments, Bars& bars);
+BenchReport bench_translation(const BenchArguments& arguments, Bars& bars);
 
 /// The names of their cases.
 std::vector<std::string> model_case_names();
@@ -49,6 +50,7 @@ std::vector<std::string> decoding_case_names();
 std::vector<std::string> mechanism_case_names();
 std::vector<std::string> image_case_names();
 std::vector<std::string> grc_case_names();
+std::vector<std::string> translation_case_names();
 
 /// The command line of mnemo-bench. Each call builds a new one.
 std::shared_ptr<CLI::App> make_bench();

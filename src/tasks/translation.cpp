@@ -92,7 +92,7 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
     }
   }
   found.metrics.emplace_back("bleu", metrics::corpus_bleu(hypotheses, references).score);
-  found.metrics.emplace_back("chrf", metrics::corpus_chrf(hypotheses, references).score);
+  found.metrics.emplace_back("chrf", metrics::corpus_chrf(hypotheses, references));
   return found;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "data/tokenizers/utf8_error.h"
 #include "data/text/lines.h"
 
 namespace mnemo::data {
@@ -16,7 +17,7 @@ void require_utf8(const LinePlace& place, std::string_view line) {
   for (int64_t at = 0; at < static_cast<int64_t>(line.size());) {
     const std::string_view rest = line.substr(static_cast<size_t>(at));
     const int length = base::front_character(rest).length;
-    if (length <= 0) base::invalid_utf8(fmt::format("{}:{}", place.file, place.line), at, rest);
+    if (length <= 0) invalid_utf8(fmt::format("{}:{}", place.file, place.line), at, rest);
     at += length;
   }
 }

@@ -1,0 +1,264 @@
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/random.h"
+#include "base/text_table.h"
+#include "bench/bench.h"
+#include "bench/case.h"
+#include "bench/peers.h"
+#include "data/pairs/pair_batches.h"
+#include "infer/engine_search.h"
+#include "models/presets.h"
+#include "tasks/task.h"
+#include "train/optimiser.h"
+#include "train/segment_bptt.h"
+
+namespace mnemo::bench {
+namespace {
+
+constexpr int64_t kVocabulary = 10'000, kRows = 128, kLongest = 32, kLength = 24;
+constexpr int64_t kSentences = 32, kSteps = 2;
+constexpr double kSmoothing = 0.1;
+
+/// transformer_iwslt_de_en with one table, without dropout, on random sentences of 12 to 32 tokens.
+class TranslationSubject {
+ public:
+  TranslationSubject() {
+    models::ModelOptions options = models::read_model_options(
+        base::Node::table({{"preset", "transformer_iwslt_de_en"}, {"embedding", base::Node::table({{"shared", "all"}})}}));
+    options.embedding.vocab_size = kVocabulary;
+    options.backbone.pairs.dropout = 0.0;
+    model_ = models::build(options);
+    auto generator = at::detail::createCPUGenerator(1);
+    spread_parameters(model_->parameters(), generator);
+    base::Random random{7};
+    const auto sentence = [&] {
+      std::vector<int64_t> tokens(kLongest - static_cast<int64_t>(random.below(20)));
+      for (int64_t& token : tokens) token = 4 + static_cast<int64_t>(random.below(kVocabulary - 4));
+      tokens.back() = data::PairVocabulary::kEos;
+      return tokens;
+    };
+    std::vector<int64_t> all;
+    for (int64_t row = 0; row < kRows; ++row) {
+      samples_.push_back({sentence(), sentence()});
+      all.push_back(row);
+    }
+    batch_ = data::make_pair_batch(samples_, all);
+    optimiser_ = train::make_optimiser(
+        train::optimiser_types().complete(
+            base::Node::table({{"type", "adam"}, {"lr", 1e-4}, {"betas", base::Node::array({0.9, 0.98})}})),
+        model_->parameters());
+  }
+
+  weights::NamedTensors tensors() const {
+    weights::NamedTensors tensors;
+    for (const auto& [name, tensor] : model_->parameters().named()) tensors.emplace_back(name, tensor.detach());
+    tensors.emplace_back("bench.source", batch_.source);
+    tensors.emplace_back("bench.previous", batch_.previous);
+    tensors.emplace_back("bench.target", batch_.target);
+    return tensors;
+  }
+
+  /// Gradients of a training step; returns the loss.
+  double backward() {
+    data::TokenSegment segment;
+    segment.tokens = batch_.previous;
+    segment.targets = batch_.target;
+    segment.valid = batch_.valid;
+    segment.source = batch_.source;
+    segment.source_valid = batch_.source_valid;
+    segment.num_targets = batch_.num_targets;
+    segment.label_smoothing = kSmoothing;
+    model_->parameters().zero_grad();
+    const core::StepResult step = model_->forward(tasks::model_input(segment, core::Mode::train),
+                                                  model_->initial_state(kRows));
+    const tasks::TokenLoss loss = tasks::token_loss(*model_, step, segment, segment.num_targets, 1.0);
+    loss.total.backward();
+    return loss.total.item<double>();
+  }
+  double gradient_norm() const { return train::gradient_norm(model_->parameters()); }
+  void train(int64_t steps) {
+    for (int64_t step = 0; step < steps; ++step) {
+      backward();
+      optimiser_->step(1e-4);
+    }
+  }
+
+  /// Translates the first sentences; every translation has kLength tokens and its end.
+  std::vector<std::vector<search::Hypothesis>> translate(ops::Precision precision, int64_t batch, int64_t beam,
+                                                         int64_t count) {
+    std::shared_ptr<const infer::Engine>& engine = engines_[precision];
+    if (!engine) engine = std::make_shared<const infer::Engine>(model_, infer::EngineOptions{precision});
+    const search::BeamSearchOptions options{.beam_size = beam, .min_len = kLength, .max_len_b = kLength};
+    std::vector<int64_t> order;
+    for (int64_t i = 0; i < count; ++i) order.push_back(i);
+    std::vector<std::vector<search::Hypothesis>> all;
+    for (const std::vector<int64_t>& chosen : data::bucket_pairs(samples_, order, batch * kLongest, batch)) {
+      const data::PairBatch pairs = data::make_pair_batch(samples_, chosen);
+      infer::EngineSearch decoder(engine);
+      for (auto& found : search::beam_search(decoder, {}, pairs.source, pairs.source_valid, options))
+        all.push_back(std::move(found));
+    }
+    return all;
+  }
+  void drop() { engines_.clear(); }
+
+ private:
+  std::shared_ptr<models::Model> model_;
+  std::vector<data::PairSample> samples_;
+  data::PairBatch batch_;
+  std::unique_ptr<train::Optimiser> optimiser_;
+  std::map<ops::Precision, std::shared_ptr<const infer::Engine>> engines_;
+};
+
+struct TranslationPeers {
+  std::unique_ptr<PeerProcess> stock, best, ctranslate2;
+};
+
+struct TranslationRow {
+  std::string what, key;  ///< key: in the file of bars
+  Rounds seconds;
+  std::vector<std::pair<std::string, Rounds>> times;  ///< by peer: how many times as fast ours is
+};
+
+TranslationPeers start_translation_peers(const BenchArguments& arguments, const TranslationSubject& subject) {
+  const HandOver hand_over;
+  const std::string file = hand_over.path("tensors.safetensors");
+  weights::write_safetensors(file, subject.tensors());
+  const base::Node options = base::Node::table({{"dim", 512},
+                                                {"heads", 4},
+                                                {"ffn", 1024},
+                                                {"layers", 6},
+                                                {"vocab", kVocabulary},
+                                                {"length", kLength},
+                                                {"threads", at::get_num_threads()}});
+  const auto start = [&](std::vector<std::string> words, bool best) {
+    words.insert(words.begin(), {base::to_json(options, 0), file});
+    return start_peer(arguments, "translate.py", words, best);
+  };
+  return {start({"torch"}, false), start({"torch", "--fused"}, true), start({"ctranslate2"}, false)};
+}
+
+/// Peers that compute something else from the same parameters.
+std::vector<std::string> other_results(const TranslationPeers& peers, TranslationSubject& subject) {
+  const double loss = subject.backward(), norm = subject.gradient_norm();
+  std::vector<std::string> found;
+  for (PeerProcess* peer : {peers.stock.get(), peers.best.get()}) {
+    const base::Node theirs = base::parse_json(peer->ask("check"), "the peer's answer");
+    for (const std::string& line : {unlike("loss", loss, theirs.at("loss").as_double(), 1e-4),
+                                    unlike("gradient norm", norm, theirs.at("gradient_norm").as_double(), 1e-3)}) {
+      if (!line.empty()) found.push_back("training: " + line);
+    }
+  }
+  const base::Node answer = base::parse_json(peers.ctranslate2->ask("check"), "the peer's answer");
+  const auto ours = subject.translate(ops::Precision::float32, 4, 1, 4);
+  // Sentences of a batch are sorted by length here, so compare what is there, not where.
+  std::vector<std::vector<int64_t>> mine, theirs;
+  for (const auto& hypotheses : ours) {
+    mine.push_back(hypotheses.front().tokens);
+    mine.back().pop_back();  // the end, which CTranslate2 does not write at the limit
+  }
+  for (const base::Node& row : answer.at("tokens").items()) {
+    theirs.emplace_back();
+    for (const base::Node& token : row.items()) theirs.back().push_back(token.as_int());
+  }
+  std::sort(mine.begin(), mine.end());
+  std::sort(theirs.begin(), theirs.end());
+  if (mine != theirs) found.emplace_back("translation: CTranslate2 finds other tokens");
+  return found;
+}
+
+TranslationRow measure_row(std::string what, std::string key, int64_t repeats, const std::function<void()>& ours,
+                           const std::vector<std::pair<std::string, std::function<double()>>>& peers) {
+  std::vector<double> seconds;
+  std::vector<std::vector<double>> times(peers.size());
+  for (int64_t round = -1; round < repeats; ++round) {
+    const double mine = seconds_of(1, ours).front();
+    for (size_t i = 0; i < peers.size(); ++i) {
+      const double their = peers[i].second();
+      if (round >= 0) times[i].push_back(their / mine);
+    }
+    if (round >= 0) seconds.push_back(mine);
+  }
+  TranslationRow row{std::move(what), std::move(key), rounds_of(seconds), {}};
+  for (size_t i = 0; i < peers.size(); ++i) row.times.emplace_back(peers[i].first, rounds_of(times[i]));
+  return row;
+}
+
+BenchReport report_of(const std::vector<TranslationRow>& rows, Bars& bars) {
+  using Align = base::TextTable::Align;
+  base::TextTable table({"work", "ms, median", "least", "most", "x stock", "x best", "x CTranslate2"},
+                        {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  base::Node results = base::Node::array();
+  for (const TranslationRow& row : rows) {
+    std::vector<std::string> cells = {row.what, fmt::format("{:.1f}", row.seconds.median * 1e3),
+                                      fmt::format("{:.1f}", row.seconds.least * 1e3),
+                                      fmt::format("{:.1f}", row.seconds.most * 1e3)};
+    base::Node peers = base::Node::table();
+    for (const char* name : {"stock", "best", "ctranslate2"}) {
+      const auto found = std::find_if(row.times.begin(), row.times.end(), [&](const auto& p) { return p.first == name; });
+      cells.push_back(found == row.times.end() ? std::string() : range_text(found->second));
+      if (found == row.times.end()) continue;
+      peers.set(name, as_node(found->second));
+      bars.at_least(fmt::format("translation.{}", name), row.key, found->second.median, row.what + ", times " + name);
+    }
+    table.add_row(std::move(cells));
+    results.push_back(base::Node::table({{"work", row.what}, {"seconds", as_node(row.seconds)}, {"times", peers}}));
+  }
+  return {.figures = base::Node::table({{"results", results}}),
+          .text = table.text() +
+                  fmt::format("\nTraining: a step on {} pairs of at most {} tokens. Translation: {} sentences, {} tokens "
+                              "each.\n",
+                              kRows, kLongest, kSentences, kLength)};
+}
+
+}  // namespace
+
+std::vector<std::string> translation_case_names() { return {"training", "translation"}; }
+
+BenchReport bench_translation(const BenchArguments& arguments, Bars& bars) {
+  TranslationSubject subject;
+  TranslationPeers peers;
+  if (!arguments.no_peers) {
+    peers = start_translation_peers(arguments, subject);
+    BenchReport different;
+    different.differences = other_results(peers, subject);
+    if (!different.differences.empty()) return different;
+  }
+  using Peer = std::pair<std::string, std::function<double()>>;
+  std::vector<TranslationRow> rows;
+  if (arguments.wants("training")) {
+    std::vector<Peer> others;
+    const auto add = [&](const char* name, PeerProcess* peer) {
+      if (peer != nullptr) others.emplace_back(name, [peer] { return peer->seconds(fmt::format("train {}", kSteps)); });
+    };
+    add("stock", peers.stock.get());
+    add("best", peers.best.get());
+    rows.push_back(measure_row("training step x 2", "training", arguments.repeats, [&] { subject.train(kSteps); }, others));
+  }
+  if (!arguments.wants("translation")) return report_of(rows, bars);
+  for (const auto& [name, precision] : {std::pair("float32", ops::Precision::float32), std::pair("int8", ops::Precision::int8)}) {
+    for (const int64_t batch : {1, 32}) {
+      for (const int64_t beam : {1, 5}) {
+        std::vector<Peer> others;
+        if (peers.ctranslate2) {
+          others.emplace_back("ctranslate2", [&, name = name] {
+            return peers.ctranslate2->seconds(fmt::format("translate {} {} {} {}", name, batch, beam, kSentences));
+          });
+        }
+        rows.push_back(measure_row(fmt::format("{}, batch {}, beam {}", name, batch, beam),
+                                   fmt::format("{}_batch_{}", name, batch), arguments.repeats,
+                                   [&, precision = precision] { subject.translate(precision, batch, beam, kSentences); },
+                                   others));
+      }
+    }
+    subject.drop();
+  }
+  return report_of(rows, bars);
+}
+
+}  // namespace mnemo::bench
