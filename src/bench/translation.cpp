@@ -11,6 +11,7 @@
 #include "bench/case.h"
 #include "bench/peers.h"
 #include "data/pairs/pair_batches.h"
+#include "data/pairs/pair_vocabulary.h"
 #include "infer/engine_search.h"
 #include "models/presets.h"
 #include "tasks/task.h"
