@@ -1,0 +1,132 @@
+#include "data/tokenizers/tokenizer_json.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "data/tokenizers/byte_characters.h"
+#include "data/tokenizers/open_tokenizer.h"
+
+namespace mnemo::data {
+namespace {
+
+using JsonIds = std::vector<int32_t>;
+
+std::shared_ptr<const Tokenizer> from_json(const std::string& json) {
+  return open_tokenizer_files({{"tokenizer.json", json}}, "folder");
+}
+
+/// A byte-level BPE with these merges and further keys.
+std::string byte_level(const std::vector<std::pair<std::string, std::string>>& merges, const std::string& keys) {
+  base::Node vocabulary = base::Node::table(), list = base::Node::array();
+  int64_t id = 0;
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary.set(characters_of_bytes(std::string(1, static_cast<char>(byte))), id++);
+  for (const auto& [left, right] : merges) {
+    vocabulary.set(left + right, id++);
+    list.push_back(base::Node::array({left, right}));
+  }
+  return "{\"model\": {\"type\": \"BPE\", \"vocab\": " + base::to_json(vocabulary, -1) +
+         ", \"merges\": " + base::to_json(list, -1) + "}, " + keys + "}";
+}
+
+const std::string kBert = R"({"added_tokens": [{"id": 1, "content": "[UNK]", "special": true}],
+  "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
+  "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+  "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+  "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+    "vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "un": 4, "##able": 5, ".": 6}}})";
+
+// Llama 3's and Qwen2's way: NFC, an expression, then bytes.
+const std::string kSplit = R"("normalizer": {"type": "NFC"}, "decoder": {"type": "ByteLevel"}, "pre_tokenizer":
+  {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex":
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+  "behavior": "Isolated", "invert": false}, {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
+
+TEST(TokenizerJson, BertIsItsVocabulary) {
+  const auto tokenizer = from_json(kBert);
+  EXPECT_EQ(tokenizer->type(), "wordpiece");
+  EXPECT_EQ(tokenizer->encode("Unable un."), (JsonIds{4, 5, 4, 6}));
+  EXPECT_EQ(tokenizer->with_special_tokens(JsonIds{4}, JsonIds{6}).types, (JsonIds{0, 0, 0, 1, 1}));
+  EXPECT_EQ(tokenizer->special_tokens().begin, 2);
+}
+
+TEST(TokenizerJson, TokensOfATextMayBeAdded) {
+  const auto tokenizer = from_json(
+      byte_level({}, R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "added_tokens": [
+          {"id": 256, "content": "   ", "special": false}, {"id": 257, "content": "  ", "special": false},
+          {"id": 258, "content": "<|end|>", "special": true}])"));
+  EXPECT_EQ(tokenizer->encode("a     b"), (JsonIds{97, 256, 257, 98}));  // the longest first
+  EXPECT_EQ(tokenizer->encode("<|end|>").size(), 7u);
+  EXPECT_EQ(tokenizer->find("<|end|>"), 258);
+  EXPECT_EQ(tokenizer->decode(std::vector<int64_t>{97, 256, 258}), "a   <|end|>");
+}
+
+/// The expression takes line ends along with what stands before them, so that a text cannot be cut anywhere.
+TEST(TokenizerJson, PartsOfATextAreTheWhole) {
+  const auto tokenizer = from_json(byte_level({{"\u010A", "\u010A"}}, kSplit));
+  std::string text;
+  while (text.size() < 300'000) text += "word 12 !\n\n";
+  const auto encoder = tokenizer->encoder("text");
+  JsonIds ids;
+  for (size_t at = 0; at < text.size(); at += 997) encoder->put(std::string_view(text).substr(at, 997), ids);
+  EXPECT_FALSE(ids.empty());
+  encoder->finish(ids);
+  EXPECT_EQ(ids, tokenizer->encode(text));
+  EXPECT_EQ(ids[9], 256);
+}
+
+TEST(TokenizerJson, LlamaMarksSpacesAndFallsBackToBytes) {
+  std::string vocabulary = R"("<unk>": 0, "<s>": 1, "</s>": 2)";
+  for (int byte = 0; byte < 256; ++byte) vocabulary += fmt::format(", \"<0x{:02X}>\": {}", byte, byte + 3);
+  const auto tokenizer = from_json(R"({"added_tokens": [{"id": 0, "content": "<unk>", "special": true}],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+      {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+    "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
+      {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [1]}}},
+    "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true, "merges": ["▁ a"],
+      "vocab": {)" + vocabulary + R"(, "▁": 259, "a": 260, "▁a": 261}}})");
+  const JsonIds ids = tokenizer->encode("a  a\u00e9");
+  EXPECT_EQ(ids, (JsonIds{261, 259, 261, 0xC3 + 3, 0xA9 + 3}));
+  EXPECT_EQ(tokenizer->decode(std::vector<int64_t>(ids.begin(), ids.end())), "a  a\u00e9");
+  const JsonIds spaced = tokenizer->encode(" a");
+  EXPECT_EQ(tokenizer->decode(std::vector<int64_t>(spaced.begin(), spaced.end())), " a");
+  EXPECT_EQ(tokenizer->with_special_tokens(JsonIds{260}).ids, (JsonIds{1, 260}));
+}
+
+TEST(TokenizerJson, OtherKindsAreRefusedByName) {
+  const auto refused = [](std::string json, const std::string& from, const std::string& to, const std::string& what) {
+    const size_t at = json.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    try {
+      from_json(json.replace(at, from.size(), to));
+      FAIL() << "accepted; expected: " << what;
+    } catch (const base::InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("folder/tokenizer.json"), std::string::npos) << error.what();
+    }
+  };
+  refused(kBert, "BertNormalizer", "Lowercase", "normalizer: unsupported: normalizer \"Lowercase\"");
+  refused(kBert, "BertPreTokenizer", "Whitespace", "unsupported: pre-tokenizer \"Whitespace\"");
+  refused(kBert, "BertProcessing", "Other", "unsupported: post-processor \"Other\"");
+  refused(kBert, "{\"type\": \"WordPiece\", \"prefix", "{\"type\": \"CTC\", \"prefix", "unsupported: decoder \"CTC\"");
+  refused(kBert, "\"type\": \"WordPiece\", \"unk", "\"type\": \"WordLevel\", \"unk",
+          "unsupported: model \"WordLevel\"");
+  refused(kBert, "\"special\": true", "\"special\": false", "unsupported: the added token \"[UNK]\"");
+  refused(kBert, "\"id\": 1", "\"id\": 2", "its id 2 is that of \"[CLS]\"");
+  refused(kBert, "\"id\": 1", "\"id\": 4000000000", "expected an id from 0 to 7, one for each token, found 4000000000");
+  refused(kBert, "[\"[SEP]\", 3]", "[\"[SEP]\", 7]", "expected ids below 7, found 7");
+  refused(kBert, "\"un\": 4", "\"un\": 4, \"un\": 7", "appears twice");
+  refused(kBert, "\"un\": 4", "\"un\": {}", "expected an id behind every token, found an object");
+  refused(kBert, "\"model\"", "\"other\"", "expected the key \"model\"");
+  const std::string split = byte_level({}, kSplit);
+  refused(split, "Isolated", "Removed", "behavior: unsupported: \"Removed\"");
+  refused(split, "\"NFC\"", "\"NFKC\"", "unsupported: normalizer \"NFKC\"");
+  refused(split, "(?i:", "((", "missing closing parenthesis");
+  refused(split, "\"invert\": false", "\"invert\": true", "invert: unsupported: true");
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "[";
+  refused(split, "{\"type\": \"NFC\"}", deep, "nested more than 32 deep");
+}
+
+}  // namespace
+}  // namespace mnemo::data
