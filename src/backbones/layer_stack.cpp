@@ -85,8 +85,8 @@ at::Tensor LayerStack::attention_rows(int64_t layer, const at::Tensor& rows) con
 std::unique_ptr<core::DecodeStack> LayerStack::decode_stack() const {
   auto stack = std::make_unique<core::DecodeStack>();
   for (const Layer& layer : layers_)
-    stack->layers.push_back({layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn, layer.cross.get(),
-                             layer.cross_norm});
+    stack->layers.push_back(
+        {layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn, layer.cross.get(), layer.cross_norm});
   stack->pre_norm = options_.norm == LayerStackOptions::Norm::pre;
   stack->final_norm = final_norm_;
   stack->positions = positions_;

@@ -30,9 +30,12 @@ struct BenchPart {
 };
 
 std::vector<BenchPart> bench_parts() {
-  return {{"models", bench_models, model_case_names()},           {"kernels", bench_kernels, kernel_case_names()},
-          {"decoding", bench_decoding, decoding_case_names()},    {"evaluation", bench_evaluation, {}},
-          {"images", bench_images, image_case_names()},           {"grc", bench_grc, grc_case_names()},
+  return {{"models", bench_models, model_case_names()},
+          {"kernels", bench_kernels, kernel_case_names()},
+          {"decoding", bench_decoding, decoding_case_names()},
+          {"evaluation", bench_evaluation, {}},
+          {"images", bench_images, image_case_names()},
+          {"grc", bench_grc, grc_case_names()},
           {"translation", bench_translation, translation_case_names()},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
@@ -127,11 +130,12 @@ std::shared_ptr<CLI::App> make_bench() {
   }
   cli::Command command("mnemo-bench", "Measure speed, interleaved with the same work in eager PyTorch.");
   command
-      .argument("PART", arguments->part,
-                "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
-                "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
-                "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2",
-                false)
+      .argument(
+          "PART", arguments->part,
+          "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
+          "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
+          "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2",
+          false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (default all)")
       .flag("--all", arguments->all,
             "instead of a part: training step, state and memory of every mechanism at 512, 2,048 and 8,192 tokens")

@@ -21,7 +21,7 @@
 namespace mnemo::bench {
 namespace {
 
-constexpr int64_t kVocabulary = 10'000, kRows = 128, kLongest = 32, kLength = 24;
+constexpr int64_t kWords = 10'000, kRows = 128, kLongest = 32, kLength = 24;
 constexpr int64_t kSentences = 32, kSteps = 2;
 constexpr double kSmoothing = 0.1;
 
@@ -29,9 +29,9 @@ constexpr double kSmoothing = 0.1;
 class TranslationSubject {
  public:
   TranslationSubject() {
-    models::ModelOptions options = models::read_model_options(
-        base::Node::table({{"preset", "transformer_iwslt_de_en"}, {"embedding", base::Node::table({{"shared", "all"}})}}));
-    options.embedding.vocab_size = kVocabulary;
+    models::ModelOptions options = models::read_model_options(base::Node::table(
+        {{"preset", "transformer_iwslt_de_en"}, {"embedding", base::Node::table({{"shared", "all"}})}}));
+    options.embedding.vocab_size = kWords;
     options.backbone.pairs.dropout = 0.0;
     model_ = models::build(options);
     auto generator = at::detail::createCPUGenerator(1);
@@ -39,7 +39,7 @@ class TranslationSubject {
     base::Random random{7};
     const auto sentence = [&] {
       std::vector<int64_t> tokens(kLongest - static_cast<int64_t>(random.below(20)));
-      for (int64_t& token : tokens) token = 4 + static_cast<int64_t>(random.below(kVocabulary - 4));
+      for (int64_t& token : tokens) token = 4 + static_cast<int64_t>(random.below(kWords - 4));
       tokens.back() = data::PairVocabulary::kEos;
       return tokens;
     };
@@ -134,7 +134,7 @@ TranslationPeers start_translation_peers(const BenchArguments& arguments, const 
                                                 {"heads", 4},
                                                 {"ffn", 1024},
                                                 {"layers", 6},
-                                                {"vocab", kVocabulary},
+                                                {"vocab", kWords},
                                                 {"length", kLength},
                                                 {"threads", at::get_num_threads()}});
   const auto start = [&](std::vector<std::string> words, bool best) {
@@ -192,8 +192,9 @@ TranslationRow measure_row(std::string what, std::string key, int64_t repeats, c
 
 BenchReport report_of(const std::vector<TranslationRow>& rows, Bars& bars) {
   using Align = base::TextTable::Align;
-  base::TextTable table({"work", "ms, median", "least", "most", "x stock", "x best", "x CTranslate2"},
-                        {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+  base::TextTable table(
+      {"work", "ms, median", "least", "most", "x stock", "x best", "x CTranslate2"},
+      {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
   base::Node results = base::Node::array();
   for (const TranslationRow& row : rows) {
     std::vector<std::string> cells = {row.what, fmt::format("{:.1f}", row.seconds.median * 1e3),
@@ -201,7 +202,8 @@ BenchReport report_of(const std::vector<TranslationRow>& rows, Bars& bars) {
                                       fmt::format("{:.1f}", row.seconds.most * 1e3)};
     base::Node peers = base::Node::table();
     for (const char* name : {"stock", "best", "ctranslate2"}) {
-      const auto found = std::find_if(row.times.begin(), row.times.end(), [&](const auto& p) { return p.first == name; });
+      const auto found = std::find_if(row.times.begin(), row.times.end(),
+                                      [&](const auto& p) { return p.first == name; });
       cells.push_back(found == row.times.end() ? std::string() : range_text(found->second));
       if (found == row.times.end()) continue;
       peers.set(name, as_node(found->second));
@@ -210,11 +212,12 @@ BenchReport report_of(const std::vector<TranslationRow>& rows, Bars& bars) {
     table.add_row(std::move(cells));
     results.push_back(base::Node::table({{"work", row.what}, {"seconds", as_node(row.seconds)}, {"times", peers}}));
   }
-  return {.figures = base::Node::table({{"results", results}}),
-          .text = table.text() +
-                  fmt::format("\nTraining: a step on {} pairs of at most {} tokens. Translation: {} sentences, {} tokens "
-                              "each.\n",
-                              kRows, kLongest, kSentences, kLength)};
+  return {
+      .figures = base::Node::table({{"results", results}}),
+      .text = table.text() +
+              fmt::format("\nTraining: a step on {} pairs of at most {} tokens. Translation: {} sentences, {} tokens "
+                          "each.\n",
+                          kRows, kLongest, kSentences, kLength)};
 }
 
 }  // namespace
@@ -239,10 +242,12 @@ BenchReport bench_translation(const BenchArguments& arguments, Bars& bars) {
     };
     add("stock", peers.stock.get());
     add("best", peers.best.get());
-    rows.push_back(measure_row("training step x 2", "training", arguments.repeats, [&] { subject.train(kSteps); }, others));
+    rows.push_back(measure_row(
+        "training step x 2", "training", arguments.repeats, [&] { subject.train(kSteps); }, others));
   }
   if (!arguments.wants("translation")) return report_of(rows, bars);
-  for (const auto& [name, precision] : {std::pair("float32", ops::Precision::float32), std::pair("int8", ops::Precision::int8)}) {
+  for (const auto& [name, precision] :
+       {std::pair("float32", ops::Precision::float32), std::pair("int8", ops::Precision::int8)}) {
     for (const int64_t batch : {1, 32}) {
       for (const int64_t beam : {1, 5}) {
         std::vector<Peer> others;
@@ -251,10 +256,10 @@ BenchReport bench_translation(const BenchArguments& arguments, Bars& bars) {
             return peers.ctranslate2->seconds(fmt::format("translate {} {} {} {}", name, batch, beam, kSentences));
           });
         }
-        rows.push_back(measure_row(fmt::format("{}, batch {}, beam {}", name, batch, beam),
-                                   fmt::format("{}_batch_{}", name, batch), arguments.repeats,
-                                   [&, precision = precision] { subject.translate(precision, batch, beam, kSentences); },
-                                   others));
+        rows.push_back(measure_row(
+            fmt::format("{}, batch {}, beam {}", name, batch, beam), fmt::format("{}_batch_{}", name, batch),
+            arguments.repeats, [&, precision = precision] { subject.translate(precision, batch, beam, kSentences); },
+            others));
       }
     }
     subject.drop();

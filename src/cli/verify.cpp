@@ -104,8 +104,7 @@ int verify(const VerifyArguments& arguments) {
     reports.push_back(as_node(report));
     for (const verify::GoldenGroup& group : report.groups) {
       const std::string more = group.beyond.size() > 1 ? fmt::format(" and {} more", group.beyond.size() - 1) : "";
-      table.add_row({short_name(path), group.name,
-                     std::to_string(group.tensors), fmt::format("{:.1e}", group.error),
+      table.add_row({short_name(path), group.name, std::to_string(group.tensors), fmt::format("{:.1e}", group.error),
                      fmt::format("{:.0e}", group.tolerance),
                      group.beyond.empty() ? "ok" : "TOO FAR: " + group.worst + more});
     }

@@ -82,7 +82,8 @@ void CrossDecoder::attend(std::span<const EncodedKeys* const> encoded, const flo
       const EncodedKeys& keys = *encoded[static_cast<size_t>(row)];
       const T *k = keys.k.as<T>() + head * keys.count * width_, *v = keys.v.as<T>() + head * keys.count * width_;
       ops::key_scores<T>(q + item * width_, nullptr, k, nullptr, keys.count, width_, scores);
-      const float sum = ops::exp_then_sum<float>(scores, keys.count, ops::add_then_max<float>(scores, nullptr, keys.count));
+      const float sum = ops::exp_then_sum<float>(scores, keys.count,
+                                                 ops::add_then_max<float>(scores, nullptr, keys.count));
       ops::weigh_values<T>(scores, v, keys.count, width_, o);
       float* to = heads + item * head_dim_;
       for (int64_t c = 0; c < head_dim_; ++c) to[c] = o[c] / sum;

@@ -36,8 +36,8 @@ std::vector<EngineSequence> Engine::begin(const at::Tensor& source, const at::Te
   base::ensure(model_->source() != nullptr, "only translation models have a source");
   const c10::InferenceMode inference;
   const int64_t batch = source.size(0);
-  const core::EncoderOutput encoded = models::SourceSide::output(model_->source()->encode(
-      source, valid, core::Mode::evaluate, model_->initial_state(batch).child("source")));
+  const core::EncoderOutput encoded = models::SourceSide::output(
+      model_->source()->encode(source, valid, core::Mode::evaluate, model_->initial_state(batch).child("source")));
   std::vector<EngineSequence> sequences(static_cast<size_t>(batch), begin_);
   for (const Parts::Layer& layer : parts_->layers) {
     const auto keys = layer.cross->encode(encoded.rows, encoded.valid);

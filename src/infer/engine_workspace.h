@@ -22,7 +22,7 @@ struct Engine::Workspace {
   std::vector<std::vector<core::DecodeRow>> rows;  ///< for layers without a context, then for each context
   std::vector<core::DecodeState*> states;
   std::vector<const EncodedKeys*> encoded;  ///< of each row
-  std::vector<size_t> next;  ///< number of processed tokens of each step
+  std::vector<size_t> next;                 ///< number of processed tokens of each step
   std::vector<float> h, x, heads, y, ffn, gathered, logits;
   std::vector<float*> targets;
 };

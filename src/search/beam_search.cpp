@@ -57,7 +57,8 @@ class BestCandidates {
     int64_t places[kPiece];
     for (int64_t from = 0; from < words; from += kPiece) {
       const int64_t found = ops::places_above(row + from, std::min(kPiece, words - from), least(sum, T()), places);
-      for (int64_t i = 0; i < found; ++i) put({sum + static_cast<double>(row[from + places[i]]), beam, from + places[i]});
+      for (int64_t i = 0; i < found; ++i)
+        put({sum + static_cast<double>(row[from + places[i]]), beam, from + places[i]});
     }
   }
   const std::vector<Candidate>& in_order() {
@@ -244,7 +245,8 @@ class ModelDecoder final : public StepDecoder {
   }
   at::Tensor log_probabilities(std::span<const int64_t> last) override {
     core::Segment segment;
-    segment.tokens = at::tensor(at::IntArrayRef(last.data(), last.size()), at::kLong).to(device_of(model_)).unsqueeze(1);
+    segment
+        .tokens = at::tensor(at::IntArrayRef(last.data(), last.size()), at::kLong).to(device_of(model_)).unsqueeze(1);
     segment.part = {source_.defined(), false};
     segment.source = std::exchange(source_, at::Tensor());
     segment.source_valid = std::exchange(valid_, at::Tensor());

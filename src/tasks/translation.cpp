@@ -103,7 +103,8 @@ weights::NamedTensors Translation::save() const {
 }
 
 void Translation::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const int64_t epoch = saved_number(find, "epoch"), batch = saved_next_batch(find), pairs = saved_number(find, "num_pairs");
+  const int64_t epoch = saved_number(find, "epoch"), batch = saved_next_batch(find),
+                pairs = saved_number(find, "num_pairs");
   base::require(pairs == static_cast<int64_t>(corpus_.train.samples.size()),
                 "data position: it belongs to {} training pairs, and data.train has {}", pairs,
                 corpus_.train.samples.size());

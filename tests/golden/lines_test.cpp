@@ -19,7 +19,7 @@ std::string first_line(const std::string& name) {
   return content.substr(0, content.find('\n') + 1);
 }
 
-std::string changed(std::string text, const std::string& from, const std::string& to) {
+std::string changed_lines(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
@@ -66,7 +66,7 @@ TEST(LinesFile, AWrongValueIsNamedByLineAndField) {
   const auto first_of = [&](const std::string& name, const std::string& from, const std::string& to,
                             const std::string& field) {
     const std::string path = folder / "wrong.jsonl";
-    base::write_file_atomic(path, first_line(name) + changed(first_line(name), from, to));
+    base::write_file_atomic(path, first_line(name) + changed_lines(first_line(name), from, to));
     const verify::LinesReport report = verify::verify_lines(path);
     EXPECT_FALSE(report.passed());
     for (const auto& one : report.fields) {
@@ -79,7 +79,7 @@ TEST(LinesFile, AWrongValueIsNamedByLineAndField) {
             "line 2: accuracy: expected 0.92500001, found 0.925");
   EXPECT_EQ(first_of("metrics.jsonl", "\"accuracy\": 0.925", "\"accuracy\": null", "accuracy"),
             "line 2: accuracy: expected null, found 0.925");
-  base::write_file_atomic(folder / "near.jsonl", changed(first_line("metrics.jsonl"), "0.925", "0.9250000001"));
+  base::write_file_atomic(folder / "near.jsonl", changed_lines(first_line("metrics.jsonl"), "0.925", "0.9250000001"));
   EXPECT_TRUE(verify::verify_lines(folder / "near.jsonl").passed());
   const std::string counts = first_of("bleu.jsonl", "\"totals\": [", "\"totals\": [9, ", "totals");
   EXPECT_TRUE(counts.starts_with("line 2: results[0].totals: expected [9, ")) << counts;
@@ -100,16 +100,16 @@ TEST(LinesFile, WhatIsNoSuchFileIsRefusedByLineAndField) {
   refused("[1]\n", "found list of 1 value");
   refused(metrics + "\n", "line 2");
   refused(metrics + "{\"kind\": \"classification\"}\n", "line 2: the field 'case' is missing");
-  refused(changed(metrics, "\"accuracy\": 0.925", "\"accuracy\": 0.925, \"recall\": 1"),
+  refused(changed_lines(metrics, "\"accuracy\": 0.925", "\"accuracy\": 0.925, \"recall\": 1"),
           "line 1: unknown field 'recall'");
-  refused(changed(metrics, "\"accuracy\": 0.925", "\"accuracy\": \"high\""), "line 1: accuracy: ");
-  refused(changed(metrics, "\"classification\"", "\"ranking\""),
+  refused(changed_lines(metrics, "\"accuracy\": 0.925", "\"accuracy\": \"high\""), "line 1: accuracy: ");
+  refused(changed_lines(metrics, "\"classification\"", "\"ranking\""),
           "line 1: kind: expected \"classification\" or \"regression\"");
-  refused(changed(metrics, "\"labels\": [0, ", "\"labels\": ["),
+  refused(changed_lines(metrics, "\"labels\": [0, ", "\"labels\": ["),
           "line 1: class_scores: expected a prediction for each");
-  refused(changed(first_line("bleu.jsonl"), "\"tokenize\": \"13a\"", "\"tokenize\": \"14a\""),
+  refused(changed_lines(first_line("bleu.jsonl"), "\"tokenize\": \"13a\"", "\"tokenize\": \"14a\""),
           "line 1: results[0]: BLEU: unknown tokenizer \"14a\"; did you mean '13a'?");
-  refused(changed(first_line("bleu.jsonl"), "\"hypotheses\": [", "\"hypotheses\": [\"one more\", "),
+  refused(changed_lines(first_line("bleu.jsonl"), "\"hypotheses\": [", "\"hypotheses\": [\"one more\", "),
           "line 1: BLEU: reference set 0: expected");
 }
 

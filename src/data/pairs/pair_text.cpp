@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "data/tokenizers/utf8_error.h"
 #include "data/text/lines.h"
+#include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
 namespace {

@@ -28,8 +28,8 @@ struct AbcCall {
 struct AbcAnswer {
   at::Tensor o;  ///< [B,H,T,d]
   core::State state;
-  at::Tensor slots = {};  ///< [B,n,D] for the layer above (LUNA)
-  at::Tensor held = {};   ///< [B,H,n,d]: the values in the slots, if not in a state (bidirectional models)
+  at::Tensor slots = {};      ///< [B,n,D] for the layer above (LUNA)
+  at::Tensor held = {};       ///< [B,H,n,d]: the values in the slots, if not in a state (bidirectional models)
   at::Tensor held_keys = {};  ///< the same of the keys, if every query reads them as they are
 };
 

@@ -68,9 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Attentions, EngineSearches,
                                          std::vector<std::string>{"abc", "abc", "softmax", "post"},
                                          std::vector<std::string>{"linear", "linformer", "abc", "pre"},
                                          std::vector<std::string>{"sliding_window", "abc", "linear", "post"}),
-                         [](const auto& info) {
-                           return info.param[0] + "_" + info.param[1] + "_" + info.param[3];
-                         });
+                         [](const auto& info) { return info.param[0] + "_" + info.param[1] + "_" + info.param[3]; });
 
 TEST(EngineSearch, FewerBitsStayNear) {
   const std::shared_ptr<const models::Model> model = models::build(test::pair_options(), 4);
