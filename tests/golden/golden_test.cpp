@@ -73,16 +73,19 @@ bool is_input(const std::string& name) {
   return std::regex_match(name, inputs);
 }
 
-/// A copy with another number in the middle.
+/// A copy with another number in the middle; of a batch of rows, in the middle of each sequence, as rows of padding are
+/// not compared.
 at::Tensor changed(const at::Tensor& tensor) {
   at::Tensor copy = tensor.clone();
-  at::Tensor one = copy.view({-1})[copy.numel() / 2];
+  const at::Tensor flat = copy.dim() >= 3 && copy.is_floating_point() ? copy.view({copy.size(0), -1})
+                                                                      : copy.view({1, -1});
+  at::Tensor one = flat.select(1, flat.size(1) / 2);
   if (copy.scalar_type() == at::kBool) {
     one.logical_not_();
   } else if (copy.scalar_type() == at::kByte) {
-    one.fill_((one.item<int64_t>() + 100) % 256);
+    one.copy_((one.to(at::kLong) + 100) % 256);
   } else {
-    one.fill_(std::isfinite(one.item<double>()) ? one.item<double>() + 1 : 0.0);
+    one.copy_(at::where(at::isfinite(one), one + 1, at::zeros_like(one)));
   }
   return copy;
 }
