@@ -31,8 +31,11 @@ bool writes_text(const Recipe& recipe) { return recipe.task()->text() != nullptr
 /// The model of an image recipe whose data is not available: with ten classes if the recipe leaves them to the data or
 /// trains another task.
 models::ModelOptions image_model(const Recipe& recipe) {
-  if (recipe.finetune)
-    return models::plan_finetuning(recipe.model, *recipe.finetune, std::vector<std::string>(10, "class")).options;
+  if (recipe.finetune) {
+    models::FinetuneOptions finetune = *recipe.finetune;
+    finetune.sees.clear();  // they are attached to the model in its folder
+    return models::plan_finetuning(recipe.model, finetune, std::vector<std::string>(10, "class")).options;
+  }
   models::ModelOptions model = recipe.model;
   if (model.head.at("num_classes").as_int() == 0) model.head.set("num_classes", 10);
   return model;
