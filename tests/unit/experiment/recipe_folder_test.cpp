@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "experiment/experiment.h"
@@ -31,8 +34,11 @@ bool writes_text(const Recipe& recipe) { return recipe.task()->text() != nullptr
 /// The model of an image recipe whose data is not available: with ten classes if the recipe leaves them to the data or
 /// trains another task.
 models::ModelOptions image_model(const Recipe& recipe) {
-  if (recipe.finetune)
-    return models::plan_finetuning(recipe.model, *recipe.finetune, std::vector<std::string>(10, "class")).options;
+  if (recipe.finetune) {
+    models::FinetuneOptions finetune = *recipe.finetune;
+    finetune.sees.clear();  // they are attached to the model in its folder
+    return models::plan_finetuning(recipe.model, finetune, std::vector<std::string>(10, "class")).options;
+  }
   models::ModelOptions model = recipe.model;
   if (model.head.at("num_classes").as_int() == 0) model.head.set("num_classes", 10);
   return model;
@@ -52,6 +58,26 @@ int64_t parameters_of(const Recipe& recipe) {
     if (shape.num_classes > 0) model.head.set("num_classes", shape.num_classes);
   }
   return models::count_parameters(model);
+}
+
+/// What a training reads: tokens of a text, images, or samples of another task.
+struct Reading {
+  int64_t count;
+  std::string unit;
+};
+
+Reading reading_of(const Recipe& recipe) {
+  const int64_t rows = recipe.train.steps * recipe.train.batch_size;
+  if (reads_images(recipe)) return {rows, "images"};
+  if (!writes_text(recipe)) return {rows, "samples"};
+  return {rows * recipe.train.segments_per_step * recipe.model.segment_size, recipe.data.at("unit").as_string()};
+}
+
+/// 1800000 as "1,800,000".
+std::string with_commas(int64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
+  return text;
 }
 
 void for_each_recipe(const std::string& name, const std::function<void(const std::string&, const Recipe&)>& visit) {
@@ -123,6 +149,28 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
         // Figure 11 of the paper is a picture without numbers.
         const bool no_numbers = study.name == "Segments of 512 bytes" || study.name.ends_with("half the memory");
         EXPECT_FALSE(study.paper.empty() && !no_numbers) << name << ": " << study.name;
+      }
+    }
+  }
+}
+
+// Variants that read more or less than the others are named in quotation marks in the study's `about`.
+TEST(RecipeFolder, VariantsOfAStudyReadEquallyMuchAsTheStudySays) {
+  for (const std::string& name : names()) {
+    const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
+    for (const RecipeStudy& study : file.studies()) {
+      for (size_t p = 0; p < study.points.size(); ++p) {
+        std::set<int64_t> counts;
+        for (const RecipeVariant& variant : study.variants) {
+          if (!variant.recipes[p] || study.about.find("'" + variant.name + "'") != std::string::npos) continue;
+          const Reading reading = reading_of(read_recipe(*variant.recipes[p]));
+          counts.insert(reading.count);
+          const std::string said = " " + with_commas(reading.count) + " " + reading.unit;
+          EXPECT_NE(study.about.find(said), std::string::npos)
+              << name << ": " << study.name << ": '" << study.title(variant, p) << "' reads" << said
+              << "; the study says: " << study.about;
+        }
+        EXPECT_EQ(counts.size(), 1u) << name << ": " << study.name;
       }
     }
   }
