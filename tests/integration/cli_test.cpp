@@ -114,7 +114,8 @@ TEST_F(CommandLine, RecipesAreFoundByNameFromAnyFolder) {
   EXPECT_EQ(listed.status, 0) << listed.err;
   for (const char* name : {"text", "demo", "learnable_memory"}) EXPECT_TRUE(holds(listed.out, name)) << listed.out;
   const base::Node rows = json(run({"recipes", "--json"}).out);
-  EXPECT_EQ(rows.size(), 26u);
+  const std::filesystem::directory_iterator recipes(MNEMO_SOURCE_DIR "/recipes"), end;
+  EXPECT_EQ(static_cast<std::ptrdiff_t>(rows.size()), std::distance(recipes, end));
   EXPECT_EQ(rows.items()[0].at("command").as_string(), "compare");
   EXPECT_EQ(run({"data", "text", "--set", "data.train=" + text_}).status, 0);
   const Finished trained = run({"train", "text", "--data", text_, "--out", folder_ / "by_name", "--set",

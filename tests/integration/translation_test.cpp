@@ -104,15 +104,15 @@ TEST_F(TranslationRun, WhatDoesNotFitIsRefused) {
   refused(translate("a\n", model + " --beam 1000"), "beam_size: expected at most the vocabulary's");
   refused(translate("a\n", model + " --length-penalty -1"), "length_penalty");
   refused(run({"generate", model, "--prompt", "a"}), "expected a model of texts, found a translation model");
-  refused(run({"train", pair_recipe_, "--out", folder_ / "a", "--set", "model.backbone.type=decoder"}),
-          "needs a translation model");
+  write(folder_ / "no_model.toml", "[data]\ntype = \"pairs\"\ntrain = \"pairs.tsv\"\n");
+  refused(run({"train", folder_ / "no_model.toml", "--out", folder_ / "a"}), "needs a translation model");
   refused(run({"train", pair_recipe_, "--out", folder_ / "b", "--set", "data.joint=false"}), "needs one vocabulary");
   refused(run({"train", pair_recipe_, "--out", folder_ / "c", "--set",
                "model.backbone.decoder.cross_attention={type=\"relative\"}"}),
           "cannot attend to an encoder's output");
-  refused(
-      run({"train", recipe_, "--data", text_, "--out", folder_ / "d", "--set", "model.backbone.type=encoder_decoder"}),
-      "does not suit a translation model");
+  write(folder_ / "text.toml", "[model]\nbackbone = { type = \"encoder_decoder\" }\n");
+  refused(run({"train", folder_ / "text.toml", "--data", text_, "--out", folder_ / "d"}),
+          "does not suit a translation model");
   write(folder_ / "pairs.tsv", "one side\n");
   refused(run({"train", pair_recipe_, "--out", folder_ / "e"}), "pairs.tsv:1");
 }
