@@ -22,12 +22,14 @@ namespace mnemo::experiment {
 struct GenerateOptions {
   std::string prompt = "\n";
   int64_t tokens = 256;
+  std::vector<std::string> stop = {};
   infer::SamplingOptions sampling{.temperature = 0.8};
 
   template <class V>
   void visit(V&& v) {
     v("prompt", prompt, "the prompt", base::not_empty());
     v("tokens", tokens, "number of tokens to generate", base::range(1, 1 << 24));
+    v("stop", stop, "texts that end the text where they occur; they are not printed", base::not_empty());
     v("sampling", sampling, "how tokens are sampled");
   }
 };

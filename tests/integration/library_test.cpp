@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "base/file_io.h"
@@ -79,6 +80,34 @@ TEST_F(Library, AStreamMayEndEarlyAndGoOnFromAFile) {
   infer::TextSession again = model.resume_text(folder_ / "session", options);
   EXPECT_EQ(again.generate({.max_tokens = 20}), second);
   EXPECT_EQ(model.generate("line 9", {.max_tokens = 40, .seed = 5}), first + second);
+}
+
+TEST_F(Library, SamplesAndScoresAsTheCommandDoes) {
+  const std::string folder = trained("run");
+  const Bundle model = load(folder);
+  const GenerateOptions options{.max_tokens = 60,
+                                .min_p = 0.05,
+                                .repetition_penalty = 1.2,
+                                .frequency_penalty = 0.3,
+                                .presence_penalty = 0.1,
+                                .stop = {"qq", "of"}};
+  EXPECT_EQ(model.generate("line 9", options),
+            generated(folder, {"--min-p", "0.05", "--repetition-penalty", "1.2", "--frequency-penalty", "0.3",
+                               "--presence-penalty", "0.1", "--stop", "qq", "--stop", "of"}));
+  EXPECT_NE(model.generate("line 9", options), model.generate("line 9", {.max_tokens = 60}));
+  test::write(folder_ / "given.txt", "ine 7");
+  const base::Node scored = json(
+      run({"generate", folder, "--prompt", "l", "--score", folder_ / "given.txt", "--json"}).out);
+  const std::vector<TokenScore> ours = model.score("ine 7", "l");
+  ASSERT_EQ(ours.size(), 5u);
+  double sum = 0;
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(ours[i].log_probability, scored.at("tokens").items()[i].at("log_probability").as_double());
+    EXPECT_EQ(ours[i].text, scored.at("tokens").items()[i].at("text").as_string());
+    sum += ours[i].log_probability;
+  }
+  EXPECT_NEAR(scored.at("log_probability").as_double(), sum, 1e-12);
+  EXPECT_NEAR(scored.at("perplexity").as_double(), std::exp(-sum / 5), 1e-9);
 }
 
 TEST_F(Library, TrainsAndResumesAsTheCommandDoes) {
