@@ -111,8 +111,9 @@ Recipe read_recipe(const base::Node& node);
 
 /// Every key of a recipe, studies included.
 std::vector<base::OptionDoc> recipe_docs();
+/// Those whose key, meaning, type or group holds every one of the words, in any case. Throws InputError if none does.
+std::vector<base::OptionDoc> find_recipe_docs(const std::vector<std::string>& words);
 /// For a terminal of `width` columns; 0: lines are not broken.
-std::string recipe_help(size_t width);
-std::string recipe_help_markdown();
+std::string recipe_help(const std::vector<base::OptionDoc>& docs, size_t width);
 
 }  // namespace mnemo::experiment
