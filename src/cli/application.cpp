@@ -159,6 +159,7 @@ std::shared_ptr<CLI::App> make_application() {
   add_data(*app);
   add_recipes(*app);
   add_init(*app);
+  add_runs(*app);
   add_completion(*app);
   add_help(*app);
   app->footer(
