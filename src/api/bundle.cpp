@@ -86,6 +86,22 @@ Bundle load(const std::string& folder, const LoadOptions& options) {
   return Bundle(std::move(parts));
 }
 
+void save_model(const std::string& folder, const Bundle& model) {
+  const bundle::Bundle& parts = model.parts();
+  base::require(parts.format == nullptr,
+                "save_model: {}: expected a model in Mnemo's format, found {}; convert it first", parts.folder,
+                model.format());
+  bundle::BundleContent content{.options = parts.options(), .model = *parts.model, .tokenizer = parts.tokenizer};
+  if (!parts.folder.empty()) {
+    content.files = bundle::files_beside(parts.folder);
+    const std::string card = base::join_path(parts.folder, "README.md");
+    if (base::path_exists(card)) content.card = base::read_file(card, uint64_t{16} << 20);
+  } else if (parts.tokenizer) {
+    content.files[bundle::TextConventions::kFile] = parts.conventions.text();
+  }
+  bundle::write_bundle(folder, content);
+}
+
 double Evaluation::at(std::string_view name) const {
   for (const auto& [known, value] : metrics) {
     if (known == name) return value;

@@ -21,6 +21,8 @@ using test::expect_error;
 using test::Finished;
 using test::holds;
 
+const std::string kTimm = MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/timm_vit";
+
 class Library : public test::CommandLine {
  protected:
   // The program makes MKL use its fastest path on any processor, which rounds differently; this test does not.
@@ -108,6 +110,29 @@ TEST_F(Library, SamplesAndScoresAsTheCommandDoes) {
   }
   EXPECT_NEAR(scored.at("log_probability").as_double(), sum, 1e-12);
   EXPECT_NEAR(scored.at("perplexity").as_double(), std::exp(-sum / 5), 1e-9);
+}
+
+TEST_F(Library, SavedModelsAreTheSame) {
+  const std::string folder = trained("run", {"--set", "data.reset=segments"});
+  const Bundle model = load(folder);
+  save_model(folder_ / "copy", model);
+  for (const char* file : {"config.json", "model.safetensors", "vocabulary.json", "text.json", "README.md"})
+    EXPECT_EQ(content(folder_ / ("copy/" + std::string(file))), content(folder + "/model/" + file)) << file;
+  EXPECT_EQ(load(folder_ / "copy").generate("line 9", {.seed = 3}), model.generate("line 9", {.seed = 3}));
+  // One that lies in no folder.
+  bundle::Bundle parts = model.parts();
+  parts.folder.clear();
+  save_model(folder_ / "fresh", Bundle(std::make_shared<const bundle::Bundle>(parts)));
+  EXPECT_TRUE(load(folder_ / "fresh").resets_segments());
+  EXPECT_EQ(load(folder_ / "fresh").generate("line 9"), model.generate("line 9"));
+  // A fork with a seed of its own.
+  infer::TextSession session = model.text({.seed = 3});
+  session.feed("line 9");
+  infer::TextSession same = session, other = session.fork(4);
+  const std::string text = session.generate({.max_tokens = 40});
+  EXPECT_EQ(same.generate({.max_tokens = 40}), text);
+  EXPECT_EQ(other.generate({.max_tokens = 40}), model.generate("line 9", {.max_tokens = 40, .seed = 4}));
+  expect_error<InputError>([&] { save_model(folder_ / "none", load(kTimm)); }, {"Mnemo's format", "timm_vit"});
 }
 
 TEST_F(Library, TrainsAndResumesAsTheCommandDoes) {
