@@ -14,8 +14,8 @@ namespace mnemo::infer {
 ///   x = x / repetition_penalty if x > 0, else x * repetition_penalty    of a token that was read or written (Keskar et
 ///                                                                       al. 2019, CTRL)
 ///   x = x - frequency_penalty * count - presence_penalty                of a token written count > 0 times (OpenAI)
-/// then p = softmax(x / temperature), restricted to the top_k most likely tokens, to the fewest of these that hold top_p
-/// of their probability, and to those with at least min_p times the probability of the most likely token.
+/// then p = softmax(x / temperature), restricted to the top_k most likely tokens, to the fewest of these that hold
+/// top_p of their probability, and to those with at least min_p times the probability of the most likely token.
 struct SamplingOptions {
   double temperature = 1.0;
   int64_t top_k = 0;

@@ -43,8 +43,8 @@ class Session {
   /// and the model. Throws InputError if no token has been fed, and for logits that are not finite.
   int64_t next();
 
-  /// Reads tokens and returns the log probability of each, in nats, given those before it: log softmax(logits), whatever
-  /// the sampling options. NaN for a token without any before it.
+  /// Reads tokens and returns the log probability of each, in nats, given those before it: log softmax(logits),
+  /// whatever the sampling options. NaN for a token without any before it.
   std::vector<double> score(std::span<const int64_t> tokens);
 
   /// Logits of the next token [V]. Throws InputError if no token has been fed.

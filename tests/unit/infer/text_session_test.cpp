@@ -150,6 +150,12 @@ TEST(TextSession, ScoresEachTokenOfAText) {
   EXPECT_NEAR(scored[1].log_probability, likely, 1e-9);
   EXPECT_NEAR(scored[2].log_probability, unlikely, 1e-9);
   EXPECT_NEAR(scored[3].log_probability, unlikely, 1e-9);
+  // The text goes on inside the character that was given in part.
+  TextSession euro(
+      Session(std::make_shared<Parrot>(256, std::vector<int64_t>{0xE2, 0x82, 0xAC}), SamplingOptions::greedy()),
+      data::make_byte_tokenizer());
+  euro.score("\xE2\x82");
+  EXPECT_EQ(euro.generate({.max_tokens = 1}), "\xE2\x82\xAC");
 }
 
 TEST(TextSession, StopsAtATokenAndWhenNoMoreIsWanted) {
