@@ -44,6 +44,7 @@ install(FILES
   cmake/FindPcre2.cmake
   cmake/FindSentencePiece.cmake
   cmake/FindUtf8proc.cmake
+  cmake/FindZstd.cmake
   DESTINATION "${package_dir}")
 
 # The program, and what it needs beside it. With MNEMO_INSTALL_LIBTORCH the tree is complete and may be moved; without, the program finds

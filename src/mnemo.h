@@ -39,13 +39,21 @@ struct LoadOptions {
 };
 
 /// How text is generated. Tokens are sampled from p = softmax(logits / temperature), restricted to the top_k most
-/// likely tokens and to the smallest set of these with total probability top_p.
+/// likely tokens, to the smallest set of these with total probability top_p, and to those with at least min_p times the
+/// probability of the most likely one. Before, logits of tokens that have occurred are penalised
+/// (<mnemo/infer/sampling.h> has the formulas).
 struct GenerateOptions {
   int64_t max_tokens = 256;
-  double temperature = 0.8;    ///< 0: always the most likely token
-  int64_t top_k = 0;           ///< 0: all
-  double top_p = 1.0;          ///< 1: all
-  int64_t seed = 0;            ///< random seed; the same seed gives the same text
+  double temperature = 0.8;            ///< 0: always the most likely token
+  int64_t top_k = 0;                   ///< 0: all
+  double top_p = 1.0;                  ///< 1: all
+  double min_p = 0.0;                  ///< 0: all
+  double repetition_penalty = 1.0;     ///< of tokens read or written before (CTRL); 1: none
+  double frequency_penalty = 0.0;      ///< for each time that a token was written; 0: none
+  double presence_penalty = 0.0;       ///< of a token that was written; 0: none
+  std::vector<std::string> stop = {};  ///< texts that end the text where they occur; not part of it. For generate()
+  bool sample_unknown = false;         ///< whether the text may contain <unk>
+  int64_t seed = 0;                    ///< random seed; the same seed gives the same text
   std::string precision = {};  ///< weights of the decoding engine: "float32", "bf16" or "int8"; empty: float32 if
                                ///< the engine supports the model, else the model itself
 };
@@ -60,6 +68,13 @@ struct EvaluateOptions {
   std::string task = {};       ///< for image models, the head to evaluate; empty: "base", or the run's task
   int64_t segment_size = 0;    ///< tokens per segment; 0: the model's
   int64_t batch = 1;           ///< parallel parts of a text, or samples per batch
+};
+
+/// A token of a given text.
+struct TokenScore {
+  int64_t id = 0;
+  std::string text;
+  double log_probability = 0;  ///< in nats, given the text before it; NaN if there is none
 };
 
 using Metrics = std::vector<std::pair<std::string, double>>;
@@ -140,6 +155,8 @@ class Bundle {
   /// generation by returning false. Returns the number of tokens.
   int64_t generate(std::string_view prompt, const std::function<bool(std::string_view)>& on_text,
                    const GenerateOptions& options = {}) const;
+  /// How likely the model finds each token of a text, after the prompt. Sampling options do not matter.
+  std::vector<TokenScore> score(std::string_view text, std::string_view prompt = {}) const;
   /// An open text that can be continued, forked, rewound and saved. Include <mnemo/infer/text_session.h>.
   infer::TextSession text(const GenerateOptions& options = {}) const;
   /// Same, continuing from a file written by Session::save, and with its sampling unless there are options.
@@ -174,6 +191,11 @@ class Bundle {
 /// Loads a model folder, a run folder (also while the training is running), a checkpoint, or a model folder of another
 /// library (docs/vision.md).
 Bundle load(const std::string& folder, const LoadOptions& options = {});
+
+/// Writes a model with its tokenizer or preprocessing, class names and conventions as a model folder, which load()
+/// reads. A folder that holds another model is replaced. Throws InputError for a model in another library's format
+/// (mnemo convert), and for a folder that holds anything else.
+void save_model(const std::string& folder, const Bundle& model);
 
 /// Parameters, state, attention and cost of a model folder, a run folder, a checkpoint or a recipe.
 Inspection inspect_model(const std::string& source, const InspectOptions& options = {});

@@ -21,7 +21,12 @@ infer::OpenTextOptions open_options(const GenerateOptions& options) {
   return {.sampling = infer::SamplingOptions{.temperature = options.temperature,
                                              .top_k = options.top_k,
                                              .top_p = options.top_p,
-                                             .seed = options.seed},
+                                             .min_p = options.min_p,
+                                             .repetition_penalty = options.repetition_penalty,
+                                             .frequency_penalty = options.frequency_penalty,
+                                             .presence_penalty = options.presence_penalty,
+                                             .seed = options.seed,
+                                             .sample_unknown = options.sample_unknown},
           .precision = given(options.precision)};
 }
 
@@ -81,6 +86,22 @@ Bundle load(const std::string& folder, const LoadOptions& options) {
   return Bundle(std::move(parts));
 }
 
+void save_model(const std::string& folder, const Bundle& model) {
+  const bundle::Bundle& parts = model.parts();
+  base::require(parts.format == nullptr,
+                "save_model: {}: expected a model in Mnemo's format, found {}; convert it first", parts.folder,
+                model.format());
+  bundle::BundleContent content{.options = parts.options(), .model = *parts.model, .tokenizer = parts.tokenizer};
+  if (!parts.folder.empty()) {
+    content.files = bundle::files_beside(parts.folder);
+    const std::string card = base::join_path(parts.folder, "README.md");
+    if (base::path_exists(card)) content.card = base::read_file(card, uint64_t{16} << 20);
+  } else if (parts.tokenizer) {
+    content.files[bundle::TextConventions::kFile] = parts.conventions.text();
+  }
+  bundle::write_bundle(folder, content);
+}
+
 double Evaluation::at(std::string_view name) const {
   for (const auto& [known, value] : metrics) {
     if (known == name) return value;
@@ -105,10 +126,11 @@ int64_t Bundle::generate(std::string_view prompt, const std::function<bool(std::
   infer::TextSession session = text(options);
   session.feed(prompt);
   bool goes_on = true;
-  const int64_t made = session.generate({.max_tokens = options.max_tokens}, [&](std::string_view piece) {
-    goes_on = on_text(piece);
-    return goes_on;
-  });
+  const int64_t made = session.generate({.max_tokens = options.max_tokens, .stop = options.stop},
+                                        [&](std::string_view piece) {
+                                          goes_on = on_text(piece);
+                                          return goes_on;
+                                        });
   if (const std::string rest = session.finish(); goes_on && !rest.empty()) on_text(rest);
   return made;
 }
@@ -123,6 +145,15 @@ std::string Bundle::generate(std::string_view prompt, const GenerateOptions& opt
       },
       options);
   return written;
+}
+
+std::vector<TokenScore> Bundle::score(std::string_view text, std::string_view prompt) const {
+  infer::TextSession session = infer::open_text(*parts_);
+  session.feed(prompt);
+  std::vector<TokenScore> scores;
+  for (infer::ScoredToken& token : session.score(text))
+    scores.push_back({token.id, std::move(token.text), token.log_probability});
+  return scores;
 }
 
 Evaluation Bundle::evaluate(const std::string& data, const EvaluateOptions& options) const {

@@ -95,6 +95,18 @@ FolderLock::FolderLock(const std::string& folder) : path_(join_path(folder, kFil
   system_failure(path_, "cannot write", error);
 }
 
+bool FolderLock::is_held(const std::string& folder) {
+  const int fd = ::open(join_path(folder, kFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return false;
+  const Owner self = this_process(), owner = read_owner(fd);
+  const bool here = owner.pid == self.pid && owner.boot == self.boot;
+  bool held = owner.pid != 0 && (here || is_alive(owner, self) || !owner.same_machine(self));
+  // The process may be one that this one cannot see, in another container.
+  if (!held) held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return held;
+}
+
 FolderLock::~FolderLock() {
   ::unlink(path_.c_str());
   ::close(fd_);

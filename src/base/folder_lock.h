@@ -15,6 +15,8 @@ class FolderLock {
   /// machine.
   explicit FolderLock(const std::string& folder);
   ~FolderLock();
+  /// Whether a process has the folder: one that runs here, or one of another machine, which may have ended.
+  static bool is_held(const std::string& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 

@@ -158,6 +158,8 @@ std::shared_ptr<CLI::App> make_application() {
   add_verify(*app);
   add_data(*app);
   add_recipes(*app);
+  add_init(*app);
+  add_runs(*app);
   add_completion(*app);
   add_help(*app);
   app->footer(

@@ -27,6 +27,8 @@ void add_convert(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_data(CLI::App& app);
 void add_recipes(CLI::App& app);
+void add_init(CLI::App& app);
+void add_runs(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_help(CLI::App& app);
 

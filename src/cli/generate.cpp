@@ -2,6 +2,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
+#include <iostream>
+#include <limits>
 #include <memory>
 
 #include "base/exit_status.h"
@@ -23,11 +26,15 @@ namespace {
 
 struct GenerateArguments {
   std::string model;
-  std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision;
+  std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision, score;
   std::optional<int64_t> tokens, top_k, seed;
-  std::optional<double> temperature, top_p;
-  bool sample_unknown = false, strict = false;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+  std::vector<std::string> stop;
+  int64_t num_samples = 1;
+  bool sample_unknown = false, strict = false, interactive = false;
   bool json = false;
+
+  data::Unknown unknown() const { return strict ? data::Unknown::refuse : data::Unknown::warn; }
 };
 
 /// What the command line says of the recipe's [generate], by its rules; what it does not say of sampling is `usual`.
@@ -36,24 +43,59 @@ experiment::GenerateOptions recipe_options(const GenerateArguments& options, con
   if (options.temperature) sampling.set("temperature", *options.temperature);
   if (options.top_k) sampling.set("top_k", *options.top_k);
   if (options.top_p) sampling.set("top_p", *options.top_p);
+  if (options.min_p) sampling.set("min_p", *options.min_p);
+  if (options.repetition_penalty) sampling.set("repetition_penalty", *options.repetition_penalty);
+  if (options.frequency_penalty) sampling.set("frequency_penalty", *options.frequency_penalty);
+  if (options.presence_penalty) sampling.set("presence_penalty", *options.presence_penalty);
   if (options.seed) sampling.set("seed", *options.seed);
   if (options.sample_unknown) sampling.set("sample_unknown", true);
   if (options.tokens) node.set("tokens", *options.tokens);
+  if (!options.stop.empty()) {
+    base::Node stop = base::Node::array();
+    for (const std::string& text : options.stop) stop.push_back(text);
+    node.set("stop", stop);
+  }
   node.set("sampling", sampling);
   node.set_place_deep({std::make_shared<const std::string>("generate"), 0, 0});
   return base::read_options<experiment::GenerateOptions>(node);
 }
 
+/// A file, or standard input for "-".
+std::string read_text(const std::string& path) {
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+  if (path != "-") return base::read_file(path, kMaxBytes);
+  std::string text;
+  char bytes[65536];
+  for (ssize_t count; (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) > 0;) {
+    text.append(bytes, static_cast<size_t>(count));
+    base::require(text.size() <= kMaxBytes, "standard input: expected at most {} bytes", kMaxBytes);
+  }
+  return text;
+}
+
 std::string prompt_of(const GenerateArguments& options) {
   base::require(!options.prompt || !options.prompt_file, "generate: expected --prompt or --prompt-file, found both");
   if (options.prompt) return *options.prompt;
-  if (!options.prompt_file) return options.session ? "" : experiment::GenerateOptions().prompt;
-  if (*options.prompt_file != "-") return base::read_file(*options.prompt_file, uint64_t{1} << 30);
-  std::string text;
-  char bytes[65536];
-  for (ssize_t count; (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) > 0;)
-    text.append(bytes, static_cast<size_t>(count));
-  return text;
+  if (options.prompt_file) return read_text(*options.prompt_file);
+  return options.session || options.interactive || options.score ? "" : experiment::GenerateOptions().prompt;
+}
+
+void check_modes(const GenerateArguments& options, const experiment::GenerateOptions& asked) {
+  const bool samples = options.num_samples > 1;
+  base::require(options.interactive + samples + options.score.has_value() <= 1,
+                "generate: expected one of --interactive, --num-samples and --score, found several");
+  base::require(!options.interactive || !options.json,
+                "generate: --interactive prints text as it is written; leave "
+                "--json out");
+  base::require(!options.interactive || options.prompt_file != "-",
+                "generate: --interactive and --prompt-file - both read standard input; use --prompt or a file");
+  base::require(!samples || !options.save, "generate: --save keeps one session; leave --num-samples out");
+  base::require(!samples || asked.sampling.temperature > 0.0,
+                "generate: temperature 0 always takes the most likely token, so all samples would be equal; leave "
+                "--num-samples out");
+  base::require(!samples || asked.sampling.seed <= std::numeric_limits<int64_t>::max() - options.num_samples,
+                "generate: --seed: sample i has the seed --seed + i - 1; expected at most {}, found {}",
+                std::numeric_limits<int64_t>::max() - options.num_samples, asked.sampling.seed);
 }
 
 /// A session goes on with its own sampling; what the command line changes of it is said.
@@ -79,10 +121,142 @@ bool log_follows_text() {
          out.st_ino == log.st_ino;
 }
 
+/// A text that was written.
+struct Sample {
+  std::string text;
+  int64_t seed = 0, tokens = 0;
+  double seconds = 0;
+  bool stopped = false;
+
+  double speed() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+  base::Node to_node() const {
+    return base::Node::table({{"text", text}, {"tokens", tokens}, {"seed", seed}, {"stopped", stopped}});
+  }
+};
+
+/// Writes a text; `start`, which comes before it, is printed with its first piece. With `silent` nothing is printed.
+Sample write(infer::TextSession& session, const experiment::GenerateOptions& asked, std::string start, bool silent) {
+  Sample sample;
+  sample.seed = session.session().sampling().seed;
+  const auto show = [&](std::string_view piece) {
+    sample.text += piece;
+    if (!silent) base::print(std::exchange(start, {}) + std::string(piece));
+    return true;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  sample.tokens = session.generate({.max_tokens = asked.tokens, .stop = asked.stop}, show);
+  show(session.finish());
+  sample.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  sample.stopped = session.stopped();
+  return sample;
+}
+
+void log_speed(const Sample& sample, const infer::TextSession& session) {
+  base::log_info("{}, {} a second, state of {} bytes", base::counted(sample.tokens, "token"),
+                 base::grouped(static_cast<int64_t>(sample.speed())), base::grouped(session.session().num_bytes()));
+}
+
+void write_one(const GenerateArguments& options, const experiment::GenerateOptions& asked, const std::string& prompt,
+               infer::TextSession& session) {
+  const Sample sample = write(session, asked, options.session ? "" : prompt, options.json);
+  if (options.json) {
+    base::Node node = base::Node::table({{"prompt", prompt}});
+    const base::Node written = sample.to_node();
+    for (const auto& [key, value] : written.members()) node.set(key, value);
+    node.set("position", session.session().position());
+    node.set("state_bytes", session.session().num_bytes());
+    node.set("seconds", sample.seconds);
+    node.set("tokens_per_second", base::json_number(sample.speed()));
+    node.set("sampling", base::write_options(session.session().sampling()));
+    base::print_json(node);
+    return;
+  }
+  if (::isatty(STDOUT_FILENO) == 1 || (base::log_level() <= base::LogLevel::info && log_follows_text()))
+    base::print("\n");
+  log_speed(sample, session);
+}
+
+/// Several texts from the same place; the i-th has the seed + i, so that `--seed` writes it again alone.
+void write_samples(const GenerateArguments& options, const experiment::GenerateOptions& asked,
+                   const std::string& prompt, const infer::TextSession& session) {
+  base::Node samples = base::Node::array();
+  for (int64_t i = 0; i < options.num_samples; ++i) {
+    infer::TextSession copy = session.fork(session.session().sampling().seed + i);
+    const std::string head = fmt::format("--- sample {} of {}, seed {} ---\n", i + 1, options.num_samples,
+                                         copy.session().sampling().seed);
+    const Sample sample = write(copy, asked, head + (options.session ? "" : prompt), options.json);
+    samples.push_back(sample.to_node());
+    if (!options.json) base::print("\n");
+    if (!options.json) log_speed(sample, copy);
+  }
+  if (options.json) {
+    base::print_json(base::Node::table(
+        {{"prompt", prompt}, {"samples", samples}, {"sampling", base::write_options(session.session().sampling())}}));
+  }
+}
+
+/// Reads lines and lets the model go on after each. Its memory reaches back to the first.
+void converse(const experiment::GenerateOptions& asked, infer::TextSession& session, data::Unknown unknown) {
+  const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+  if (terminal)
+    base::log_info("a line and Enter: the model goes on from there; Enter alone: it writes on; Ctrl-D ends");
+  for (std::string line;;) {
+    if (terminal) base::print("> ");
+    if (!std::getline(std::cin, line)) break;
+    try {
+      if (!line.empty() || session.session().position() == 0) session.feed(line + "\n", unknown);
+    } catch (const base::InputError& error) {
+      base::log_warning("{}", error.what());  // the session is as it was
+      continue;
+    }
+    write(session, asked, "", false);
+    base::print("\n");
+  }
+  if (terminal) base::print("\n");
+}
+
+/// How likely the model finds a given text, token by token.
+void score(const GenerateArguments& options, infer::TextSession& session) {
+  const std::vector<infer::ScoredToken> tokens = session.score(read_text(*options.score), options.unknown());
+  base::require(!tokens.empty(), "{}: expected a text of one character or more, found none", *options.score);
+  double sum = 0;
+  int64_t predictions = 0;
+  base::Node list = base::Node::array();
+  std::string lines;
+  for (const infer::ScoredToken& token : tokens) {
+    const bool predicted = !std::isnan(token.log_probability);
+    if (predicted) {
+      sum += token.log_probability;
+      ++predictions;
+    }
+    const std::string text = base::json_text(token.text);
+    if (options.json) {
+      list.push_back(base::Node::table(
+          {{"id", token.id}, {"text", text}, {"log_probability", base::json_number(token.log_probability)}}));
+    } else {
+      lines += fmt::format("{:>12}  {}\n", predicted ? fmt::format("{:.4f}", token.log_probability) : "",
+                           base::json_string(text));
+    }
+  }
+  const double nll = predictions == 0 ? std::nan("") : -sum / static_cast<double>(predictions);
+  if (options.json) {
+    base::print_json(base::Node::table({{"log_probability", base::json_number(sum)},
+                                        {"predictions", predictions},
+                                        {"nll", base::json_number(nll)},
+                                        {"perplexity", base::json_number(std::exp(nll))},
+                                        {"tokens", list}}));
+    return;
+  }
+  base::print(lines);
+  base::print(fmt::format("log probability {:.4f} nats of {}", sum, base::counted(predictions, "predicted token")));
+  base::print(predictions == 0 ? "\n" : fmt::format(": {:.4f} nats a token, perplexity {:.4f}\n", nll, std::exp(nll)));
+}
+
 int generate(const GenerateArguments& options) {
   const experiment::GenerateOptions asked = recipe_options(options, experiment::GenerateOptions().sampling);
+  check_modes(options, asked);
   const std::string prompt = prompt_of(options);
-  base::require(options.session.has_value() || !prompt.empty(),
+  base::require(options.session || options.interactive || options.score || !prompt.empty(),
                 "generate: expected a prompt of one character or more, found none");
 
   if (options.save)
@@ -91,39 +265,23 @@ int generate(const GenerateArguments& options) {
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(), 1);
-  infer::TextSession text = infer::open_text(
+  infer::TextSession session = infer::open_text(
       stored, {.sampling = options.session ? std::nullopt : std::optional(asked.sampling),
                .precision = options.precision,
                .session = options.session});
-  if (options.session) change_sampling(options, text.session());
-  if (!prompt.empty()) text.feed(prompt, options.strict ? data::Unknown::refuse : data::Unknown::warn);
+  if (options.session) change_sampling(options, session.session());
+  if (!prompt.empty()) session.feed(prompt, options.unknown());
 
-  const auto begin = std::chrono::steady_clock::now();
-  std::string written = options.json || options.session ? "" : prompt;
-  const int64_t made = text.generate({.max_tokens = asked.tokens}, [&](std::string_view piece) {
-    written += piece;
-    if (!options.json) base::print(std::exchange(written, {}));
-    return true;
-  });
-  const std::string rest = text.finish();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const double speed = seconds > 0 ? static_cast<double>(made) / seconds : 0;
-  if (options.save) text.session().save(*options.save);
-  if (options.json) {
-    base::print_json(base::Node::table({{"prompt", prompt},
-                                        {"text", written + rest},
-                                        {"tokens", made},
-                                        {"position", text.session().position()},
-                                        {"state_bytes", text.session().num_bytes()},
-                                        {"seconds", seconds},
-                                        {"tokens_per_second", base::json_number(speed)},
-                                        {"sampling", base::write_options(text.session().sampling())}}));
-    return base::kDone;
+  if (options.interactive) {
+    converse(asked, session, options.unknown());
+  } else if (options.score) {
+    score(options, session);
+  } else if (options.num_samples > 1) {
+    write_samples(options, asked, prompt, session);
+  } else {
+    write_one(options, asked, prompt, session);
   }
-  const bool shown = ::isatty(STDOUT_FILENO) == 1 || (base::log_level() <= base::LogLevel::info && log_follows_text());
-  base::print(written + rest + (shown ? "\n" : ""));
-  base::log_info("{}, {} a second, state of {} bytes", base::counted(made, "token"),
-                 base::grouped(static_cast<int64_t>(speed)), base::grouped(text.session().num_bytes()));
+  if (options.save) session.session().save(*options.save);
   return base::kDone;
 }
 
@@ -143,12 +301,28 @@ void add_generate(CLI::App& app) {
       .option("--top-k", options->top_k, "K", "sample from the K most likely tokens; 0 means all (default 0)")
       .option("--top-p", options->top_p, "P",
               "sample from the smallest set of tokens with this total probability (default 1)")
+      .option("--min-p", options->min_p, "P",
+              "sample only from tokens with at least this share of the most likely token's probability (default 0)")
+      .option("--repetition-penalty", options->repetition_penalty, "X",
+              "divide positive logits of tokens read or written before by X, multiply negative ones (default 1)")
+      .option("--frequency-penalty", options->frequency_penalty, "X",
+              "subtract X from a token's logit for each time that it was written (default 0)")
+      .option("--presence-penalty", options->presence_penalty, "X",
+              "subtract X from the logit of every token that was written (default 0)")
+      .option("--stop", options->stop, "TEXT", "end the text where TEXT occurs, which is not printed; may be repeated")
       .option("--seed", options->seed, "N", "random seed; the same seed gives the same text (default 0)")
+      .option("--num-samples", options->num_samples, "N", "write N texts, with the seeds --seed, --seed + 1, …",
+              base::range(1, 65536))
       .flag("--sample-unknown", options->sample_unknown, "let the text contain <unk> (default: never)")
       .flag("--strict", options->strict, "refuse a prompt with characters or words outside the vocabulary")
       .option("--session", options->session, "FILE",
               "continue a session written by --save, with its sampling unless options change it")
       .option("--save", options->save, "FILE", "save the session with its memory, for --session")
+      .flag("--interactive", options->interactive,
+            "read lines from standard input and let the model go on after each; it remembers all of them")
+      .option("--score", options->score, "FILE",
+              "write nothing, but print the log probability of each token of a given text and their sum, in nats; - is "
+              "standard input")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .option("--precision", options->precision, "P", "weights on the CPU: float32, bf16 or int8 (default float32)")
       .flag("--json", options->json, "print one JSON object at the end instead of streaming")

@@ -3,6 +3,7 @@
 
 #include "base/exit_status.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/output.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
@@ -40,6 +41,7 @@ std::string preset_help() {
 void add_help(CLI::App& app) {
   struct Options {
     std::string subject;
+    std::vector<std::string> words;
     bool markdown = false;
   };
   auto options = std::make_shared<Options>();
@@ -49,11 +51,16 @@ void add_help(CLI::App& app) {
           "a subcommand, `recipe` (all keys with type, default and meaning), `presets` (published models) or `man` "
           "(the manual page, in troff)",
           false)
+      .arguments("WORD", options->words, "with recipe: only keys with these words in their name or meaning", false)
       .flag("--markdown", options->markdown, "with recipe: print Markdown tables")
       .action([options] {
+        base::require(options->words.empty() || options->subject == "recipe",
+                      "help: a WORD to search for goes with: mnemo help recipe");
         if (options->subject == "recipe") {
-          base::print(options->markdown ? experiment::recipe_help_markdown()
-                                        : experiment::recipe_help(std::max<size_t>(base::terminal_columns(), 20)));
+          const auto docs = experiment::find_recipe_docs(options->words);
+          base::print(options->markdown
+                          ? base::option_markdown(docs)
+                          : experiment::recipe_help(docs, std::max<size_t>(base::terminal_columns(), 20)));
         } else if (options->subject == "presets") {
           base::print(preset_help());
         } else if (options->subject == "man") {

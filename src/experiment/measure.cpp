@@ -11,6 +11,7 @@
 #include "base/printable.h"
 #include "data/images/image_describe.h"
 #include "data/images/image_set.h"
+#include "data/text/text_files.h"
 #include "experiment/experiment.h"
 #include "infer/evaluate.h"
 #include "infer/open_text.h"
@@ -175,9 +176,9 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                   stored.folder);
     const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
-    const data::TextSource file(*options.data);
-    const auto text = data::encode_text(
-        *stored.tokenizer, stored.tokenizer->type() == "bytes" ? file : file.without_byte_order_mark(), rule);
+    const bool bytes = stored.tokenizer->type() == "bytes";
+    const data::TextSource file = data::open_text(*options.data, {.any_bytes = bytes});
+    const auto text = data::encode_text(*stored.tokenizer, bytes ? file : file.without_byte_order_mark(), rule);
     return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments());
   }
   base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "base/text_table.h"
 #include "models/presets.h"
 
@@ -205,9 +207,30 @@ std::vector<base::OptionDoc> recipe_docs() {
   return docs;
 }
 
-std::string recipe_help(size_t width) {
-  std::string text, group;
+std::vector<base::OptionDoc> find_recipe_docs(const std::vector<std::string>& words) {
+  if (words.empty()) return recipe_docs();
+  const auto lower = [](std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+  };
+  std::vector<base::OptionDoc> found;
+  std::vector<std::string> keys;
   for (const base::OptionDoc& doc : recipe_docs()) {
+    const std::string text = lower(fmt::format("{}\n{}\n{}\n{}", doc.path, doc.range, doc.meaning, doc.group));
+    if (std::all_of(words.begin(), words.end(),
+                    [&](const std::string& word) { return text.find(lower(word)) != std::string::npos; }))
+      found.push_back(doc);
+    keys.push_back(doc.path.substr(doc.path.rfind('.') + 1));
+  }
+  base::require(!found.empty(), "help: recipe: no key or meaning holds '{}'{}",
+                base::printable(fmt::format("{}", fmt::join(words, " ")), 200),
+                base::nearest(words.front(), keys) ? base::suggestion(words.front(), keys) : "");
+  return found;
+}
+
+std::string recipe_help(const std::vector<base::OptionDoc>& docs, size_t width) {
+  std::string text, group;
+  for (const base::OptionDoc& doc : docs) {
     if (doc.group != group) {
       group = doc.group;
       text += "\n";
@@ -235,7 +258,5 @@ std::string recipe_help(size_t width) {
     head += line + "\n";
   return head + "\n" + text;
 }
-
-std::string recipe_help_markdown() { return base::option_markdown(recipe_docs()); }
 
 }  // namespace mnemo::experiment

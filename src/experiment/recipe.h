@@ -22,12 +22,14 @@ namespace mnemo::experiment {
 struct GenerateOptions {
   std::string prompt = "\n";
   int64_t tokens = 256;
+  std::vector<std::string> stop = {};
   infer::SamplingOptions sampling{.temperature = 0.8};
 
   template <class V>
   void visit(V&& v) {
     v("prompt", prompt, "the prompt", base::not_empty());
     v("tokens", tokens, "number of tokens to generate", base::range(1, 1 << 24));
+    v("stop", stop, "texts that end the text where they occur; they are not printed", base::not_empty());
     v("sampling", sampling, "how tokens are sampled");
   }
 };
@@ -109,8 +111,9 @@ Recipe read_recipe(const base::Node& node);
 
 /// Every key of a recipe, studies included.
 std::vector<base::OptionDoc> recipe_docs();
+/// Those whose key, meaning, type or group holds every one of the words, in any case. Throws InputError if none does.
+std::vector<base::OptionDoc> find_recipe_docs(const std::vector<std::string>& words);
 /// For a terminal of `width` columns; 0: lines are not broken.
-std::string recipe_help(size_t width);
-std::string recipe_help_markdown();
+std::string recipe_help(const std::vector<base::OptionDoc>& docs, size_t width);
 
 }  // namespace mnemo::experiment

@@ -91,8 +91,7 @@ std::vector<Batcher::Token> Batcher::step() {
   }
   size_t i = 0;
   for (auto& [id, member] : members_) {
-    member.session.progress_.pending = tokens[i].token;
-    member.session.progress_.append(tokens[i++].token);
+    member.session.append(tokens[i++].token);
   }
   return tokens;
 }

@@ -16,14 +16,19 @@ at::Tensor on_device(std::span<const int64_t> tokens, at::Device device) {
   return device.is_cpu() ? out : out.to(device);
 }
 
-/// Runs tokens of one segment; `last`: whether the logits are needed.
-void run_part(const core::Model& model, Progress& progress, std::span<const int64_t> tokens, bool last) {
+constexpr int64_t kLogitRows = 64;  // computed at a time
+
+/// Runs tokens of one segment; `last`: whether the logits after the last are needed.
+void run_part(const core::Model& model, Progress& progress, std::span<const int64_t> tokens, bool last,
+              const std::function<void(const at::Tensor&)>& each) {
   const auto count = static_cast<int64_t>(tokens.size());
   if (progress.reset_segments && progress.used == 0) progress.state = model.initial_state(1);
   core::Segment segment;
   segment.tokens = on_device(tokens, device_of(model));
   segment.part = part_of(model, progress.used, count);
   core::StepResult step = model.forward(segment, progress.state);
+  for (int64_t row = 0; each && row < count; row += kLogitRows)
+    each(model.logits(step.hidden.select(0, 0).slice(0, row, row + kLogitRows)));
   if (last) progress.logits = model.logits(step.hidden.select(1, count - 1)).select(0, 0);
   progress.state = std::move(step.state);
   progress.used = segment.part.ends ? 0 : progress.used + count;
@@ -51,19 +56,20 @@ void require_tokens(const core::Model& model, std::span<const int64_t> tokens) {
   }
 }
 
-void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens) {
+void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens,
+         const std::function<void(const at::Tensor&)>& each) {
   require_tokens(model, tokens);
   if (progress.pending < 0 && tokens.empty()) return;
   Progress next = progress;
   for (const int64_t token : tokens) next.append(token);
   if (next.pending >= 0) {
-    run_part(model, next, {&progress.pending, 1}, tokens.empty());
+    run_part(model, next, {&progress.pending, 1}, tokens.empty(), {});
     next.pending = -1;
   }
   while (!tokens.empty()) {
     const auto room = static_cast<size_t>(model.segment_size() - next.used);
     const size_t count = std::min(room, tokens.size());
-    run_part(model, next, tokens.first(count), count == tokens.size());
+    run_part(model, next, tokens.first(count), count == tokens.size(), each);
     tokens = tokens.subspan(count);
   }
   progress = std::move(next);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "core/model.h"
@@ -42,8 +43,10 @@ Progress begin(const core::Model& model);
 void require_tokens(const core::Model& model, std::span<const int64_t> tokens);
 
 /// Runs `tokens` after the pending one, segment by segment, and stores the logits of the last. On an error `progress`
-/// is unchanged. Throws InputError for a token out of range. Call it in inference mode.
-void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens);
+/// is unchanged. `each` is called with logits [n,V] of the following tokens, in order; null: not needed. Throws
+/// InputError for a token out of range. Call it in inference mode.
+void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens,
+         const std::function<void(const at::Tensor&)>& each = {});
 
 /// Runs the pending token, if there is one.
 inline void run_pending(const core::Model& model, Progress& progress) { run(model, progress, {}); }

@@ -84,7 +84,7 @@ int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, 
                          0x1p-53;
   auto weight_of = [&](double logit) { return std::exp((logit - best) / options.temperature); };
 
-  const bool all = options.top_p == 1.0 && (options.top_k == 0 || options.top_k >= size);
+  const bool all = options.top_p == 1.0 && options.min_p == 0.0 && (options.top_k == 0 || options.top_k >= size);
   if (all) {
     thread_local std::vector<double> weights;
     weights.resize(static_cast<size_t>(size));
@@ -110,11 +110,39 @@ int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, 
     total = 0.0;
     for (size_t i = 0; i < kept; ++i) total += candidates[i].weight;
   }
+  if (options.min_p > 0.0) {
+    // The most likely token has weight 1.
+    const auto end = std::partition(candidates.begin(), candidates.begin() + kept,
+                                    [&](const Candidate& c) { return c.weight >= options.min_p; });
+    kept = static_cast<size_t>(end - candidates.begin());
+    total = 0.0;
+    for (size_t i = 0; i < kept; ++i) total += candidates[i].weight;
+  }
   // By id, not by probability: two tokens whose logits differ only by rounding must not be swapped.
   std::sort(candidates.begin(), candidates.begin() + kept, [](const auto& a, const auto& b) { return a.id < b.id; });
   return invert(
       kept, uniform * total, [&](size_t i) { return candidates[i].weight; },
       [&](size_t i) { return candidates[i].id; });
+}
+
+template <class T>
+void penalise(std::span<T> logits, const SamplingOptions& options, const TokenCounts& seen) {
+  base::ensure(seen.read.size() == seen.written.size() && seen.read.size() <= logits.size(),
+               "sampling: counts of {} and {} tokens for {} logits", seen.read.size(), seen.written.size(),
+               logits.size());
+  for (size_t id = 0; id < seen.read.size(); ++id) {
+    const int32_t written = seen.written[id];
+    if (seen.read[id] == 0 && written == 0) continue;
+    auto logit = static_cast<double>(logits[id]);
+    logit = logit > 0.0 ? logit / options.repetition_penalty : logit * options.repetition_penalty;
+    if (written > 0) logit -= options.frequency_penalty * written + options.presence_penalty;
+    logits[id] = static_cast<T>(logit);
+  }
+}
+
+void add(std::vector<int32_t>& counts, int64_t token) {
+  int32_t& count = counts[static_cast<size_t>(token)];
+  if (count < std::numeric_limits<int32_t>::max()) ++count;
 }
 
 void require_shape(const at::Tensor& logits, int64_t dims, const char* shape) {
@@ -135,6 +163,21 @@ void SamplingOptions::validate(const base::Where& where) const {
                 "temperature 0 always takes the most likely token, so top_p = {} has no effect; set a temperature "
                 "above 0 or remove top_p",
                 top_p);
+  where.require(temperature > 0.0 || min_p == 0.0, "min_p",
+                "temperature 0 always takes the most likely token, so min_p = {} has no effect; set a temperature "
+                "above 0 or remove min_p",
+                min_p);
+}
+
+void TokenCounts::add_read(std::span<const int64_t> tokens, int64_t vocab_size) {
+  read.resize(static_cast<size_t>(vocab_size));
+  written.resize(static_cast<size_t>(vocab_size));
+  for (const int64_t token : tokens) add(read, token);
+}
+
+void TokenCounts::add_written(int64_t token, int64_t vocab_size) {
+  add_read({}, vocab_size);
+  add(written, token);
 }
 
 Sampler::Sampler(const SamplingOptions& options, int64_t unknown_id) : options_(options), unknown_id_(unknown_id) {
@@ -142,23 +185,27 @@ Sampler::Sampler(const SamplingOptions& options, int64_t unknown_id) : options_(
 }
 
 template <class T>
-int64_t Sampler::pick(const T* logits, int64_t size, uint64_t draw) const {
-  if (options_.sample_unknown || unknown_id_ < 0 || unknown_id_ >= size) return pick_one(logits, size, options_, draw);
-  thread_local std::vector<T> known;
-  known.assign(logits, logits + size);
-  known[static_cast<size_t>(unknown_id_)] = -std::numeric_limits<T>::infinity();
-  return pick_one(known.data(), size, options_, draw);
+int64_t Sampler::pick(const T* logits, int64_t size, uint64_t draw, const TokenCounts& seen) const {
+  const bool hides = !options_.sample_unknown && unknown_id_ >= 0 && unknown_id_ < size;
+  const bool penalises = options_.penalises() && !seen.read.empty();
+  if (!hides && !penalises) return pick_one(logits, size, options_, draw);
+  thread_local std::vector<T> changed;
+  changed.assign(logits, logits + size);
+  if (penalises) penalise(std::span<T>(changed), options_, seen);
+  if (hides) changed[static_cast<size_t>(unknown_id_)] = -std::numeric_limits<T>::infinity();
+  return pick_one(changed.data(), size, options_, draw);
 }
 
-int64_t Sampler::pick(const at::Tensor& logits, uint64_t draw) const {
+int64_t Sampler::pick(const at::Tensor& logits, uint64_t draw, const TokenCounts& seen) const {
   require_shape(logits, 1, "[V]");
   const at::Tensor readable = readable_logits(logits);
-  return readable.scalar_type() == at::kDouble ? pick(readable.const_data_ptr<double>(), readable.size(0), draw)
-                                               : pick(readable.const_data_ptr<float>(), readable.size(0), draw);
+  const int64_t size = readable.size(0);
+  return readable.scalar_type() == at::kDouble ? pick(readable.const_data_ptr<double>(), size, draw, seen)
+                                               : pick(readable.const_data_ptr<float>(), size, draw, seen);
 }
 
-int64_t Sampler::pick(std::span<const float> logits, uint64_t draw) const {
-  return pick(logits.data(), static_cast<int64_t>(logits.size()), draw);
+int64_t Sampler::pick(std::span<const float> logits, uint64_t draw, const TokenCounts& seen) const {
+  return pick(logits.data(), static_cast<int64_t>(logits.size()), draw, seen);
 }
 
 std::vector<int64_t> pick_rows(const at::Tensor& logits, std::span<const Sampler> samplers,

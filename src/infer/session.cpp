@@ -4,6 +4,8 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -36,22 +38,27 @@ void Session::feed(std::span<const int64_t> tokens) {
 }
 
 /// Runs the pending token, then `tokens`.
-void Session::run(std::span<const int64_t> tokens) {
-  if (!engine_) {
+void Session::run(std::span<const int64_t> tokens, const EachLogits& each) {
+  if (tokens.empty() && progress_.pending < 0) return;
+  if (engine_) {
+    run_engine(tokens, each);
+  } else {
     const c10::InferenceMode inference;
-    if (tokens.empty() && progress_.pending < 0) return;
-    infer::run(*model_, progress_, tokens);
-    return;
+    infer::run(*model_, progress_, tokens, each);
   }
+  counts_.add_read(tokens, model_->vocab_size());
+}
+
+void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each) {
   const int64_t pending = progress_.pending;
-  if (tokens.empty() && pending < 0) return;
   require_tokens(*model_, tokens);
   std::vector<int64_t> all;
   if (pending >= 0 && !tokens.empty()) {
     all.push_back(pending);
     all.insert(all.end(), tokens.begin(), tokens.end());
   }
-  decoding_->logits.resize(static_cast<size_t>(model_->vocab_size()));
+  std::vector<float>& logits = decoding_->logits;
+  logits.resize(static_cast<size_t>(model_->vocab_size()));
   std::span<const int64_t> left = !all.empty()   ? std::span<const int64_t>(all)
                                   : pending >= 0 ? std::span<const int64_t>(&pending, 1)
                                                  : tokens;
@@ -59,13 +66,42 @@ void Session::run(std::span<const int64_t> tokens) {
     const size_t room = static_cast<size_t>(model_->segment_size() - progress_.used);
     const size_t size = progress_.reset_segments ? std::min(left.size(), room) : left.size();
     if (progress_.reset_segments && progress_.used == 0) decoding_->sequence = engine_->begin();
-    const Engine::Step step{&decoding_->sequence, left.first(size), decoding_->logits.data()};
-    engine_->run({&step, 1});
+    if (each) {
+      const c10::InferenceMode inference;
+      engine_->run(decoding_->sequence, left.first(size), [&](const float* row) {
+        std::copy_n(row, logits.size(), logits.data());
+        each(at::from_blob(logits.data(), {1, model_->vocab_size()}, at::kFloat));
+      });
+    } else {
+      const Engine::Step step{&decoding_->sequence, left.first(size), logits.data()};
+      engine_->run({&step, 1});
+    }
     progress_.used = (progress_.used + static_cast<int64_t>(size)) % model_->segment_size();
     left = left.subspan(size);
   }
   for (const int64_t token : tokens) progress_.append(token);
   progress_.pending = -1;
+}
+
+std::vector<double> Session::score(std::span<const int64_t> tokens) {
+  require_tokens(*model_, tokens);
+  std::vector<double> scores;
+  if (tokens.empty()) return scores;
+  const auto add = [&](const at::Tensor& logits) {
+    const at::Tensor rows = at::log_softmax(logits.to(at::kCPU, at::kDouble), 1);
+    for (int64_t row = 0; row < rows.size(0) && scores.size() < tokens.size(); ++row)
+      scores.push_back(rows[row][tokens[scores.size()]].item<double>());
+  };
+  if (progress_.position > 0) {
+    add(logits().unsqueeze(0));
+  } else {
+    scores.push_back(std::numeric_limits<double>::quiet_NaN());
+  }
+  run(tokens, add);
+  for (size_t i = progress_.position > static_cast<int64_t>(tokens.size()) ? 0 : 1; i < scores.size(); ++i) {
+    if (std::isnan(scores[i])) throw base::NotFinite(fmt::format("session: the logits of token {} are not finite", i));
+  }
+  return scores;
 }
 
 void Session::feed(const at::Tensor& tokens) {
@@ -79,17 +115,30 @@ void Session::feed(const at::Tensor& tokens) {
 
 int64_t Session::pick() const {
   const auto draw = static_cast<uint64_t>(progress_.position);
-  return engine_ ? sampler_.pick(std::span<const float>(decoding_->logits), draw)
-                 : sampler_.pick(progress_.logits, draw);
+  return engine_ ? sampler_.pick(std::span<const float>(decoding_->logits), draw, counts_)
+                 : sampler_.pick(progress_.logits, draw, counts_);
 }
 
 int64_t Session::next() {
   base::require(progress_.position > 0, "session: nothing to continue; expected at least one token to be fed first");
   run({});
   const int64_t token = pick();
+  append(token);
+  return token;
+}
+
+void Session::append(int64_t token) {
   progress_.pending = token;
   progress_.append(token);
-  return token;
+  counts_.add_written(token, model_->vocab_size());
+}
+
+Session Session::fork(int64_t seed) const {
+  Session copy = *this;
+  SamplingOptions options = sampling();
+  options.seed = seed;
+  copy.set_sampling(options);
+  return copy;
 }
 
 at::Tensor Session::logits() {
@@ -134,6 +183,7 @@ Session::Mark Session::mark() const {
   Mark mark;
   mark.model_ = model_;
   mark.progress_ = progress_;
+  mark.counts_ = counts_;
   mark.decoding_ = decoding_;
   return mark;
 }
@@ -142,6 +192,7 @@ void Session::rewind(const Mark& mark) {
   base::require(mark.model_ == model_ && mark.decoding_.has_value() == decoding_.has_value(),
                 "session: the mark belongs to a session of another model");
   progress_ = mark.progress_;
+  counts_ = mark.counts_;
   decoding_ = mark.decoding_;
 }
 

@@ -43,6 +43,10 @@ class Session {
   /// and the model. Throws InputError if no token has been fed, and for logits that are not finite.
   int64_t next();
 
+  /// Reads tokens and returns the log probability of each, in nats, given those before it: log softmax(logits),
+  /// whatever the sampling options. NaN for a token without any before it.
+  std::vector<double> score(std::span<const int64_t> tokens);
+
   /// Logits of the next token [V]. Throws InputError if no token has been fed.
   at::Tensor logits();
 
@@ -52,14 +56,18 @@ class Session {
   int64_t generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token,
                    std::span<const int64_t> stop = {});
 
-  /// Returns a second session that has read the same tokens and continues independently.
+  /// Returns a second session that has read the same tokens and continues independently, with the same random numbers:
+  /// both write the same text until one is fed something else.
   Session fork() const { return *this; }
+  /// Same with a seed of its own.
+  Session fork(int64_t seed) const;
 
   /// A point to rewind to. It keeps the tensors of that point alive.
   class Mark {
     friend class Session;
     std::shared_ptr<const core::Model> model_;
     Progress progress_;
+    TokenCounts counts_;
     std::optional<Decoding> decoding_;
   };
   Mark mark() const;
@@ -96,14 +104,20 @@ class Session {
 
  private:
   friend class Batcher;
-  void run(std::span<const int64_t> tokens);
+  using EachLogits = std::function<void(const at::Tensor&)>;
+  /// `each`: called with logits [n,V] of the following tokens, in order; null: not needed.
+  void run(std::span<const int64_t> tokens, const EachLogits& each = {});
+  void run_engine(std::span<const int64_t> tokens, const EachLogits& each);
   /// Samples the next token from the current logits.
   int64_t pick() const;
+  /// Appends a sampled token, which runs later.
+  void append(int64_t token);
 
   std::shared_ptr<const core::Model> model_;
   std::shared_ptr<const Engine> engine_;
   Sampler sampler_;
   Progress progress_;
+  TokenCounts counts_;
   std::optional<Decoding> decoding_;  ///< with an engine: replaces progress_.state and progress_.logits
 };
 

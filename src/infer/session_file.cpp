@@ -22,7 +22,14 @@ constexpr const char* kFormat = "mnemo-session/1";
 constexpr const char* kStatePrefix = "state.";
 constexpr const char* kLogits = "logits";
 constexpr const char* kRecent = "recent";
-constexpr const char* kSampleUnknown = "sample_unknown";  // files of earlier versions do not contain it
+// Files of earlier versions do not contain these.
+constexpr const char* kSampleUnknown = "sample_unknown";
+constexpr const char* kMinP = "min_p";
+constexpr const char* kRepetition = "repetition_penalty";
+constexpr const char* kFrequency = "frequency_penalty";
+constexpr const char* kPresence = "presence_penalty";
+constexpr const char* kRead = "counts.read";
+constexpr const char* kWritten = "counts.written";
 
 /// The metadata of a session file; errors name the file.
 class Header {
@@ -42,6 +49,12 @@ class Header {
   template <class T>
   T number(const std::string& key) const {
     return number<T>(key, text(key));
+  }
+
+  /// `absent` where the file has no such key.
+  template <class T>
+  T number_or(const std::string& key, T absent) const {
+    return has(key) ? number<T>(key) : absent;
   }
 
   template <class T>
@@ -78,6 +91,22 @@ decltype(Progress::recent) read_recent(const Header& header, const Progress& pro
   return read.recent;
 }
 
+/// How often tokens have occurred; nothing of files of earlier versions, which do not say it.
+TokenCounts read_counts(const weights::TensorFile& file, int64_t vocab_size, const std::string& path) {
+  TokenCounts counts;
+  if (file.find(kRead) == nullptr && file.find(kWritten) == nullptr) return counts;
+  for (const auto& [name, values] : {std::pair{kRead, &counts.read}, std::pair{kWritten, &counts.written}}) {
+    const at::Tensor& found = file.at(name, path);
+    base::require(found.scalar_type() == at::kInt && found.sizes() == at::IntArrayRef({vocab_size}) &&
+                      found.min().item<int32_t>() >= 0,
+                  "{}: expected '{}' [{}] of type Int, none negative, found {} of {}", path, name, vocab_size,
+                  c10::str(found.sizes()), c10::toString(found.scalar_type()));
+    const at::Tensor plain = found.contiguous();
+    values->assign(plain.const_data_ptr<int32_t>(), plain.const_data_ptr<int32_t>() + plain.numel());
+  }
+  return counts;
+}
+
 /// A state with the fields that every session has after `used` tokens of a segment.
 core::State pattern(const core::Model& model, int64_t used) {
   Progress progress = begin(model);
@@ -87,7 +116,7 @@ core::State pattern(const core::Model& model, int64_t used) {
 }
 
 core::State read_state(const weights::TensorFile& file, const core::State& like, const std::string& path) {
-  std::set<std::string> wanted = {kLogits};
+  std::set<std::string> wanted = {kLogits, kRead, kWritten};
   for (const auto& [field, tensor] : like.fields()) wanted.insert(kStatePrefix + field.path);
   for (const auto& [name, tensor] : file.tensors) {
     base::require(wanted.contains(name), "{}: the tensor '{}' is not part of this model's state", path,
@@ -175,6 +204,10 @@ std::string fingerprint(const core::Model& model) {
 void Session::save(const std::string& path) const {
   weights::NamedTensors tensors;
   for (auto& [name, tensor] : core::save(state())) tensors.emplace_back(kStatePrefix + name, tensor);
+  if (!counts_.read.empty()) {
+    tensors.emplace_back(kRead, at::tensor(counts_.read, at::kInt));
+    tensors.emplace_back(kWritten, at::tensor(counts_.written, at::kInt));
+  }
   if (progress_.logits.defined()) tensors.emplace_back(kLogits, progress_.logits);
   if (engine_ && !decoding_->logits.empty()) {
     tensors.emplace_back(
@@ -192,7 +225,11 @@ void Session::save(const std::string& path) const {
                               {"top_k", fmt::format("{}", options.top_k)},
                               {"top_p", fmt::format("{}", options.top_p)},
                               {"seed", fmt::format("{}", options.seed)},
-                              {kSampleUnknown, fmt::format("{}", static_cast<int>(options.sample_unknown))}});
+                              {kSampleUnknown, fmt::format("{}", static_cast<int>(options.sample_unknown))},
+                              {kMinP, fmt::format("{}", options.min_p)},
+                              {kRepetition, fmt::format("{}", options.repetition_penalty)},
+                              {kFrequency, fmt::format("{}", options.frequency_penalty)},
+                              {kPresence, fmt::format("{}", options.presence_penalty)}});
 }
 
 Session Session::load(const std::string& path, std::shared_ptr<const core::Model> model) {
@@ -206,9 +243,15 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
       "{}: this session belongs to a model with other options or weights; load it with the model it was saved with",
       path);
   try {
-    session.set_sampling({header.number<double>("temperature"), header.number<int64_t>("top_k"),
-                          header.number<double>("top_p"), header.number<int64_t>("seed"),
-                          header.has(kSampleUnknown) && header.number<int>(kSampleUnknown) != 0});
+    session.set_sampling({.temperature = header.number<double>("temperature"),
+                          .top_k = header.number<int64_t>("top_k"),
+                          .top_p = header.number<double>("top_p"),
+                          .min_p = header.number_or(kMinP, 0.0),
+                          .repetition_penalty = header.number_or(kRepetition, 1.0),
+                          .frequency_penalty = header.number_or(kFrequency, 0.0),
+                          .presence_penalty = header.number_or(kPresence, 0.0),
+                          .seed = header.number<int64_t>("seed"),
+                          .sample_unknown = header.number_or(kSampleUnknown, 0) != 0});
   } catch (const base::InputError& error) {
     base::input_error("{}: {}", path, error.what());
   }
@@ -235,6 +278,7 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
                   c10::str(logits.sizes()), c10::toString(logits.scalar_type()));
     progress.logits = logits.to(device_of(like));
   }
+  session.counts_ = read_counts(file, like.vocab_size(), path);
   rehearse(like, progress, path);
   session.progress_ = std::move(progress);
   return session;

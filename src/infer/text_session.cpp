@@ -1,6 +1,7 @@
 #include "infer/text_session.h"
 
 #include "base/error.h"
+#include "infer/stop_text.h"
 
 namespace mnemo::infer {
 
@@ -24,17 +25,43 @@ void TextSession::feed(std::string_view text, data::Unknown unknown) {
   for (const int64_t token : tokens) decoder_.put(token);
 }
 
+std::vector<ScoredToken> TextSession::score(std::string_view text, data::Unknown unknown) {
+  const std::vector<int32_t> ids = tokenizer_->encode(text, "given text", unknown);
+  const std::vector<int64_t> tokens(ids.begin(), ids.end());
+  const std::vector<double> scores = session_.score(tokens);
+  std::vector<ScoredToken> scored;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    decoder_.put(tokens[i]);
+    scored.push_back({tokens[i], tokenizer_->decode(std::span(tokens).subspan(i, 1)), scores[i]});
+  }
+  return scored;
+}
+
 int64_t TextSession::generate(const TextLimits& limits, const std::function<bool(std::string_view)>& on_text) {
-  return session_.generate(
+  StopText stop(limits.stop);
+  stopped_ = false;
+  bool wanted = true;
+  const int64_t count = session_.generate(
       limits.max_tokens,
       [&](int64_t token) {
         base::require(token < tokenizer_->size(),
                       "text session: the model picked token {}, but the tokenizer has only {}", token,
                       tokenizer_->size());
-        const std::string piece = decoder_.put(token);
-        return piece.empty() || on_text(piece);
+        const std::string piece = stop.put(decoder_.put(token));
+        if (!piece.empty()) wanted = on_text(piece);
+        stopped_ = stop.found();
+        return wanted && !stopped_;
       },
       limits.stop_tokens);
+  stopped_ |= count < limits.max_tokens && wanted;
+  if (const std::string rest = stop.finish(); wanted && !rest.empty()) on_text(rest);
+  return count;
+}
+
+TextSession TextSession::fork(int64_t seed) const {
+  TextSession copy = *this;
+  copy.session_ = session_.fork(seed);
+  return copy;
 }
 
 std::string TextSession::generate(const TextLimits& limits) {

@@ -15,6 +15,14 @@ namespace mnemo::infer {
 struct TextLimits {
   int64_t max_tokens = 256;
   std::vector<int64_t> stop_tokens = {};  ///< end the text; not part of it
+  std::vector<std::string> stop = {};     ///< texts that end the text where they occur; not part of it
+};
+
+/// A token of a given text.
+struct ScoredToken {
+  int64_t id = 0;
+  std::string text;            ///< its bytes; without the space before a word
+  double log_probability = 0;  ///< in nats, given the text before it; NaN if there is none
 };
 
 /// A session that reads and writes text. It has value semantics, like Session.
@@ -28,12 +36,20 @@ class TextSession {
   /// text that the tokenizer does not accept (invalid UTF-8).
   void feed(std::string_view text, data::Unknown unknown = data::Unknown::warn);
 
+  /// Reads text and returns how likely the model finds each of its tokens, whatever the sampling options.
+  std::vector<ScoredToken> score(std::string_view text, data::Unknown unknown = data::Unknown::warn);
+
   /// Continues the text. on_text receives each piece as it is generated, always whole characters of valid UTF-8, and
   /// stops the text by returning false. A character that is incomplete at the end is kept for the next call, or for
-  /// finish(). Returns the number of generated tokens.
+  /// finish(). Returns the number of generated tokens. A stop text that occurs is part of the sequence, with the whole
+  /// of its last token, so a session goes on behind it.
   int64_t generate(const TextLimits& limits, const std::function<bool(std::string_view)>& on_text);
   /// Same, returning the text in one string.
   std::string generate(const TextLimits& limits);
+  /// Whether the last text ended at a stop text or token.
+  bool stopped() const { return stopped_; }
+  /// A second session that continues independently, with a seed of its own.
+  TextSession fork(int64_t seed) const;
   /// Call at the end of a text: U+FFFD if the tokens so far end inside a character, else empty.
   std::string finish() { return decoder_.finish(); }
 
@@ -45,6 +61,7 @@ class TextSession {
   Session session_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   data::StreamDecoder decoder_;
+  bool stopped_ = false;
 };
 
 }  // namespace mnemo::infer

@@ -102,7 +102,7 @@ void measure_generation(const experiment::Experiment& bench, const data::TextOpt
     infer::TextSession writer(start, bench.tokenizer);
     writer.feed(options.prompt);
     result.prompt = options.prompt;
-    writer.generate({.max_tokens = options.tokens}, [&](std::string_view piece) {
+    writer.generate({.max_tokens = options.tokens, .stop = options.stop}, [&](std::string_view piece) {
       result.sample += piece;
       return train::pending_signal() == 0;
     });

@@ -1,6 +1,7 @@
 #include "tasks/registry.h"
 
 #include "base/file_io.h"
+#include "data/text/text_files.h"
 #include "tasks/types/algorithmic.h"
 #include "tasks/types/images.h"
 #include "tasks/types/listops.h"
@@ -63,7 +64,7 @@ std::optional<base::Node> find_data(const std::string& source) {
       if (word == source) return table;
     }
   }
-  if (!base::path_exists(source)) return std::nullopt;
+  if (!base::path_exists(source) && !data::is_pattern(source)) return std::nullopt;
   for (const std::string& name : entries.names()) {
     const auto& found_in = entries.find(name).found_in;
     if (!found_in) continue;

@@ -103,6 +103,8 @@ class TaskSpec {
   virtual MetricInfo metric() const { return {}; }
   /// Accuracy of guessing; nothing if unknown.
   virtual std::optional<double> chance(const models::ModelOptions& model) const;
+  /// The recipe in recipes/ to begin with for one's own data ("text"); empty: none.
+  virtual std::string starting_recipe() const { return {}; }
   /// Whether samples are generated on demand, so that an evaluation of "all" would never end.
   virtual bool endless() const { return false; }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "base/file_io.h"
@@ -19,6 +20,8 @@ using test::content;
 using test::expect_error;
 using test::Finished;
 using test::holds;
+
+const std::string kTimm = MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/timm_vit";
 
 class Library : public test::CommandLine {
  protected:
@@ -79,6 +82,57 @@ TEST_F(Library, AStreamMayEndEarlyAndGoOnFromAFile) {
   infer::TextSession again = model.resume_text(folder_ / "session", options);
   EXPECT_EQ(again.generate({.max_tokens = 20}), second);
   EXPECT_EQ(model.generate("line 9", {.max_tokens = 40, .seed = 5}), first + second);
+}
+
+TEST_F(Library, SamplesAndScoresAsTheCommandDoes) {
+  const std::string folder = trained("run");
+  const Bundle model = load(folder);
+  const GenerateOptions options{.max_tokens = 60,
+                                .min_p = 0.05,
+                                .repetition_penalty = 1.2,
+                                .frequency_penalty = 0.3,
+                                .presence_penalty = 0.1,
+                                .stop = {"qq", "of"}};
+  EXPECT_EQ(model.generate("line 9", options),
+            generated(folder, {"--min-p", "0.05", "--repetition-penalty", "1.2", "--frequency-penalty", "0.3",
+                               "--presence-penalty", "0.1", "--stop", "qq", "--stop", "of"}));
+  EXPECT_NE(model.generate("line 9", options), model.generate("line 9", {.max_tokens = 60}));
+  test::write(folder_ / "given.txt", "ine 7");
+  const base::Node scored = json(
+      run({"generate", folder, "--prompt", "l", "--score", folder_ / "given.txt", "--json"}).out);
+  const std::vector<TokenScore> ours = model.score("ine 7", "l");
+  ASSERT_EQ(ours.size(), 5u);
+  double sum = 0;
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(ours[i].log_probability, scored.at("tokens").items()[i].at("log_probability").as_double());
+    EXPECT_EQ(ours[i].text, scored.at("tokens").items()[i].at("text").as_string());
+    sum += ours[i].log_probability;
+  }
+  EXPECT_NEAR(scored.at("log_probability").as_double(), sum, 1e-12);
+  EXPECT_NEAR(scored.at("perplexity").as_double(), std::exp(-sum / 5), 1e-9);
+}
+
+TEST_F(Library, SavedModelsAreTheSame) {
+  const std::string folder = trained("run", {"--set", "data.reset=segments"});
+  const Bundle model = load(folder);
+  save_model(folder_ / "copy", model);
+  for (const char* file : {"config.json", "model.safetensors", "vocabulary.json", "text.json", "README.md"})
+    EXPECT_EQ(content(folder_ / ("copy/" + std::string(file))), content(folder + "/model/" + file)) << file;
+  EXPECT_EQ(load(folder_ / "copy").generate("line 9", {.seed = 3}), model.generate("line 9", {.seed = 3}));
+  // One that lies in no folder.
+  bundle::Bundle parts = model.parts();
+  parts.folder.clear();
+  save_model(folder_ / "fresh", Bundle(std::make_shared<const bundle::Bundle>(parts)));
+  EXPECT_TRUE(load(folder_ / "fresh").resets_segments());
+  EXPECT_EQ(load(folder_ / "fresh").generate("line 9"), model.generate("line 9"));
+  // A fork with a seed of its own.
+  infer::TextSession session = model.text({.seed = 3});
+  session.feed("line 9");
+  infer::TextSession same = session, other = session.fork(4);
+  const std::string text = session.generate({.max_tokens = 40});
+  EXPECT_EQ(same.generate({.max_tokens = 40}), text);
+  EXPECT_EQ(other.generate({.max_tokens = 40}), model.generate("line 9", {.max_tokens = 40, .seed = 4}));
+  expect_error<InputError>([&] { save_model(folder_ / "none", load(kTimm)); }, {"Mnemo's format", "timm_vit"});
 }
 
 TEST_F(Library, TrainsAndResumesAsTheCommandDoes) {

@@ -1,4 +1,3 @@
-#include <zlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -7,6 +6,7 @@
 #include "base/file_io.h"
 #include "data/images/image_layout.h"
 #include "data/text/lines.h"
+#include "data/unpack.h"
 
 // Data sets whose images are stored consecutively in a few files.
 namespace mnemo::data {
@@ -141,29 +141,11 @@ FoundImages cifar_part(const std::string& folder, const std::vector<std::string>
 std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_bytes) {
   const std::string bytes = base::read_file(path, max_bytes);
   if (!bytes.starts_with("\x1f\x8b")) return {bytes.begin(), bytes.end()};
-  struct Inflater {
-    z_stream stream{};
-    Inflater() { base::ensure(inflateInit2(&stream, 15 + 16) == Z_OK, "zlib cannot start"); }
-    ~Inflater() { inflateEnd(&stream); }
-  } inflater;
-  z_stream& stream = inflater.stream;
-  std::vector<uint8_t> out, piece(1 << 18);
-  size_t fed = 0;
-  for (int status = Z_OK; status != Z_STREAM_END;) {
-    if (stream.avail_in == 0) {
-      const size_t count = std::min<size_t>(bytes.size() - fed, 1 << 20);
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + fed));
-      stream.avail_in = static_cast<uInt>(count);
-      fed += count;
-    }
-    stream.next_out = piece.data();
-    stream.avail_out = static_cast<uInt>(piece.size());
-    status = inflate(&stream, Z_NO_FLUSH);
-    base::require(status == Z_OK || status == Z_STREAM_END, "{}: gzip: {}", path,
-                  stream.msg != nullptr ? stream.msg : "the file is truncated");
-    out.insert(out.end(), piece.begin(), piece.end() - stream.avail_out);
+  std::vector<uint8_t> out;
+  unpack(path, Packing::gzip, [&](std::string_view piece) {
+    out.insert(out.end(), piece.begin(), piece.end());
     base::require(out.size() <= max_bytes, "{}: gzip: holds more than {} bytes", path, max_bytes);
-  }
+  });
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "data/text/text_files.h"
 
 namespace mnemo::data {
 namespace {
@@ -99,7 +100,15 @@ TextSplit split_text(const TextOptions& options) {
                 "data.train: expected a training text, found none; use --set data.train=FILE, or train's --data FILE");
   std::vector<std::string> notes;
   const auto open = [&](const std::string& path) {
-    const TextSource file(path);
+    const bool lines = options.document_separator == "line";
+    const TextFileOptions files{.json_key = options.json_key,
+                                .between = lines                                        ? options.separator_line + "\n"
+                                           : options.document_separator == "blank_line" ? "\n"
+                                                                                        : "",
+                                .any_bytes = options.unit == "bytes"};
+    const TextSource file = open_text(path, files);
+    if (const size_t count = text_files(path, files).size(); count > 1)
+      notes.push_back(fmt::format("{}: {} files are one text", path, count));
     if (options.unit == "bytes") return file;
     TextSource text = file.without_byte_order_mark();
     if (text.begin() != file.begin()) notes.push_back(path + ": the byte order mark at its start is left out");

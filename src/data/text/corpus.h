@@ -26,10 +26,12 @@ struct TextOptions {
   std::string document_separator = "none";
   std::string separator_line;
   std::string reset = "documents";
+  std::string json_key = {};
 
   template <class V>
   void visit(V&& v) {
-    v("train", train, "training text file");
+    v("train", train,
+      "training text: a file, a folder of .txt files or a pattern (\"texts/*.txt.gz\"); .gz and .zst are unpacked");
     v("valid", valid, "validation text file; empty: cut off valid_fraction of the training text");
     v("test", test, "test text file; empty: cut off test_fraction of the training text");
     v("valid_fraction", valid_fraction, "fraction of the training text used for validation if `valid` is empty",
@@ -49,6 +51,7 @@ struct TextOptions {
       "when memory is reset, in training and evaluation: documents: only between documents; segments: at every "
       "segment, so that segments are independent",
       base::one_of("documents", "segments"));
+    v("json_key", json_key, "the files are JSON lines, and the text is that of this key; empty: they are plain text");
   }
   void validate(const base::Where& where) const;
 

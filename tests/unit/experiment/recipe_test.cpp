@@ -153,17 +153,37 @@ TEST_F(RecipeFiles, VariantsAreChosenByName) {
 }
 
 TEST(RecipeHelp, NamesEveryKindOfKey) {
-  const std::string help = recipe_help(0);
+  const std::string help = recipe_help(recipe_docs(), 0);
   for (const char* key :
        {"data.train", "data.task", "model.backbone.num_layers", "model.memory[].mem_len", "train.steps",
         "train.optimiser.lr", "generate.sampling.temperature", "study[].variant[].name", "base"}) {
     EXPECT_NE(help.find(key), std::string::npos) << key;
   }
-  EXPECT_NE(recipe_help_markdown().find("| train.steps | integer | 1000 |"), std::string::npos);
+  EXPECT_NE(base::option_markdown(recipe_docs()).find("| train.steps | integer | 1000 |"), std::string::npos);
+}
+
+TEST(RecipeHelp, SearchesKeysAndMeanings) {
+  const auto keys = [](const std::vector<std::string>& words) {
+    std::string text;
+    for (const base::OptionDoc& doc : find_recipe_docs(words)) text += doc.path + "\n";
+    return text;
+  };
+  EXPECT_NE(keys({"MEM_LEN"}).find("model.memory[].mem_len\n"), std::string::npos);
+  EXPECT_EQ(keys({"MEM_LEN"}).find("train.steps"), std::string::npos);
+  EXPECT_EQ(keys({"nucleus"}), "generate.sampling.top_p\n") << "by meaning";
+  EXPECT_NE(keys({"grc"}).find("model.memory[].cache_len\n"), std::string::npos) << "by the type it belongs to";
+  EXPECT_EQ(keys({"sampling.", "logits", "penal"}).find("top_k"), std::string::npos) << "all words";
+  EXPECT_EQ(keys({}).size(), keys({""}).size());
+  try {
+    keys({"mem_lem"});
+    FAIL() << "no error";
+  } catch (const base::InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("'mem_lem'; did you mean 'mem_len'?"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(RecipeFiles, HelpHasNoKeyWithoutAName) {
-  const std::string help = recipe_help(0);
+  const std::string help = recipe_help(recipe_docs(), 0);
   EXPECT_NE(help.find("with type = \"luna\""), std::string::npos);
   EXPECT_EQ(help.find("()"), std::string::npos);
   for (const base::OptionDoc& doc : recipe_docs()) EXPECT_FALSE(doc.path.ends_with(".")) << doc.group;

@@ -111,6 +111,61 @@ TEST(Sampling, TopPCountsTheMassOfTheTopK) {
   EXPECT_EQ(many, (std::set<int64_t>{1, 3}));
 }
 
+TEST(Sampling, MinPKeepsWhatHasAShareOfTheLikeliest) {
+  const at::Tensor logits = at::tensor({0.1, 0.4, 0.2, 0.3}).log();
+  auto allowed = [&](const SamplingOptions& options) {
+    std::set<int64_t> seen;
+    for (uint64_t draw = 0; draw < 2000; ++draw) seen.insert(Sampler(options).pick(logits, draw));
+    return seen;
+  };
+  EXPECT_EQ(allowed({.min_p = 0.0}).size(), 4u);
+  EXPECT_EQ(allowed({.min_p = 0.26}), (std::set<int64_t>{1, 2, 3}));
+  EXPECT_EQ(allowed({.min_p = 0.51}), (std::set<int64_t>{1, 3}));
+  EXPECT_EQ(allowed({.min_p = 0.76}), (std::set<int64_t>{1}));
+  EXPECT_EQ(allowed({.min_p = 1.0}), (std::set<int64_t>{1}));
+  // After the temperature, as in vLLM and Transformers: at 2, the shares are 0.5 and 0.71 in place of 0.25 and 0.5.
+  EXPECT_EQ(allowed({.temperature = 2.0, .min_p = 0.6}), (std::set<int64_t>{1, 2, 3}));
+  EXPECT_EQ(allowed({.top_k = 2, .min_p = 0.26}), (std::set<int64_t>{1, 3}));
+  expect_shares(shares(Sampler({.min_p = 0.51, .seed = 2}), logits, 20000), logits, 1.0, {1, 3}, 20000);
+  expect_error<InputError>([] { Sampler({.temperature = 0.0, .min_p = 0.1}); }, {"min_p", "temperature 0"});
+  expect_error<InputError>([] { Sampler({.min_p = 1.5}); }, {"min_p", "0 to 1", "1.5"});
+}
+
+TEST(Sampling, PenaltiesFollowTheirFormulas) {
+  TokenCounts seen;
+  seen.add_read(std::vector<int64_t>{0, 1}, 4);
+  for (const int64_t token : {2, 2, 2, 1}) seen.add_written(token, 4);
+  // By hand: token 0 was read, 1 read and written, 2 written three times, 3 is new.
+  const at::Tensor logits = at::tensor({1.5, -0.5, 2.5, 0.25});
+  const auto expected = [&](const SamplingOptions& o) {
+    at::Tensor out = logits.clone();
+    out[0] = 1.5 / o.repetition_penalty;
+    out[1] = -0.5 * o.repetition_penalty - o.frequency_penalty - o.presence_penalty;
+    out[2] = 2.5 / o.repetition_penalty - 3 * o.frequency_penalty - o.presence_penalty;
+    return out;
+  };
+  for (const SamplingOptions& options :
+       {SamplingOptions{.repetition_penalty = 2.0, .seed = 3}, SamplingOptions{.frequency_penalty = 0.5, .seed = 4},
+        SamplingOptions{.presence_penalty = -0.75, .seed = 5},
+        SamplingOptions{.repetition_penalty = 1.3, .frequency_penalty = 0.4, .presence_penalty = 0.2, .seed = 6}}) {
+    SamplingOptions plain;
+    plain.seed = options.seed;
+    const at::Tensor by_hand = expected(options);
+    const at::Tensor floats = logits.to(at::kFloat);
+    for (uint64_t draw = 0; draw < 500; ++draw) {
+      const int64_t token = Sampler(options).pick(logits, draw, seen);
+      ASSERT_EQ(token, Sampler(plain).pick(by_hand, draw));
+      ASSERT_EQ(Sampler(options).pick(std::span(floats.const_data_ptr<float>(), 4), draw, seen), token);
+      ASSERT_EQ(Sampler(options).pick(logits, draw), Sampler(plain).pick(logits, draw)) << "nothing was seen";
+    }
+  }
+  // Also where the most likely token is taken.
+  EXPECT_EQ(Sampler(SamplingOptions::greedy()).pick(logits, 0, seen), 2);
+  EXPECT_EQ(Sampler({.temperature = 0.0, .frequency_penalty = 0.5}).pick(logits, 0, seen), 0);
+  expect_error<InputError>([] { Sampler({.repetition_penalty = 0.0}); }, {"repetition_penalty", "0.01"});
+  expect_error<InputError>([] { Sampler({.frequency_penalty = 3.0}); }, {"frequency_penalty", "-2 to 2"});
+}
+
 TEST(Sampling, ALargeVocabularyHasTheNucleusOfAFullSort) {
   at::manual_seed(4);
   const at::Tensor logits = at::randn({3000}, at::kDouble);

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "infer/batcher.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -129,6 +131,75 @@ TEST(Session, ForkContinuesOnItsOwn) {
   EXPECT_EQ(take(session, 20), take(fork, 20));
 }
 
+TEST(Session, AForkWithASeedOfItsOwnWritesAnotherText) {
+  Session session(model(), kSampled);
+  session.feed(prompt(6));
+  Session same = session.fork(), other = session.fork(4), again = session.fork(4);
+  const std::vector<int64_t> text = take(session, 30), others = take(other, 30);
+  EXPECT_EQ(take(same, 30), text);
+  EXPECT_NE(others, text);
+  EXPECT_EQ(take(again, 30), others);
+  EXPECT_EQ(other.sampling().seed, 4);
+  EXPECT_EQ(other.sampling().temperature, kSampled.temperature);
+}
+
+TEST(Session, ScoresAreTheLogSoftmaxOfItsLogits) {
+  const auto shared = model();
+  Session session(shared), steps(shared);
+  const std::vector<int64_t> tokens = prompt(15);
+  const std::span<const int64_t> all(tokens);
+  std::vector<double> scores = session.score(all.first(9));
+  EXPECT_TRUE(std::isnan(scores[0])) << "nothing comes before it";
+  session.next();  // a token that was sampled counts as read
+  Session marked = session;
+  const std::vector<double> more = session.score(all.subspan(9));
+  scores.insert(scores.end(), more.begin(), more.end());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i == 9) {
+      const int64_t sampled = marked.recent().back();
+      steps.feed({&sampled, 1});
+    }
+    if (i > 0) {
+      EXPECT_NEAR(scores[i], at::log_softmax(steps.logits(), 0)[tokens[i]].item<double>(), 1e-12) << i;
+    }
+    steps.feed({&tokens[i], 1});
+  }
+  EXPECT_TRUE(at::allclose(session.logits(), steps.logits(), 0, 1e-12)) << "score() reads the tokens";
+  EXPECT_TRUE(session.score({}).empty());
+  expect_error<InputError>([&] { session.score(std::vector<int64_t>{11}); }, {"0 to 10", "11"});
+}
+
+TEST(Session, PenaltiesCountWhatWasReadAndWritten) {
+  const auto shared = model();
+  const SamplingOptions penalised = {
+      .temperature = 1.5, .repetition_penalty = 1.4, .frequency_penalty = 0.5, .presence_penalty = 0.25, .seed = 3};
+  Session session(shared, penalised);
+  session.feed(prompt(6));
+  TokenCounts seen;
+  seen.add_read(prompt(6), 11);
+  for (int64_t i = 0; i < 30; ++i) {
+    const int64_t expected = Sampler(penalised).pick(session.logits(), static_cast<uint64_t>(session.position()), seen);
+    ASSERT_EQ(session.next(), expected) << i;
+    seen.add_written(expected, 11);
+  }
+  Session plain(shared, kSampled);
+  plain.feed(prompt(6));
+  Session::Mark mark = plain.mark();
+  const std::vector<int64_t> before = take(plain, 30);
+  plain.set_sampling(penalised);
+  plain.rewind(mark);
+  Session twin(shared, penalised);
+  twin.feed(prompt(6));
+  const std::vector<int64_t> text = take(twin, 30);
+  EXPECT_EQ(take(plain, 30), text) << "tokens undone by rewind() do not count";
+  EXPECT_NE(text, before);
+  Batcher batcher(shared);
+  Session member(shared, penalised);
+  member.feed(prompt(6));
+  batcher.add(member);
+  for (int64_t i = 0; i < 30; ++i) ASSERT_EQ(batcher.step()[0].token, text[i]) << i;
+}
+
 TEST(Session, RewindTakesBackEverything) {
   Session session(model(), kSampled);
   session.feed(prompt(5));
@@ -237,6 +308,32 @@ TEST_F(SessionFile, ContinuesExactly) {
   }
 }
 
+TEST_F(SessionFile, KeepsItsSamplingAndWhatItCounts) {
+  const SamplingOptions penalised = {.temperature = 1.5,
+                                     .top_k = 9,
+                                     .top_p = 0.99,
+                                     .min_p = 0.01,
+                                     .repetition_penalty = 1.4,
+                                     .frequency_penalty = 0.5,
+                                     .presence_penalty = 0.25,
+                                     .seed = 3};
+  Session session(model_, penalised);
+  session.feed(prompt(6));
+  take(session, 10);
+  session.save(path_);
+  const std::vector<int64_t> rest = take(session, 30);
+  Session loaded = Session::load(path_, model_);
+  EXPECT_EQ(base::write_options(loaded.sampling()), base::write_options(penalised));
+  EXPECT_EQ(take(loaded, 30), rest);
+  // Files of earlier versions do not have them.
+  change([](auto& f) {
+    for (const char* key : {"min_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "sample_unknown"})
+      f.metadata.erase(key);
+    std::erase_if(f.tensors, [](const auto& named) { return named.first.starts_with("counts."); });
+  });
+  EXPECT_EQ(Session::load(path_, model_).sampling().repetition_penalty, 1.0);
+}
+
 // Checking a file takes a few tokens, however long a segment is.
 TEST_F(SessionFile, LongSegmentsAreNotRunThrough) {
   model_ = model(16384);
@@ -293,6 +390,10 @@ TEST_F(SessionFile, DamagedFilesAreRefused) {
   expect_refused([](auto& f) { f.metadata["recent"] = std::to_string((std::stoi(f.metadata["pending"]) + 1) % 11); },
                  {"'recent'", "'pending'"});
   expect_refused([](auto& f) { f.metadata["top_p"] = "2"; }, {"top_p", "2"});
+  expect_refused([](auto& f) { f.metadata["min_p"] = "2"; }, {"min_p", "2"});
+  expect_refused([](auto& f) { replace(f, "counts.read", at::zeros({12}, at::kInt)); }, {"'counts.read' [11]", "[12]"});
+  expect_refused([](auto& f) { replace(f, "counts.read", at::full({11}, -1, at::kInt)); }, {"none negative"});
+  expect_refused([](auto& f) { replace(f, "counts.written", at::zeros({11})); }, {"'counts.written'", "Float"});
   expect_refused([](auto& f) { f.tensors.pop_back(); }, {"logits"});
   expect_refused([](auto& f) { f.tensors.emplace_back("state.more", at::zeros({1})); }, {"'state.more'"});
   expect_refused([](auto& f) { f.tensors.erase(f.tensors.begin()); }, {"'memory'"});

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "infer/stop_text.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/infer/fake_model.h"
@@ -87,6 +90,72 @@ TEST(TextSession, AForkHasADecoderOfItsOwn) {
   TextSession fork = session;
   EXPECT_EQ(session.generate({.max_tokens = 1}), "\xE2\x82\xAC");
   EXPECT_EQ(fork.generate({.max_tokens = 1}), "\xE2\x82\xAC");
+}
+
+TEST(TextSession, AStopTextEndsTheTextAcrossTokens) {
+  const auto until = [](std::vector<std::string> stop, int64_t max_tokens = 20) {
+    TextSession session = parrot(
+        "ab\xE2\x82\xAC"
+        "d");
+    session.feed("a");
+    std::string text;
+    session.generate({.max_tokens = max_tokens, .stop = std::move(stop)}, [&](std::string_view piece) {
+      EXPECT_FALSE(piece.empty());
+      text += piece;
+      return true;
+    });
+    return text + (session.stopped() ? "|" : "");
+  };
+  EXPECT_EQ(until({}), until({"abc"}));
+  EXPECT_EQ(until({"d"}), "b\xE2\x82\xAC|");
+  EXPECT_EQ(until({"\xE2\x82\xAC"
+                   "da"}),
+            "b|");
+  EXPECT_EQ(until({"dab", "da"}), "b\xE2\x82\xAC|") << "the first to occur";
+  EXPECT_EQ(until({"b"}), "|");
+  EXPECT_EQ(until({"dax"}, 6),
+            "b\xE2\x82\xAC"
+            "da")
+      << "what only begins a stop text is not lost";
+  EXPECT_EQ(until({"dax"}, 7),
+            "b\xE2\x82\xAC"
+            "dab");
+  test::expect_error<base::InputError>([&] { until({""}); }, {"stop", "one character"});
+  test::expect_error<base::InputError>([&] { until({"\xE2"}); }, {"stop", "UTF-8"});
+  // The stop text is part of the sequence.
+  TextSession session = parrot("abcd");
+  session.feed("a");
+  EXPECT_EQ(session.generate({.max_tokens = 20, .stop = {"cd"}}), "b");
+  EXPECT_EQ(session.session().position(), 4);
+  EXPECT_EQ(session.generate({.max_tokens = 2}), "ab");
+}
+
+TEST(TextSession, EndsOfStopTextsThatOverlapAreFound) {
+  StopText stop({"aab"});
+  EXPECT_EQ(stop.put("a"), "");
+  EXPECT_EQ(stop.put("a"), "");
+  EXPECT_EQ(stop.put("a"), "a");
+  EXPECT_EQ(stop.put("bc"), "");
+  EXPECT_TRUE(stop.found());
+}
+
+TEST(TextSession, ScoresEachTokenOfAText) {
+  TextSession session = parrot("abcd");
+  const std::vector<ScoredToken> scored = session.score("abd\xC3\xA9");
+  ASSERT_EQ(scored.size(), 5u);
+  EXPECT_TRUE(std::isnan(scored[0].log_probability));
+  EXPECT_EQ(scored[1].text, "b");
+  EXPECT_EQ(scored[3].text, "\xC3");
+  const double likely = 10 - std::log(std::exp(10.0) + 255), unlikely = -std::log(std::exp(10.0) + 255);
+  EXPECT_NEAR(scored[1].log_probability, likely, 1e-9);
+  EXPECT_NEAR(scored[2].log_probability, unlikely, 1e-9);
+  EXPECT_NEAR(scored[3].log_probability, unlikely, 1e-9);
+  // The text goes on inside the character that was given in part.
+  TextSession euro(
+      Session(std::make_shared<Parrot>(256, std::vector<int64_t>{0xE2, 0x82, 0xAC}), SamplingOptions::greedy()),
+      data::make_byte_tokenizer());
+  euro.score("\xE2\x82");
+  EXPECT_EQ(euro.generate({.max_tokens = 1}), "\xE2\x82\xAC");
 }
 
 TEST(TextSession, StopsAtATokenAndWhenNoMoreIsWanted) {

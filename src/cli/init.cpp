@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+#include "base/file_io.h"
+#include "base/output.h"
+#include "base/printable.h"
+#include "base/text_format.h"
+#include "cli/command.h"
+#include "cli/recipes.h"
+#include "experiment/recipe.h"
+#include "tasks/registry.h"
+
+namespace mnemo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct InitArguments {
+  std::string data;
+  std::optional<std::string> out;
+};
+
+/// A path as a recipe in `folder` writes it; absolute where the recipe's folder is not known.
+std::string path_from(const std::optional<std::string>& folder, const std::string& path) {
+  const fs::path absolute = fs::absolute(path).lexically_normal();
+  if (!folder || fs::path(path).is_absolute()) return absolute.string();
+  return absolute.lexically_relative(fs::absolute(*folder).lexically_normal()).string();
+}
+
+/// The lines of [data] that say where the data is and how it is stored; what the recipe says itself comes first.
+std::string data_lines(const base::Node& found, const base::Node& said, const std::optional<std::string>& folder) {
+  std::string lines;
+  for (const auto& [key, value] : found.members()) {
+    const bool empty = value.is_null() || (value.is_string() && value.as_string().empty());
+    const bool usual = key == "type" && value == base::Node(tasks::TaskTypes::all().default_type);
+    if (empty || usual || said.contains(key)) continue;
+    bool path = false;
+    for (const char* name : tasks::TaskSpec::kPathKeys) path |= key == name;
+    const std::string text = path ? base::json_string(path_from(folder, value.as_string())) : base::to_json(value, -1);
+    lines += fmt::format("{} = {}\n", key, text);
+  }
+  return lines;
+}
+
+/// The recipe that comes with the program, with its head, name and [data] changed. Its comments stay.
+std::string recipe_for(const base::Node& found, const std::string& data, const std::string& start,
+                       const std::optional<std::string>& out) {
+  const std::optional<std::string> folder = out ? std::optional(fs::absolute(*out).parent_path().string())
+                                                : std::nullopt;
+  const std::string stem = fs::path(data).lexically_normal().stem().string();
+  const std::string file = base::shell_quoted(out.value_or(stem + ".toml"));
+  const std::string run = base::shell_quoted("runs/" + fs::path(out.value_or(stem)).stem().string());
+  const std::string path = recipe_path(start, true);
+  const base::Node root = experiment::RecipeFile::read(path).root();
+  std::string text = fmt::format(
+      "# Train: mnemo train {} --out {}   (go on with it: mnemo train --resume {})\n"
+      "# All keys: mnemo help recipe; the keys of one thing: mnemo help recipe WORD\n",
+      file, run, run);
+  std::istringstream lines(base::read_file(path));
+  bool head = true;
+  for (std::string line; std::getline(lines, line);) {
+    head = head && line.starts_with("#");
+    if (head) continue;
+    if (line.starts_with("name = ")) line = "name = " + base::json_string(base::printable(stem, 100));
+    text += line + "\n";
+    if (line == "[data]") text += data_lines(found, root.at("data"), folder);
+  }
+  return text;
+}
+
+int init(const InitArguments& options) {
+  base::require(!options.out || !base::path_exists(*options.out), "{}: is there already; choose another --out",
+                options.out.value_or(""));
+  base::require(base::path_exists(options.data), "{}: expected a text or a folder of images, found none",
+                base::printable(options.data, 400));
+  const std::optional<base::Node> found = tasks::find_data(options.data);
+  base::require(found.has_value(), "{}: expected a text or a folder of images", base::printable(options.data, 400));
+  const std::string start = tasks::task_spec(experiment::read_recipe(base::Node::table({{"data", *found}})).data)
+                                ->starting_recipe();
+  base::require(!start.empty(), "{}: no recipe to start from for such data; mnemo recipes lists all", options.data);
+  const std::string text = recipe_for(*found, options.data, start, options.out);
+  experiment::read_recipe(experiment::RecipeFile::of(base::parse_toml(text, "recipe"), "recipe", {}).recipe());
+  if (options.out) {
+    base::write_file_atomic(*options.out, text);
+    base::print(fmt::format("{}: edit it, then: mnemo train {}\n", *options.out, base::shell_quoted(*options.out)));
+  } else {
+    base::print(text);
+  }
+  return base::kDone;
+}
+
+}  // namespace
+
+void add_init(CLI::App& app) {
+  auto options = std::make_shared<InitArguments>();
+  Command(app, "init", "write a short commented recipe for your own text or photos")
+      .option("--data", options->data, "FILE", "the text, or the folder of images with one folder for each class")
+      .option("--out", options->out, "FILE", "the recipe to write (default: print it)")
+      .footer("mnemo init --data my.txt > my.toml")
+      .action([options] {
+        base::require(!options->data.empty(), "init: expected --data FILE, a text or a folder of images");
+        return init(*options);
+      });
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,61 @@
+#include <memory>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+#include "base/output.h"
+#include "cli/command.h"
+#include "experiment/runs.h"
+
+namespace mnemo::cli {
+namespace {
+
+int list_runs(const std::string& folder, bool json) {
+  const std::vector<experiment::RunInfo> runs = experiment::find_runs(folder);
+  if (json) {
+    base::Node rows = base::Node::array();
+    for (const experiment::RunInfo& run : runs) rows.push_back(run.to_node());
+    base::print_json(rows);
+  } else if (runs.empty()) {
+    base::print(folder + ": no runs\n");
+  } else {
+    base::print(experiment::runs_text(runs));
+  }
+  return base::kDone;
+}
+
+int compare_two(const std::string& first, const std::string& second, bool json) {
+  const experiment::RunInfo a = experiment::read_run(first), b = experiment::read_run(second);
+  const experiment::RunDifference difference = experiment::compare_runs(a, b);
+  if (json) {
+    base::print_json(difference.to_node(a, b));
+  } else {
+    base::print(difference.text(a, b));
+  }
+  return base::kDone;
+}
+
+}  // namespace
+
+void add_runs(CLI::App& app) {
+  struct Options {
+    std::vector<std::string> folders;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command(app, "runs", "list training runs with their state, or compare two")
+      .arguments(
+          "FOLDER", options->folders,
+          "where runs and comparisons are (default: runs); two folders of runs: compare their recipes and results",
+          false)
+      .flag("--json", options->json, "print JSON")
+      .footer("mnemo runs\n           mnemo runs runs/a runs/b")
+      .action([options] {
+        const std::vector<std::string>& folders = options->folders;
+        base::require(folders.size() <= 2, "runs: expected a folder, or two runs to compare, found {} folders",
+                      folders.size());
+        if (folders.size() == 2) return compare_two(folders[0], folders[1], options->json);
+        return list_runs(folders.empty() ? "runs" : folders[0], options->json);
+      });
+}
+
+}  // namespace mnemo::cli

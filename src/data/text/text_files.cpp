@@ -1,0 +1,163 @@
+#include "data/text/text_files.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/glob.h"
+#include "base/node.h"
+#include "base/printable.h"
+#include "data/unpack.h"
+
+namespace mnemo::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr base::ReadLimits kRecordLimits{.max_bytes = size_t{64} << 20, .max_depth = 64, .max_values = 1 << 20};
+
+bool has_wildcard(std::string_view name) { return name.find_first_of("*?") != std::string_view::npos; }
+
+bool is_text_name(std::string_view name, bool json) {
+  if (packing_of(name) != Packing::none) name.remove_suffix(name.size() - name.rfind('.'));
+  if (!json) return name.ends_with(".txt");
+  return name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
+}
+
+/// Adds the files below `folder` that the names from `at` on match.
+void match(const fs::path& folder, fs::path::const_iterator at, const fs::path::const_iterator& end,
+           std::vector<std::string>& files) {
+  const std::string name = at->string();
+  const bool last = std::next(at) == end;
+  const auto take = [&](const fs::path& path) {
+    if (last && !base::is_folder(path.string()) && base::path_exists(path.string())) files.push_back(path.string());
+    if (!last && base::is_folder(path.string())) match(path, std::next(at), end, files);
+  };
+  if (!has_wildcard(name)) return take(folder / name);
+  for (const std::string& found : base::list_folder(folder.empty() ? "." : folder.string())) {
+    if (base::matches(name, found) && !(found.starts_with(".") && !name.starts_with("."))) take(folder / found);
+  }
+}
+
+/// One text after another.
+class Joined {
+ public:
+  Joined(const std::string& name, const TextFileOptions& options) : name_(name), options_(options) {}
+
+  void put(std::string_view piece) {
+    if (piece.empty()) return;
+    if (ended_ && !text_.empty()) {
+      if (!text_.ends_with('\n')) text_ += '\n';
+      text_ += options_.between;
+    }
+    ended_ = false;
+    text_ += piece;
+    base::require(static_cast<int64_t>(text_.size()) <= kMaxJoinedText,
+                  "{}: expected at most {} bytes of text, found more", base::printable(name_, 400), kMaxJoinedText);
+  }
+  void end() { ended_ = true; }
+  std::string take() { return std::move(text_); }
+
+ private:
+  const std::string& name_;
+  const TextFileOptions& options_;
+  std::string text_;
+  bool ended_ = true;
+};
+
+/// The text of one line of JSON lines.
+std::string text_of(std::string_view line, const std::string& where, const std::string& key) {
+  const base::Node record = base::parse_json(line, where, kRecordLimits);
+  base::require(record.is_table(), "{}: expected an object with the key '{}', found {}", where, key, record.found());
+  const base::Node* text = record.find(key);
+  base::require(text != nullptr && text->is_string(), "{}: '{}': expected a text, found {}", where, key,
+                text == nullptr ? "no such key" : text->found());
+  return text->as_string();
+}
+
+void add_records(const std::string& path, const std::string& key, Joined& joined) {
+  std::string line;
+  int64_t number = 0;
+  const auto record = [&] {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    if (line.find_first_not_of(" \t") != std::string::npos) {
+      joined.put(text_of(line, base::printable(path, 400) + ":" + std::to_string(number), key));
+      joined.end();
+    }
+    line.clear();
+  };
+  unpack(path, packing_of(path), [&](std::string_view piece) {
+    for (size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
+      line += piece.substr(0, end);
+      piece.remove_prefix(end + 1);
+      record();
+    }
+    line += piece;
+    base::require(line.size() <= kRecordLimits.max_bytes, "{}:{}: expected a line of at most {} bytes, found more",
+                  base::printable(path, 400), number + 1, kRecordLimits.max_bytes);
+  });
+  if (!line.empty()) record();
+}
+
+void add_file(const std::string& path, bool any_bytes, Joined& joined) {
+  std::string start;  // until it is known whether it is a byte order mark
+  bool begun = any_bytes;
+  unpack(path, packing_of(path), [&](std::string_view piece) {
+    if (begun) return joined.put(piece);
+    start += piece;
+    if (start.size() < kByteOrderMark.size()) return;
+    begun = true;
+    joined.put(std::string_view(start).substr(start.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0));
+  });
+  if (!begun) joined.put(start);
+  joined.end();
+}
+
+}  // namespace
+
+bool is_pattern(const std::string& path) { return has_wildcard(path) && !base::path_exists(path); }
+
+std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options) {
+  std::vector<std::string> files;
+  const bool json = !options.json_key.empty();
+  if (is_pattern(path)) {
+    const fs::path pattern(path);
+    const fs::path names = pattern.relative_path();
+    match(pattern.root_path(), names.begin(), names.end(), files);
+    base::require(!files.empty(), "{}: no file matches", base::printable(path, 400));
+  } else if (base::is_folder(path)) {
+    std::error_code error;
+    for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+      if (at->is_regular_file() && is_text_name(at->path().filename().string(), json))
+        files.push_back(at->path().string());
+    }
+    base::require(!error, "{}: {}", base::printable(path, 400), error.message());
+    base::require(!files.empty(), "{}: expected files {} (also with .gz or .zst behind), found none",
+                  base::printable(path, 400), json ? ".jsonl, .ndjson or .json" : ".txt");
+  } else {
+    files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+TextSource open_text(const std::string& path, const TextFileOptions& options) {
+  const std::vector<std::string> files = text_files(path, options);
+  if (files.size() == 1 && options.json_key.empty() && packing_of(files[0]) == Packing::none)
+    return TextSource(files[0]);
+  Joined joined(path, options);
+  for (const std::string& file : files) {
+    if (options.json_key.empty()) {
+      add_file(file, options.any_bytes, joined);
+    } else {
+      add_records(file, options.json_key, joined);
+    }
+  }
+  return TextSource::in_memory(path, joined.take());
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/text/text_source.h"
+
+namespace mnemo::data {
+
+/// How several files become one text.
+struct TextFileOptions {
+  std::string json_key = {};  ///< files are JSON lines, an object each: the text is this key's; empty: files are text
+  std::string between = {};   ///< between two texts, after the line end of the first
+  bool any_bytes = false;     ///< keep byte order marks
+};
+
+/// Most bytes of a text that is joined or unpacked, which is held in memory: 16 GiB.
+inline constexpr int64_t kMaxJoinedText = int64_t{1} << 34;
+
+/// Whether the path has `*` or `?` and is no file itself.
+bool is_pattern(const std::string& path);
+
+/// The files that a path stands for, sorted: a file itself; of a folder and those below it the files NAME.txt, or with
+/// a JSON key NAME.jsonl, .ndjson and .json, each also with .gz or .zst behind; of a pattern (`*` and `?` in any of its
+/// names, `texts/*/*.txt`) the files that match. Throws InputError if there is none.
+std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options = {});
+
+/// Opens a text. A plain file is read in chunks. Everything else is unpacked and joined in memory: in order of the
+/// files, with a line end between two files, or two records' texts, where there is none. Throws InputError naming file
+/// and line for a record that is no object or lacks a string at the key, and for a text beyond kMaxJoinedText.
+TextSource open_text(const std::string& path, const TextFileOptions& options = {});
+
+}  // namespace mnemo::data

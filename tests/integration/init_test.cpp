@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/support/command_line.h"
+
+namespace mnemo::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `mnemo init`, and searching the keys.
+class Init : public CommandLine {};
+
+TEST_F(Init, BeginsWithARecipeForOnesOwnText) {
+  const Finished printed = run({"init", "--data", text_});
+  EXPECT_EQ(printed.status, 0) << printed.err;
+  EXPECT_TRUE(holds(printed.out, "[data]\ntrain = \"" + text_ + "\"\n")) << printed.out;
+  EXPECT_TRUE(holds(printed.out, "name = \"text\"\n")) << printed.out;
+  EXPECT_TRUE(holds(printed.out, "# Train: mnemo train text.toml --out runs/text ")) << printed.out;
+  fs::create_directory(folder_ / "recipes");
+  const std::string recipe = folder_ / "recipes/mine.toml";
+  const Finished done = run({"init", "--data", text_, "--out", recipe});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(run({"train", recipe, "--out", folder_ / "run", "--set", "train.steps=1", "-q"}).status, 0);
+  EXPECT_TRUE(holds(run({"init", "--data", text_, "--out", recipe}).err, "mine.toml: is there already"));
+  EXPECT_TRUE(holds(run({"init", "--data", folder_ / "none"}).err, "none: expected a text or a folder of images"));
+  EXPECT_TRUE(holds(run({"init"}).err, "expected --data"));
+  // Paths follow the recipe's folder where they are relative.
+  const std::string command = std::string("cd '") + folder_.path() + "' && '" + kBinary +
+                              "' init --data text.txt --out recipes/other.toml -q > out.txt";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_TRUE(holds(content(folder_ / "recipes/other.toml"), "train = \"../text.txt\"\n"));
+}
+
+TEST_F(Init, BeginsWithARecipeForOnesOwnPhotos) {
+  for (const char* name : {"cat", "dog"}) {
+    fs::create_directories(fs::path(folder_ / "photos") / name);
+    for (int i = 0; i < 6; ++i) {
+      fs::copy_file(MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg",
+                    fs::path(folder_ / "photos") / name / (std::to_string(i) + ".jpg"));
+    }
+  }
+  const std::string recipe = folder_ / "photos.toml";
+  const Finished done = run({"init", "--data", folder_ / "photos", "--out", recipe});
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_TRUE(holds(content(recipe), "[model.backbone]\ntype = \"vit\"\n")) << content(recipe);
+  const Finished trained = run({"train", recipe, "--out", folder_ / "run", "--set", "train.steps=1", "--set",
+                                "train.batch_size=2", "--set", "model.backbone.num_layers=1", "-q"});
+  EXPECT_EQ(trained.status, 0) << trained.err;
+}
+
+TEST_F(Init, KeysOfRecipesAreSearched) {
+  const Finished found = run({"help", "recipe", "nucleus"});
+  EXPECT_TRUE(holds(found.out, "generate.sampling.top_p = 1")) << found.out;
+  EXPECT_FALSE(holds(found.out, "train.steps"));
+  EXPECT_TRUE(holds(run({"help", "recipe", "zzz"}).err, "no key or meaning holds 'zzz'"));
+  EXPECT_TRUE(holds(run({"help", "train", "steps"}).err, "goes with: mnemo help recipe"));
+}
+
+}  // namespace
+}  // namespace mnemo::test

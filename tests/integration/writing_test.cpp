@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/command_line.h"
+
+namespace mnemo::test {
+namespace {
+
+/// What `mnemo generate` offers beside one plain text: docs/generation.md.
+class Writing : public CommandLine {
+ protected:
+  Finished generate(std::vector<std::string> more) {
+    std::vector<std::string> words = {"generate", model_, "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+  /// With `input` as standard input.
+  std::string piped(const std::string& input, const std::string& more) {
+    write(folder_ / "input.txt", input);
+    const std::string command = std::string("'") + kBinary + "' generate '" + model_ + "' --quiet " + more + " < '" +
+                                (folder_ / "input.txt") + "' > '" + (folder_ / "output.txt") + "'";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return content(folder_ / "output.txt");
+  }
+  std::string model_ = trained("run") + "/model";
+};
+
+TEST_F(Writing, SamplesHaveTheSeedsThatTheyName) {
+  const Finished both = generate({"--prompt", "line", "-n", "20", "--seed", "7", "--num-samples", "2"});
+  const std::string first = generate({"--prompt", "line", "-n", "20", "--seed", "7"}).out,
+                    second = generate({"--prompt", "line", "-n", "20", "--seed", "8"}).out;
+  EXPECT_NE(first, second);
+  EXPECT_EQ(both.out, "--- sample 1 of 2, seed 7 ---\n" + first + "\n--- sample 2 of 2, seed 8 ---\n" + second + "\n");
+  const base::Node node = json(
+      generate({"--prompt", "line", "-n", "20", "--seed", "7", "--num-samples", "2", "--json"}).out);
+  EXPECT_EQ("line" + node.at("samples").items()[1].at("text").as_string(), second);
+  EXPECT_EQ(node.at("samples").items()[1].at("seed").as_int(), 8);
+}
+
+TEST_F(Writing, AStopTextIsNotPrinted) {
+  const std::string all = generate({"--prompt", "line", "-n", "200"}).out;
+  const std::string stop = all.substr(100, 3);
+  const base::Node node = json(generate({"--prompt", "line", "-n", "200", "--stop", stop, "--json"}).out);
+  EXPECT_EQ("line" + node.at("text").as_string(), all.substr(0, all.find(stop, 4)));
+  EXPECT_TRUE(node.at("stopped").as_bool());
+  EXPECT_FALSE(json(generate({"--prompt", "line", "-n", "20", "--json"}).out).at("stopped").as_bool());
+}
+
+TEST_F(Writing, AConversationIsOneSession) {
+  const std::string more = "-n 12 --seed 3 ", session = folder_ / "session";
+  const std::string talk = piped("line 1\n\nline 2\n", more + "--interactive --save '" + session + "'");
+  // The same with sessions that are saved and continued.
+  const auto step = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-n", "12", "--save", folder_ / "steps"});
+    return generate(words).out;
+  };
+  std::string expected = step({"--prompt", "line 1\n", "--seed", "3"}).substr(7) + "\n";
+  expected += step({"--session", folder_ / "steps"}) + "\n";
+  expected += step({"--session", folder_ / "steps", "--prompt", "line 2\n"}) + "\n";
+  EXPECT_EQ(talk, expected);
+  EXPECT_EQ(generate({"--session", session, "-n", "9"}).out, generate({"--session", folder_ / "steps", "-n", "9"}).out);
+}
+
+TEST_F(Writing, ScoresAreThoseOfTheEvaluation) {
+  const base::Node whole = json(generate({"--score", text_, "--json"}).out);
+  const base::Node measured = json(run({"eval", model_, "--data", text_, "--precision", "float32", "--json"}).out);
+  EXPECT_EQ(whole.at("predictions").as_int(), measured.at("predictions").as_int());
+  EXPECT_NEAR(whole.at("nll").as_double(), measured.at("nll").as_double(), 1e-5);
+  EXPECT_TRUE(whole.at("tokens").items()[0].at("log_probability").is_null());
+  EXPECT_EQ(whole.at("tokens").items()[0].at("text").as_string(), "l");
+  EXPECT_EQ(piped("line", "--score - --json"),
+            (write(folder_ / "line.txt", "line"), generate({"--score", folder_ / "line.txt", "--json"}).out));
+  const std::string table = generate({"--score", folder_ / "line.txt"}).out;
+  EXPECT_TRUE(table.starts_with("              \"l\"\n")) << table;
+  EXPECT_TRUE(holds(table, "of 3 predicted tokens: ")) << table;
+  write(folder_ / "empty.txt", "");
+  EXPECT_TRUE(holds(generate({"--score", folder_ / "empty.txt"}).err, "empty.txt: expected a text"));
+}
+
+TEST_F(Writing, WhatDoesNotGoTogetherIsRefused) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--interactive", "--num-samples", "2"}, "expected one of --interactive, --num-samples and --score"},
+      {{"--interactive", "--json"}, "leave --json out"},
+      {{"--interactive", "--prompt-file", "-"}, "both read standard input"},
+      {{"--num-samples", "2", "--save", "x"}, "leave --num-samples out"},
+      {{"--num-samples", "2", "--temperature", "0"}, "all samples would be equal"},
+      {{"--num-samples", "0"}, "--num-samples: expected 1 to 65536, found 0"},
+      {{"--min-p", "2"}, "generate: 'sampling.min_p': expected 0 to 1"},
+      {{"--repetition-penalty", "0"}, "'sampling.repetition_penalty'"},
+      {{"--stop", ""}, "'stop"},
+  };
+  for (const auto& [words, part] : cases) {
+    const Finished refused = generate(words);
+    EXPECT_EQ(refused.status, 2) << words[0];
+    EXPECT_TRUE(holds(refused.err, part)) << refused.err;
+  }
+}
+
+}  // namespace
+}  // namespace mnemo::test

@@ -1,0 +1,139 @@
+#include "data/text/text_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "data/text/corpus.h"
+#include "data/unpack.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace mnemo::data {
+namespace {
+
+using base::InputError;
+using test::expect_error;
+
+class TextFiles : public testing::Test {
+ protected:
+  std::string at(const std::string& name) { return folder_ / name; }
+  void write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(at(name)).parent_path());
+    base::write_file_atomic(at(name), text);
+  }
+  /// Packs with the program of that name, which makes other files than our libraries would.
+  void pack(const std::string& name, const std::string& program) {
+    ASSERT_EQ(std::system((program + " -q -f '" + at(name) + "'").c_str()), 0) << program;
+  }
+  std::string all(const TextSource& source) {
+    std::string text;
+    source.for_each_chunk([&](std::string_view chunk) { return text += chunk, true; });
+    return text;
+  }
+  std::string opened(const std::string& name, const TextFileOptions& options = {}) {
+    return all(open_text(at(name), options));
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(TextFiles, AreUnpackedExactly) {
+  std::string text;
+  for (int i = 0; i < 60'000; ++i) text += "line " + std::to_string(i * 7919) + "\n";
+  text += "no line end";
+  ASSERT_GT(text.size(), size_t{700'000});
+  write("a.txt", text);
+  write("b.txt", text);
+  pack("a.txt", "gzip");
+  EXPECT_TRUE(opened("a.txt.gz") == text);
+  // Several members are one content.
+  const std::string packed = base::read_file(at("a.txt.gz"));
+  write("two.gz", packed + packed);
+  EXPECT_TRUE(opened("two.gz") == text + text);
+  write("cut.gz", packed.substr(0, packed.size() / 2));
+  expect_error<InputError>([&] { opened("cut.gz"); }, {"cut.gz: gzip: the file is truncated"});
+  std::string damaged = packed;
+  damaged[damaged.size() / 2] ^= 0x55;
+  write("damaged.gz", damaged);
+  expect_error<InputError>([&] { opened("damaged.gz"); }, {"damaged.gz: gzip: "});
+  write("none.gz", "");
+  expect_error<InputError>([&] { opened("none.gz"); }, {"truncated"});
+  write("plain.zst", text);
+  expect_error<InputError>([&] { opened("plain.zst"); }, {"plain.zst: zstd: "});
+  if (std::system("zstd --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no program zstd here";
+  pack("b.txt", "zstd");
+  EXPECT_TRUE(opened("b.txt.zst") == text);
+  const std::string frames = base::read_file(at("b.txt.zst"));
+  write("two.zst", frames + frames);
+  EXPECT_TRUE(opened("two.zst") == text + text);
+  write("cut.zst", frames.substr(0, frames.size() / 2));
+  expect_error<InputError>([&] { opened("cut.zst"); }, {"cut.zst: zstd: the file is truncated"});
+}
+
+TEST_F(TextFiles, OfFoldersAndPatternsAreJoinedInOrder) {
+  write("t/b.txt", "second\n");
+  write("t/a.txt",
+        "\xEF\xBB\xBF"
+        "first");
+  write("t/c/d.txt", "third\n");
+  write("t/c/e.md", "no text");
+  pack("t/b.txt", "gzip");
+  EXPECT_EQ(opened("t"), "first\nsecond\nthird\n");
+  EXPECT_EQ(opened("t", {.between = "\n"}), "first\n\nsecond\n\nthird\n");
+  EXPECT_EQ(opened("t/?.txt*"), "first\nsecond\n");
+  EXPECT_EQ(opened("*/c/*"), "third\nno text");
+  EXPECT_EQ(opened("t/*.txt"),
+            "\xEF\xBB\xBF"
+            "first")
+      << "one plain file is opened as it is";
+  EXPECT_EQ(opened("t", {.any_bytes = true}).substr(0, 3), "\xEF\xBB\xBF");
+  write("t/[x]*.txt", "a file of that name\n");
+  EXPECT_EQ(opened("t/[x]*.txt"), "a file of that name\n");
+  expect_error<InputError>([&] { opened("t/*.csv"); }, {"t/*.csv: no file matches"});
+  std::filesystem::create_directory(at("empty"));
+  expect_error<InputError>([&] { opened("empty"); }, {"empty: expected files .txt", ".gz"});
+  expect_error<InputError>([&] { opened("missing.txt"); }, {"missing.txt"});
+}
+
+TEST_F(TextFiles, OfJsonLinesGiveTheTextsOfAKey) {
+  write("a.jsonl", "{\"text\": \"one\\nline\", \"id\": 1}\r\n\n{\"id\": 2, \"text\": \"two\\n\"}");
+  EXPECT_EQ(opened("a.jsonl", {.json_key = "text"}), "one\nline\ntwo\n");
+  EXPECT_EQ(opened("a.jsonl", {.json_key = "text", .between = "\n"}), "one\nline\n\ntwo\n");
+  pack("a.jsonl", "gzip");
+  write("b.jsonl", "{\"text\": \"three\"}\n");
+  write("b.txt", "no record");
+  EXPECT_EQ(all(open_text(folder_.path(), {.json_key = "text"})), "one\nline\ntwo\nthree");
+  expect_error<InputError>([&] { opened("b.jsonl", {.json_key = "body"}); }, {"b.jsonl:1: 'body': ", "no such key"});
+  write("c.jsonl", "{\"text\": \"x\"}\n{\"text\": 5}\n");
+  expect_error<InputError>([&] { opened("c.jsonl", {.json_key = "text"}); }, {"c.jsonl:2: 'text': ", "integer 5"});
+  write("d.jsonl", "{\"text\": \"x\"}\n[1]\n");
+  expect_error<InputError>([&] { opened("d.jsonl", {.json_key = "text"}); }, {"d.jsonl:2: expected an object"});
+  write("e.jsonl", "{\"text\": \n");
+  expect_error<InputError>([&] { opened("e.jsonl", {.json_key = "text"}); }, {"e.jsonl:1"});
+}
+
+TEST_F(TextFiles, MakeOneCorpusWithADocumentEach) {
+  for (int i = 0; i < 4; ++i) write("t/" + std::to_string(i) + ".txt", "document " + std::to_string(i));
+  TextOptions options;
+  options.train = at("t");
+  options.valid_fraction = options.test_fraction = 0;
+  options.document_separator = "blank_line";
+  EXPECT_EQ(load_corpus(options).train->num_documents(), 4);
+  options.train = at("t/*.txt");
+  options.document_separator = "line";
+  options.separator_line = "---";
+  EXPECT_EQ(load_corpus(options).train->num_documents(), 4);
+  options.document_separator = "none";
+  options.separator_line.clear();
+  options.valid_fraction = 0.25;
+  const Corpus none = load_corpus(options);
+  EXPECT_EQ(none.train->size() + none.valid->size(), 4 * 11 - 1);
+  EXPECT_GT(none.valid->size(), 0);
+  EXPECT_EQ(split_text(options).notes, std::vector<std::string>{at("t/*.txt") + ": 4 files are one text"});
+}
+
+}  // namespace
+}  // namespace mnemo::data
