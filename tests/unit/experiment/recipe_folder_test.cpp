@@ -51,7 +51,7 @@ int64_t parameters_of(const Recipe& recipe) {
   if (writes_text(recipe)) {
     if (model.embedding.vocab_size == 0)
       model.embedding.vocab_size = recipe.data.at("unit").as_string() == "bytes" ? 256 : 500;
-  } else {
+  } else if (recipe.task()->completes(recipe.model)) {
     const tasks::DataShape shape = recipe.task()->shape(recipe.model);
     model.embedding.vocab_size = shape.vocabulary;
     if (shape.segment_size) model.segment_size = *shape.segment_size;
@@ -69,6 +69,8 @@ struct Reading {
 Reading reading_of(const Recipe& recipe) {
   const int64_t rows = recipe.train.steps * recipe.train.batch_size;
   if (reads_images(recipe)) return {rows, "images"};
+  if (recipe.task()->input() == core::InputKind::pairs)
+    return {recipe.train.steps * recipe.data.at("batch_tokens").as_int(), "tokens"};
   if (!writes_text(recipe)) return {rows, "samples"};
   return {rows * recipe.train.segments_per_step * recipe.model.segment_size, recipe.data.at("unit").as_string()};
 }
