@@ -55,7 +55,10 @@ TokenLoss token_loss(const core::Model& model, const core::StepResult& step, con
   TokenLoss loss;
   const auto count = static_cast<double>(targets);
   if (segment.num_targets > 0 && segment.label_smoothing > 0.0) {
-    const ops::SmoothedLoss smoothed = ops::label_smoothing(model.logits(step.hidden), segment.targets,
+    // The head is a large part of a translation model: padding does not pass through it.
+    const at::Tensor all = segment.targets.flatten(), real = (all != base::kIgnoreTarget).nonzero().squeeze(1);
+    const at::Tensor hidden = step.hidden.flatten(0, 1).index_select(0, real);
+    const ops::SmoothedLoss smoothed = ops::label_smoothing(model.logits(hidden), all.index_select(0, real),
                                                             segment.label_smoothing, base::kIgnoreTarget);
     loss.nll = smoothed.nll.sum().div(count);
     loss.total = smoothed.smoothed.sum().div(count);
