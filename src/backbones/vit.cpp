@@ -98,7 +98,7 @@ core::Grid Vit::grid_of(const at::Tensor& pixels) const {
 }
 
 at::Tensor Vit::positions(const core::Grid& grid) const {
-  return positions_for(grid, positions_, options_.grid(), ops::grid_resampling(options_.position_resampling));
+  return positions_for(grid, positions_, options_.grid(), options_.position_resampling);
 }
 
 at::Tensor Vit::embed(const at::Tensor& pixels) const {

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "layers/parts.h"
 #include "layers/patch_embedding.h"
+#include "ops/image/grid.h"
 
 namespace mnemo::backbones {
 
@@ -29,7 +30,7 @@ struct VitOptions {
   double mlp_ratio = 4.0;
   bool qkv_bias = true;
   double norm_eps = 1e-6;
-  std::string position_resampling = "bicubic_antialias";
+  ops::GridResampling position_resampling = ops::GridResampling::bicubic_antialias;
   std::optional<double> layer_scale;
   double drop_path = 0.0;
   double dropout = 0.0;

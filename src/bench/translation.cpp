@@ -49,6 +49,7 @@ class TranslationSubject {
       all.push_back(row);
     }
     batch_ = data::make_pair_batch(samples_, all);
+    batch_.label_smoothing = kSmoothing;
     optimiser_ = train::make_optimiser(
         train::optimiser_types().complete(
             base::Node::table({{"type", "adam"}, {"lr", 1e-4}, {"betas", base::Node::array({0.9, 0.98})}})),
@@ -59,25 +60,17 @@ class TranslationSubject {
     weights::NamedTensors tensors;
     for (const auto& [name, tensor] : model_->parameters().named()) tensors.emplace_back(name, tensor.detach());
     tensors.emplace_back("bench.source", batch_.source);
-    tensors.emplace_back("bench.previous", batch_.previous);
-    tensors.emplace_back("bench.target", batch_.target);
+    tensors.emplace_back("bench.previous", batch_.tokens);
+    tensors.emplace_back("bench.target", batch_.targets);
     return tensors;
   }
 
   /// Gradients of a training step; returns the loss.
   double backward() {
-    data::TokenSegment segment;
-    segment.tokens = batch_.previous;
-    segment.targets = batch_.target;
-    segment.valid = batch_.valid;
-    segment.source = batch_.source;
-    segment.source_valid = batch_.source_valid;
-    segment.num_targets = batch_.num_targets;
-    segment.label_smoothing = kSmoothing;
     model_->parameters().zero_grad();
-    const core::StepResult step = model_->forward(tasks::model_input(segment, core::Mode::train),
+    const core::StepResult step = model_->forward(tasks::model_input(batch_, core::Mode::train),
                                                   model_->initial_state(kRows));
-    const tasks::TokenLoss loss = tasks::token_loss(*model_, step, segment, segment.num_targets, 1.0);
+    const tasks::TokenLoss loss = tasks::token_loss(*model_, step, batch_, batch_.num_targets, 1.0);
     loss.total.backward();
     return loss.total.item<double>();
   }
@@ -99,7 +92,7 @@ class TranslationSubject {
     for (int64_t i = 0; i < count; ++i) order.push_back(i);
     std::vector<std::vector<search::Hypothesis>> all;
     for (const std::vector<int64_t>& chosen : data::bucket_pairs(samples_, order, batch * kLongest, batch)) {
-      const data::PairBatch pairs = data::make_pair_batch(samples_, chosen);
+      const data::TokenSegment pairs = data::make_pair_batch(samples_, chosen);
       infer::EngineSearch decoder(engine);
       for (auto& found : search::beam_search(decoder, {}, pairs.source, pairs.source_valid, options))
         all.push_back(std::move(found));
@@ -111,7 +104,7 @@ class TranslationSubject {
  private:
   std::shared_ptr<models::Model> model_;
   std::vector<data::PairSample> samples_;
-  data::PairBatch batch_;
+  data::TokenSegment batch_;
   std::unique_ptr<train::Optimiser> optimiser_;
   std::map<ops::Precision, std::shared_ptr<const infer::Engine>> engines_;
 };

@@ -20,7 +20,8 @@ std::vector<ModelHead> heads_of(const models::Model& model, const std::string& f
   const memory::LearnableTokens* tasks = model.tasks();
   base::require(model.head().num_classes() > 0 || tasks != nullptr,
                 "{}: this backbone has no head (head.num_classes = 0); train one with mnemo finetune", folder);
-  if (model.head().num_classes() > 0 && (tasks == nullptr || tasks->options().attention == "masked")) {
+  if (model.head().num_classes() > 0 &&
+      (tasks == nullptr || tasks->options().attention == memory::TaskAttention::masked)) {
     heads.push_back({kOwnHead, model.options().head.at("num_classes").as_int(), class_names(folder)});
     const ModelHead& own = heads.front();
     base::require(own.labels.empty() || static_cast<int64_t>(own.labels.size()) == own.num_classes,

@@ -32,7 +32,7 @@ FinetuneModel finetune_model(const models::Model& stored, const std::string& fol
     const at::Tensor start = made.model->parameters().find(from);
     base::require(start.defined(),
                   "finetune: regime = \"{}\" starts from the class token of the model, which has none ({})",
-                  options.regime, folder);
+                  options.regime_name(), folder);
     made.model->parameters().find(fresh).copy_(start.view({1, 1, -1}));
   }
   models::train_only(made.model->parameters(), made.plan.trained);

@@ -76,7 +76,7 @@ std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, co
 bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
                                  const MeasureOptions& options) {
   const std::vector<bundle::ModelHead> heads = stored.heads();
-  const bool taught = recipe && recipe->finetune && recipe->finetune->regime != "full";
+  const bool taught = recipe && recipe->finetune && recipe->finetune->regime != models::FinetuneOptions::Regime::full;
   const bundle::ModelHead& head = bundle::head_named(
       heads, options.task.value_or(taught ? recipe->finetune->name : heads.front().name), "eval: --task");
   stored.image_model()->answer_for(head.name);

@@ -149,7 +149,7 @@ void finish(const TrainingOptions& options, Training& training) {
   if (training.experiment.finetune) {
     training.task = write_task(options.folder, *training.experiment.model, *training.experiment.finetune,
                                fmt::format("{}; {}", training.card.command.substr(0, training.card.command.find('\n')),
-                                           recipe.finetune->regime));
+                                           recipe.finetune->regime_name()));
   }
 }
 

@@ -50,7 +50,7 @@ std::vector<std::vector<TranslatedText>> Translator::operator()(std::span<const 
   const at::Device device = core::device_of(*model_);
   for (const std::vector<int64_t>& chosen :
        data::bucket_pairs(samples, std::move(order), options.batch_size * options.max_source, options.batch_size)) {
-    const data::PairBatch batch = data::make_pair_batch(samples, chosen);
+    const data::TokenSegment batch = data::make_pair_batch(samples, chosen);
     const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
     const auto found = search::beam_search(*decoder, model_->options().tokens, batch.source.to(device),
                                            batch.source_valid.to(device), options.search);

@@ -11,16 +11,6 @@
 #include "base/nearest.h"
 
 namespace mnemo::memory {
-namespace {
-
-core::Propagation propagation_of(const std::string& name) {
-  if (name == "first") return core::Propagation::first;
-  if (name == "added") return core::Propagation::added;
-  return name == "appended" ? core::Propagation::appended : core::Propagation::none;
-}
-
-}  // namespace
-
 void TaskOptions::validate(const base::Where& where) const {
   const bool plain = !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) || c == '-' || c == '_';
@@ -41,7 +31,7 @@ void TaskOptions::validate(const base::Where& where) const {
 }
 
 void LearnableTokensOptions::validate(const base::Where& where) const {
-  const bool masked = attention == "masked";
+  const bool masked = attention == TaskAttention::masked;
   std::set<std::string> names, with_class_row;
   for (const TaskOptions& task : tasks) {
     const auto require = [&](bool good, const char* key, const std::string& what) {
@@ -64,14 +54,14 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
       require(seen.insert(other).second, "sees", fmt::format("'{}' appears twice", other));
     }
     if (task.new_class_token) with_class_row.insert(task.name);
-    if (propagation == "none") continue;
-    require(task.memory_norm.value_or(memory_norm) == "before", "memory_norm",
+    if (propagation == core::Propagation::none) continue;
+    require(task.memory_norm.value_or(memory_norm) == MemoryNorm::before, "memory_norm",
             "propagated rows pass every norm; expected \"before\"");
     require(task.num_mem_tokens > 0, "num_mem_tokens", "expected memory to propagate, found 0");
   }
-  where.require(propagation == "none" || (!masked && tasks.size() <= 1), "propagation",
-                "'{}' is for attention = \"full\" and one task; found \"{}\" and {}", propagation, attention,
-                tasks.size());
+  where.require(propagation == core::Propagation::none || (!masked && tasks.size() <= 1), "propagation",
+                "only attention = \"full\" with one task passes memory on; found attention = \"{}\" and {} tasks",
+                masked ? "masked" : "full", tasks.size());
   const auto own = std::count_if(tasks.begin(), tasks.end(),
                                  [](const TaskOptions& task) { return task.own_class_token; });
   where.require(own <= 1, "tasks", "{} tasks replace the backbone's class token; only one can", own);
@@ -98,7 +88,7 @@ LearnableTokens::LearnableTokens(const Options& options, const layers::Scope& ro
                                  double init_std)
     : options_(options) {
   using layers::ParameterKind;
-  const bool first_only = options.propagation == "first";
+  const bool first_only = options.propagation == core::Propagation::first;
   for (TaskOptions& task : options_.tasks) {
     base::require(task.num_classes >= 2, "learnable_tokens: task '{}': expected num_classes of at least 2, found {}",
                   task.name, task.num_classes);
@@ -128,14 +118,15 @@ LearnableTokens::LearnableTokens(const Options& options, const layers::Scope& ro
 
 core::TaskMemory LearnableTokens::tasks() const {
   core::TaskMemory memory;
-  memory.masked = options_.attention == "masked";
-  memory.propagation = propagation_of(options_.propagation);
+  memory.masked = options_.attention == TaskAttention::masked;
+  memory.propagation = options_.propagation;
   for (size_t k = 0; k < parts_.size(); ++k) {
     const TaskOptions& task = options_.tasks[k];
     core::TaskTokens tokens{task.name, parts_[k].class_token};
-    tokens.class_position = task.class_token_position.value_or(options_.class_token_position) == "class";
+    tokens.class_position = task.class_token_position.value_or(options_.class_token_position) ==
+                            ClassTokenPosition::same;
     tokens.memory = parts_[k].memory;
-    tokens.norm_memory = task.memory_norm.value_or(options_.memory_norm) == "before";
+    tokens.norm_memory = task.memory_norm.value_or(options_.memory_norm) == MemoryNorm::before;
     for (const std::string& other : task.sees) tokens.sees.push_back(static_cast<int64_t>(find(other)));
     memory.tasks.push_back(std::move(tokens));
     if (parts_[k].cls_token.defined()) memory.class_token = parts_[k].cls_token;

@@ -11,6 +11,13 @@
 
 namespace mnemo::memory {
 
+/// Where a layer adds its memory: after its first norm, which the memory then bypasses, or before it.
+enum class MemoryNorm { after, before };
+/// The position of a new class token: that of the backbone's class token, or none.
+enum class ClassTokenPosition { same, none };
+/// Which rows see a task's memory: only the task's own class token, or every row.
+enum class TaskAttention { masked, full };
+
 /// One task of learnable_tokens.
 struct TaskOptions {
   std::string name;
@@ -21,7 +28,8 @@ struct TaskOptions {
   bool own_class_token = false;
   bool own_adapters = false;
   std::vector<std::string> sees;
-  std::optional<std::string> memory_norm, class_token_position;
+  std::optional<MemoryNorm> memory_norm;
+  std::optional<ClassTokenPosition> class_token_position;
   std::vector<std::string> labels;
   template <class V>
   void visit(V&& v) {
@@ -45,10 +53,10 @@ struct TaskOptions {
 };
 
 struct LearnableTokensOptions {
-  std::string attention = "masked";
-  std::string memory_norm = "after";
-  std::string class_token_position = "class";
-  std::string propagation = "none";
+  TaskAttention attention = TaskAttention::masked;
+  MemoryNorm memory_norm = MemoryNorm::after;
+  ClassTokenPosition class_token_position = ClassTokenPosition::same;
+  core::Propagation propagation = core::Propagation::none;
   std::vector<TaskOptions> tasks;
   template <class V>
   void visit(V&& v) {

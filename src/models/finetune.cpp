@@ -9,33 +9,39 @@
 #include "memory/learnable_tokens.h"
 
 namespace mnemo::models {
+
 void FinetuneOptions::validate(const base::Where& where) const {
-  const bool memory = regime == "memory", masked = regime == "masked_memory";
+  const bool memory = regime == Regime::memory, masked = regime == Regime::masked_memory;
+  const std::string found = regime_name();
   where.require(!layers || memory || masked, "layers",
-                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
-  where.require(propagation == "none" || memory, "propagation", "belongs to regime = \"memory\", found regime = \"{}\"",
-                regime);
-  where.require(sees.empty() || masked, "sees", "belongs to regime = \"masked_memory\", found regime = \"{}\"", regime);
+                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", found);
+  where.require(propagation == core::Propagation::none || memory, "propagation",
+                "belongs to regime = \"memory\", found regime = \"{}\"", found);
+  where.require(sees.empty() || masked, "sees", "belongs to regime = \"masked_memory\", found regime = \"{}\"", found);
   // A run's recipe.toml contains every key, so a key at its default was not necessarily set by the user.
   const FinetuneOptions left_out;
   where.require(num_mem_tokens == left_out.num_mem_tokens || memory || masked, "num_mem_tokens",
-                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
+                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", found);
   where.require(memory_norm == left_out.memory_norm || memory || masked, "memory_norm",
-                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", regime);
+                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", found);
   where.require(class_token_position == left_out.class_token_position || masked, "class_token_position",
-                "belongs to regime = \"masked_memory\", found regime = \"{}\"", regime);
-  where.require(bottleneck == left_out.bottleneck || regime == "adapters", "bottleneck",
-                "belongs to regime = \"adapters\", found regime = \"{}\"", regime);
+                "belongs to regime = \"masked_memory\", found regime = \"{}\"", found);
+  where.require(bottleneck == left_out.bottleneck || regime == Regime::adapters, "bottleneck",
+                "belongs to regime = \"adapters\", found regime = \"{}\"", found);
 }
+
+std::string FinetuneOptions::regime_name() const { return base::write_options(*this).at("regime").as_string(); }
 
 FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options,
                              const std::vector<std::string>& labels) {
-  const std::string who = fmt::format("finetune: regime = \"{}\"", options.regime);
+  const std::string who = fmt::format("finetune: regime = \"{}\"", options.regime_name());
   const auto classes = static_cast<int64_t>(labels.size());
   base::require(model.backbone.input() == core::InputKind::images && model.kind == ModelOptions::Kind::model,
                 "{}: expected a model of images, found backbone.type = \"{}\"", who, model.backbone.type);
   FinetunePlan plan{model, {}, options.name, {}};
-  if (options.regime == "full") {
+  using Regime = FinetuneOptions::Regime;
+  const Regime regime = options.regime;
+  if (regime == Regime::full) {
     base::require(model.memory.empty() || type_of(model.memory.front()) != memory::LearnableTokens::kType,
                   "{}: changes the backbone that the attached tasks were trained on; detach them first", who);
     plan.options.head.set("num_classes", classes);
@@ -46,8 +52,8 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   }
   base::require(model.backbone.takes_tasks(), "{}: expected backbone.type = \"vit\", found \"{}\"", who,
                 model.backbone.type);
-  const bool masked = options.regime == "head" || options.regime == "masked_memory",
-             moves = options.regime == "memory" || options.regime == "head_and_class_token";
+  const bool masked = regime == Regime::head || regime == Regime::masked_memory,
+             moves = regime == Regime::memory || regime == Regime::head_and_class_token;
   memory::LearnableTokensOptions memory;
   const base::Node* attached = nullptr;
   for (const base::Node& one : model.memory) {
@@ -57,12 +63,12 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   }
   if (attached != nullptr) {
     memory = base::read_typed_options<memory::LearnableTokensOptions>(*attached);
-    base::require(masked && memory.attention == "masked",
+    base::require(masked && memory.attention == memory::TaskAttention::masked,
                   "{}: the model has tasks attached, so only masked tasks can be added; detach them first, or choose "
                   "masked_memory or head",
                   who);
   } else {
-    memory.attention = masked ? "masked" : "full";
+    memory.attention = masked ? memory::TaskAttention::masked : memory::TaskAttention::full;
     memory.memory_norm = options.memory_norm;
     memory.class_token_position = options.class_token_position;
     memory.propagation = options.propagation;
@@ -71,10 +77,10 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   task.name = options.name;
   task.num_classes = classes;
   task.labels = labels;
-  task.new_class_token = options.regime == "masked_memory";
+  task.new_class_token = regime == Regime::masked_memory;
   task.own_class_token = moves;
-  task.own_adapters = options.regime == "adapters";
-  task.num_mem_tokens = options.regime == "memory" || options.regime == "masked_memory" ? options.num_mem_tokens : 0;
+  task.own_adapters = regime == Regime::adapters;
+  task.num_mem_tokens = regime == Regime::memory || regime == Regime::masked_memory ? options.num_mem_tokens : 0;
   if (task.num_mem_tokens > 0) task.layers = options.layers;
   if (attached != nullptr) {
     task.memory_norm = options.memory_norm;
@@ -87,7 +93,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   node.set("type", memory::LearnableTokens::kType);
   plan.options.memory = {ModelOptions::memory_types().complete(node)};
   plan.trained = {"task." + options.name + ".*"};
-  if (options.regime == "adapters") {
+  if (regime == Regime::adapters) {
     base::require(!model.adapters,
                   "{}: the model already has adapters, so a task cannot add its own; choose another regime", who);
     plan.options.adapters = layers::AdapterOptions{};

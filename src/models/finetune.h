@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "layers/parameters.h"
+#include "memory/learnable_tokens.h"
 #include "models/options.h"
 
 namespace mnemo::models {
@@ -13,13 +14,14 @@ namespace mnemo::models {
 /// How a trained image model learns another task (Sandler et al. 2022, section 4.1): `[finetune]` of a recipe.
 struct FinetuneOptions {
   std::string model;
-  std::string regime = "masked_memory";
+  enum class Regime { head, head_and_class_token, memory, masked_memory, full, adapters };
+  Regime regime = Regime::masked_memory;
   std::string name = "task";
   int64_t num_mem_tokens = 5;
   std::optional<std::vector<int64_t>> layers;
-  std::string memory_norm = "after";
-  std::string class_token_position = "class";
-  std::string propagation = "none";
+  memory::MemoryNorm memory_norm = memory::MemoryNorm::after;
+  memory::ClassTokenPosition class_token_position = memory::ClassTokenPosition::same;
+  core::Propagation propagation = core::Propagation::none;
   int64_t bottleneck = 8;
   std::vector<std::string> sees;
   template <class V>
@@ -43,6 +45,8 @@ struct FinetuneOptions {
     v("sees", sees, "masked_memory: attached tasks that the new task sees");
   }
   void validate(const base::Where& where) const;
+  /// The regime, as a recipe writes it.
+  std::string regime_name() const;
 };
 
 /// What fine-tuning does to a model.

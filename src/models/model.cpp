@@ -365,7 +365,7 @@ std::vector<TaskLogits> Model::task_logits(const core::TasksResult& result) cons
   const std::vector<at::Tensor> rows = head_rows(result);
   RECORD_USER_SCOPE("head");
   std::vector<TaskLogits> all;
-  if (tasks_->options().attention == "masked" && head().num_classes() > 0)
+  if (tasks_->options().attention == memory::TaskAttention::masked && head().num_classes() > 0)
     all.push_back({"base", head().logits(rows[0]).squeeze(1)});
   for (size_t k = 0; k + 1 < rows.size(); ++k)
     all.push_back({tasks_->options().tasks[k].name, tasks_->head(k)(rows[k + 1]).squeeze(1)});

@@ -16,17 +16,6 @@
 namespace mnemo::tasks {
 namespace {
 
-data::TokenSegment segment_of(const data::PairBatch& batch) {
-  data::TokenSegment segment;
-  segment.tokens = batch.previous;
-  segment.targets = batch.target;
-  segment.valid = batch.valid;
-  segment.source = batch.source;
-  segment.source_valid = batch.source_valid;
-  segment.num_targets = batch.num_targets;
-  return segment;
-}
-
 /// `count` of the numbers 0 .. size-1, evenly spread.
 std::vector<int64_t> spread(int64_t size, int64_t count) {
   std::vector<int64_t> chosen;
@@ -49,7 +38,7 @@ std::optional<double> Translation::metric_of_loss(double nll) const {
 }
 
 std::vector<data::TokenSegment> Translation::next(const core::ModelInput&) {
-  data::TokenSegment segment = segment_of(batches_.next());
+  data::TokenSegment segment = batches_.next();
   segment.label_smoothing = options_.label_smoothing;
   return {segment};
 }
@@ -71,7 +60,7 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
     return data::bucket_pairs(pairs.samples, spread(size, count), options_.batch_tokens, options_.eval_batch_size);
   };
   for (const std::vector<int64_t>& chosen : batches(options_.eval_samples)) {
-    const data::TokenSegment segment = to(segment_of(data::make_pair_batch(pairs.samples, chosen)), device);
+    const data::TokenSegment segment = to(data::make_pair_batch(pairs.samples, chosen), device);
     const core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate),
                                                 model.initial_state(segment.tokens.size(0)));
     accuracy.add_logits(model.logits(step.hidden), segment.targets);
@@ -83,7 +72,7 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   std::vector<std::string> hypotheses;
   std::vector<std::vector<std::string>> references(1);
   for (const std::vector<int64_t>& chosen : batches(options_.translated)) {
-    const data::PairBatch batch = data::make_pair_batch(pairs.samples, chosen);
+    const data::TokenSegment batch = data::make_pair_batch(pairs.samples, chosen);
     const auto translations = search::beam_search(model, {}, batch.source.to(device), batch.source_valid.to(device),
                                                   options_.search);
     for (size_t i = 0; i < chosen.size(); ++i) {

@@ -225,12 +225,15 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
   memory::TaskOptions added = task.task();
   added.name = options.name.value_or(added.name);
   const bool first = memory.tasks.empty();
-  base::require(first || (memory.attention == task.memory.attention && memory.propagation == "none" &&
-                          task.memory.propagation == "none"),
+  const auto shown_attention = [](const memory::LearnableTokensOptions& of) {
+    return of.attention == memory::TaskAttention::masked ? "masked" : "full";
+  };
+  const bool passes_on = task.memory.propagation != core::Propagation::none;
+  base::require(first || (memory.attention == task.memory.attention && !passes_on &&
+                          memory.propagation == core::Propagation::none),
                 "{}: attention = \"{}\"{} cannot be joined with the tasks of this model, which have attention = "
                 "\"{}\"; only masked tasks keep one another's results",
-                shown, task.memory.attention, task.memory.propagation == "none" ? "" : " with propagation",
-                memory.attention);
+                shown, shown_attention(task.memory), passes_on ? " with propagation" : "", shown_attention(memory));
   base::require(!added.own_adapters || !model.options.adapters,
                 "{}: brings adapters, and the model has some already, {}", shown,
                 adapters_of_task(memory) ? "those of a task; detach that first" : "its own");

@@ -19,7 +19,7 @@ int64_t length_of(const PairSample& sample) {
 
 }  // namespace
 
-PairBatch make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen) {
+TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen) {
   size_t longest_source = 1, longest_target = 1;
   for (const int64_t number : chosen) {
     const PairSample& sample = samples[static_cast<size_t>(number)];
@@ -30,21 +30,21 @@ PairBatch make_pair_batch(const std::vector<PairSample>& samples, const std::vec
   const auto table = [&](size_t width, int64_t value) {
     return at::full({rows, static_cast<int64_t>(width)}, value, at::kLong);
   };
-  PairBatch batch;
+  TokenSegment batch;
   batch.source = table(longest_source, PairVocabulary::kPad);
-  batch.previous = table(longest_target, PairVocabulary::kPad);
-  batch.target = table(longest_target, base::kIgnoreTarget);
+  batch.tokens = table(longest_target, PairVocabulary::kPad);
+  batch.targets = table(longest_target, base::kIgnoreTarget);
   for (int64_t row = 0; row < rows; ++row) {
     const PairSample& sample = samples[static_cast<size_t>(chosen[static_cast<size_t>(row)])];
-    int64_t* previous = batch.previous[row].mutable_data_ptr<int64_t>();
+    int64_t* previous = batch.tokens[row].mutable_data_ptr<int64_t>();
     std::copy(sample.source.begin(), sample.source.end(), batch.source[row].mutable_data_ptr<int64_t>());
-    std::copy(sample.target.begin(), sample.target.end(), batch.target[row].mutable_data_ptr<int64_t>());
+    std::copy(sample.target.begin(), sample.target.end(), batch.targets[row].mutable_data_ptr<int64_t>());
     previous[0] = PairVocabulary::kEos;
     std::copy(sample.target.begin(), sample.target.end() - 1, previous + 1);
     batch.num_targets += static_cast<int64_t>(sample.target.size());
   }
   batch.source_valid = batch.source != PairVocabulary::kPad;
-  batch.valid = batch.target != base::kIgnoreTarget;
+  batch.valid = batch.targets != base::kIgnoreTarget;
   return batch;
 }
 
@@ -83,7 +83,7 @@ void PairBatches::begin(int64_t epoch) {
   if (shuffle_) random.shuffle(batches_);
 }
 
-PairBatch PairBatches::next() {
+TokenSegment PairBatches::next() {
   if (batch_ == batches_of_epoch()) begin(epoch_ + 1);
   return make_pair_batch(*samples_, batches_[static_cast<size_t>(batch_++)]);
 }

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "data/segment.h"
+
 namespace mnemo::data {
 
 /// A pair as token ids, both ending with eos.
@@ -13,16 +15,9 @@ struct PairSample {
   std::vector<int64_t> source, target;
 };
 
-/// Sentences of a batch, padded on the right.
-///   source [B,S], source_valid [B,S]; previous [B,U]: eos, then the target without its last token; target [B,U],
-///   base::kIgnoreTarget at padding; valid [B,U]
-struct PairBatch {
-  at::Tensor source, source_valid, previous, target, valid;
-  int64_t num_targets = 0;
-};
-
-/// One batch of these samples.
-PairBatch make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen);
+/// One batch of these samples, padded on the right: source [B,S]; tokens [B,U], eos and then the target without its
+/// last token; targets [B,U].
+TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen);
 
 /// Divides samples, in the order given, into batches of similar lengths.
 ///   rows * longest side of the batch <= max_tokens and rows <= max_rows; a longer sample stands alone
@@ -37,7 +32,7 @@ class PairBatches {
   PairBatches(std::shared_ptr<const std::vector<PairSample>> samples, int64_t max_tokens, int64_t max_rows,
               bool shuffle, int64_t seed);
 
-  PairBatch next();
+  TokenSegment next();
   int64_t epoch() const { return epoch_; }
   int64_t batch() const { return batch_; }
   int64_t batches_of_epoch() const { return static_cast<int64_t>(batches_.size()); }

@@ -6,13 +6,6 @@
 
 namespace mnemo::ops {
 
-GridResampling grid_resampling(std::string_view name) {
-  if (name == "bicubic") return GridResampling::bicubic;
-  if (name == "bicubic_antialias") return GridResampling::bicubic_antialias;
-  base::ensure(name == "bilinear", "no way of resampling is called '{}'", name);
-  return GridResampling::bilinear;
-}
-
 at::Tensor resample_grid(const at::Tensor& rows, int64_t height, int64_t width, int64_t to_height, int64_t to_width,
                          GridResampling method) {
   base::ensure(rows.dim() == 2 && rows.size(0) == height * width, "resample_grid: expected {} x {} rows, found {}",

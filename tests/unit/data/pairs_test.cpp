@@ -139,9 +139,9 @@ TEST_F(Pairs, BatchesCoverAnEpochAndResume) {
     std::multiset<int64_t> seen;
     while (true) {
       places.emplace_back(batches.epoch(), batches.batch());
-      const PairBatch batch = batches.next();
+      const TokenSegment batch = batches.next();
       sources.push_back(batch.source);
-      const int64_t rows = batch.source.size(0), longest = std::max(batch.source.size(1), batch.target.size(1));
+      const int64_t rows = batch.source.size(0), longest = std::max(batch.source.size(1), batch.targets.size(1));
       EXPECT_TRUE(rows == 1 || rows * longest <= 40) << rows << " x " << longest;
       EXPECT_LE(rows, 6);
       for (int64_t row = 0; row < rows; ++row) seen.insert(batch.source[row][0].item<int64_t>());
@@ -160,14 +160,14 @@ TEST_F(Pairs, BatchesCoverAnEpochAndResume) {
 
 TEST_F(Pairs, ABatchIsPaddedOnTheRight) {
   const std::vector<PairSample> samples = {{{7, 8, 2}, {9, 2}}, {{5, 2}, {6, 7, 2}}};
-  const PairBatch batch = make_pair_batch(samples, {0, 1});
+  const TokenSegment batch = make_pair_batch(samples, {0, 1});
   const auto rows = [](std::initializer_list<int64_t> values) {
     return at::tensor(std::vector<int64_t>(values)).view({2, 3});
   };
   constexpr int64_t kNone = base::kIgnoreTarget;
   EXPECT_TRUE(at::equal(batch.source, rows({7, 8, 2, 5, 2, 1})));
-  EXPECT_TRUE(at::equal(batch.previous, rows({2, 9, 1, 2, 6, 7})));
-  EXPECT_TRUE(at::equal(batch.target, rows({9, 2, kNone, 6, 7, 2})));
+  EXPECT_TRUE(at::equal(batch.tokens, rows({2, 9, 1, 2, 6, 7})));
+  EXPECT_TRUE(at::equal(batch.targets, rows({9, 2, kNone, 6, 7, 2})));
   EXPECT_TRUE(at::equal(batch.valid.to(at::kLong), rows({1, 1, 0, 1, 1, 1})));
   EXPECT_EQ(batch.num_targets, 5);
 }

@@ -312,7 +312,7 @@ TEST(TaskMemoryFile, AttachRefusesWhatDoesNotFit) {
   test::expect_error<base::InputError>([&] { weights::detach(two, "a", "m"); }, {"'b' sees 'a'"});
   test::expect_error<base::InputError>([&] { weights::detach(two, "c", "m"); }, {"no task", "c"});
   weights::TaskMemoryFile full = task(backbone, "f", 3);
-  full.memory.attention = "full";
+  full.memory.attention = memory::TaskAttention::full;
   refuse(one, full, {"full", "masked"});
   weights::TaskMemoryFile renamed = task(backbone, "a", 4);
   weights::attach(one, renamed, "file", {.name = "again", .sees = {}});
