@@ -14,6 +14,7 @@
 #include "base/machine.h"
 #include "base/nearest.h"
 #include "base/text_format.h"
+#include "bundle/average.h"
 #include "bundle/bundle.h"
 #include "bundle/foreign_images.h"
 #include "bundle/model_folder.h"
@@ -113,11 +114,24 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
   return base::to_json(config) + "\n";
 }
 
+Converted to_average(const ConvertOptions& options) {
+  const int64_t count = options.last.value_or(5);
+  base::require(!options.checkpoint, "convert: --to average: --checkpoint names one; choose how many with --last");
+  ModelFolder made = average_of(options.model, count);
+  const int64_t parameters = models::count_parameters(
+      models::read_model_options(weights::parse_model_config(made.config, kConfigFile)));
+  made.card = fmt::format(
+      "---\nlibrary_name: mnemo\n---\n\n# {0}\n\n{1} parameters. The mean of the last {2} checkpoints of `{0}`.\n\n"
+      "Made with Mnemo {3}:\n\n    mnemo convert {0} --to average --last {2} --out FOLDER\n",
+      last_name(options.model), base::grouped(parameters), count, base::this_machine().mnemo);
+  write_model_folder(options.out, made);
+  return {parameters, 0};
+}
+
 /// Between Mnemo's names and those of other libraries; weights stay as they are.
 Converted to_format(const ConvertOptions& options) {
   const bool ours = options.to == "mnemo";
   const weights::ForeignFormat* format = ours ? nullptr : &weights::foreign_format(options.to);
-  base::require(!options.features && options.seed == 0, "convert: --features and --seed go with --to t2r");
   const std::string folder = model_folder(options.model, options.checkpoint);
   const AnyModel loaded = load_any(folder);
   const models::ModelOptions& found = loaded.model->options();
@@ -142,7 +156,7 @@ Converted to_format(const ConvertOptions& options) {
 }  // namespace
 
 std::vector<std::string> conversion_names() {
-  std::vector<std::string> known = {"t2r", "mnemo"};
+  std::vector<std::string> known = {"t2r", "average", "mnemo"};
   for (const weights::ForeignFormat& format : weights::foreign_formats()) known.emplace_back(format.name);
   return known;
 }
@@ -153,12 +167,17 @@ Converted convert(const ConvertOptions& options) {
   base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: unknown kind '{}'{}",
                 options.to, base::suggestion(options.to, known));
   base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
-  return options.to == "t2r" ? to_t2r(options) : to_format(options);
+  const bool t2r = options.to == "t2r", average = options.to == "average";
+  base::require(t2r || (!options.features && options.seed == 0), "convert: --features and --seed go with --to t2r");
+  base::require(average || !options.last, "convert: --last goes with --to average");
+  if (average) return to_average(options);
+  return t2r ? to_t2r(options) : to_format(options);
 }
 
 std::string conversions_text() {
   std::string text =
-      "t2r: linear attention with learned features, from softmax attention; mnemo: from another library's folder "
+      "t2r: linear attention with learned features, from softmax attention; average: the mean of a "
+      "run's last checkpoints; mnemo: from another library's folder "
       "(found by its config.json)";
   for (const weights::ForeignFormat& format : weights::foreign_formats())
     text += fmt::format("; {}: {}", format.name, format.about);

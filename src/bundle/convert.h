@@ -9,9 +9,10 @@ namespace mnemo::bundle {
 
 struct ConvertOptions {
   std::string model;  ///< a model folder, a run's folder, or a folder of another library
-  std::string to;     ///< "t2r", "mnemo", or the name of a format of another library (weights/foreign.h)
+  std::string to;     ///< "t2r", "average", "mnemo", or the name of a format of another library (weights/foreign.h)
   std::string out;    ///< the new model's folder
   std::optional<int64_t> features = {};        ///< of t2r: features of a head; unset: 32
+  std::optional<int64_t> last = {};            ///< of average: number of the latest checkpoints; unset: 5
   int64_t seed = 0;                            ///< of t2r: of the fresh feature maps
   std::optional<std::string> checkpoint = {};  ///< of a run: "latest", "best" or a step
 };

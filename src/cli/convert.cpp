@@ -27,8 +27,9 @@ int convert_model(const ConvertArguments& arguments) {
     return base::kDone;
   }
   const std::string parameters = fmt::format("{}: {} parameters", options.out, base::grouped(made.parameters));
-  base::print(options.to == "t2r" ? fmt::format("{}, {} of them fresh\n", parameters, base::grouped(made.fresh))
-                                  : fmt::format("{} under {} names\n", parameters, options.to));
+  base::print(options.to == "t2r"       ? fmt::format("{}, {} of them fresh\n", parameters, base::grouped(made.fresh))
+              : options.to == "average" ? fmt::format("{}, the mean of the last checkpoints\n", parameters)
+                                        : fmt::format("{} under {} names\n", parameters, options.to));
   return base::kDone;
 }
 
@@ -44,10 +45,12 @@ void add_convert(CLI::App& app) {
       .option("--to", options->to, "KIND", bundle::conversions_text())
       .option("--out", options->out, "FOLDER", "the new model's folder")
       .option("--features", options->features, "N", "features of a head (32)")
+      .option("--last", options->last, "N", "average: number of the run's latest checkpoints (5)")
       .option("--seed", options->seed, "N", "of the fresh feature maps (0)")
       .flag("--json", arguments->json, "print JSON")
       .footer(
           "mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"
+          "mnemo convert runs/mine --to average --last 5 --out averaged\n"
           "mnemo convert runs/mine --to t2r --out runs/t2r\n"
           "mnemo train recipes/text.toml --init runs/t2r --set "
           "'model.backbone.attention={type=\"linear\",feature_map=\"t2r\"}'")

@@ -74,18 +74,27 @@ void prune(const std::string& run_folder, int64_t just_written, int64_t keep_las
   }
 }
 
-std::optional<CheckpointInfo> newest(const std::string& run_folder, bool best_only, const WarnFunction& warn) {
+// The newest checkpoints that verify, newest first, at most `count`.
+std::vector<CheckpointInfo> newest(const std::string& run_folder, bool best_only, int64_t count,
+                                   const WarnFunction& warn) {
+  std::vector<CheckpointInfo> found;
   for (const int64_t step : steps_in(run_folder)) {
+    if (static_cast<int64_t>(found.size()) == count) break;
     const std::string path = base::join_path(run_folder, checkpoint_name(step));
     try {
       if (best_only && !read_manifest(path).best) continue;
-      return verify_checkpoint(path);
+      found.push_back(verify_checkpoint(path));
     } catch (const base::InputError& error) {
       if (!base::path_exists(path)) continue;  // removed meanwhile by a training that goes on
       warn(fmt::format("skipping a damaged checkpoint: {}", error.what()));
     }
   }
-  return std::nullopt;
+  return found;
+}
+
+std::optional<CheckpointInfo> the_newest(const std::string& run_folder, bool best_only, const WarnFunction& warn) {
+  const std::vector<CheckpointInfo> found = newest(run_folder, best_only, 1, warn);
+  return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 }  // namespace
@@ -175,8 +184,8 @@ std::optional<CheckpointInfo> find_checkpoint(const std::string& run_folder, con
     for (int attempt = 1;; ++attempt) {
       const std::vector<int64_t> before = steps_in(run_folder);
       std::optional<CheckpointInfo> found;
-      if (which == "best") found = newest(run_folder, true, warn);
-      if (!found) found = newest(run_folder, false, warn);
+      if (which == "best") found = the_newest(run_folder, true, warn);
+      if (!found) found = the_newest(run_folder, false, warn);
       // A training in progress removes old checkpoints, perhaps those that were just listed.
       if (found || attempt == kAttempts || steps_in(run_folder) == before) return found;
     }
@@ -192,9 +201,13 @@ std::optional<CheckpointInfo> find_checkpoint(const std::string& run_folder, con
   return verify_checkpoint(base::join_path(run_folder, checkpoint_name(step)));
 }
 
+std::vector<CheckpointInfo> latest_checkpoints(const std::string& run_folder, int64_t count, const WarnFunction& warn) {
+  return newest(run_folder, false, count, warn);
+}
+
 std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder, const WarnFunction& warn) {
   recover(run_folder);
-  return newest(run_folder, false, warn);
+  return the_newest(run_folder, false, warn);
 }
 
 CheckpointReader::CheckpointReader(const std::string& path) : info_(verify_checkpoint(path)) {}

@@ -117,6 +117,11 @@ bool has_checkpoints(const std::string& run_folder);
 std::optional<CheckpointInfo> find_checkpoint(const std::string& run_folder, const std::string& which,
                                               const WarnFunction& warn = warn_on_stderr);
 
+/// The latest checkpoints that verify, newest first, at most `count`; damaged ones are skipped with a warning. Changes
+/// nothing in the folder.
+std::vector<CheckpointInfo> latest_checkpoints(const std::string& run_folder, int64_t count,
+                                               const WarnFunction& warn = warn_on_stderr);
+
 /// The checkpoint with the highest step that verifies; damaged ones are skipped with a warning. Nothing if there is
 /// none.
 std::optional<CheckpointInfo> latest_checkpoint(const std::string& run_folder,

@@ -13,6 +13,7 @@
 #include "base/node.h"
 #include "ops/cuda.h"
 #include "tests/support/command_line.h"
+#include "weights/safetensors.h"
 
 // Runs the program itself on tiny models.
 namespace mnemo {
@@ -228,12 +229,41 @@ TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
   EXPECT_NEAR(evaluation(further), evaluation(made), 1e-4) << "training did not start from the converted weights";
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{"convert", run_folder, "--to", "rfa", "--out", made},
-       "convert: --to: unknown kind 'rfa'; known: 't2r', 'mnemo', 'timm_vit'"},
+       "convert: --to: unknown kind 'rfa'; known: 't2r', 'average', 'mnemo'"},
       {{"convert", relative, "--to", "t2r", "--out", folder_ / "x"}, "found backbone.attention.type = \"relative\""},
       {{"convert", run_folder, "--to", "t2r", "--out", folder_ / "x", "--features", "0"}, "--features"},
       {{"train", recipe_, "--data", text_, "--out", folder_ / "y", "--init", made}, "attn.feature.weight"},
       {{"train", recipe_, "--data", recipe_, "--out", folder_ / "z", "--init", relative}, "vocabulary"},
       {{"train", "--resume", run_folder, "--init", made}, "--init"}};
+  for (const auto& [arguments, words] : mistakes) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  }
+}
+
+TEST_F(CommandLine, LastCheckpointsAreAveraged) {
+  const std::string folder = trained("averaged", {"--set", "train.save_every=1", "--set", "train.keep_last=0"}),
+                    made = folder_ / "average";
+  const Finished convert = run({"convert", folder, "--to", "average", "--last", "3", "--out", made});
+  EXPECT_EQ(convert.status, 0) << convert.err;
+  std::vector<std::string> steps;
+  for (const std::string& name : base::list_folder(folder))
+    if (name.starts_with("step-")) steps.push_back(folder + "/" + name + "/model.safetensors");
+  std::sort(steps.rbegin(), steps.rend());
+  ASSERT_GT(steps.size(), 3u) << "or the oldest would not be left out";
+  const weights::TensorFile mean = weights::read_safetensors(made + "/model.safetensors");
+  for (const auto& [name, tensor] : mean.tensors) {
+    at::Tensor sum = at::zeros_like(tensor, at::kDouble);
+    for (size_t i = 0; i < 3; ++i) sum += weights::read_safetensors(steps[i]).at(name, steps[i]);
+    EXPECT_TRUE(at::equal(tensor, (sum / 3.0).to(tensor.scalar_type()))) << name;
+  }
+  EXPECT_EQ(run({"eval", made, "--data", text_}).status, 0);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"convert", folder, "--to", "average", "--last", "0", "--out", made}, "--last: expected at least 1"},
+      {{"convert", folder, "--to", "average", "--last", "999", "--out", made}, "expected 999 good checkpoints"},
+      {{"convert", folder, "--to", "mnemo", "--last", "2", "--out", made}, "--last goes with --to average"},
+      {{"convert", folder, "--to", "average", "--checkpoint", "best", "--out", made}, "--checkpoint names one"}};
   for (const auto& [arguments, words] : mistakes) {
     const Finished outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << words;
