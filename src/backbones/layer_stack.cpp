@@ -121,11 +121,9 @@ at::Tensor LayerStack::Layer::feed_forward(const at::Tensor& rows, double dropou
   return ffn(rows, dropout, training);
 }
 
-/// rows [B,Q,D] as the cross-attention receives them.
-at::Tensor LayerStack::Layer::attend_encoder(const at::Tensor& rows, const core::BackboneInput& input,
-                                             const core::AttendTable& table) const {
+at::Tensor LayerStack::Layer::attend_encoder(const core::AttentionInput& input) const {
   RECORD_USER_SCOPE("cross_attention");
-  return cross->forward({rows, input.encoder.rows, table, input.mode}, {}).y;
+  return cross->forward(input, {}).y;
 }
 
 core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {
@@ -164,8 +162,9 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     h = pre ? h + y : layer.norm1(h + y);
     if (layer.cross) {
       base::ensure(cross_table.has_value(), "layers with cross-attention need an encoder's output");
-      const at::Tensor read = layers::dropout(layer.attend_encoder(pre ? layer.cross_norm(h) : h, input, *cross_table),
-                                              options_.dropout, training);
+      const core::AttentionInput asks{pre ? layer.cross_norm(h) : h, input.encoder.rows, *cross_table, input.mode};
+      if (input.observe) input.observe(static_cast<int64_t>(n), *layer.cross, asks, {});
+      const at::Tensor read = layers::dropout(layer.attend_encoder(asks), options_.dropout, training);
       h = pre ? h + read : layer.cross_norm(h + read);
     }
     const at::Tensor ffn = layers::dropout(

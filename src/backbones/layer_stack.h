@@ -107,8 +107,7 @@ class LayerStack : public core::Backbone {
     layers::LayerNorm norm1, cross_norm, norm2;
     layers::FeedForward ffn;
     core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
-    at::Tensor attend_encoder(const at::Tensor& rows, const core::BackboneInput& input,
-                              const core::AttendTable& table) const;
+    at::Tensor attend_encoder(const core::AttentionInput& input) const;
     at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };
   /// Whether each layer is skipped; drawn once per segment.

@@ -1,14 +1,18 @@
 #include <fmt/format.h>
 
+#include <poll.h>
 #include <unistd.h>
 
-#include <iostream>
+#include <cerrno>
+#include <cstring>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/json_value.h"
 #include "base/output.h"
+#include "base/progress.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -21,10 +25,10 @@ namespace {
 struct TranslateArguments {
   std::string model;
   std::optional<std::string> checkpoint, device, precision;
-  std::optional<double> length_penalty, max_len_a;
+  std::optional<double> length_penalty, max_len_a, temperature, top_p;
+  std::optional<int64_t> beam, top_k, seed;
   infer::TranslateOptions translate;
-  int64_t nbest = 1;
-  bool json = false;
+  bool json = false, sample = false;
 };
 
 constexpr size_t kChunk = 1024;  ///< lines that are sorted by length together
@@ -38,57 +42,138 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
-/// Reads up to `count` lines; false at the end of the input.
-bool read_lines(size_t count, std::vector<std::string>& lines) {
-  lines.clear();
-  for (std::string line; lines.size() < count && std::getline(std::cin, line);) {
-    base::require(line.size() <= kMaxLine, "standard input: expected lines of at most {} bytes, found one of {}",
-                  kMaxLine, line.size());
-    if (line.ends_with('\r')) line.pop_back();
-    lines.push_back(std::move(line));
+/// The lines of standard input, so that a pipe's are translated as they come.
+class InputLines {
+ public:
+  /// Waits for the first line, and takes up to `count` of those that are there by then. False at the end.
+  bool read(size_t count, std::vector<std::string>& lines) {
+    lines.clear();
+    while (lines.size() < count && (take(lines) || ((lines.empty() || is_ready()) && fill()))) {
+    }
+    if (lines.empty() && !pending_.empty()) lines.push_back(std::exchange(pending_, {}));  // the last without an end
+    for (std::string& line : lines) {
+      if (line.ends_with('\r')) line.pop_back();
+    }
+    return !lines.empty();
   }
-  return !lines.empty();
+
+ private:
+  bool take(std::vector<std::string>& lines) {
+    const size_t end = pending_.find('\n', from_);
+    base::require((end == std::string::npos ? pending_.size() : end) - from_ <= kMaxLine,
+                  "standard input: expected lines of at most {} bytes, found a longer one", kMaxLine);
+    if (end == std::string::npos) return false;
+    lines.push_back(pending_.substr(from_, end - from_));
+    from_ = end + 1;
+    return true;
+  }
+  static bool is_ready() {
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    return poll(&input, 1, 0) > 0;
+  }
+  /// Reads more; false at the end.
+  bool fill() {
+    pending_.erase(0, std::exchange(from_, 0));
+    char bytes[1 << 16];
+    ssize_t count;
+    while ((count = ::read(STDIN_FILENO, bytes, sizeof bytes)) < 0 && errno == EINTR) {
+    }
+    base::require(count >= 0, "standard input: cannot be read: {}", std::strerror(errno));
+    pending_.append(bytes, static_cast<size_t>(count));
+    return count > 0;
+  }
+
+  std::string pending_;
+  size_t from_ = 0;
+};
+
+std::string alignment_text(const infer::WordLinks& links) {
+  std::string text;
+  for (const auto& [source, target] : links) text += fmt::format("{}{}-{}", text.empty() ? "" : " ", source, target);
+  return text;
 }
 
 void show(const std::vector<infer::TranslatedText>& texts, const std::string& source,
           const TranslateArguments& wanted) {
-  const size_t count = std::min(texts.size(), static_cast<size_t>(wanted.nbest));
+  const bool align = wanted.translate.align;
   if (wanted.json) {
     base::Node hypotheses = base::Node::array();
-    for (size_t i = 0; i < count; ++i) {
-      hypotheses.push_back(base::Node::table({{"text", texts[i].text},
-                                              {"score", base::json_number(texts[i].score)},
-                                              {"log_probability", base::json_number(texts[i].sum)},
-                                              {"tokens", texts[i].tokens}}));
+    for (const infer::TranslatedText& text : texts) {
+      base::Node hypothesis = base::Node::table({{"text", text.text},
+                                                 {"score", base::json_number(text.score)},
+                                                 {"log_probability", base::json_number(text.sum)},
+                                                 {"tokens", text.tokens}});
+      if (align) {
+        base::Node links = base::Node::array();
+        for (const auto& [from, to] : text.alignment) links.push_back(base::Node::array({from, to}));
+        hypothesis.set("alignment", links);
+      }
+      hypotheses.push_back(hypothesis);
     }
     base::print(base::to_json(base::Node::table({{"source", source}, {"translations", hypotheses}}), -1) + "\n");
     return;
   }
-  for (size_t i = 0; i < count; ++i) {
-    const std::string text = on_one_line(texts[i].text);
-    base::print(wanted.nbest == 1 ? text + "\n" : fmt::format("{:.4f}\t{}\n", texts[i].score, text));
+  for (const infer::TranslatedText& text : texts) {
+    base::print(fmt::format("{}{}{}\n", wanted.translate.nbest == 1 ? "" : fmt::format("{:.4f}\t", text.score),
+                            on_one_line(text.text), align ? "\t" + alignment_text(text.alignment) : ""));
   }
 }
 
-int translate(const TranslateArguments& arguments) {
+/// The search or the sampling that the command line asks for.
+infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
   infer::TranslateOptions options = arguments.translate;
   options.search.length_penalty = arguments.length_penalty.value_or(options.search.length_penalty);
   options.search.max_len_a = arguments.max_len_a.value_or(options.search.max_len_a);
-  base::require(arguments.nbest >= 1 && arguments.nbest <= options.search.beam_size,
-                "translate: --nbest: expected 1 to the beam's {}, found {}", options.search.beam_size, arguments.nbest);
+  options.search.beam_size = arguments.beam.value_or(options.search.beam_size);
+  const bool draws = arguments.temperature || arguments.top_k || arguments.top_p || arguments.seed;
+  base::require(arguments.sample || !draws,
+                "translate: --temperature, --top-k, --top-p and --seed are for drawn translations; add --sample");
+  base::require(!arguments.sample || !arguments.beam,
+                "translate: --sample draws instead of searching; expected --nbest without --beam");
+  if (arguments.sample) {
+    infer::SamplingOptions sampling;
+    sampling.temperature = arguments.temperature.value_or(sampling.temperature);
+    sampling.top_k = arguments.top_k.value_or(sampling.top_k);
+    sampling.top_p = arguments.top_p.value_or(sampling.top_p);
+    sampling.seed = arguments.seed.value_or(sampling.seed);
+    base::require(sampling.temperature > 0.0 || options.nbest == 1,
+                  "translate: temperature 0 always takes the most likely token, so all {} would be equal; leave out "
+                  "--nbest or set a temperature above 0",
+                  options.nbest);
+    base::check_options(sampling);
+    options.sampling = sampling;
+  } else {
+    base::require(options.nbest <= options.search.beam_size,
+                  "translate: --nbest: expected 1 to the beam's {}, found {}", options.search.beam_size, options.nbest);
+  }
   base::check_options(options.search);
+  return options;
+}
+
+int translate(const TranslateArguments& arguments) {
+  const infer::TranslateOptions options = asked_options(arguments);
   const at::Device device = experiment::device_named(arguments.device);
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
   std::optional<ops::Precision> precision;
   if (arguments.precision) precision = ops::precision_of(*arguments.precision, "translate: --precision");
   const infer::Translator translator(stored, precision);
-  choose_threads(stored.model->parameters().count(), options.batch_size * options.search.beam_size);
+  choose_threads(stored.model->parameters().count(),
+                 options.batch_size * (arguments.sample ? options.nbest : options.search.beam_size));
+  InputLines input;
   std::vector<std::string> lines;
+  // A bar only where it does not stand between the translations, and no log lines without a terminal.
+  std::optional<base::Progress> progress;
+  if (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0) progress.emplace("lines", 0);
   int64_t line = 1;
-  while (read_lines(isatty(STDIN_FILENO) != 0 ? 1 : kChunk, lines)) {
-    const auto texts = translator(lines, options, "standard input", line);
-    for (size_t i = 0; i < lines.size(); ++i) show(texts[i], lines[i], arguments);
+  while (input.read(kChunk, lines)) {
+    translator.translate(
+        lines, options,
+        [&](size_t i, const std::vector<infer::TranslatedText>& texts) {
+          show(texts, lines[i], arguments);
+          if (progress) progress->update(line + static_cast<int64_t>(i));
+        },
+        "standard input", line);
     line += static_cast<int64_t>(lines.size());
   }
   return base::kDone;
@@ -103,9 +188,8 @@ void add_translate(CLI::App& app) {
       .argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
       .option("--checkpoint", arguments->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
-      .option("--beam", options.search.beam_size, "N", "hypotheses per sentence; 1: greedy (default 5)",
-              base::range(1, 1 << 10))
-      .option("--nbest", arguments->nbest, "N",
+      .option("--beam", arguments->beam, "N", "hypotheses per sentence; 1: greedy (default 5)")
+      .option("--nbest", options.nbest, "N",
               "print the N best hypotheses of a line, each after its score and a tab (default 1)",
               base::range(1, 1 << 10))
       .option("--length-penalty", arguments->length_penalty, "P",
@@ -117,6 +201,16 @@ void add_translate(CLI::App& app) {
       .option("--max-len-b", options.search.max_len_b, "B", "see --max-len-a (default 200)", base::range(1, 1 << 20))
       .option("--no-repeat-ngram", options.search.no_repeat_ngram, "N",
               "no sequence of N tokens occurs twice; 0: any may (default 0)", base::range(0, 1 << 10))
+      .flag("--sample", arguments->sample, "draw translations, --nbest of them, instead of searching for the best")
+      .option("--temperature", arguments->temperature, "X", "with --sample: divides the logits (default 1)")
+      .option("--top-k", arguments->top_k, "K", "with --sample: from the K most likely tokens; 0: all (default 0)")
+      .option("--top-p", arguments->top_p, "P",
+              "with --sample: from the smallest set of tokens with this total probability (default 1)")
+      .option("--seed", arguments->seed, "N", "with --sample: the same seed draws the same translations (default 0)")
+      .flag("--alignment", options.align,
+            "print after a tab which words belong together: S-T, the source's word S and the translation's T, from 0")
+      .flag("--replace-unknown", options.replace_unknown,
+            "write, for words the vocabulary lacks, the source's word that the model reads there")
       .option("--unknown", options.unknown, "TEXT", "what stands for words the vocabulary lacks (default <unk>)")
       .option("--batch", options.batch_size, "N", "sentences per batch (default 32)", base::range(1, 1 << 16))
       .option("--precision", arguments->precision, "NAME",

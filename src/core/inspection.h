@@ -59,7 +59,7 @@ class Inspectable {
   virtual std::vector<Scalar> scalars() const { return {}; }
 };
 
-/// Called before each attention of a forward pass.
+/// Called before each attention of a forward pass, cross-attentions included: their table is_cross().
 using AttentionObserver = std::function<void(int64_t layer, const Attention&, const AttentionInput&, const State&)>;
 
 /// Called with the hidden states of a forward pass: "embed" (the input of the first layer), "layers.0" (its output), …,

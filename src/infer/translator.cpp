@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "infer/engine_search.h"
 
 namespace mnemo::infer {
@@ -29,41 +30,120 @@ std::unique_ptr<search::StepDecoder> Translator::search_decoder() const {
   return search::make_model_decoder(*model_);
 }
 
-std::vector<std::vector<TranslatedText>> Translator::operator()(std::span<const std::string> lines,
-                                                                const TranslateOptions& options, std::string_view where,
-                                                                int64_t first_line) const {
+std::vector<int64_t> Translator::encode(const std::string& line, const std::string& place, int64_t max_source) const {
+  std::vector<int64_t> source = vocabularies_.source->encode(line, place);
+  if (static_cast<int64_t>(source.size()) > max_source) {
+    base::log_warning("{}: {} tokens, cut to {}", place, source.size(), max_source);
+    source.resize(static_cast<size_t>(max_source) - 1);
+    source.push_back(data::PairVocabulary::kEos);
+  }
+  return source;
+}
+
+Translator::Found Translator::find(const data::TokenSegment& batch, std::span<const int64_t> chosen,
+                                   const TranslateOptions& options, int64_t first_line) const {
+  const at::Device device = core::device_of(*model_);
+  const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
+  const at::Tensor source = batch.source.to(device), valid = batch.source_valid.to(device);
+  const models::SpecialTokens& special = model_->options().tokens;
+  if (!options.sampling) return search::beam_search(*decoder, special, source, valid, options.search);
+  search::BeamSearchOptions limits = options.search;
+  limits.beam_size = options.nbest;
+  const Sampler sampler(*options.sampling, special.unk);
+  const int64_t own_unknown = vocabularies_.target->tokenizer().unknown_id();
+  const auto pick = [&](const at::Tensor& row, int64_t sentence, int64_t sample, int64_t length) {
+    const auto line = static_cast<uint64_t>(first_line + chosen[static_cast<size_t>(sentence)]);
+    if (own_unknown >= 0) row[own_unknown + data::PairVocabulary::kSpecial].fill_(-INFINITY);
+    return sampler.pick(row, base::Random{line, static_cast<uint64_t>(sample), static_cast<uint64_t>(length)}.next());
+  };
+  return search::sample_search(*decoder, special, source, valid, limits, pick);
+}
+
+std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, std::span<const int64_t> chosen,
+                                                           std::span<const data::PairSample> samples,
+                                                           std::span<const std::string> lines,
+                                                           const TranslateOptions& options) const {
+  const data::PairVocabulary& vocabulary = *vocabularies_.target;
+  std::vector<std::vector<TranslatedText>> all;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const auto line = static_cast<size_t>(chosen[i]);
+    const size_t count = std::min(found[i].size(), static_cast<size_t>(options.nbest));
+    std::vector<TranslatedText>& texts = all.emplace_back();
+    at::Tensor weights;
+    TokenWords source;
+    if (options.align || options.replace_unknown) {
+      std::vector<data::PairSample> read;
+      std::vector<int64_t> rows;
+      for (size_t k = 0; k < count; ++k) {
+        rows.push_back(static_cast<int64_t>(k));
+        read.push_back({samples[line].source, found[i][k].tokens});
+      }
+      weights = source_weights(*model_, data::make_pair_batch(read, rows));
+      source = source_words(*vocabularies_.source, lines[line], static_cast<int64_t>(samples[line].source.size()) - 1);
+    }
+    for (size_t k = 0; k < count; ++k) {
+      const search::Hypothesis& hypothesis = found[i][k];
+      const auto size = static_cast<int64_t>(hypothesis.tokens.size());
+      TranslatedText text{{}, hypothesis.sum, hypothesis.score, size};
+      std::vector<int64_t> reads;
+      if (weights.defined()) {
+        reads = most_read(weights[static_cast<int64_t>(k)], static_cast<int64_t>(source.word_of.size()), size);
+      }
+      text.text = vocabulary.decode(hypothesis.tokens, [&](size_t place) {
+        const int64_t token = options.replace_unknown ? reads[place] : -1;
+        const int64_t word = token < 0 ? -1 : source.word_of[static_cast<size_t>(token)];
+        return word < 0 ? options.unknown : source.words[static_cast<size_t>(word)];
+      });
+      if (options.align) {
+        std::span<const int64_t> words = hypothesis.tokens;
+        if (!words.empty() && words.back() == data::PairVocabulary::kEos) words = words.first(words.size() - 1);
+        text.alignment = link_words(source, target_words(vocabulary, words), reads);
+      }
+      texts.push_back(std::move(text));
+    }
+  }
+  return all;
+}
+
+void Translator::translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
+                           std::string_view where, int64_t first_line) const {
   std::vector<data::PairSample> samples(lines.size());
   std::vector<int64_t> order;
   for (size_t i = 0; i < lines.size(); ++i) {
-    const std::string place = fmt::format("{}:{}", where, first_line + static_cast<int64_t>(i));
-    std::vector<int64_t>& source = samples[i].source;
-    source = vocabularies_.source->encode(lines[i], place);
-    if (static_cast<int64_t>(source.size()) > options.max_source) {
-      base::log_warning("{}: {} tokens, cut to {}", place, source.size(), options.max_source);
-      source.resize(static_cast<size_t>(options.max_source) - 1);
-      source.push_back(data::PairVocabulary::kEos);
-    }
+    samples[i].source = encode(lines[i], fmt::format("{}:{}", where, first_line + static_cast<int64_t>(i)),
+                               options.max_source);
     samples[i].target = {data::PairVocabulary::kEos};
-    if (source.size() > 1) order.push_back(static_cast<int64_t>(i));
+    if (samples[i].source.size() > 1) order.push_back(static_cast<int64_t>(i));
   }
-  std::vector<std::vector<TranslatedText>> results(lines.size(), {TranslatedText{}});
-  const at::Device device = core::device_of(*model_);
+  std::vector<std::optional<std::vector<TranslatedText>>> results(lines.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (samples[i].source.size() <= 1) results[i] = {TranslatedText{}};
+  }
+  size_t done = 0;
+  const auto hand_over = [&] {
+    for (; done < results.size() && results[done]; ++done) {
+      on_line(done, *results[done]);
+      results[done] = std::vector<TranslatedText>();
+    }
+  };
+  hand_over();
   for (const std::vector<int64_t>& chosen :
        data::bucket_pairs(samples, std::move(order), options.batch_size * options.max_source, options.batch_size)) {
-    const data::TokenSegment batch = data::make_pair_batch(samples, chosen);
-    const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
-    const auto found = search::beam_search(*decoder, model_->options().tokens, batch.source.to(device),
-                                           batch.source_valid.to(device), options.search);
-    for (size_t i = 0; i < chosen.size(); ++i) {
-      std::vector<TranslatedText> texts;
-      for (const search::Hypothesis& hypothesis : found[i]) {
-        texts.push_back({vocabularies_.target->decode(hypothesis.tokens, options.unknown), hypothesis.sum,
-                         hypothesis.score, static_cast<int64_t>(hypothesis.tokens.size())});
-      }
-      results[static_cast<size_t>(chosen[i])] = std::move(texts);
-    }
+    const Found found = find(data::make_pair_batch(samples, chosen), chosen, options, first_line);
+    auto written = texts(found, chosen, samples, lines, options);
+    for (size_t i = 0; i < chosen.size(); ++i) results[static_cast<size_t>(chosen[i])] = std::move(written[i]);
+    hand_over();
   }
-  return results;
+}
+
+std::vector<std::vector<TranslatedText>> Translator::operator()(std::span<const std::string> lines,
+                                                                const TranslateOptions& options, std::string_view where,
+                                                                int64_t first_line) const {
+  std::vector<std::vector<TranslatedText>> all;
+  translate(
+      lines, options, [&](size_t, const std::vector<TranslatedText>& texts) { all.push_back(texts); }, where,
+      first_line);
+  return all;
 }
 
 }  // namespace mnemo::infer

@@ -10,25 +10,34 @@
 #include <vector>
 
 #include "bundle/bundle.h"
+#include "data/pairs/pair_batches.h"
 #include "data/pairs/pair_options.h"
+#include "infer/alignment.h"
 #include "infer/engine.h"
+#include "infer/sampling.h"
 #include "search/beam_search.h"
 
 namespace mnemo::infer {
 
 struct TranslateOptions {
   search::BeamSearchOptions search;
-  int64_t batch_size = 32;        ///< sentences of a batch
-  int64_t max_source = 1024;      ///< a longer source is cut, with a warning
-  std::string unknown = "<unk>";  ///< what stands for words that the vocabulary lacks
+  int64_t nbest = 1;                        ///< hypotheses of a line; of a beam search at most beam_size
+  std::optional<SamplingOptions> sampling;  ///< set: hypotheses are drawn, nbest of them, instead of searched
+  int64_t batch_size = 32;                  ///< sentences of a batch
+  int64_t max_source = 1024;                ///< a longer source is cut, with a warning
+  std::string unknown = "<unk>";            ///< what stands for words that the vocabulary lacks
+  /// Instead of it the source's word that the decoder reads most where it writes the unknown one (Luong et al. 2015).
+  bool replace_unknown = false;
+  bool align = false;  ///< whether hypotheses have an alignment
 };
 
 /// A hypothesis as text.
 struct TranslatedText {
   std::string text;
-  double sum = 0.0;    ///< of log probabilities (natural logarithm), end included
-  double score = 0.0;  ///< sum / n^length_penalty
-  int64_t tokens = 0;  ///< n, end included
+  double sum = 0.0;          ///< of log probabilities (natural logarithm), end included
+  double score = 0.0;        ///< sum / n^length_penalty
+  int64_t tokens = 0;        ///< n, end included
+  WordLinks alignment = {};  ///< if wanted
 };
 
 /// Translates lines with a translation model. Sentences of similar length share a batch; the result of a sentence does
@@ -40,14 +49,31 @@ class Translator {
   /// a model that the engine does not support.
   explicit Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision = {});
 
-  /// The hypotheses of each line, best first, beam_size of them; one empty text for a line without words. Throws
-  /// InputError that names `where` and the line, counted from `first_line`, for invalid UTF-8.
+  /// What receives the hypotheses of lines[i], best first; one empty text for a line without words.
+  using OnLine = std::function<void(size_t i, const std::vector<TranslatedText>& texts)>;
+
+  /// Calls on_line for each line, in their order, as soon as it and those before it are done. Samples depend on the
+  /// seed and the line's number, counted from `first_line`. Throws InputError that names `where` and the line for
+  /// invalid UTF-8, and InputError for an alignment by a cross-attention that cannot be inspected.
+  void translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
+                 std::string_view where = "source", int64_t first_line = 1) const;
+  /// The hypotheses of each line.
   std::vector<std::vector<TranslatedText>> operator()(std::span<const std::string> lines,
                                                       const TranslateOptions& options = {},
                                                       std::string_view where = "source", int64_t first_line = 1) const;
 
  private:
+  using Found = std::vector<std::vector<search::Hypothesis>>;
   std::unique_ptr<search::StepDecoder> search_decoder() const;
+  std::vector<int64_t> encode(const std::string& line, const std::string& place, int64_t max_source) const;
+  /// The hypotheses of the lines `chosen`, of which the first has the number `first_line`.
+  Found find(const data::TokenSegment& batch, std::span<const int64_t> chosen, const TranslateOptions& options,
+             int64_t first_line) const;
+  /// Their texts, and what they read of the lines.
+  std::vector<std::vector<TranslatedText>> texts(const Found& found, std::span<const int64_t> chosen,
+                                                 std::span<const data::PairSample> samples,
+                                                 std::span<const std::string> lines,
+                                                 const TranslateOptions& options) const;
 
   std::shared_ptr<models::Model> model_;
   std::shared_ptr<const Engine> engine_;  ///< null: the model decodes

@@ -30,6 +30,7 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
       segment, state_,
       [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
           const core::State& state) {
+        if (input.table.is_cross()) return;
         const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
         core::State& history = histories_[static_cast<size_t>(layer)];
         if (on_layer) on_layer(layer, inspectable, input, state, history);

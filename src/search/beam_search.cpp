@@ -20,6 +20,7 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 struct Search {
   int64_t limit = 0;
   std::vector<Hypothesis> beams, finished;
+  std::vector<int64_t> samples;  ///< which sample each beam is; empty in a beam search
   std::vector<int64_t> prefix;
 };
 
@@ -90,10 +91,13 @@ class BestCandidates {
 
 class BeamSearch {
  public:
-  BeamSearch(StepDecoder& decoder, const models::SpecialTokens& special, const BeamSearchOptions& options)
+  /// pick: null in a beam search.
+  BeamSearch(StepDecoder& decoder, const models::SpecialTokens& special, const BeamSearchOptions& options,
+             const PickToken* pick = nullptr)
       : decoder_(decoder),
         special_(special),
         options_(options),
+        pick_(pick),
         width_(options.beam_size),
         vocabulary_(decoder.vocabulary()) {}
 
@@ -106,12 +110,15 @@ class BeamSearch {
   template <class T>
   void advance(Search& search, T* rows, int64_t first_row, std::vector<int64_t>& parents);
   template <class T>
-  void advance_all(T* rows, std::vector<int64_t>& parents);
+  void advance_samples(size_t sentence, const at::Tensor& rows, int64_t first_row, std::vector<int64_t>& parents);
+  template <class T>
+  void advance_all(const at::Tensor& rows, std::vector<int64_t>& parents);
   Hypothesis finish(const Hypothesis& beam) const;
 
   StepDecoder& decoder_;
   const models::SpecialTokens& special_;
   const BeamSearchOptions& options_;
+  const PickToken* pick_;
   const int64_t width_, vocabulary_;
   int64_t length_ = 0;
   std::vector<Search> searches_;
@@ -119,9 +126,10 @@ class BeamSearch {
   BestCandidates candidates_;
 };
 
-/// Sets what a beam must not go on with to -inf.
+/// Sets what a beam must not go on with to -inf. Throws NotFinite.
 template <class T>
 void BeamSearch::allow_only(const Search& search, const Hypothesis& beam, T* row) const {
+  if (std::isnan(row[0])) throw base::NotFinite("translation: the probabilities of the model are not finite");
   const T end = row[special_.eos], never = static_cast<T>(kNever);
   if (length_ <= static_cast<int64_t>(search.prefix.size())) {
     const int64_t token = search.prefix[static_cast<size_t>(length_ - 1)];
@@ -152,7 +160,6 @@ void BeamSearch::advance(Search& search, T* rows, int64_t first_row, std::vector
   for (int64_t b = 0; b < static_cast<int64_t>(search.beams.size()); ++b) {
     const Hypothesis& beam = search.beams[static_cast<size_t>(b)];
     T* row = rows + b * vocabulary_;
-    if (std::isnan(row[0])) throw base::NotFinite("translation: the probabilities of the model are not finite");
     allow_only(search, beam, row);
     candidates_.take(b, beam.sum, row, vocabulary_);
   }
@@ -176,15 +183,52 @@ void BeamSearch::advance(Search& search, T* rows, int64_t first_row, std::vector
   search.beams = std::move(next);
 }
 
+/// Continues the samples of a sentence, whose log probabilities are `rows` [n,V] and come after those of `first_row`
+/// other rows; before the first token one row serves all.
 template <class T>
-void BeamSearch::advance_all(T* rows, std::vector<int64_t>& parents) {
+void BeamSearch::advance_samples(size_t sentence, const at::Tensor& rows, int64_t first_row,
+                                 std::vector<int64_t>& parents) {
+  Search& search = searches_[sentence];
+  for (size_t i = 0; i < search.beams.size(); ++i)
+    allow_only(search, search.beams[i], rows.mutable_data_ptr<T>() + static_cast<int64_t>(i) * vocabulary_);
+  if (length_ == 1) {
+    search.beams.resize(static_cast<size_t>(width_));
+    for (int64_t sample = 0; sample < width_; ++sample) search.samples.push_back(sample);
+  }
+  std::vector<Hypothesis> next;
+  std::vector<int64_t> samples;
+  for (size_t i = 0; i < search.beams.size(); ++i) {
+    const int64_t row = length_ == 1 ? 0 : static_cast<int64_t>(i);
+    const int64_t token = (*pick_)(rows[row], static_cast<int64_t>(sentence), search.samples[i], length_ - 1);
+    Hypothesis longer = std::move(search.beams[i]);
+    longer.tokens.push_back(token);
+    longer.sum += rows[row][token].item<double>();
+    if (token == special_.eos && length_ > static_cast<int64_t>(search.prefix.size())) {
+      search.finished.push_back(finish(longer));
+    } else {
+      next.push_back(std::move(longer));
+      samples.push_back(search.samples[i]);
+      parents.push_back(first_row + row);
+    }
+  }
+  search.beams = std::move(next);
+  search.samples = std::move(samples);
+}
+
+template <class T>
+void BeamSearch::advance_all(const at::Tensor& probabilities, std::vector<int64_t>& parents) {
+  T* rows = probabilities.mutable_data_ptr<T>();
   std::vector<size_t> still;
   int64_t row = 0;
   for (const size_t sentence : running_) {
     Search& search = searches_[sentence];
     const auto count = static_cast<int64_t>(search.beams.size());
     const size_t before = parents.size();
-    advance(search, rows + row * vocabulary_, row, parents);
+    if (pick_ != nullptr) {
+      advance_samples<T>(sentence, probabilities.narrow(0, row, count), row, parents);
+    } else {
+      advance(search, rows + row * vocabulary_, row, parents);
+    }
     row += count;
     if (search.finished.size() == static_cast<size_t>(width_) || search.beams.empty()) {
       parents.resize(before);
@@ -219,9 +263,9 @@ std::vector<std::vector<Hypothesis>> BeamSearch::run(const at::Tensor& source, c
     }
     const at::Tensor rows = decoder_.log_probabilities(last);
     if (rows.scalar_type() == at::kDouble) {
-      advance_all(rows.mutable_data_ptr<double>(), parents);
+      advance_all<double>(rows, parents);
     } else {
-      advance_all(rows.mutable_data_ptr<float>(), parents);
+      advance_all<float>(rows, parents);
     }
     if (!running_.empty()) decoder_.select(parents);
   }
@@ -265,6 +309,11 @@ class ModelDecoder final : public StepDecoder {
   core::State state_;
 };
 
+void require_prefixes(const at::Tensor& source, const std::vector<std::vector<int64_t>>& prefix) {
+  base::require(prefix.empty() || static_cast<int64_t>(prefix.size()) == source.size(0),
+                "translation: expected one prefix per sentence, {}, found {}", source.size(0), prefix.size());
+}
+
 }  // namespace
 
 std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model) {
@@ -278,9 +327,16 @@ std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const mod
   base::require(options.beam_size <= decoder.vocabulary(),
                 "translation: beam_size: expected at most the vocabulary's {}, found {}", decoder.vocabulary(),
                 options.beam_size);
-  base::require(prefix.empty() || static_cast<int64_t>(prefix.size()) == source.size(0),
-                "translation: expected one prefix per sentence, {}, found {}", source.size(0), prefix.size());
+  require_prefixes(source, prefix);
   return BeamSearch(decoder, special, options).run(source, valid, prefix);
+}
+
+std::vector<std::vector<Hypothesis>> sample_search(StepDecoder& decoder, const models::SpecialTokens& special,
+                                                   const at::Tensor& source, const at::Tensor& valid,
+                                                   const BeamSearchOptions& options, const PickToken& pick,
+                                                   const std::vector<std::vector<int64_t>>& prefix) {
+  require_prefixes(source, prefix);
+  return BeamSearch(decoder, special, options, &pick).run(source, valid, prefix);
 }
 
 std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const models::SpecialTokens& special,

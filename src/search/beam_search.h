@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -70,7 +71,18 @@ std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const mod
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,
                                                  const std::vector<std::vector<int64_t>>& prefix = {});
-/// The same with the model's own forward pass.
+/// Chooses a token by log probabilities [V] (-inf = never), for a sample that has `length` tokens so far.
+using PickToken = std::function<int64_t(const at::Tensor& log_probabilities, int64_t sentence, int64_t sample,
+                                        int64_t length)>;
+
+/// beam_size samples of each sentence, drawn independently, with the same limits. The sum of a sample is that of the
+/// log probabilities that the model gives its tokens, whatever `pick` makes of them. Returns and throws as
+/// beam_search().
+std::vector<std::vector<Hypothesis>> sample_search(StepDecoder& decoder, const models::SpecialTokens& special,
+                                                   const at::Tensor& source, const at::Tensor& valid,
+                                                   const BeamSearchOptions& options, const PickToken& pick,
+                                                   const std::vector<std::vector<int64_t>>& prefix = {});
+/// The beam search with the model's own forward pass.
 std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,

@@ -91,6 +91,81 @@ TEST_F(TranslationRun, TrainsResumesTranslatesAndEvaluates) {
   EXPECT_TRUE(holds(shown.out, "train: ")) << shown.err;
 }
 
+TEST_F(TranslationRun, AlignsReplacesUnknownWordsAndDraws) {
+  const std::string model = folder_ / "model";
+  ASSERT_EQ(run({"train", pair_recipe_, "--out", model, "-q", "--set", "train.steps=1", "--set", "data.unit=words",
+                 "--set", "data.max_vocabulary=8"})
+                .status,
+            0);
+  const std::string line = "number 3 of Gloucester\n";
+  const Finished aligned = translate(line, model + " --alignment --nbest 2");
+  ASSERT_EQ(aligned.status, 0) << aligned.err;
+  EXPECT_EQ(std::count(aligned.out.begin(), aligned.out.end(), '\t'), 4) << aligned.out;
+  const Finished as_json = translate(line, model + " --alignment --json");
+  const base::Node parsed = json(as_json.out);
+  for (const base::Node& link : parsed.at("translations").items().front().at("alignment").items()) {
+    EXPECT_LT(link.items()[0].as_int(), 4);
+    EXPECT_GE(link.items()[1].as_int(), 0);
+  }
+
+  const std::string drawn = model + " --sample --nbest 20 --max-len-b 6 --seed ";
+  const Finished first = translate(line, drawn + "1"), again = translate(line, drawn + "1");
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(std::count(first.out.begin(), first.out.end(), '\n'), 20);
+  EXPECT_EQ(first.out, again.out);
+  EXPECT_NE(first.out, translate(line, drawn + "2").out);
+  EXPECT_FALSE(holds(first.out, "<unk>")) << first.out;
+  // The second of two lines is drawn as if it stood alone behind an empty one.
+  const std::string both = translate(line + line, model + " --sample --seed 3 --max-len-b 6").out;
+  EXPECT_EQ(both.substr(both.find('\n')), translate("\n" + line, model + " --sample --seed 3 --max-len-b 6").out);
+
+  const auto refused = [&](const std::string& arguments, const std::string& words) {
+    const Finished outcome = translate(line, model + arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  };
+  refused(" --temperature 2", "add --sample");
+  refused(" --sample --beam 2", "without --beam");
+  refused(" --sample --temperature 0 --nbest 2", "would be equal");
+  refused(" --sample --top-p 0", "top_p");
+}
+
+// A model that knows no word writes <unk> wherever it may; each becomes a word of the source.
+TEST_F(TranslationRun, UnknownWordsComeFromTheSource) {
+  write(folder_ / "pairs.tsv", [] {
+    std::string pairs;
+    for (int i = 0; i < 400; ++i) pairs += fmt::format("w{} v{}\tx{} y{}\n", i, i + 7, i + 3, i + 9);
+    return pairs;
+  }());
+  const std::string model = folder_ / "model";
+  const Finished made = run({"train", pair_recipe_, "--out", model, "-q", "--set", "train.steps=60", "--set",
+                             "data.unit=words", "--set", "data.max_vocabulary=3", "--set",
+                             "train.optimiser={type=\"adam\", lr=0.01}"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Finished plain = translate("Ada Babbage\n", model), shown = translate("Ada Babbage\n", model + " --unknown ?");
+  ASSERT_TRUE(holds(plain.out, "<unk>")) << plain.out;
+  EXPECT_TRUE(holds(shown.out, "?"));
+  const Finished replaced = translate("Ada Babbage\n", model + " --replace-unknown");
+  EXPECT_FALSE(holds(replaced.out, "<unk>")) << replaced.out;
+  EXPECT_TRUE(holds(replaced.out, "Ada") || holds(replaced.out, "Babbage")) << replaced.out;
+}
+
+// Lines that come slowly through a pipe are answered as they come.
+TEST_F(TranslationRun, APipeIsTranslatedAsItComes) {
+  const std::string model = folder_ / "model", out = folder_ / "out";
+  ASSERT_EQ(run({"train", pair_recipe_, "--out", model, "-q", "--set", "train.steps=1"}).status, 0);
+  write(out, "");
+  // The second line is only written once the answer to the first is there.
+  const std::string command = fmt::format(
+      "(echo 'number 3'; for i in $(seq 600); do [ -s {0} ] && break; sleep 0.1; done; wc -l < {0} > {0}.early; "
+      "echo 'number 4'; printf 'number 5') | {1} translate {2} > {0}",
+      out, kBinary, model);
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(content(out + ".early"), "1\n");
+  const std::string all = content(out);
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 3);
+}
+
 TEST_F(TranslationRun, WhatDoesNotFitIsRefused) {
   const std::string text = trained("text"), model = folder_ / "model";
   ASSERT_EQ(run({"train", pair_recipe_, "--out", model, "-q", "--set", "train.steps=1"}).status, 0);

@@ -13,6 +13,11 @@ std::vector<int64_t> PairVocabulary::encode(std::string_view line, const std::st
 }
 
 std::string PairVocabulary::decode(std::span<const int64_t> ids, std::string_view unknown) const {
+  return decode(ids, [&](size_t) { return std::string(unknown); });
+}
+
+std::string PairVocabulary::decode(std::span<const int64_t> ids,
+                                   const std::function<std::string(size_t place)>& unknown) const {
   std::string line;
   std::vector<int64_t> known;  // since the last unknown token
   const auto flush = [&] {
@@ -20,12 +25,15 @@ std::string PairVocabulary::decode(std::span<const int64_t> ids, std::string_vie
     (line += line.empty() ? "" : " ") += tokenizer_->decode(known);
     known.clear();
   };
-  for (const int64_t id : ids) {
+  for (size_t place = 0; place < ids.size(); ++place) {
+    const int64_t id = ids[place];
     base::require(id >= 0 && id < size(), "decoding: expected tokens from 0 to {}, found {}", size() - 1, id);
-    if (id >= kSpecial) known.push_back(id - kSpecial);
-    if (id != kUnknown) continue;
+    if (!is_unknown(id)) {
+      if (id >= kSpecial) known.push_back(id - kSpecial);
+      continue;
+    }
     flush();
-    (line += line.empty() ? "" : " ") += unknown;
+    (line += line.empty() ? "" : " ") += unknown(place);
   }
   flush();
   return line;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 
@@ -105,6 +107,65 @@ TEST_F(BeamSearch, Errors) {
     if (name.ends_with("final_norm.weight") || name.ends_with("norm3.weight")) at::Tensor(tensor).fill_(NAN);
   }
   test::expect_error<base::NotFinite>([&] { search({.beam_size = 2}); }, {"not finite"});
+}
+
+/// Draws by log probabilities from (sample, length) alone, so that the batch does not matter.
+int64_t drawn(const at::Tensor& row, int64_t, int64_t sample, int64_t length) {
+  const double uniform = static_cast<double>(
+                             base::Random{static_cast<uint64_t>(sample), static_cast<uint64_t>(length)}.below(1000)) /
+                         1000.0;
+  const at::Tensor before = row.exp().cumsum(0) - row.exp();
+  return (before <= uniform * row.exp().sum()).logical_and(row > -1e30).nonzero().max().item<int64_t>();
+}
+
+TEST_F(BeamSearch, SamplesKeepTheLimitsAndDoNotDependOnTheirBatch) {
+  const BeamSearchOptions options{.beam_size = 25, .min_len = 3, .max_len_b = 6, .no_repeat_ngram = 1};
+  const auto decoder = make_model_decoder(*model);
+  const auto all = sample_search(*decoder, {}, source, source != 1, options, drawn, {{5, 6}, {}, {}});
+  for (int64_t b = 0; b < 3; ++b) {
+    const at::Tensor own = source[b].narrow(0, 0, 6 - b).unsqueeze(0);
+    const auto alone = sample_search(*make_model_decoder(*model), {}, own, {}, options, drawn,
+                                     {b == 0 ? std::vector<int64_t>{5, 6} : std::vector<int64_t>{}})
+                           .front();
+    const auto& samples = all[static_cast<size_t>(b)];
+    ASSERT_EQ(samples.size(), 25u);  // more than the vocabulary has tokens
+    for (size_t k = 0; k < samples.size(); ++k) {
+      std::vector<int64_t> tokens = samples[k].tokens;
+      EXPECT_EQ(tokens, alone[k].tokens);
+      EXPECT_NEAR(samples[k].sum, log_probability(*model, own, tokens), 1e-9);
+      EXPECT_GE(tokens.size(), 4u);
+      EXPECT_LE(tokens.size(), 7u);
+      EXPECT_EQ(tokens.back(), 2);
+      if (b == 0) {
+        EXPECT_EQ(tokens[1], 6);
+      }
+      std::sort(tokens.begin(), tokens.end());
+      EXPECT_EQ(std::adjacent_find(tokens.begin(), tokens.end()), tokens.end());
+    }
+    EXPECT_NE(samples.front().tokens, samples.back().tokens);
+    // A sample is the same when the others are not drawn: it keeps its number when some of them end before it.
+    BeamSearchOptions single = options;
+    single.beam_size = 1;
+    for (int64_t number = 0; number < 25; ++number) {
+      const auto pick = [&](const at::Tensor& row, int64_t sentence, int64_t, int64_t length) {
+        return drawn(row, sentence, number, length);
+      };
+      const auto one = sample_search(*make_model_decoder(*model), {}, own, {}, single, pick,
+                                     {b == 0 ? std::vector<int64_t>{5, 6} : std::vector<int64_t>{}})
+                           .front()
+                           .front();
+      EXPECT_TRUE(std::any_of(samples.begin(), samples.end(),
+                              [&](const Hypothesis& sample) { return sample.tokens == one.tokens; }));
+    }
+  }
+}
+
+TEST_F(BeamSearch, TheLikeliestTokensAreTheGreedySearch) {
+  const BeamSearchOptions options{.beam_size = 1, .max_len_b = 8};
+  const auto most = [](const at::Tensor& row, int64_t, int64_t, int64_t) { return row.argmax().item<int64_t>(); };
+  const auto found = sample_search(*make_model_decoder(*model), {}, source, source != 1, options, most);
+  const auto expected = search(options);
+  for (size_t b = 0; b < 3; ++b) EXPECT_EQ(found[b].front().tokens, expected[b].front().tokens);
 }
 
 }  // namespace

@@ -1,0 +1,106 @@
+#include "infer/alignment.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mnemo::infer {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\n\v\f\r";
+
+/// The place after the next word at or after `from`, or npos.
+size_t end_of_word(std::string_view text, size_t from) {
+  const size_t begin = text.find_first_not_of(kBlanks, from);
+  return begin == std::string_view::npos ? begin : std::min(text.find_first_of(kBlanks, begin), text.size());
+}
+
+std::string_view last_word(std::string_view text) {
+  const size_t blank = text.find_last_of(kBlanks);
+  return blank == std::string_view::npos ? text : text.substr(blank + 1);
+}
+
+int64_t count_words(std::string_view text) {
+  int64_t count = 0;
+  for (size_t at = 0; (at = end_of_word(text, at)) != std::string_view::npos;) ++count;
+  return count;
+}
+
+}  // namespace
+
+at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch) {
+  const at::NoGradGuard no_grad;
+  const at::Device device = device_of(model);
+  core::Segment segment;
+  segment.tokens = batch.tokens.to(device);
+  segment.source = batch.source.to(device);
+  segment.source_valid = batch.source_valid.to(device);
+  const int64_t last = model.backbone().num_layers() - 1;
+  at::Tensor weights;
+  model.forward(segment, model.initial_state(batch.tokens.size(0)),
+                [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
+                    const core::State& state) {
+                  if (layer != last || !input.table.is_cross()) return;
+                  const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
+                  if (inspectable == nullptr) return;
+                  for (const core::WeightMap& map : inspectable->inspect(input, state, {}).maps) {
+                    if (map.rows == core::MapAxis::queries && map.columns == core::MapAxis::keys)
+                      weights = map.weights.mean(1);
+                  }
+                });
+  base::require(weights.defined(),
+                "translation: the cross-attention of this model does not tell where it looks, so "
+                "words cannot be aligned");
+  return weights.to(at::kCPU, at::kDouble);
+}
+
+TokenWords source_words(const data::PairVocabulary& vocabulary, std::string_view line, int64_t num_tokens) {
+  TokenWords found;
+  found.word_of.assign(static_cast<size_t>(num_tokens), -1);
+  int64_t token = 0;
+  for (size_t at = 0; (at = end_of_word(line, at)) != std::string_view::npos;) {
+    const std::string_view read = line.substr(0, at);
+    const auto word = static_cast<int64_t>(found.words.size());
+    found.words.emplace_back(last_word(read));
+    // The tokens of what was read so far, without its end.
+    const auto end = static_cast<int64_t>(vocabulary.encode(read, "source").size()) - 1;
+    for (; token < std::min(end, num_tokens); ++token) found.word_of[static_cast<size_t>(token)] = word;
+  }
+  return found;
+}
+
+TokenWords target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens,
+                        std::string_view unknown) {
+  TokenWords found;
+  for (size_t n = 1; n <= tokens.size(); ++n) {
+    const std::string text = vocabulary.decode(tokens.first(n), unknown);
+    const int64_t count = count_words(text);
+    found.words.resize(static_cast<size_t>(count));
+    if (count > 0) found.words.back() = last_word(text.substr(0, text.find_last_not_of(kBlanks) + 1));
+    found.word_of.push_back(count - 1);
+  }
+  return found;
+}
+
+std::vector<int64_t> most_read(const at::Tensor& weights, int64_t num_source, int64_t num_target) {
+  std::vector<int64_t> found(static_cast<size_t>(num_target), -1);
+  if (num_source <= 0 || num_target <= 0) return found;
+  const at::Tensor best = weights.narrow(0, 0, num_target).narrow(1, 0, num_source).argmax(1).contiguous();
+  std::copy_n(best.const_data_ptr<int64_t>(), num_target, found.begin());
+  return found;
+}
+
+WordLinks link_words(const TokenWords& source, const TokenWords& target, std::span<const int64_t> most_read) {
+  WordLinks links;
+  for (size_t u = 0; u < std::min(target.word_of.size(), most_read.size()); ++u) {
+    if (most_read[u] < 0) continue;
+    const std::pair<int64_t, int64_t> link{source.word_of[static_cast<size_t>(most_read[u])], target.word_of[u]};
+    if (link.first < 0 || link.second < 0) continue;
+    if (std::find(links.begin(), links.end(), link) == links.end()) links.push_back(link);
+  }
+  return links;
+}
+
+}  // namespace mnemo::infer

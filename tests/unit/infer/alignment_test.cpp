@@ -1,0 +1,87 @@
+#include "infer/alignment.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "data/text/text_source.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/pair_models.h"
+
+namespace mnemo::infer {
+namespace {
+
+data::TokenSegment some_pairs() {
+  at::manual_seed(5);
+  data::TokenSegment batch;
+  batch.source = test::pair_source(3, 7);
+  batch.source_valid = batch.source != 1;
+  batch.tokens = at::randint(4, 19, {3, 5}, at::kLong);
+  return batch;
+}
+
+struct SourceWeights : testing::TestWithParam<std::string> {};
+
+// The weights of a row are shares, padding has none, and what a target token reads does not depend on later ones.
+TEST_P(SourceWeights, AreSharesOfTheRealTokens) {
+  const auto model = models::build(test::pair_options("softmax", GetParam()), 3, at::kDouble);
+  data::TokenSegment batch = some_pairs();
+  const at::Tensor weights = source_weights(*model, batch);
+  ASSERT_EQ(weights.sizes(), at::IntArrayRef({3, 5, 7}));
+  EXPECT_LT((weights.sum(2) - 1.0).abs().max().item<double>(), 1e-6);
+  EXPECT_EQ(weights.masked_select(~batch.source_valid.unsqueeze(1).expand_as(weights)).abs().max().item<double>(), 0.0);
+  batch.tokens.narrow(1, 3, 2).fill_(4);
+  EXPECT_LT((source_weights(*model, batch) - weights).narrow(1, 0, 3).abs().max().item<double>(), 1e-12);
+  EXPECT_GT((source_weights(*model, batch) - weights).abs().max().item<double>(), 1e-6);
+}
+INSTANTIATE_TEST_SUITE_P(Attentions, SourceWeights, testing::Values("softmax", "abc", "linear"));
+
+// softmax(q k / sqrt d) of the last layer, by hand: with q = 0 every real token has the same share.
+TEST(SourceWeightsOfSoftmax, AreThoseOfTheLastLayer) {
+  const auto model = models::build(test::pair_options(), 3, at::kDouble);
+  const data::TokenSegment batch = some_pairs();
+  for (const auto& parameter : model->parameters().all()) {
+    const at::NoGradGuard no_grad;
+    if (parameter.name.find("cross.q") != std::string::npos && parameter.name.find("layers.1") != std::string::npos)
+      at::Tensor(parameter.tensor).zero_();
+  }
+  const at::Tensor expected = batch.source_valid.to(at::kDouble) / batch.source_valid.sum(1, true);
+  EXPECT_LT((source_weights(*model, batch) - expected.unsqueeze(1)).abs().max().item<double>(), 1e-12);
+}
+
+data::PairVocabulary words(std::string_view text) {
+  return data::PairVocabulary(data::make_word_tokenizer(data::TextSource::in_memory("text", std::string(text))));
+}
+
+TEST(TokenWords, WordsCharactersAndUnknownOnes) {
+  const data::PairVocabulary by_word = words("a house is a house");
+  const TokenWords source = source_words(by_word, "  a  blue house ", 3);
+  EXPECT_EQ(source.words, (std::vector<std::string>{"a", "blue", "house"}));
+  EXPECT_EQ(source.word_of, (std::vector<int64_t>{0, 1, 2}));
+  const auto tokens = by_word.encode("a blue house", "here");
+  EXPECT_EQ(target_words(by_word, std::span(tokens).first(3)).word_of, (std::vector<int64_t>{0, 1, 2}));
+
+  const data::PairVocabulary by_character(
+      data::make_character_tokenizer(data::TextSource::in_memory("text", "abc de ")));
+  EXPECT_EQ(source_words(by_character, "ab c", 4).word_of, (std::vector<int64_t>{0, 0, 1, 1}));
+  const auto letters = by_character.encode("ab c", "here");
+  EXPECT_EQ(target_words(by_character, std::span(letters).first(4)).word_of, (std::vector<int64_t>{0, 0, 0, 1}));
+  EXPECT_EQ(source_words(by_character, "ab c", 2).word_of, (std::vector<int64_t>{0, 0})) << "cut";
+}
+
+TEST(WordLinks, JoinWhatReadsWhat) {
+  const at::Tensor weights = at::tensor({0.1, 0.5, 0.3, 0.9,  //
+                                         0.6, 0.1, 0.3, 0.0,  //
+                                         0.5, 0.4, 0.1, 0.0,  //
+                                         0.0, 0.1, 0.9, 0.0})
+                                 .view({4, 4});
+  const std::vector<int64_t> reads = most_read(weights, 3, 4);
+  EXPECT_EQ(reads, (std::vector<int64_t>{1, 0, 0, 2})) << "the end, which has most, does not count";
+  const TokenWords source{{"x", "y"}, {0, 1, 1}}, target{{"u", "v"}, {0, 1, 1}};
+  EXPECT_EQ(link_words(source, target, reads), (WordLinks{{1, 0}, {0, 1}}));
+  EXPECT_EQ(most_read(weights, 0, 2), (std::vector<int64_t>{-1, -1}));
+}
+
+}  // namespace
+}  // namespace mnemo::infer
