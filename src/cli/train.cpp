@@ -110,6 +110,7 @@ void print_result(const std::string& folder, const experiment::Training& trainin
                                         {"seconds", base::json_number(report.seconds)},
                                         {"tokens_per_second", base::json_number(training.speed())},
                                         {"parameters", experiment.model->parameters().count()},
+                                        {"out_of_patience", report.out_of_patience},
                                         {"held_out", metrics},
                                         {"run", folder},
                                         {"model", training.model},
@@ -120,8 +121,12 @@ void print_result(const std::string& folder, const experiment::Training& trainin
                                  base::counted(report.steps, "step"), base::grouped(report.tokens),
                                  base::duration_text(report.seconds),
                                  base::grouped(static_cast<int64_t>(training.speed())), experiment.unit);
+  if (report.out_of_patience && training.evaluation)
+    text += fmt::format("out of patience: no better evaluation than that of step {}, whose weights the model has\n",
+                        base::grouped(training.evaluation->step));
   for (const auto& [name, value] : training.card.metrics) text += fmt::format("held-out {} {:.4f}\n", name, value);
   text += fmt::format("model: {}\n", training.model);
+  if (experiment.recipe.train.report) text += fmt::format("report: {}\n", base::join_path(folder, "report.html"));
   if (experiment.tokenizer)
     text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", base::shell_quoted(training.model));
   base::print(text);

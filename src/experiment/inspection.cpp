@@ -10,9 +10,11 @@
 #include "experiment/experiment.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
+#include "inspect/draw/attention_view.h"
 #include "inspect/draw/rasterise.h"
 #include "inspect/draw/span_picture.h"
 #include "models/model.h"
+#include "page/document.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -90,18 +92,23 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<Recipe
   return found;
 }
 
-/// What the page shows of an input, of a training and of the cost.
-std::string page_sections(const Inspection& found) {
-  std::string html;
-  const auto drawn = [](const inspect::AttentionPicture& part) {
-    return "<div class=\"scroll\">" + inspect::svg_of(part) + "</div>\n";
+/// Adds what the page shows of an input, of a training and of the cost.
+void add_sections(page::Document& page, const Inspection& found) {
+  const auto drawn = [](const inspect::AttentionPicture& part, const char* name) {
+    return page::figure(inspect::svg_of(part), "", name);
   };
-  if (found.attention) html += "<h2>Attention</h2>\n" + inspect::to_html(*found.attention) + drawn({&*found.attention});
-  if (found.image) html += "<h2>Attention</h2>\n" + inspect::to_html(*found.image) + drawn({nullptr, &*found.image});
+  if (found.attention) {
+    page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.attention), "the shares of attention");
+    inspect::add_attention_view(page, *found.attention);
+    page.add("<h3>All maps</h3>\n" + drawn({&*found.attention}, "attention maps"), "the attention maps");
+  }
+  if (found.image)
+    page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.image) + drawn({nullptr, &*found.image}, "heat maps"),
+             "the heat maps");
   if (!found.scalars.empty())
-    html += "<h2>Over training</h2>\n<div class=\"scroll\">" + inspect::scalars_svg(found.scalars) + "</div>\n";
-  if (found.cost) html += "<h2>Cost</h2>\n" + inspect::to_html(*found.cost);
-  return html;
+    page.add("<h2>Over training</h2>\n" + page::figure(inspect::scalars_svg(found.scalars), "", "over training"),
+             "the gauges over training");
+  if (found.cost) page.add("<h2>Cost</h2>\n" + inspect::to_html(*found.cost), "the cost");
 }
 
 inspect::AttentionPicture picture_of(const Inspection& found) {
@@ -131,7 +138,11 @@ base::Node Inspection::to_node() const {
 }
 
 std::string Inspection::html(const std::string& title) const {
-  return inspect::to_html(summary, title, options, page_sections(*this));
+  page::Document page(title);
+  inspect::add_overview(page, summary);
+  add_sections(page, *this);
+  inspect::add_details(page, summary, options);
+  return page.html();
 }
 
 std::string Inspection::svg() const {

@@ -23,6 +23,7 @@ struct GenerateOptions {
   std::string prompt = "\n";
   int64_t tokens = 256;
   std::vector<std::string> stop = {};
+  int64_t sample_every = 0;
   infer::SamplingOptions sampling{.temperature = 0.8};
 
   template <class V>
@@ -30,6 +31,8 @@ struct GenerateOptions {
     v("prompt", prompt, "the prompt", base::not_empty());
     v("tokens", tokens, "number of tokens to generate", base::range(1, 1 << 24));
     v("stop", stop, "texts that end the text where they occur; they are not printed", base::not_empty());
+    v("sample_every", sample_every, "steps between samples while training (samples.jsonl and report.html); 0: none",
+      base::at_least(0));
     v("sampling", sampling, "how tokens are sampled");
   }
 };

@@ -15,6 +15,8 @@
 #include "bundle/model_folder.h"
 #include "experiment/device.h"
 #include "experiment/finetune_model.h"
+#include "experiment/run_record.h"
+#include "experiment/run_samples.h"
 #include "models/presets.h"
 #include "train/signals.h"
 #include "weights/checkpoint.h"
@@ -39,6 +41,10 @@ constexpr const char* kCommandFile = "command.txt";
 
 std::string program_of(const TrainingOptions& options) {
   return options.recipe.finetune ? "mnemo finetune" : "mnemo train";
+}
+
+std::string resume_command(const TrainingOptions& options) {
+  return program_of(options) + " --resume " + base::shell_quoted(options.folder);
 }
 
 /// Whether `mnemo compare` writes its report and its trainings here.
@@ -142,8 +148,7 @@ void finish(const TrainingOptions& options, Training& training) {
                    .steps = training.report.steps,
                    .tokens = training.report.tokens,
                    .seconds = training.report.seconds};
-  const auto& evaluations = training.report.history.evaluations;
-  if (!evaluations.empty()) training.card.metrics = evaluations.back().evaluation.metrics;
+  if (training.evaluation) training.card.metrics = training.evaluation->evaluation.metrics;
   training.model = base::join_path(options.folder, "model");
   write_model(training.model, training.experiment, training.card);
   if (training.experiment.finetune) {
@@ -162,6 +167,7 @@ double Training::speed() const {
 
 Training run_training(const TrainingOptions& options) {
   require_folder(options);
+  require_samples_fit(options.recipe);
   Training training{.experiment = make_experiment(options.recipe), .report = {}, .card = {}, .model = {}};
   Experiment& experiment = training.experiment;
   if (options.device.is_cpu()) require_step_fits(experiment);
@@ -203,10 +209,19 @@ Training run_training(const TrainingOptions& options) {
       options.on_evaluation(point, experiment.task->metric());
     };
   }
+  const std::string command = base::read_file(base::join_path(options.folder, kCommandFile));
+  RunRecord record(experiment, trainer, options.folder,
+                   {.command = command.substr(0, command.size() - 1), .resume = resume_command(options)});
+  record.listen(hooks);
   training.report = trainer.run(hooks);
-  if (training.report.signal != 0) return training;
+  if (training.report.signal != 0) {
+    record.stopped(training.report);
+    return training;
+  }
+  if (const train::EvaluationPoint* shown = trainer.take_best()) training.evaluation = *shown;
   trainer.take_average();
   finish(options, training);
+  record.finished(training.report, training.evaluation);
   return training;
 }
 

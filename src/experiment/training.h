@@ -35,9 +35,10 @@ struct TrainingOptions {
 struct Training {
   Experiment experiment;
   train::TrainReport report;
-  ModelCard card;                        ///< what the model's card says
-  std::string model;                     ///< the model's folder; empty where a signal came first
-  std::optional<std::string> task = {};  ///< the task memory that a fine-tuning wrote
+  std::optional<train::EvaluationPoint> evaluation = {};  ///< of the model that the training gave
+  ModelCard card;                                         ///< what the model's card says
+  std::string model;                                      ///< the model's folder; empty where a signal came first
+  std::optional<std::string> task = {};                   ///< the task memory that a fine-tuning wrote
 
   /// Tokens or images that ran through the model in a second.
   double speed() const;

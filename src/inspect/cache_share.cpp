@@ -28,17 +28,17 @@ std::string svg_of(const std::vector<CacheShare>& shares) {
   const double width = kLabel + std::max(static_cast<double>(heads) * (kBar + kGap) + 20, 220.0);
   const double height = kGroup * static_cast<double>(shares.size());
   std::string svg = fmt::format(
-      "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" font-size=\"11\" fill=\"#5b6878\">\n",
+      "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" font-size=\"11\" class=\"soft\">\n",
       width, height);
   for (size_t i = 0; i < shares.size(); ++i) {
     const CacheShare& layer = shares[i];
     const double top = kGroup * static_cast<double>(i) + 14, base_line = top + kHeight;
     svg += fmt::format("<text x=\"0\" y=\"{:.1f}\" font-size=\"12\">{}</text>\n", top + kHeight / 2 + 4,
                        base::html_escape(layer.layer));
-    svg += fmt::format("<line x1=\"{0:.0f}\" x2=\"{1:.0f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#b9c3ce\"/>", kLabel,
+    svg += fmt::format("<line x1=\"{0:.0f}\" x2=\"{1:.0f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" class=\"axis\"/>", kLabel,
                        width, base_line);
-    svg += fmt::format("<line x1=\"{0:.0f}\" x2=\"{1:.0f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#e6ebf0\"/>\n",
-                       kLabel, width, top);
+    svg += fmt::format("<line x1=\"{0:.0f}\" x2=\"{1:.0f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" class=\"grid\"/>\n", kLabel,
+                       width, top);
     for (size_t head = 0; head < layer.heads.size(); ++head) {
       const double share = std::clamp(layer.heads[head], 0.0, 1.0);
       const double x = kLabel + 6 + static_cast<double>(head) * std::max(kBar + kGap, 30.0);

@@ -6,12 +6,10 @@
 
 #include <algorithm>
 
-#include "base/html.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
-#include "page/embedded.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {
@@ -186,9 +184,25 @@ base::Node to_node(const ModelSummary& facts) {
                             {"sigma_lambda", shares}});
 }
 
-std::string to_html(const ModelSummary& facts, const std::string& title, const std::string& options,
-                    const std::string& sections) {
-  using base::html_escape;
+void add_overview(page::Document& page, const ModelSummary& facts) {
+  page.add(
+      fmt::format("<p class=\"lead\">{} parameters; {} carried by a sequence, {} by the model.</p>\n",
+                  base::grouped(facts.parameters), bytes_text(facts.state_bytes), bytes_text(facts.model_state_bytes)),
+      "the sizes");
+  if (!facts.tables.empty()) {
+    page.add("<h2>Attention mask</h2>\n<p>Row: query, column: key; one segment with full memories.</p>\n", "the masks");
+    for (const models::LayerTable& of : facts.tables) {
+      const std::string name = "attention mask" + in_layers(facts, of);
+      page.add(page::figure(svg_of(of.table), facts.tables.size() > 1 ? name : "", name), name);
+    }
+  }
+  if (!facts.cache_share.empty())
+    page.add("<h2>σ(λ)</h2>\n<p>The fraction of each head's output that comes from the GRC cache.</p>\n" +
+                 page::figure(svg_of(facts.cache_share), "", "sigma lambda"),
+             "sigma(lambda)");
+}
+
+void add_details(page::Document& page, const ModelSummary& facts, const std::string& options) {
   page::Table modules{{"module", "parameters", "tensors"}, {}, 3};
   page::Table state{{"field", "bytes", "shape", "dimensions", "type", "belongs to"}, {}, 6};
   for (const ModuleSummary& module : facts.modules) {
@@ -201,36 +215,17 @@ std::string to_html(const ModelSummary& facts, const std::string& title, const s
     state.rows.push_back({field.path, base::grouped(field.bytes), shape_text(field.shape), field.dims, field.dtype,
                           field.per_sequence ? "a sequence" : "the model"});
   }
-  std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, "
-      "initial-scale=1\">\n<title>{0}</title>\n<style>\n{1}\n</style>\n</head>\n"
-      "<body>\n<main>\n<h1>{0}</h1>\n<p class=\"lead\">{2} parameters; {3} carried by a sequence, {4} by the "
-      "model.</p>\n",
-      html_escape(title), page::embedded_file("report.css"), base::grouped(facts.parameters),
-      bytes_text(facts.state_bytes), bytes_text(facts.model_state_bytes));
-  if (!facts.tables.empty()) {
-    html += "<h2>Attention mask</h2>\n<p>Row: query, column: key; one segment with full memories.</p>\n";
-    for (const models::LayerTable& of : facts.tables) {
-      if (facts.tables.size() > 1) html += fmt::format("<h3>Attention mask{}</h3>\n", in_layers(facts, of));
-      html += svg_of(of.table);
-    }
-  }
-  if (!facts.cache_share.empty())
-    html += "<h2>σ(λ)</h2>\n<p>The fraction of each head's output that comes from the GRC cache.</p>\n" +
-            svg_of(facts.cache_share);
-  html += sections;
-  html += std::string(!facts.tables.empty() ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
-          (state.rows.empty() ? std::string("<p>None.</p>\n") : page::html_of(state));
+  std::string html = std::string(!facts.tables.empty() ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
+                     (state.rows.empty() ? std::string("<p>None.</p>\n") : page::html_of(state));
   if (facts.measured_after)
     html += fmt::format("<p class=\"note\">After {} tokens; filling the memories takes too long to run.</p>\n",
                         base::grouped(*facts.measured_after));
   if (facts.open_bytes)
     html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n",
                         bytes_text(*facts.open_bytes));
-  html += "<h2>Parameters</h2>\n" + page::html_of(modules);
-  html += fmt::format("<h2>Options</h2>\n<pre>{}</pre>\n</main>\n</body>\n</html>\n", html_escape(options));
-  return html;
+  page.add(html, "the state");
+  page.add("<h2>Parameters</h2>\n" + page::html_of(modules), "the parameters");
+  page.add("<h2>Options</h2>\n" + page::listing(options), "the options");
 }
 
 }  // namespace mnemo::inspect

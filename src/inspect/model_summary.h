@@ -9,6 +9,7 @@
 #include "core/spans.h"
 #include "inspect/cache_share.h"
 #include "models/model.h"
+#include "page/document.h"
 
 namespace mnemo::inspect {
 
@@ -52,8 +53,9 @@ ModelSummary summarize(const models::Model& model);
 
 std::string to_text(const ModelSummary& facts);
 base::Node to_node(const ModelSummary& facts);
-/// One HTML page; `sections` are inserted into its body.
-std::string to_html(const ModelSummary& facts, const std::string& title, const std::string& options,
-                    const std::string& sections = "");
+/// Adds what a page shows first: sizes, attention masks, sigma(lambda).
+void add_overview(page::Document& page, const ModelSummary& facts);
+/// Adds the tables of state and parameters, and the model's options.
+void add_details(page::Document& page, const ModelSummary& facts, const std::string& options);
 
 }  // namespace mnemo::inspect

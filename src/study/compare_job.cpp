@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 
 #include "base/exit_status.h"
@@ -14,9 +15,11 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/text_format.h"
 #include "base/utf8.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
+#include "experiment/run_record.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
 #include "inspect/draw/span_picture.h"
@@ -122,10 +125,8 @@ void show_model(const models::Model& model, RunResult& result) {
   const inspect::ModelSummary facts = inspect::summarize(model);
   result.state_bytes = facts.state_bytes;
   result.model_state_bytes = facts.model_state_bytes;
-  if (!facts.tables.empty()) {
-    result.span_text = facts.tables[0].table.draw();
-    result.span_svg = inspect::svg_of(facts.tables[0].table);
-  }
+  for (const models::LayerTable& of : facts.tables)
+    result.masks.push_back({{of.layers.begin(), of.layers.end()}, of.table.draw(), inspect::svg_of(of.table)});
   result.cache_share = facts.cache_share;
 }
 
@@ -211,22 +212,31 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
            : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime
                                                               : 0;
   };
+  experiment::RunRecord record(bench, trainer, job.folder,
+                               {.title = job.variant + (job.point.empty() ? "" : ", " + job.point),
+                                .command = "mnemo compare (study " + base::shell_quoted(job.study) + ")",
+                                .resume = "the same mnemo compare again"});
+  record.listen(hooks);
   train::TrainReport report = trainer.run(hooks);
+  std::optional<train::EvaluationPoint> evaluation;
+  if (const train::EvaluationPoint* shown = trainer.take_best()) evaluation = *shown;
   if (report.signal == 0 || report.signal == kOutOfTime) trainer.take_average();
   if (report.signal == kOutOfTime) {
     if (auto found = bench.task->evaluate(*bench.model, data::Part::valid)) {
       report.history.evaluations.push_back({report.steps, report.tokens, report.seconds, std::move(*found)});
+      evaluation = report.history.evaluations.back();
     }
   } else if (report.signal != 0) {
+    record.stopped(report);
     return status_of(report.signal);
   }
   experiment::move_to(*bench.model, at::kCPU);
 
   RunResult result{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
   result.peak_memory = base::peak_memory();
-  base::require(!report.history.evaluations.empty(),
+  base::require(evaluation.has_value(),
                 "compare: the data has no held-out part; set data.valid or a data.valid_fraction above 0");
-  const tasks::Evaluation& measured = report.history.evaluations.back().evaluation;
+  const tasks::Evaluation& measured = evaluation->evaluation;
   result.value = finite(measured.at(bench.task->metric()));
   result.loss = finite(measured.at("nll"));
   result.predictions = measured.predictions;
@@ -254,6 +264,10 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
                            .steps = report.steps,
                            .tokens = report.tokens,
                            .seconds = report.seconds});
+  record.finished(report, evaluation);
+  if (job.recipe.train.report)
+    result.page = base::join_path("runs", std::filesystem::path(job.folder).lexically_normal().filename().string()) +
+                  "/" + experiment::RunPageWriter::kFile;
   write_result(base::join_path(job.folder, "result.json"), result);
   remove_checkpoints(job.folder);
   return base::kDone;

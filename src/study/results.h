@@ -38,6 +38,18 @@ struct CacheSharePoint {
   }
 };
 
+/// The attention mask of some layers of a model.
+struct MaskPicture {
+  std::vector<int64_t> layers = {};
+  std::string text = {}, svg = {};
+  template <class V>
+  void visit(V&& v) {
+    v("layers", layers, "layers that have it");
+    v("drawing", text, "drawn with letters");
+    v("svg", svg, "as a picture");
+  }
+};
+
 /// The results of training one variant once; the file with which a child process reports to its parent.
 struct RunResult {
   std::string study = {}, variant = {}, point = {};
@@ -57,7 +69,8 @@ struct RunResult {
   std::optional<double> tokens_per_second_4096 = {};
   int64_t peak_memory = 0;
   std::vector<CurvePoint> curve = {};
-  std::string span_text = {}, span_svg = {};
+  std::vector<MaskPicture> masks = {};
+  std::string page = {};
   std::vector<inspect::CacheShare> cache_share = {};
   std::vector<CacheSharePoint> cache_share_curve = {};
   std::string prompt = {}, sample = {};
@@ -83,8 +96,8 @@ struct RunResult {
     v("tokens_per_second_4096", tokens_per_second_4096, "generation, one token at a time, from position 4096");
     v("peak_memory", peak_memory, "peak memory of the training process in bytes");
     v("curve", curve, "training curve");
-    v("span_text", span_text, "attention mask as text");
-    v("span_svg", span_svg, "who attends to whom, as a picture");
+    v("masks", masks, "who attends to whom: every attention mask of the model");
+    v("page", page, "report.html of the training, from the comparison's folder; empty: none");
     v("cache_share", cache_share, "sigma(lambda) of GRC layers");
     v("cache_share_curve", cache_share_curve, "the same over the training");
     v("prompt", prompt, "prompt of the sample");

@@ -33,9 +33,11 @@ struct TrainOptions {
   int64_t eval_batch_size = 16;
   int64_t eval_samples = 512;
   std::optional<double> stop_at = std::nullopt;
+  std::optional<int64_t> patience = std::nullopt;
   int64_t save_every = 0;
   int64_t keep_last = 3;
   bool tensorboard = true;
+  bool report = true;
 
   template <class V>
   void visit(V&& v) {
@@ -79,16 +81,23 @@ struct TrainOptions {
       "stop training early when the held-out metric reaches this value (accuracy at least, bits or perplexity at "
       "most); unset: never",
       base::at_least(0));
+    v("patience", patience,
+      "stop training early after this many evaluations without a better held-out metric, and keep the weights of the "
+      "best one; unset: never",
+      base::at_least(1));
     v("save_every", save_every, "steps between checkpoints; 0: only at the end", base::at_least(0));
     v("keep_last", keep_last, "number of latest checkpoints to keep, in addition to the best one; 0: all",
       base::at_least(0));
     v("tensorboard", tensorboard, "write event files for TensorBoard");
+    v("report", report, "write report.html, a page of curves and samples that follows the training");
   }
   void validate(const base::Where& where) const {
     where.require(batch_size % accumulate == 0, "accumulate", "expected a divisor of batch_size = {}, found {}",
                   batch_size, accumulate);
     where.require(!stop_at || eval_every > 0, "stop_at",
                   "it is checked at each evaluation; expected eval_every above 0, found 0");
+    where.require(!patience || eval_every > 0, "patience",
+                  "it counts evaluations; expected eval_every above 0, found 0");
     where.require(recompute != "auto" || memory_limit, "memory_limit",
                   "required by recompute = \"auto\"; expected MB, found none");
     where.require(recompute == "auto" || !memory_limit, "memory_limit",

@@ -235,6 +235,27 @@ bool Trainer::reached() const {
   return task_.lower_is_better() ? value <= *options_.stop_at : value >= *options_.stop_at;
 }
 
+const EvaluationPoint* Trainer::best_evaluation() const {
+  const EvaluationPoint* best = nullptr;
+  const auto value = [&](const EvaluationPoint& point) {
+    const double found = point.evaluation.at(task_.metric());
+    return task_.lower_is_better() ? found : -found;
+  };
+  for (const EvaluationPoint& point : history_.evaluations) {
+    if (std::isfinite(value(point)) && (best == nullptr || value(point) < value(*best))) best = &point;
+  }
+  return best;
+}
+
+bool Trainer::out_of_patience() const {
+  if (!options_.patience || history_.evaluations.empty()) return false;
+  const EvaluationPoint* best = best_evaluation();
+  const auto begin = history_.evaluations.begin();
+  const auto since = best == nullptr ? history_.evaluations.end() - begin
+                                     : history_.evaluations.end() - (begin + (best - &*begin)) - 1;
+  return since >= *options_.patience;
+}
+
 TrainReport Trainer::run(const RunHooks& hooks) {
   const bool writes = !run_folder_.empty();
   if (writes && checkpoint_.empty()) {
@@ -242,7 +263,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     base::require(!other, "{}: already contains a run, up to step {}; resume it or choose another folder", run_folder_,
                   other ? other->step : 0);
   }
-  if (steps_ >= options_.steps || reached()) return report(0);
+  if (steps_ >= options_.steps || reached() || out_of_patience()) return report(0);
   note_progress(steps_, saved_);
   const std::unique_ptr<RunLog> log = writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
                                              : nullptr;
@@ -265,10 +286,14 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     }
     if (last || every(options_.eval_every)) {
       evaluate(hooks, log.get());
-      last = last || reached();
+      last = last || reached() || out_of_patience();
+    }
+    if (hooks.on_sample && hooks.sample_every > 0 && (last || every(hooks.sample_every))) {
+      const AveragedWeights averaged(average_.get());
+      hooks.on_sample(steps_);
     }
     if (!last) signal = hooks.stop ? hooks.stop() : pending_signal();
-    const bool new_best = is_best_ && options_.save_every > 0;
+    const bool new_best = is_best_ && (options_.save_every > 0 || options_.patience);
     if (writes && (last || signal != 0 || new_best || every(options_.save_every))) save();
     if (progress) {
       progress->update(steps_, progress_note(task_, outcome.loss, history_));
@@ -277,6 +302,8 @@ TrainReport Trainer::run(const RunHooks& hooks) {
   return report(signal);
 }
 
-TrainReport Trainer::report(int signal) const { return {steps_, tokens_, seconds_, signal, history_, checkpoint_}; }
+TrainReport Trainer::report(int signal) const {
+  return {steps_, tokens_, seconds_, signal, signal == 0 && out_of_patience(), history_, checkpoint_};
+}
 
 }  // namespace mnemo::train

@@ -33,10 +33,11 @@ struct StepOutcome {
 };
 
 struct TrainReport {
-  int64_t steps = 0;   ///< completed steps, including earlier runs
-  int64_t tokens = 0;  ///< training targets so far
-  double seconds = 0;  ///< training time, without evaluation and saving
-  int signal = 0;      ///< the signal that ended it early, or 0
+  int64_t steps = 0;             ///< completed steps, including earlier runs
+  int64_t tokens = 0;            ///< training targets so far
+  double seconds = 0;            ///< training time, without evaluation and saving
+  int signal = 0;                ///< the signal that ended it early, or 0
+  bool out_of_patience = false;  ///< options.patience ended it
   History history;
   std::string checkpoint;  ///< the last checkpoint written or resumed from; empty: none
 };
@@ -46,6 +47,10 @@ struct RunHooks {
   std::function<int()> stop;
   std::function<void(const LossPoint&)> on_loss;
   std::function<void(const EvaluationPoint&)> on_evaluation;
+  /// Called with the step after every sample_every steps and after the last one, before what belongs to the step is
+  /// saved; the model then has the weights that evaluations see. It must leave LibTorch's random numbers alone.
+  std::function<void(int64_t step)> on_sample;
+  int64_t sample_every = 0;  ///< 0: never
   bool show_progress = true;
 };
 
@@ -78,8 +83,8 @@ class Trainer {
   /// checkpoint if the loss or a gradient is not finite; the weights are then unchanged.
   StepOutcome step();
 
-  /// Trains until options.steps are done, the metric has reached options.stop_at or a signal arrives, with evaluations,
-  /// logs and checkpoints according to the options. A finished run returns immediately. Throws InputError if the run
+  /// Trains until options.steps are done, the metric has reached options.stop_at, options.patience has run out or a
+  /// signal arrives, with evaluations, logs and checkpoints according to the options. A finished run returns immediately. Throws InputError if the run
   /// folder contains checkpoints that were not resumed from.
   TrainReport run(const RunHooks& hooks = {});
 
@@ -88,6 +93,10 @@ class Trainer {
 
   /// With ema_decay, permanently replaces the model's weights by the average; no step may follow. No effect otherwise.
   void take_average();
+
+  /// After a run that patience has ended: loads the weights of the best checkpoint; no step may follow. Throws InputError
+  /// if that checkpoint is gone. Returns the evaluation that they had; without patience the last one, or null.
+  const EvaluationPoint* take_best();
 
   int64_t steps_done() const { return steps_; }
   const History& history() const { return history_; }
@@ -108,6 +117,10 @@ class Trainer {
   void evaluate(const RunHooks& hooks, RunLog* log);
   /// Whether the last evaluation has reached options.stop_at.
   bool reached() const;
+  /// The best of all evaluations, the first of equals; null if there is none.
+  const EvaluationPoint* best_evaluation() const;
+  /// Whether options.patience has run out. It depends on the history alone, so a resumed run stops where it would have.
+  bool out_of_patience() const;
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
 

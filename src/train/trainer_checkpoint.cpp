@@ -132,6 +132,22 @@ void Trainer::resume(const std::string& checkpoint) {
   checkpoint_ = checkpoint;
 }
 
+const EvaluationPoint* Trainer::take_best() {
+  const EvaluationPoint* last = history_.evaluations.empty() ? nullptr : &history_.evaluations.back();
+  const EvaluationPoint* best = out_of_patience() ? best_evaluation() : nullptr;
+  if (best == nullptr || run_folder_.empty()) return last;
+  const auto found = weights::find_checkpoint(run_folder_, "best");
+  base::require(found && found->step == best->step,
+                "{}: the checkpoint of the best evaluation, at step {}, is gone; train.patience keeps its weights",
+                run_folder_, best->step);
+  const weights::CheckpointReader reader(found->path);
+  weights::load_model_tensors(reader.tensors(kModel), model_, found->path + "/" + kModel);
+  if (average_)
+    weights::load_into(reader.tensors(weights::kAverageFile), average_->state(),
+                       found->path + "/" + weights::kAverageFile, {.strict = true, .convert_floating = false});
+  return best;
+}
+
 void Trainer::load(const weights::CheckpointReader& reader) {
   const std::string& path = reader.info().path;
   const auto where = [&](const char* name) { return path + "/" + name; };

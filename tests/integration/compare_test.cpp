@@ -57,7 +57,8 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
         EXPECT_GT(one.at("train_tokens_per_second").as_double(), 0);
         EXPECT_GT(one.at("peak_memory").as_int(), 1 << 20);
         EXPECT_EQ(one.at("curve").size(), 6u);
-        EXPECT_TRUE(one.at("span_svg").as_string().starts_with("<svg"));
+        EXPECT_TRUE(one.at("masks").items()[0].at("svg").as_string().starts_with("<svg"));
+        EXPECT_TRUE(std::filesystem::exists(out + "/" + one.at("page").as_string())) << one.at("page").as_string();
       }
     }
   }

@@ -47,7 +47,8 @@ std::string svg_of(const core::AttendTable& table) {
   const double height = top + cell * static_cast<double>(table.num_rows()) + 10;
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"spans\" viewBox=\"0 0 {0:.1f} {1:.1f}\" width=\"{0:.0f}\" "
-      "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"10\">\n",
+      "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"10\">\n<style>.spans text {{ fill: #1d2733 }} "
+      "@media (prefers-color-scheme: dark) {{ .spans text {{ fill: #dce3ea }} }}</style>\n",
       width, height);
   auto colour = [](core::SpanKind kind) {
     switch (kind) {

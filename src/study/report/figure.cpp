@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/html.h"
+#include "page/document.h"
 #include "study/report/parts.h"
 
 namespace mnemo::study::report {
@@ -173,9 +174,10 @@ std::string draw_line(const Line& line, const std::function<double(double)>& x, 
           at, top, bottom, at - 4, at + 4, ink);
     }
     svg += fmt::format(
-        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\" stroke=\"{}\" "
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"{} stroke=\"{}\" "
         "stroke-width=\"1.5\"><title>{}</title></circle>\n",
-        at, y(mark.value), line.paper ? "#fff" : ink, ink, html_escape(mark.title));
+        at, y(mark.value), line.paper ? " class=\"hollow\"" : fmt::format(" fill=\"{}\"", ink), ink,
+        html_escape(mark.title));
   }
   return svg;
 }
@@ -200,7 +202,7 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
   };
   std::string svg = fmt::format(
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" font-size=\"12\" "
-      "fill=\"#5b6878\">\n"
+      "class=\"soft\">\n"
       "<title>{2} over {3}</title>\n",
       kPanelWidth, kPanelHeight, html_escape(study.metric().name), html_escape(study.x_label));
   for (double tick = std::ceil(scale.low / scale.step - 1e-9) * scale.step; tick <= scale.high + 1e-9;
@@ -210,13 +212,13 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
     const std::string label = study.metric().percent ? fmt::format("{:.0f} %", shown * 100)
                                                      : fmt::format("{:.{}f}", shown, digits);
     svg += fmt::format(
-        "<path d=\"M{:.0f} {:.1f}H{:.0f}\" stroke=\"#e6ebf0\"/><text x=\"{:.0f}\" y=\"{:.1f}\" "
+        "<path d=\"M{:.0f} {:.1f}H{:.0f}\" class=\"grid\"/><text x=\"{:.0f}\" y=\"{:.1f}\" "
         "text-anchor=\"end\">{}</text>\n",
         kPanelLeft, y(tick), kPanelWidth - kPanelRight, kPanelLeft - 8, y(tick) + 4, label);
   }
   double free_from = -INFINITY;
   for (const auto& [at, label] : ticks) {
-    svg += fmt::format("<path d=\"M{0:.1f} {1:.0f}v5\" stroke=\"#b9c3ce\"/>", x(at), kPanelHeight - kPanelBottom);
+    svg += fmt::format("<path d=\"M{0:.1f} {1:.0f}v5\" class=\"axis\"/>", x(at), kPanelHeight - kPanelBottom);
     const double half = 3.6 * static_cast<double>(label.size());
     if (x(at) - half < free_from) continue;
     svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n", x(at),
@@ -224,7 +226,7 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
     free_from = x(at) + half + 4;
   }
   svg += fmt::format(
-      "<path d=\"M{0:.0f} {1:.0f}H{2:.0f}\" stroke=\"#b9c3ce\"/><text x=\"{3:.0f}\" y=\"{4:.0f}\" "
+      "<path d=\"M{0:.0f} {1:.0f}H{2:.0f}\" class=\"axis\"/><text x=\"{3:.0f}\" y=\"{4:.0f}\" "
       "text-anchor=\"middle\" font-size=\"13\">{5}</text>\n",
       kPanelLeft, kPanelHeight - kPanelBottom, kPanelWidth - kPanelRight, kPanelLeft + inner / 2, kPanelHeight - 10,
       html_escape(study.x_label));
@@ -233,7 +235,7 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
       kPanelTop + (kPanelHeight - kPanelTop - kPanelBottom) / 2, html_escape(study.metric().name));
   if (study.metric().chance) {
     svg += fmt::format(
-        "<path d=\"M{:.0f} {:.1f}H{:.0f}\" stroke=\"#b3412b\" stroke-dasharray=\"2 "
+        "<path d=\"M{:.0f} {:.1f}H{:.0f}\" class=\"chance\" stroke-dasharray=\"2 "
         "3\"><title>guessing</title></path>\n",
         kPanelLeft, y(*study.metric().chance), kPanelWidth - kPanelRight);
   }
@@ -262,9 +264,8 @@ std::string figure(const StudyGrid& study) {
   if (has_paper) html += "<span>dashed and hollow: the paper's values</span>";
   html += "</div>\n<div class=\"panels\">\n";
   for (const Panel& panel : panels) {
-    html += "<figure>";
-    if (!panel.title.empty()) html += fmt::format("<figcaption>{}</figcaption>", html_escape(panel.title));
-    html += draw(study, panel, positions, scale) + "</figure>\n";
+    html += page::figure(draw(study, panel, positions, scale), panel.title,
+                         study.name + (panel.title.empty() ? "" : ", " + panel.title));
   }
   return html + "</div>\n";
 }

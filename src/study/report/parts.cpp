@@ -1,6 +1,7 @@
 #include "study/report/parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include "base/html.h"
 #include "base/json_value.h"
 #include "inspect/draw/attention_picture.h"
+#include "page/document.h"
 
 namespace mnemo::study::report {
 namespace {
@@ -34,16 +36,6 @@ std::string_view verdict_class(Verdict verdict) {
 
 std::string cell(std::string_view text, bool left = false) {
   return fmt::format("<td{}>{}</td>", left ? " class=\"left\"" : "", html_escape(text));
-}
-
-/// The picture as a data URL in an <img>: scripts inside it cannot run, wherever it came from.
-std::string picture(std::string_view svg, std::string_view about) {
-  std::string address;
-  for (const char c : svg) {
-    const bool plain = c > ' ' && c < 127 && std::string_view("%#\"<>&'").find(c) == std::string_view::npos;
-    address += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return fmt::format("<img class=\"picture\" alt=\"{}\" src=\"data:image/svg+xml,{}\">\n", html_escape(about), address);
 }
 
 }  // namespace
@@ -98,22 +90,22 @@ std::string dots(const StudySummary& study) {
   auto label = [&](double value) { return value_text(study.metric, {.count = 1, .mean = value}); };
   std::string svg = fmt::format(
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
-      "class=\"dots\" font-size=\"13\" fill=\"#1d2733\">\n<title>{2} of each variant</title>\n",
+      "class=\"dots ink\" font-size=\"13\">\n<title>{2} of each variant</title>\n",
       kWidth, bottom + 26, html_escape(study.metric.name));
   // About five ticks at round numbers.
   const double raw = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
   const double step = power * (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10);
   for (double tick = std::ceil(low / step) * step; tick <= high; tick += step) {
     svg += fmt::format(
-        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#e6ebf0\"/>"
-        "<text x=\"{0:.1f}\" y=\"{3:.0f}\" text-anchor=\"middle\" fill=\"#5b6878\" font-size=\"12\">{4}</text>\n",
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" class=\"grid\"/>"
+        "<text x=\"{0:.1f}\" y=\"{3:.0f}\" text-anchor=\"middle\" class=\"soft\" font-size=\"12\">{4}</text>\n",
         x(tick), kTop, bottom, bottom + 18,
         study.metric.percent ? fmt::format("{:.{}f} %", tick * 100, step < 0.01 ? 1 : 0)
                              : fmt::format("{:.{}f}", tick, step < 0.1 ? 2 : 1));
   }
   if (study.metric.chance) {
     svg += fmt::format(
-        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" stroke=\"#b3412b\" stroke-dasharray=\"2 3\">"
+        "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" class=\"chance\" stroke-dasharray=\"2 3\">"
         "<title>guessing</title></line>\n",
         x(*study.metric.chance), kTop, bottom);
   }
@@ -128,7 +120,7 @@ std::string dots(const StudySummary& study) {
     svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 14, y + 4.5,
                        html_escape(variant.name));
     if (variant.failed()) {
-      svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" fill=\"#b3412b\">failed</text>\n", left, y + 4.5);
+      svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" class=\"bad\">failed</text>\n", left, y + 4.5);
       continue;
     }
     svg += fmt::format(
@@ -141,7 +133,7 @@ std::string dots(const StudySummary& study) {
           "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>seed {}: {}</title></circle>",
           x(*run.value), y, colour(variant.index), run.seed, label(*run.value));
     }
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"#5b6878\" font-size=\"12\">{}</text>\n",
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"soft\" font-size=\"12\">{}</text>\n",
                        x(variant.value.max) + 10, y + 4.5, label(variant.value.mean));
   }
   return svg + "</svg>\n";
@@ -157,29 +149,63 @@ std::string card(const StudySummary& study, const VariantSummary& variant) {
     if (!other.error.empty())
       html += fmt::format("<div class=\"error\">Seed {}: {}</div>\n", other.seed, html_escape(other.error));
   }
-  if (!run.span_svg.empty()) {
-    html += "<h5>Attention mask</h5>\n" + picture(run.span_svg, run.span_text);
-  }
   if (!run.cache_share.empty())
     html += "<h5>σ(λ): fraction of each head's output that comes from the cache</h5>\n" +
-            inspect::svg_of(run.cache_share);
+            page::figure(inspect::svg_of(run.cache_share), "", variant.name + " sigma lambda");
   if (run.cache_share_curve.size() > 1) {
     std::vector<inspect::ScalarPoint> points;
     for (const CacheSharePoint& point : run.cache_share_curve) {
       points.push_back({point.step, {}});
       for (const inspect::CacheShare& layer : point.layers) points.back().scalars.push_back({layer.layer, layer.heads});
     }
-    html += "<h5>σ(λ) over training</h5>\n" + picture(inspect::scalars_svg(points), "sigma(lambda) over training");
+    html += "<h5>σ(λ) over training</h5>\n" +
+            page::figure(page::picture(inspect::scalars_svg(points), "sigma(lambda) over training"), "",
+                         variant.name + " sigma lambda over training");
   }
   if (!variant.options.empty()) {
     html += fmt::format("<details><summary>memory options</summary><pre>{}</pre></details>\n",
                         html_escape(variant.options));
   }
   if (study.metric.generates && !(run.prompt + run.sample).empty()) {
-    html += fmt::format("<h5>Sample</h5><pre><span class=\"prompt\">{}</span>{}</pre>\n", html_escape(run.prompt),
-                        html_escape(run.sample));
+    html += fmt::format("<h5>Sample</h5><pre data-copy><span class=\"prompt\">{}</span>{}</pre>\n",
+                        html_escape(run.prompt), html_escape(run.sample));
   }
+  if (!run.page.empty())
+    html += fmt::format("<p class=\"note\"><a href=\"{}\">The training</a></p>\n", html_escape(run.page));
   return html + "</section>\n";
+}
+
+std::string masks(const StudySummary& study) {
+  struct Drawn {
+    const MaskPicture* mask;
+    std::vector<std::string> owners;
+  };
+  std::vector<Drawn> drawn;
+  for (const VariantSummary& variant : study.variants) {
+    const std::vector<MaskPicture>& all = variant.shown().masks;
+    for (const MaskPicture& mask : all) {
+      const std::string owner = all.size() == 1 ? variant.name
+                                                : fmt::format("{} ({} {})", variant.name,
+                                                              mask.layers.size() == 1 ? "layer" : "layers",
+                                                              fmt::join(mask.layers, ", "));
+      const auto found = std::find_if(drawn.begin(), drawn.end(),
+                                      [&](const Drawn& other) { return other.mask->svg == mask.svg; });
+      if (found == drawn.end())
+        drawn.push_back({&mask, {owner}});
+      else
+        found->owners.push_back(owner);
+    }
+  }
+  std::string html;
+  for (const Drawn& of : drawn) {
+    const std::string owners = fmt::format("{}", fmt::join(of.owners, "; "));
+    html += "<section class=\"card\">" +
+            page::figure(page::picture(of.mask->svg, "attention mask of " + owners), owners,
+                         "mask of " + of.owners.front()) +
+            fmt::format("<details><summary>as text</summary><pre>{}</pre></details></section>\n",
+                        html_escape(of.mask->text));
+  }
+  return html.empty() ? html : "<div class=\"cards\">\n" + html + "</div>\n";
 }
 
 base::Node curves(const StudySummary& study, const std::string& id) {
@@ -198,11 +224,25 @@ base::Node curves(const StudySummary& study, const std::string& id) {
                                         {"colour", colour(study.variants[i].index)},
                                         {"points", std::move(points)}}));
   }
+  const auto choice = [](std::string key, std::string label) {
+    return base::Node::table({{"key", std::move(key)}, {"label", std::move(label)}});
+  };
+  base::Node held_out = choice("held_out", "held-out " + study.metric.name);
+  if (study.metric.percent) {
+    held_out.set("scale", 100);
+    held_out.set("unit", " %");
+  }
+  held_out.set("digits", study.metric.percent ? 1 : 3);
+  base::Node y = base::Node::array(), x = base::Node::array();
+  y.push_back(std::move(held_out));
+  y.push_back(choice("train", "training loss, " + study.metric.loss_name));
+  x.push_back(choice("tokens", "training " + study.metric.counted));
+  x.push_back(choice("step", "steps"));
+  x.push_back(choice("seconds", "seconds of training"));
   return base::Node::table({{"id", id},
-                            {"held_out", "held-out " + study.metric.name},
-                            {"train", "training loss, " + study.metric.loss_name},
-                            {"counted", study.metric.counted},
-                            {"percent", study.metric.percent},
+                            {"title", study.name + (study.point.empty() ? "" : ", " + study.point)},
+                            {"y", std::move(y)},
+                            {"x", std::move(x)},
                             {"series", std::move(series)}});
 }
 

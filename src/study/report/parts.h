@@ -17,10 +17,13 @@ std::string table(const StudySummary& study);
 /// Every seed of every variant as a dot on one axis; a line marks the mean of the first variant.
 std::string dots(const StudySummary& study);
 
-/// One variant: its memory options, attention mask, sigma(lambda) and sample.
+/// Every attention mask of the variants' models, each once, with the variants and layers that have it.
+std::string masks(const StudySummary& study);
+
+/// One variant: its memory options, sigma(lambda) and sample.
 std::string card(const StudySummary& study, const VariantSummary& variant);
 
-/// The curves of a study as JSON for assets/report.js; `id` is the element they are drawn in.
+/// The curves of a study as JSON for assets/charts.js; `id` is the element they are drawn in.
 base::Node curves(const StudySummary& study, const std::string& id);
 
 }  // namespace mnemo::study::report

@@ -8,7 +8,7 @@
 #include "base/html.h"
 #include "base/node.h"
 #include "base/progress.h"
-#include "page/embedded.h"
+#include "page/document.h"
 #include "study/report/figure.h"
 #include "study/report/parts.h"
 
@@ -28,8 +28,7 @@ std::string facts(const Comparison& comparison) {
     return fmt::format("<dt>{}</dt><dd>{}</dd>\n", html_escape(name), html_escape(value));
   };
   const base::Node* memory = comparison.machine.find("memory");
-  std::string html = "<h2>How this was made</h2>\n<dl class=\"facts\">\n";
-  html += fact("command", comparison.command);
+  std::string html = "<h2>How this was made</h2>\n" + page::listing(comparison.command) + "<dl class=\"facts\">\n";
   html += fact("date", comparison.date);
   html += fact("trainings", comparison.trainings);
   html += fact("processes",
@@ -43,9 +42,7 @@ std::string facts(const Comparison& comparison) {
   html += fact("versions", fmt::format("Mnemo {}, LibTorch {} for {}", machine_word(comparison, "mnemo"),
                                        machine_word(comparison, "libtorch"), machine_word(comparison, "capability")));
   html += "</dl>\n";
-  html += fmt::format("<details><summary>the recipe</summary><pre>{}</pre></details>\n",
-                      html_escape(comparison.recipe));
-  return html;
+  return html + "<details><summary>the recipe</summary>" + page::listing(comparison.recipe) + "</details>\n";
 }
 
 std::string legend(const StudySummary& study) {
@@ -72,7 +69,7 @@ std::string legend(const StudySummary& study) {
 std::string point_section(const StudySummary& study, const std::string& id) {
   std::string html = fmt::format("<div class=\"conclusion\">{}</div>\n", html_escape(study.conclusion()));
   html += report::table(study) + legend(study);
-  html += "<h3>Every seed</h3>\n<div class=\"scroll\">" + report::dots(study) + "</div>\n";
+  html += "<h3>Every seed</h3>\n" + page::figure(report::dots(study), "", study.name + " every seed");
   html += fmt::format("<h3>Training curves{}</h3>\n<div id=\"{}\"><noscript>Curves need JavaScript.</noscript></div>\n",
                       study.variants.empty() || study.variants.front().runs.size() < 2
                           ? std::string()
@@ -82,20 +79,21 @@ std::string point_section(const StudySummary& study, const std::string& id) {
 }
 
 std::string models_section(const StudySummary& study) {
-  std::string html = fmt::format("<h3>The models{}</h3>\n",
-                                 study.point.empty() ? "" : " at " + html_escape(study.point));
-  if (std::any_of(study.variants.begin(), study.variants.end(),
-                  [](const VariantSummary& variant) { return !variant.shown().span_svg.empty(); })) {
-    html +=
-        "<p class=\"note\">Each row is a query and each column a key; a coloured cell means that the query may attend "
-        "to the key. The picture shows one segment once all memories are full.</p>\n";
+  const std::string at = study.point.empty() ? "" : " at " + html_escape(study.point);
+  std::string html;
+  if (const std::string masks = report::masks(study); !masks.empty()) {
+    html += fmt::format(
+        "<h3>Attention masks{}</h3>\n<p class=\"note\">Each row is a query and each column a key; a coloured cell "
+        "means "
+        "that the query may attend to the key. The picture shows one segment once all memories are full.</p>\n{}",
+        at, masks);
   }
-  html += "<div class=\"cards\">\n";
+  html += fmt::format("<h3>The models{}</h3>\n<div class=\"cards\">\n", at);
   for (const VariantSummary& variant : study.variants) html += report::card(study, variant);
   return html + "</div>\n";
 }
 
-std::string section(const StudyGrid& study, size_t number, base::Node& curves) {
+void add_section(const StudyGrid& study, size_t number, page::Document& page, base::Node& curves) {
   std::string html = fmt::format("<h2>{}</h2>\n", html_escape(study.name));
   if (!study.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(study.about));
   if (study.swept()) {
@@ -113,31 +111,21 @@ std::string section(const StudyGrid& study, size_t number, base::Node& curves) {
     if (study.swept()) html += "</details>\n";
     curves.push_back(report::curves(study.points[p], id));
   }
-  return html + models_section(study.points.back());
+  page.add(html, "the tables of " + study.name);
+  page.add(models_section(study.points.back()), "the models of " + study.name);
 }
 
 }  // namespace
 
 std::string report_html(const Comparison& comparison) {
+  page::Document page(comparison.name);
+  if (!comparison.about.empty())
+    page.add(fmt::format("<p class=\"lead\">{}</p>\n", html_escape(comparison.about)), "what it is for");
   base::Node curves = base::Node::array();
-  std::string body;
-  for (size_t i = 0; i < comparison.studies.size(); ++i) {
-    body += section(comparison.studies[i], i, curves);
-  }
-  std::string html = fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n",
-      html_escape(comparison.name));
-  html += fmt::format("<style>\n{}\n{}\n</style>\n</head>\n<body>\n<main>\n", page::embedded_file("dygraph.css"),
-                      page::embedded_file("report.css"));
-  html += fmt::format("<h1>{}</h1>\n", html_escape(comparison.name));
-  if (!comparison.about.empty()) html += fmt::format("<p class=\"lead\">{}</p>\n", html_escape(comparison.about));
-  html += body + facts(comparison) + "</main>\n";
-  html += fmt::format("<script type=\"application/json\" id=\"curves\">{}</script>\n",
-                      base::script_escape(base::to_json(curves, -1)));
-  html += fmt::format("<script>\n{}\n</script>\n<script>\n{}\n</script>\n</body>\n</html>\n",
-                      page::embedded_file("dygraph.min.js"), page::embedded_file("report.js"));
-  return html;
+  for (size_t i = 0; i < comparison.studies.size(); ++i) add_section(comparison.studies[i], i, page, curves);
+  page.add(facts(comparison), "how this was made");
+  if (page.add_data("curves", curves, "the curves")) page.use("charts.js");
+  return page.html();
 }
 
 }  // namespace mnemo::study::report

@@ -24,7 +24,7 @@ TEST(Report, ShowsTablesSamplesAndMachine) {
   EXPECT_TRUE(holds(page, "<span class=\"verdict failed\">failed</span>"));
   EXPECT_TRUE(holds(page, "loss is not finite at step 12"));
   EXPECT_TRUE(holds(page, "σ(λ)"));
-  EXPECT_TRUE(holds(page, "σ(λ) over training</h5>\n<img class=\"picture\""));
+  EXPECT_TRUE(holds(page, "σ(λ) over training</h5>\n<figure"));
   EXPECT_TRUE(holds(page, "A Processor, 2 cores used"));
   EXPECT_TRUE(holds(page, "mnemo compare recipes/demo.toml --seeds 3"));
 }
@@ -41,11 +41,8 @@ TEST(Report, EscapesTextFromOutside) {
 
 TEST(Report, PicturesCannotBringScripts) {
   Comparison comparison = sample_comparison();
-  comparison.studies[0]
-      .points[0]
-      .variants[0]
-      .runs[0]
-      .span_svg = "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>";
+  comparison.studies[0].points[0].variants[0].runs[0].masks = {
+      {{0}, "mask", "<svg onload=\"alert(2)\"><script>alert(2)</script></svg>"}};
   const std::string page = visible(comparison);
   EXPECT_FALSE(holds(page, "alert(2)\""));
   EXPECT_FALSE(holds(page, "<script>alert"));
@@ -58,6 +55,28 @@ TEST(Report, LoadsNothingFromOutside) {
   EXPECT_FALSE(holds(page, "href=\"http"));
   EXPECT_FALSE(holds(page, "@import"));
   EXPECT_TRUE(holds(page, "Dygraph"));
+  EXPECT_TRUE(holds(page, "default-src 'none'"));
+}
+
+TEST(Report, EveryMaskIsShownOnceWithThoseThatHaveIt) {
+  Comparison comparison = sample_comparison();
+  auto& variants = comparison.studies[0].points[0].variants;
+  const auto give = [&](size_t variant, std::vector<MaskPicture> masks) {
+    for (RunResult& run : variants[variant].runs) run.masks = masks;
+  };
+  give(0, {{{0, 1}, "plain text", "<svg>plain</svg>"}});
+  give(1, {{{0}, "plain text", "<svg>plain</svg>"}, {{1}, "cached text", "<svg>cached</svg>"}});
+  give(2, {{{0, 1}, "cached text", "<svg>cached</svg>"}});
+  const std::string page = visible(comparison);
+  EXPECT_TRUE(holds(page, "<figcaption>no memory; segment cache (layer 0)</figcaption>"));
+  EXPECT_TRUE(holds(page, "<figcaption>segment cache (layer 1); memory &lt;tokens&gt;</figcaption>"));
+  const auto count = [&](const std::string& part) {
+    size_t found = 0;
+    for (size_t at = page.find(part); at != std::string::npos; at = page.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("%3Csvg%3Eplain"), 1u);
+  EXPECT_EQ(count("%3Csvg%3Ecached"), 1u);
 }
 
 TEST(Report, CurvesAreJsonThatEndsNoScript) {

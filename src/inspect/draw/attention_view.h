@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+#include "base/node.h"
+#include "inspect/attention_summary.h"
+#include "page/document.h"
+
+namespace mnemo::inspect {
+
+/// Limit of the weights that a page holds, in bytes as text; further heads are left out with a note.
+inline constexpr size_t kMaxViewBytes = size_t{20} << 20;
+
+/// The maps of a segment for assets/attention.js:
+///   axes  [{labels: ["read 0", "O", "n", ...], spans: [{kind: "read", length: 1}, ...]}]
+///   maps  [{layer, head, name, rows: index of an axis, columns: index of an axis, weights: base64, past: base64}]
+/// Weights are float16, little-endian, row after row; `past` is missing where the map has none.
+base::Node attention_view(const AttentionSummary& facts, size_t max_bytes = kMaxViewBytes);
+
+/// Adds the text on which attention is shown, and the heat map with values.
+void add_attention_view(page::Document& page, const AttentionSummary& facts);
+
+}  // namespace mnemo::inspect
