@@ -13,6 +13,7 @@
 #include "bundle/bundle.h"
 #include "experiment/finetune_model.h"
 #include "memory/learnable_tokens.h"
+#include "models/full_state.h"
 #include "models/make_attention.h"
 #include "models/model.h"
 #include "models/presets.h"
@@ -275,20 +276,33 @@ void require_step_fits(const Experiment& experiment) {
   const Recipe& recipe = experiment.recipe;
   const models::ModelOptions& model = recipe.model;
   if (recipe.task()->input() != tasks::InputKind::tokens) return;
+  const train::TrainOptions& train = recipe.train;
+  const auto memory = static_cast<double>(base::usable_memory());
+  const auto megabytes = [](double bytes) { return base::grouped(static_cast<int64_t>(bytes / 1e6)); };
+  // What the memories carry from segment to segment is counted exactly. They see no more rows than are trained on.
+  const double seen = static_cast<double>(train.steps) * static_cast<double>(experiment.tokens_per_step) /
+                      static_cast<double>(train.batch_size);
+  const int64_t rows = seen < 1e15 ? static_cast<int64_t>(seen) + model.segment_size : INT64_MAX;
+  const double state = static_cast<double>(models::full_state_bytes(*experiment.model, core::Mode::train, rows)) *
+                       static_cast<double>(train.batch_size);
+  base::require(
+      state <= memory,
+      "recipe: 'model.memory', 'train.batch_size': the memories of {} sequences hold {} MB once they are full, "
+      "and this machine has {} MB; expected fewer rows or sequences",
+      train.batch_size, megabytes(state), megabytes(memory));
   // Of one segment: whether the graphs of several are kept is up to the memories. Measured on decoders of several
   // sizes; what attention adds beside its rows is not counted.
   const double row = 4.0 * static_cast<double>(model.backbone.num_layers *
                                                    (16 * model.backbone.dim + 2 * model.backbone.ffn_dim) +
                                                2 * model.embedding.vocab_size);
-  const int64_t rows = std::min(recipe.train.batch_size * model.segment_size, experiment.tokens_per_step) /
-                       recipe.train.accumulate;
-  const double bytes = row * static_cast<double>(rows), memory = static_cast<double>(base::usable_memory());
+  const int64_t step_rows = std::min(train.batch_size * model.segment_size, experiment.tokens_per_step) /
+                            train.accumulate;
+  const double bytes = row * static_cast<double>(step_rows) + state;
   base::require(
       bytes <= memory,
       "recipe: 'model.segment_size', 'train.batch_size': a step of {} sequences of {} tokens needs about {} MB, "
       "and this machine has {} MB; lower one of them, or raise train.accumulate",
-      recipe.train.batch_size / recipe.train.accumulate, model.segment_size,
-      base::grouped(static_cast<int64_t>(bytes / 1e6)), base::grouped(static_cast<int64_t>(memory / 1e6)));
+      train.batch_size / train.accumulate, model.segment_size, megabytes(bytes), megabytes(memory));
 }
 
 std::map<std::string, std::string> model_files(const Experiment& experiment) {

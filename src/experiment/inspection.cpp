@@ -102,9 +102,11 @@ void add_sections(page::Document& page, const Inspection& found) {
     inspect::add_attention_view(page, *found.attention);
     page.add("<h3>All maps</h3>\n" + drawn({&*found.attention}, "attention maps"), "the attention maps");
   }
-  if (found.image)
-    page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.image) + drawn({nullptr, &*found.image}, "heat maps"),
-             "the heat maps");
+  if (found.image) {
+    page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.image), "the shares of attention");
+    inspect::add_image_view(page, *found.image);
+    page.add("<h3>All maps</h3>\n" + drawn({nullptr, &*found.image}, "heat maps"), "the heat maps");
+  }
   if (!found.scalars.empty())
     page.add("<h2>Over training</h2>\n" + page::figure(inspect::scalars_svg(found.scalars), "", "over training"),
              "the gauges over training");

@@ -7,8 +7,8 @@
 namespace mnemo::experiment {
 namespace {
 
-RunPageContent content_of(const Experiment& experiment, const train::Trainer& trainer, const std::string& folder,
-                          const RunWords& words) {
+RunPageContent page_content(const Experiment& experiment, const train::Trainer& trainer, const std::string& folder,
+                            const RunWords& words) {
   const Recipe& recipe = experiment.recipe;
   const auto task = recipe.task();
   RunPageContent content;
@@ -37,7 +37,7 @@ RunRecord::RunRecord(const Experiment& experiment, const train::Trainer& trainer
                      const RunWords& words)
     : experiment_(experiment), samples_(experiment, folder, trainer.steps_done()) {
   if (!experiment.recipe.train.report) return;
-  RunPageContent content = content_of(experiment, trainer, folder, words);
+  RunPageContent content = page_content(experiment, trainer, folder, words);
   content.history = trainer.history();
   for (train::LossPoint& point : content.history.losses) point = shown(point);
   content.samples = samples_.all();

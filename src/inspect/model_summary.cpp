@@ -10,6 +10,7 @@
 #include "base/text_table.h"
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
+#include "models/full_state.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {
@@ -92,7 +93,10 @@ ModelSummary summarize(const models::Model& model) {
                                    : FilledState{model.initial_state(1)};
   const core::State& full = filled.state;
   ModelSummary facts;
-  if (!filled.full) facts.measured_after = filled.position;
+  if (!filled.full) {
+    facts.measured_after = filled.position;
+    facts.full_bytes = models::full_state_bytes(model, core::Mode::evaluate, INT64_MAX);
+  }
   if (texts) {
     facts.tables = model.attend_tables(model.segment_size(), full, core::Mode::evaluate);
     facts.open_bytes = bytes_inside(model, full);
@@ -123,6 +127,8 @@ std::string to_text(const ModelSummary& facts) {
             : !facts.tables.empty() ? "State between segments, once every memory is full:\n"
                                     : "State from one training step to the next:\n";
     text += state_table(facts).text();
+    if (facts.measured_after)
+      text += fmt::format("Once every memory is full, a sequence carries at most {}.\n", bytes_text(facts.full_bytes));
   }
   if (!facts.tables.empty()) {
     if (facts.open_bytes)
@@ -180,6 +186,7 @@ base::Node to_node(const ModelSummary& facts) {
                             {"model_state_bytes", facts.model_state_bytes},
                             {"largest_inside_segment", facts.open_bytes ? base::Node(*facts.open_bytes) : base::Node()},
                             {"memories_full", !facts.measured_after},
+                            {"full_state_bytes", facts.measured_after ? facts.full_bytes : facts.state_bytes},
                             {"spans", spans},
                             {"sigma_lambda", shares}});
 }
@@ -218,8 +225,10 @@ void add_details(page::Document& page, const ModelSummary& facts, const std::str
   std::string html = std::string(!facts.tables.empty() ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
                      (state.rows.empty() ? std::string("<p>None.</p>\n") : page::html_of(state));
   if (facts.measured_after)
-    html += fmt::format("<p class=\"note\">After {} tokens; filling the memories takes too long to run.</p>\n",
-                        base::grouped(*facts.measured_after));
+    html += fmt::format(
+        "<p class=\"note\">After {} tokens; filling the memories takes too long to run. Once they are full, a sequence "
+        "carries at most {}.</p>\n",
+        base::grouped(*facts.measured_after), bytes_text(facts.full_bytes));
   if (facts.open_bytes)
     html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n",
                         bytes_text(*facts.open_bytes));

@@ -41,6 +41,8 @@ struct ModelSummary {
   std::optional<int64_t> open_bytes = 0;
   /// Tokens before `state` was measured, if filling the memories takes too long to run; unset: they are full.
   std::optional<int64_t> measured_after = {};
+  /// With measured_after: of a sequence once every memory is full, as the memories declare it.
+  int64_t full_bytes = 0;
   /// A whole segment with full memories, as in evaluation, for each set of layers that see the same context; empty for
   /// a vision model.
   std::vector<models::LayerTable> tables = {};

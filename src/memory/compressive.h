@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "core/bounded.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
 #include "memory/compression.h"
@@ -56,11 +57,14 @@ struct CompressiveState {
 ///   compressed' = the last compressed_len rows of [compressed; f_l(those blocks)]
 /// No gradient flows into either, and none of the task's loss into f; f is trained by the attention-reconstruction loss
 /// of the segment that pushed its rows out (Compression). Padding is not stored.
-class Compressive final : public core::LayerContext {
+class Compressive final : public core::LayerContext, public core::Bounded {
  public:
   using Options = CompressiveOptions;
   Compressive(const Options& options, const core::MemoryBuild& build);
   core::State initial_state(int64_t batch) const override;
+  int64_t max_rows(std::string_view field, core::Mode) const override {
+    return field == "open_rows" ? 0 : options_.mem_len + options_.compression_rate - 1 + options_.compressed_len;
+  }
   void add_spans(core::AttendTable& table, const core::State& state, core::Mode mode) const override;
   at::Tensor valid(const core::State& state) const override;
   at::Tensor before(int64_t layer, const at::Tensor& entering, const core::State& state) const override;

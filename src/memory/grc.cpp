@@ -133,6 +133,12 @@ int64_t Grc::bptt_depth(std::string_view field) const {
   return field.starts_with(kCore) ? inner_->bptt_depth(field.substr(kCore.size())) : cache_bptt_depth();
 }
 
+int64_t Grc::max_rows(std::string_view field, core::Mode mode) const {
+  constexpr std::string_view kCore = "core.";
+  const auto* inner = dynamic_cast<const core::Bounded*>(inner_.get());
+  return inner != nullptr && field.starts_with(kCore) ? inner->max_rows(field.substr(kCore.size()), mode) : 0;
+}
+
 core::Grid Grc::grid_of(const core::AttentionInput& input) const {
   if (input.image != nullptr || options_.grid.empty()) return input.grid();
   return {options_.grid[0], options_.grid[1]};

@@ -5,6 +5,7 @@
 
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/bounded.h"
 #include "core/image_layout.h"
 #include "core/inspection.h"
 #include "core/mixes_branches.h"
@@ -36,7 +37,7 @@ struct GrcState {
 /// mean of C' over the sequences (lifetime model, in training only), or C' itself. Padding is excluded from X and from
 /// the mean. With windows (layout), every window counts as a sequence.
 /// State: grc.cache, next to the inner core's state.
-class Grc final : public core::Attention, public core::Inspectable, public core::MixesBranches {
+class Grc final : public core::Attention, public core::Inspectable, public core::Bounded, public core::MixesBranches {
  public:
   using Options = GrcOptions;
   /// Throws InputError for variant "authors" in a causal model (it reads the segment's later tokens), for sizes that do
@@ -48,6 +49,7 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   core::AttentionSupport support() const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   int64_t bptt_depth(std::string_view field) const override;
+  int64_t max_rows(std::string_view field, core::Mode mode) const override;
   const layers::AttentionProjections* projections() const override { return inner_->projections(); }
   /// The inner attention's maps; "grc_cache": each query's weights on the cache; the gates of this segment's update.
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,

@@ -71,6 +71,15 @@ int64_t Knn::bptt_depth(std::string_view field) const {
   return field.starts_with(kCore) ? inner_->bptt_depth(field.substr(kCore.size())) : 0;
 }
 
+int64_t Knn::max_rows(std::string_view field, core::Mode mode) const {
+  constexpr std::string_view kCore = "core.", kOpen = "knn.open.";
+  if (field.starts_with(kCore)) {
+    const auto* inner = dynamic_cast<const core::Bounded*>(inner_.get());
+    return inner == nullptr ? 0 : inner->max_rows(field.substr(kCore.size()), mode);
+  }
+  return field.starts_with(kOpen) ? 0 : options_.memory_len;
+}
+
 at::Tensor Knn::queries(const at::Tensor& q) const {
   if (!options_.normalize) return q / std::sqrt(static_cast<double>(head_dim_));
   return of_length_one(q) * scale_.view({num_heads_, 1, 1});

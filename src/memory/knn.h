@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/bounded.h"
 #include "core/inspection.h"
 #include "layers/parts.h"
 
@@ -51,7 +52,7 @@ void require_knn_state(const KnnState& state, int64_t batch, int64_t heads, int6
 /// ends, the memory takes its keys and values, without gradient, and keeps the last memory_len real rows. Padding is
 /// not stored.
 /// Parameters: gate [H], starts at 0; scale [H] if normalised, starts at sqrt(d).
-class Knn final : public core::CoreAttention, public core::Inspectable {
+class Knn final : public core::CoreAttention, public core::Inspectable, public core::Bounded {
  public:
   using Options = KnnOptions;
   /// Throws InputError around an attention that does not say how it maps rows to queries, keys and values.
@@ -62,6 +63,7 @@ class Knn final : public core::CoreAttention, public core::Inspectable {
   core::AttentionSupport support() const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   int64_t bptt_depth(std::string_view field) const override;
+  int64_t max_rows(std::string_view field, core::Mode mode) const override;
   const layers::AttentionProjections* projections() const override { return maps_; }
   /// The inner attention's maps, and "knn": what each query takes of the rows of the memory.
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,

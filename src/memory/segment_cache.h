@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/options.h"
+#include "core/bounded.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
 #include "core/model_outline.h"
@@ -45,7 +46,7 @@ struct SegmentCacheState {
 /// Segment-level recurrence (Dai et al. 2019, section 3.2): layer l sees, to the left of the segment, the last mem_len
 /// rows that entered it in earlier segments. No gradient flows into the cache.
 ///   cache' = the last mem_len rows of [cache; rows], detached
-class SegmentCache : public core::LayerContext {
+class SegmentCache : public core::LayerContext, public core::Bounded {
  public:
   using Options = SegmentCacheOptions;
   SegmentCache(const Options& options, const core::MemoryBuild& build, std::string name = "segment_cache")
@@ -56,6 +57,7 @@ class SegmentCache : public core::LayerContext {
   at::Tensor before(int64_t layer, const at::Tensor& entering, const core::State& state) const override;
   core::State after(const std::vector<at::Tensor>& entering, const at::Tensor& valid, const core::AttendTable& table,
                     const core::State& state, core::Mode mode) const override;
+  int64_t max_rows(std::string_view, core::Mode mode) const override { return mem_len(mode); }
   std::unique_ptr<core::DecodeContext> decoder(const core::DecodeBuild& build) const override;
   const Options& options() const { return options_; }
 

@@ -32,6 +32,16 @@ base::Node axis_node(const AttentionSummary& facts, int64_t layer, core::MapAxis
   return base::Node::table({{"labels", std::move(labels)}, {"spans", std::move(spans)}});
 }
 
+void note_left_out(page::Document& page, const base::Node& view) {
+  const int64_t left_out = view.at("left_out").as_int();
+  if (left_out == 0) return;
+  page.add(
+      fmt::format("<p class=\"note\">{} more maps are left out, which would make the page too large; choose others "
+                  "with --layers and --heads.</p>\n",
+                  left_out),
+      "a note");
+}
+
 }  // namespace
 
 base::Node attention_view(const AttentionSummary& facts, size_t max_bytes) {
@@ -70,13 +80,49 @@ void add_attention_view(page::Document& page, const AttentionSummary& facts) {
       "side shows where its attention goes, or which rows look at it. Click to hold it.</p>\n"
       "<div id=\"attention-view\"><noscript>This needs JavaScript.</noscript></div>\n",
       "attention on the text");
-  if (const int64_t left_out = view.at("left_out").as_int(); left_out > 0)
-    page.add(
-        fmt::format("<p class=\"note\">{} more maps are left out, which would make the page too large; choose others "
-                    "with --layers and --heads.</p>\n",
-                    left_out),
-        "a note");
+  note_left_out(page, view);
   if (page.add_data("attention", view, "attention on the text")) page.use("attention.js");
+}
+
+base::Node image_view(const ImageAttention& facts, size_t max_bytes) {
+  Raster picture{facts.picture.width, facts.picture.height, {}};
+  for (int64_t y = 0; y < picture.height; ++y) {
+    for (int64_t x = 0; x < picture.width; ++x) {
+      const uint8_t* dot = facts.picture.at(y, x);
+      picture.dots.push_back({dot[0], dot[1], dot[2]});
+    }
+  }
+  base::Node maps = base::Node::array();
+  size_t bytes = 0, left_out = 0;
+  for (const ImageLayer& layer : facts.layers) {
+    for (const ImageLook& look : layer.looks) {
+      for (int64_t head = -1; head < look.weights.size(0); ++head) {
+        const at::Tensor weights = of_head(look.weights, head);
+        bytes += static_cast<size_t>(weights.numel()) * 8 / 3 + 200;
+        if (bytes > max_bytes) {
+          ++left_out;
+          continue;
+        }
+        maps.push_back(base::Node::table({{"from", look.from},
+                                          {"layer", layer.layer},
+                                          {"head", head},
+                                          {"height", weights.size(0)},
+                                          {"width", weights.size(1)},
+                                          {"weights", half_text(weights)}}));
+      }
+    }
+  }
+  return base::Node::table({{"picture", base64_of(png_of(picture))},
+                            {"maps", std::move(maps)},
+                            {"left_out", static_cast<int64_t>(left_out)}});
+}
+
+void add_image_view(page::Document& page, const ImageAttention& facts) {
+  const base::Node view = image_view(facts);
+  page.add("<h3>On the image</h3>\n<div id=\"image-view\"><noscript>This needs JavaScript.</noscript></div>\n",
+           "attention on the image");
+  note_left_out(page, view);
+  if (page.add_data("image-attention", view, "attention on the image")) page.use("image.js");
 }
 
 }  // namespace mnemo::inspect

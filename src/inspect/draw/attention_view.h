@@ -4,6 +4,7 @@
 
 #include "base/node.h"
 #include "inspect/attention_summary.h"
+#include "inspect/image_attention.h"
 #include "page/document.h"
 
 namespace mnemo::inspect {
@@ -19,5 +20,12 @@ base::Node attention_view(const AttentionSummary& facts, size_t max_bytes = kMax
 
 /// Adds the text on which attention is shown, and the heat map with values.
 void add_attention_view(page::Document& page, const AttentionSummary& facts);
+
+/// The heat maps of an image for assets/image.js:
+///   picture  the image as the model sees it, a PNG file as base64
+///   maps     [{from, layer, head: -1 for the mean, height, width, weights: base64 as above}]
+base::Node image_view(const ImageAttention& facts, size_t max_bytes = kMaxViewBytes);
+/// Adds the heat maps on an image as large as the page.
+void add_image_view(page::Document& page, const ImageAttention& facts);
 
 }  // namespace mnemo::inspect

@@ -265,7 +265,7 @@
     cursor = null;
     rest();
   }
-  function rest() { value.textContent = "Largest weight " + number(current.largest) + "; darker is larger (square root scale). Point at a cell for its value."; }
+  function rest() { value.textContent = "Largest weight " + number(current.largest) + "; the stronger the colour, the larger (square root scale). Point at a cell for its value."; }
   function read(row, column) {
     row = Math.max(0, Math.min(current.rows.labels.length - 1, row));
     column = Math.max(0, Math.min(current.columns.labels.length - 1, column));

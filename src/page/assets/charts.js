@@ -46,6 +46,17 @@
     return Array.from(at.keys()).sort(function (a, b) { return a - b; }).map(function (key) { return [key].concat(at.get(key)); });
   }
 
+  // dygraphs cannot place what is not positive on a log scale, and takes a range that begins at 0 for one.
+  function positive(table) {
+    return table.map(function (row) { return [row[0]].concat(row.slice(1).map(function (v) { return v > 0 ? v : null; })); });
+  }
+  function log_range(table) {
+    var all = [].concat.apply([], table.map(function (row) { return row.slice(1).filter(function (v) { return v !== null; }); }));
+    if (all.length === 0) return null;
+    var low = all.reduce(function (a, b) { return Math.min(a, b); }), high = all.reduce(function (a, b) { return Math.max(a, b); });
+    return [low / 1.1, high * 1.1];
+  }
+
   function buttons(parent, label, options, chosen, choose) {
     var group = document.createElement("span");
     group.className = "choice";
@@ -91,7 +102,7 @@
     var kept = Object.assign({}, Page.kept(chart.id), chart.small ? shared.kept : {});
     function find(list, wanted) { return list.find(function (item) { return item.key === wanted; }); }
     var y = find(choices, kept.y) || curved[0] || choices[0], x = find(chart.x, kept.x) || chart.x[0];
-    var smoothing = kept.smoothing || 0, hidden = kept.hidden || [], log = !!kept.log;
+    var smoothing = kept.smoothing || 0, hidden = (kept.hidden || []).length < chart.series.length ? kept.hidden || [] : [], log = !!kept.log;
 
     var controls = document.createElement("div"), series = document.createElement("div");
     var box = document.createElement("div"), readout = document.createElement("div"), rule = document.createElement("div");
@@ -115,11 +126,16 @@
     }
 
     var points = chart.series.every(function (s) { return s.points.length < 60; });
-    var graph = new Dygraph(box, rows(chart, x.key, y.key, smoothing), Object.assign({
+    function table() {
+      var all = rows(chart, x.key, y.key, smoothing);
+      return log ? positive(all) : all;
+    }
+    if (log && !log_range(table())) log = false;
+    var graph = new Dygraph(box, table(), Object.assign({
       labels: ["x"].concat(chart.series.map(function (s) { return s.name; })),
       colors: chart.series.map(function (s) { return s.colour; }),
       visibility: chart.series.map(function (s) { return hidden.indexOf(s.name) < 0; }),
-      xlabel: x.label, ylabel: y.label, logscale: log, dateWindow: kept.window || null,
+      xlabel: x.label, ylabel: y.label, logscale: log, valueRange: log ? log_range(table()) : null, dateWindow: kept.window || null,
       strokeWidth: 2, connectSeparatedPoints: true, legend: "never", gridLineColor: css("grid"), axisLineColor: css("axis"),
       drawPoints: points, pointSize: 2.5, highlightCircleSize: 4, rightGap: 12,
       axes: { x: { axisLabelFormatter: short }, y: { axisLabelWidth: 60, axisLabelFormatter: short } },
@@ -129,7 +145,7 @@
       unhighlightCallback: function () { rest(); others(function (other) { other.rest(); }); }
     }, chart.series.length > 1 ? { highlightSeriesOpts: { strokeWidth: 3 } } : {}, chart.small ? {} : {
       showRangeSelector: true, rangeSelectorHeight: 28, rangeSelectorPlotStrokeColor: css("accent"),
-      rangeSelectorPlotFillColor: css("grid"), rangeSelectorForegroundStrokeColor: css("soft")
+      rangeSelectorPlotFillColor: css("grid"), rangeSelectorPlotFillGradientColor: css("page"), rangeSelectorForegroundStrokeColor: css("soft")
     }));
     box.appendChild(rule);
     var self = { graph: graph, rest: rest, at: function (value) {
@@ -174,8 +190,10 @@
     describe();
 
     function update(zoomsOut) {
-      graph.updateOptions(Object.assign({ file: rows(chart, x.key, y.key, smoothing), xlabel: x.label, ylabel: y.label, logscale: log },
-        zoomsOut ? { dateWindow: null, valueRange: null } : {}));
+      if (log && !log_range(table())) log = false;
+      scale.setAttribute("aria-pressed", String(log));
+      graph.updateOptions(Object.assign({ file: table(), xlabel: x.label, ylabel: y.label, logscale: log, valueRange: log ? log_range(table()) : null },
+        zoomsOut ? { dateWindow: null } : {}));
       describe();
       keep();
     }
@@ -210,7 +228,6 @@
     scale.setAttribute("aria-pressed", String(log));
     scale.addEventListener("click", function () {
       log = !log;
-      scale.setAttribute("aria-pressed", String(log));
       update(false);
     });
     if (!chart.small) controls.appendChild(scale);
@@ -222,6 +239,8 @@
       button.setAttribute("aria-pressed", String(hidden.indexOf(s.name) < 0));
       button.addEventListener("click", function () {
         var on = button.getAttribute("aria-pressed") !== "true";
+        // One curve stays: dygraphs draws no empty chart.
+        if (!on && graph.visibility().filter(Boolean).length === 1) return;
         button.setAttribute("aria-pressed", String(on));
         hidden = hidden.filter(function (name) { return name !== s.name; });
         if (!on) hidden.push(s.name);

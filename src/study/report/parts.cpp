@@ -81,10 +81,10 @@ std::string dots(const StudySummary& study) {
   low -= margin;
   high += margin;
 
-  constexpr double kWidth = 1000, kRow = 24, kTop = 8;
+  constexpr double kWidth = 760, kRow = 24, kTop = 8;
   size_t longest = 0;
   for (const VariantSummary& variant : study.variants) longest = std::max(longest, base::text_width(variant.name));
-  const double left = std::clamp(30 + 7.4 * static_cast<double>(longest), 120.0, 420.0);
+  const double left = std::clamp(30 + 7.4 * static_cast<double>(longest), 120.0, 330.0);
   const double bottom = kTop + kRow * static_cast<double>(study.variants.size());
   auto x = [&](double value) { return left + (value - low) / (high - low) * (kWidth - left - 90); };
   auto label = [&](double value) { return value_text(study.metric, {.count = 1, .mean = value}); };

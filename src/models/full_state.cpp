@@ -1,0 +1,47 @@
+#include "models/full_state.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/bounded.h"
+
+namespace mnemo::models {
+
+int64_t max_rows(const Model& model, std::string_view path, core::Mode mode) {
+  const auto rows_of = [&](const auto& owner, const std::string& name) -> int64_t {
+    const auto* bounded = dynamic_cast<const core::Bounded*>(&owner);
+    return bounded == nullptr ? 0 : bounded->max_rows(path.substr(name.size() + 1), mode);
+  };
+  const auto is_of = [&](const std::string& name) {
+    return path.size() > name.size() && path.starts_with(name) && path[name.size()] == '.';
+  };
+  for (const auto& [name, context] : model.memories().contexts()) {
+    if (is_of(name)) return rows_of(*context, name);
+  }
+  for (int64_t layer = 0; layer < model.backbone().num_layers(); ++layer) {
+    const std::string name = "layers." + model.backbone().layer_name(layer);
+    if (is_of(name)) return rows_of(model.backbone().attention(layer), name);
+  }
+  return 0;
+}
+
+int64_t full_state_bytes(const Model& model, core::Mode mode, int64_t rows) {
+  const at::NoGradGuard no_grad;
+  int64_t bytes = 0;
+  for (const auto& [field, tensor] : model.initial_state(1).fields()) {
+    if (!field.per_sequence()) continue;
+    const int64_t past = field.dim("M");
+    if (past < 0) {
+      bytes += static_cast<int64_t>(tensor.nbytes());
+      continue;
+    }
+    auto row = static_cast<int64_t>(tensor.element_size());
+    for (int64_t dim = 0; dim < tensor.dim(); ++dim) row *= dim == past ? 1 : tensor.size(dim);
+    bytes += row * std::max(tensor.size(past), std::min(max_rows(model, field.path, mode), rows));
+  }
+  return bytes;
+}
+
+}  // namespace mnemo::models
