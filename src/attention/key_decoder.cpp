@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "core/kv_state.h"
 #include "ops/attention/position.h"
+#include "ops/attention/rotary.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"
 
@@ -24,7 +25,7 @@ std::vector<float> padded_heads(const at::Tensor& heads, int64_t width, float sc
 }
 
 KeyLayout layout_of(const core::DecodeBuild& build, const layers::AttentionProjections& maps) {
-  return {maps.num_heads, maps.head_dim, (maps.head_dim + ops::kHeadStep - 1) / ops::kHeadStep * ops::kHeadStep,
+  return {maps.num_kv_heads, maps.head_dim, (maps.head_dim + ops::kHeadStep - 1) / ops::kHeadStep * ops::kHeadStep,
           build.wide_keys()};
 }
 
@@ -56,14 +57,18 @@ std::shared_ptr<const DistanceRows::Rows> DistanceRows::reach(int64_t longest, i
   return rows_;
 }
 
-KeyDecoder::KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, int64_t window,
-                       const DistanceTerms& relative)
+KeyDecoder::KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps,
+                       const KeyDecoderOptions& options)
     : layout_(layout_of(build, maps)),
-      window_(window),
+      num_heads_(maps.num_heads),
+      window_(options.window),
       dim_(maps.q.weight.size(1)),
       scale_(1.0f / std::sqrt(static_cast<float>(maps.head_dim))),
+      frequencies_(options.frequencies),
       maps_(build.pack({maps.q, maps.k, maps.v})),
       output_(build.pack(maps.o.weight, maps.o.bias)) {
+  const DistanceTerms& relative = options.distances;
+  base::ensure(!relative.r.defined() || num_heads_ == layout_.heads, "distance terms and grouped queries");
   if (!relative.r.defined()) return;
   u_ = padded_heads(relative.u, layout_.width, scale_);
   v_ = padded_heads(relative.v, layout_.width, scale_);
@@ -82,7 +87,7 @@ std::unique_ptr<core::DecodeState> KeyDecoder::import(const core::State& state, 
                 "engine: expected keys [1,{},{},{}], found {}; is the state of another model?", layout_.heads,
                 exported(all), layout_.head_dim, c10::str(kv.k.sizes()));
   auto rows = std::make_unique<KeyRowsState>(layout_, all - held);
-  rows->take(kv.k, kv.v, held);
+  rows->take(frequencies_.empty() ? kv.k : ops::rotate(kv.k, all - kv.k.size(2), frequencies_), kv.v, held);
   return rows;
 }
 
@@ -90,25 +95,45 @@ core::State KeyDecoder::export_state(const core::DecodeState& state, bool open) 
   const auto& rows = static_cast<const KeyRowsState&>(state);
   if (!open) return core::KvState{};
   const int64_t count = exported(rows.keys());
-  return core::KvState{rows.tensor(false, count), rows.tensor(true, count)};
+  const at::Tensor k = rows.tensor(false, count);
+  return core::KvState{frequencies_.empty() ? k : ops::rotate(k, rows.keys() - count, frequencies_, true),
+                       rows.tensor(true, count)};
+}
+
+void KeyDecoder::turn_key(int64_t number, float* k) const {
+  if (frequencies_.empty()) return;
+  thread_local std::vector<float> memory;
+  const auto half = static_cast<int64_t>(frequencies_.size());
+  float* angles = core::at_least(memory, 2 * half);
+  ops::rotary_angles(number, frequencies_, angles, angles + half);
+  for (int64_t head = 0; head < layout_.heads; ++head)
+    ops::rotate_row(k + head * layout_.head_dim, angles, angles + half, half);
 }
 
 void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* heads) const {
-  thread_local std::vector<float> maps_memory, q_memory, qr_memory;
+  thread_local std::vector<float> maps_memory, q_memory, qr_memory, angle_memory;
   const auto count = static_cast<int64_t>(pass.rows.size());
-  const int64_t width = layout_.width, d = layout_.head_dim, all = layout_.heads * d, stride = maps_.out();
+  const int64_t width = layout_.width, d = layout_.head_dim, all = num_heads_ * d, of_keys = layout_.heads * d,
+                stride = maps_.out(), half = static_cast<int64_t>(frequencies_.size());
+  float* angles = core::at_least(angle_memory, 2 * half);
   float* maps = pass.qkv != nullptr ? pass.qkv : core::at_least(maps_memory, count * stride);
-  float* q = core::at_least(q_memory, count * layout_.heads * width);
-  float* qr = distances_ ? core::at_least(qr_memory, count * layout_.heads * width) : nullptr;
+  float* q = core::at_least(q_memory, count * num_heads_ * width);
+  float* qr = distances_ ? core::at_least(qr_memory, count * num_heads_ * width) : nullptr;
   maps_(x, count, dim_, maps, stride);
   for (size_t piece = 0; piece < pass.pieces.size(); ++piece)
     static_cast<KeyRowsState*>(pass.states[piece])->reserve(pass.pieces[piece].rows());
   int64_t longest = 0, right = 0;
   for (int64_t i = 0; i < count; ++i) {
     const core::DecodeRow& row = pass.rows[static_cast<size_t>(i)];
-    const float* map = maps + i * stride;
-    for (int64_t head = 0; head < layout_.heads; ++head) {
-      const int64_t at = (i * layout_.heads + head) * width;
+    float* map = maps + i * stride;
+    if (half > 0) {
+      ops::rotary_angles(row.key, frequencies_, angles, angles + half);
+      // Queries and, right after them, keys.
+      for (int64_t head = 0; head < num_heads_ + layout_.heads; ++head)
+        ops::rotate_row(map + head * d, angles, angles + half, half);
+    }
+    for (int64_t head = 0; head < num_heads_; ++head) {
+      const int64_t at = (i * num_heads_ + head) * width;
       for (int64_t c = 0; c < d; ++c) {
         const float scaled = map[head * d + c] * scale_;
         if (!distances_) {
@@ -123,7 +148,8 @@ void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* head
         if (distances_) qr[at + c] = 0.0f;
       }
     }
-    static_cast<KeyRowsState*>(pass.states[static_cast<size_t>(row.piece)])->store(row.key, map + all, map + 2 * all);
+    static_cast<KeyRowsState*>(pass.states[static_cast<size_t>(row.piece)])
+        ->store(row.key, map + all, map + all + of_keys);
     longest = std::max(longest, row.key - row.lo);
     right = std::max(right, row.hi - 1 - row.key);
   }
@@ -147,7 +173,8 @@ void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const floa
   for (const core::DecodeRow& row : pass.rows) keys = std::max(keys, row.hi - row.lo);
   if (window_ > 0) keys = std::min(keys, 2 * window_ - 1);
   // One head at a time, so that its keys stay in cache while all rows are processed.
-  at::parallel_for(0, count * layout_.heads, core::thread_grain(keys * width), [&](int64_t begin, int64_t end) {
+  const int64_t share = num_heads_ / layout_.heads;
+  at::parallel_for(0, count * num_heads_, core::thread_grain(keys * width), [&](int64_t begin, int64_t end) {
     thread_local std::vector<float> memory;
     float* scores = core::at_least(memory, keys + width);
     float* o = scores + keys;
@@ -157,15 +184,15 @@ void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const floa
       const auto& state = *static_cast<const KeyRowsState*>(pass.states[static_cast<size_t>(row.piece)]);
       int64_t lo = row.lo, hi = row.hi;
       if (window_ > 0) lo = std::max(lo, row.key - window_ + 1), hi = std::min(hi, row.key + window_);
-      const int64_t at = (i * layout_.heads + head) * width, seen = hi - lo;
+      const int64_t at = (i * num_heads_ + head) * width, seen = hi - lo, group = head / share;
       const T* r = nullptr;
       if (distances != nullptr)
         r = distances->memory.template as<T>() + (head * distances->count + row.key - lo + distances->right) * width;
-      ops::key_scores<T>(q + at, qr == nullptr ? nullptr : qr + at, state.key<T>(head, lo), r, seen, width, scores);
+      ops::key_scores<T>(q + at, qr == nullptr ? nullptr : qr + at, state.key<T>(group, lo), r, seen, width, scores);
       const float most = ops::add_then_max<float>(scores, nullptr, seen);
       const float sum = ops::exp_then_sum<float>(scores, seen, most);
-      ops::weigh_values<T>(scores, state.value<T>(head, lo), seen, width, o);
-      float* to = heads + (i * layout_.heads + head) * d;
+      ops::weigh_values<T>(scores, state.value<T>(group, lo), seen, width, o);
+      float* to = heads + (i * num_heads_ + head) * d;
       for (int64_t c = 0; c < d; ++c) to[c] = o[c] / sum;
     }
   });
@@ -173,17 +200,29 @@ void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const floa
 
 bool KeyDecoder::end_segment(core::DecodeState& state, std::span<const core::KeptKeys> kept) const {
   auto& rows = static_cast<KeyRowsState&>(state);
+  if (!frequencies_.empty()) {
+    // A key that gets another number has been turned too far: it is computed again.
+    int64_t number = 0;
+    for (const core::KeptKeys& run : kept) {
+      if (run.rows == nullptr && run.count > 0 && run.from != number) return false;
+      number += run.count;
+    }
+  }
   const int64_t needed = window_ > 0 ? window_ - 1 : std::numeric_limits<int64_t>::max();
   return rows.keep(kept, needed, [&](const float* x, int64_t skipped, int64_t count, int64_t number) {
     thread_local std::vector<float> memory;
-    const int64_t all = layout_.heads * layout_.head_dim, stride = maps_.out();
+    const int64_t before = num_heads_ * layout_.head_dim, of_keys = layout_.heads * layout_.head_dim,
+                  stride = maps_.out();
     constexpr int64_t kRows = 64;
     float* maps = core::at_least(memory, kRows * stride);
     for (int64_t from = 0; from < count; from += kRows) {
       const int64_t some = std::min(kRows, count - from);
       maps_(x + (skipped + from) * dim_, some, dim_, maps, stride);
-      for (int64_t i = 0; i < some; ++i)
-        rows.store(number + from + i, maps + i * stride + all, maps + i * stride + 2 * all);
+      for (int64_t i = 0; i < some; ++i) {
+        float* map = maps + i * stride + before;
+        turn_key(number + from + i, map);
+        rows.store(number + from + i, map, map + of_keys);
+      }
     }
   });
 }

@@ -45,13 +45,21 @@ struct DistanceTerms {
   int64_t dim = 0, clamp = 0;
 };
 
+/// What an attention over individual keys has beside softmax.
+struct KeyDecoderOptions {
+  int64_t window = 0;            ///< keys up to and including its own that a row sees, likewise to the right; 0 = all
+  DistanceTerms distances = {};  ///< of relative attention
+  std::vector<double> frequencies;  ///< of rotary positions; empty: none
+};
+
 /// Decoder of attentions over individual keys: softmax, and with additional terms relative and sliding window.
 ///   o_h = softmax_j( (q_h + u_h) . k_j + (q_h + v_h) . r_{p(i,j)} ) v_j,  q scaled by 1/sqrt(d), u and v too
+/// With rotary positions, keys are stored as they are after the turn by their number; with grouped queries, H query
+/// heads read G key heads.
 class KeyDecoder final : public core::DecodeAttention {
  public:
-  /// window: number of keys up to and including its own that a row sees, and likewise to the right; 0 = all.
-  KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, int64_t window = 0,
-             const DistanceTerms& distances = {});
+  KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps,
+             const KeyDecoderOptions& options = {});
 
   std::unique_ptr<core::DecodeState> import(const core::State& state, const core::OpenKeys& keys) const override;
   core::State export_state(const core::DecodeState& state, bool open) const override;
@@ -67,10 +75,15 @@ class KeyDecoder final : public core::DecodeAttention {
   void attend(const core::DecodePass& pass, const float* q, const float* qr, const DistanceRows::Rows* distances,
               float* heads) const;
 
-  KeyLayout layout_;
+  /// Turns the key row of every head, [G*d], by its number.
+  void turn_key(int64_t number, float* k) const;
+
+  KeyLayout layout_;   ///< of keys and values: G heads
+  int64_t num_heads_;  ///< of queries: H
   int64_t window_;
   int64_t dim_;
   float scale_;
+  std::vector<double> frequencies_;
   ops::PackedLinear maps_, output_;
   std::vector<float> u_, v_;  // [H,width], scaled
   std::unique_ptr<DistanceRows> distances_;

@@ -4,7 +4,9 @@
 namespace mnemo::attention {
 
 std::unique_ptr<core::DecodeAttention> SlidingWindow::decoder(const core::DecodeBuild& build) const {
-  return std::make_unique<KeyDecoder>(build, maps_, window_);
+  KeyDecoderOptions options;
+  options.window = window_;
+  return std::make_unique<KeyDecoder>(build, maps_, options);
 }
 
 }  // namespace mnemo::attention

@@ -5,15 +5,33 @@
 #include <cmath>
 
 #include "attention/key_rows.h"
-#include "core/kv_state.h"
+#include "base/error.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::attention {
 
 Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std),
-      dropout_(options.dropout) {}
+            options.bias, build.init_std, options.num_kv_heads.value_or(build.num_heads)),
+      dropout_(options.dropout) {
+  const int64_t groups = maps_.num_kv_heads;
+  base::require(build.num_heads % groups == 0, "num_kv_heads: expected a divisor of num_heads = {}, found {}",
+                build.num_heads, groups);
+  if (options.rotary) frequencies_ = options.rotary->frequencies(build.head_dim);
+}
+
+at::Tensor Softmax::for_queries(const at::Tensor& heads) const {
+  if (!heads.defined() || heads.size(1) == maps_.num_heads) return heads;
+  const int64_t share = maps_.num_heads / heads.size(1);
+  return heads.unsqueeze(2).expand({-1, -1, share, -1, -1}).flatten(1, 2);
+}
+
+layers::AttentionProjections::Heads Softmax::compared(const at::Tensor& q, const core::KvState& kv) const {
+  if (frequencies_.empty()) return {q, for_queries(kv.k), for_queries(kv.v)};
+  const int64_t keys = kv.k.size(2);
+  return {ops::rotate(q, keys - q.size(2), frequencies_), for_queries(ops::rotate(kv.k, 0, frequencies_)),
+          for_queries(kv.v)};
+}
 
 core::State Softmax::initial_state(int64_t) const { return core::KvState{}; }
 
@@ -27,14 +45,18 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;
-  const at::Tensor o = drops ? ops::attention_naive(q, kv.k, kv.v, {}, ops::RelShift::none, input.table.expand(), scale,
-                                                    dropout_)
-                             : ops::attention(q, kv.k, kv.v, {}, input.table.ranges(), scale);
-  return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
+  const layers::AttentionProjections::Heads rows = compared(q, kv);
+  const at::Tensor o = drops ? ops::attention_naive(rows.q, rows.k, rows.v, {}, ops::RelShift::none,
+                                                    input.table.expand(), scale, dropout_)
+                             : ops::attention(rows.q, rows.k, rows.v, {}, input.table.ranges(), scale);
+  return {maps_.join(o),
+          input.ends ? core::State(core::KvState{}) : core::State(kv),
+          {},
+          is_plain() ? own_rows(input, {q, k, v}) : layers::AttentionProjections::Heads{}};
 }
 
 core::EncoderRows Softmax::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
-  return {maps_.split(maps_.k(encoder_output)), maps_.split(maps_.v(encoder_output)), valid,
+  return {for_queries(maps_.split(maps_.k(encoder_output))), for_queries(maps_.split(maps_.v(encoder_output))), valid,
           1.0 / std::sqrt(static_cast<double>(maps_.head_dim))};
 }
 
@@ -43,8 +65,9 @@ core::AttentionView Softmax::inspect(const core::AttentionInput& input, const co
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
+  const layers::AttentionProjections::Heads rows = compared(q, kv);
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,
-            ops::attention_weights(q, kv.k, {}, ops::RelShift::none, input.table.expand(), scale)}}};
+            ops::attention_weights(rows.q, rows.k, {}, ops::RelShift::none, input.table.expand(), scale)}}};
 }
 
 }  // namespace mnemo::attention

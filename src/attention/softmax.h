@@ -2,10 +2,12 @@
 
 #include <optional>
 
+#include "attention/rotary.h"
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
+#include "core/kv_state.h"
 #include "core/reads_encoder.h"
 #include "core/reads_heads.h"
 #include "layers/parts.h"
@@ -15,12 +17,19 @@ namespace mnemo::attention {
 struct SoftmaxOptions {
   bool bias = true;
   std::optional<bool> qkv_bias;
+  std::optional<int64_t> num_kv_heads;
+  std::optional<RotaryOptions> rotary;
   double dropout = 0.0;
   template <class V>
   void visit(V&& v) {
     v("bias", bias, "use a bias in the q, k, v and o projections");
     v("qkv_bias", qkv_bias,
       "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("num_kv_heads", num_kv_heads,
+      "heads of keys and values, a divisor of num_heads: each is read by several query heads (grouped queries); unset: "
+      "num_heads",
+      base::range(1, 1 << 10));
+    v("rotary", rotary, "rotary positions of queries and keys; unset: none");
     v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
       base::half_open_range(0.0, 1.0));
   }
@@ -28,7 +37,9 @@ struct SoftmaxOptions {
 
 /// Scaled dot-product attention over spans (Vaswani et al. 2017, eq. 1).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d), table) v ),  q from x, k and v from [context; x]
-/// A query without any key gets zeros before W_o. State: kv_cache, only while a segment is open.
+/// A query without any key gets zeros before W_o. With rotary positions, q and k are turned by their row's number in
+/// [context; rows of the segment]; only differences matter. State: kv_cache, only while a segment is open, keys as they
+/// are before they are turned: their numbers may still move.
 class Softmax final : public core::CoreAttention,
                       public core::ReadsHeads,
                       public core::ReadsEncoder,
@@ -39,9 +50,10 @@ class Softmax final : public core::CoreAttention,
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
-  core::AttentionSupport support() const override { return {.cross = true}; }
+  core::AttentionSupport support() const override { return {.cross = frequencies_.empty()}; }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  const layers::AttentionProjections* projections() const override { return &maps_; }
+  /// Null with rotary positions or grouped queries: what a row gets is then not content and own heads alone.
+  const layers::AttentionProjections* projections() const override { return is_plain() ? &maps_ : nullptr; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   bool reads_by_softmax() const override { return true; }
   core::EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const override;
@@ -50,7 +62,14 @@ class Softmax final : public core::CoreAttention,
                               const core::State& history) const override;
 
  private:
+  bool is_plain() const { return frequencies_.empty() && maps_.num_kv_heads == maps_.num_heads; }
+  /// q and k as they are compared, and k and v for every query head.
+  layers::AttentionProjections::Heads compared(const at::Tensor& q, const core::KvState& kv) const;
+  /// [B,G,T,d] -> [B,H,T,d].
+  at::Tensor for_queries(const at::Tensor& heads) const;
+
   layers::AttentionProjections maps_;
+  std::vector<double> frequencies_;  ///< of rotary positions; empty: none
   double dropout_;
 };
 

@@ -4,7 +4,9 @@
 namespace mnemo::attention {
 
 std::unique_ptr<core::DecodeAttention> Softmax::decoder(const core::DecodeBuild& build) const {
-  return std::make_unique<KeyDecoder>(build, maps_);
+  KeyDecoderOptions options;
+  options.frequencies = frequencies_;
+  return std::make_unique<KeyDecoder>(build, maps_, options);
 }
 
 }  // namespace mnemo::attention

@@ -10,13 +10,14 @@ Encoder::Encoder(const EncoderOptions& options, const layers::Scope& scope, cons
     token_types_ = (scope / "token_types")
                        .add("weight", {options.token_types, options.dim}, layers::normal(options.init_std));
   }
-  if (options.embed_norm) embed_norm_ = layers::LayerNorm(scope / "embed_norm", options.dim, options.norm_eps);
+  if (options.embed_norm)
+    embed_norm_ = layers::Norm(options.norm_type, scope / "embed_norm", options.dim, options.norm_eps);
 }
 
 at::Tensor Encoder::embed(const core::BackboneInput& input) const {
   at::Tensor rows = LayerStack::embed(input);
   if (token_types_.defined()) rows = rows + token_types_[0];
-  return embed_norm_.weight.defined() ? embed_norm_(rows) : rows;
+  return embed_norm_ ? embed_norm_(rows) : rows;
 }
 
 }  // namespace mnemo::backbones

@@ -27,7 +27,7 @@ class Encoder final : public LayerStack {
   at::Tensor embed(const core::BackboneInput& input) const override;
 
   at::Tensor token_types_;  // [N,D]
-  layers::LayerNorm embed_norm_;
+  layers::Norm embed_norm_;
 };
 
 }  // namespace mnemo::backbones

@@ -17,6 +17,8 @@ namespace mnemo::backbones {
 void LayerStackOptions::validate(const base::Where& where) const {
   where.require(head_dim.has_value() || dim % num_heads == 0, "num_heads",
                 "expected a divisor of dim = {} (or head_dim set), found {}", dim, num_heads);
+  where.require(!parallel_residual || norm == Norm::pre, "parallel_residual", "{}",
+                "expected norm = \"pre\", found \"post\"");
   where.require(position.type != PositionOptions::Type::sinusoidal || dim % 2 == 0, "dim",
                 "sinusoidal positions need an even dim, found {}", dim);
 }
@@ -33,7 +35,9 @@ LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& sc
     core::AttentionBuild build{
         layer / "attn",   layer, scope, options.dim, options.num_heads, options.head_width(), causal,
         options.init_std, n};
-    const auto norm = [&](const char* name) { return layers::LayerNorm(layer / name, options.dim, options.norm_eps); };
+    const auto norm = [&](const char* name) {
+      return layers::Norm(options.norm_type, layer / name, options.dim, options.norm_eps);
+    };
     Layer& made = layers_.emplace_back();
     made.name = build.attn.prefix();
     made.attention = make_attention(build);
@@ -45,9 +49,11 @@ LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& sc
       made.cross_norm = norm("norm2");
     }
     made.norm2 = norm(make_cross ? "norm3" : "norm2");
-    made.ffn = layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation, options.init_std);
+    made.ffn = layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation, options.init_std,
+                                   options.ffn_gated, options.ffn_bias);
   }
-  if (options.final_norm) final_norm_ = layers::LayerNorm(scope / "final_norm", options.dim, options.norm_eps);
+  if (options.final_norm)
+    final_norm_ = layers::Norm(options.norm_type, scope / "final_norm", options.dim, options.norm_eps);
 }
 
 at::Tensor LayerStack::positions_of(const core::BackboneInput& input) const {
@@ -78,8 +84,7 @@ at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
 
 at::Tensor LayerStack::attention_rows(int64_t layer, const at::Tensor& rows) const {
   if (options_.norm != LayerStackOptions::Norm::pre) return rows;
-  const layers::LayerNorm& norm = layers_[static_cast<size_t>(layer)].norm1;
-  return at::layer_norm(rows, {options_.dim}, norm.weight.detach(), norm.bias.detach(), norm.eps);
+  return layers_[static_cast<size_t>(layer)].norm1.constant(rows);
 }
 
 std::unique_ptr<core::DecodeStack> LayerStack::decode_stack() const {
@@ -88,6 +93,7 @@ std::unique_ptr<core::DecodeStack> LayerStack::decode_stack() const {
     stack->layers.push_back(
         {layer.name, layer.attention.get(), layer.norm1, layer.norm2, layer.ffn, layer.cross.get(), layer.cross_norm});
   stack->pre_norm = options_.norm == LayerStackOptions::Norm::pre;
+  stack->parallel_residual = options_.parallel_residual;
   stack->final_norm = final_norm_;
   stack->positions = positions_;
   const PositionOptions& position = options_.position;
@@ -158,7 +164,7 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     core::AttentionResult attended = layer.attend(rows, state.child(layer.name));
     states.emplace_back(layer.name, std::move(attended.state));
     from_below = std::move(attended.to_above);
-    const at::Tensor y = layers::dropout(attended.y, options_.dropout, training);
+    const at::Tensor y = layers::dropout(attended.y, options_.dropout, training), entered = h;
     h = pre ? h + y : layer.norm1(h + y);
     if (layer.cross) {
       base::ensure(cross_table.has_value(), "layers with cross-attention need an encoder's output");
@@ -168,8 +174,9 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
       h = pre ? h + read : layer.cross_norm(h + read);
     }
     const at::Tensor ffn = layers::dropout(
-        layer.feed_forward(pre ? layer.norm2(h) : h, options_.activation_dropout, training), options_.dropout,
-        training);
+        layer.feed_forward(pre ? layer.norm2(options_.parallel_residual ? entered : h) : h, options_.activation_dropout,
+                           training),
+        options_.dropout, training);
     h = pre ? h + ffn : layer.norm2(h + ffn);
     if (input.hidden) input.hidden(fmt::format("layers.{}", n), h);
   }

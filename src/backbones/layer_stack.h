@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "core/attention_build.h"
 #include "core/backbone.h"
+#include "layers/norm.h"
 #include "layers/parts.h"
 
 namespace mnemo::backbones {
@@ -40,8 +41,12 @@ struct LayerStackOptions {
   ops::Activation activation = ops::Activation::relu;
   enum class Norm { post, pre };
   Norm norm = Norm::post;
+  layers::NormType norm_type = layers::NormType::layer;
   double norm_eps = 1e-5;
   bool final_norm = false;
+  bool ffn_gated = false;
+  bool ffn_bias = true;
+  bool parallel_residual = false;
   PositionOptions position;
   double dropout = 0.0;
   double activation_dropout = 0.0;
@@ -56,10 +61,16 @@ struct LayerStackOptions {
     v("num_heads", num_heads, "attention heads", base::range(1, 1 << 10));
     v("head_dim", head_dim, "head width; unset: dim / num_heads", base::range(1, 1 << 16));
     v("ffn_dim", ffn_dim, "hidden width of the feed-forward", base::range(1, 1 << 20));
-    v("activation", activation, "activation of the feed-forward", base::one_of("relu", "gelu", "gelu_tanh"));
+    v("activation", activation, "activation of the feed-forward", base::one_of("relu", "gelu", "gelu_tanh", "silu"));
     v("norm", norm, "post: norm after each residual; pre: norm before each branch", base::one_of("post", "pre"));
-    v("norm_eps", norm_eps, "epsilon of all layer norms", base::positive());
+    v("norm_type", norm_type, "layer: layer norm with bias; rms: root mean square norm, as in Llama",
+      base::one_of("layer", "rms"));
+    v("norm_eps", norm_eps, "epsilon of all norms", base::positive());
     v("final_norm", final_norm, "apply a norm after the last layer");
+    v("ffn_gated", ffn_gated, "multiply the activation by a second map of the input: with silu SwiGLU, as in Llama");
+    v("ffn_bias", ffn_bias, "use biases in the feed-forward");
+    v("parallel_residual", parallel_residual,
+      "attention and feed-forward read the same rows and are added together, as in GPT-NeoX; requires norm = \"pre\"");
     v("position", position, "absolute positions");
     v("dropout", dropout, "dropout after the embedding and after every branch", base::half_open_range(0.0, 1.0));
     v("activation_dropout", activation_dropout, "dropout inside the feed-forward, after the activation",
@@ -79,6 +90,7 @@ struct LayerStackOptions {
 /// input rows are embedded and in whether attention is causal.
 ///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
 ///   pre:  h <- h + attn(LN1([context; h])); h <- h + ffn(LN2(h))
+///   pre, parallel residual: h <- h + attn(LN1([context; h])) + ffn(LN2(h)), both from the same h
 /// With cross-attention to an encoder's output e, a third branch stands between the two:
 ///   post: h <- LN2(h + cross(h, e));  pre: h <- h + cross(LN2(h), e);  LN3 is then the feed-forward's
 class LayerStack : public core::Backbone {
@@ -104,7 +116,7 @@ class LayerStack : public core::Backbone {
   struct Layer {
     std::string name;
     std::unique_ptr<core::Attention> attention, cross;  ///< cross: null in layers without
-    layers::LayerNorm norm1, cross_norm, norm2;
+    layers::Norm norm1, cross_norm, norm2;
     layers::FeedForward ffn;
     core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
     at::Tensor attend_encoder(const core::AttentionInput& input) const;
@@ -116,7 +128,7 @@ class LayerStack : public core::Backbone {
   LayerStackOptions options_;
   at::Tensor positions_;  // [P,D]
   std::vector<Layer> layers_;
-  layers::LayerNorm final_norm_;
+  layers::Norm final_norm_;
 };
 
 }  // namespace mnemo::backbones

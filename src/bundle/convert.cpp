@@ -146,7 +146,8 @@ Converted to_format(const ConvertOptions& options) {
                   "convert: --to {}: expected a model of backbone.type = \"{}\", found \"{}\"", options.to,
                   format->backbone, found.backbone.type);
     content.config = config_for(*format, loaded, folder, content.vocabulary);
-    content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model));
+    content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model),
+                                                 found.backbone.num_heads);
     content.weights.metadata = format->metadata;
   }
   write_model_folder(options.out, content);

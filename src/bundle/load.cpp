@@ -7,6 +7,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 #include "weights/model_tensors.h"
+#include "weights/sharded.h"
 
 namespace mnemo::bundle {
 
@@ -14,14 +15,26 @@ namespace {
 
 /// The model that the configuration describes, if the file stands for as much.
 std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights,
-                                           const std::string& folder, at::ScalarType dtype) {
+                                           const std::string& folder, at::ScalarType dtype, uint64_t seed = 0) {
   const std::string path = base::join_path(folder, "config.json");
   try {
-    return models::build(config, 0, dtype, weights::budget_of(weights, weights_file(folder)));
+    return models::build(config, seed, dtype, weights::budget_of(weights, weights_file(folder)));
   } catch (const base::InputError& error) {
     if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
     base::input_error("{}: {}", path, error.what());
   }
+}
+
+/// Throws InputError for a configuration that asks for more than its file holds, before anything of that size is
+/// allocated. A difference of up to 1 MB is left to the comparison of tensors, which names them.
+void require_held(const models::ModelOptions& config, const weights::TensorFile& file, const std::string& config_path,
+                  const std::string& weights_path) {
+  constexpr int64_t kLeft = int64_t{1} << 18;
+  int64_t held = 0;
+  for (const auto& [name, tensor] : file.tensors) held += tensor.numel();
+  const int64_t asked = models::count_parameters(config);
+  base::require(asked <= held + kLeft, "{}: expected a model of at most {} parameters, as {} holds, found one of {}",
+                config_path, held, weights_path, asked);
 }
 
 }  // namespace
@@ -67,12 +80,21 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
                               options.dtype);
   } else {
     const base::Place place = config.place();
+    const base::Node said = config;
     config = loaded.format->options(config);
     config.set_place_deep(place);
-    const std::string weights_path = weights_file(folder);
-    const weights::TensorFile file = weights::read_safetensors(weights_path);
-    loaded.model = fresh_model(models::read_model_options(config), file, folder, options.dtype);
-    weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path);
+    const std::string index = base::join_path(folder, weights::kIndexFile), whole = weights_file(folder);
+    const bool sharded = !base::path_exists(whole) && base::path_exists(index);
+    const std::string& weights_path = sharded ? index : whole;
+    const weights::TensorFile file = sharded ? weights::read_sharded(index) : weights::read_safetensors(whole);
+    if (loaded.format->fit) loaded.format->fit(*loaded.format, config, said, file);
+    if (options.change) options.change(config);
+    const models::ModelOptions model = models::read_model_options(config);
+    if (loaded.format->variants && !options.change) require_held(model, file, config_path, weights_path);
+    loaded.model = fresh_model(model, file, folder, options.dtype, options.seed);
+    loaded.fresh = weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path,
+                                        model.backbone.num_heads,
+                                        options.change ? weights::Unnamed::keep : weights::Unnamed::refuse);
   }
   if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
   return loaded;

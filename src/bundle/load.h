@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bundle/text_conventions.h"
 #include "data/tokenizers/tokenizer.h"
@@ -26,11 +29,16 @@ struct AnyModel {
   std::shared_ptr<models::Model> model;
   const weights::ForeignFormat* format = nullptr;  ///< format of the folder; null: ours
   std::string config;                              ///< its config.json
+  std::vector<std::string> fresh = {};             ///< parameters that are not in its files
 };
 
 struct LoadModelOptions {
   at::ScalarType dtype = at::kFloat;  ///< float32 or float64; weights of another floating type are converted
   at::Device device = at::kCPU;
+  /// Changes the [model] table that another library's config.json gives, before the model is built: memories added to a
+  /// published model. Parameters that the file has no names for keep their initial values.
+  std::function<void(base::Node& model)> change = {};
+  uint64_t seed = 0;  ///< of those initial values
 };
 
 /// Reads config.json, model.safetensors, the vocabulary and the conventions of a model folder. Tensors of the file are

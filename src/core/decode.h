@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/state.h"
+#include "layers/norm.h"
 #include "layers/parts.h"
 #include "ops/linear/packed_linear.h"
 
@@ -73,7 +74,7 @@ struct DecodePass {
   std::span<const DecodePiece> pieces;
   std::span<const DecodeRow> rows;
   std::span<DecodeState* const> states;  ///< of this layer, one per piece
-  /// [rows,3*H*d] or null. If given, an attention with projections() also stores q, k and v of each row here, for the
+  /// [rows,3*H*d] or null (with k and v of G heads: (H+2G)*d). If given, an attention with projections() also stores q, k and v of each row here, for the
   /// mechanism that wraps it.
   float* qkv = nullptr;
 };
@@ -173,21 +174,22 @@ class DecodeHead {
 
 /// The parts of a backbone of identical layers that an engine runs itself; handles to the model's parameters.
 ///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
-///   pre:  h <- h + attn(LN1(h)); h <- h + ffn(LN2(h))
+///   pre:  h <- h + attn(LN1(h)); h <- h + ffn(LN2(h)); parallel: h <- h + attn(LN1(h)) + ffn(LN2(h))
 /// with a branch for the cross-attention between the two, if there is one.
 struct DecodeStack {
   struct Layer {
     std::string name;  ///< name of its attention's state within the backbone's state
     const Attention* attention = nullptr;
-    layers::LayerNorm norm1, norm2;
+    layers::Norm norm1, norm2;
     layers::FeedForward ffn;
     const Attention* cross = nullptr;  ///< attention to an encoder's output; null: none
-    layers::LayerNorm cross_norm = {};
+    layers::Norm cross_norm = {};
   };
   std::vector<Layer> layers;
   bool pre_norm = false;
-  layers::LayerNorm final_norm;  ///< weight undefined: none
-  at::Tensor positions;          ///< [P,D], learned; undefined: none
+  bool parallel_residual = false;
+  layers::Norm final_norm;  ///< without weight: none
+  at::Tensor positions;     ///< [P,D], learned; undefined: none
   /// Of sinusoidal positions: angles of position p are (p + first_position) * frequencies; empty: none. A row gets
   /// [sin .., cos ..].
   std::vector<double> frequencies;

@@ -25,8 +25,8 @@ auto decoder_of(const std::string& what, Make make) {
 
 }  // namespace
 
-Engine::Parts::Norm Engine::Parts::norm_of(const layers::LayerNorm& norm) const {
-  return {core::plain_numbers(norm.weight), core::plain_numbers(norm.bias), static_cast<float>(norm.eps)};
+Engine::Parts::Norm Engine::Parts::norm_of(const layers::Norm& norm) const {
+  return {core::plain_numbers(norm.weight), core::plain_numbers(norm.bias), static_cast<float>(norm.eps), norm.type};
 }
 
 Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
@@ -76,12 +76,15 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     }
     layer.norm1 = norm_of(of_stack.norm1);
     layer.norm2 = norm_of(of_stack.norm2);
-    layer.in = build.pack(of_stack.ffn.in.weight, of_stack.ffn.in.bias);
+    layer.gated = of_stack.ffn.gated();
+    layer.in = layer.gated ? build.pack({of_stack.ffn.gate, of_stack.ffn.in})
+                           : build.pack(of_stack.ffn.in.weight, of_stack.ffn.in.bias);
     layer.out = build.pack(of_stack.ffn.out.weight, of_stack.ffn.out.bias);
     layer.activation = of_stack.ffn.activation;
     layers.push_back(std::move(layer));
   }
   pre_norm = stack->pre_norm;
+  parallel_residual = stack->parallel_residual;
   final_norm = norm_of(stack->final_norm);
   if (stack->positions.defined()) positions = stack->positions.detach().contiguous();
   frequencies = stack->frequencies;

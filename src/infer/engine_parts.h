@@ -17,7 +17,9 @@ struct Engine::Parts {
   struct Norm {
     std::vector<float> weight, bias;
     float eps = 0.0f;
+    layers::NormType type = layers::NormType::layer;
     void operator()(const float* x, int64_t dim, float* y) const {
+      if (type == layers::NormType::rms) return ops::rms_normalise_row(x, weight.data(), eps, dim, y);
       ops::normalise_row(x, weight.data(), bias.data(), eps, dim, y);
     }
   };
@@ -27,7 +29,8 @@ struct Engine::Parts {
     int context = -1;                     ///< index into `contexts`; -1: none
     std::unique_ptr<CrossDecoder> cross;  ///< null: none
     Norm norm1, cross_norm, norm2;
-    ops::PackedLinear in, out;
+    ops::PackedLinear in, out;  ///< with a gate: `in` is [gate; in]
+    bool gated = false;
     ops::Activation activation = ops::Activation::relu;
   };
   struct Context {
@@ -41,7 +44,7 @@ struct Engine::Parts {
 
   static constexpr int64_t kEndless = int64_t{1} << 40;  ///< a target has no segments
   int64_t dim = 0, vocab = 0, segment = 0;
-  bool pre_norm = false;
+  bool pre_norm = false, parallel_residual = false;
   EmbeddingRows embedding;
   at::Tensor positions;             ///< [P,D]; undefined: no learned positions
   std::vector<double> frequencies;  ///< of sinusoidal positions; empty: none
@@ -56,7 +59,7 @@ struct Engine::Parts {
   Norm final_norm;          ///< empty weight: none
   std::unique_ptr<core::DecodeHead> head;
 
-  Norm norm_of(const layers::LayerNorm& norm) const;
+  Norm norm_of(const layers::Norm& norm) const;
 };
 
 }  // namespace mnemo::infer

@@ -174,6 +174,8 @@ void Engine::forward(Workspace& workspace) const {
     float* heads = core::at_least(workspace.heads, count * output.in());
     layer.attention->heads({workspace.shapes, workspace.rows[static_cast<size_t>(layer.context + 1)], workspace.states},
                            entering(layer.norm1), heads);
+    // The feed-forward of a parallel residual reads the rows as they are before the attention's are added.
+    const float* into_ffn = parts.parallel_residual ? entering(layer.norm2) : nullptr;
     output(heads, count, output.in(), y, dim);
     add_branch(layer.norm1);
     if (layer.cross) {
@@ -186,11 +188,16 @@ void Engine::forward(Workspace& workspace) const {
       read(heads, count, read.in(), y, dim);
       add_branch(layer.cross_norm);
     }
-    const int64_t wide = layer.in.out();
+    const int64_t wide = layer.in.out(), hidden = layer.out.in();
     float* ffn = core::at_least(workspace.ffn, count * wide);
-    layer.in(entering(layer.norm2), count, dim, ffn, wide);
+    layer.in(into_ffn != nullptr ? into_ffn : entering(layer.norm2), count, dim, ffn, wide);
     at::parallel_for(0, count, core::thread_grain(8 * wide), [&](int64_t begin, int64_t end) {
-      ops::activate_row(layer.activation, ffn + begin * wide, (end - begin) * wide);
+      if (!layer.gated) return ops::activate_row(layer.activation, ffn + begin * wide, (end - begin) * wide);
+      for (int64_t row = begin; row < end; ++row) {
+        float* gate = ffn + row * wide;
+        ops::activate_row(layer.activation, gate, hidden);
+        for (int64_t c = 0; c < hidden; ++c) gate[c] *= gate[hidden + c];
+      }
     });
     layer.out(ffn, count, wide, y, dim);
     add_branch(layer.norm2);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "ops/activate.h"
 #include "ops/linear/feed_forward.h"
 #include "ops/linear/linear.h"
 
@@ -26,17 +27,19 @@ at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
   return at::layer_norm(x, {weight.size(0)}, weight, bias, eps);
 }
 
-FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, ops::Activation act, double std)
-    : in(scope / "0", dim, hidden, true, std), out(scope / "1", hidden, dim, true, std), activation(act) {}
+FeedForward::FeedForward(const Scope& scope, int64_t dim, int64_t hidden, ops::Activation act, double std, bool gated,
+                         bool bias)
+    : in(scope / "0", dim, hidden, bias, std), activation(act) {
+  if (gated) gate = Linear(scope / "gate", dim, hidden, bias, std);
+  out = Linear(scope / "1", hidden, dim, bias, std);
+}
 
 at::Tensor FeedForward::operator()(const at::Tensor& x, double p, bool training) const {
-  if (activation == ops::Activation::gelu && (p == 0.0 || !training))
+  if (activation == ops::Activation::gelu && !gated() && in.bias.defined() && (p == 0.0 || !training))
     return ops::feed_forward(x, {in.weight, in.bias}, {out.weight, out.bias});
-  at::Tensor hidden = in(x);
-  hidden = activation == ops::Activation::relu
-               ? at::relu_(hidden)
-               : at::gelu(hidden, activation == ops::Activation::gelu_tanh ? "tanh" : "none");
-  return out(layers::dropout(hidden, p, training));
+  if (!gated()) return out(layers::dropout(ops::activate(activation, in(x)), p, training));
+  const auto maps = ops::linear_maps(x, {{gate.weight, gate.bias}, {in.weight, in.bias}});
+  return out(layers::dropout(ops::activate(activation, maps[0]) * maps[1], p, training));
 }
 
 TokenEmbedding::TokenEmbedding(const Scope& scope, int64_t vocab_size, int64_t dim, bool scale, double std)
@@ -58,12 +61,13 @@ at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
 }
 
 AttentionProjections::AttentionProjections(const Scope& scope, int64_t dim, int64_t heads, int64_t width, bool qkv_bias,
-                                           bool o_bias, double std)
+                                           bool o_bias, double std, int64_t kv_heads)
     : q(scope / "q", dim, heads * width, qkv_bias, std),
-      k(scope / "k", dim, heads * width, qkv_bias, std),
-      v(scope / "v", dim, heads * width, qkv_bias, std),
+      k(scope / "k", dim, (kv_heads == 0 ? heads : kv_heads) * width, qkv_bias, std),
+      v(scope / "v", dim, (kv_heads == 0 ? heads : kv_heads) * width, qkv_bias, std),
       o(scope / "o", heads * width, dim, o_bias, std),
       num_heads(heads),
+      num_kv_heads(kv_heads == 0 ? heads : kv_heads),
       head_dim(width) {}
 
 AttentionProjections::Heads AttentionProjections::heads(const at::Tensor& x, const at::Tensor& rows) const {
@@ -76,7 +80,7 @@ AttentionProjections::Heads AttentionProjections::heads(const at::Tensor& x, con
 }
 
 at::Tensor AttentionProjections::split(const at::Tensor& rows) const {
-  return rows.view({rows.size(0), rows.size(1), num_heads, head_dim}).transpose(1, 2);
+  return rows.view({rows.size(0), rows.size(1), rows.size(2) / head_dim, head_dim}).transpose(1, 2);
 }
 
 at::Tensor AttentionProjections::join(const at::Tensor& heads) { return heads.transpose(1, 2).flatten(2); }

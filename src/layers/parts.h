@@ -29,13 +29,16 @@ struct LayerNorm {
   double eps = 1e-5;
 };
 
-/// W_1 drop(act(W_0 x + b_0)) + b_1. activation: relu, gelu (erf), gelu_tanh.
+/// W_1 drop(act(W_0 x + b_0)) + b_1; gated: W_1 drop(act(W_g x + b_g) * (W_0 x + b_0)) + b_1 (Shazeer 2020, eq. 5:
+/// SwiGLU with silu, GEGLU with gelu). Names 0, gate and 1 under the scope.
 struct FeedForward {
   FeedForward() = default;
-  FeedForward(const Scope& scope, int64_t dim, int64_t hidden, ops::Activation activation, double std);
+  FeedForward(const Scope& scope, int64_t dim, int64_t hidden, ops::Activation activation, double std,
+              bool gated = false, bool bias = true);
   at::Tensor operator()(const at::Tensor& x, double dropout = 0.0, bool training = false) const;
+  bool gated() const { return gate.weight.defined(); }
 
-  Linear in, out;
+  Linear in, gate, out;  ///< gate: without weight if not gated
   ops::Activation activation = ops::Activation::relu;
 };
 
@@ -54,23 +57,25 @@ struct TokenEmbedding {
 };
 
 /// The four projections of an attention, and the division into heads.
-/// q, k, v: [.., D] -> H heads of d; o: [.., H*d] -> D. Names q, k, v, o under the scope.
+/// q: [.., D] -> H heads of d; k, v: [.., D] -> G heads of d, G a divisor of H; o: [.., H*d] -> D. Query head a reads
+/// key head a div (H/G) (grouped-query attention, Ainslie et al. 2023). Names q, k, v, o under the scope.
 struct AttentionProjections {
   AttentionProjections() = default;
+  /// num_kv_heads: G; 0 = H.
   AttentionProjections(const Scope& scope, int64_t dim, int64_t num_heads, int64_t head_dim, bool qkv_bias, bool o_bias,
-                       double std);
+                       double std, int64_t num_kv_heads = 0);
   struct Heads {
-    at::Tensor q, k, v;  ///< [B,H,T,d]
+    at::Tensor q, k, v;  ///< [B,H,T,d], and [B,G,T,d] of k and v
   };
   /// Computes q from x, and k and v from rows (which may be x).
   Heads heads(const at::Tensor& x, const at::Tensor& rows) const;
-  /// [B,T,H*d] -> [B,H,T,d], a view.
+  /// [B,T,H*d] -> [B,H,T,d], a view; G heads likewise.
   at::Tensor split(const at::Tensor& rows) const;
   /// [B,H,T,d] -> [B,T,H*d].
   static at::Tensor join(const at::Tensor& heads);
 
   Linear q, k, v, o;
-  int64_t num_heads = 0, head_dim = 0;
+  int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
 };
 
 /// Dropout with LibTorch's default generator; returns x itself if p = 0 or not training.

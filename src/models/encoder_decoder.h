@@ -86,7 +86,7 @@ struct EncoderDecoderOptions {
     v("num_heads", num_heads, "attention heads", base::range(1, 1 << 10));
     v("head_dim", head_dim, "head width; unset: dim / num_heads", base::range(1, 1 << 16));
     v("ffn_dim", ffn_dim, "hidden width of the feed-forward", base::range(1, 1 << 20));
-    v("activation", activation, "activation of the feed-forward", base::one_of("relu", "gelu", "gelu_tanh"));
+    v("activation", activation, "activation of the feed-forward", base::one_of("relu", "gelu", "gelu_tanh", "silu"));
     v("norm", norm, "post: norm after each residual; pre: norm before each branch, and after the last layer",
       base::one_of("post", "pre"));
     v("norm_eps", norm_eps, "epsilon of all layer norms", base::positive());

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "bundle/load.h"
+#include "verify/text.h"
 #include "verify/vision.h"
 
 namespace mnemo::verify {
@@ -45,6 +46,17 @@ std::string group_of(const std::string& name) {
                                        : "gradients of parameters";
 }
 
+/// Expectations of a text model, by what it is.
+GoldenReport verify_text(const TextFolder& text) {
+  const bool recurrent = text.file.find("step.0.input.tokens") != nullptr;
+  const bundle::AnyModel loaded = text.load(at::kFloat);
+  const bool causal = loaded.model->input_kind() == core::InputKind::tokens &&
+                      loaded.model->head().predicts_next_token() && loaded.model->options().backbone.causal();
+  base::require(causal, "{}: expected a model that predicts the next token or one of images, found neither",
+                text.folder);
+  return recurrent ? verify_causal_recurrent(text) : verify_causal(text);
+}
+
 }  // namespace
 
 GoldenReport verify_folder(const std::string& folder, at::Device device) {
@@ -52,6 +64,7 @@ GoldenReport verify_folder(const std::string& folder, at::Device device) {
   base::require(base::path_exists(path), "{}: expected a golden file, or a model folder that holds an {}", folder,
                 kExpectations);
   const weights::TensorFile file = weights::read_safetensors(path);
+  if (file.find("pixels") == nullptr) return verify_text({folder, path, file, device});
   GoldenComparison comparison(path, file.metadata, "mnemo-expect/1");
   const auto exact = outcomes(folder, file, at::kDouble, device, path),
              single = outcomes(folder, file, at::kFloat, device, path);

@@ -2,11 +2,18 @@
 
 #include <torch/types.h>
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cctype>
+#include <map>
+#include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "weights/foreign_text.h"
 
 namespace mnemo::weights {
 namespace {
@@ -15,16 +22,48 @@ namespace {
 struct Joined {
   std::string theirs;
   std::vector<at::Tensor> ours;
-  int64_t leading_ones = 0;
+  NameRule rule;
 
-  at::Tensor shaped(at::Tensor tensor) const {
-    for (int64_t i = 0; i < leading_ones; ++i) tensor = tensor.unsqueeze(0);
+  /// Ours as one tensor, and the shape that it has in the file.
+  at::Tensor whole(int64_t num_heads) const {
+    at::Tensor tensor = ours[0];
+    if (ours.size() > 1 && rule.by_head) {
+      std::vector<at::Tensor> heads;
+      for (const at::Tensor& part : ours) heads.push_back(part.unflatten(0, {num_heads, -1}));
+      tensor = at::cat(heads, 1).flatten(0, 1);
+    } else if (ours.size() > 1) {
+      tensor = at::cat(ours, 0);
+    }
+    if (rule.transposed && tensor.dim() == 2) tensor = tensor.t();
+    for (int64_t i = 0; i < rule.leading_ones; ++i) tensor = tensor.unsqueeze(0);
     return tensor;
+  }
+
+  /// Copies the file's tensor into ours.
+  void fill(at::Tensor tensor, int64_t num_heads) const {
+    for (int64_t i = 0; i < rule.leading_ones; ++i) tensor = tensor.squeeze(0);
+    if (rule.transposed && tensor.dim() == 2) tensor = tensor.t();
+    const bool by_head = ours.size() > 1 && rule.by_head;
+    if (by_head) tensor = tensor.unflatten(0, {num_heads, -1});
+    int64_t row = 0;
+    for (at::Tensor part : ours) {
+      const int64_t rows = by_head ? part.size(0) / num_heads : part.dim() == 0 ? 0 : part.size(0);
+      if (ours.size() == 1) {
+        part.copy_(tensor);
+      } else if (by_head) {
+        part.copy_(tensor.narrow(1, row, rows).flatten(0, 1));
+      } else {
+        part.copy_(tensor.narrow(0, row, rows));
+      }
+      row += rows;
+    }
   }
 };
 
-std::vector<Joined> join(const ForeignFormat& format, const NamedTensors& ours) {
+std::vector<Joined> join(const ForeignFormat& format, const NamedTensors& ours,
+                         std::vector<std::string>* without_name = nullptr) {
   std::vector<Joined> all;
+  std::map<std::string, size_t> places;
   for (const auto& [name, tensor] : ours) {
     std::string theirs;
     const NameRule* rule = nullptr;
@@ -34,18 +73,65 @@ std::vector<Joined> join(const ForeignFormat& format, const NamedTensors& ours) 
       rule = &candidate;
       break;
     }
-    base::require(rule != nullptr, "{}: has no name for '{}'", format.name, base::printable(name));
-    auto at = std::find_if(all.begin(), all.end(), [&](const Joined& other) { return other.theirs == theirs; });
-    if (at == all.end()) {
-      at = all.insert(all.end(),
-                      Joined{theirs, std::vector<at::Tensor>(static_cast<size_t>(rule->parts)), rule->leading_ones});
+    if (rule == nullptr && without_name != nullptr) {
+      without_name->push_back(name);
+      continue;
     }
-    at->ours[static_cast<size_t>(rule->part)] = tensor;
+    base::require(rule != nullptr, "{}: has no name for '{}'", format.name, base::printable(name));
+    const auto [place, is_new] = places.try_emplace(theirs, all.size());
+    if (is_new) all.push_back({theirs, std::vector<at::Tensor>(static_cast<size_t>(rule->parts)), *rule});
+    all[place->second].ours[static_cast<size_t>(rule->part)] = tensor;
   }
   for (const Joined& joined : all) {
     for (const at::Tensor& part : joined.ours) base::ensure(part.defined(), "a part of '{}' is missing", joined.theirs);
   }
   return all;
+}
+
+bool matches(std::string_view pattern, std::string_view name) {
+  return !pattern.empty() && !theirs_by({pattern, "x"}, name).empty();
+}
+
+/// The file with the names that the rules give, of which `wanted` have a place in the model.
+TensorFile under_usual_names(const NameVariants& variants, const TensorFile& file, const std::set<std::string>& wanted,
+                             const std::string& where) {
+  TensorFile usual;
+  usual.metadata = file.metadata;
+  std::set<std::string> taken;
+  std::vector<std::string> unused;
+  for (const auto& [name, tensor] : file.tensors) {
+    std::string today = name;
+    for (const auto& [older, newer] : variants.endings) {
+      if (today.ends_with(older)) today.replace(today.size() - older.size(), older.size(), newer);
+    }
+    std::vector<std::string> readings = {today};
+    if (today.starts_with(variants.prefix)) readings.push_back(today.substr(variants.prefix.size()));
+    readings.push_back(std::string(variants.prefix).append(today));
+    const auto known = std::find_if(readings.begin(), readings.end(),
+                                    [&](const std::string& reading) { return wanted.contains(reading); });
+    const auto one_of_readings = [&](std::string_view pattern) {
+      return std::any_of(readings.begin(), readings.end(),
+                         [&](const std::string& reading) { return matches(pattern, reading); });
+    };
+    if (known != readings.end()) {
+      base::require(taken.insert(*known).second, "{}: expected one tensor for '{}', found another, '{}'", where,
+                    base::printable(*known), base::printable(name));
+      usual.tensors.emplace_back(*known, tensor);
+    } else if (std::any_of(variants.ignored.begin(), variants.ignored.end(), one_of_readings)) {
+      continue;
+    } else if (one_of_readings(variants.layers)) {
+      usual.tensors.emplace_back(name, tensor);  // of a layer that the model lacks: load_into says so
+    } else {
+      unused.push_back(base::printable(name));
+    }
+  }
+  constexpr size_t kShown = 8;
+  const size_t more = unused.size() > kShown ? unused.size() - kShown : 0;
+  unused.resize(unused.size() - more);
+  if (!unused.empty())
+    base::log_info("{}: not used by this model: {}{}", base::printable(where, 400), fmt::join(unused, ", "),
+                   more > 0 ? fmt::format(" and {} more", more) : "");
+  return usual;
 }
 
 }  // namespace
@@ -86,8 +172,10 @@ std::string theirs_by(const NameRule& rule, std::string_view ours) {
 }
 
 const std::vector<ForeignFormat>& foreign_formats() {
-  static const std::vector<ForeignFormat> all = {timm_vit_format(), huggingface_vit_format(), pvt_format(),
-                                                 timm_pvt_v2_format(), timm_swin_format()};
+  static const std::vector<ForeignFormat> all = {
+      timm_vit_format(),          huggingface_vit_format(),   pvt_format(),
+      timm_pvt_v2_format(),       timm_swin_format(),         huggingface_gpt2_format(),
+      huggingface_llama_format(), huggingface_qwen2_format(), huggingface_gpt_neox_format()};
   return all;
 }
 
@@ -131,43 +219,31 @@ base::Node parse_model_config(const std::string& text, const std::string& where)
   return base::parse_json(text, where, limits);
 }
 
-NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours) {
+NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads) {
   const at::NoGradGuard no_grad;
   NamedTensors theirs;
-  for (const Joined& joined : join(format, ours)) {
-    theirs.emplace_back(joined.theirs,
-                        joined.shaped(joined.ours.size() == 1 ? joined.ours[0] : at::cat(joined.ours, 0)));
-  }
+  for (const Joined& joined : join(format, ours)) theirs.emplace_back(joined.theirs, joined.whole(num_heads));
   return theirs;
 }
 
-void load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours,
-                 const std::string& where) {
+std::vector<std::string> load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours,
+                                     const std::string& where, int64_t num_heads, Unnamed unnamed) {
   const at::NoGradGuard no_grad;
-  const std::vector<Joined> all = join(format, ours);
+  std::vector<std::string> kept;
+  const std::vector<Joined> all = join(format, ours, unnamed == Unnamed::keep ? &kept : nullptr);
   NamedTensors targets;
+  std::set<std::string> wanted;
   for (const Joined& joined : all) {
-    std::vector<int64_t> shape = joined.ours[0].sizes().vec();
-    if (joined.ours.size() > 1) {
-      shape[0] = 0;
-      for (const at::Tensor& part : joined.ours) shape[0] += part.size(0);
-    }
-    targets.emplace_back(joined.theirs, joined.shaped(at::empty(shape, joined.ours[0].options().requires_grad(false))));
+    const at::Tensor whole = joined.whole(num_heads).contiguous();
+    targets.emplace_back(joined.theirs,
+                         joined.ours.size() == 1 && whole.is_alias_of(joined.ours[0]) ? at::empty_like(whole) : whole);
+    wanted.insert(joined.theirs);
   }
-  load_into(format.tidy ? format.tidy(file, where) : file, targets, where, {.finite = true});
-  for (size_t i = 0; i < all.size(); ++i) {
-    int64_t row = 0;
-    at::Tensor whole = targets[i].second;
-    for (int64_t n = 0; n < all[i].leading_ones; ++n) whole = whole.squeeze(0);
-    for (at::Tensor part : all[i].ours) {
-      if (all[i].ours.size() == 1) {
-        part.copy_(whole);
-      } else {
-        part.copy_(whole.narrow(0, row, part.size(0)));
-        row += part.size(0);
-      }
-    }
-  }
+  const TensorFile tidy = format.tidy ? format.tidy(file, where) : file;
+  load_into(format.variants ? under_usual_names(*format.variants, tidy, wanted, where) : tidy, targets, where,
+            {.finite = true});
+  for (size_t i = 0; i < all.size(); ++i) all[i].fill(targets[i].second, num_heads);
+  return kept;
 }
 
 }  // namespace mnemo::weights

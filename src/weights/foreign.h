@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/node.h"
@@ -17,14 +20,27 @@ namespace mnemo::weights {
 ///                  many, in the same order); '*' at the end matches the rest
 ///   part, parts    ours is one of `parts` equal slices of theirs along the first dimension (fused q, k, v)
 ///   leading_ones   number of leading dimensions of size 1 in theirs
+///   transposed     theirs is [in,out] where it is a matrix (GPT-2's Conv1D)
+///   by_head        slices of parts stand together for each head, [q k v of head 0, q k v of head 1, ..] (GPT-NeoX)
 struct NameRule {
   std::string_view ours, theirs;
   int64_t part = 0, parts = 1;
   int64_t leading_ones = 0;
+  bool transposed = false, by_head = false;
 };
 
 /// Their name for one of ours; empty if the rule does not apply.
 std::string theirs_by(const NameRule& rule, std::string_view ours);
+
+/// How files of one format may differ from the names of its rules. Tensors without a part in the model are left aside:
+/// `ignored` ones silently, others with a note; those of layers that the model lacks are an error.
+struct NameVariants {
+  std::string_view prefix = {};                ///< "transformer.": names may stand without it, and others with it
+  std::string_view layers = {};                ///< names of tensors of layers, as in NameRule::theirs
+  std::vector<std::string_view> ignored = {};  ///< buffers and copies, as in NameRule::theirs
+  /// Older endings of names and today's: {"LayerNorm.gamma", "LayerNorm.weight"}.
+  std::vector<std::pair<std::string_view, std::string_view>> endings = {};
+};
 
 /// The file format of another library: its models and the names of their tensors. A format is one source file in this
 /// folder and one line in foreign_formats().
@@ -38,10 +54,14 @@ struct ForeignFormat {
   /// Converts tensors from another layout of the same format to the names above; unset: there is none. Throws
   /// InputError that names `where`.
   std::function<TensorFile(const TensorFile& file, const std::string& where)> tidy = {};
+  std::optional<NameVariants> variants = {};  ///< unset: names are as the rules say
   /// Whether a config.json has this format.
   std::function<bool(const base::Node& config)> claims;
   /// The [model] table for a config.json. Throws InputError that names key and value of an unsupported setting.
   std::function<base::Node(const base::Node& config)> options;
+  /// Completes that table by what only the file says (an output matrix of its own); unset: nothing.
+  std::function<void(const ForeignFormat&, base::Node& options, const base::Node& config, const TensorFile& file)> fit =
+      {};
   /// config.json for such a model. Throws InputError that names an option the format cannot express.
   std::function<base::Node(const models::ModelOptions& options)> config;
 };
@@ -59,11 +79,16 @@ const ForeignFormat* foreign_format_of(const base::Node& config);
 base::Node parse_model_config(const std::string& text, const std::string& where);
 
 /// Converts our tensors to theirs. Throws InputError that names a tensor for which the format has no name.
-NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours);
+/// num_heads: of rules by_head.
+NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads = 0);
+/// What becomes of our tensors for which the format has no name.
+enum class Unnamed { refuse, keep };
 /// Fills our tensors in place from one of their files. Throws InputError that lists, by their names, tensors that are
-/// missing, unexpected or wrongly shaped; ours are then unchanged.
-void load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours,
-                 const std::string& where);
+/// missing, unexpected or wrongly shaped; ours are then unchanged. Returns our names of tensors that are kept as they
+/// were.
+std::vector<std::string> load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours,
+                                     const std::string& where, int64_t num_heads = 0,
+                                     Unnamed unnamed = Unnamed::refuse);
 
 ForeignFormat timm_vit_format();
 ForeignFormat huggingface_vit_format();

@@ -143,6 +143,14 @@ const std::vector<Configuration>& variants() {
     add("rmt_xl_grc_sequence", "relative", {"recurrent_tokens", "segment_cache", "grc"},
         {two, short_cache, "memory[2].cache_len=5", "memory[2].lifetime=sequence"});
 
+    const std::string rotary = "backbone.attention.rotary.base=50.0", grouped = "backbone.attention.num_kv_heads=1";
+    add("rotary", "softmax", {}, {rotary, "backbone.norm=pre", "backbone.parallel_residual=true"});
+    add("rotary_grouped_rmt", "softmax", {"recurrent_tokens"},
+        {rotary, grouped, two, "memory[0].block_mask=causal", "backbone.norm=pre", "backbone.final_norm=true",
+         "backbone.norm_type=rms", "backbone.ffn_gated=true", "backbone.activation=silu", "backbone.ffn_bias=false"});
+    add("rotary_xl", "softmax", {"segment_cache"}, {rotary, grouped, "memory[0].mem_len=5"});
+    add("rotary_rmt_xl_grc", "softmax", {"recurrent_tokens", "segment_cache", "grc"},
+        {rotary, two, short_cache, "memory[2].cache_len=5", "memory[2].lifetime=sequence"});
     add("mt_no_tokens", "relative", {"memory_tokens"}, {"memory[0].num_mem_tokens=0"});
     add("mt_authors", "relative", {"memory_tokens"}, {two, "memory[0].variant=authors"});
     add("mt_sinusoidal", "softmax", {"memory_tokens"}, {two, "backbone.position.type=sinusoidal"});

@@ -209,6 +209,23 @@ void NormaliseRow(const float* x, const float* weight, const float* bias, float 
   });
 }
 
+void ScaleRow(const float* x, const float* weight, float eps, int64_t size, float* y) {
+  const F d;
+  auto squares = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    const auto value = hn::LoadU(d, x + i);
+    squares = hn::MulAdd(value, value, squares);
+  }
+  float square = sum_of(squares);
+  for (; i < size; ++i) square += x[i] * x[i];
+  const float factor = 1.0f / std::sqrt(square / static_cast<float>(size) + eps);
+  each(size, [&](auto tag, int64_t c) HWY_ATTR {
+    const auto scaled = hn::Mul(hn::LoadU(tag, x + c), hn::Set(tag, factor));
+    hn::StoreU(hn::Mul(scaled, hn::LoadU(tag, weight + c)), tag, y + c);
+  });
+}
+
 // erf by Abramowitz and Stegun, 7.1.26: error below 1.5e-7.
 template <class D, class V>
 HWY_INLINE V erf_of(D d, V x) {
@@ -231,6 +248,12 @@ void ActivateRow(Activation activation, float* x, int64_t size) {
     each(size, [&](auto d, int64_t i) HWY_ATTR {
       const auto value = hn::LoadU(d, x + i), half = hn::Mul(value, hn::Set(d, 0.5f));
       hn::StoreU(hn::MulAdd(half, erf_of(d, hn::Mul(value, hn::Set(d, 0.70710678f))), half), d, x + i);
+    });
+  } else if (activation == Activation::silu) {
+    each(size, [&](auto d, int64_t i) HWY_ATTR {
+      const auto value = hn::LoadU(d, x + i);
+      const auto power = hn::Exp(d, hn::Min(hn::Neg(value), hn::Set(d, 88.0f)));
+      hn::StoreU(hn::Div(value, hn::Add(hn::Set(d, 1.0f), power)), d, x + i);
     });
   } else {
     // 0.5 x (1 + tanh(u)) = x / (1 + e^-2u)
@@ -257,6 +280,7 @@ HWY_EXPORT(CopyBf16);
 HWY_EXPORT(AbcStep);
 HWY_EXPORT(WriteRows);
 HWY_EXPORT(NormaliseRow);
+HWY_EXPORT(ScaleRow);
 HWY_EXPORT(ActivateRow);
 
 template <>
@@ -289,6 +313,9 @@ void write_rows(float* memory, const float* row, const float* keep, const float*
 }
 void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y) {
   HWY_DYNAMIC_DISPATCH(NormaliseRow)(x, weight, bias, eps, size, y);
+}
+void rms_normalise_row(const float* x, const float* weight, float eps, int64_t size, float* y) {
+  HWY_DYNAMIC_DISPATCH(ScaleRow)(x, weight, eps, size, y);
 }
 void activate_row(Activation activation, float* x, int64_t size) {
   HWY_DYNAMIC_DISPATCH(ActivateRow)(activation, x, size);

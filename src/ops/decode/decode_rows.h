@@ -46,7 +46,10 @@ void write_rows(float* memory, const float* row, const float* keep, const float*
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias, biased variance.
 void normalise_row(const float* x, const float* weight, const float* bias, float eps, int64_t size, float* y);
 
-/// x = act(x); gelu to 2e-7 of the largest |x|.
+/// y = x / sqrt(mean(x^2) + eps) * weight; y may be x. As ops::rms_norm.
+void rms_normalise_row(const float* x, const float* weight, float eps, int64_t size, float* y);
+
+/// x = act(x); gelu and silu to 2e-7 of the largest |x|.
 void activate_row(Activation activation, float* x, int64_t size);
 
 }  // namespace mnemo::ops

@@ -42,6 +42,29 @@ inline const std::vector<Case>& cases() {
          o.backbone.position.type = backbones::PositionOptions::Type::sinusoidal,
          o.backbone.activation = ops::Activation::gelu_tanh, o.embedding.scale = false;
        }},
+      {"llama",
+       [](auto& o) {
+         o.backbone.num_heads = 4, o.backbone.head_dim = 10;
+         o.backbone.attention = Node::table(
+             {{"type", "softmax"}, {"num_kv_heads", 2}, {"bias", false}, {"rotary", Node::table({{"base", 50.0}})}});
+         o.backbone.norm = backbones::LayerStackOptions::Norm::pre, o.backbone.final_norm = true;
+         o.backbone.norm_type = layers::NormType::rms, o.backbone.activation = ops::Activation::silu;
+         o.backbone.ffn_gated = true, o.backbone.ffn_bias = false, o.embedding.scale = false;
+       }},
+      {"gpt_neox_rmt",
+       [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}, {"rotary", Node::table({{"dims", 4}})}});
+         o.backbone.norm = backbones::LayerStackOptions::Norm::pre, o.backbone.final_norm = true;
+         o.backbone.parallel_residual = true;
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}, {"block_mask", "causal"}})};
+       }},
+      {"rotary_xl_grouped",
+       [](auto& o) {
+         o.backbone.num_heads = 4, o.backbone.head_dim = 6;
+         o.backbone.attention = Node::table(
+             {{"type", "softmax"}, {"num_kv_heads", 1}, {"rotary", Node::table({{"base", 50.0}})}});
+         o.memory = {memory("segment_cache", {{"mem_len", 7}})};
+       }},
       {"relative", [](auto&) {}},
       {"relative_pre",
        [](auto& o) {

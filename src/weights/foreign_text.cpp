@@ -1,0 +1,171 @@
+#include "weights/foreign_text.h"
+
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "weights/foreign_config.h"
+
+namespace mnemo::weights {
+
+bool TextConfig::has(std::string_view key) const {
+  const base::Node* found = config_.find(key);
+  return found != nullptr && !found->is_null();
+}
+
+base::Node TextConfig::get(std::string_view key, const base::Node& otherwise) const {
+  return member_or(config_, key, otherwise);
+}
+
+void TextConfig::fail(std::string_view key, const std::string& message) const {
+  base::input_error("{}: '{}': {}", config_.place().text(), key, message);
+}
+
+int64_t TextConfig::integer(std::string_view key, int64_t otherwise) const {
+  const base::Node found = get(key, otherwise);
+  if (!found.is_int()) fail(key, fmt::format("expected an integer, found {}", found.found()));
+  return found.as_int();
+}
+
+double TextConfig::number(std::string_view key, double otherwise) const {
+  const base::Node found = get(key, otherwise);
+  if (!found.is_int() && !found.is_real()) fail(key, fmt::format("expected a number, found {}", found.found()));
+  return found.as_double();
+}
+
+bool TextConfig::flag(std::string_view key, bool otherwise) const {
+  const base::Node found = get(key, otherwise);
+  if (!found.is_bool()) fail(key, fmt::format("expected true or false, found {}", found.found()));
+  return found.as_bool();
+}
+
+std::string TextConfig::text(std::string_view key, std::string_view otherwise) const {
+  const base::Node found = get(key, base::Node(std::string(otherwise)));
+  if (!found.is_string()) fail(key, fmt::format("expected a string, found {}", found.found()));
+  return found.as_string();
+}
+
+int64_t TextConfig::size(std::string_view key) const {
+  if (!has(key)) fail(key, "expected an integer above 0, found nothing");
+  return size(key, 0);
+}
+
+int64_t TextConfig::size(std::string_view key, int64_t otherwise) const {
+  const int64_t found = integer(key, otherwise);
+  if (found <= 0) fail(key, fmt::format("expected an integer above 0, found {}", found));
+  return found;
+}
+
+void TextConfig::only(std::string_view key, const base::Node& expected) const {
+  const base::Node found = get(key, expected);
+  if (found != expected) fail(key, fmt::format("expected {}, found {}", expected.found(), found.found()));
+}
+
+std::string TextConfig::activation(std::string_view key, std::string_view otherwise) const {
+  const std::string found = text(key, otherwise);
+  if (found == "gelu" || found == "relu" || found == "silu") return found;
+  if (found == "swish") return "silu";
+  if (found == "gelu_new" || found == "gelu_fast" || found == "gelu_pytorch_tanh") return "gelu_tanh";
+  fail(key, fmt::format("expected gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu or swish, found {}",
+                        base::in_quotes(found)));
+}
+
+base::Node TextConfig::rotary(int64_t head_dim, double base_value, double partial, std::string_view base_key,
+                              std::string_view partial_key) const {
+  // Written in two ways: today's is one object, older files have keys beside the others.
+  const bool today = has("rope_parameters");
+  const base::Node settings = get(today ? "rope_parameters" : "rope_scaling", base::Node::table());
+  const std::string_view where = today ? "rope_parameters" : "rope_scaling";
+  if (!settings.is_table()) fail(where, fmt::format("expected an object or null, found {}", settings.found()));
+  const TextConfig inner(settings);
+  const double theta = today && inner.has("rope_theta") ? inner.number("rope_theta", base_value)
+                                                        : number(base_key, base_value);
+  const double share = today && inner.has("partial_rotary_factor") ? inner.number("partial_rotary_factor", partial)
+                       : partial_key.empty()                       ? partial
+                                                                   : number(partial_key, partial);
+  if (!(theta > 0.0)) fail(base_key, fmt::format("expected a number above 0, found {}", theta));
+  if (!(share > 0.0 && share <= 1.0)) fail(where, fmt::format("expected a share of 0 to 1 of a head, found {}", share));
+  const auto turned = static_cast<int64_t>(static_cast<double>(head_dim) * share);
+  if (turned < 2 || turned % 2 != 0)
+    fail(partial_key.empty() ? where : partial_key,
+         fmt::format("expected an even number of rotated channels, found {} of {}", turned, head_dim));
+  base::Node rotary = base::Node::table({{"base", theta}});
+  if (turned != head_dim) rotary.set("dims", turned);
+  const std::string type = settings.find("rope_type") != nullptr ? inner.text("rope_type", "default")
+                                                                 : inner.text("type", "default");
+  if (type == "default") return rotary;
+  base::Node scaling = base::Node::table({{"factor", inner.number("factor", 1.0)}});
+  if (type == "linear") {
+    scaling.set("type", "interpolation");
+  } else if (type == "llama3") {
+    scaling.set("type", "llama3");
+    scaling.set("low_freq_factor", inner.number("low_freq_factor", 1.0));
+    scaling.set("high_freq_factor", inner.number("high_freq_factor", 4.0));
+    scaling.set("original_max_len", inner.size("original_max_position_embeddings"));
+  } else {
+    fail(where, fmt::format("expected rope type default, linear or llama3, found {}", base::in_quotes(type)));
+  }
+  rotary.set("scaling", scaling);
+  return rotary;
+}
+
+bool has_model_type(const base::Node& config, std::string_view type) {
+  const base::Node* found = config.find("model_type");
+  return found != nullptr && found->is_string() && found->as_string() == type;
+}
+
+std::string_view their_activation(ops::Activation activation) {
+  switch (activation) {
+    case ops::Activation::relu:
+      return "relu";
+    case ops::Activation::gelu:
+      return "gelu";
+    case ops::Activation::gelu_tanh:
+      return "gelu_new";
+    case ops::Activation::silu:
+      return "silu";
+  }
+  throw base::InternalError("an activation is missing here");
+}
+
+void write_rotary(base::Node& config, const base::Node& rotary) {
+  config.set("rope_theta", rotary.at("base"));
+  const base::Node& scaling = rotary.at("scaling");
+  const std::string type = scaling.at("type").as_string();
+  if (type == "none") {
+    config.set("rope_scaling", base::Node());
+    return;
+  }
+  base::Node said = base::Node::table(
+      {{"rope_type", type == "interpolation" ? "linear" : type}, {"factor", scaling.at("factor")}});
+  if (type == "llama3") {
+    said.set("low_freq_factor", scaling.at("low_freq_factor"));
+    said.set("high_freq_factor", scaling.at("high_freq_factor"));
+    said.set("original_max_position_embeddings", scaling.at("original_max_len"));
+  }
+  config.set("rope_scaling", said);
+}
+
+const at::Tensor* find_tensor(const ForeignFormat& format, const TensorFile& file, std::string_view name) {
+  if (const at::Tensor* found = file.find(name)) return found;
+  if (!format.variants) return nullptr;
+  const std::string_view prefix = format.variants->prefix;
+  return name.starts_with(prefix) ? file.find(name.substr(prefix.size())) : file.find(std::string(prefix).append(name));
+}
+
+void fit_output(base::Node& options, const base::Node& config, const ForeignFormat& format, const TensorFile& file,
+                std::string_view output, std::string_view embedding, bool tied_by_default) {
+  const bool says_tied = TextConfig(config).flag("tie_word_embeddings", tied_by_default);
+  const at::Tensor* own = find_tensor(format, file, output);
+  const at::Tensor* table = find_tensor(format, file, embedding);
+  base::require(own != nullptr || says_tied,
+                "{}: 'tie_word_embeddings': expected true, as the file has no '{}', found false", config.place().text(),
+                output);
+  const bool copy = own != nullptr && table != nullptr && own->sizes() == table->sizes() &&
+                    own->scalar_type() == table->scalar_type() && at::equal(*own, *table);
+  base::Node head = options.at("head");
+  head.set("tied", own == nullptr || (says_tied && copy));
+  options.set("head", head);
+}
+
+}  // namespace mnemo::weights

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/node.h"
+#include "ops/activation.h"
+#include "weights/foreign.h"
+
+namespace mnemo::weights {
+
+/// A Hugging Face config.json of a text model, key by key.
+class TextConfig {
+ public:
+  explicit TextConfig(const base::Node& config) : config_(config) {}
+
+  bool has(std::string_view key) const;
+  /// The value under that key, or `otherwise` if it is missing or null.
+  base::Node get(std::string_view key, const base::Node& otherwise) const;
+  int64_t integer(std::string_view key, int64_t otherwise) const;
+  double number(std::string_view key, double otherwise) const;
+  bool flag(std::string_view key, bool otherwise) const;
+  std::string text(std::string_view key, std::string_view otherwise) const;
+  /// An integer above 0. Throws InputError naming the key if it is missing or smaller.
+  int64_t size(std::string_view key) const;
+  int64_t size(std::string_view key, int64_t otherwise) const;
+  /// Throws InputError unless the key is missing, null or `expected`: no other value is supported.
+  void only(std::string_view key, const base::Node& expected) const;
+  /// The name of our activation for one of theirs: gelu (erf), gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu,
+  /// swish. Throws InputError for any other.
+  std::string activation(std::string_view key, std::string_view otherwise) const;
+  /// The table `rotary` of our attention, for heads of `head_dim`: rope_theta and rope_scaling, or rope_parameters.
+  /// Throws InputError for a rope type that is not known.
+  base::Node rotary(int64_t head_dim, double base, double partial, std::string_view base_key,
+                    std::string_view partial_key) const;
+  [[noreturn]] void fail(std::string_view key, const std::string& message) const;
+
+ private:
+  const base::Node& config_;
+};
+
+/// Whether `model_type` of a config.json is this.
+bool has_model_type(const base::Node& config, std::string_view type);
+
+/// Their name for our activation.
+std::string_view their_activation(ops::Activation activation);
+
+/// The rest of a config.json for rotary positions: rope_theta, rope_scaling, or what partial models say.
+void write_rotary(base::Node& config, const base::Node& rotary);
+
+/// Sets head.tied of `options`: the output matrix is the file's own where it has one that is not a copy of the
+/// embedding of a tied model. Throws InputError if there is none and the config does not tie it.
+void fit_output(base::Node& options, const base::Node& config, const ForeignFormat& format, const TensorFile& file,
+                std::string_view output, std::string_view embedding, bool tied_by_default);
+
+/// The tensor of that name, with or without the format's prefix; null if there is none.
+const at::Tensor* find_tensor(const ForeignFormat& format, const TensorFile& file, std::string_view name);
+
+ForeignFormat huggingface_gpt2_format();
+ForeignFormat huggingface_llama_format();
+ForeignFormat huggingface_qwen2_format();
+ForeignFormat huggingface_gpt_neox_format();
+
+}  // namespace mnemo::weights
