@@ -57,18 +57,33 @@ std::shared_ptr<const DistanceRows::Rows> DistanceRows::reach(int64_t longest, i
   return rows_;
 }
 
+std::shared_ptr<const DistanceBiases::Rows> DistanceBiases::reach(int64_t longest, int64_t right) const {
+  const std::lock_guard lock(mutex_);
+  if (rows_->longest >= longest && rows_->count - 1 - rows_->longest >= right) return rows_;
+  const c10::InferenceMode inference;
+  auto grown = std::make_shared<Rows>();
+  grown->longest = std::max<int64_t>(rows_->longest, 63);
+  while (grown->longest < longest) grown->longest = 2 * grown->longest + 1;
+  grown->count = grown->longest + 1 + std::max(right, rows_->count - 1 - rows_->longest);
+  grown->values = core::plain_numbers(bias_(grown->longest, grown->count));
+  rows_ = std::move(grown);
+  return rows_;
+}
+
 KeyDecoder::KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps,
                        const KeyDecoderOptions& options)
     : layout_(layout_of(build, maps)),
       num_heads_(maps.num_heads),
       window_(options.window),
       dim_(maps.q.weight.size(1)),
-      scale_(1.0f / std::sqrt(static_cast<float>(maps.head_dim))),
+      scale_(options.scale > 0.0 ? static_cast<float>(options.scale)
+                                 : 1.0f / std::sqrt(static_cast<float>(maps.head_dim))),
       frequencies_(options.frequencies),
       maps_(build.pack({maps.q, maps.k, maps.v})),
       output_(build.pack(maps.o.weight, maps.o.bias)) {
   const DistanceTerms& relative = options.distances;
   base::ensure(!relative.r.defined() || num_heads_ == layout_.heads, "distance terms and grouped queries");
+  if (options.bias) biases_ = std::make_unique<DistanceBiases>(options.bias);
   if (!relative.r.defined()) return;
   u_ = padded_heads(relative.u, layout_.width, scale_);
   v_ = padded_heads(relative.v, layout_.width, scale_);
@@ -156,10 +171,11 @@ void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* head
   for (size_t piece = 0; piece < pass.pieces.size(); ++piece)
     static_cast<KeyRowsState*>(pass.states[piece])->append(pass.pieces[piece].rows());
   const std::shared_ptr<const DistanceRows::Rows> distances = distances_ ? distances_->reach(longest, right) : nullptr;
+  const std::shared_ptr<const DistanceBiases::Rows> biases = biases_ ? biases_->reach(longest, right) : nullptr;
   if (layout_.wide) {
-    attend<float>(pass, q, qr, distances.get(), heads);
+    attend<float>(pass, q, qr, distances.get(), biases.get(), heads);
   } else {
-    attend<ops::Bf16Bits>(pass, q, qr, distances.get(), heads);
+    attend<ops::Bf16Bits>(pass, q, qr, distances.get(), biases.get(), heads);
   }
   if (window_ == 0) return;
   for (core::DecodeState* state : pass.states) static_cast<KeyRowsState*>(state)->trim(window_ - 1);
@@ -167,7 +183,7 @@ void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* head
 
 template <class T>
 void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const float* qr,
-                        const DistanceRows::Rows* distances, float* heads) const {
+                        const DistanceRows::Rows* distances, const DistanceBiases::Rows* biases, float* heads) const {
   const int64_t width = layout_.width, d = layout_.head_dim, count = static_cast<int64_t>(pass.rows.size());
   int64_t keys = 1;
   for (const core::DecodeRow& row : pass.rows) keys = std::max(keys, row.hi - row.lo);
@@ -189,7 +205,10 @@ void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const floa
       if (distances != nullptr)
         r = distances->memory.template as<T>() + (head * distances->count + row.key - lo + distances->right) * width;
       ops::key_scores<T>(q + at, qr == nullptr ? nullptr : qr + at, state.key<T>(group, lo), r, seen, width, scores);
-      const float most = ops::add_then_max<float>(scores, nullptr, seen);
+      const float* bias = biases == nullptr
+                              ? nullptr
+                              : biases->values.data() + head * biases->count + biases->longest - (row.key - lo);
+      const float most = ops::add_then_max<float>(scores, bias, seen);
       const float sum = ops::exp_then_sum<float>(scores, seen, most);
       ops::weigh_values<T>(scores, state.value<T>(group, lo), seen, width, o);
       float* to = heads + (i * num_heads_ + head) * d;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -38,6 +39,27 @@ class DistanceRows {
   mutable std::shared_ptr<const Rows> rows_;
 };
 
+/// A bias of the scores for every distance and head.
+///   first, count -> [H,count]: of the distances first, first - 1, ...
+using BiasOfDistances = std::function<at::Tensor(int64_t first, int64_t count)>;
+
+/// The biases of distances, computed once for the longest distance requested so far.
+class DistanceBiases {
+ public:
+  struct Rows {
+    int64_t longest = -1, count = 0;
+    std::vector<float> values;  ///< [H,count], of the distances longest, longest - 1, ...
+  };
+  explicit DistanceBiases(BiasOfDistances bias) : bias_(std::move(bias)), rows_(std::make_shared<const Rows>()) {}
+  /// Biases of at least the distances -right .. longest.
+  std::shared_ptr<const Rows> reach(int64_t longest, int64_t right) const;
+
+ private:
+  BiasOfDistances bias_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Rows> rows_;
+};
+
 /// Parameters that only relative attention has.
 struct DistanceTerms {
   at::Tensor u, v;  ///< [H,d]
@@ -49,11 +71,15 @@ struct DistanceTerms {
 struct KeyDecoderOptions {
   int64_t window = 0;            ///< keys up to and including its own that a row sees, likewise to the right; 0 = all
   DistanceTerms distances = {};  ///< of relative attention
+  BiasOfDistances bias = {};     ///< added to the scores; unset: none
+  double scale = 0.0;            ///< of q k^T; 0: 1/sqrt(d)
   std::vector<double> frequencies;  ///< of rotary positions; empty: none
 };
 
-/// Decoder of attentions over individual keys: softmax, and with additional terms relative and sliding window.
-///   o_h = softmax_j( (q_h + u_h) . k_j + (q_h + v_h) . r_{p(i,j)} ) v_j,  q scaled by 1/sqrt(d), u and v too
+/// Decoder of attentions over individual keys: softmax, and with additional terms relative, relative buckets and
+/// sliding window.
+///   o_h = softmax_j( (q_h + u_h) . k_j + (q_h + v_h) . r_{p(i,j)} + b_{h,p(i,j)} ) v_j
+/// q, u and v are scaled by 1/sqrt(d), unless the options have another scale.
 /// With rotary positions, keys are stored as they are after the turn by their number; with grouped queries, H query
 /// heads read G key heads.
 class KeyDecoder final : public core::DecodeAttention {
@@ -73,7 +99,7 @@ class KeyDecoder final : public core::DecodeAttention {
   int64_t exported(int64_t keys) const { return window_ > 0 ? std::min(keys, window_ - 1) : keys; }
   template <class T>
   void attend(const core::DecodePass& pass, const float* q, const float* qr, const DistanceRows::Rows* distances,
-              float* heads) const;
+              const DistanceBiases::Rows* biases, float* heads) const;
 
   /// Turns the key row of every head, [G*d], by its number.
   void turn_key(int64_t number, float* k) const;
@@ -87,6 +113,7 @@ class KeyDecoder final : public core::DecodeAttention {
   ops::PackedLinear maps_, output_;
   std::vector<float> u_, v_;  // [H,width], scaled
   std::unique_ptr<DistanceRows> distances_;
+  std::unique_ptr<DistanceBiases> biases_;
 };
 
 }  // namespace mnemo::attention

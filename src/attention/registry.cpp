@@ -1,10 +1,12 @@
 #include "attention/registry.h"
 
 #include "attention/bigbird.h"
+#include "attention/disentangled.h"
 #include "attention/linear.h"
 #include "attention/linformer.h"
 #include "attention/lsh.h"
 #include "attention/relative.h"
+#include "attention/relative_buckets.h"
 #include "attention/shifted_window.h"
 #include "attention/sliding_window.h"
 #include "attention/softmax.h"
@@ -23,6 +25,10 @@ void add_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntr
   add_attention<Lsh>(types, entries, "lsh", "Reformer: queries and keys are shared and attend within hash buckets");
   add_attention<Linformer>(types, entries, "linformer",
                            "Linformer: keys and values projected along the sequence; not causal");
+  add_attention<RelativeBuckets>(types, entries, "relative_buckets",
+                                 "T5: softmax attention with a learned bias for each bucket of distances");
+  add_attention<Disentangled>(types, entries, "disentangled",
+                              "DeBERTa: contents and relative positions with vectors of their own; not causal");
 }
 
 void add_image_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntry>& entries) {

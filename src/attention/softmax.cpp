@@ -13,6 +13,7 @@ namespace mnemo::attention {
 Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
             options.bias, build.init_std, options.num_kv_heads.value_or(build.num_heads)),
+      scaled_(options.scaled),
       dropout_(options.dropout) {
   const int64_t groups = maps_.num_kv_heads;
   base::require(build.num_heads % groups == 0, "num_kv_heads: expected a divisor of num_heads = {}, found {}",
@@ -33,17 +34,20 @@ layers::AttentionProjections::Heads Softmax::compared(const at::Tensor& q, const
           for_queries(kv.v)};
 }
 
+double Softmax::scale_of(int64_t head_dim) const {
+  return scaled_ ? 1.0 / std::sqrt(static_cast<double>(head_dim)) : 1.0;
+}
+
 core::State Softmax::initial_state(int64_t) const { return core::KvState{}; }
 
 at::Tensor Softmax::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
-  return ops::attention(q, k, v, {}, ops::KeyRanges::all(q.size(2), k.size(2)),
-                        1.0 / std::sqrt(static_cast<double>(q.size(3))));
+  return ops::attention(q, k, v, {}, ops::KeyRanges::all(q.size(2), k.size(2)), scale_of(q.size(3)));
 }
 
 core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, const core::State& state) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
+  const double scale = scale_of(maps_.head_dim);
   const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;
   const layers::AttentionProjections::Heads rows = compared(q, kv);
   const at::Tensor o = drops ? ops::attention_naive(rows.q, rows.k, rows.v, {}, ops::RelShift::none,
@@ -57,14 +61,14 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
 
 core::EncoderRows Softmax::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
   return {for_queries(maps_.split(maps_.k(encoder_output))), for_queries(maps_.split(maps_.v(encoder_output))), valid,
-          1.0 / std::sqrt(static_cast<double>(maps_.head_dim))};
+          scale_of(maps_.head_dim)};
 }
 
 core::AttentionView Softmax::inspect(const core::AttentionInput& input, const core::State& state,
                                      const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
+  const double scale = scale_of(maps_.head_dim);
   const layers::AttentionProjections::Heads rows = compared(q, kv);
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,
             ops::attention_weights(rows.q, rows.k, {}, ops::RelShift::none, input.table.expand(), scale)}}};

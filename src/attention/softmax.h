@@ -19,6 +19,7 @@ struct SoftmaxOptions {
   std::optional<bool> qkv_bias;
   std::optional<int64_t> num_kv_heads;
   std::optional<RotaryOptions> rotary;
+  bool scaled = true;
   double dropout = 0.0;
   template <class V>
   void visit(V&& v) {
@@ -30,6 +31,7 @@ struct SoftmaxOptions {
       "num_heads",
       base::range(1, 1 << 10));
     v("rotary", rotary, "rotary positions of queries and keys; unset: none");
+    v("scaled", scaled, "divide q k^T by the square root of the head width (T5 does not)");
     v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
       base::half_open_range(0.0, 1.0));
   }
@@ -37,9 +39,9 @@ struct SoftmaxOptions {
 
 /// Scaled dot-product attention over spans (Vaswani et al. 2017, eq. 1).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d), table) v ),  q from x, k and v from [context; x]
-/// A query without any key gets zeros before W_o. With rotary positions, q and k are turned by their row's number in
-/// [context; rows of the segment]; only differences matter. State: kv_cache, only while a segment is open, keys as they
-/// are before they are turned: their numbers may still move.
+/// Not divided by sqrt(d) without `scaled`. A query without any key gets zeros before W_o. With rotary positions, q and k
+/// are turned by their row's number in [context; rows of the segment]; only differences matter. State: kv_cache, only
+/// while a segment is open, keys as they are before they are turned: their numbers may still move.
 class Softmax final : public core::CoreAttention,
                       public core::ReadsHeads,
                       public core::ReadsEncoder,
@@ -55,7 +57,7 @@ class Softmax final : public core::CoreAttention,
   /// Null with rotary positions or grouped queries: what a row gets is then not content and own heads alone.
   const layers::AttentionProjections* projections() const override { return is_plain() ? &maps_ : nullptr; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
-  bool reads_by_softmax() const override { return true; }
+  bool reads_by_softmax() const override { return scaled_; }
   core::EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const override;
   const layers::AttentionProjections& cross_projections() const override { return maps_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
@@ -67,9 +69,12 @@ class Softmax final : public core::CoreAttention,
   layers::AttentionProjections::Heads compared(const at::Tensor& q, const core::KvState& kv) const;
   /// [B,G,T,d] -> [B,H,T,d].
   at::Tensor for_queries(const at::Tensor& heads) const;
+  /// Of q k^T for heads of that width.
+  double scale_of(int64_t head_dim) const;
 
   layers::AttentionProjections maps_;
   std::vector<double> frequencies_;  ///< of rotary positions; empty: none
+  bool scaled_;
   double dropout_;
 };
 

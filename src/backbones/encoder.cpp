@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "base/error.h"
+
 namespace mnemo::backbones {
 
 Encoder::Encoder(const EncoderOptions& options, const layers::Scope& scope, const core::AttentionMaker& make_attention)
@@ -16,7 +18,14 @@ Encoder::Encoder(const EncoderOptions& options, const layers::Scope& scope, cons
 
 at::Tensor Encoder::embed(const core::BackboneInput& input) const {
   at::Tensor rows = LayerStack::embed(input);
-  if (token_types_.defined()) rows = rows + token_types_[0];
+  base::require(!input.token_types.defined() || token_types_.defined(),
+                "[backbone] token types need a table: expected backbone.token_types of at least 1, found 0");
+  if (input.token_types.defined()) {
+    layers::require_below(input.token_types, token_types_.size(0), "token types");
+    rows = rows + at::embedding(token_types_, input.token_types);
+  } else if (token_types_.defined()) {
+    rows = rows + token_types_[0];
+  }
   return embed_norm_ ? embed_norm_(rows) : rows;
 }
 

@@ -11,13 +11,14 @@ struct EncoderOptions : LayerStackOptions {
   void visit(V&& v) {
     LayerStackOptions::visit(v);
     v("token_types", token_types,
-      "encoder: size of the token type table (BERT: 2); every token gets type 0; 0: no table", base::range(0, 1 << 10));
+      "encoder: size of the token type table (BERT: 2); tokens have type 0 unless they are given others; 0: no table",
+      base::range(0, 1 << 10));
     v("embed_norm", embed_norm, "encoder: apply a norm between the embedding and the first layer");
   }
 };
 
 /// Bidirectional layers (Devlin et al. 2019, section 3): a row sees every row except padding.
-///   h = norm(x + position + type_0), then the layers; the norm only with embed_norm
+///   h = norm(x + position + type), then the layers; the norm only with embed_norm
 /// Segments must be whole: no part can be computed before the rest is known.
 class Encoder final : public LayerStack {
  public:

@@ -21,6 +21,8 @@ void LayerStackOptions::validate(const base::Where& where) const {
                 "expected norm = \"pre\", found \"post\"");
   where.require(position.type != PositionOptions::Type::sinusoidal || dim % 2 == 0, "dim",
                 "sinusoidal positions need an even dim, found {}", dim);
+  where.require(position.type != PositionOptions::Type::learned || position.places() > 0, "position",
+                "expected first below max_len = {}, found {}", position.max_len, position.first);
 }
 
 LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& scope, bool causal,
@@ -64,15 +66,18 @@ at::Tensor LayerStack::positions_of(const core::BackboneInput& input) const {
                              : at::arange(input.rows.size(1), index_options).unsqueeze(0);  // [B,Q] or [1,Q]
   if (input.first_row.defined()) numbers = numbers + input.first_row.unsqueeze(1);
   if (position.type == PositionOptions::Type::sinusoidal) {
-    const auto sinusoids = position.frequencies == PositionOptions::Frequencies::fairseq ? ops::fairseq_sinusoids
-                                                                                         : ops::sinusoids;
-    return sinusoids(numbers + position.first, options_.dim, input.rows.options());
+    using Frequencies = PositionOptions::Frequencies;
+    const auto sinusoids = position.frequencies == Frequencies::fairseq ? ops::fairseq_sinusoids : ops::sinusoids;
+    // Marian models hold their table, so it has the precision of weights.
+    const bool rounded = position.frequencies == Frequencies::marian && input.rows.scalar_type() == at::kDouble;
+    const at::Tensor rows = sinusoids(numbers + position.first, options_.dim, input.rows.options());
+    return rounded ? rows.to(at::kFloat).to(at::kDouble) : rows;
   }
   const int64_t last = input.rows.size(1) == 0 ? -1 : numbers.max().item<int64_t>();
-  base::require(last < position.max_len,
-                "[backbone] segment and memory rows together are {} rows, more than position.max_len = {}", last + 1,
-                position.max_len);
-  return at::embedding(positions_, numbers);
+  base::require(last < position.places(),
+                "[backbone] segment and memory rows together are {} rows, more than position.max_len = {}{}", last + 1,
+                position.max_len, position.first == 0 ? "" : fmt::format(" - first = {}", position.first));
+  return at::embedding(positions_, position.first == 0 ? numbers : numbers + position.first);
 }
 
 at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
@@ -95,7 +100,8 @@ std::unique_ptr<core::DecodeStack> LayerStack::decode_stack() const {
   stack->pre_norm = options_.norm == LayerStackOptions::Norm::pre;
   stack->parallel_residual = options_.parallel_residual;
   stack->final_norm = final_norm_;
-  stack->positions = positions_;
+  if (positions_.defined())
+    stack->positions = positions_.narrow(0, options_.position.first, options_.position.places());
   const PositionOptions& position = options_.position;
   if (position.type != PositionOptions::Type::sinusoidal) return stack;
   const bool fairseq = position.frequencies == PositionOptions::Frequencies::fairseq;

@@ -17,18 +17,21 @@ struct PositionOptions {
   enum class Type { none, learned, sinusoidal };
   Type type = Type::none;
   int64_t max_len = 512;
+  int64_t first = 0;  ///< number of the first position
   // Of translation models alone, whose own options set them:
-  enum class Frequencies { paper, fairseq };
+  enum class Frequencies { paper, fairseq, marian };
   Frequencies frequencies = Frequencies::paper;
-  int64_t first = 0;           ///< number of the first position
   bool skips_padding = false;  ///< padding is not counted and gets no position
   template <class V>
   void visit(V&& v) {
     v("type", type,
       "absolute positions added to the rows of a segment, memory rows included; use none with relative attention",
       base::one_of("none", "learned", "sinusoidal"));
-    v("max_len", max_len, "learned: maximum number of positions", base::range(1, 1 << 24));
+    v("max_len", max_len, "learned: number of rows of the table of positions", base::range(1, 1 << 24));
+    v("first", first, "number of the first position (RoBERTa: the id of the padding + 1)", base::range(0, 1 << 24));
   }
+  /// The number of rows that have a position; of learned positions.
+  int64_t places() const { return max_len - first; }
 };
 
 /// Options common to every backbone of identical layers.

@@ -26,7 +26,7 @@ struct TranslateArguments {
   std::string model;
   std::optional<std::string> checkpoint, device, precision;
   std::optional<double> length_penalty, max_len_a, temperature, top_p;
-  std::optional<int64_t> beam, top_k, seed;
+  std::optional<int64_t> beam, min_len, max_len_b, no_repeat_ngram, top_k, seed;
   infer::TranslateOptions translate;
   bool json = false, sample = false;
 };
@@ -125,6 +125,9 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
   options.search.length_penalty = arguments.length_penalty.value_or(options.search.length_penalty);
   options.search.max_len_a = arguments.max_len_a.value_or(options.search.max_len_a);
   options.search.beam_size = arguments.beam.value_or(options.search.beam_size);
+  options.search.min_len = arguments.min_len.value_or(options.search.min_len);
+  options.search.max_len_b = arguments.max_len_b.value_or(options.search.max_len_b);
+  options.search.no_repeat_ngram = arguments.no_repeat_ngram.value_or(options.search.no_repeat_ngram);
   const bool draws = arguments.temperature || arguments.top_k || arguments.top_p || arguments.seed;
   base::require(arguments.sample || !draws,
                 "translate: --temperature, --top-k, --top-p and --seed are for drawn translations; add --sample");
@@ -142,24 +145,39 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
                   options.nbest);
     base::check_options(sampling);
     options.sampling = sampling;
-  } else {
-    base::require(options.nbest <= options.search.beam_size,
-                  "translate: --nbest: expected 1 to the beam's {}, found {}", options.search.beam_size, options.nbest);
   }
   base::check_options(options.search);
   return options;
 }
 
+/// The search that a published model's folder asks for, with what the command line changes.
+search::GenerationOptions published_search(const TranslateArguments& arguments, search::GenerationOptions search) {
+  base::require(
+      !arguments.min_len && !arguments.max_len_a && !arguments.no_repeat_ngram,
+      "translate: --min-len, --max-len-a and --no-repeat-ngram are for models trained by Mnemo; the search of a "
+      "published model takes --beam, --length-penalty and --max-len-b");
+  search.num_beams = arguments.beam.value_or(search.num_beams);
+  search.length_penalty = arguments.length_penalty.value_or(search.length_penalty);
+  search.max_new_tokens = arguments.max_len_b.value_or(search.max_new_tokens);
+  return search;
+}
+
 int translate(const TranslateArguments& arguments) {
-  const infer::TranslateOptions options = asked_options(arguments);
+  infer::TranslateOptions options = asked_options(arguments);
   const at::Device device = experiment::device_named(arguments.device);
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
   std::optional<ops::Precision> precision;
   if (arguments.precision) precision = ops::precision_of(*arguments.precision, "translate: --precision");
   const infer::Translator translator(stored, precision);
-  choose_threads(stored.model->parameters().count(),
-                 options.batch_size * (arguments.sample ? options.nbest : options.search.beam_size));
+  if (translator.settings() && !arguments.sample)
+    options.generation = published_search(arguments, *translator.settings());
+  const int64_t beams = arguments.sample     ? options.nbest
+                        : options.generation ? options.generation->num_beams
+                                             : options.search.beam_size;
+  base::require(options.nbest <= beams, "translate: --nbest: expected 1 to the beam's {}, found {}", beams,
+                options.nbest);
+  choose_threads(stored.model->parameters().count(), options.batch_size * beams);
   InputLines input;
   std::vector<std::string> lines;
   // A bar only where it does not stand between the translations, and no log lines without a terminal.
@@ -188,19 +206,20 @@ void add_translate(CLI::App& app) {
       .argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
       .option("--checkpoint", arguments->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
-      .option("--beam", arguments->beam, "N", "hypotheses per sentence; 1: greedy (default 5)")
+      .option("--beam", arguments->beam, "N",
+              "hypotheses per sentence; 1: greedy (default 5; of a published model what its folder says)")
       .option("--nbest", options.nbest, "N",
               "print the N best hypotheses of a line, each after its score and a tab (default 1)",
               base::range(1, 1 << 10))
       .option("--length-penalty", arguments->length_penalty, "P",
               "a hypothesis of n tokens scores (sum of log probabilities) / n^P (default 1)")
-      .option("--min-len", options.search.min_len, "N", "tokens before a hypothesis may end (default 1)",
-              base::range(0, 1 << 20))
+      .option("--min-len", arguments->min_len, "N", "tokens before a hypothesis may end (default 1)")
       .option("--max-len-a", arguments->max_len_a, "A",
               "a translation has at most A * S + B tokens, S the source's (default 0)")
-      .option("--max-len-b", options.search.max_len_b, "B", "see --max-len-a (default 200)", base::range(1, 1 << 20))
-      .option("--no-repeat-ngram", options.search.no_repeat_ngram, "N",
-              "no sequence of N tokens occurs twice; 0: any may (default 0)", base::range(0, 1 << 10))
+      .option("--max-len-b", arguments->max_len_b, "B",
+              "see --max-len-a (default 200); of a published model the most tokens of a translation")
+      .option("--no-repeat-ngram", arguments->no_repeat_ngram, "N",
+              "no sequence of N tokens occurs twice; 0: any may (default 0)")
       .flag("--sample", arguments->sample, "draw translations, --nbest of them, instead of searching for the best")
       .option("--temperature", arguments->temperature, "X", "with --sample: divides the logits (default 1)")
       .option("--top-k", arguments->top_k, "K", "with --sample: from the K most likely tokens; 0: all (default 0)")

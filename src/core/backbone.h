@@ -31,9 +31,10 @@ struct BackboneInput {
   /// Rows to the left of layer l's rows, [B,M,D] or undefined; entering [B,Q,D] are the rows that enter the layer,
   /// before any norm. Called once per layer, at the start of the segment.
   std::function<at::Tensor(int64_t layer, const at::Tensor& entering)> context;
-  at::Tensor first_row;        ///< [B] int64: position of rows[0] within its segment; undefined = 0
-  at::Tensor valid = {};       ///< [B,Q] bool: false for padding among the rows; undefined = none
-  EncoderOutput encoder = {};  ///< for layers with cross-attention
+  at::Tensor first_row;         ///< [B] int64: position of rows[0] within its segment; undefined = 0
+  at::Tensor valid = {};        ///< [B,Q] bool: false for padding among the rows; undefined = none
+  at::Tensor token_types = {};  ///< [B,Q] int64; undefined = all 0
+  EncoderOutput encoder = {};   ///< for layers with cross-attention
   Mode mode = Mode::evaluate;
   bool ends = true;
   AttentionObserver observe = {};

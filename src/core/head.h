@@ -12,8 +12,9 @@ struct DecodeBuild;
 /// Which rows of a segment a head reads.
 ///   tokens     every token row: hidden [B,T,D]
 ///   first_row  the row before the tokens: [B,1,D]
+///   first_token  the first row, which is the first token's unless a memory has its own [CLS] row there: [B,1,D]
 ///   mean       the mean of the token rows without padding: [B,1,D]
-enum class HeadInput { tokens, first_row, mean };
+enum class HeadInput { tokens, first_row, first_token, mean };
 
 /// Computes predictions and losses from a model's hidden states.
 class Head {

@@ -89,6 +89,8 @@ class SequenceMemory {
   virtual State leave(const at::Tensor& hidden, const AttendTable& table, const State& state, Part part) const = 0;
   /// How many segments back gradients may flow through the state field with that name; -1 = no limit.
   virtual int64_t bptt_depth(std::string_view field) const = 0;
+  /// In an encoder that a decoder reads: whether the decoder sees its rows too, and not only those of the tokens.
+  virtual bool shows_rows() const { return false; }
   /// Whether its rows need rules of their own, which the attention of a causal model must support (support().tables).
   virtual bool needs_tables() const { return true; }
   /// What its write rows contribute to the training loss. hidden [B,m,D]; nll(hidden, targets [B,m]) is the head's

@@ -142,6 +142,15 @@ int64_t AttendTable::row_offset(SpanKind kind) const {
   return -1;
 }
 
+int64_t AttendTable::token_offset() const {
+  int64_t offset = 0;
+  for (const Span& span : rows_) {
+    if (span.kind == SpanKind::tokens && span.tag == 0) break;
+    offset += span.length;
+  }
+  return offset;
+}
+
 int64_t AttendTable::row_length(SpanKind kind) const {
   for (const Span& span : rows_) {
     if (span.kind == kind) return span.length;

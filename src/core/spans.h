@@ -73,6 +73,8 @@ class AttendTable {
   /// First row of the span of that kind among the rows, or -1.
   int64_t row_offset(SpanKind kind) const;
   int64_t row_length(SpanKind kind) const;
+  /// First row of the segment's own tokens: memories may put tokens of theirs, which have a tag, before them.
+  int64_t token_offset() const;
   bool is_cross() const { return cross_; }
 
   /// True if every pair is causal, so that a kernel with a causal flag can be used.

@@ -11,8 +11,8 @@ namespace mnemo::heads {
 
 struct ClassificationOptions {
   int64_t num_classes = 0;
-  enum class Pool { cls, mean };
-  enum class Pooler { none, tanh };
+  enum class Pool { cls, mean, first };
+  enum class Pooler { none, tanh, gelu, gelu_tanh, relu };
   Pool pool = Pool::cls;
   Pooler pooler = Pooler::none;
   int64_t hidden_dim = 0;
@@ -21,9 +21,12 @@ struct ClassificationOptions {
     v("num_classes", num_classes, "number of classes; 0: as many as the data has", base::range(0, 1 << 20));
     v("pool", pool,
       "how a segment is represented: cls: the row in front of the tokens (a memory's [CLS] token, or a learned row "
-      "that starts at zero); mean: the mean of the token rows",
-      base::one_of("cls", "mean"));
-    v("pooler", pooler, "tanh: a linear map and a tanh before the classifier (BERT)", base::one_of("none", "tanh"));
+      "that starts at zero); mean: the mean of the token rows; first: the first token's row, where texts begin with "
+      "their own [CLS] (a memory's [CLS] token takes its place)",
+      base::one_of("cls", "mean", "first"));
+    v("pooler", pooler,
+      "a linear map and this function before the classifier: tanh (BERT, RoBERTa), gelu (DeBERTa), gelu_tanh, relu",
+      base::one_of("none", "tanh", "gelu", "gelu_tanh", "relu"));
     v("hidden_dim", hidden_dim, "width of a hidden layer with relu before the classifier (Long Range Arena); 0: none",
       base::range(0, 1 << 20));
   }
@@ -34,8 +37,8 @@ struct ClassificationOptions {
 };
 
 /// Predicts one class for a whole segment.
-///   logits = W_c g(f(h)) + b_c,   f(h) = tanh(W_p h + b_p) with a pooler,   g(h) = relu(W_h h + b_h) with a hidden
-///   layer
+///   logits = W_c g(f(h)) + b_c,   f(h) = tanh(W_p h + b_p) with a pooler (or its function),   g(h) = relu(W_h h + b_h)
+///   with a hidden layer
 /// h [..,D]: the [CLS] row or the mean of the token rows, selected by the model; logits [..,C], C classes.
 class Classification final : public core::Head {
  public:
@@ -45,7 +48,10 @@ class Classification final : public core::Head {
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
   core::HeadInput input() const override {
-    return options_.reads_first_row() ? core::HeadInput::first_row : core::HeadInput::mean;
+    using Pool = ClassificationOptions::Pool;
+    return options_.pool == Pool::cls    ? core::HeadInput::first_row
+           : options_.pool == Pool::mean ? core::HeadInput::mean
+                                         : core::HeadInput::first_token;
   }
   int64_t num_classes() const override { return options_.num_classes; }
 

@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "heads/registry.h"
@@ -12,11 +14,14 @@ namespace mnemo::heads {
 
 LanguageModel::LanguageModel(const LanguageModelOptions& options, const layers::Scope& scope, const at::Tensor& table,
                              int64_t vocab_size, int64_t dim, double std)
-    : weight_(options.tied ? table : scope.add("weight", {vocab_size, dim}, layers::normal(std))) {
+    : weight_(options.tied ? table : scope.add("weight", {vocab_size, dim}, layers::normal(std))),
+      factor_(options.scaled ? 1.0 / std::sqrt(static_cast<double>(dim)) : 1.0) {
   if (options.bias) bias_ = scope.add("bias", {vocab_size}, layers::constant(0.0), layers::ParameterKind::bias);
 }
 
-at::Tensor LanguageModel::logits(const at::Tensor& hidden) const { return ops::linear(hidden, weight_, bias_); }
+at::Tensor LanguageModel::logits(const at::Tensor& hidden) const {
+  return ops::linear(factor_ == 1.0 ? hidden : hidden * factor_, weight_, bias_);
+}
 
 at::Tensor LanguageModel::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
   const at::Tensor flat = logits(hidden).flatten(0, -2);
@@ -30,6 +35,7 @@ void LanguageModelOptions::check(const core::ModelOutline& model, const base::Wh
                 "\"language_model\"",
                 model.backbone);
   const core::ModelOutline::Embedding& embedding = model.embedding;
+  where.require(!adaptive || !scaled, "head", "`scaled` belongs to a full softmax; drop it or `adaptive`");
   if (!adaptive) {
     where.require(!tied || (embedding.div_val == 1 && embedding.width == model.dim), "head",
                   "a head without `adaptive` reads one table as wide as the model, but the embedding's is not; set "

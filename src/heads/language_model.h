@@ -14,11 +14,13 @@ namespace mnemo::heads {
 struct LanguageModelOptions {
   bool tied = true;
   bool bias = true;
+  bool scaled = false;
   std::optional<AdaptiveOptions> adaptive;
   template <class V>
   void visit(V&& v) {
     v("tied", tied, "share the output matrix with the embedding table");
     v("bias", bias, "use a bias on the logits");
+    v("scaled", scaled, "divide the hidden rows by the square root of the model's width (T5 with a tied head)");
     v("adaptive", adaptive, "adaptive softmax, with rare words in clusters; unset: a full softmax");
   }
   /// Throws InputError if the head does not fit the model.
@@ -27,7 +29,8 @@ struct LanguageModelOptions {
   static constexpr bool kClassifies = false;
 };
 
-/// Softmax over the vocabulary: logits = h W^T + b, W [V,D] its own or the embedding table.
+/// Softmax over the vocabulary: logits = s h W^T + b, W [V,D] its own or the embedding table, s = D^-1/2 if scaled,
+/// else 1.
 class LanguageModel final : public core::Head {
  public:
   /// table [V,D]: the embedding table, used if the head is tied.
@@ -40,6 +43,7 @@ class LanguageModel final : public core::Head {
 
  private:
   at::Tensor weight_, bias_;
+  double factor_;
 };
 
 /// Builds the head for those options: a full or an adaptive softmax. Throws InputError, naming the key, if a tied head

@@ -19,7 +19,7 @@ class LanguageModelDecoder final : public core::DecodeHead {
 }  // namespace
 
 std::unique_ptr<core::DecodeHead> LanguageModel::decoder(const core::DecodeBuild& build) const {
-  return std::make_unique<LanguageModelDecoder>(build.pack(weight_, bias_));
+  return std::make_unique<LanguageModelDecoder>(build.pack(factor_ == 1.0 ? weight_ : weight_ * factor_, bias_));
 }
 
 }  // namespace mnemo::heads

@@ -2,6 +2,7 @@
 
 #include "heads/classification.h"
 #include "heads/language_model.h"
+#include "heads/masked_language_model.h"
 
 namespace mnemo::heads {
 namespace {
@@ -26,6 +27,11 @@ void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* n
 void add_heads(base::OptionTypes& types, base::Registry<Entry>& entries) {
   add<LanguageModelOptions>(types, entries, "language_model", "softmax over the vocabulary for each token",
                             make_language_model);
+  add<MaskedLanguageModelOptions>(
+      types, entries, "masked_language_model", "softmax over the vocabulary for masked tokens of an encoder",
+      [](const MaskedLanguageModelOptions& options, const HeadBuild& build) -> std::unique_ptr<core::Head> {
+        return std::make_unique<MaskedLanguageModel>(options, build.scope, build.table, build.dim, build.init_std);
+      });
   add<ClassificationOptions>(
       types, entries, "classification", "one class per segment of an encoder",
       [](const ClassificationOptions& options, const HeadBuild& build) -> std::unique_ptr<core::Head> {

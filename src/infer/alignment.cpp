@@ -34,7 +34,8 @@ at::Tensor source_weights(const models::Model& model, const data::TokenSegment& 
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   core::Segment segment;
-  segment.tokens = batch.tokens.to(device);
+  segment.tokens = batch.tokens.to(device, at::kLong, false, true);
+  segment.tokens.select(1, 0).fill_(model.options().tokens.first());
   segment.source = batch.source.to(device);
   segment.source_valid = batch.source_valid.to(device);
   const int64_t last = model.backbone().num_layers() - 1;

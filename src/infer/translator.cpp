@@ -5,15 +5,75 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "bundle/model_folder.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "infer/engine_search.h"
+#include "weights/foreign_config.h"
 
 namespace mnemo::infer {
 
+namespace {
+
+constexpr const char* kGenerationFile = "generation_config.json";
+
+/// Vocabularies of our own, or the tokenizer of a published model.
+data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
+  const std::map<std::string, std::string> files = bundle::files_beside(stored.folder);
+  const bool published = std::any_of(files.begin(), files.end(), [](const auto& file) {
+    return file.first == "vocab.json" || file.first == "spiece.model" || file.first == "tokenizer.json" ||
+           file.first == "spm.model";
+  });
+  if (!published && stored.format == nullptr) return data::read_vocabularies(files, stored.folder);
+  const models::SpecialTokens& special = stored.options().tokens;
+  const auto both = std::make_shared<const data::PairVocabulary>(data::open_tokenizer_files(files, stored.folder),
+                                                                 special.eos, special.pad);
+  return {both, both};
+}
+
+}  // namespace
+
+std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored) {
+  if (stored.model->input_kind() != core::InputKind::pairs) return std::nullopt;
+  std::string path = base::join_path(stored.folder, kGenerationFile);
+  if (!base::path_exists(path)) {
+    if (stored.format == nullptr) return std::nullopt;
+    path = base::join_path(stored.folder, bundle::kConfigFile);
+  }
+  const base::Node file = weights::parse_model_config(base::read_file(path, size_t{16} << 20), path);
+  base::require(file.is_table(), "{}: expected an object, found {}", path, file.found());
+  const auto get = [&](std::string_view key, const base::Node& otherwise) {
+    return weights::member_or(file, key, otherwise);
+  };
+  search::GenerationOptions options;
+  options.num_beams = get("num_beams", 1).as_int();
+  options.length_penalty = get("length_penalty", 1.0).as_double();
+  options.early_stopping = get("early_stopping", false).as_bool();
+  options.max_new_tokens = get("max_length", 512).as_int() - 1;  // which counts the decoder's first token
+  options.renormalize = get("renormalize_logits", false).as_bool();
+  if (const base::Node end = get("forced_eos_token_id", base::Node()); !end.is_null())
+    options.forced_eos = end.as_int();
+  const base::Node words = get("bad_words_ids", base::Node::array());
+  base::require(words.is_array(), "{}: 'bad_words_ids': expected a list of lists, found {}", path, words.found());
+  for (const base::Node& word : words.items()) {
+    base::require(word.is_array() && word.size() == 1 && word.items()[0].is_int(),
+                  "{}: 'bad_words_ids': unsupported: expected lists of one token, found {}", path, word.found());
+    options.suppressed.push_back(word.items()[0].as_int());
+  }
+  try {
+    base::check_options(options);
+  } catch (const base::InputError& error) {
+    base::input_error("{}: {}", path, error.what());
+  }
+  return options;
+}
+
 Translator::Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision) : model_(stored.model) {
   models::require_input(*model_, core::InputKind::pairs, stored.folder);
-  vocabularies_ = data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
+  vocabularies_ = vocabularies_of(stored);
+  settings_ = generation_settings(stored);
   const core::PairInput& input = core::pair_input(model_->input());
   const auto require_size = [&](const data::PairVocabulary& vocabulary, int64_t size, const char* side) {
     base::require(vocabulary.size() <= size, "{}: expected a {} vocabulary of at most {} tokens, the model's, found {}",
@@ -35,7 +95,7 @@ std::vector<int64_t> Translator::encode(const std::string& line, const std::stri
   if (static_cast<int64_t>(source.size()) > max_source) {
     base::log_warning("{}: {} tokens, cut to {}", place, source.size(), max_source);
     source.resize(static_cast<size_t>(max_source) - 1);
-    source.push_back(data::PairVocabulary::kEos);
+    source.push_back(vocabularies_.source->eos());
   }
   return source;
 }
@@ -46,6 +106,8 @@ Translator::Found Translator::find(const data::TokenSegment& batch, std::span<co
   const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
   const at::Tensor source = batch.source.to(device), valid = batch.source_valid.to(device);
   const models::SpecialTokens& special = model_->options().tokens;
+  if (!options.sampling && options.generation)
+    return search::generation_search(*decoder, special.first(), special.eos, source, valid, *options.generation);
   if (!options.sampling) return search::beam_search(*decoder, special, source, valid, options.search);
   search::BeamSearchOptions limits = options.search;
   limits.beam_size = options.nbest;
@@ -53,7 +115,7 @@ Translator::Found Translator::find(const data::TokenSegment& batch, std::span<co
   const int64_t own_unknown = vocabularies_.target->tokenizer().unknown_id();
   const auto pick = [&](const at::Tensor& row, int64_t sentence, int64_t sample, int64_t length) {
     const auto line = static_cast<uint64_t>(first_line + chosen[static_cast<size_t>(sentence)]);
-    if (own_unknown >= 0) row[own_unknown + data::PairVocabulary::kSpecial].fill_(-INFINITY);
+    if (own_unknown >= 0) row[vocabularies_.target->of_tokenizer(own_unknown)].fill_(-INFINITY);
     return sampler.pick(row, base::Random{line, static_cast<uint64_t>(sample), static_cast<uint64_t>(length)}.next());
   };
   return search::sample_search(*decoder, special, source, valid, limits, pick);
@@ -96,7 +158,7 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
       });
       if (options.align) {
         std::span<const int64_t> words = hypothesis.tokens;
-        if (!words.empty() && words.back() == data::PairVocabulary::kEos) words = words.first(words.size() - 1);
+        if (!words.empty() && words.back() == vocabulary.eos()) words = words.first(words.size() - 1);
         text.alignment = link_words(source, target_words(vocabulary, words), reads);
       }
       texts.push_back(std::move(text));

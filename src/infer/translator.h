@@ -16,11 +16,14 @@
 #include "infer/engine.h"
 #include "infer/sampling.h"
 #include "search/beam_search.h"
+#include "search/generation_search.h"
 
 namespace mnemo::infer {
 
 struct TranslateOptions {
   search::BeamSearchOptions search;
+  /// Search as transformers defines it, in place of `search`; Translator::settings() has those of a published model.
+  std::optional<search::GenerationOptions> generation = {};
   int64_t nbest = 1;                        ///< hypotheses of a line; of a beam search at most beam_size
   std::optional<SamplingOptions> sampling;  ///< set: hypotheses are drawn, nbest of them, instead of searched
   int64_t batch_size = 32;                  ///< sentences of a batch
@@ -40,6 +43,10 @@ struct TranslatedText {
   WordLinks alignment = {};  ///< if wanted
 };
 
+/// What a published model's folder says of its search: generation_config.json, or config.json where there is none; in a
+/// folder of ours that was converted from one, the same file. Unset: nothing. Throws InputError naming file and key.
+std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored);
+
 /// Translates lines with a translation model. Sentences of similar length share a batch; the result of a sentence does
 /// not depend on it.
 class Translator {
@@ -48,6 +55,9 @@ class Translator {
   /// itself decodes. Throws InputError for a model of another kind, a folder without vocabularies, and a precision for
   /// a model that the engine does not support.
   explicit Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision = {});
+
+  /// The search that the model was published with; unset: beam search as fairseq defines it.
+  const std::optional<search::GenerationOptions>& settings() const { return settings_; }
 
   /// What receives the hypotheses of lines[i], best first; one empty text for a line without words.
   using OnLine = std::function<void(size_t i, const std::vector<TranslatedText>& texts)>;
@@ -78,6 +88,7 @@ class Translator {
   std::shared_ptr<models::Model> model_;
   std::shared_ptr<const Engine> engine_;  ///< null: the model decodes
   data::PairVocabularies vocabularies_;
+  std::optional<search::GenerationOptions> settings_;
 };
 
 }  // namespace mnemo::infer

@@ -46,17 +46,19 @@ TokenEmbedding::TokenEmbedding(const Scope& scope, int64_t vocab_size, int64_t d
     : weight(scope.add("weight", {vocab_size, dim}, normal(std))),
       factor(scale ? std::sqrt(static_cast<double>(dim)) : 1.0) {}
 
-void require_tokens(const at::Tensor& tokens, int64_t vocab_size) {
-  if (tokens.numel() == 0) return;
-  const auto [least, greatest] = at::aminmax(tokens);
+void require_below(const at::Tensor& numbers, int64_t count, const char* what) {
+  if (numbers.numel() == 0) return;
+  const auto [least, greatest] = at::aminmax(numbers);
   const int64_t low = least.item<int64_t>(), high = greatest.item<int64_t>();
-  base::require(low >= 0 && high < vocab_size, "[embedding] expected tokens 0 to {}, found {}", vocab_size - 1,
+  base::require(low >= 0 && high < count, "[embedding] expected {} 0 to {}, found {}", what, count - 1,
                 low < 0 ? low : high);
 }
 
+void require_tokens(const at::Tensor& tokens, int64_t vocab_size) { require_below(tokens, vocab_size, "tokens"); }
+
 at::Tensor TokenEmbedding::operator()(const at::Tensor& tokens) const {
   require_tokens(tokens, weight.size(0));
-  const at::Tensor rows = at::embedding(weight, tokens);
+  const at::Tensor rows = at::embedding(weight, tokens, padding);
   return factor == 1.0 ? rows : rows * factor;
 }
 

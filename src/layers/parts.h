@@ -42,10 +42,13 @@ struct FeedForward {
   ops::Activation activation = ops::Activation::relu;
 };
 
+/// Throws InputError that names `what` unless every number of `numbers` int64 is from 0 to `count` - 1.
+void require_below(const at::Tensor& numbers, int64_t count, const char* what);
 /// Throws InputError if a token of tokens int64 is outside the vocabulary.
 void require_tokens(const at::Tensor& tokens, int64_t vocab_size);
 
-/// Looks up rows of a table by token, times sqrt(D) if scaled: [B,T] int64 -> [B,T,D].
+/// Looks up rows of a table by token, times sqrt(D) if scaled: [B,T] int64 -> [B,T,D]. The look-up of a padding token
+/// gives its row no gradient.
 struct TokenEmbedding {
   TokenEmbedding() = default;
   TokenEmbedding(const Scope& scope, int64_t vocab_size, int64_t dim, bool scale, double std);
@@ -54,6 +57,7 @@ struct TokenEmbedding {
 
   at::Tensor weight;
   double factor = 1.0;
+  int64_t padding = -1;  ///< -1: no token is special
 };
 
 /// The four projections of an attention, and the division into heads.

@@ -27,31 +27,35 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   const at::Tensor& memory = state.as<RecurrentTokensState>().tokens;
   core::require_state("recurrent_tokens", memory, {batch, count, rows.rows.size(2)});
   const auto integers = at::TensorOptions().dtype(at::kLong).device(rows.rows.device());
-  const at::Tensor special = embed_(
-                                 at::tensor({*options_.cls_token, *options_.sep_token, *options_.pad_token}, at::kLong)
-                                     .to(integers))
-                                 .unsqueeze(0)
-                                 .expand({batch, -1, -1});  // [B,3,D]
-  const auto token = [&](int64_t which) { return special.narrow(1, which, 1); };
-  const at::Tensor cls = token(0), sep = token(1), pad = token(2);
+  const auto token = [&](int64_t id) {
+    return embed_(at::full({1}, id, integers)).unsqueeze(0).expand({batch, -1, -1});  // [B,1,D]
+  };
+  const bool front = is_front();
+  const at::Tensor end = token(front ? *options_.eos_token : *options_.sep_token);
+  std::vector<at::Tensor> block = {memory};
+  if (!front) block = {token(*options_.cls_token), memory, end};
+  const int64_t before = front ? count : count + 2;
 
   if (rows.valid.defined()) {
-    // The second [SEP] comes right after the last real token of each sequence.
+    // The token that ends the text comes right after the last real token of each sequence.
+    const at::Tensor pad = token(*options_.pad_token);
     const at::Tensor lengths = rows.valid.sum(1, true), place = at::arange(length + 1, integers).unsqueeze(0);
     const at::Tensor own = at::cat({rows.rows, pad}, 1);
-    const at::Tensor behind = at::where((place == lengths).unsqueeze(-1), sep, pad);
-    rows.rows = at::cat({cls, memory, sep, at::where((place < lengths).unsqueeze(-1), own, behind)}, 1);
+    const at::Tensor behind = at::where((place == lengths).unsqueeze(-1), end, pad);
+    block.push_back(at::where((place < lengths).unsqueeze(-1), own, behind));
     const at::Tensor any = lengths > 0;
-    rows.valid = at::cat({any.expand({batch, count + 2}), any.logical_and(place <= lengths)}, 1);
+    rows.valid = at::cat({any.expand({batch, before}), any.logical_and(place <= lengths)}, 1);
   } else {
-    rows.rows = at::cat({cls, memory, sep, rows.rows, sep}, 1);
+    block.push_back(rows.rows);
+    block.push_back(end);
   }
-  // Special tokens have tags so that the segment's own tokens can be found again; the final [SEP] and padding belong to
+  rows.rows = at::cat(block, 1);
+  // Special tokens have tags so that the segment's own tokens can be found again; the end token and padding belong to
   // the tokens' span.
   core::AttendTable table({SpanKind::tokens, length + 1}, Rule::all());
-  table.prepend_rows({SpanKind::tokens, 1, 2})
-      .prepend_rows({SpanKind::read, count})
-      .prepend_rows({SpanKind::tokens, 1, 1});
+  if (!front) table.prepend_rows({SpanKind::tokens, 1, 2});
+  table.prepend_rows({SpanKind::read, count});
+  if (!front) table.prepend_rows({SpanKind::tokens, 1, 1});
   for (const SpanKind query : {SpanKind::read, SpanKind::tokens}) {
     for (const SpanKind key : {SpanKind::read, SpanKind::tokens}) table.set_rule(query, key, Rule::all());
   }
@@ -61,8 +65,8 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
 core::State RecurrentBlock::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                                   core::Part) const {
   const at::Tensor& old = state.as<RecurrentTokensState>().tokens;
-  const at::Tensor next = hidden.narrow(
-      1, options_.memory_position == RecurrentTokensOptions::MemoryPosition::same ? 1 : 0, options_.num_mem_tokens);
+  const bool same = options_.memory_position == RecurrentTokensOptions::MemoryPosition::same;
+  const at::Tensor next = hidden.narrow(1, same ? 1 : 0, options_.num_mem_tokens);
   if (!table.valid().defined()) return RecurrentTokensState{next};
   return RecurrentTokensState{at::where(table.valid().any(1).view({-1, 1, 1}), next, old)};
 }

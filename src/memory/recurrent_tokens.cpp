@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include <tuple>
+
 #include "core/require_state.h"
 #include "memory/rows.h"
 
@@ -12,11 +14,17 @@ using core::SpanKind;
 
 void RecurrentTokensOptions::validate(const base::Where& where) const {
   const bool encoder = layout == RecurrentTokensOptions::Layout::encoder;
-  const std::pair<const char*, const std::optional<int64_t>&> special[] = {
-      {"cls_token", cls_token}, {"sep_token", sep_token}, {"pad_token", pad_token}};
-  for (const auto& [key, token] : special) {
-    where.require(!encoder || token.has_value(), key, "layout = \"encoder\" needs this token");
+  const bool front = memory_position == RecurrentTokensOptions::MemoryPosition::front;
+  const std::tuple<const char*, const std::optional<int64_t>&, bool> special[] = {{"cls_token", cls_token, !front},
+                                                                                  {"sep_token", sep_token, !front},
+                                                                                  {"pad_token", pad_token, true},
+                                                                                  {"eos_token", eos_token, front}};
+  for (const auto& [key, token, used] : special) {
+    where.require(!encoder || !used || token.has_value(), key, "layout = \"encoder\"{} needs this token",
+                  front ? " with memory_position = \"front\"" : "");
     where.require(encoder || !token.has_value(), key, "requires layout = \"encoder\"");
+    where.require(used || !token.has_value(), key, "is not in the block of memory_position = \"{}\"",
+                  front ? "front" : "same");
   }
   where.require(encoder || memory_position == RecurrentTokensOptions::MemoryPosition::same, "memory_position",
                 "requires layout = \"encoder\"");
@@ -40,6 +48,7 @@ void RecurrentTokensOptions::check(const core::ModelOutline& model, const base::
   for (const auto& [key, token] : {std::pair("cls_token", cls_token),
                                    {"sep_token", sep_token},
                                    {"pad_token", pad_token},
+                                   {"eos_token", eos_token},
                                    {"aux_loss.token", aux_loss ? std::optional(aux_loss->token) : std::nullopt}}) {
     base::require(!token || model.vocab_size == 0 || *token < model.vocab_size,
                   "model: recurrent_tokens.{} expected to be below vocab_size = {}, found {}", key, model.vocab_size,

@@ -25,7 +25,7 @@ struct AuxLossOptions {
 struct RecurrentTokensOptions {
   enum class Layout { read_write, encoder };
   enum class BlockMask { open, causal };
-  enum class MemoryPosition { same, authors };
+  enum class MemoryPosition { same, authors, front };
   int64_t num_mem_tokens = 4;
   Layout layout = Layout::read_write;
   BlockMask block_mask = BlockMask::open;
@@ -35,13 +35,14 @@ struct RecurrentTokensOptions {
   double init_std = 1.0;
   std::optional<AuxLossOptions> aux_loss;
   MemoryPosition memory_position = MemoryPosition::same;
-  std::optional<int64_t> cls_token, sep_token, pad_token;
+  std::optional<int64_t> cls_token, sep_token, pad_token, eos_token;
   template <class V>
   void visit(V&& v) {
     v("num_mem_tokens", num_mem_tokens, "number of memory vectors, read before a segment and written after it",
       base::range(0, 1 << 16));
     v("layout", layout,
-      "read_write: rows [read; tokens; write] of a decoder; encoder: one block [CLS] mem [SEP] tokens [SEP]",
+      "read_write: rows [read; tokens; write] of a decoder; encoder: one block [CLS] mem [SEP] tokens [SEP], or "
+      "mem tokens eos with memory_position = \"front\"",
       base::one_of("read_write", "encoder"));
     v("block_mask", block_mask, "open: bidirectional inside the read and the write block; causal: causal over all rows",
       base::one_of("open", "causal"));
@@ -53,17 +54,22 @@ struct RecurrentTokensOptions {
     v("init_std", init_std, "standard deviation of the initial memory", base::at_least(0));
     v("aux_loss", aux_loss, "auxiliary loss: predict a special token from each write row; unset: none");
     v("memory_position", memory_position,
-      "encoder: take the next memory from the same rows, or from one row earlier (as in the authors' early code)",
-      base::one_of("same", "authors"));
+      "encoder: take the next memory from the same rows; from one row earlier (authors: their early code); or front: "
+      "the block begins with the memory and has no [CLS] and [SEP], and a decoder sees the memory rows too (T5)",
+      base::one_of("same", "authors", "front"));
     v("cls_token", cls_token, "encoder: id of the [CLS] token", base::at_least(0));
     v("sep_token", sep_token, "encoder: id of the [SEP] token", base::at_least(0));
     v("pad_token", pad_token, "encoder: id of the padding token", base::at_least(0));
+    v("eos_token", eos_token, "front: id of the token that ends a text", base::at_least(0));
   }
   void validate(const base::Where& where) const;
   /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   /// Rows added to a segment's tokens: memory, and with layout encoder the special tokens.
-  int64_t rows_beside() const { return layout == Layout::encoder ? num_mem_tokens + 3 : 2 * num_mem_tokens; }
+  int64_t rows_beside() const {
+    if (layout == Layout::read_write) return 2 * num_mem_tokens;
+    return num_mem_tokens + (memory_position == MemoryPosition::front ? 1 : 3);
+  }
 };
 
 /// tokens [B,m,D]: the memory passed to the next segment.

@@ -15,16 +15,20 @@ const base::PolyType& pair_memory_types() { return Mechanisms::all().memory_type
 PairEncoderOptions::PairEncoderOptions() : attention(default_attention()) {}
 PairDecoderOptions::PairDecoderOptions() : attention(default_attention()), cross_attention(default_attention()) {}
 
-backbones::LayerStackOptions EncoderDecoderOptions::stack(int64_t num_layers) const {
+template <class Side>
+backbones::LayerStackOptions EncoderDecoderOptions::stack(const Side& side) const {
   backbones::LayerStackOptions stack;
-  stack.num_layers = num_layers;
+  stack.num_layers = side.num_layers;
   stack.dim = dim;
-  stack.num_heads = num_heads;
+  stack.num_heads = side.num_heads.value_or(num_heads);
   stack.head_dim = head_dim;
-  stack.ffn_dim = ffn_dim;
+  stack.ffn_dim = side.ffn_dim.value_or(ffn_dim);
   stack.activation = activation;
   stack.norm = norm;
+  stack.norm_type = norm_type;
   stack.norm_eps = norm_eps;
+  stack.ffn_gated = ffn_gated;
+  stack.ffn_bias = ffn_bias;
   stack.final_norm = norm == Norm::pre;
   stack.position.type = position.type;
   stack.position.frequencies = position.frequencies;
@@ -37,12 +41,17 @@ backbones::LayerStackOptions EncoderDecoderOptions::stack(int64_t num_layers) co
   return stack;
 }
 
+template backbones::LayerStackOptions EncoderDecoderOptions::stack(const PairEncoderOptions&) const;
+template backbones::LayerStackOptions EncoderDecoderOptions::stack(const PairDecoderOptions&) const;
+
 void EncoderDecoderOptions::validate(const base::Where& where) const {
-  where.require(head_dim.has_value() || dim % num_heads == 0, "num_heads",
-                "expected a divisor of dim = {} (or head_dim set), found {}", dim, num_heads);
+  for (const int64_t heads : {encoder.num_heads.value_or(num_heads), decoder.num_heads.value_or(num_heads)}) {
+    where.require(head_dim.has_value() || dim % heads == 0, "num_heads",
+                  "expected a divisor of dim = {} (or head_dim set), found {}", dim, heads);
+  }
   where.require(position.type != backbones::PositionOptions::Type::sinusoidal ||
                     position.frequencies == PairPositionOptions::Frequencies::fairseq || dim % 2 == 0,
-                "dim", "position.frequencies = \"paper\" needs an even dim, found {}", dim);
+                "dim", "position.frequencies = \"paper\" or \"marian\" needs an even dim, found {}", dim);
 }
 
 }  // namespace mnemo::models

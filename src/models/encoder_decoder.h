@@ -22,8 +22,10 @@ struct PairPositionOptions {
     v("type", type, "positions added to the tokens of both sides, counted without padding",
       base::one_of("none", "learned", "sinusoidal"));
     v("frequencies", frequencies,
-      "sinusoidal: exponents k/(h-1), h half the width, as fairseq computes them; or k/h, as the paper prints",
-      base::one_of("paper", "fairseq"));
+      "sinusoidal: exponents k/(h-1), h half the width, as fairseq computes them; k/h, as the paper prints; or those "
+      "of "
+      "the paper, rounded to float32 as Marian models store them",
+      base::one_of("paper", "fairseq", "marian"));
     v("first", first, "sinusoidal: number of the first position (fairseq: that of the padding token + 1)",
       base::range(0, 1 << 20));
     v("max_len", max_len, "learned: maximum number of positions", base::range(1, 1 << 24));
@@ -37,11 +39,14 @@ const base::PolyType& pair_memory_types();
 /// The encoder of a translation model.
 struct PairEncoderOptions {
   int64_t num_layers = 6;
+  std::optional<int64_t> num_heads, ffn_dim;
   base::Node attention;
   std::vector<base::Node> memory;
   template <class V>
   void visit(V&& v) {
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
+    v("num_heads", num_heads, "attention heads; unset: the backbone's", base::range(1, 1 << 10));
+    v("ffn_dim", ffn_dim, "hidden width of the feed-forward; unset: the backbone's", base::range(1, 1 << 20));
     v("attention", attention, "the attention of every layer", base::poly(pair_attention_types()));
     v("memory", memory, "list of memories of the encoder", base::poly(pair_memory_types()));
   }
@@ -51,10 +56,13 @@ struct PairEncoderOptions {
 /// The decoder of a translation model.
 struct PairDecoderOptions {
   int64_t num_layers = 6;
+  std::optional<int64_t> num_heads, ffn_dim;
   base::Node attention, cross_attention;
   template <class V>
   void visit(V&& v) {
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
+    v("num_heads", num_heads, "attention heads; unset: the backbone's", base::range(1, 1 << 10));
+    v("ffn_dim", ffn_dim, "hidden width of the feed-forward; unset: the backbone's", base::range(1, 1 << 20));
     v("attention", attention, "the attention of every layer to the target so far", base::poly(pair_attention_types()));
     v("cross_attention", cross_attention, "the attention of every layer to the encoder's output",
       base::poly(pair_attention_types()));
@@ -73,7 +81,10 @@ struct EncoderDecoderOptions {
   ops::Activation activation = ops::Activation::relu;
   using Norm = backbones::LayerStackOptions::Norm;
   Norm norm = Norm::post;
+  layers::NormType norm_type = layers::NormType::layer;
   double norm_eps = 1e-5;
+  bool ffn_gated = false;
+  bool ffn_bias = true;
   PairPositionOptions position;
   double dropout = 0.0;
   double activation_dropout = 0.0;
@@ -89,7 +100,11 @@ struct EncoderDecoderOptions {
     v("activation", activation, "activation of the feed-forward", base::one_of("relu", "gelu", "gelu_tanh", "silu"));
     v("norm", norm, "post: norm after each residual; pre: norm before each branch, and after the last layer",
       base::one_of("post", "pre"));
-    v("norm_eps", norm_eps, "epsilon of all layer norms", base::positive());
+    v("norm_type", norm_type, "layer: layer norm with bias; rms: root mean square norm, as in T5",
+      base::one_of("layer", "rms"));
+    v("norm_eps", norm_eps, "epsilon of all norms", base::positive());
+    v("ffn_gated", ffn_gated, "multiply the activation by a second map of the input, as in T5 v1.1");
+    v("ffn_bias", ffn_bias, "use biases in the feed-forward");
     v("position", position, "absolute positions");
     v("dropout", dropout, "dropout after the embedding and after every branch", base::half_open_range(0.0, 1.0));
     v("activation_dropout", activation_dropout, "dropout inside the feed-forward, after the activation",
@@ -100,23 +115,27 @@ struct EncoderDecoderOptions {
   }
   void validate(const base::Where& where) const;
   /// The options of the two stacks of layers.
-  backbones::LayerStackOptions encoder_stack() const { return stack(encoder.num_layers); }
-  backbones::LayerStackOptions decoder_stack() const { return stack(decoder.num_layers); }
+  backbones::LayerStackOptions encoder_stack() const { return stack(encoder); }
+  backbones::LayerStackOptions decoder_stack() const { return stack(decoder); }
 
  private:
-  backbones::LayerStackOptions stack(int64_t num_layers) const;
+  template <class Side>
+  backbones::LayerStackOptions stack(const Side& side) const;
 };
 
 /// The tokens with a meaning of their own in both vocabularies.
 struct SpecialTokens {
   int64_t bos = 0, pad = 1, eos = 2, unk = 3;
+  std::optional<int64_t> start;
   template <class V>
   void visit(V&& v) {
     v("bos", bos, "start of a text; not used by models that start with eos", base::range(0, 1 << 24));
     v("pad", pad, "padding", base::range(0, 1 << 24));
-    v("eos", eos, "end of a text, and the decoder's first input", base::range(0, 1 << 24));
+    v("eos", eos, "end of a text", base::range(0, 1 << 24));
     v("unk", unk, "anything that the vocabulary lacks", base::range(0, 1 << 24));
+    v("start", start, "the decoder's first input; unset: eos", base::range(0, 1 << 24));
   }
+  int64_t first() const { return start.value_or(eos); }
 };
 
 }  // namespace mnemo::models

@@ -147,6 +147,7 @@ void Model::make_embedding(const layers::Scope& root) {
   base::require(embedding.vocab_size > 0, "model: expected embedding.vocab_size of at least 1, found 0");
   if (embedding.type == EmbeddingOptions::Type::token) {
     embedding_.emplace(scope, embedding.vocab_size, dim, embedding.scale, std);
+    embedding_->padding = embedding.padding_token.value_or(-1);
     return;
   }
   try {
@@ -165,13 +166,13 @@ void Model::make_head(const layers::Scope& scope) {
   head_ = Mechanisms::all().heads.find(type_of(options_.head)).make(options_.head, build);
   const bool first_row = head_->input() == core::HeadInput::first_row;
   if (input_kind() == InputKind::images) {
-    base::require(!first_row || backbone_->num_class_tokens() > 0,
+    base::require((!first_row && head_->input() != core::HeadInput::first_token) || backbone_->num_class_tokens() > 0,
                   "model: head.pool = \"cls\" reads a class token, but backbone.type = \"{}\" has none in these "
                   "options; expected \"mean\"",
                   options_.backbone.type);
     return;
   }
-  if (head_->predicts_next_token()) return;
+  if (head_->input() == core::HeadInput::tokens) return;
   base::require(head_->num_classes() > 0, "{}", "model: expected head.num_classes of at least 2, found 0");
   if (first_row && memories_->sequences().empty())
     cls_ = scope.add("cls", {backbone_->dim()}, layers::constant(0.0), layers::ParameterKind::memory);
@@ -298,16 +299,18 @@ core::StepResult Model::forward_tokens(const core::Segment& segment, const core:
   input.observe = observe;
   input.hidden = hidden;
   memories_->show(input, rows, segment, state);
+  const core::AttendTable& table = rows.tables[0];
+  const int64_t first = table.token_offset();
+  if (segment.token_types.defined()) {  // rows of memories have type 0
+    base::require(segment.token_types.sizes() == segment.tokens.sizes(),
+                  "[model] expected token types of the size of the tokens, {}, found {}",
+                  c10::str(segment.tokens.sizes()), c10::str(segment.token_types.sizes()));
+    input.token_types = at::constant_pad_nd(segment.token_types, {first, rows.rows.size(1) - first - tokens.size(1)});
+  }
   const core::BackboneResult result = backbone_->forward(input, state.child("layers"));
 
   core::StepResult step;
   step.state = memories_->leave(result, rows, segment, state, step.context_losses);
-  const core::AttendTable& table = rows.tables[0];
-  int64_t first = 0;
-  for (const core::Span& span : table.rows()) {
-    if (span.kind == SpanKind::tokens && span.tag == 0) break;
-    first += span.length;
-  }
   const double dropout = head_ == nullptr ? 0.0 : head_->input_dropout();
   step.hidden = layers::dropout(hidden_of(result.hidden, first, tokens.size(1), segment.valid), dropout,
                                 segment.mode == core::Mode::train);
@@ -336,7 +339,7 @@ core::StepResult Model::forward_images(const core::Segment& segment, const core:
 
 at::Tensor Model::hidden_of(const at::Tensor& hidden, int64_t first, int64_t count, const at::Tensor& valid) const {
   const core::HeadInput reads = head_ == nullptr ? core::HeadInput::tokens : head_->input();
-  if (reads == core::HeadInput::first_row) return hidden.narrow(1, 0, 1);
+  if (reads == core::HeadInput::first_row || reads == core::HeadInput::first_token) return hidden.narrow(1, 0, 1);
   const at::Tensor rows = count == hidden.size(1) ? hidden : hidden.narrow(1, first, count);
   return reads == core::HeadInput::tokens ? rows : layers::mean_rows(rows, valid);
 }

@@ -150,7 +150,7 @@ core::ModelOutline outline_of(const ModelOptions& options) {
     model.segment_size = options.segment_size;
     model.vocab_size = embedding.vocab_size;
     if (backbone.position.type == backbones::PositionOptions::Type::learned)
-      model.position_rows = backbone.position.max_len;
+      model.position_rows = backbone.position.places();
     model.embedding = {embedding.type == EmbeddingOptions::Type::adaptive, embedding.dim.value_or(backbone.dim),
                        embedding.cutoffs, embedding.div_val};
   }
@@ -256,8 +256,8 @@ void check_pairs(const ModelOptions& options, const base::Where& where) {
   where.require(embedding.shared != Shared::none || (tied != nullptr && !tied->as_bool()), "embedding",
                 "shared = \"none\" gives the output a table of its own: expected head.tied = false");
   const SpecialTokens& tokens = options.tokens;
-  for (const auto& [name, id] :
-       {std::pair("pad", tokens.pad), std::pair("eos", tokens.eos), std::pair("unk", tokens.unk)})
+  for (const auto& [name, id] : {std::pair("pad", tokens.pad), std::pair("eos", tokens.eos),
+                                 std::pair("unk", tokens.unk), std::pair("start", tokens.first())})
     where.require(embedding.vocab_size == 0 || id < embedding.vocab_size, "tokens",
                   "expected {} below embedding.vocab_size = {}, found {}", name, embedding.vocab_size, id);
 }

@@ -28,6 +28,7 @@ struct EmbeddingOptions {
   std::vector<int64_t> cutoffs;
   int64_t div_val = 1;
   std::optional<int64_t> source_vocab_size;
+  std::optional<int64_t> padding_token;
   enum class Shared { all, decoder, none };
   Shared shared = Shared::all;
   template <class V>
@@ -46,6 +47,8 @@ struct EmbeddingOptions {
       base::range(1, 1 << 10));
     v("source_vocab_size", source_vocab_size,
       "translation: vocabulary size of the source; unset: that of the data, or vocab_size", base::range(1, 1 << 24));
+    v("padding_token", padding_token, "looking up this token gives its row no gradient; unset: no token is special",
+      base::range(0, 1 << 24));
     v("shared", shared,
       "translation: all: one table for source, target and output; decoder: a table for the source, and one for target "
       "and output; none: a table for each side (set head.tied = false)",

@@ -20,6 +20,7 @@ SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
   } else {
     embedding_ = layers::TokenEmbedding(root / "encoder_embed", words, backbone.dim, table.scale,
                                         table.init_std.value_or(backbone.init_std));
+    embedding_.padding = table.padding_token.value_or(-1);
   }
   const std::vector<base::Node>& memories = backbone.encoder.memory;
   const auto attention = [&](const core::AttentionBuild& build) {
@@ -59,9 +60,14 @@ core::State SourceSide::encode(const at::Tensor& source, const at::Tensor& valid
   const core::BackboneResult result = encoder_->forward(input, own.child("layers"));
   std::vector<at::Tensor> losses;
   core::State after = memories_->leave(result, rows, segment, own, losses);
-  const int64_t first = rows.tables[0].row_offset(core::SpanKind::tokens);
-  const at::Tensor encoded = result.hidden.narrow(1, first, tokens.size(1));
-  const at::Tensor real = valid.defined() ? valid : at::ones_like(source, at::kBool);
+  bool all = false;
+  for (const auto& [name, memory] : memories_->sequences()) all = all || memory->shows_rows();
+  const int64_t first = rows.tables[0].token_offset();
+  const at::Tensor encoded = all ? result.hidden : result.hidden.narrow(1, first, tokens.size(1));
+  const at::Tensor known = all ? rows.valid : valid;
+  const at::Tensor real = known.defined()
+                              ? known
+                              : at::ones({encoded.size(0), encoded.size(1)}, source.options().dtype(at::kBool));
   return core::State::list({{"encoded", EncodedState{encoded, real}}, {"encoder", std::move(after)}});
 }
 

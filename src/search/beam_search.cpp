@@ -259,7 +259,7 @@ std::vector<std::vector<Hypothesis>> BeamSearch::run(const at::Tensor& source, c
     std::vector<int64_t> last, parents;
     for (const size_t sentence : running_) {
       for (const Hypothesis& beam : searches_[sentence].beams)
-        last.push_back(beam.tokens.empty() ? special_.eos : beam.tokens.back());
+        last.push_back(beam.tokens.empty() ? special_.first() : beam.tokens.back());
     }
     const at::Tensor rows = decoder_.log_probabilities(last);
     if (rows.scalar_type() == at::kDouble) {

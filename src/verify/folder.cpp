@@ -50,10 +50,12 @@ std::string group_of(const std::string& name) {
 GoldenReport verify_text(const TextFolder& text) {
   const bool recurrent = text.file.find("step.0.input.tokens") != nullptr;
   const bundle::AnyModel loaded = text.load(at::kFloat);
-  const bool causal = loaded.model->input_kind() == core::InputKind::tokens &&
-                      loaded.model->head().predicts_next_token() && loaded.model->options().backbone.causal();
-  base::require(causal, "{}: expected a model that predicts the next token or one of images, found neither",
-                text.folder);
+  const models::Model& model = *loaded.model;
+  if (model.input_kind() == core::InputKind::pairs)
+    return recurrent ? verify_pairs_recurrent(text) : verify_pairs_folder(text);
+  base::require(model.input_kind() == core::InputKind::tokens, "{}: expected a model of texts, found {}", text.folder,
+                core::model_of(model.input_kind()));
+  if (!model.options().backbone.causal()) return recurrent ? verify_encoder_recurrent(text) : verify_encoder(text);
   return recurrent ? verify_causal_recurrent(text) : verify_causal(text);
 }
 

@@ -55,6 +55,15 @@ GoldenReport verify_causal(const TextFolder& text);
 /// Recurrent memory around such a model, segment by segment.
 GoldenReport verify_causal_recurrent(const TextFolder& text);
 
+/// Encoders: logits of classes or of masked tokens, loss, hidden states, gradients.
+GoldenReport verify_encoder(const TextFolder& text);
+/// Recurrent memory around such a model.
+GoldenReport verify_encoder_recurrent(const TextFolder& text);
+/// Models with an encoder and a decoder: the same as for causal ones, and the searches by model and engine.
+GoldenReport verify_pairs_folder(const TextFolder& text);
+/// Recurrent memory in the encoder of such a model, with a decoder's loss at every segment.
+GoldenReport verify_pairs_recurrent(const TextFolder& text);
+
 /// How a search runs, as transformers defines it (GenerationMixin, beams).
 struct SearchSettings {
   int64_t max_new_tokens = 0, num_beams = 1, eos = 0, pad = 0;

@@ -172,10 +172,21 @@ std::string theirs_by(const NameRule& rule, std::string_view ours) {
 }
 
 const std::vector<ForeignFormat>& foreign_formats() {
-  static const std::vector<ForeignFormat> all = {
-      timm_vit_format(),          huggingface_vit_format(),   pvt_format(),
-      timm_pvt_v2_format(),       timm_swin_format(),         huggingface_gpt2_format(),
-      huggingface_llama_format(), huggingface_qwen2_format(), huggingface_gpt_neox_format()};
+  static const std::vector<ForeignFormat> all = {timm_vit_format(),
+                                                 huggingface_vit_format(),
+                                                 pvt_format(),
+                                                 timm_pvt_v2_format(),
+                                                 timm_swin_format(),
+                                                 huggingface_gpt2_format(),
+                                                 huggingface_llama_format(),
+                                                 huggingface_qwen2_format(),
+                                                 huggingface_gpt_neox_format(),
+                                                 huggingface_bert_format(),
+                                                 huggingface_roberta_format(),
+                                                 huggingface_deberta_format(),
+                                                 huggingface_t5_format(),
+                                                 huggingface_t5_gated_format(),
+                                                 huggingface_marian_format()};
   return all;
 }
 

@@ -61,5 +61,12 @@ ForeignFormat huggingface_gpt2_format();
 ForeignFormat huggingface_llama_format();
 ForeignFormat huggingface_qwen2_format();
 ForeignFormat huggingface_gpt_neox_format();
+ForeignFormat huggingface_bert_format();
+ForeignFormat huggingface_roberta_format();
+ForeignFormat huggingface_deberta_format();
+ForeignFormat huggingface_t5_format();
+/// T5 v1.1: gated feed-forward.
+ForeignFormat huggingface_t5_gated_format();
+ForeignFormat huggingface_marian_format();
 
 }  // namespace mnemo::weights

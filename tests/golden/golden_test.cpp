@@ -69,7 +69,7 @@ class Rewritten {
 
 bool is_input(const std::string& name) {
   static const std::regex inputs(
-      R"(((param|buffer|state\.init|step\.\d+\.(input|cotangent))\..*)|pixels|cotangent\.logits|input_ids|attention_mask|labels|generate\.prompt(_mask)?)");
+      R"(((param|buffer|state\.init|step\.\d+\.(input|cotangent))\..*)|pixels|cotangent\.logits|(decoder_)?input_ids|attention_mask|token_type_ids|labels|generate\.prompt(_mask)?)");
   return std::regex_match(name, inputs);
 }
 

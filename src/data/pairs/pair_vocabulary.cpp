@@ -7,8 +7,8 @@ namespace mnemo::data {
 std::vector<int64_t> PairVocabulary::encode(std::string_view line, const std::string& where) const {
   std::vector<int64_t> ids;
   for (const int32_t id : tokenizer_->encode(line, where))
-    ids.push_back(id == tokenizer_->unknown_id() ? kUnknown : id + kSpecial);
-  ids.push_back(kEos);
+    ids.push_back(id == tokenizer_->unknown_id() ? unknown_ : id + special_);
+  ids.push_back(eos_);
   return ids;
 }
 
@@ -29,7 +29,7 @@ std::string PairVocabulary::decode(std::span<const int64_t> ids,
     const int64_t id = ids[place];
     base::require(id >= 0 && id < size(), "decoding: expected tokens from 0 to {}, found {}", size() - 1, id);
     if (!is_unknown(id)) {
-      if (id >= kSpecial) known.push_back(id - kSpecial);
+      if (id >= special_ && id != eos_ && id != pad_) known.push_back(id - special_);
       continue;
     }
     flush();

@@ -13,16 +13,24 @@
 
 namespace mnemo::data {
 
-/// The vocabulary of one side of a translation model: bos 0, pad 1, eos 2, unk 3, then the tokens of a tokenizer.
+/// The vocabulary of one side of a translation model: bos 0, pad 1, eos 2, unk 3, then the tokens of a tokenizer; or
+/// the tokens of a published model's tokenizer, special ones included, under its own ids.
 class PairVocabulary {
  public:
   static constexpr int64_t kBos = 0, kPad = 1, kEos = 2, kUnknown = 3, kSpecial = 4;
   explicit PairVocabulary(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  /// Of a published model, whose tokenizer has these special tokens.
+  PairVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t eos, int64_t pad)
+      : tokenizer_(std::move(tokenizer)), special_(0), eos_(eos), pad_(pad), unknown_(tokenizer_->unknown_id()) {}
 
-  int64_t size() const { return tokenizer_->size() + kSpecial; }
+  int64_t size() const { return tokenizer_->size() + special_; }
+  int64_t eos() const { return eos_; }
+  /// The token of the model for one of the tokenizer.
+  int64_t of_tokenizer(int64_t id) const { return id + special_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// Whether a token stands for what the vocabulary lacks: unk, or the tokenizer's own unknown token, which no line has.
-  bool is_unknown(int64_t id) const { return id == kUnknown || id - kSpecial == tokenizer_->unknown_id(); }
+  /// Whether a token stands for what the vocabulary lacks: unk, or the tokenizer's own unknown token, which no line
+  /// has.
+  bool is_unknown(int64_t id) const { return id == unknown_ || id - special_ == tokenizer_->unknown_id(); }
   /// The tokens of a line, ending with eos. Throws InputError that names `where` for invalid UTF-8.
   std::vector<int64_t> encode(std::string_view line, const std::string& where) const;
   /// The line of tokens that may end with eos. Special tokens give nothing, unk gives `unknown`.
@@ -32,6 +40,8 @@ class PairVocabulary {
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
+  int64_t special_ = kSpecial;  ///< tokens before those of the tokenizer
+  int64_t eos_ = kEos, pad_ = kPad, unknown_ = kUnknown;
 };
 
 }  // namespace mnemo::data

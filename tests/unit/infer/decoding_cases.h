@@ -76,6 +76,20 @@ inline const std::vector<Case>& cases() {
          o.backbone.attention = Node::table(
              {{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}});
        }},
+      {"relative_buckets",
+       [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "relative_buckets"}, {"num_buckets", 6}, {"max_distance", 9}});
+       }},
+      {"relative_buckets_rmt",
+       [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "relative_buckets"}, {"scaled", true}, {"bias", true}});
+         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}})};
+       }},
+      {"softmax_unscaled",
+       [](auto& o) {
+         o.backbone.attention = Node::table({{"type", "softmax"}, {"scaled", false}});
+         o.head.set("scaled", true);
+       }},
       {"odd_head", [](auto& o) { o.backbone.head_dim = 13, o.head.set("tied", false), o.head.set("bias", true); }},
       {"abc",
        [](auto& o) {

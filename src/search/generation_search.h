@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/options.h"
+#include "search/beam_search.h"
+
+namespace mnemo::search {
+
+/// How a published model of texts wants to be searched: the settings of its generation_config.json, or of config.json.
+struct GenerationOptions {
+  int64_t num_beams = 1;
+  double length_penalty = 1.0;
+  bool early_stopping = false;
+  int64_t max_new_tokens = 20;
+  std::vector<int64_t> suppressed;
+  std::optional<int64_t> forced_eos;
+  bool renormalize = false;
+  template <class V>
+  void visit(V&& v) {
+    v("num_beams", num_beams, "beams per sequence; 1: greedy", base::range(1, 1 << 10));
+    v("length_penalty", length_penalty,
+      "a hypothesis of n tokens scores (sum of log probabilities) / n^length_penalty");
+    v("early_stopping", early_stopping,
+      "stop as soon as num_beams hypotheses are finished; false: when no running one can beat the worst of them");
+    v("max_new_tokens", max_new_tokens, "tokens of a hypothesis, end included", base::range(1, 1 << 20));
+    v("suppressed", suppressed, "tokens that are never generated", base::at_least(0));
+    v("forced_eos", forced_eos, "the only token allowed as the last of max_new_tokens; unset: any", base::at_least(0));
+    v("renormalize", renormalize, "normalise the probabilities again after tokens were excluded");
+  }
+};
+
+/// Beam search as transformers defines it, each sequence by itself. n = 1, 2, ... counts generated tokens, k beams.
+///   candidates = every running beam with every token, the 2k best by sum of log probabilities (n = 1: one beam)
+///   ends       = the token is eos, or n = max_new_tokens
+///   the first k candidates that end join the finished hypotheses, score = sum / n^A; the k best are kept
+///   running    = the first k candidates that do not end
+///   early: stop when k are finished; nothing joins after that. Late: stop when k are finished and
+///   (best running sum) / n^A <= the worst finished score
+/// The log probabilities of a step are changed first: `suppressed` get -inf; at n = max_new_tokens with forced_eos all
+/// others get -inf and it gets 0; with `renormalize` they are normalised again.
+/// first: the token that the decoder starts from. Returns for each sequence its k best hypotheses, best first, with eos
+/// and without `first`. Throws InputError for more beams than tokens, and NotFinite for logits that are not finite.
+std::vector<std::vector<Hypothesis>> generation_search(StepDecoder& decoder, int64_t first, int64_t eos,
+                                                       const at::Tensor& source, const at::Tensor& valid,
+                                                       const GenerationOptions& options);
+
+}  // namespace mnemo::search

@@ -1,0 +1,78 @@
+#include "weights/foreign_encoder.h"
+
+#include "base/error.h"
+
+namespace mnemo::weights {
+
+std::string architecture_of(const base::Node& config) {
+  const base::Node* names = config.is_table() ? config.find("architectures") : nullptr;
+  const bool given = names != nullptr && names->is_array() && names->size() > 0 && names->items()[0].is_string();
+  return given ? names->items()[0].as_string() : std::string();
+}
+
+base::Node encoder_options(const TextConfig& keys, double norm_eps) {
+  const int64_t dim = keys.size("hidden_size", 768);
+  return base::Node::table(
+      {{"embedding", base::Node::table({{"vocab_size", keys.size("vocab_size", 30522)}, {"scale", false}})},
+       {"backbone", base::Node::table({{"type", "encoder"},
+                                       {"num_layers", keys.size("num_hidden_layers", 12)},
+                                       {"dim", dim},
+                                       {"num_heads", keys.size("num_attention_heads", 12)},
+                                       {"ffn_dim", keys.size("intermediate_size", 3072)},
+                                       {"activation", keys.activation("hidden_act", "gelu")},
+                                       {"norm", "post"},
+                                       {"norm_eps", norm_eps},
+                                       {"embed_norm", true},
+                                       {"dropout", keys.number("hidden_dropout_prob", 0.1)},
+                                       {"init_std", keys.number("initializer_range", 0.02)}})}});
+}
+
+base::Node masked_head(const std::string& activation, double norm_eps) {
+  return base::Node::table({{"type", "masked_language_model"}, {"activation", activation}, {"norm_eps", norm_eps}});
+}
+
+std::string masked_activation(const TextConfig& keys) {
+  const std::string activation = keys.activation("hidden_act", "gelu");
+  if (activation == "silu")
+    keys.fail("hidden_act", "unsupported in a head for masked tokens: expected gelu or relu, found \"silu\"");
+  return activation;
+}
+
+base::Node first_token_head(const base::Node& config, const std::string& pooler) {
+  const base::Node* labels = config.find("id2label");
+  const int64_t classes = labels != nullptr && labels->is_table() ? static_cast<int64_t>(labels->size())
+                                                                  : TextConfig(config).size("num_labels", 2);
+  return base::Node::table(
+      {{"type", "classification"}, {"num_classes", classes}, {"pool", "first"}, {"pooler", pooler}});
+}
+
+bool is_masked(const models::ModelOptions& options) { return options.head.find("num_classes") == nullptr; }
+
+base::Node encoder_config(const models::ModelOptions& options, std::string_view architecture) {
+  const backbones::EncoderOptions& backbone = options.backbone;
+  base::require(options.memory.empty(), "{}: the format has no memories: expected memory = [], found {} of them",
+                architecture, options.memory.size());
+  base::Node config = base::Node::table({{"architectures", base::Node::array({base::Node(std::string(architecture))})},
+                                         {"dtype", "float32"},
+                                         {"hidden_act", std::string(their_activation(backbone.activation))},
+                                         {"hidden_dropout_prob", backbone.dropout},
+                                         {"hidden_size", backbone.dim},
+                                         {"initializer_range", backbone.init_std},
+                                         {"intermediate_size", backbone.ffn_dim},
+                                         {"layer_norm_eps", backbone.norm_eps},
+                                         {"num_attention_heads", backbone.num_heads},
+                                         {"num_hidden_layers", backbone.num_layers},
+                                         {"tie_word_embeddings", true},
+                                         {"vocab_size", options.embedding.vocab_size}});
+  if (is_masked(options)) return config;
+  base::Node names = base::Node::table(), numbers = base::Node::table();
+  for (int64_t i = 0; i < options.head.at("num_classes").as_int(); ++i) {
+    names.set(fmt::format("{}", i), fmt::format("LABEL_{}", i));
+    numbers.set(fmt::format("LABEL_{}", i), i);
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+  return config;
+}
+
+}  // namespace mnemo::weights

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/node.h"
+#include "models/options.h"
+#include "weights/foreign_text.h"
+
+/// What the config.json files of BERT, RoBERTa and DeBERTa have in common.
+namespace mnemo::weights {
+
+/// The first entry of a config.json's `architectures`; empty if there is none.
+std::string architecture_of(const base::Node& config);
+
+/// The [model] table of a post-norm encoder, but for positions, attention and head.
+base::Node encoder_options(const TextConfig& keys, double norm_eps);
+/// Our head for masked tokens.
+base::Node masked_head(const std::string& activation, double norm_eps);
+/// Its activation: hidden_act. Throws InputError for one that the head lacks.
+std::string masked_activation(const TextConfig& keys);
+/// Our head for classes, which reads the first token through a pooler with that function.
+base::Node first_token_head(const base::Node& config, const std::string& pooler);
+
+/// Whether the model has a head for masked tokens.
+bool is_masked(const models::ModelOptions& options);
+/// config.json of such a model, but for what the families differ in. Throws InputError naming an option that they
+/// cannot express.
+base::Node encoder_config(const models::ModelOptions& options, std::string_view architecture);
+
+}  // namespace mnemo::weights

@@ -1,0 +1,151 @@
+// Beam search as transformers defines it, compared with the definition: every hypothesis computed from its start.
+#include "search/generation_search.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "tests/support/expect_error.h"
+#include "verify/text.h"
+
+namespace mnemo::search::generation_test {
+namespace {
+
+using test::expect_error;
+
+constexpr int64_t kWords = 9, kFirst = 8, kEnd = 1, kSuppressed = 4;
+
+/// log p of each token after a hypothesis of a sentence: random, but always the same.
+at::Tensor random_row(int64_t sentence, const std::vector<int64_t>& tokens) {
+  base::Random random{static_cast<uint64_t>(sentence + 11), tokens.size()};
+  for (const int64_t token : tokens) random = base::Random{random.next(), static_cast<uint64_t>(token)};
+  at::Tensor row = at::empty({kWords}, at::kDouble);
+  for (int64_t i = 0; i < kWords; ++i) row[i] = 4.0 * static_cast<double>(random.next() % 10'000) / 10'000.0;
+  row[kEnd] += 0.5;
+  return at::log_softmax(row, -1);
+}
+
+class RandomDecoder final : public StepDecoder {
+ public:
+  int64_t vocabulary() const override { return kWords; }
+  void start(const at::Tensor& source, const at::Tensor&) override {
+    hypotheses_.clear();
+    for (int64_t b = 0; b < source.size(0); ++b) hypotheses_.push_back({source[b][0].item<int64_t>(), {}});
+  }
+  at::Tensor log_probabilities(std::span<const int64_t> last) override {
+    std::vector<at::Tensor> rows;
+    for (size_t i = 0; i < last.size(); ++i) {
+      auto& [sentence, tokens] = hypotheses_[i];
+      if (started_) {
+        tokens.push_back(last[i]);
+      } else {
+        EXPECT_EQ(last[i], kFirst);
+      }
+      rows.push_back(random_row(sentence, tokens));
+    }
+    started_ = true;
+    return at::stack(rows);
+  }
+  void select(std::span<const int64_t> parents) override {
+    std::vector<std::pair<int64_t, std::vector<int64_t>>> chosen;
+    for (const int64_t parent : parents) chosen.push_back(hypotheses_[static_cast<size_t>(parent)]);
+    hypotheses_ = std::move(chosen);
+  }
+
+ private:
+  std::vector<std::pair<int64_t, std::vector<int64_t>>> hypotheses_;
+  bool started_ = false;
+};
+
+GenerationOptions options_of(int64_t beams, double penalty, bool early) {
+  GenerationOptions options;
+  options.num_beams = beams;
+  options.length_penalty = penalty;
+  options.early_stopping = early;
+  options.max_new_tokens = 7;
+  return options;
+}
+
+std::vector<std::vector<Hypothesis>> searched(const GenerationOptions& options) {
+  RandomDecoder decoder;
+  return generation_search(decoder, kFirst, kEnd, at::arange(12).unsqueeze(1), {}, options);
+}
+
+/// By definition, with the changes of a step applied to each row.
+std::vector<verify::FoundText> defined(int64_t sentence, const GenerationOptions& options) {
+  const auto next = [&](const std::vector<int64_t>& generated) {
+    at::Tensor row = random_row(sentence, generated);
+    for (const int64_t token : options.suppressed) row[token] = -std::numeric_limits<double>::infinity();
+    if (options.forced_eos && static_cast<int64_t>(generated.size()) + 1 == options.max_new_tokens) {
+      row.fill_(-std::numeric_limits<double>::infinity());
+      row[*options.forced_eos] = 0.0;
+    }
+    return options.renormalize ? at::log_softmax(row, -1) : row;
+  };
+  verify::SearchSettings settings;
+  settings.max_new_tokens = options.max_new_tokens;
+  settings.num_beams = options.num_beams;
+  settings.eos = kEnd;
+  settings.length_penalty = options.length_penalty;
+  settings.early_stopping = options.early_stopping;
+  return verify::search_by_definition(next, settings);
+}
+
+void expect_defined(const GenerationOptions& options) {
+  const auto found = searched(options);
+  for (size_t sentence = 0; sentence < found.size(); ++sentence) {
+    const auto expected = defined(static_cast<int64_t>(sentence), options);
+    ASSERT_EQ(found[sentence].size(), static_cast<size_t>(options.num_beams));
+    for (size_t i = 0; i < found[sentence].size(); ++i) {
+      EXPECT_EQ(found[sentence][i].tokens, expected[i].tokens) << sentence << " " << i;
+      EXPECT_NEAR(found[sentence][i].score, expected[i].score, 1e-12) << sentence << " " << i;
+    }
+  }
+}
+
+TEST(GenerationSearch, IsTheDefinition) {
+  for (const double penalty : {0.0, 0.6, 1.0, 2.0}) {
+    for (const bool early : {true, false}) {
+      for (const int64_t beams : {2, 4}) expect_defined(options_of(beams, penalty, early));
+    }
+  }
+}
+
+TEST(GenerationSearch, OneBeamIsGreedy) {
+  const auto found = searched(options_of(1, 1.0, true));
+  for (size_t sentence = 0; sentence < found.size(); ++sentence) {
+    std::vector<int64_t> tokens;
+    while (tokens.size() < 7 && (tokens.empty() || tokens.back() != kEnd))
+      tokens.push_back(random_row(static_cast<int64_t>(sentence), tokens).argmax().item<int64_t>());
+    EXPECT_EQ(found[sentence].at(0).tokens, tokens) << sentence;
+  }
+}
+
+TEST(GenerationSearch, ChangesOfAStepCountInTheScores) {
+  GenerationOptions options = options_of(4, 1.0, false);
+  options.suppressed = {kSuppressed};
+  options.forced_eos = kEnd;
+  for (const bool again : {false, true}) {
+    options.renormalize = again;
+    expect_defined(options);
+    for (const auto& hypotheses : searched(options)) {
+      for (const Hypothesis& hypothesis : hypotheses) {
+        EXPECT_EQ(hypothesis.tokens.back(), kEnd);
+        for (const int64_t token : hypothesis.tokens) EXPECT_NE(token, kSuppressed);
+      }
+    }
+  }
+}
+
+TEST(GenerationSearch, RefusesWhatTheVocabularyLacks) {
+  expect_error<base::InputError>([] { searched(options_of(kWords + 1, 1.0, true)); }, {"num_beams", "at most", "9"});
+  GenerationOptions options = options_of(2, 1.0, true);
+  options.suppressed = {kWords};
+  expect_error<base::InputError>([&] { searched(options); }, {"expected tokens below 9, found 9"});
+}
+
+}  // namespace
+}  // namespace mnemo::search::generation_test
